@@ -1,0 +1,249 @@
+"""The actor: plays turns with the newest published weights, and writes down what happened."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numba import njit
+
+from remuda.actor.frames import FrameStack
+from remuda.envs.vector_env import VectorEnv
+from remuda.experience.writer import ExperienceWriter
+from remuda.policies.acting import ActingStack, explore
+from remuda.publish.snapshot import Snapshot, SnapshotReader
+from remuda.scoreboard import Play, Policy, Row
+from remuda.types import Array, Bools, Floats, Integers
+
+
+@dataclass
+class Seat:
+    """An agent of the environment, with the policy that plays it."""
+
+    policy: str
+    """The policy's name."""
+    stack: ActingStack
+    """Where its network is..."""
+    index: int
+    """...and its row there."""
+    frames: FrameStack
+    num_actions: int
+    random: np.random.Generator
+    """The policy's stream for exploration."""
+    row: Row
+    """Its row of the scoreboard."""
+    writer: ExperienceWriter | None = None
+    """Where its experience goes; None: nobody learns from it."""
+    version: int = 0
+    epsilon: float = 0.0
+
+
+@njit(cache=True)
+def _tally(
+    rewards: Floats, acted: Bools, active: Bools, returns: np.ndarray, over: Bools, row: Row
+) -> bool:
+    """Add up a turn; marks the copies in which no agent is active any more, and tells if any."""
+    num_envs, num_agents = rewards.shape
+    steps = 0
+    any_over = False
+    for env in range(num_envs):
+        over[env] = True
+        for agent in range(num_agents):
+            returns[env, agent] += rewards[env, agent]
+            steps += acted[env, agent]
+            if active[env, agent]:
+                over[env] = False
+        any_over |= over[env]
+    row[0] += num_envs  # Play.TURNS
+    row[1] += steps  # Play.AGENT_STEPS
+    return any_over
+
+
+class Actor:
+    """Plays `env`, one seat per agent.
+
+    What it guarantees:
+
+    1. It waits for nobody, except where the user set a ring to `wait`, and then for a limited time.
+    2. Agents act in the order of `turn_groups`, each with the newest weights that were published
+       before the turn began, and each action takes effect before the next group observes.
+    3. What a seat sees, does and is given is written to the ring of its policy alone.
+    4. Returns are undiscounted sums of one agent's rewards over one episode, in the game's units.
+    """
+
+    def __init__(
+        self,
+        env: VectorEnv,
+        seats: Sequence[Seat],
+        play: Row,
+        random: np.random.Generator,
+        reader: SnapshotReader | None = None,
+        max_turns: int | None = None,
+    ) -> None:
+        self.env, self.seats = env, tuple(seats)
+        self._reader, self._random, self._play = reader, random, play
+        self._max_turns = max_turns
+        self._every: Bools = np.ones(env.num_envs, np.bool_)
+        self._active: Bools = np.ones((env.num_envs, env.num_agents), np.bool_)
+        self._acted: Bools = self._active.copy()
+        self._over: Bools = np.ones(env.num_envs, np.bool_)
+        self._returns = np.zeros((env.num_envs, env.num_agents), np.float64)
+        self._seen: list[Array] = [_observation_buffer(env, agent) for agent in range(len(seats))]
+        self._flat = [seen.reshape(env.num_envs, -1) for seen in self._seen]
+        self._last = [seen.copy() for seen in self._seen]
+        self._last_flat = [last.reshape(env.num_envs, -1) for last in self._last]
+        self._uniforms = np.zeros(env.num_envs, np.float64)
+        self._waiting = [
+            seat.writer for seat in self.seats if seat.writer and seat.writer.ring.may_wait
+        ]
+        self._waited = 0.0
+        self.on_episode: Callable[[int, Floats], None] | None = None
+        """Called with a copy's number and its agents' returns when its episode is over."""
+        self._restart()
+
+    @property
+    def done(self) -> bool:
+        """Whether all turns are played."""
+        return self._max_turns is not None and self._play[Play.TURNS] >= self._max_turns
+
+    def work(self) -> bool:
+        """Play one turn in every copy; False when there is none left, or no room to write it."""
+        if self.done or not self.has_room():
+            return False
+        self.turn()
+        return True
+
+    def has_room(self) -> bool:
+        """Whether every ring that may make the actor wait has room."""
+        return all(writer.ring.has_room() for writer in self._waiting)
+
+    def wait(self, timeout: float, stopped: Callable[[], bool]) -> None:
+        """Sleep until the rings have room, at most until the user's own limit; counted."""
+        late = [w for w in self._waiting if not w.ring.has_room()]
+        if self.done or not late:
+            return
+        ring = late[0].ring
+        began = time.perf_counter()
+        limit = ring.config.wait_limit - self._waited
+        woken = ring.actor.wait(lambda: stopped() or self.has_room(), min(timeout, limit))
+        spent = time.perf_counter() - began
+        self._play[Play.WAITS] += 1
+        self._play[Play.WAIT_SECONDS] += spent
+        self._waited = 0.0 if woken else self._waited + spent
+        if self._waited >= ring.config.wait_limit:
+            # The learner is stuck or gone: better to lose old steps than to stand still.
+            for writer in late:
+                writer.ring.forgive()
+            self._play[Play.FORCED] += 1
+            self._waited = 0.0
+
+    def finish(self) -> None:
+        """Give back what the environment holds."""
+        self.env.close()
+
+    def turn(self) -> None:
+        """One turn, as in the docstring of `remuda.types`."""
+        env, clock, row = self.env, time.perf_counter, self._play
+        start = clock()
+        if self._reader is not None and self._reader.is_news():
+            self._load(self._reader)
+        loaded = clock()
+        row[Play.SECONDS_WEIGHTS] += loaded - start
+        inferring = writing = 0.0
+        env.begin_turn()
+        for group in env.turn_groups:
+            chosen: list[Integers] = []
+            for agent in group:
+                env.observe(agent, self._seen[agent])
+                before = clock()
+                actions = self._choose(agent)
+                between = clock()
+                self._decide(agent, actions)
+                chosen.append(actions)
+                inferring += between - before
+                writing += clock() - between
+            for agent, actions in zip(group, chosen, strict=True):
+                env.act(agent, actions)
+        result = env.end_turn()
+        before = clock()
+        self._acted[...] = self._active
+        self._active[...] = result.active
+        any_over = _tally(
+            result.rewards, self._acted, self._active, self._returns, self._over, row
+        )
+        ended = result.terminated | result.truncated
+        if ended.any():
+            self._observe_ends(ended)
+        for agent, seat in enumerate(self.seats):
+            if seat.writer is not None:
+                seat.writer.outcome(
+                    result.rewards[:, agent],
+                    result.terminated[:, agent],
+                    result.truncated[:, agent],
+                    self._last_flat[agent],
+                    self._acted[:, agent],
+                )
+        if any_over:
+            self._close_episodes()
+            self._restart()
+        end = clock()
+        writing += end - before
+        row[Play.SECONDS_INFER] += inferring
+        row[Play.SECONDS_WRITE] += writing
+        row[Play.SECONDS_ENV] += end - loaded - inferring - writing
+
+    def _load(self, reader: SnapshotReader) -> None:
+        news = reader.newer()
+        for seat in self.seats:
+            if seat.policy in news:
+                self.load(seat, news[seat.policy])
+        self._play[Play.OVERTAKEN] = reader.overtaken
+
+    def load(self, seat: Seat, snapshot: Snapshot) -> None:
+        """Let a seat act with this snapshot from now on."""
+        seat.stack.load(seat.index, snapshot.weights)
+        seat.version, seat.epsilon = snapshot.version, snapshot.epsilon
+        seat.row[Policy.EPSILON], seat.row[Policy.VERSION] = snapshot.epsilon, snapshot.version
+
+    def _choose(self, agent: int) -> Integers:
+        seat = self.seats[agent]
+        seat.frames.push(self._flat[agent])
+        actions = seat.stack.act(seat.index, seat.frames.inputs)
+        if seat.epsilon > 0.0:
+            seat.random.random(out=self._uniforms)
+            explore(actions, self._uniforms, seat.epsilon, seat.num_actions)
+        return actions
+
+    def _decide(self, agent: int, actions: Integers) -> None:
+        seat = self.seats[agent]
+        if seat.writer is not None:
+            seat.writer.decide(self._flat[agent], actions, seat.version, self._active[:, agent])
+
+    def _observe_ends(self, ended: Bools) -> None:
+        for agent in np.flatnonzero(ended.any(0)):
+            self.env.observe(int(agent), self._last[agent])
+
+    def _close_episodes(self) -> None:
+        for env in np.flatnonzero(self._over):
+            for agent, seat in enumerate(self.seats):
+                seat.row[Policy.EPISODES] += 1
+                seat.row[Policy.RETURN_SUM] += self._returns[env, agent]
+            if self.on_episode is not None:
+                self.on_episode(int(env), self._returns[env].astype(np.float32))
+
+    def _restart(self) -> None:
+        """Begin new episodes in the copies that are over."""
+        seeds = self._random.integers(0, 2**63 - 1, self.env.num_envs)
+        self.env.reset(seeds, self._over)
+        self._returns[self._over] = 0.0
+        self._active[self._over] = True
+        for seat in self.seats:
+            seat.frames.start(self._over)
+
+
+def _observation_buffer(env: VectorEnv, agent: int) -> Array:
+    space = env.agents[agent].observation_space
+    return np.zeros((env.num_envs, *(space.shape or ())), space.dtype)
+

@@ -1,0 +1,344 @@
+"""The one configuration tree, and the only place where a default stands.
+
+Each field's docstring is the help text of its flag. The tree is plain validated data: it crosses to
+the child processes, is written into the run directory, and is read back by `remuda evaluate`.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    NonNegativeFloat,
+    NonNegativeInt,
+    PositiveFloat,
+    PositiveInt,
+    ValidationError,
+    model_validator,
+)
+
+from remuda.errors import ConfigError
+
+Share = Annotated[float, Field(ge=0.0, le=1.0)]
+
+
+class Section(BaseModel):
+    """A branch of the tree: unknown keys are refused, and nothing changes once it is made."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+
+
+class EnvConfig(Section):
+    """The game and how many copies of it are played."""
+
+    num_envs: PositiveInt = 1
+    """Independent copies of the game that the actor steps together."""
+    options: dict[str, Any] = {}
+    """The game's own parameters by name; `remuda games` lists them."""
+
+
+class NetworkConfig(Section):
+    """The network of a policy."""
+
+    hidden: tuple[PositiveInt, ...] = Field(default=(250, 250), min_length=1)
+    """Units of each hidden layer. IQN applies its quantile embedding after the first."""
+    dueling: bool = True
+    """Split the last layer into a state value and advantages (Wang et al. 2016)."""
+    noisy: bool = False
+    """Explore by noisy linear layers (Fortunato et al. 2018) after the first layer."""
+    quantiles: PositiveInt = 12
+    """IQN: how many quantiles are drawn for an update, and how many midpoints are used to act."""
+    cosines: PositiveInt = 64
+    """IQN: cosines that embed a quantile (Dabney et al. 2018, equation 4)."""
+
+
+class ExplorationConfig(Section):
+    """Epsilon-greedy exploration; epsilon travels with the published weights."""
+
+    start: Share = 1.0
+    """Epsilon at the policy's first step."""
+    end: Share = 0.05
+    """Epsilon once the decay is over."""
+    decay_steps: PositiveInt = 100_000
+    """The policy's own steps over which epsilon falls in a straight line."""
+
+
+class ExperienceConfig(Section):
+    """What a policy remembers, and how much it trains on it."""
+
+    capacity: PositiveInt = 100_000
+    """Steps that are kept; the oldest segment makes room."""
+    segment_length: PositiveInt = 100
+    """The most steps in one segment."""
+    replay_ratio: PositiveFloat | None = 0.64
+    """Training samples per collected step, at most. None: train without pause, however much the
+    processor's scheduler happens to give."""
+    learning_starts: PositiveInt = 2_000
+    """Steps that are collected before the first update."""
+    on_full: Literal["overwrite", "wait"] = "overwrite"
+    """`overwrite` the oldest steps and never wait, or make the actor `wait` while it is more than
+    `capacity` steps ahead of what the replay ratio lets the learner train on."""
+    wait_limit: PositiveFloat = 10.0
+    """`wait`: seconds after which the actor goes on all the same; each time is counted."""
+
+
+class PublishConfig(Section):
+    """How a learner hands its weights to the actor."""
+
+    mode: Literal["snapshot", "double_buffer"] = "double_buffer"
+    """One published copy, or two of which one is active while the other is written."""
+    every: PositiveInt = 10
+    """Updates between two publications."""
+
+
+class PolicyConfig(Section):
+    """One policy: its algorithm, network, hyperparameters, experience and publishing."""
+
+    algorithm: Literal["iqn", "dqn"] = "iqn"
+    """`iqn`: implicit quantile networks (Dabney et al. 2018). `dqn`: double DQN (van Hasselt et
+    al. 2016)."""
+    network: NetworkConfig = NetworkConfig()
+    """The network."""
+    n_frames: PositiveInt = 5
+    """Observations stacked into one input, the newest last; never across an episode's start."""
+    n_steps: PositiveInt = 3
+    """Rewards summed before bootstrapping."""
+    discount: Share = 0.95
+    """Discount per step."""
+    batch_size: PositiveInt = 64
+    """Samples in an update."""
+    learning_rate: PositiveFloat = 5e-4
+    """Step size of Adam."""
+    adam_epsilon: PositiveFloat = 1e-5
+    """Adam's denominator offset."""
+    max_grad_norm: PositiveFloat = 10.0
+    """The gradient's norm is clipped to this."""
+    double: bool = True
+    """Choose the next action by the online network and value it by the target network."""
+    huber: PositiveFloat = 1.0
+    """Where the loss turns from quadratic to linear, in scaled units of reward."""
+    reward_scale: PositiveFloat = 0.1
+    """Rewards are multiplied by this before training; reported returns are not."""
+    target_every: PositiveInt = 200
+    """Updates between two copies of the online network into the target network."""
+    exploration: ExplorationConfig = ExplorationConfig()
+    """Exploration."""
+    experience: ExperienceConfig = ExperienceConfig()
+    """Experience."""
+    publish: PublishConfig = PublishConfig()
+    """Publishing."""
+
+    @model_validator(mode="after")
+    def _fits(self) -> PolicyConfig:
+        experience = self.experience
+        if experience.learning_starts > experience.capacity:
+            raise ValueError(
+                f"experience.learning_starts is {experience.learning_starts}, more than the "
+                f"{experience.capacity} steps of experience.capacity; lower the first"
+            )
+        if experience.learning_starts < self.batch_size:
+            raise ValueError(
+                f"experience.learning_starts is {experience.learning_starts}, less than one batch "
+                f"of {self.batch_size}; raise it"
+            )
+        if experience.on_full == "wait" and experience.replay_ratio is None:
+            raise ValueError(
+                "experience.on_full is 'wait', which needs an experience.replay_ratio to wait for"
+            )
+        share = self.batch_size / (experience.replay_ratio or 1.0)
+        if experience.on_full == "wait" and experience.capacity < share:
+            raise ValueError(
+                f"experience.capacity is {experience.capacity}, less than the {share:.0f} steps "
+                "that pay for one batch; with experience.on_full 'wait' nobody would move"
+            )
+        return self
+
+
+class LearnersConfig(Section):
+    """Where policies are trained."""
+
+    processes: PositiveInt | Literal["auto"] = "auto"
+    """Learner processes. `auto`: one per policy where the cores allow, else policies in groups."""
+    devices: tuple[str, ...] = ()
+    """Devices dealt to the policies in turn, such as `cuda:0 cuda:1`. None named: every GPU there
+    is, or else the CPU."""
+    nice: Annotated[int, Field(ge=0, le=19)] = 10
+    """How far a learner process steps back in the scheduler's queue, so that the game goes on."""
+
+
+class ActorConfig(Section):
+    """Where the game is played."""
+
+    device: str = "cpu"
+    """Device of the acting networks."""
+
+
+class RunConfig(Section):
+    """The run as a whole: its end, its directory, what it writes."""
+
+    turns: PositiveInt | None = 1_500_000
+    """Turns to play, over all copies together. None: no such end."""
+    seconds: PositiveFloat | None = None
+    """Seconds to train. None: no such end."""
+    directory: Path | None = None
+    """The run directory. None: a new one under `runs/`, named by game and time."""
+    log_every: PositiveFloat = 5.0
+    """Seconds between two lines of metrics."""
+    evaluate_episodes: NonNegativeInt = 200
+    """Greedy episodes played after training."""
+    live: bool = True
+    """Show the live view where the output is a terminal; else plain lines."""
+    start_limit: PositiveFloat = 120.0
+    """Seconds that a process has to start."""
+    stop_limit: PositiveFloat = 20.0
+    """Seconds that a process has to stop before it is killed."""
+
+
+class Config(Section):
+    """Everything about a run."""
+
+    game: str = "treasure_hunt"
+    """The game; `remuda games` lists them."""
+    seed: NonNegativeInt = 0
+    """The seed of every random stream of the run."""
+    schedule: Literal["async", "sequential"] = "async"
+    """`async`: the actor and the learners run side by side and nobody waits. `sequential`: one
+    process plays, then trains, and repeats."""
+    env: EnvConfig = EnvConfig()
+    """The game."""
+    policy: PolicyConfig = PolicyConfig()
+    """What holds for every policy."""
+    policies: dict[str, dict[str, Any]] = {}
+    """What differs for one policy, by its name: `--policies.agent_0.learning_rate 1e-3`."""
+    actor: ActorConfig = ActorConfig()
+    """The actor."""
+    learners: LearnersConfig = LearnersConfig()
+    """The learners."""
+    run: RunConfig = RunConfig()
+    """The run."""
+
+    @model_validator(mode="after")
+    def _ends_and_policies_fit(self) -> Config:
+        if self.run.turns is None and self.run.seconds is None:
+            raise ValueError("run.turns and run.seconds are both None: the run would never end")
+        for name in self.policies:
+            self.policy_of(name)
+        return self
+
+    def policy_of(self, name: str) -> PolicyConfig:
+        """The configuration of the policy `name`: `policy`, overlaid with its own differences."""
+        own = self.policies.get(name)
+        if not own:
+            return self.policy
+        try:
+            return PolicyConfig.model_validate(overlay(self.policy.model_dump(), own))
+        except ValidationError as error:
+            raise ValueError(explain(error, PolicyConfig, f"policies.{name}.")) from None
+
+
+def overlay(base: Mapping[str, Any], top: Mapping[str, Any]) -> dict[str, Any]:
+    """`base` with the leaves of `top` put over it."""
+    merged = dict(base)
+    for key, value in top.items():
+        under = merged.get(key)
+        both = isinstance(under, Mapping) and isinstance(value, Mapping)
+        merged[key] = overlay(under, value) if both else value  # type: ignore[arg-type]
+    return merged
+
+
+def fields_of(model: type[BaseModel], prefix: str = "") -> dict[str, type[BaseModel] | None]:
+    """Every dotted key under `model`, and the section that a key opens (None: it is a leaf)."""
+    keys: dict[str, type[BaseModel] | None] = {}
+    for name, info in model.model_fields.items():
+        section = info.annotation
+        if isinstance(section, type) and issubclass(section, BaseModel):
+            keys[prefix + name] = section
+            keys |= fields_of(section, f"{prefix}{name}.")
+        else:
+            keys[prefix + name] = None
+    return keys
+
+
+def unknown_key(key: str, model: type[BaseModel], prefix: str = "") -> str:
+    """One line about a key that does not exist: the nearest one, or those of its section."""
+    keys = fields_of(model)
+    parent = key.rpartition(".")[0]
+    siblings = [k for k in keys if k.rpartition(".")[0] == parent]
+    leaf = {k.rpartition(".")[2]: k for k in keys}
+    near = difflib.get_close_matches(key, keys, n=1, cutoff=0.75)
+    near = near or [
+        leaf[name] for name in difflib.get_close_matches(key.rpartition(".")[2], leaf, n=1)
+    ]
+    if near:
+        return f"{prefix}{key} is no key of the configuration; did you mean {prefix}{near[0]}?"
+    allowed = ", ".join(prefix + k for k in siblings or [k for k in keys if "." not in k])
+    return f"{prefix}{key} is no key of the configuration; there are {allowed}"
+
+
+def explain(error: ValidationError, model: type[BaseModel], prefix: str = "") -> str:
+    """The first fault of a validation as one line: the key, what was found, what is allowed."""
+    fault = error.errors(include_url=False)[0]
+    # Pydantic adds the branch of a union that it tried; a user knows only the keys.
+    keys = fields_of(model)
+    key = ""
+    for part in fault["loc"]:
+        longer = f"{key}.{part}" if key else str(part)
+        if fault["type"] != "extra_forbidden" and longer not in keys:
+            break
+        key = longer
+    if fault["type"] == "extra_forbidden":
+        return unknown_key(key, model, prefix)
+    if fault["type"] == "value_error":
+        message = str(fault["ctx"]["error"])
+        branch = f"{key}." if key else ""
+        return message if message.startswith("policies.") else f"{prefix}{branch}{message}"
+    said = fault["msg"]
+    return f"{prefix}{key} is {fault['input']!r}: {said[0].lower()}{said[1:]}"
+
+
+def load_config(data: Mapping[str, Any], source: str = "") -> Config:
+    """Validate a tree of plain data, for example the content of a YAML file.
+
+    Raises:
+        ConfigError: the first unknown key or impossible value, in one line.
+    """
+    try:
+        return Config.model_validate(data)
+    except ValidationError as error:
+        where = f"{source}: " if source else ""
+        raise ConfigError(where + explain(error, Config)) from None
+
+
+def read_config(path: Path) -> dict[str, Any]:
+    """The tree in a YAML file, not yet validated.
+
+    Raises:
+        ConfigError: the file is missing, no YAML, or no tree of keys.
+    """
+    import yaml
+
+    try:
+        data = yaml.safe_load(path.read_text())
+    except OSError as error:
+        raise ConfigError(f"cannot read the configuration {path}: {error.strerror}") from None
+    except yaml.YAMLError as error:
+        line = " ".join(str(error).split())
+        raise ConfigError(f"the configuration {path} is not YAML: {line}") from None
+    if data is None:
+        return {}
+    if not isinstance(data, dict):
+        raise ConfigError(f"the configuration {path} must hold keys and values, as in `seed: 1`")
+    return data
+
+
+def write_config(config: Config, path: Path) -> None:
+    """Write the whole tree as YAML."""
+    import yaml
+
+    path.write_text(yaml.safe_dump(config.model_dump(mode="json"), sort_keys=False))

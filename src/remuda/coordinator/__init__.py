@@ -1,0 +1,1 @@
+"""The role that watches: it starts the others, counts, shows, saves and stops."""

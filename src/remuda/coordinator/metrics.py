@@ -1,0 +1,149 @@
+"""Metrics: what a run did in each interval, as records that go to a file of JSON lines.
+
+The JSON lines are the truth; TensorBoard, the live view and the report are made from the same
+records. Numbers marked *total* count from the start of the run, all others are of the interval
+since the record before.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Any, Protocol
+
+
+@dataclass(frozen=True)
+class PolicyRecord:
+    """One policy in one interval."""
+
+    mean_return: float | None
+    """Mean over the episodes that ended of one agent's undiscounted return; None: none ended."""
+    episodes: int
+    """Total."""
+    loss: float | None
+    """Mean over the updates of the mean loss of a batch; None: no update."""
+    updates: int
+    """Total."""
+    updates_per_second: float
+    version: int
+    """The newest published version."""
+    staleness: float | None
+    """Mean over updates of the version trained minus the versions that acted in the batch."""
+    steps: int
+    """Total of steps committed to the policy's replay."""
+    replay_fill: float
+    """Share of the replay's capacity in use, 0 to 1."""
+    replay_ratio: float | None
+    """Training samples per collected step, from the first update on; None: no update yet."""
+    redrawn: int
+    """Total of samples that were overwritten while they were copied, and drawn again."""
+    epsilon: float
+    """The exploration rate the actor uses."""
+    busy: float
+    """Share of the interval that the learner spent on this policy, 0 to 1."""
+
+
+@dataclass(frozen=True)
+class Record:
+    """The whole run in one interval."""
+
+    seconds: float
+    """Total, since play began."""
+    turns: int
+    """Total, over all copies."""
+    agent_steps: int
+    """Total."""
+    turns_per_second: float
+    agent_steps_per_second: float
+    waits: int
+    """Total of times the actor waited for a learner."""
+    wait_seconds: float
+    """Total."""
+    overtaken: int
+    """Total of snapshot copies that were overtaken and thrown away."""
+    shares: dict[str, float]
+    """Where the actor's time went: env, infer, write, weights, wait; shares of the interval."""
+    policies: dict[str, PolicyRecord]
+    """By policy."""
+
+    def to_json(self) -> str:
+        """One line."""
+        return json.dumps(asdict(self))
+
+    @staticmethod
+    def from_json(line: str) -> Record:
+        """The record of one line.
+
+        Raises:
+            ValueError: the line is no record.
+        """
+        data: dict[str, Any] = json.loads(line)
+        try:
+            policies = {name: PolicyRecord(**p) for name, p in data.pop("policies").items()}
+            return Record(policies=policies, **data)
+        except (TypeError, KeyError, AttributeError) as error:
+            raise ValueError(f"not a line of metrics: {error}") from None
+
+
+def read_metrics(path: Path) -> Iterator[Record]:
+    """The records of a file; a half-written last line is passed over."""
+    with path.open() as lines:
+        for line in lines:
+            if line.endswith("\n"):
+                yield Record.from_json(line)
+
+
+def scalars(record: Record) -> Iterator[tuple[str, float]]:
+    """A record as named numbers, for TensorBoard: `run/...`, `actor/...` and `agent_0/...`."""
+    for name in ("turns_per_second", "agent_steps_per_second", "wait_seconds", "overtaken"):
+        yield f"run/{name}", float(getattr(record, name))
+    for share, value in record.shares.items():
+        yield f"actor/{share}", value
+    for policy, numbers in record.policies.items():
+        for field in fields(numbers):
+            value = getattr(numbers, field.name)
+            if value is not None:
+                yield f"{policy}/{field.name}", float(value)
+
+
+@dataclass(frozen=True)
+class Goal:
+    """What a run works towards, for a view to show what is left."""
+
+    game: str
+    schedule: str
+    directory: Path
+    turns: int | None
+    seconds: float | None
+    layout: str
+    """One line: which roles live in which processes, on which devices."""
+
+    def share_done(self, record: Record) -> float:
+        """How much of the run is behind, 0 to 1, by whichever end is nearer."""
+        shares = [0.0]
+        if self.turns:
+            shares.append(record.turns / self.turns)
+        if self.seconds:
+            shares.append(record.seconds / self.seconds)
+        return min(max(shares), 1.0)
+
+
+class View(Protocol):
+    """Where a run is watched."""
+
+    def start(self, goal: Goal) -> None:
+        """The run is about to begin."""
+
+    def show(self, record: Record) -> None:
+        """A new record; called often, up to a few times a second."""
+
+    def log(self, record: Record) -> None:
+        """A record that was also written to the metrics; called every `run.log_every` seconds."""
+
+    def say(self, message: str) -> None:
+        """Something happened that the user should know."""
+
+    def close(self) -> None:
+        """The run is over."""

@@ -1,0 +1,90 @@
+"""The games by name. A game is a name, what it is, and a factory; its module is imported late."""
+
+from __future__ import annotations
+
+import difflib
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from remuda.errors import ConfigError, UnknownGameError
+
+if TYPE_CHECKING:
+    from remuda.envs.vector_env import VectorEnv
+
+
+@dataclass(frozen=True)
+class Game:
+    """An entry of the registry."""
+
+    name: str
+    summary: str
+    """One line for `remuda games`."""
+    kind: str
+    """cooperative, competitive or mixed."""
+    factory: str
+    """`module:callable`; it takes `num_envs` and the game's options, and returns a `VectorEnv`."""
+
+    def load(self) -> Callable[..., VectorEnv]:
+        """Import the factory."""
+        module, _, attribute = self.factory.partition(":")
+        factory: Callable[..., VectorEnv] = getattr(import_module(module), attribute)
+        return factory
+
+    def make(self, num_envs: int, **options: Any) -> VectorEnv:
+        """Build `num_envs` copies.
+
+        Raises:
+            ConfigError: an option that the game does not know, or a value that it refuses.
+        """
+        factory = self.load()
+        allowed = {
+            name: parameter
+            for name, parameter in inspect.signature(factory).parameters.items()
+            if name != "num_envs"
+        }
+        unknown = sorted(set(options) - set(allowed))
+        if unknown:
+            raise ConfigError(
+                f"env.options.{unknown[0]}: {self.name} has no such option; "
+                f"it has {', '.join(allowed)}"
+            )
+        try:
+            return factory(num_envs=num_envs, **options)
+        except (TypeError, ValueError) as error:
+            raise ConfigError(f"env.options: {self.name} refuses them: {error}") from error
+
+
+GAMES: dict[str, Game] = {
+    game.name: game
+    for game in (
+        Game(
+            name="treasure_hunt",
+            summary="agents compete for gems and food on a grid, and step round bones",
+            kind="competitive",
+            factory="remuda.envs.treasure_hunt:TreasureHunt",
+        ),
+    )
+}
+
+
+def find_game(name: str) -> Game:
+    """The game called `name`.
+
+    Raises:
+        UnknownGameError: there is none; the message names the nearest and all there are.
+    """
+    if name in GAMES:
+        return GAMES[name]
+    near = difflib.get_close_matches(name, GAMES, n=1)
+    hint = f"did you mean {near[0]}? " if near else ""
+    raise UnknownGameError(
+        f"there is no game called {name!r}: {hint}known games are {', '.join(sorted(GAMES))}"
+    )
+
+
+def make_env(name: str, num_envs: int, **options: Any) -> VectorEnv:
+    """Build `num_envs` copies of the game called `name`, with its options."""
+    return find_game(name).make(num_envs, **options)

@@ -1,0 +1,81 @@
+"""`VectorEnv`: the rules of a game, for many independent copies at once.
+
+A turn goes `begin_turn`, then for each group of agents `observe` and `act`, then `end_turn`. The
+order of the groups is the game's own: agents one after another, or several, or all, at once.
+"""
+
+from abc import ABC, abstractmethod
+from typing import Any
+
+from remuda.types import AgentSpec, Array, Bools, Integers, TurnResult
+
+
+class VectorEnv(ABC):
+    """`num_envs` independent copies of one game, stepped together.
+
+    What every environment guarantees (`remuda.envs.contract` tests it):
+
+    1. The same seeds and actions give the same observations and results.
+    2. Copies share nothing: what happens in one never changes another.
+    3. `reset` restarts the copies in its mask and leaves the others alone; after it every agent of
+       those copies is active.
+    4. `observe` writes all of `out` and nothing else, and changes nothing in the world.
+    5. `act` takes effect at once: an agent that observes after it sees its effect. Actions of
+       agents that are not active are ignored.
+    6. Termination is not truncation, and an agent never has both.
+    7. Observations lie in the declared space, with its shape and dtype.
+    """
+
+    num_envs: int
+    agents: tuple[AgentSpec, ...]
+    turn_groups: tuple[tuple[int, ...], ...]
+    """Agents that observe together, in the order in which the groups act: ((0,), (1,)) is one
+    after another, ((0, 1),) is at once."""
+
+    @property
+    def num_agents(self) -> int:
+        """How many agents one copy seats."""
+        return len(self.agents)
+
+    @abstractmethod
+    def reset(self, seeds: Integers, mask: Bools) -> None:
+        """Restart the copies in `mask`, each from its own seed.
+
+        Args:
+            seeds: [num_envs] int64, not negative; those outside the mask are not read.
+            mask: [num_envs] bool, the copies to restart.
+        """
+
+    @abstractmethod
+    def begin_turn(self) -> None:
+        """Let the world's own entities move."""
+
+    @abstractmethod
+    def observe(self, agent: int, out: Array) -> None:
+        """Write what `agent` sees now into `out`: [num_envs, *observation_shape]."""
+
+    @abstractmethod
+    def act(self, agent: int, actions: Integers) -> None:
+        """Let `agent` act in every copy: `actions` is [num_envs, *action_shape].
+
+        The rewards that follow accrue, to whichever agents, until `end_turn`.
+        """
+
+    @abstractmethod
+    def end_turn(self) -> TurnResult:
+        """End the turn: rewards since `begin_turn`, and which episodes ended how."""
+
+    def render(self, env: int = 0) -> Array:
+        """A picture of one copy: [height, width, 3] uint8.
+
+        Raises:
+            NotImplementedError: the game has no picture.
+        """
+        raise NotImplementedError(f"{type(self).__name__} has no picture of its world")
+
+    def close(self) -> None:
+        """Give back what the environment holds outside itself."""
+
+    def options(self) -> dict[str, Any]:
+        """The game's parameters in force, by name."""
+        return {}

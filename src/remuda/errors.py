@@ -1,0 +1,33 @@
+"""Errors that a user can cause, and can mend.
+
+Each carries one message: what was found, what is allowed, what to do next. The command line prints
+that message without a traceback and ends with the error's exit code.
+"""
+
+
+class RemudaError(Exception):
+    """The base of every error that a user can mend."""
+
+    exit_code = 1
+
+
+class ConfigError(RemudaError):
+    """A configuration key, value or file that cannot be used."""
+
+    exit_code = 2
+
+
+class UnknownGameError(ConfigError):
+    """A game that is not registered."""
+
+
+class ContractError(RemudaError):
+    """An environment that breaks the contract of `VectorEnv`."""
+
+
+class RunDirectoryError(RemudaError):
+    """A run directory that is missing, full, in use or cannot be written."""
+
+
+class RoleDiedError(RemudaError):
+    """An actor or a learner process that ended before its work was done."""

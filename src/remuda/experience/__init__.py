@@ -1,0 +1,1 @@
+"""Steps on their way from the actor to the learners."""

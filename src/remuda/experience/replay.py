@@ -1,0 +1,169 @@
+"""The learner's end of a ring: batches of n-step transitions, drawn uniformly."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numba import njit
+
+from remuda.experience.ring import ExperienceRing
+from remuda.memory.atomic import fence_acquire, load
+from remuda.types import Array, Bools, Floats, Integers
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Transitions by time index, as in rlax: an action at t - 1 leads to what is seen at t.
+
+    An n-step transition sums the rewards of up to n steps, fewer where the segment ends.
+    """
+
+    s_tm1: Floats
+    """[B, n_frames * size]: the stacked observation."""
+    a_tm1: Integers
+    """[B]: the action."""
+    r_t: Floats
+    """[B]: the discounted sum of the rewards that followed."""
+    discount_t: Floats
+    """[B]: what the value of s_t counts: discount ** n, or 0 where the episode terminated."""
+    s_t: Floats
+    """[B, n_frames * size]: the stacked observation n steps later."""
+    versions: Integers
+    """[B]: the version of the weights that chose a_tm1."""
+
+
+@njit(cache=True)
+def _survey(sequence: Integers, committed: Integers, sequences: Integers, ends: Integers) -> int:
+    """Note each segment's sequence, and where its steps end in the list of all steps."""
+    total = 0
+    for slot in range(sequence.size):
+        sequences[slot] = load(sequence, slot)
+        if sequences[slot] % 2 == 0:
+            total += load(committed, slot)
+        ends[slot] = total
+    return total
+
+
+@njit(cache=True)
+def _gather(  # type: ignore[no-untyped-def]
+    observations: Array,
+    actions: Integers,
+    rewards: Floats,
+    discounts: Floats,
+    versions: Integers,
+    sequence: Integers,
+    sequences: Integers,
+    ends: Integers,
+    picks: Integers,
+    todo: Bools,
+    n_frames: int,
+    n_steps: int,
+    discount: float,
+    s_tm1: Floats,
+    a_tm1: Integers,
+    r_t: Floats,
+    discount_t: Floats,
+    s_t: Floats,
+    versions_out: Integers,
+    check: bool,
+) -> int:
+    """Copy the picked transitions; those that were overwritten meanwhile stay in `todo`."""
+    left = 0
+    size = observations.shape[2]
+    for b in range(picks.size):
+        if not todo[b]:
+            continue
+        slot = np.searchsorted(ends, picks[b], side="right")
+        first = ends[slot - 1] if slot > 0 else 0
+        t = picks[b] - first
+        steps = min(n_steps, ends[slot] - first - t)
+        total = 0.0
+        factor = 1.0
+        for i in range(t, t + steps):
+            total += factor * rewards[slot, i]
+            factor *= discount * discounts[slot, i]
+        r_t[b] = total
+        discount_t[b] = factor
+        a_tm1[b] = actions[slot, t]
+        versions_out[b] = versions[slot, t]
+        for frame in range(n_frames):
+            for j in range(size):
+                s_tm1[b, frame * size + j] = observations[slot, t + frame, j]
+                s_t[b, frame * size + j] = observations[slot, t + steps + frame, j]
+        fence_acquire()
+        todo[b] = check and load(sequence, slot) != sequences[slot]
+        left += todo[b]
+    return left
+
+
+class Replay:
+    """Draws batches from one ring, each step of it with the same chance.
+
+    The arrays of a batch are used again by the next call.
+    """
+
+    def __init__(
+        self,
+        ring: ExperienceRing,
+        batch_size: int,
+        n_steps: int,
+        discount: float,
+        random: np.random.Generator,
+        check_sequence: bool = True,
+    ) -> None:
+        self.ring = ring
+        self.redrawn = 0
+        """Draws that the writer overtook, and that were drawn again."""
+        self._random, self._check = random, check_sequence
+        self._n_steps, self._discount = n_steps, discount
+        width = ring.shape.n_frames * ring.shape.size
+        self.batch = Batch(
+            s_tm1=np.zeros((batch_size, width), np.float32),
+            a_tm1=np.zeros(batch_size, np.int64),
+            r_t=np.zeros(batch_size, np.float32),
+            discount_t=np.zeros(batch_size, np.float32),
+            s_t=np.zeros((batch_size, width), np.float32),
+            versions=np.zeros(batch_size, np.int64),
+        )
+        self._sequences: Integers = np.zeros(ring.num_segments, np.int64)
+        self._ends: Integers = np.zeros(ring.num_segments, np.int64)
+        self._todo: Bools = np.zeros(batch_size, np.bool_)
+
+    def sample(self) -> Batch:
+        """Draw one batch.
+
+        Raises:
+            RuntimeError: the ring holds no step at all; wait until `ring.has` enough.
+        """
+        shared, batch, todo = self.ring.shared, self.batch, self._todo
+        todo[:] = True
+        left = todo.size
+        while left:
+            total = _survey(shared["sequence"], shared["committed"], self._sequences, self._ends)
+            if total == 0:
+                raise RuntimeError("there is no committed step in the ring to sample from")
+            left = _gather(
+                shared["observations"],
+                shared["actions"],
+                shared["rewards"],
+                shared["discounts"],
+                shared["versions"],
+                shared["sequence"],
+                self._sequences,
+                self._ends,
+                self._random.integers(0, total, todo.size),
+                todo,
+                self.ring.shape.n_frames,
+                self._n_steps,
+                self._discount,
+                batch.s_tm1,
+                batch.a_tm1,
+                batch.r_t,
+                batch.discount_t,
+                batch.s_t,
+                batch.versions,
+                self._check,
+            )
+            self.redrawn += left
+        return batch

@@ -1,0 +1,173 @@
+"""The ring of segments: what one policy has lived through, in shared memory.
+
+A ring has S segments of at most T steps. Step t of a segment saw the frames in rows t to
+t + n_frames - 1, the newest last; the rows of step t + 1 are what followed it. So a segment has
+T + n_frames rows: the frames before its first step, its T observations, and the observation after
+its last step. At an episode's start the frames before the first step are zeros; where a long
+episode goes on in another segment they are copied from the segment before.
+
+Who writes what: everything here belongs to the writer (the actor), except the words `WANTED` and
+`CONSUMED`, which belong to the learner. Nobody locks anything.
+
+- A segment's `sequence` is odd while the writer makes it ready for other steps and even otherwise.
+- Steps below `committed` never change while `sequence` stays the same. `committed` is stored with
+  release and loaded with acquire ordering, so whoever sees a step counted sees all of it.
+- A reader notes `sequence`, copies, and looks again; if it changed, the copy is thrown away.
+- A writer that dies leaves at most one odd sequence behind. Readers skip it; the next writer
+  (`ExperienceWriter`) makes it even again, and begins at the segment after.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from remuda.config import ExperienceConfig
+from remuda.memory.atomic import exchange, fence_full, load, store
+from remuda.memory.shared import SharedArrays
+from remuda.memory.waiting import Wakeup
+from remuda.types import Array
+
+# Words of `counters`; each stands on a cache line of its own, so that no two processes fight.
+STRIDE = 8
+WRITTEN = 0 * STRIDE
+"""Steps committed since the run began."""
+OVERWRITTEN = 1 * STRIDE
+"""Committed steps that made room for newer ones."""
+HEAD = 2 * STRIDE
+"""Segments begun since the run began; the next takes the place HEAD modulo S."""
+WANTED = 3 * STRIDE
+"""Steps at which the learner wants to be woken; 0: it is awake."""
+CONSUMED = 4 * STRIDE
+"""Steps that the learner has trained its share on, by the replay ratio."""
+ROOM_WANTED = 5 * STRIDE
+"""Steps consumed at which the actor wants to be woken; 0: it is awake."""
+COUNTERS = 6 * STRIDE
+
+POISON = 0xA5
+"""Fresh integers are made of this byte and fresh floats are not a number, so that reading what
+nobody wrote cannot pass for data."""
+
+
+@dataclass(frozen=True)
+class StreamShape:
+    """What a step of a policy looks like."""
+
+    observation: tuple[int, ...]
+    """The shape of one observation, unstacked."""
+    dtype: npt.DTypeLike
+    """Its dtype, as the environment writes it."""
+    n_frames: int
+    """Observations in one stacked input."""
+
+    @property
+    def size(self) -> int:
+        """Numbers in one observation."""
+        return int(np.prod(self.observation, dtype=np.int64))
+
+
+class ExperienceRing:
+    """One policy's experience: written by one actor, read by one learner.
+
+    What it guarantees:
+
+    1. A step is read whole or not at all.
+    2. No reader ever makes the writer wait. The writer waits only where the user set `wait`.
+    3. A learner that asks for a number of steps is woken once they are there, without polling.
+    4. Whoever dies, at any instruction, leaves a ring that the others can go on with.
+    """
+
+    def __init__(
+        self,
+        shape: StreamShape,
+        config: ExperienceConfig,
+        num_streams: int,
+        learner: Wakeup,
+        actor: Wakeup,
+    ) -> None:
+        length = config.segment_length
+        # Every stream keeps one segment open; as many again are there to be read.
+        segments = max(-(-config.capacity // length), 2 * num_streams + 2)
+        self.shape, self.config = shape, config
+        self.num_segments, self.segment_length, self.num_streams = segments, length, num_streams
+        self.learner, self.actor = learner, actor
+        self.shared = SharedArrays(
+            {
+                "observations": ((segments, length + shape.n_frames, shape.size), shape.dtype),
+                "actions": ((segments, length), np.int64),
+                "rewards": ((segments, length), np.float32),
+                "discounts": ((segments, length), np.float32),  # 0: the episode terminated here
+                "versions": ((segments, length), np.int64),
+                "sequence": ((segments,), np.int64),
+                "committed": ((segments,), np.int64),
+                "counters": ((COUNTERS,), np.int64),
+            }
+        )
+        self._forgiven = 0
+        for name in ("observations", "actions", "rewards", "discounts", "versions"):
+            _poison(self.shared[name])
+
+    @property
+    def written(self) -> int:
+        """Steps committed since the run began."""
+        return load(self.shared["counters"], WRITTEN)
+
+    @property
+    def overwritten(self) -> int:
+        """Committed steps that made room for newer ones."""
+        return load(self.shared["counters"], OVERWRITTEN)
+
+    @property
+    def fill(self) -> float:
+        """The share of the ring's capacity that holds steps to train on."""
+        held = self.written - self.overwritten
+        return min(held / (self.num_segments * self.segment_length), 1.0)
+
+    def has(self, steps: int) -> bool:
+        """Whether `steps` have been committed; if not, the writer will ring when they are.
+
+        For the learner. The wish is stated before the check, and the writer commits before it looks
+        for a wish, so one of the two always sees the other.
+        """
+        counters = self.shared["counters"]
+        if load(counters, WRITTEN) >= steps:
+            return True
+        store(counters, WANTED, steps)
+        fence_full()
+        return load(counters, WRITTEN) >= steps
+
+    def consume(self, steps: int) -> None:
+        """Tell a waiting actor that the learner has had its share of the first `steps` steps."""
+        counters = self.shared["counters"]
+        store(counters, CONSUMED, steps)
+        fence_full()
+        if 0 < load(counters, ROOM_WANTED) <= steps and exchange(counters, ROOM_WANTED, 0):
+            self.actor.ring()
+
+    @property
+    def may_wait(self) -> bool:
+        """Whether the user lets this ring make the actor wait."""
+        return self.config.on_full == "wait"
+
+    def has_room(self) -> bool:
+        """Whether the actor is within `capacity` steps of the learner; if not, it will be rung."""
+        counters = self.shared["counters"]
+        needed = load(counters, WRITTEN) - self.config.capacity
+        if max(load(counters, CONSUMED), self._forgiven) >= needed:
+            return True
+        store(counters, ROOM_WANTED, needed)
+        fence_full()
+        return load(counters, CONSUMED) >= needed
+
+    def forgive(self) -> None:
+        """Let the actor write one more capacity of steps, though the learner is behind."""
+        self._forgiven = self.written
+
+
+def _poison(array: Array) -> None:
+    if np.issubdtype(array.dtype, np.floating):
+        array[...] = np.nan
+    else:
+        array.view(np.uint8)[...] = POISON

@@ -1,0 +1,49 @@
+"""A group: the learners that share a process, served in turn as they become ready."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from remuda.learner.learner import Learner
+from remuda.memory.waiting import Wakeup
+
+
+class LearnerGroup:
+    """Several learners in one process; nothing but the processor is shared between them.
+
+    The rings of all its policies ring one wake-up. A learner that always has work does not starve
+    the others: after each update the next in line is asked first.
+    """
+
+    def __init__(self, learners: Sequence[Learner], wakeup: Wakeup) -> None:
+        self.learners = tuple(learners)
+        self._wakeup = wakeup
+        self._next = 0
+
+    @property
+    def done(self) -> bool:
+        """A learner is never done by itself: it trains as long as there is experience."""
+        return False
+
+    def work(self) -> bool:
+        """Update the next policy that has enough to train on; False if none has."""
+        count = len(self.learners)
+        for i in range(count):
+            learner = self.learners[(self._next + i) % count]
+            if learner.ready():
+                learner.update()
+                self._next = (self._next + i + 1) % count
+                return True
+        return False
+
+    def wait(self, timeout: float, stopped: Callable[[], bool]) -> None:
+        """Sleep until a policy has enough to train on."""
+        self._wakeup.wait(lambda: stopped() or self._any_ready(), timeout)
+
+    def finish(self) -> None:
+        """Publish the last weights of every policy."""
+        for learner in self.learners:
+            learner.publish()
+
+    def _any_ready(self) -> bool:
+        return any([learner.ready() for learner in self.learners])  # each must state its wish

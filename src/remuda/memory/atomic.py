@@ -1,0 +1,168 @@
+"""Atomic loads and stores on shared 64-bit words, with the ordering that lock-free code needs.
+
+Plain NumPy stores are ordered on x86 only. These functions compile to real atomic instructions on
+every processor, and can be called from Python and from other compiled kernels alike. A word is an
+element of a one-dimensional, contiguous int64 array.
+
+Nobody owns a word by these functions, so a process that dies between two of them holds nothing.
+"""
+
+from typing import Any
+
+import numpy as np
+from llvmlite import ir
+from numba import njit, types
+from numba.core import cgutils
+from numba.extending import intrinsic
+
+from remuda.types import Integers
+
+
+def _is_words(array: Any) -> bool:
+    return (
+        isinstance(array, types.Array)
+        and array.dtype == types.int64
+        and array.ndim == 1
+        and array.layout == "C"
+    )
+
+
+def _word_pointer(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+    array = context.make_array(signature.args[0])(context, builder, args[0])
+    index = context.cast(builder, args[1], signature.args[1], types.intp)
+    return cgutils.gep_inbounds(builder, array.data, index)
+
+
+def _loader(ordering: str) -> Any:
+    @intrinsic
+    def load(typing_context, array, index):  # type: ignore[no-untyped-def]  # noqa: ARG001
+        if not _is_words(array):
+            return None
+
+        def generate(context, builder, signature, args):  # type: ignore[no-untyped-def]
+            pointer = _word_pointer(context, builder, signature, args)
+            return builder.load_atomic(pointer, ordering, 8, typ=ir.IntType(64))
+
+        return types.int64(array, index), generate
+
+    return load
+
+
+def _storer(ordering: str) -> Any:
+    @intrinsic
+    def store(typing_context, array, index, value):  # type: ignore[no-untyped-def]  # noqa: ARG001
+        if not _is_words(array):
+            return None
+
+        def generate(context, builder, signature, args):  # type: ignore[no-untyped-def]
+            pointer = _word_pointer(context, builder, signature, args)
+            word = context.cast(builder, args[2], signature.args[2], types.int64)
+            builder.store_atomic(word, pointer, ordering, 8)
+            return context.get_dummy_value()
+
+        return types.void(array, index, value), generate
+
+    return store
+
+
+def _exchanger(operation: str) -> Any:
+    @intrinsic
+    def modify(typing_context, array, index, value):  # type: ignore[no-untyped-def]  # noqa: ARG001
+        if not _is_words(array):
+            return None
+
+        def generate(context, builder, signature, args):  # type: ignore[no-untyped-def]
+            pointer = _word_pointer(context, builder, signature, args)
+            word = context.cast(builder, args[2], signature.args[2], types.int64)
+            return builder.atomic_rmw(operation, pointer, word, "seq_cst")
+
+        return types.int64(array, index, value), generate
+
+    return modify
+
+
+def _fencer(ordering: str) -> Any:
+    @intrinsic
+    def fence(typing_context):  # type: ignore[no-untyped-def]  # noqa: ARG001
+        def generate(context, builder, signature, args):  # type: ignore[no-untyped-def]  # noqa: ARG001
+            builder.fence(ordering)
+            return context.get_dummy_value()
+
+        return types.void(), generate
+
+    return fence
+
+
+_load_acquire = _loader("acquire")
+_store_release = _storer("release")
+_exchange = _exchanger("xchg")
+_fetch_add = _exchanger("add")
+_fence_acquire = _fencer("acquire")
+_fence_release = _fencer("release")
+_fence_full = _fencer("seq_cst")
+
+# Numba finds the intrinsics as globals of these functions and inlines them.
+
+
+@njit(cache=True)
+def load(words: Integers, index: int) -> int:
+    """Read a word; what its writer stored before it is visible after (acquire)."""
+    return _load_acquire(words, index)  # type: ignore[no-any-return]
+
+
+@njit(cache=True)
+def store(words: Integers, index: int, value: int) -> None:
+    """Write a word; whoever loads it sees all that was written before it (release)."""
+    _store_release(words, index, value)
+
+
+@njit(cache=True)
+def exchange(words: Integers, index: int, value: int) -> int:
+    """Write a word and return the one before, in one step."""
+    return _exchange(words, index, value)  # type: ignore[no-any-return]
+
+
+@njit(cache=True)
+def fetch_add(words: Integers, index: int, value: int) -> int:
+    """Add to a word and return the one before, in one step."""
+    return _fetch_add(words, index, value)  # type: ignore[no-any-return]
+
+
+@njit(cache=True)
+def fence_acquire() -> None:
+    """Nothing read before this is read again, or late, after it."""
+    _fence_acquire()
+
+
+@njit(cache=True)
+def fence_release() -> None:
+    """Nothing written before this becomes visible after what is written next."""
+    _fence_release()
+
+
+@njit(cache=True)
+def fence_full() -> None:
+    """Order writes before this against reads after it, as a flag and a check across it need."""
+    _fence_full()
+
+
+@njit(cache=True)
+def first_difference(words: Integers, seen: Integers) -> int:
+    """The first index at which `words`, read atomically, differ from `seen`; -1 if nowhere."""
+    for i in range(words.size):
+        if _load_acquire(words, i) != seen[i]:
+            return i
+    return -1
+
+
+def warm_up() -> None:
+    """Compile, or load from the cache, every function here: not in the middle of a run."""
+    words = np.zeros(2, np.int64)
+    store(words, 0, 1)
+    load(words, 0)
+    exchange(words, 0, 2)
+    fetch_add(words, 0, 1)
+    fence_acquire()
+    fence_release()
+    fence_full()
+    first_difference(words, words.copy())

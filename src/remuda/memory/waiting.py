@@ -1,0 +1,70 @@
+"""The one way to wait: a wake-up that sleeps in the kernel until it is rung."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import time
+import weakref
+from collections.abc import Callable
+from multiprocessing.reduction import DupFd
+from typing import Any
+
+
+class Wakeup:
+    """Wakes one waiting process; anyone may ring it.
+
+    What it guarantees:
+
+    1. No wake-up is lost: a ring between the check of the predicate and the sleep ends the sleep,
+       because it leaves a byte in a pipe, and the pipe is emptied only before the predicate.
+    2. It cannot spin: each return from the sleep has used up at least one ring.
+    3. Nobody holds it. Whoever dies ringing or waiting leaves it in order for everybody else: the
+       pipe is open in every process that knows it, and ringing never blocks, even with nobody there.
+    4. No wait is without a time limit.
+    """
+
+    def __init__(self, _descriptors: tuple[int, int] | None = None) -> None:
+        if _descriptors is None:
+            _descriptors = os.pipe()
+            for descriptor in _descriptors:
+                os.set_blocking(descriptor, False)
+        self._read, self._write = _descriptors
+        for descriptor in _descriptors:
+            weakref.finalize(self, os.close, descriptor)
+        self._poll = select.poll()
+        self._poll.register(self._read, select.POLLIN)
+
+    def ring(self) -> None:
+        """Wake the waiter, or the next one to wait. Never blocks."""
+        with contextlib.suppress(BlockingIOError):  # full: it is ringing already
+            os.write(self._write, b"\0")
+
+    def wait(self, predicate: Callable[[], bool], timeout: float) -> bool:
+        """Sleep until `predicate` holds, at most `timeout` seconds; returns whether it holds.
+
+        The predicate is checked once at the start and then after each ring. Where ringing depends
+        on the waiter's wish, the predicate states the wish first and checks after.
+        """
+        deadline = time.monotonic() + timeout
+        while True:
+            self._drain()
+            if predicate():
+                return True
+            left = deadline - time.monotonic()
+            if left <= 0.0:
+                return False
+            self._poll.poll(left * 1000.0)
+
+    def _drain(self) -> None:
+        with contextlib.suppress(BlockingIOError):
+            while os.read(self._read, 4096):
+                pass
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _attach, (DupFd(self._read), DupFd(self._write))
+
+
+def _attach(read: Any, write: Any) -> Wakeup:
+    return Wakeup((read.detach(), write.detach()))

@@ -1,0 +1,1 @@
+"""Networks as stacks of K policies, the losses they learn by, and how they act."""

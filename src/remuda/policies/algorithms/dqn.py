@@ -1,0 +1,120 @@
+"""Double DQN for K policies, and what every value learner has in common with it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from remuda.config import PolicyConfig
+from remuda.policies.losses import q_learning_loss, q_learning_target
+from remuda.policies.networks.q_network import QNetwork
+from remuda.policies.stack import ParameterStack
+
+
+@dataclass(frozen=True)
+class Transitions:
+    """A batch for each of K policies, on the learner's device; the indices are those of `Batch`."""
+
+    s_tm1: Tensor
+    """[K, B, num_inputs]."""
+    a_tm1: Tensor
+    """[K, B] int64."""
+    r_t: Tensor
+    """[K, B], already scaled."""
+    discount_t: Tensor
+    """[K, B]."""
+    s_t: Tensor
+    """[K, B, num_inputs]."""
+
+
+class DQN:
+    """Trains K private Q-networks, each with its own optimizer state and random stream.
+
+    Only `online` receives gradients; `target` is a copy, renewed every `target_every` updates.
+    """
+
+    def __init__(
+        self,
+        config: PolicyConfig,
+        network: QNetwork,
+        streams: Sequence[torch.Generator],
+        device: str | torch.device = "cpu",
+    ) -> None:
+        self.config, self.network, self.device = config, network, torch.device(device)
+        self._streams = tuple(streams)
+        num_policies = len(self._streams)
+        self.online = ParameterStack(network.shapes, num_policies, device, trainable=True)
+        self.target = ParameterStack(network.shapes, num_policies, device)
+        self._rows = [torch.nn.Parameter(row) for row in self.online.flat]
+        for row, gradient in zip(self._rows, self.online.gradients, strict=True):
+            row.grad = gradient
+        self._optimizer = torch.optim.Adam(
+            [{"params": [row]} for row in self._rows],
+            lr=config.learning_rate,
+            eps=config.adam_epsilon,
+            fused=True,
+        )
+        self.updates = 0
+
+    def load(self, policy: int, weights: Tensor) -> None:
+        """Begin from these weights [P], in the online and in the target network."""
+        with torch.no_grad():
+            self.online.flat[policy].copy_(weights)
+            self.target.flat[policy].copy_(weights)
+
+    def update(self, batch: Transitions) -> Tensor:
+        """Take one step on every policy's batch; returns the mean loss of each, [K]."""
+        self.online.gradients.zero_()
+        loss = self.loss(batch).mean(-1)
+        loss.sum().backward()  # type: ignore[no-untyped-call]
+        with torch.no_grad():
+            norm = self.online.gradients.norm(dim=1, keepdim=True)
+            self.online.gradients.mul_((self.config.max_grad_norm / (norm + 1e-6)).clamp(max=1.0))
+        self._optimizer.step()
+        self.updates += 1
+        if self.updates % self.config.target_every == 0:
+            with torch.no_grad():
+                self.target.flat.copy_(self.online.flat)
+        return loss.detach()
+
+    def loss(self, batch: Transitions) -> Tensor:
+        """The loss of every sample: [K, B]."""
+        network = self.network
+        with torch.no_grad():
+            q_t = network.values(self._acting(self.target), batch.s_t)
+            select = q_t
+            if self.config.double:
+                select = network.values(self._acting(self.online), batch.s_t)
+            target = q_learning_target(batch.r_t, batch.discount_t, select, q_t)
+        q_tm1 = network.values(self._acting(self.online), batch.s_tm1)
+        return q_learning_loss(q_tm1, batch.a_tm1, target, self.config.huber)
+
+    def state(self) -> dict[str, Any]:
+        """All that a successor needs to go on exactly here."""
+        return {
+            "online": self.online.flat.clone(),
+            "target": self.target.flat.clone(),
+            "optimizer": self._optimizer.state_dict(),
+            "updates": self.updates,
+            "streams": [stream.get_state() for stream in self._streams],
+        }
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Go on from what `state` returned."""
+        with torch.no_grad():
+            self.online.flat.copy_(state["online"])
+            self.target.flat.copy_(state["target"])
+        self._optimizer.load_state_dict(state["optimizer"])
+        self.updates = state["updates"]
+        for stream, saved in zip(self._streams, state["streams"], strict=True):
+            stream.set_state(saved)
+
+    def _noise(self) -> torch.Generator | None:
+        return self._streams[0] if self.config.network.noisy else None
+
+    def _acting(self, stack: ParameterStack) -> dict[str, Tensor]:
+        return self.network.acting(stack.parameters, self._noise())

@@ -1,0 +1,46 @@
+"""Implicit quantile networks (Dabney et al. 2018) with double Q-learning, for K policies."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from remuda.policies.algorithms.dqn import DQN, Transitions
+from remuda.policies.losses import quantile_loss
+from remuda.policies.networks.iqn import IQN as IQNNetwork
+
+
+class IQN(DQN):
+    """Learns the distribution of returns by its quantiles; acts on the mean."""
+
+    network: IQNNetwork
+
+    def loss(self, batch: Transitions) -> Tensor:
+        """The loss of every sample: [K, B]."""
+        network, target_stack = self.network, self.target.parameters
+        with torch.no_grad():
+            chooser = self.online if self.config.double else self.target
+            best = network.values(self._acting(chooser), batch.s_t).argmax(-1)
+            weights = network.plain(target_stack, self._noise())
+            z_t = self._taken(
+                network.quantile_values(weights, batch.s_t, self._draw_quantiles(batch)), best
+            )
+            targets = batch.r_t.unsqueeze(-1) + batch.discount_t.unsqueeze(-1) * z_t
+        quantiles = self._draw_quantiles(batch)
+        weights = network.plain(self.online.parameters, self._noise())
+        z_tm1 = network.quantile_values(weights, batch.s_tm1, quantiles)
+        return quantile_loss(
+            self._taken(z_tm1, batch.a_tm1), quantiles, targets, self.config.huber
+        )
+
+    def _draw_quantiles(self, batch: Transitions) -> Tensor:
+        """[K, B, N], for each policy from its own stream."""
+        shape = (batch.a_tm1.shape[1], self.config.network.quantiles)
+        drawn = torch.stack([torch.rand(shape, generator=stream) for stream in self._streams])
+        return drawn.to(self.device)
+
+    @staticmethod
+    def _taken(values: Tensor, actions: Tensor) -> Tensor:
+        """The values [K, B, N] of actions [K, B] among values [K, B, N, A]."""
+        index = actions[..., None, None].expand(*values.shape[:3], 1)
+        return values.gather(-1, index).squeeze(-1)

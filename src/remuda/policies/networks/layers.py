@@ -1,0 +1,79 @@
+"""Linear layers for K policies: plain, noisy, and the dueling head.
+
+A layer's learned parameters become plain weights before a pass (`plain_*`), and the pass itself
+knows only plain weights. So noise and the dueling combination are worked out once per pass, or once
+per version where a policy only acts, and not once per sample.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+from remuda.policies.stack import Parameters
+
+NOISE_SCALE = 0.5
+"""sigma_0 of Fortunato et al. 2018, section 3.2."""
+
+
+def linear_shapes(
+    name: str, inputs: int, outputs: int, noisy: bool = False
+) -> dict[str, tuple[int, ...]]:
+    """The parameters of a linear layer; biases are rows, ready to be added to a batch."""
+    shapes = {f"{name}.weight": (inputs, outputs), f"{name}.bias": (1, outputs)}
+    if noisy:
+        shapes |= {f"{name}.weight_sigma": (inputs, outputs), f"{name}.bias_sigma": (1, outputs)}
+    return shapes
+
+
+def initialise_linear(parameters: Parameters, name: str, generator: torch.Generator) -> None:
+    """Uniform weights and biases within 1/sqrt(inputs), as in Fortunato et al. 2018, and torch."""
+    inputs = parameters[f"{name}.weight"].shape[-2]
+    bound = 1.0 / math.sqrt(inputs)
+    with torch.no_grad():
+        for part in ("weight", "bias"):
+            view = parameters[f"{name}.{part}"]
+            drawn = torch.empty(view.shape).uniform_(-bound, bound, generator=generator)
+            view.copy_(drawn)
+            if f"{name}.{part}_sigma" in parameters:
+                parameters[f"{name}.{part}_sigma"].fill_(NOISE_SCALE * bound)
+
+
+def plain_linear(
+    parameters: Parameters, name: str, noise: torch.Generator | None
+) -> tuple[Tensor, Tensor]:
+    """Weight [K, inputs, outputs] and bias [K, 1, outputs]; a noisy layer draws its noise here.
+
+    Factorised Gaussian noise (Fortunato et al. 2018, equations 10 and 11), of its own for each
+    policy; without a generator the means alone.
+    """
+    weight, bias = parameters[f"{name}.weight"], parameters[f"{name}.bias"]
+    if noise is None or f"{name}.weight_sigma" not in parameters:
+        return weight, bias
+    policies, inputs, outputs = weight.shape
+    before = _signed_root(torch.randn(policies, inputs, 1, generator=noise)).to(weight.device)
+    after = _signed_root(torch.randn(policies, 1, outputs, generator=noise)).to(weight.device)
+    return (
+        weight + parameters[f"{name}.weight_sigma"] * (before * after),
+        bias + parameters[f"{name}.bias_sigma"] * after,
+    )
+
+
+def fold_dueling(weight: Tensor, bias: Tensor) -> tuple[Tensor, Tensor]:
+    """Turn a head of one value and A advantages into one of A action values.
+
+    Q = V + A - mean(A) (Wang et al. 2016, equation 9) is linear in the features, so it can be
+    worked out on the weights [K, inputs, 1 + A] instead of on every sample.
+    """
+
+    def fold(part: Tensor) -> Tensor:
+        value, advantages = part[..., :1], part[..., 1:]
+        return value + advantages - advantages.mean(-1, keepdim=True)
+
+    return fold(weight), fold(bias)
+
+
+def _signed_root(x: Tensor) -> Tensor:
+    return x.sign() * x.abs().sqrt()

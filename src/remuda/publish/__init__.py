@@ -1,0 +1,1 @@
+"""Weights on their way from the learners to the actor."""

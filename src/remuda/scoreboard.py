@@ -1,0 +1,98 @@
+"""The scoreboard: what every role counts, in shared memory, for the coordinator to read.
+
+Counters only ever grow, so whoever reads them makes averages from differences, and a reading that
+is missed loses nothing. Every row has one writer; a number is one aligned 64-bit word and is never
+seen half-written. Nothing here can block a role, and all of it survives the role's death.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+import numpy as np
+import numpy.typing as npt
+
+from remuda.memory.shared import SharedArrays
+
+Row = npt.NDArray[np.float64]
+
+
+class Play(IntEnum):
+    """What the actor counts, over all policies."""
+
+    TURNS = 0
+    """Turns played, over all copies."""
+    AGENT_STEPS = 1
+    WAITS = 2
+    """Times the actor waited for a learner; only where the user set experience to `wait`."""
+    WAIT_SECONDS = 3
+    FORCED = 4
+    """Waits that ended at the user's limit, so that steps were overwritten all the same."""
+    OVERTAKEN = 5
+    """Snapshots whose copy was overtaken by a newer one, and thrown away."""
+    SECONDS_WEIGHTS = 6
+    """Seconds spent on looking for news and loading snapshots."""
+    SECONDS_ENV = 7
+    """Seconds spent in the environment."""
+    SECONDS_INFER = 8
+    """Seconds spent on choosing actions."""
+    SECONDS_WRITE = 9
+    """Seconds spent on writing experience and counting."""
+
+
+class Policy(IntEnum):
+    """What the actor counts for each policy."""
+
+    EPISODES = 0
+    RETURN_SUM = 1
+    """Sum over finished episodes of the undiscounted return."""
+    EPSILON = 2
+    """The exploration rate it acts with now."""
+    VERSION = 3
+    """The version it acts with now."""
+
+
+class Learn(IntEnum):
+    """What a learner counts for its policy."""
+
+    UPDATES = 0
+    SAMPLES = 1
+    LOSS_SUM = 2
+    """Sum over updates of the mean loss of a batch."""
+    VERSION = 3
+    STALENESS_SUM = 4
+    """Sum over updates of this version minus the mean version that acted in the batch."""
+    REDRAWN = 5
+    """Samples that were overwritten while they were copied, and were drawn again."""
+    SECONDS_SAMPLE = 6
+    SECONDS_UPDATE = 7
+    SECONDS_PUBLISH = 8
+
+
+class Scoreboard:
+    """One row for the actor, and two for each policy."""
+
+    def __init__(self, policies: tuple[str, ...]) -> None:
+        self.policies = policies
+        self._shared = SharedArrays(
+            {
+                "play": ((len(Play),), np.float64),
+                "policy": ((len(policies), len(Policy)), np.float64),
+                "learn": ((len(policies), len(Learn)), np.float64),
+            }
+        )
+
+    @property
+    def play(self) -> Row:
+        """The actor's row, by `Play`."""
+        return self._shared["play"]
+
+    def policy(self, name: str) -> Row:
+        """The actor's row of one policy, by `Policy`."""
+        row: Row = self._shared["policy"][self.policies.index(name)]
+        return row
+
+    def learn(self, name: str) -> Row:
+        """The learner's row of one policy, by `Learn`."""
+        row: Row = self._shared["learn"][self.policies.index(name)]
+        return row
