@@ -298,6 +298,8 @@ def explain(error: ValidationError, model: type[BaseModel], prefix: str = "") ->
         message = str(fault["ctx"]["error"])
         branch = f"{key}." if key else ""
         return message if message.startswith("policies.") else f"{prefix}{branch}{message}"
+    if fault["type"] == "missing":
+        return f"{prefix}{key} is missing"
     said = fault["msg"]
     return f"{prefix}{key} is {fault['input']!r}: {said[0].lower()}{said[1:]}"
 

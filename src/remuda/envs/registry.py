@@ -28,9 +28,16 @@ class Game:
     """`module:callable`; it takes `num_envs` and the game's options, and returns a `VectorEnv`."""
 
     def load(self) -> Callable[..., VectorEnv]:
-        """Import the factory."""
+        """Import the factory.
+
+        Raises:
+            UnknownGameError: there is no such module, or nothing of that name in it.
+        """
         module, _, attribute = self.factory.partition(":")
-        factory: Callable[..., VectorEnv] = getattr(import_module(module), attribute)
+        try:
+            factory: Callable[..., VectorEnv] = getattr(import_module(module), attribute)
+        except (ImportError, AttributeError) as error:
+            raise UnknownGameError(f"cannot load the game {self.factory}: {error}") from None
         return factory
 
     def make(self, num_envs: int, **options: Any) -> VectorEnv:
@@ -71,17 +78,20 @@ GAMES: dict[str, Game] = {
 
 
 def find_game(name: str) -> Game:
-    """The game called `name`.
+    """The game called `name`: one of `GAMES`, or the user's own as `module:callable`.
 
     Raises:
         UnknownGameError: there is none; the message names the nearest and all there are.
     """
     if name in GAMES:
         return GAMES[name]
+    if ":" in name:
+        return Game(name, "a game of your own", "unknown", factory=name)
     near = difflib.get_close_matches(name, GAMES, n=1)
-    hint = f"did you mean {near[0]}? " if near else ""
+    hint = f"Did you mean {near[0]}? " if near else ""
     raise UnknownGameError(
-        f"there is no game called {name!r}: {hint}known games are {', '.join(sorted(GAMES))}"
+        f"there is no game called {name!r}: {hint}Known games are {', '.join(sorted(GAMES))}; "
+        "a game of your own is named package.module:callable"
     )
 
 

@@ -1,0 +1,153 @@
+"""The run directory: what a run leaves behind, and the one place that knows its file names."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from remuda.config import Config, load_config, read_config, write_config
+from remuda.errors import RunDirectoryError
+from remuda.types import Floats
+
+NEEDED = 8 * 2**20
+"""Bytes that must be free for a run to begin: weights, metrics, pictures."""
+
+
+class RunDirectory:
+    """The files of one run.
+
+    config.yaml, metrics.jsonl, summary.json, report.html with its pictures, play.gif,
+    weights/POLICY.safetensors, logs/PROCESS.log and tensorboard/.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.config = path / "config.yaml"
+        self.metrics = path / "metrics.jsonl"
+        self.summary = path / "summary.json"
+        self.weights = path / "weights"
+        self.logs = path / "logs"
+        self.tensorboard = path / "tensorboard"
+        self.recording = path / "play.gif"
+
+    @staticmethod
+    def create(config: Config) -> RunDirectory:
+        """Make the directory that `config` names, or a new one under `runs/`.
+
+        Raises:
+            RunDirectoryError: it holds a run already, cannot be written, or has no room.
+        """
+        path = config.run.directory or _new_path(config)
+        run = RunDirectory(path)
+        if run.config.exists():
+            raise RunDirectoryError(
+                f"{path} holds a run already; name another run.directory, or remove it"
+            )
+        try:
+            for directory in (run.weights, run.logs, run.tensorboard):
+                directory.mkdir(parents=True, exist_ok=True)
+            free = os.statvfs(path).f_bavail * os.statvfs(path).f_frsize
+            if free < NEEDED:
+                raise RunDirectoryError(
+                    f"{path} has {free / 2**20:.1f} MiB free, and a run needs "
+                    f"{NEEDED / 2**20:.0f} MiB; free some, or name another run.directory"
+                )
+            write_config(config, run.config)
+        except OSError as error:
+            raise RunDirectoryError(
+                f"cannot write the run directory {path}: {error.strerror}; "
+                "name another with --run.directory"
+            ) from None
+        return run
+
+    @staticmethod
+    def open(path: Path) -> RunDirectory:
+        """A run that was made before.
+
+        Raises:
+            RunDirectoryError: there is none.
+        """
+        run = RunDirectory(path)
+        if not run.config.is_file():
+            raise RunDirectoryError(f"{path} is no run directory: it has no config.yaml")
+        return run
+
+    def read_config(self) -> Config:
+        """The configuration that the run was started with."""
+        return load_config(read_config(self.config), str(self.config))
+
+    def save_weights(self, policy: str, tensors: Mapping[str, Floats], facts: dict[str, str]) -> None:
+        """Write a policy's parameters by name, whole or not at all.
+
+        Raises:
+            RunDirectoryError: the disk is full or not writable; an older file stays as it was.
+        """
+        from safetensors.numpy import save
+
+        write_whole(self.weights / f"{policy}.safetensors", save(dict(tensors), facts))
+
+    def load_weights(self, policy: str) -> tuple[dict[str, Floats], dict[str, str]]:
+        """A policy's parameters by name, and the facts saved with them.
+
+        Raises:
+            RunDirectoryError: the file is missing or damaged.
+        """
+        from safetensors import SafetensorError, safe_open
+
+        path = self.weights / f"{policy}.safetensors"
+        try:
+            with safe_open(path, "numpy") as file:
+                return {name: file.get_tensor(name) for name in file.keys()}, file.metadata() or {}
+        except FileNotFoundError:
+            raise RunDirectoryError(
+                f"{path} is missing: the run has not ended, or saved nothing"
+            ) from None
+        except (SafetensorError, OSError) as error:
+            raise RunDirectoryError(f"{path} is damaged: {error}") from None
+
+    def save_summary(self, summary: Mapping[str, Any]) -> None:
+        """Write what came of the run."""
+        write_whole(self.summary, json.dumps(summary, indent=2).encode())
+
+    def read_summary(self) -> dict[str, Any]:
+        """What came of the run.
+
+        Raises:
+            RunDirectoryError: it is missing or damaged.
+        """
+        try:
+            summary: dict[str, Any] = json.loads(self.summary.read_text())
+        except (OSError, ValueError):
+            raise RunDirectoryError(f"{self.summary} is missing or damaged") from None
+        return summary
+
+
+def write_whole(path: Path, data: bytes) -> None:
+    """Write a file by way of a temporary name: afterwards it is the new one whole, or the old one.
+
+    Raises:
+        RunDirectoryError: the disk is full or not writable.
+    """
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        with temporary.open("wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    except OSError as error:
+        temporary.unlink(missing_ok=True)
+        raise RunDirectoryError(f"cannot write {path}: {error.strerror}") from None
+
+
+def _new_path(config: Config) -> Path:
+    base = Path("runs") / f"{config.game}-{time.strftime('%Y%m%d-%H%M%S')}"
+    path, number = base, 1
+    while path.exists():
+        number += 1
+        path = base.with_name(f"{base.name}-{number}")
+    return path

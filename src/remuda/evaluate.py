@@ -1,0 +1,146 @@
+"""Greedy play of trained policies: to measure them, and to make a picture of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from remuda.actor.actor import Actor
+from remuda.actor.role import make_seats
+from remuda.config import Config
+from remuda.coordinator.run_directory import RunDirectory
+from remuda.envs.registry import make_env
+from remuda.errors import RunDirectoryError
+from remuda.policies.spec import PolicySpec, policy_specs
+from remuda.publish.snapshot import Snapshot
+from remuda.scoreboard import Scoreboard
+from remuda.streams import stream
+from remuda.types import Array, Floats
+
+COPIES = 100
+"""The most copies of the game that are evaluated at once."""
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """Returns of greedy play."""
+
+    agents: tuple[str, ...]
+    returns: npt.NDArray[np.float64]
+    """[episodes, num_agents]: the undiscounted return of each agent in each episode."""
+
+    def mean(self, agent: int) -> float:
+        """Mean over the episodes of one agent's return."""
+        return float(self.returns[:, agent].mean())
+
+    def standard_error(self, agent: int) -> float:
+        """Standard error of that mean; not a number for a single episode."""
+        episodes = len(self.returns)
+        if episodes < 2:
+            return float("nan")
+        return float(self.returns[:, agent].std(ddof=1) / np.sqrt(episodes))
+
+    def as_summary(self) -> dict[str, object]:
+        """Plain data for the run's summary."""
+        return {
+            "episodes": len(self.returns),
+            "agents": {
+                name: {"mean": self.mean(i), "standard_error": self.standard_error(i)}
+                for i, name in enumerate(self.agents)
+            },
+        }
+
+
+def evaluate(
+    config: Config, snapshots: Mapping[str, Snapshot], episodes: int, seed: int = 0
+) -> Evaluation:
+    """Play `episodes` episodes, every policy greedy, and return what each agent earned.
+
+    Each copy of the game plays the same number of episodes, so that short ones do not count more.
+    """
+    copies = min(COPIES, episodes)
+    quota = np.full(copies, episodes // copies)
+    quota[: episodes % copies] += 1
+    played: list[list[Floats]] = [[] for _ in range(copies)]
+    actor = _greedy_actor(config, snapshots, copies, seed)
+
+    def on_episode(env: int, returns: Floats) -> None:
+        if len(played[env]) < quota[env]:
+            played[env].append(returns)
+
+    actor.on_episode = on_episode
+    while any(len(done) < wanted for done, wanted in zip(played, quota, strict=True)):
+        actor.turn()
+    names = tuple(agent.name for agent in actor.env.agents)
+    actor.finish()
+    return Evaluation(names, np.array([r for done in played for r in done], np.float64))
+
+
+def record(
+    config: Config,
+    snapshots: Mapping[str, Snapshot],
+    *,
+    turns: int = 100,
+    seed: int = 0,
+) -> list[Array]:
+    """Pictures of one copy over so many turns of greedy play, each [height, width, 3] uint8."""
+    actor = _greedy_actor(config, snapshots, 1, seed)
+    frames = [actor.env.render().copy()]
+    episodes: list[Floats] = []
+    actor.on_episode = lambda _, returns: episodes.append(returns)
+    while len(frames) < turns and not episodes:
+        actor.turn()
+        frames.append(actor.env.render().copy())
+    actor.finish()
+    return frames
+
+
+def load_run(run: RunDirectory) -> tuple[Config, dict[str, Snapshot]]:
+    """The configuration of a run, and its policies as they were saved.
+
+    Raises:
+        RunDirectoryError: weights are missing, damaged, or of another network.
+    """
+    config = run.read_config()
+    env = make_env(config.game, 1, **config.env.options)
+    snapshots = {}
+    for spec in policy_specs(config, env.agents):
+        tensors, facts = run.load_weights(spec.name)
+        snapshots[spec.name] = Snapshot(
+            weights=_flatten(spec, tensors, run),
+            version=int(facts.get("version", 0)),
+            learner_step=int(facts.get("learner_step", 0)),
+            epsilon=0.0,
+        )
+    env.close()
+    return config, snapshots
+
+
+def _flatten(spec: PolicySpec, tensors: Mapping[str, Floats], run: RunDirectory) -> Floats:
+    shapes = spec.network().shapes
+    for name, shape in shapes.items():
+        found = tensors[name].shape if name in tensors else "nothing"
+        if found != shape:
+            raise RunDirectoryError(
+                f"{run.weights / spec.name}.safetensors does not fit the run's configuration: "
+                f"{name} should be {shape} and is {found}"
+            )
+    flat: Floats = np.concatenate([tensors[name].ravel() for name in shapes]).astype(np.float32)
+    return flat
+
+
+def _greedy_actor(
+    config: Config, snapshots: Mapping[str, Snapshot], copies: int, seed: int
+) -> Actor:
+    env = make_env(config.game, copies, **config.env.options)
+    specs = policy_specs(config, env.agents)
+    scoreboard = Scoreboard(tuple(spec.name for spec in specs))
+    seats = make_seats(env, specs, scoreboard, seed=seed, purpose="evaluation", noisy=False)
+    actor = Actor(env, seats, scoreboard.play, stream(seed, "evaluation", "env"))
+    for seat in seats:
+        snapshot = snapshots[seat.policy]
+        actor.load(seat, Snapshot(snapshot.weights, snapshot.version, snapshot.learner_step, 0.0))
+    return actor

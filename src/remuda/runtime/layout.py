@@ -1,0 +1,87 @@
+"""The layout: how many learner processes, which policies in which, on which devices."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import psutil
+
+from remuda.config import Config
+from remuda.errors import ConfigError
+
+LEARNER_MEMORY = 800 * 2**20
+"""Bytes to reckon with for a learner process: the interpreter, torch and one policy."""
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Which policies each learner process trains, and each policy's device."""
+
+    groups: tuple[tuple[int, ...], ...]
+    """Numbers of policies, by learner process."""
+    devices: tuple[str, ...]
+    """By policy."""
+
+    def describe(self, schedule: str, names: Sequence[str]) -> str:
+        """One line for the live view and the report."""
+        devices = ", ".join(sorted(set(self.devices)))
+        if schedule == "sequential":
+            return f"one process plays and trains {len(names)} policies in turn, on {devices}"
+        processes = len(self.groups)
+        if processes == len(names):
+            learners = f"{processes} learner processes, one per policy"
+        else:
+            learners = f"{processes} learner processes for {len(names)} policies"
+        return f"1 actor process, {learners}, on {devices}"
+
+
+def make_layout(config: Config, num_policies: int) -> Layout:
+    """Deal the policies to learner processes and devices.
+
+    As many processes as policies where there is a core for each; else as many as there are cores,
+    since the actor shares its core only with learners that step back for it (`learners.nice`). Never more
+    than the free memory holds.
+
+    Raises:
+        ConfigError: a device that is not there.
+    """
+    wanted = config.learners.processes
+    if wanted == "auto":
+        free = psutil.virtual_memory().available // LEARNER_MEMORY
+        wanted = max(min(_cores(), int(free)), 1)
+    processes = min(wanted, num_policies)
+    share, extra = divmod(num_policies, processes)
+    groups, start = [], 0
+    for i in range(processes):
+        end = start + share + (i < extra)
+        groups.append(tuple(range(start, end)))
+        start = end
+    devices = config.learners.devices or _gpus() or ("cpu",)
+    for device in (*devices, config.actor.device):
+        _check_device(device)
+    return Layout(tuple(groups), tuple(devices[i % len(devices)] for i in range(num_policies)))
+
+
+def _cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _gpus() -> tuple[str, ...]:
+    import torch
+
+    return tuple(f"cuda:{i}" for i in range(torch.cuda.device_count()))
+
+
+def _check_device(device: str) -> None:
+    import torch
+
+    try:
+        kind = torch.device(device)
+    except RuntimeError:
+        raise ConfigError(f"device {device!r} is none; use cpu, cuda:0, cuda:1, ...") from None
+    if kind.type == "cuda" and (kind.index or 0) >= torch.cuda.device_count():
+        raise ConfigError(
+            f"device {device!r} is not there: this machine has {torch.cuda.device_count()} GPUs"
+        )

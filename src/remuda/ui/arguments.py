@@ -1,0 +1,124 @@
+"""From words on the command line to validated data: any field of a tree as a dotted flag.
+
+The flags, their help and their defaults all come from the fields of a `Section`; nothing about an
+option is written twice. Everything that is wrong with them is told in one line.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeVar
+
+from pydantic import ValidationError
+
+from remuda.config import Section, explain, fields_of, overlay, unknown_key
+from remuda.errors import ConfigError
+
+Tree = dict[str, Any]
+S = TypeVar("S", bound=Section)
+
+
+def parse_flags(words: Sequence[str], model: type[Section], positional: str = "") -> Tree:
+    """A tree from words such as `--policy.network.hidden 64 64 --seed=3`.
+
+    Args:
+        words: the command line after the command.
+        model: the section whose fields are the flags; `-` and `_` are the same in their names.
+        positional: the field that takes words before the first flag.
+
+    Raises:
+        ConfigError: an unknown flag, one without a value, or a word too many.
+    """
+    tree: Tree = {}
+    values: list[str] = []
+    flags: list[tuple[str, list[str]]] = []
+    for word in words:
+        if word.startswith("--"):
+            name, equals, value = word[2:].partition("=")
+            values = [value] if equals else []
+            flags.append((name.replace("-", "_"), values))
+        elif flags:
+            values.append(word)
+        elif positional and positional not in tree:
+            tree[positional] = word
+        else:
+            raise ConfigError(f"what is {word!r} for? Options are --NAME VALUE; see --help")
+    keys = fields_of(model)
+    for name, given in flags:
+        section, open_ended = keys.get(name), _open_ended(name, model)
+        if (name not in keys or section is not None) and not open_ended:
+            raise ConfigError(
+                unknown_key(name, model, "--")
+                if section is None
+                else f"--{name} is a section; name one of its keys, as in "
+                f"--{next(key for key in keys if key.startswith(name + '.'))}"
+            )
+        if not given and not _takes_many(name, model):
+            raise ConfigError(f"--{name} needs a value")
+        plain = [_value(word) for word in given]
+        leaf: Any = plain if _takes_many(name, model) or len(plain) > 1 else plain[0]
+        for part in reversed(name.split(".")):
+            leaf = {part: leaf}
+        tree = overlay(tree, leaf)
+    return tree
+
+
+def validate(tree: Mapping[str, Any], model: type[S]) -> S:
+    """A section from a tree.
+
+    Raises:
+        ConfigError: the first unknown key or impossible value, in one line.
+    """
+    try:
+        return model.model_validate(tree)
+    except ValidationError as error:
+        raise ConfigError(explain(error, model)) from None
+
+
+def help_of(model: type[Section], program: str, positional: str = "") -> str:
+    """The help text of a command: every flag with its type, default and docstring."""
+    import tyro
+    from tyro.conf import AvoidSubcommands, FlagConversionOff
+
+    text: str = tyro.extras.get_parser(
+        model, prog=program, config=(AvoidSubcommands, FlagConversionOff)
+    ).format_help()
+    if positional:
+        text = text.replace("[OPTIONS]", f"[{positional.upper()}] [OPTIONS]", 1)
+    return text
+
+
+def _open_ended(name: str, model: type[Section]) -> bool:
+    """Whether `name` lies under a field that takes keys of any name."""
+    keys = fields_of(model)
+    parts = name.split(".")
+    parents = [".".join(parts[:i]) for i in range(1, len(parts))]
+    return any(_annotation(parent, model) is dict for parent in parents if parent in keys)
+
+
+def _takes_many(name: str, model: type[Section]) -> bool:
+    return _annotation(name, model) is tuple
+
+
+def _annotation(name: str, model: type[Section]) -> Any:
+    """The type of the field `name`, or the container it is; None if there is no such field."""
+    section: Any = model
+    for part in name.split("."):
+        if not (isinstance(section, type) and issubclass(section, Section)):
+            return None
+        if part not in section.model_fields:
+            return None
+        section = section.model_fields[part].annotation
+    return getattr(section, "__origin__", section)
+
+
+def _value(word: str) -> Any:
+    """A word as YAML would read it, so that `3`, `true`, `None` and `[1, 2]` mean what they say."""
+    import yaml
+
+    if word in ("None", "none"):
+        return None
+    try:
+        return yaml.safe_load(word)
+    except yaml.YAMLError:
+        return word

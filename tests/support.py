@@ -1,0 +1,57 @@
+"""A game small enough to be checked by hand, used where the rules of a game do not matter."""
+
+import numpy as np
+from gymnasium.spaces import Box, Discrete
+
+from remuda.envs.vector_env import VectorEnv
+from remuda.types import AgentSpec, TurnResult
+
+
+class Tape(VectorEnv):
+    """Each agent sees [copy, agent, episode, turn, acts taken this turn] and is given its action.
+
+    Copy `e` ends after `lengths[e % len(lengths)]` turns, by termination in even episodes of the
+    copy and by truncation in odd ones, so every way to end occurs.
+    """
+
+    def __init__(self, num_envs=1, num_agents=2, lengths=(3, 5), together=False):
+        self.num_envs = num_envs
+        space = Box(-1000, 1000, (5,), np.float32)
+        self.agents = tuple(AgentSpec(f"agent_{i}", space, Discrete(4)) for i in range(num_agents))
+        everyone = tuple(range(num_agents))
+        self.turn_groups = (everyone,) if together else tuple((i,) for i in everyone)
+        self._lengths = np.array([lengths[e % len(lengths)] for e in range(num_envs)])
+        self._turn = np.zeros(num_envs, np.int64)
+        self._episode = np.full(num_envs, -1, np.int64)
+        self._acts = 0
+        shape = (num_envs, num_agents)
+        self._rewards = np.zeros(shape, np.float32)
+        self._ends = np.zeros(shape, np.bool_), np.zeros(shape, np.bool_)
+
+    def reset(self, seeds, mask):
+        self._turn[mask] = 0
+        self._episode[mask] += 1
+
+    def begin_turn(self):
+        self._acts = 0
+        self._rewards[:] = 0
+
+    def observe(self, agent, out):
+        out[:, 0] = np.arange(self.num_envs)
+        out[:, 1] = agent
+        out[:, 2] = self._episode
+        out[:, 3] = self._turn
+        out[:, 4] = self._acts
+
+    def act(self, agent, actions):
+        self._acts += 1
+        self._rewards[:, agent] += actions
+
+    def end_turn(self):
+        self._turn += 1
+        self._acts = 0
+        over = self._turn >= self._lengths
+        terminated, truncated = self._ends
+        terminated[:] = (over & (self._episode % 2 == 0))[:, None]
+        truncated[:] = (over & (self._episode % 2 == 1))[:, None]
+        return TurnResult(self._rewards, terminated, truncated, ~(terminated | truncated))
