@@ -1,3 +1,3 @@
-"""Remuda trains many reinforcement-learning policies at once, in games that several agents share."""
+"""Remuda trains many reinforcement-learning policies at once, in games that agents share."""
 
 __version__ = "0.1.0"

@@ -25,7 +25,7 @@ from remuda.learner.role import LearnerRole
 from remuda.memory.waiting import Wakeup
 from remuda.policies.spec import PolicySpec, policy_specs
 from remuda.policies.stack import ParameterStack, layout_checksum, layout_size
-from remuda.publish.snapshot import Publisher, PublishedWeights, Snapshot, SnapshotReader
+from remuda.publish.snapshot import PublishedWeights, Publisher, Snapshot, SnapshotReader
 from remuda.runtime.inline import InlineRuntime
 from remuda.runtime.layout import Layout, make_layout
 from remuda.runtime.processes import ProcessRuntime
@@ -93,8 +93,15 @@ def train(config: Config, view: View) -> Result:
 class Ring:
     """The ring that data runs round: what the actor and the learners share, and their recipes."""
 
-    def __init__(self, config: Config, specs: tuple[PolicySpec, ...], layout: Layout) -> None:
+    def __init__(
+        self,
+        config: Config,
+        specs: tuple[PolicySpec, ...],
+        layout: Layout,
+        learner_role: type[LearnerRole] = LearnerRole,
+    ) -> None:
         self.config, self.specs = config, specs
+        self._learner_role = learner_role
         self._actor = Wakeup()
         self._learners = tuple(Wakeup() for _ in layout.groups)
         self.scoreboard = Scoreboard(tuple(spec.name for spec in specs))
@@ -113,7 +120,7 @@ class Ring:
         config, layout = self.config, self._layout
         actor = ActorRole(config, self.specs, self.rings, self.published, self.scoreboard)
         learners = [
-            LearnerRole(
+            self._learner_role(
                 seed=config.seed,
                 specs=tuple(self.specs[i] for i in group),
                 devices=tuple(layout.devices[i] for i in group),

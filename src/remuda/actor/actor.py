@@ -101,6 +101,7 @@ class Actor:
         self._waited = 0.0
         self.on_episode: Callable[[int, Floats], None] | None = None
         """Called with a copy's number and its agents' returns when its episode is over."""
+        self._compile()
         self._restart()
 
     @property
@@ -170,9 +171,7 @@ class Actor:
         before = clock()
         self._acted[...] = self._active
         self._active[...] = result.active
-        any_over = _tally(
-            result.rewards, self._acted, self._active, self._returns, self._over, row
-        )
+        any_over = _tally(result.rewards, self._acted, self._active, self._returns, self._over, row)
         ended = result.terminated | result.truncated
         if ended.any():
             self._observe_ends(ended)
@@ -193,6 +192,23 @@ class Actor:
         row[Play.SECONDS_INFER] += inferring
         row[Play.SECONDS_WRITE] += writing
         row[Play.SECONDS_ENV] += end - loaded - inferring - writing
+
+    def _compile(self) -> None:
+        """Compile everything, by a turn that counts nowhere; the copies are restarted after it."""
+        env = self.env
+        env.reset(np.zeros(env.num_envs, np.int64), self._every)
+        env.begin_turn()
+        for agent, seat in enumerate(self.seats):
+            env.observe(agent, self._seen[agent])
+            seat.frames.push(self._flat[agent])
+            actions = seat.stack.act(seat.index, seat.frames.inputs)
+            explore(actions, self._uniforms, 0.0, seat.num_actions)
+            env.act(agent, actions)
+        result = env.end_turn()
+        nowhere = np.zeros_like(self._play)
+        _tally(result.rewards, self._acted, self._active, self._returns, self._over, nowhere)
+        self._returns[:] = 0.0
+        self._over[:] = True
 
     def _load(self, reader: SnapshotReader) -> None:
         news = reader.newer()
@@ -246,4 +262,3 @@ class Actor:
 def _observation_buffer(env: VectorEnv, agent: int) -> Array:
     space = env.agents[agent].observation_space
     return np.zeros((env.num_envs, *(space.shape or ())), space.dtype)
-

@@ -80,7 +80,9 @@ class RunDirectory:
         """The configuration that the run was started with."""
         return load_config(read_config(self.config), str(self.config))
 
-    def save_weights(self, policy: str, tensors: Mapping[str, Floats], facts: dict[str, str]) -> None:
+    def save_weights(
+        self, policy: str, tensors: Mapping[str, Floats], facts: dict[str, str]
+    ) -> None:
         """Write a policy's parameters by name, whole or not at all.
 
         Raises:
@@ -101,7 +103,8 @@ class RunDirectory:
         path = self.weights / f"{policy}.safetensors"
         try:
             with safe_open(path, "numpy") as file:
-                return {name: file.get_tensor(name) for name in file.keys()}, file.metadata() or {}
+                names = list(file.keys())
+                return {name: file.get_tensor(name) for name in names}, file.metadata() or {}
         except FileNotFoundError:
             raise RunDirectoryError(
                 f"{path} is missing: the run has not ended, or saved nothing"

@@ -1,0 +1,1 @@
+"""The games, and the one interface that every game has."""

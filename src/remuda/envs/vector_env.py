@@ -73,7 +73,7 @@ class VectorEnv(ABC):
         """
         raise NotImplementedError(f"{type(self).__name__} has no picture of its world")
 
-    def close(self) -> None:
+    def close(self) -> None:  # noqa: B027 - most environments hold nothing
         """Give back what the environment holds outside itself."""
 
     def options(self) -> dict[str, Any]:

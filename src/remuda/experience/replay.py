@@ -46,7 +46,7 @@ def _survey(sequence: Integers, committed: Integers, sequences: Integers, ends: 
 
 
 @njit(cache=True)
-def _gather(  # type: ignore[no-untyped-def]
+def _gather(
     observations: Array,
     actions: Integers,
     rewards: Floats,
@@ -129,6 +129,8 @@ class Replay:
         self._sequences: Integers = np.zeros(ring.num_segments, np.int64)
         self._ends: Integers = np.zeros(ring.num_segments, np.int64)
         self._todo: Bools = np.zeros(batch_size, np.bool_)
+        self._survey()
+        self._draw(np.zeros(batch_size, np.int64))  # nothing to do: this compiles the kernels
 
     def sample(self) -> Batch:
         """Draw one batch.
@@ -136,34 +138,43 @@ class Replay:
         Raises:
             RuntimeError: the ring holds no step at all; wait until `ring.has` enough.
         """
-        shared, batch, todo = self.ring.shared, self.batch, self._todo
+        todo = self._todo
         todo[:] = True
         left = todo.size
         while left:
-            total = _survey(shared["sequence"], shared["committed"], self._sequences, self._ends)
+            total = self._survey()
             if total == 0:
                 raise RuntimeError("there is no committed step in the ring to sample from")
-            left = _gather(
-                shared["observations"],
-                shared["actions"],
-                shared["rewards"],
-                shared["discounts"],
-                shared["versions"],
-                shared["sequence"],
-                self._sequences,
-                self._ends,
-                self._random.integers(0, total, todo.size),
-                todo,
-                self.ring.shape.n_frames,
-                self._n_steps,
-                self._discount,
-                batch.s_tm1,
-                batch.a_tm1,
-                batch.r_t,
-                batch.discount_t,
-                batch.s_t,
-                batch.versions,
-                self._check,
-            )
+            left = self._draw(self._random.integers(0, total, todo.size))
             self.redrawn += left
-        return batch
+        return self.batch
+
+    def _survey(self) -> int:
+        shared = self.ring.shared
+        return _survey(shared["sequence"], shared["committed"], self._sequences, self._ends)
+
+    def _draw(self, picks: Integers) -> int:
+        """Copy the picks that are still to do; returns how many the writer overtook."""
+        shared, batch = self.ring.shared, self.batch
+        return _gather(
+            shared["observations"],
+            shared["actions"],
+            shared["rewards"],
+            shared["discounts"],
+            shared["versions"],
+            shared["sequence"],
+            self._sequences,
+            self._ends,
+            picks,
+            self._todo,
+            self.ring.shape.n_frames,
+            self._n_steps,
+            self._discount,
+            batch.s_tm1,
+            batch.a_tm1,
+            batch.r_t,
+            batch.discount_t,
+            batch.s_t,
+            batch.versions,
+            self._check,
+        )

@@ -23,7 +23,9 @@ CLOSED = -1
 
 
 @njit(cache=True)
-def _begin_segment(sequence: Integers, committed: Integers, counters: Integers, slots: Integers):  # type: ignore[no-untyped-def]
+def _begin_segment(
+    sequence: Integers, committed: Integers, counters: Integers, slots: Integers
+) -> int:
     """Take the oldest segment that no stream is writing; it is left odd, for its frames to come."""
     segments = sequence.size
     head = load(counters, HEAD)
@@ -44,7 +46,7 @@ def _begin_segment(sequence: Integers, committed: Integers, counters: Integers, 
 
 
 @njit(cache=True)
-def _decide(  # type: ignore[no-untyped-def]
+def _decide(
     observations: Array,
     actions: Integers,
     versions: Integers,
@@ -91,7 +93,7 @@ def _decide(  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True)
-def _outcome(  # type: ignore[no-untyped-def]
+def _outcome(
     observations: Array,
     rewards: Floats,
     discounts: Floats,
@@ -149,32 +151,20 @@ def _repair(sequence: Integers, committed: Integers) -> None:
 class ExperienceWriter:
     """Writes the streams of one policy on one seat into its ring.
 
-    In each turn `decide` comes first and `outcome` after; a step is committed once the observation
-    that followed it is written: the one at the agent's next decision, or the last one of an episode.
+    In each turn `decide` comes first and `outcome` after; a step is committed once the
+    observation that followed it is written: the one at the agent's next decision, or the last
+    one of an episode.
     """
 
     def __init__(self, ring: ExperienceRing) -> None:
         self.ring = ring
-        shared = ring.shared
+        self._shared = ring.shared
         self._n_frames = ring.shape.n_frames
         self._slots: Integers = np.full(ring.num_streams, CLOSED, np.int64)
         self._lengths: Integers = np.zeros(ring.num_streams, np.int64)
-        self._counters: Integers = shared["counters"]
-        self._decide_arrays = tuple(
-            shared[name]
-            for name in (
-                "observations",
-                "actions",
-                "versions",
-                "sequence",
-                "committed",
-                "counters",
-            )
-        )
-        self._outcome_arrays = tuple(
-            shared[name] for name in ("observations", "rewards", "discounts", "committed")
-        )
-        _repair(shared["sequence"], shared["committed"])
+        self._counters: Integers = ring.shared["counters"]
+        _repair(ring.shared["sequence"], ring.shared["committed"])
+        self._compile()
 
     def decide(self, seen: Array, chosen: Integers, version: int, active: Bools) -> None:
         """Write a decision of the active streams.
@@ -185,8 +175,14 @@ class ExperienceWriter:
             version: of the weights that chose.
             active: [num_streams] bool.
         """
+        shared = self._shared
         fresh = _decide(
-            *self._decide_arrays,
+            shared["observations"],
+            shared["actions"],
+            shared["versions"],
+            shared["sequence"],
+            shared["committed"],
+            self._counters,
             self._n_frames,
             self._slots,
             self._lengths,
@@ -216,8 +212,12 @@ class ExperienceWriter:
                 whose episode ended.
             active: [num_streams] bool, the streams that decided in this turn.
         """
+        shared = self._shared
         fresh = _outcome(
-            *self._outcome_arrays,
+            shared["observations"],
+            shared["rewards"],
+            shared["discounts"],
+            shared["committed"],
             self._n_frames,
             self._slots,
             self._lengths,
@@ -229,3 +229,13 @@ class ExperienceWriter:
         )
         if fresh and _count(self._counters, fresh):
             self.ring.learner.ring()
+
+    def _compile(self) -> None:
+        """Compile the kernels, by a turn in which no stream takes part."""
+        streams, shape = self.ring.num_streams, self.ring.shape
+        nobody: Bools = np.zeros((streams, 2), np.bool_)
+        seen = np.zeros((streams, shape.size), shape.dtype)
+        given: Floats = np.zeros((streams, 2), np.float32)
+        self.decide(seen, np.zeros(streams, np.int64), 0, nobody[:, 0])
+        self.outcome(given[:, 0], nobody[:, 0], nobody[:, 0], seen, nobody[:, 0])
+        _count(self._counters, 0)

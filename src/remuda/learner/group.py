@@ -46,4 +46,5 @@ class LearnerGroup:
             learner.publish()
 
     def _any_ready(self) -> bool:
-        return any([learner.ready() for learner in self.learners])  # each must state its wish
+        ready = [learner.ready() for learner in self.learners]  # each must state its wish
+        return any(ready)

@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 from llvmlite import ir
 from numba import njit, types
-from numba.core import cgutils
 from numba.extending import intrinsic
 
 from remuda.types import Integers
@@ -30,7 +29,7 @@ def _is_words(array: Any) -> bool:
 def _word_pointer(context: Any, builder: Any, signature: Any, args: Any) -> Any:
     array = context.make_array(signature.args[0])(context, builder, args[0])
     index = context.cast(builder, args[1], signature.args[1], types.intp)
-    return cgutils.gep_inbounds(builder, array.data, index)
+    return builder.gep(array.data, [index], inbounds=True)
 
 
 def _loader(ordering: str) -> Any:

@@ -21,7 +21,8 @@ class Wakeup:
        because it leaves a byte in a pipe, and the pipe is emptied only before the predicate.
     2. It cannot spin: each return from the sleep has used up at least one ring.
     3. Nobody holds it. Whoever dies ringing or waiting leaves it in order for everybody else: the
-       pipe is open in every process that knows it, and ringing never blocks, even with nobody there.
+       pipe is open in every process that knows it, and ringing never blocks, with or without a
+       waiter.
     4. No wait is without a time limit.
     """
 

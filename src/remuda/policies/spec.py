@@ -42,8 +42,8 @@ class PolicySpec:
         from remuda.policies.networks.iqn import IQN
         from remuda.policies.networks.q_network import MLP
 
-        kind: type[QNetwork] = {"dqn": MLP, "iqn": IQN}[self.config.algorithm]
         inputs = self.config.n_frames * self.observation_size
+        kind = IQN if self.config.algorithm == "iqn" else MLP
         return kind(inputs, self.num_actions, self.config.network)
 
     def algorithm(self, streams: Sequence[torch.Generator], device: str = "cpu") -> DQN:
@@ -51,7 +51,7 @@ class PolicySpec:
         from remuda.policies.algorithms.dqn import DQN
         from remuda.policies.algorithms.iqn import IQN
 
-        kind = {"dqn": DQN, "iqn": IQN}[self.config.algorithm]
+        kind = IQN if self.config.algorithm == "iqn" else DQN
         return kind(self.config, self.network(), streams, device)
 
 

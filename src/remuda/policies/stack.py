@@ -32,11 +32,16 @@ class ParameterStack:
         self.flat = torch.zeros(num_policies, size, device=device)
         self.parameters = _views(self.flat, self.shapes)
         if trainable:
-            # Autograd adds into gradients that exist, so each lands in its place of the flat one.
             self.gradients = torch.zeros_like(self.flat)
-            gradients = _views(self.gradients, self.shapes)
-            for name, parameter in self.parameters.items():
-                parameter.requires_grad_().grad = gradients[name]
+            self._gradients = _views(self.gradients, self.shapes)
+            for parameter in self.parameters.values():
+                parameter.requires_grad_()
+
+    def backward(self, loss: Tensor) -> None:
+        """Work out the gradients of a loss, each into its place of `gradients` [K, P]."""
+        found = torch.autograd.grad(loss, tuple(self.parameters.values()))
+        for view, gradient in zip(self._gradients.values(), found, strict=True):
+            view.copy_(gradient)
 
     def of(self, policy: int) -> dict[str, Tensor]:
         """The parameters of one policy: views, [1, *shape] by name."""
@@ -61,6 +66,6 @@ def _views(flat: Tensor, shapes: Shapes) -> dict[str, Tensor]:
     views, start = {}, 0
     for name, shape in shapes.items():
         size = _numel(shape)
-        views[name] = flat[:, start : start + size].unflatten(1, shape).detach()
+        views[name] = flat[:, start : start + size].view(-1, *shape).detach()
         start += size
     return views

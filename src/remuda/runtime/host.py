@@ -72,7 +72,7 @@ class Control:
 
 
 class Lifeline:
-    """A pipe whose other end only the coordinator holds: when it closes, the coordinator is gone."""
+    """A pipe whose other end the coordinator alone holds: when it closes, that process is gone."""
 
     def __init__(self) -> None:
         self._read, self._write = os.pipe()

@@ -41,16 +41,15 @@ def make_layout(config: Config, num_policies: int) -> Layout:
     """Deal the policies to learner processes and devices.
 
     As many processes as policies where there is a core for each; else as many as there are cores,
-    since the actor shares its core only with learners that step back for it (`learners.nice`). Never more
-    than the free memory holds.
+    since the actor shares its core only with learners that step back for it (`learners.nice`).
+    Never more than the free memory holds.
 
     Raises:
         ConfigError: a device that is not there.
     """
-    wanted = config.learners.processes
-    if wanted == "auto":
-        free = psutil.virtual_memory().available // LEARNER_MEMORY
-        wanted = max(min(_cores(), int(free)), 1)
+    asked = config.learners.processes
+    free = int(psutil.virtual_memory().available // LEARNER_MEMORY)
+    wanted = max(min(_cores(), free), 1) if asked == "auto" else asked
     processes = min(wanted, num_policies)
     share, extra = divmod(num_policies, processes)
     groups, start = [], 0

@@ -1,0 +1,1 @@
+"""What a user sees: the command line, the live view, the report."""

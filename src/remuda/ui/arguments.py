@@ -82,7 +82,7 @@ def help_of(model: type[Section], program: str, positional: str = "") -> str:
 
     text: str = tyro.extras.get_parser(
         model, prog=program, config=(AvoidSubcommands, FlagConversionOff)
-    ).format_help()
+    ).format_help()  # type: ignore[no-untyped-call]
     if positional:
         text = text.replace("[OPTIONS]", f"[{positional.upper()}] [OPTIONS]", 1)
     return text

@@ -68,9 +68,8 @@ class DQN:
 
     def update(self, batch: Transitions) -> Tensor:
         """Take one step on every policy's batch; returns the mean loss of each, [K]."""
-        self.online.gradients.zero_()
         loss = self.loss(batch).mean(-1)
-        loss.sum().backward()  # type: ignore[no-untyped-call]
+        self.online.backward(loss.sum())
         with torch.no_grad():
             norm = self.online.gradients.norm(dim=1, keepdim=True)
             self.online.gradients.mul_((self.config.max_grad_norm / (norm + 1e-6)).clamp(max=1.0))

@@ -7,13 +7,13 @@ from torch import Tensor
 
 from remuda.policies.algorithms.dqn import DQN, Transitions
 from remuda.policies.losses import quantile_loss
-from remuda.policies.networks.iqn import IQN as IQNNetwork
+from remuda.policies.networks import iqn
 
 
 class IQN(DQN):
     """Learns the distribution of returns by its quantiles; acts on the mean."""
 
-    network: IQNNetwork
+    network: iqn.IQN
 
     def loss(self, batch: Transitions) -> Tensor:
         """The loss of every sample: [K, B]."""
@@ -29,9 +29,7 @@ class IQN(DQN):
         quantiles = self._draw_quantiles(batch)
         weights = network.plain(self.online.parameters, self._noise())
         z_tm1 = network.quantile_values(weights, batch.s_tm1, quantiles)
-        return quantile_loss(
-            self._taken(z_tm1, batch.a_tm1), quantiles, targets, self.config.huber
-        )
+        return quantile_loss(self._taken(z_tm1, batch.a_tm1), quantiles, targets, self.config.huber)
 
     def _draw_quantiles(self, batch: Transitions) -> Tensor:
         """[K, B, N], for each policy from its own stream."""

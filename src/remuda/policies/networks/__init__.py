@@ -1,0 +1,1 @@
+"""Networks, written for K policies at once."""

@@ -46,7 +46,7 @@ class IQN(QNetwork):
     def quantile_values(self, weights: Weights, inputs: Tensor, quantiles: Tensor) -> Tensor:
         """Values [K, B, N, A] at quantiles [K, B, N] for inputs [K, B, num_inputs]."""
         features = self._features(weights, inputs, self.embed(weights, quantiles))
-        return apply(weights, "head", features).unflatten(1, quantiles.shape[1:])
+        return apply(weights, "head", features).view(*quantiles.shape, self.num_actions)
 
     def acting(self, parameters: Parameters, noise: torch.Generator | None) -> Weights:
         """The plain weights, with the embedding of fixed quantile midpoints [K, N, first]."""
@@ -68,7 +68,7 @@ class IQN(QNetwork):
     def _features(self, weights: Weights, inputs: Tensor, embedding: Tensor) -> Tensor:
         """Features [K, B * N, last]; the embedding is of each sample, or [K, N, first] for all."""
         state = apply(weights, "state", inputs).relu_()
-        policies, batch, width = state.shape
+        policies, _, width = state.shape
         by_sample = embedding.view(policies, -1, self.config.quantiles, width)
         x = (state.unsqueeze(2) * by_sample).flatten(1, 2)
         for layer in self._hidden:

@@ -22,7 +22,10 @@ def linear_shapes(
     name: str, inputs: int, outputs: int, noisy: bool = False
 ) -> dict[str, tuple[int, ...]]:
     """The parameters of a linear layer; biases are rows, ready to be added to a batch."""
-    shapes = {f"{name}.weight": (inputs, outputs), f"{name}.bias": (1, outputs)}
+    shapes: dict[str, tuple[int, ...]] = {
+        f"{name}.weight": (inputs, outputs),
+        f"{name}.bias": (1, outputs),
+    }
     if noisy:
         shapes |= {f"{name}.weight_sigma": (inputs, outputs), f"{name}.bias_sigma": (1, outputs)}
     return shapes

@@ -1,0 +1,171 @@
+"""How fast a run is, and where its time goes: `python benchmarks/throughput.py [--reference]`.
+
+Every line is a real run on Treasure Hunt, warmed up and then measured for a while. Schedules are
+measured in turns, round after round, and the medians are shown, so that a noisy machine harms all
+alike. Epsilon is 0.1 throughout, since exploring is not cheaper here than acting.
+
+`--reference` measures the sizes that issue and documentation speak of: one world, two agents, IQN
+with 250 units, 12 quantiles, 5 frames, batch 64, and one update per 100 of a policy's own steps.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import tempfile
+import time
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import psutil
+from rich.console import Console
+from rich.table import Table
+
+from remuda.config import Config, load_config, overlay
+from remuda.coordinator.board import Board
+from remuda.coordinator.metrics import Record
+from remuda.envs.registry import make_env
+from remuda.policies.spec import policy_specs
+from remuda.runtime.layout import make_layout
+from remuda.train import Ring
+
+BASE: dict[str, Any] = {
+    "game": "treasure_hunt",
+    "run": {"turns": None, "seconds": 3600},
+    "policy": {"exploration": {"start": 0.1, "end": 0.1}},
+}
+
+
+def measure(config: Config, seconds: float, warm_up: float) -> tuple[Record, dict[str, float]]:
+    """Run for a while; returns what happened after the warm-up, and each process's MiB."""
+    import torch
+
+    torch.set_num_threads(1)
+    env = make_env(config.game, 1, **config.env.options)
+    specs = policy_specs(config, env.agents)
+    ring = Ring(config, specs, make_layout(config, len(specs)))
+    with tempfile.TemporaryDirectory() as logs:
+        runtime = ring.runtime(Path(logs))
+        try:
+            runtime.start(lambda: False)
+            # Not before every learner trains: what comes before is no steady state.
+            needed = specs[0].config.experience.learning_starts
+            limit = time.monotonic() + 60
+            while min(r.written for r in ring.rings.values()) < needed:
+                runtime.run_for(0.1)
+                assert time.monotonic() < limit, "no experience"
+            runtime.run_for(warm_up)
+            board = Board(ring.scoreboard, ring.rings)
+            start = board.record()
+            runtime.run_for(seconds) if config.schedule == "sequential" else _sit(runtime, seconds)
+            record = board.record()
+            pids = getattr(runtime, "pids", {})
+            memory = {name: psutil.Process(p).memory_info().rss / 2**20 for name, p in pids.items()}
+            assert record.turns > start.turns, "nothing was played"
+            return record, memory
+        finally:
+            runtime.stop()
+
+
+def _sit(runtime: Any, seconds: float) -> None:
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        runtime.run_for(min(end - time.monotonic(), 1.0))
+
+
+def reference(seconds: float, rounds: int) -> list[dict[str, Any]]:
+    """The reference sizes: overwriting, and waiting so that the replay ratio is kept exactly."""
+    modes = {
+        "async, overwrite": {},
+        "async, wait": {"policy": {"experience": {"on_full": "wait", "capacity": 10_000}}},
+        "sequential": {"schedule": "sequential"},
+    }
+    found: dict[str, list[tuple[Record, dict[str, float]]]] = {name: [] for name in modes}
+    for _ in range(rounds):
+        for name, tree in modes.items():
+            found[name].append(measure(load_config(overlay(BASE, tree)), seconds, 4.0))
+    return [_row(name, runs) for name, runs in found.items()]
+
+
+def scaling(seconds: float, rounds: int) -> list[dict[str, Any]]:
+    """Sequential against async, for 2, 4 and 8 agents, at 1 and 64 copies."""
+    rows = []
+    for copies in (1, 64):
+        for agents in (2, 4, 8):
+            found: dict[str, list[tuple[Record, dict[str, float]]]] = {}
+            for _ in range(rounds):
+                for schedule in ("sequential", "async"):
+                    tree = {
+                        "schedule": schedule,
+                        "env": {"num_envs": copies, "options": {"num_agents": agents}},
+                    }
+                    run = measure(load_config(overlay(BASE, tree)), seconds, 2.0)
+                    name = f"{agents} agents, {copies} copies, {schedule}"
+                    found.setdefault(name, []).append(run)
+            rows += [_row(name, runs) for name, runs in found.items()]
+    return rows
+
+
+def _row(name: str, runs: list[tuple[Record, dict[str, float]]]) -> dict[str, Any]:
+    records = [record for record, _ in runs]
+    policies = [p for record in records for p in record.policies.values()]
+    trained = [
+        sum(p.updates_per_second for p in record.policies.values()) / record.agent_steps_per_second
+        for record in records
+    ]
+    return {
+        "name": name,
+        "agent_steps_per_second": median(r.agent_steps_per_second for r in records),
+        "turns_per_second": median(r.turns_per_second for r in records),
+        "updates_per_second": median(p.updates_per_second for p in policies),
+        "steps_per_update": 1 / max(median(trained), 1e-9),
+        "shares": {k: median(r.shares[k] for r in records) for k in records[0].shares},
+        "busy": median(p.busy for p in policies),
+        "waits": max(r.waits for r in records),
+        "learner_mib": max(
+            (m for _, memory in runs for n, m in memory.items() if n != "actor"), default=0.0
+        ),
+    }
+
+
+def show(title: str, rows: list[dict[str, Any]]) -> None:
+    """Print the rows as a table."""
+    table = Table(title=title)
+    for column in ("", "agent-steps/s", "turns/s", "updates/s a policy", "steps an update"):
+        table.add_column(column, justify="left" if not column else "right")
+    for column in ("env", "infer", "write", "weights", "wait", "learner busy", "MiB"):
+        table.add_column(column, justify="right")
+    for row in rows:
+        table.add_row(
+            row["name"],
+            f"{row['agent_steps_per_second']:,.0f}",
+            f"{row['turns_per_second']:,.0f}",
+            f"{row['updates_per_second']:.1f}",
+            f"{row['steps_per_update']:.0f}",
+            *(f"{share:.0%}" for share in row["shares"].values()),
+            f"{row['busy']:.0%}",
+            f"{row['learner_mib']:.0f}" if row["learner_mib"] else "",
+        )
+    Console().print(table)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
+    parser.add_argument("--reference", action="store_true", help="only the reference sizes")
+    parser.add_argument("--seconds", type=float, default=8.0, help="seconds a measurement")
+    parser.add_argument("--rounds", type=int, default=3, help="rounds to take the median of")
+    parser.add_argument("--json", action="store_true", help="print JSON instead of tables")
+    options = parser.parse_args()
+    results = {"reference sizes": reference(options.seconds, options.rounds)}
+    if not options.reference:
+        results["scaling"] = scaling(options.seconds, options.rounds)
+    if options.json:
+        print(json.dumps(results))
+        return
+    for title, rows in results.items():
+        show(title, rows)
+
+
+if __name__ == "__main__":
+    main()

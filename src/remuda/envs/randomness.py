@@ -1,0 +1,57 @@
+"""Random numbers inside compiled games: one small stream per copy.
+
+A stream is one 64-bit word, so `streams: [num_envs] uint64` holds those of all copies and nothing
+is shared between them. The generator is SplitMix64 (Steele, Lea, Flood 2014, "Fast splittable
+pseudorandom number generators"): a counter that takes constant strides, and a hash of it.
+"""
+
+import math
+
+import numpy as np
+from numba import njit
+
+from remuda.types import Array
+
+_STRIDE = np.uint64(0x9E3779B97F4A7C15)  # 2^64 divided by the golden ratio
+_FACTOR_1 = np.uint64(0xBF58476D1CE4E5B9)
+_FACTOR_2 = np.uint64(0x94D049BB133111EB)
+_27, _30, _31, _11 = np.uint64(27), np.uint64(30), np.uint64(31), np.uint64(11)
+_UNIT = 2.0**-53
+
+
+@njit(cache=True)
+def _scramble(word: np.uint64) -> np.uint64:
+    word = (word ^ (word >> _30)) * _FACTOR_1
+    word = (word ^ (word >> _27)) * _FACTOR_2
+    return word ^ (word >> _31)
+
+
+@njit(cache=True)
+def seed_stream(streams: Array, env: int, seed: int) -> None:
+    """Start the stream of one copy anew from an int64 seed."""
+    # Scrambled, so that neighbouring seeds start far apart on the counter's circle.
+    streams[env] = _scramble(np.uint64(seed))
+
+
+@njit(cache=True)
+def uniform(streams: Array, env: int) -> float:
+    """The next number of a copy's stream, uniform in [0, 1), with 53 random bits."""
+    streams[env] += _STRIDE
+    return (_scramble(streams[env]) >> _11) * _UNIT
+
+
+@njit(cache=True)
+def below(streams: Array, env: int, n: int) -> int:
+    """The next integer of a copy's stream, uniform in 0..n-1."""
+    return int(uniform(streams, env) * n)
+
+
+@njit(cache=True, error_model="numpy")
+def misses(streams: Array, env: int, log_miss: float) -> float:
+    """How many misses come before the next hit, where each trial misses with exp(log_miss).
+
+    A whole number as a float, since it is infinite where nothing ever hits (log_miss = 0).
+    """
+    # The number of misses is at least k with probability exp(log_miss)^k, so its distribution
+    # inverts to floor(log(u) / log_miss); 1 - uniform is in (0, 1], which keeps log finite.
+    return math.floor(math.log(1.0 - uniform(streams, env)) / log_miss)

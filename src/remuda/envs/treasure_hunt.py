@@ -1,0 +1,350 @@
+"""Treasure Hunt: agents compete for gems and food on a grid, and step round bones.
+
+- The world is `height` x `width` tiles (21 x 21); its border is wall, its interior starts empty.
+  Agents start on distinct random interior tiles. An episode is cut off after `max_turns` (100);
+  it never ends by itself.
+- In a turn, first every empty interior tile turns with `spawn_probability` (0.005) into a gem, a
+  bone or food, each equally likely. Then the agents act, one after another.
+- An agent moves up, down, left or right, and is given the value of what lies on that tile:
+
+      wall              -1   it stays where it is
+      another agent      0   it stays where it is
+      gem +10, food +5, bone -10   it moves there, and the thing is gone
+      empty              0   it moves there
+
+- An agent sees the tiles around it up to `vision_radius` (2) away, each as one of wall, gem, bone,
+  food, agent, or nothing: [5, 5, 5] uint8, channels first. Beyond the map everything is wall.
+"""
+
+from __future__ import annotations
+
+import math
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from gymnasium.spaces import Box, Discrete
+from numba import njit
+
+from remuda.envs.randomness import below, misses, seed_stream
+from remuda.envs.rendering import (
+    agent_colour,
+    agent_sprite,
+    block,
+    disc,
+    draw_grid,
+    floor_sprite,
+    polygon,
+    sprite,
+    wall_sprite,
+)
+from remuda.envs.vector_env import VectorEnv
+from remuda.types import AgentSpec, Array, Bools, Floats, Integers, TurnResult
+
+# What lies on a tile. An observation has one channel for each but EMPTY, in this order.
+EMPTY, WALL, GEM, BONE, FOOD, AGENT = range(6)
+NUM_CHANNELS = 5
+UP, DOWN, LEFT, RIGHT = range(4)
+
+
+class TreasureHunt(VectorEnv):
+    """`num_envs` copies of Treasure Hunt; the rules are in the docstring of this module."""
+
+    def __init__(
+        self,
+        num_envs: int = 1,
+        *,
+        height: int = 21,
+        width: int = 21,
+        num_agents: int = 2,
+        max_turns: int = 100,
+        spawn_probability: float = 0.005,
+        gem: float = 10.0,
+        food: float = 5.0,
+        bone: float = -10.0,
+        wall: float = -1.0,
+        vision_radius: int = 2,
+    ) -> None:
+        _require_whole("num_envs", num_envs, 1)
+        _require_whole("height", height, 3)
+        _require_whole("width", width, 3)
+        _require_whole("num_agents", num_agents, 1, (height - 2) * (width - 2))
+        _require_whole("max_turns", max_turns, 1)
+        _require_whole("vision_radius", vision_radius, 1)
+        _require_number("spawn_probability", spawn_probability, 0.0, 1.0)
+        values = {"gem": gem, "food": food, "bone": bone, "wall": wall}
+        for name, value in values.items():
+            _require_number(name, value)
+
+        self._options = {
+            "height": height,
+            "width": width,
+            "num_agents": num_agents,
+            "max_turns": max_turns,
+            "spawn_probability": spawn_probability,
+            **values,
+            "vision_radius": vision_radius,
+        }
+        self.num_envs = num_envs
+        view = 2 * vision_radius + 1
+        space = Box(0, 1, (NUM_CHANNELS, view, view), np.uint8)
+        self.agents = tuple(AgentSpec(f"agent_{i}", space, Discrete(4)) for i in range(num_agents))
+        self.turn_groups = tuple((agent,) for agent in range(num_agents))
+
+        self._max_turns = max_turns
+        self._log_miss = math.log1p(-spawn_probability) if spawn_probability < 1 else -math.inf
+        self._values: Floats = np.zeros(6, np.float32)
+        self._values[[WALL, GEM, BONE, FOOD]] = wall, gem, bone, food
+
+        # The map lies in a wide frame of wall, so that a view needs no bounds: what an agent at
+        # (y, x) of the map sees begins at (y, x) of the framed map.
+        framed = (num_envs, height + 2 * vision_radius, width + 2 * vision_radius)
+        self._framed: Array = np.full(framed, WALL, np.int8)
+        inside = slice(vision_radius, -vision_radius)
+        self.tiles: Array = self._framed[:, inside, inside]
+        """[num_envs, height, width] int8: what lies where."""
+        self.positions: Integers = np.ones((num_envs, num_agents, 2), np.int64)
+        """[num_envs, num_agents, 2]: row and column of each agent."""
+        self._turns: Integers = np.zeros(num_envs, np.int64)
+        self._streams: Array = np.zeros(num_envs, np.uint64)
+        self._rewards: Floats = np.zeros((num_envs, num_agents), np.float32)
+        self._truncated: Bools = np.zeros((num_envs, num_agents), np.bool_)
+        self._active: Bools = np.zeros((num_envs, num_agents), np.bool_)
+        never: Bools = np.zeros((num_envs, num_agents), np.bool_)
+        self._result = TurnResult(self._rewards, never, self._truncated, self._active)
+
+    def reset(self, seeds: Integers, mask: Bools) -> None:
+        """Restart the copies in `mask`, each from its own seed."""
+        _reset(self.tiles, self.positions, self._turns, self._active, self._streams, seeds, mask)
+
+    def begin_turn(self) -> None:
+        """Let gems, bones and food appear."""
+        _begin_turn(self.tiles, self._active, self._rewards, self._streams, self._log_miss)
+
+    def observe(self, agent: int, out: Array) -> None:
+        """Write what `agent` sees now into `out`: [num_envs, 5, view, view] uint8."""
+        _observe(self._framed, self.positions, agent, out)
+
+    def act(self, agent: int, actions: Integers) -> None:
+        """Let `agent` move in every copy: `actions` is [num_envs], each of UP..RIGHT."""
+        _act(self.tiles, self.positions, self._active, self._rewards, self._values, agent, actions)
+
+    def end_turn(self) -> TurnResult:
+        """End the turn: rewards since `begin_turn`, and which episodes were cut off."""
+        _end_turn(self._turns, self._max_turns, self._truncated, self._active)
+        return self._result
+
+    def render(self, env: int = 0) -> Array:
+        """A picture of one copy: [height * 16, width * 16, 3] uint8."""
+        cells = self.tiles[env].astype(np.int64)
+        for agent, (y, x) in enumerate(self.positions[env]):
+            cells[y, x] = AGENT + agent
+        return draw_grid(cells, self._sprites)
+
+    def options(self) -> dict[str, Any]:
+        """The game's parameters in force, by name."""
+        return dict(self._options)
+
+    @cached_property
+    def _sprites(self) -> Array:
+        """One for each kind of tile, in the order of their numbers, then one for each agent."""
+        agents = [agent_sprite(agent_colour(agent)) for agent in range(self.num_agents)]
+        return np.stack(
+            [floor_sprite(), wall_sprite(), _gem(), _bone(), _food(), *agents], dtype=np.uint8
+        )
+
+
+# The rules. Everything below runs compiled, over all copies.
+
+
+@njit(cache=True)
+def _reset(
+    tiles: Array,
+    positions: Integers,
+    turns: Integers,
+    active: Bools,
+    streams: Array,
+    seeds: Integers,
+    mask: Bools,
+) -> None:
+    height, width = tiles.shape[1:]
+    for env in range(tiles.shape[0]):
+        if not mask[env]:
+            continue
+        seed_stream(streams, env, seeds[env])
+        turns[env] = 0
+        tiles[env, 1:-1, 1:-1] = EMPTY
+        for agent in range(positions.shape[1]):
+            y = x = 0  # the corner: wall, so a free tile is drawn at least once
+            while tiles[env, y, x] != EMPTY:
+                y = 1 + below(streams, env, height - 2)
+                x = 1 + below(streams, env, width - 2)
+            tiles[env, y, x] = AGENT
+            positions[env, agent] = y, x
+            active[env, agent] = True
+
+
+@njit(cache=True)
+def _begin_turn(
+    tiles: Array, active: Bools, rewards: Floats, streams: Array, log_miss: float
+) -> None:
+    inner_width = tiles.shape[2] - 2
+    interior = (tiles.shape[1] - 2) * inner_width
+    for env in range(tiles.shape[0]):
+        rewards[env] = 0.0
+        if not active[env].any():
+            continue
+        # A draw for every tile has the same law as geometric gaps between the tiles that are hit;
+        # the gaps need two or three draws where the tiles need hundreds.
+        hit = misses(streams, env, log_miss)
+        while hit < interior:
+            y = 1 + int(hit) // inner_width
+            x = 1 + int(hit) % inner_width
+            if tiles[env, y, x] == EMPTY:
+                tiles[env, y, x] = GEM + below(streams, env, 3)  # GEM, BONE or FOOD
+            hit += 1.0 + misses(streams, env, log_miss)
+
+
+@njit(cache=True)
+def _observe(framed: Array, positions: Integers, agent: int, out: Array) -> None:
+    for env in range(out.shape[0]):
+        top, left = positions[env, agent]
+        for y in range(out.shape[2]):
+            for x in range(out.shape[3]):
+                tile = framed[env, top + y, left + x]
+                for channel in range(NUM_CHANNELS):
+                    out[env, channel, y, x] = tile == channel + 1
+
+
+@njit(cache=True)
+def _act(
+    tiles: Array,
+    positions: Integers,
+    active: Bools,
+    rewards: Floats,
+    values: Floats,
+    agent: int,
+    actions: Integers,
+) -> None:
+    for env in range(tiles.shape[0]):
+        if not active[env, agent]:
+            continue
+        y, x = positions[env, agent]
+        to_y, to_x = y, x
+        if actions[env] == UP:
+            to_y -= 1
+        elif actions[env] == DOWN:
+            to_y += 1
+        elif actions[env] == LEFT:
+            to_x -= 1
+        elif actions[env] == RIGHT:
+            to_x += 1
+        target = tiles[env, to_y, to_x]
+        rewards[env, agent] += values[target]
+        if target not in (WALL, AGENT):
+            tiles[env, y, x] = EMPTY
+            tiles[env, to_y, to_x] = AGENT
+            positions[env, agent] = to_y, to_x
+
+
+@njit(cache=True)
+def _end_turn(turns: Integers, max_turns: int, truncated: Bools, active: Bools) -> None:
+    num_envs, num_agents = active.shape
+    for env in range(num_envs):
+        turns[env] += 1
+        for agent in range(num_agents):
+            truncated[env, agent] = active[env, agent] and turns[env] >= max_turns
+            active[env, agent] = active[env, agent] and turns[env] < max_turns
+
+
+def greedy_walker(observations: Array, rng: np.random.Generator) -> Integers:
+    """A reference policy: the nearest rich thing in view, or else a random walk.
+
+    It steps towards the gem or food of the best value per distance, never onto a bone. Ties are
+    broken at random.
+
+    Args:
+        observations: [N, 5, view, view] uint8.
+        rng: where the ties are broken from.
+
+    Returns:
+        [N] int64 actions.
+    """
+    view = observations.shape[-1]
+    centre = view // 2
+    rows, columns = np.indices((view, view)) - centre
+    distance = np.maximum(np.abs(rows) + np.abs(columns), 1)
+    worth = 10.0 * observations[:, GEM - 1] + 5.0 * observations[:, FOOD - 1]
+    appeal = worth / distance * (1 + 1e-6 * rng.random(worth.shape))
+    target = appeal.reshape(len(appeal), -1).argmax(1)
+    nothing_in_view = ~worth.any((1, 2))
+
+    steps = np.array([(-1, 0), (1, 0), (0, -1), (0, 1)])  # UP, DOWN, LEFT, RIGHT
+    to_target = np.stack([rows.flat[target], columns.flat[target]], 1)
+    left_over = np.abs(to_target[:, None] - steps).sum(-1).astype(np.float64)
+    left_over[nothing_in_view] = 0.0
+    left_over += rng.random(left_over.shape) * 0.5
+    next_rows, next_columns = (centre + steps).T
+    left_over[observations[:, BONE - 1, next_rows, next_columns] == 1] = np.inf
+    return left_over.argmin(1)
+
+
+def _require_whole(name: str, value: int, least: int, most: int | None = None) -> None:
+    allowed = f"at least {least}" if most is None else f"{least} to {most}"
+    if (
+        not isinstance(value, int | np.integer)
+        or value < least
+        or (most is not None and value > most)
+    ):
+        raise ValueError(f"{name} is {value!r}; allowed is a whole number, {allowed}")
+
+
+def _require_number(
+    name: str, value: float, least: float = -math.inf, most: float = math.inf
+) -> None:
+    allowed = "" if math.isinf(most) else f", {least:g} to {most:g}"
+    is_number = isinstance(value, int | float | np.number)
+    if not is_number or not math.isfinite(value) or not least <= value <= most:
+        raise ValueError(f"{name} is {value!r}; allowed is a finite number{allowed}")
+
+
+def _gem() -> Array:
+    left, right, top, bottom = (-0.72, -0.2), (0.72, -0.2), -0.62, (0.0, 0.74)
+    crown = polygon((-0.4, top), (0.4, top), right, left)
+    pavilion = polygon(left, right, bottom)
+    shade = polygon((0.25, -0.2), right, bottom)
+    glint = polygon((-0.4, top), (-0.05, top), (-0.25, -0.2), left)
+    return sprite(
+        ((26, 27, 38), block(0, 0, 0.94, 0.1)),
+        ((125, 226, 255), crown),
+        ((60, 180, 235), pavilion),
+        ((38, 130, 200), shade),
+        ((225, 250, 255), glint),
+        ground=(32, 34, 48),
+    )
+
+
+def _bone() -> Array:
+    ivory = (226, 218, 200)
+    shaft = polygon((-0.52, 0.3), (0.3, -0.52), (0.52, -0.3), (-0.3, 0.52))
+    return sprite(
+        ((26, 27, 38), block(0, 0, 0.94, 0.1)),
+        (ivory, shaft),
+        (ivory, disc(-0.58, 0.3, 0.22)),
+        (ivory, disc(-0.3, 0.58, 0.22)),
+        (ivory, disc(0.3, -0.58, 0.22)),
+        (ivory, disc(0.58, -0.3, 0.22)),
+        ground=(32, 34, 48),
+    )
+
+
+def _food() -> Array:
+    green, light, leaf = (126, 196, 82), (190, 235, 150), (70, 140, 80)
+    return sprite(
+        ((26, 27, 38), block(0, 0, 0.94, 0.1)),
+        (leaf, polygon((0.0, -0.45), (0.12, -0.82), (0.5, -0.8), (0.38, -0.5))),
+        (green, disc(-0.2, 0.14, 0.48)),
+        (green, disc(0.2, 0.14, 0.48)),
+        (light, disc(-0.3, -0.04, 0.15)),
+        ground=(32, 34, 48),
+    )

@@ -1,0 +1,266 @@
+"""What came of a run: read from its directory, put into words, and printed at its end."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from remuda.config import read_config
+from remuda.coordinator.metrics import Record, read_metrics
+from remuda.coordinator.run_directory import RunDirectory
+from remuda.errors import RunDirectoryError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+
+NOTHING = "–"
+"""Stands where there is no number."""
+
+END = 0.1
+"""The share of the run's turns, its last, over which the training return is averaged."""
+
+
+@dataclass(frozen=True)
+class PolicySummary:
+    """What came of one policy. None: there was nothing to measure."""
+
+    name: str
+    greedy_return: float | None = None
+    """Mean over the episodes of the evaluation."""
+    standard_error: float | None = None
+    """Of that mean."""
+    training_return: float | None = None
+    """Mean over the episodes of the last tenth of training, exploration included."""
+    episodes: int = 0
+    updates: int = 0
+    version: int = 0
+    staleness: float | None = None
+    """Mean over all updates."""
+    replay_ratio: float | None = None
+
+    @property
+    def greedy(self) -> str:
+        """The greedy return in words."""
+        if self.greedy_return is None:
+            return NOTHING
+        mean = number(self.greedy_return)
+        return mean if self.standard_error is None else f"{mean} ± {number(self.standard_error)}"
+
+
+@dataclass(frozen=True)
+class RunSummary:
+    """What came of a run."""
+
+    files: RunDirectory
+    config: dict[str, Any]
+    """The content of `config.yaml`."""
+    facts: dict[str, Any]
+    """The content of `summary.json`."""
+    records: tuple[Record, ...]
+    """The content of `metrics.jsonl`."""
+    policies: tuple[PolicySummary, ...]
+
+    @property
+    def episodes_evaluated(self) -> int:
+        """Greedy episodes played after training; 0: none."""
+        return int((self.facts.get("evaluation") or {}).get("episodes", 0))
+
+
+def read_run(path: Path) -> RunSummary:
+    """Read what a run left behind.
+
+    Raises:
+        RunDirectoryError: the configuration, the metrics or the summary is missing or damaged.
+    """
+    files = RunDirectory.open(path)
+    facts = files.read_summary()
+    try:
+        records = tuple(read_metrics(files.metrics))
+    except OSError as error:
+        raise RunDirectoryError(f"cannot read {files.metrics}: {error.strerror}") from None
+    except ValueError as error:
+        raise RunDirectoryError(f"{files.metrics} is damaged: {error}") from None
+    return RunSummary(
+        files, read_config(files.config), facts, records, tuple(_policies(facts, records))
+    )
+
+
+def _policies(facts: dict[str, Any], records: Sequence[Record]) -> Iterator[PolicySummary]:
+    evaluated = (facts.get("evaluation") or {}).get("agents", {})
+    trained = records[-1].policies if records else {}
+    for name in trained or evaluated:
+        greedy = evaluated.get(name, {})
+        mean, error = _finite(greedy.get("mean")), _finite(greedy.get("standard_error"))
+        if name not in trained:
+            yield PolicySummary(name, mean, error)
+            continue
+        last = trained[name]
+        begin = (1 - END) * records[-1].turns
+        at_end = [(x, n) for turns, x, n in returns(records, name) if turns >= begin]
+        yield PolicySummary(
+            name,
+            mean,
+            error,
+            weighted_mean(at_end),
+            last.episodes,
+            last.updates,
+            last.version,
+            weighted_mean(_staleness(records, name)),
+            last.replay_ratio,
+        )
+
+
+def returns(records: Sequence[Record], policy: str) -> Iterator[tuple[int, float, int]]:
+    """Turns, mean return and number of episodes of each interval in which an episode ended."""
+    before = 0
+    for record in records:
+        numbers = record.policies.get(policy)
+        if numbers is None:
+            continue
+        if numbers.mean_return is not None:
+            yield record.turns, numbers.mean_return, max(numbers.episodes - before, 1)
+        before = numbers.episodes
+
+
+def _staleness(records: Sequence[Record], policy: str) -> Iterator[tuple[float, int]]:
+    before = 0
+    for record in records:
+        numbers = record.policies.get(policy)
+        if numbers is None:
+            continue
+        if numbers.staleness is not None:
+            yield numbers.staleness, max(numbers.updates - before, 1)
+        before = numbers.updates
+
+
+def weighted_mean(pairs: Iterator[tuple[float, int]] | Sequence[tuple[float, int]]) -> float | None:
+    """Mean of the first of each pair, weighted by the second; None: there is none."""
+    pairs = list(pairs)
+    if not pairs:
+        return None
+    return sum(x * weight for x, weight in pairs) / sum(weight for _, weight in pairs)
+
+
+def _finite(value: float | None) -> float | None:
+    return value if value is not None and math.isfinite(value) else None
+
+
+def number(value: float | None) -> str:
+    """A measured number, with as many digits as are worth reading."""
+    if value is None or not math.isfinite(value):
+        return NOTHING
+    size = abs(value)
+    if size == 0 or size >= 1000:
+        return f"{value:,.0f}"
+    if size >= 10:
+        return f"{value:.1f}"
+    if size >= 0.1:
+        return f"{value:.2f}"
+    return f"{value:.4f}" if size >= 0.001 else f"{value:.0e}"
+
+
+def rate(value: float | None) -> str:
+    """A rate to three digits: more of them would only flicker."""
+    if value is None or not math.isfinite(value):
+        return NOTHING
+    if abs(value) < 100:
+        return f"{value:.1f}"
+    step = 10.0 ** (math.floor(math.log10(abs(value))) - 2)
+    return f"{round(value / step) * step:,.0f}"
+
+
+def percent(share: float | None) -> str:
+    """A share of one."""
+    return NOTHING if share is None or not math.isfinite(share) else f"{share:.0%}"
+
+
+def clock(seconds: float | None) -> str:
+    """A duration as on a clock: `0:07`, `12:30`, `1:02:03`."""
+    if seconds is None or not math.isfinite(seconds):
+        return NOTHING
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+
+
+def waited(count: int) -> str:
+    """How often the actor waited for a learner, in words."""
+    return {0: "never waited", 1: "waited once"}.get(count, f"waited {count:,} times")
+
+
+Column = tuple[str, Callable[[PolicySummary], str]]
+
+COLUMNS: tuple[Column, ...] = (
+    ("greedy return", lambda p: p.greedy),
+    ("in training", lambda p: number(p.training_return)),
+    ("episodes", lambda p: f"{p.episodes:,}"),
+    ("updates", lambda p: f"{p.updates:,}"),
+    ("version", lambda p: f"{p.version:,}"),
+    ("staleness", lambda p: number(p.staleness)),
+    ("replay ratio", lambda p: number(p.replay_ratio)),
+)
+"""What is told of each policy beside its name: the heading, and the words."""
+
+NARROW = 96
+"""Columns of a terminal below which the policies' versions and episodes are left out."""
+
+
+def print_summary(run: Path, console: Console | None = None) -> None:
+    """Print what came of a run: its facts, a table of its policies, and where its files are.
+
+    Raises:
+        RunDirectoryError: the run's files are missing or damaged.
+    """
+    from rich.console import Console
+    from rich.text import Text
+
+    console = console or Console()
+    summary = read_run(run)
+    facts = summary.facts
+    end = f"  {facts['schedule']}, seed {facts['seed']}: {facts['ended']}"
+    console.print()
+    console.print(Text.assemble((facts["game"], "bold"), end))
+    console.print(
+        Text(
+            f"{facts['turns']:,} turns and {facts['agent_steps']:,} agent-steps "
+            f"in {clock(facts['seconds'])}; {rate(facts['agent_steps_per_second'])} agent-steps/s; "
+            f"the actor {waited(facts['waits'])}",
+            "dim",
+        )
+    )
+    console.print()
+    console.print(_table(summary, console.width < NARROW))
+    console.print()
+    for name, path in _files(summary.files):
+        console.print(Text.assemble((f"{name:<9}", "dim"), str(path)), soft_wrap=True)
+
+
+def _table(summary: RunSummary, narrow: bool) -> Table:
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    left_out = ("version", "episodes") if narrow else ()
+    columns = [column for column in COLUMNS if column[0] not in left_out]
+    table = Table(box=box.SIMPLE_HEAD, header_style="dim", pad_edge=False, show_edge=False)
+    table.add_column("policy", style="bold", overflow="ellipsis", max_width=24)
+    for heading, _ in columns:
+        table.add_column(heading, justify="right", no_wrap=True)
+    for policy in summary.policies:
+        table.add_row(Text(policy.name), *(tell(policy) for _, tell in columns))
+    return table
+
+
+def _files(files: RunDirectory) -> Iterator[tuple[str, Path]]:
+    paths = {
+        "report": files.path / "report.html",
+        "picture": files.recording,
+        "weights": files.weights,
+    }
+    for name, path in paths.items():
+        if path.exists():
+            yield name, path

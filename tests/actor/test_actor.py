@@ -1,0 +1,185 @@
+"""The actor: order within a turn, what it writes, what it counts, and that it waits for nobody."""
+
+import numpy as np
+import pytest
+
+from remuda.actor.actor import Actor
+from remuda.actor.frames import FrameStack
+from remuda.actor.role import make_seats
+from remuda.config import load_config
+from remuda.experience.replay import Replay
+from remuda.experience.ring import ExperienceRing, StreamShape
+from remuda.experience.writer import ExperienceWriter
+from remuda.memory.waiting import Wakeup
+from remuda.policies.acting import explore
+from remuda.policies.spec import policy_specs
+from remuda.policies.stack import layout_checksum, layout_size
+from remuda.publish.snapshot import PublishedWeights, Publisher, SnapshotReader
+from remuda.scoreboard import Play, Policy, Scoreboard
+from remuda.streams import stream
+from support import Tape
+
+
+def make(env, epsilon=1.0, **experience):
+    tree = {
+        "policy": {
+            "n_frames": 2,
+            "network": {"hidden": (8,), "quantiles": 3},
+            "experience": {"segment_length": 10, "learning_starts": 64} | experience,
+        }
+    }
+    specs = policy_specs(load_config(tree), env.agents)
+    board = Scoreboard(tuple(spec.name for spec in specs))
+    published = PublishedWeights(
+        {
+            spec.name: (
+                layout_size(spec.network().shapes),
+                layout_checksum(spec.network().shapes),
+                spec.config.publish,
+            )
+            for spec in specs
+        }
+    )
+    publishers = {}
+    for spec in specs:
+        shapes = spec.network().shapes
+        publishers[spec.name] = Publisher(published, spec.name, layout_checksum(shapes))
+        publishers[spec.name].publish(np.zeros(layout_size(shapes), np.float32), 0, epsilon)
+    seats = make_seats(env, specs, board, seed=0, purpose="actor")
+    rings = {}
+    for spec, seat in zip(specs, seats, strict=True):
+        shape = StreamShape(spec.observation, spec.dtype, spec.config.n_frames)
+        ring = ExperienceRing(shape, spec.config.experience, env.num_envs, Wakeup(), Wakeup())
+        rings[spec.name] = ring
+        seat.writer = ExperienceWriter(ring)
+    actor = Actor(env, seats, board.play, stream(0, "env"), SnapshotReader(published))
+    return actor, rings, board, publishers
+
+
+def transitions(ring, draws=100):
+    replay = Replay(ring, 64, 1, 0.9, np.random.default_rng(0))
+    found = set()
+    for _ in range(draws):
+        batch = replay.sample()
+        for b in range(64):
+            found.add(
+                (
+                    tuple(batch.s_tm1[b]),
+                    int(batch.a_tm1[b]),
+                    float(batch.r_t[b]),
+                    float(batch.discount_t[b]),
+                    tuple(batch.s_t[b]),
+                )
+            )
+    return found
+
+
+def test_each_policy_learns_what_its_own_agent_lived_through():
+    env = Tape(num_envs=3, num_agents=2, lengths=(3, 5))
+    actor, rings, _, _ = make(env)
+    for _ in range(60):
+        assert actor.work()
+    for agent in range(2):
+        found = transitions(rings[f"agent_{agent}"])
+        assert len(found) > 150
+        for before, action, reward, discount, after in found:
+            copy, seat, episode, turn, acts = before[5:]
+            assert (seat, reward, acts) == (agent, action, agent)
+            old_copy, _, old_episode, old_turn, _ = before[:5]
+            if turn > 0:
+                assert (old_copy, old_episode, old_turn) == (copy, episode, turn - 1)
+            else:
+                assert not any(before[:5])  # nothing of the episode before
+            assert after[:5] == before[5:]
+            assert after[5:9] == (copy, agent, episode, turn + 1)
+            last = turn + 1 == (3, 5, 3)[int(copy)]
+            # Even episodes terminate, odd ones are truncated; only the first end the future.
+            assert discount == pytest.approx(0.0 if last and episode % 2 == 0 else 0.9)
+            # What followed is seen at the next decision, when the agents before have acted.
+            assert after[9] == (0 if last else agent)
+
+
+def test_agents_of_one_group_observe_before_any_of_them_acts():
+    env = Tape(num_envs=1, num_agents=3, together=True)
+    actor, rings, _, _ = make(env)
+    for _ in range(40):
+        actor.work()
+    for agent in range(3):
+        assert {before[9] for before, *_ in transitions(rings[f"agent_{agent}"])} == {0}
+
+
+def test_counts_and_returns():
+    env = Tape(num_envs=2, num_agents=2, lengths=(3, 5))
+    actor, _, board, _ = make(env)
+    ended = []
+    actor.on_episode = lambda copy, returns: ended.append((copy, returns.tolist()))
+    for _ in range(15):
+        actor.work()
+    assert (board.play[Play.TURNS], board.play[Play.AGENT_STEPS]) == (30, 60)
+    assert [copy for copy, _ in ended] == [0, 1, 0, 0, 1, 0, 0, 1]
+    for agent in range(2):
+        row = board.policy(f"agent_{agent}")
+        assert row[Policy.EPISODES] == 8
+        assert row[Policy.RETURN_SUM] == sum(returns[agent] for _, returns in ended)
+
+
+def test_news_is_acted_on_in_the_next_turn():
+    env = Tape(num_envs=1, num_agents=2, lengths=(100,))
+    actor, rings, board, publishers = make(env)
+    for _ in range(5):
+        actor.work()
+    weights = np.zeros(publishers["agent_1"]._slots["weights"].shape[1], np.float32)
+    publishers["agent_1"].publish(weights, 17, 0.25)
+    for _ in range(5):
+        actor.work()
+    row = board.policy("agent_1")
+    assert (row[Policy.VERSION], row[Policy.EPSILON]) == (2, 0.25)
+    versions = rings["agent_1"].shared["versions"][0, :10]
+    assert versions.tolist() == [1] * 5 + [2] * 5
+    assert (rings["agent_0"].shared["versions"][0, :10] == 1).all()
+
+
+def test_a_dead_learner_never_makes_the_actor_wait():
+    env = Tape(num_envs=4, num_agents=2)
+    actor, rings, board, _ = make(env, capacity=128)
+    for _ in range(2_000):
+        assert actor.work()
+    assert board.play[Play.WAITS] == 0
+    assert rings["agent_0"].overwritten > 0
+
+
+def test_wait_stops_the_actor_until_its_limit():
+    env = Tape(num_envs=4, num_agents=2)
+    actor, rings, board, _ = make(env, capacity=128, on_full="wait", wait_limit=0.2)
+    while actor.work():
+        pass
+    assert rings["agent_0"].written > 128
+    actor.wait(60.0, lambda: False)  # ends at the ring's own limit, and is counted
+    assert board.play[Play.WAITS] == 1
+    assert board.play[Play.FORCED] == 1
+    assert board.play[Play.WAIT_SECONDS] >= 0.19
+    assert actor.work()
+    rings["agent_0"].consume(10**6)
+    rings["agent_1"].consume(10**6)
+    assert all(actor.work() for _ in range(100))
+
+
+def test_frames_are_stacked_and_forgotten():
+    frames = FrameStack(2, 3, 1)
+    for value in (1, 2, 3, 4):
+        frames.push(np.array([[value], [10 * value]], np.uint8))
+    assert frames.inputs.tolist() == [[2, 3, 4], [20, 30, 40]]
+    frames.start(np.array([True, False]))
+    frames.push(np.array([[5], [50]], np.uint8))
+    assert frames.inputs.tolist() == [[0, 0, 5], [30, 40, 50]]
+
+
+def test_exploration_is_uniform_and_as_frequent_as_said():
+    uniforms = np.random.default_rng(0).random(100_000)
+    actions = np.full(100_000, 9)
+    explore(actions, uniforms, 0.3, 4)
+    share = (actions != 9).mean()
+    assert abs(share - 0.3) < 0.01
+    counts = np.bincount(actions[actions != 9], minlength=4)
+    assert counts.size == 4
+    assert abs(counts / counts.sum() - 0.25).max() < 0.01

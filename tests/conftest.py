@@ -1,0 +1,6 @@
+"""What every test shares."""
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent))  # `support` is imported by tests and children alike

@@ -1,0 +1,88 @@
+"""Small real runs for the fault tests: real processes, a tiny game, tiny networks."""
+
+import os
+import signal
+import time
+from dataclasses import dataclass
+
+import psutil
+
+from remuda.config import load_config, overlay
+from remuda.learner.role import LearnerRole
+from remuda.policies.spec import policy_specs
+from remuda.runtime.layout import make_layout
+from remuda.train import Ring
+from support import Tape
+
+SMALL = {
+    "game": "support:Tape",
+    "run": {"turns": None, "seconds": 3600, "evaluate_episodes": 0, "log_every": 0.5},
+    "policy": {
+        "network": {"hidden": (16,), "quantiles": 4},
+        "batch_size": 16,
+        "experience": {"learning_starts": 64, "capacity": 2_000, "replay_ratio": 0.1},
+        "publish": {"every": 2},
+    },
+    "learners": {"processes": 2},
+}
+
+
+def small_config(**tree):
+    return load_config(overlay(SMALL, tree))
+
+
+def make_runtime(config, logs, learner=LearnerRole):
+    specs = policy_specs(config, Tape().agents)
+    ring = Ring(config, specs, make_layout(config, len(specs)), learner_role=learner)
+    return ring, ring.runtime(logs)
+
+
+def run_until(runtime, condition, seconds=60.0):
+    limit = time.monotonic() + seconds
+    while not condition():
+        runtime.run_for(0.02)
+        assert time.monotonic() < limit, "the condition never came"
+
+
+class StopsWhenAsked:
+    """Stands in for an argument, and stops the process where the argument is used."""
+
+    def __init__(self, real):
+        self.real = real
+
+    def integers(self, *args):
+        os.kill(os.getpid(), signal.SIGSTOP)
+        return self.real.integers(*args)
+
+    def __array__(self, dtype=None, copy=None):
+        os.kill(os.getpid(), signal.SIGSTOP)
+        return self.real
+
+
+@dataclass(frozen=True)
+class StopsWhileSampling(LearnerRole):
+    """agent_0's learner is stopped after it looked which steps there are, before it copies them."""
+
+    def build(self):
+        group = super().build()
+        if self.specs[0].name == "agent_0":
+            replay = group.learners[0]._replay
+            replay._random = StopsWhenAsked(replay._random)
+        return group
+
+
+@dataclass(frozen=True)
+class StopsWhilePublishing(LearnerRole):
+    """agent_0's learner is stopped when it has marked its slot as being written."""
+
+    def build(self):
+        group = super().build()
+        if self.specs[0].name == "agent_0":
+            publisher = group.learners[0]._publisher
+            publish = publisher.publish
+            publisher.publish = lambda weights, *rest: publish(StopsWhenAsked(weights), *rest)
+        return group
+
+
+def is_stopped(pid):
+    return psutil.Process(pid).status() == psutil.STATUS_STOPPED

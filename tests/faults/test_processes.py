@@ -1,0 +1,123 @@
+"""Processes: nobody waits for the stopped, or outlives the coordinator, or dies unsaid."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import psutil
+import pytest
+
+from faults.runs import (
+    StopsWhilePublishing,
+    StopsWhileSampling,
+    is_stopped,
+    make_runtime,
+    run_until,
+    small_config,
+)
+from remuda.errors import RoleDiedError
+from remuda.scoreboard import Learn, Play
+
+
+@pytest.mark.parametrize("mode", ["snapshot", "double_buffer"])
+@pytest.mark.parametrize("role", [StopsWhileSampling, StopsWhilePublishing])
+def test_the_actor_goes_on_while_a_learner_is_stopped(role, mode, tmp_path):
+    config = small_config(policy={"publish": {"mode": mode}}, run={"stop_limit": 1.0})
+    ring, runtime = make_runtime(config, tmp_path, role)
+    runtime.start(lambda: False)
+    try:
+        pid = runtime.pids["learner-agent_0"]
+        run_until(runtime, lambda: is_stopped(pid))
+        play, other = ring.scoreboard.play, ring.scoreboard.learn("agent_1")
+        turns, updates = play[Play.TURNS], other[Learn.UPDATES]
+        # Longer than the ring: the actor overwrites what the stopped learner was copying.
+        run_until(runtime, lambda: play[Play.TURNS] > turns + 10_000)
+        run_until(runtime, lambda: other[Learn.UPDATES] > updates + 10)
+        assert is_stopped(pid)
+        assert play[Play.WAITS] == 0
+        assert ring.rings["agent_0"].overwritten > 0
+    finally:
+        runtime.stop()
+    assert not psutil.pid_exists(pid)
+
+
+@pytest.mark.parametrize("victim", ["actor", "learner-agent_1"])
+def test_a_killed_child_stops_the_run_by_name(victim, tmp_path):
+    _, runtime = make_runtime(small_config(), tmp_path)
+    runtime.start(lambda: False)
+    try:
+        pids = runtime.pids
+        os.kill(pids[victim], signal.SIGKILL)
+        with pytest.raises(RoleDiedError, match=f"{victim} was killed by SIGKILL.*{victim}.log"):
+            run_until(runtime, lambda: False)
+    finally:
+        runtime.stop()
+    assert not any(psutil.pid_exists(pid) for pid in pids.values())
+
+
+def test_an_error_in_a_child_is_told_with_its_log(tmp_path):
+    config = small_config(game="support:NoSuchGame")
+    _, runtime = make_runtime(config, tmp_path)
+    try:
+        with pytest.raises(RoleDiedError, match=r"actor ended with exit code 1: .*NoSuchGame"):
+            runtime.start(lambda: False)  # it dies before it is ready
+    finally:
+        runtime.stop()
+    assert "NoSuchGame" in (tmp_path / "actor.log").read_text()
+
+
+def test_a_finished_actor_is_no_crash(tmp_path):
+    ring, runtime = make_runtime(small_config(run={"turns": 500}), tmp_path)
+    runtime.start(lambda: False)
+    limit = time.monotonic() + 60
+    while not runtime.run_for(0.05):
+        assert time.monotonic() < limit
+    assert ring.scoreboard.play[Play.TURNS] == 500
+    runtime.stop()
+    # Every learner published its last weights before it went.
+    for name in ("agent_0", "agent_1"):
+        snapshot = ring.snapshots()[name]
+        assert snapshot.learner_step == ring.scoreboard.learn(name)[Learn.UPDATES]
+
+
+COORDINATOR = """
+import sys
+from pathlib import Path
+from faults.runs import make_runtime, small_config
+if __name__ == "__main__":
+    ring, runtime = make_runtime(small_config(), Path(sys.argv[1]))
+    runtime.start(lambda: False)
+    print(*runtime.pids.values(), flush=True)
+    while True:
+        runtime.run_for(1.0)
+"""
+
+
+def test_a_killed_coordinator_leaves_nothing_behind(tmp_path):
+    before = set(os.listdir("/dev/shm"))
+    script = tmp_path / "coordinator.py"
+    script.write_text(COORDINATOR)
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+    coordinator = subprocess.Popen(
+        [sys.executable, str(script), str(tmp_path)], stdout=subprocess.PIPE, env=environment
+    )
+    assert coordinator.stdout is not None
+    pids = [int(pid) for pid in coordinator.stdout.readline().split()]
+    assert len(pids) == 3
+    coordinator.kill()
+    coordinator.wait(60)
+    coordinator.stdout.close()
+    limit = time.monotonic() + 2.0
+    while any(_lives(pid) for pid in pids):
+        assert time.monotonic() < limit, "children outlived their coordinator"
+        time.sleep(0.01)
+    assert set(os.listdir("/dev/shm")) == before
+
+
+def _lives(pid):
+    try:
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False

@@ -1,0 +1,101 @@
+"""Algorithms: they learn, only `online` gets gradients, and they go on where they were."""
+
+import copy
+
+import pytest
+import torch
+
+from remuda.config import NetworkConfig, PolicyConfig
+from remuda.policies.algorithms.dqn import Transitions
+from remuda.policies.spec import PolicySpec
+from remuda.streams import torch_stream
+
+KINDS = ["dqn", "iqn"]
+
+
+def make(kind, policies=1, **options):
+    network = NetworkConfig(hidden=(32, 32), quantiles=8, noisy=options.pop("noisy", False))
+    config = PolicyConfig(algorithm=kind, network=network, n_frames=1, **options)
+    spec = PolicySpec("a", config, (2,), "float32", 3)
+    algorithm = spec.algorithm([torch_stream(0, "test", k) for k in range(policies)])
+    for k in range(policies):
+        algorithm.network.initialise(algorithm.online.of(k), torch_stream(0, "weights", k))
+    algorithm.target.flat.copy_(algorithm.online.flat.detach())
+    return algorithm
+
+
+def transitions(policies=1, batch=16, seed=0, discount=0.0):
+    g = torch.Generator().manual_seed(seed)
+    s = torch.rand(policies, batch, 2, generator=g)
+    a = torch.randint(3, (policies, batch), generator=g)
+    reward = s[..., 0] * (a == 1) - s[..., 1] * (a == 2)
+    return Transitions(s, a, reward, torch.full_like(reward, discount), s.clone())
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("noisy", [False, True])
+def test_it_learns_the_value_of_actions(kind, noisy):
+    algorithm = make(kind, learning_rate=3e-3, noisy=noisy)
+    for i in range(600):
+        algorithm.update(transitions(seed=i, batch=64))
+    state = torch.tensor([[[0.9, 0.2], [0.1, 0.9]]])
+    with torch.no_grad():
+        weights = algorithm.network.acting(algorithm.online.parameters, None)
+        values = algorithm.network.values(weights, state)[0]
+    expected = torch.tensor([[0.0, 0.9, -0.2], [0.0, 0.1, -0.9]])
+    assert (values - expected).abs().max() < 0.15
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_only_the_online_network_moves_until_the_target_is_renewed(kind):
+    algorithm = make(kind, target_every=3)
+    first = algorithm.target.flat.clone()
+    for _ in range(2):
+        algorithm.update(transitions(discount=0.9))
+    assert torch.equal(algorithm.target.flat, first)
+    assert not algorithm.target.flat.requires_grad
+    algorithm.update(transitions(discount=0.9))
+    assert torch.equal(algorithm.target.flat, algorithm.online.flat)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_stack_trains_as_its_policies_would_alone(kind):
+    together = make(kind, policies=3)
+    for _ in range(5):
+        together.update(transitions(policies=3))
+    for k in range(3):
+        spec_streams = make(kind, policies=3)
+        alone = make(kind)
+        alone.load(0, spec_streams.online.flat[k])
+        alone._streams = (torch_stream(0, "test", k),)
+        batch = transitions(policies=3)
+        own = Transitions(*(getattr(batch, f)[k : k + 1] for f in batch.__dataclass_fields__))
+        for _ in range(5):
+            alone.update(own)
+        torch.testing.assert_close(alone.online.flat[0], together.online.flat[k])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_restored_algorithm_goes_on_bit_for_bit(kind):
+    first = make(kind, noisy=True, target_every=3)
+    for i in range(4):
+        first.update(transitions(seed=i, discount=0.9))
+    saved = copy.deepcopy(first.state())
+    for i in range(4, 9):
+        first.update(transitions(seed=i, discount=0.9))
+    second = make(kind, noisy=True, target_every=3)
+    second.restore(saved)
+    for i in range(4, 9):
+        second.update(transitions(seed=i, discount=0.9))
+    assert torch.equal(first.online.flat, second.online.flat)
+    assert torch.equal(first.target.flat, second.target.flat)
+
+
+def test_gradients_are_clipped_for_each_policy():
+    algorithm = make("dqn", policies=2, max_grad_norm=1e-3)
+    batch = transitions(policies=2)
+    batch.r_t[0] *= 1e4
+    algorithm.update(batch)
+    norms = algorithm.online.gradients.norm(dim=1)
+    assert (norms <= 1.001e-3).all()
+    assert norms[1] > 0

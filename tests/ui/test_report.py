@@ -1,0 +1,230 @@
+from __future__ import annotations
+
+import io
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+from rich.console import Console
+
+from remuda.config import Config, write_config
+from remuda.coordinator.metrics import PolicyRecord, Record
+from remuda.errors import RunDirectoryError
+from remuda.ui.report import smooth, write_report
+from remuda.ui.summary import clock, number, print_summary, rate, read_run
+
+ENDED = "all turns were played"
+
+
+def a_policy(i: int, mean_return: float | None = None) -> PolicyRecord:
+    return PolicyRecord(
+        mean_return=mean_return,
+        episodes=10 * i,
+        loss=0.5 / i if i > 1 else None,
+        updates=100 * (i - 1),
+        updates_per_second=20.0,
+        version=i,
+        staleness=4.0 if i > 1 else None,
+        steps=1000 * i,
+        replay_fill=0.5,
+        replay_ratio=0.64 if i > 1 else None,
+        redrawn=0,
+        epsilon=0.1,
+        busy=0.7,
+    )
+
+
+def a_record(i: int, names: list[str]) -> Record:
+    return Record(
+        seconds=5.0 * i,
+        turns=1000 * i,
+        agent_steps=1000 * i * len(names),
+        turns_per_second=200.0,
+        agent_steps_per_second=200.0 * len(names),
+        waits=0,
+        wait_seconds=0.0,
+        overtaken=0,
+        shares={"env": 0.3, "infer": 0.5, "write": 0.1, "weights": 0.05, "wait": 0.0},
+        policies={name: a_policy(i, float(i + k)) for k, name in enumerate(names)},
+    )
+
+
+def a_run(
+    path: Path, names: list[str], records: int = 40, evaluated: bool = True, **facts: Any
+) -> Path:
+    """A run directory as training leaves it."""
+    path.mkdir(exist_ok=True)
+    write_config(Config(), path / "config.yaml")
+    lines = [a_record(i, names).to_json() + "\n" for i in range(1, records + 1)]
+    (path / "metrics.jsonl").write_text("".join(lines))
+    agents = {name: {"mean": 40.0 + k, "standard_error": 0.5} for k, name in enumerate(names)}
+    summary = {
+        "game": "treasure_hunt",
+        "schedule": "async",
+        "seed": 3,
+        "ended": ENDED,
+        "seconds": 5.0 * records,
+        "turns": 1000 * records,
+        "agent_steps": 1000 * records * len(names),
+        "agent_steps_per_second": 200.0 * len(names),
+        "waits": 2,
+        "layout": "1 actor process, 2 learner processes, one per policy, on cpu",
+        "version": "0.1.0",
+        "evaluation": {"episodes": 200, "agents": agents} if evaluated else None,
+    }
+    (path / "summary.json").write_text(json.dumps(summary | facts))
+    return path
+
+
+def assert_pictures(run: Path) -> None:
+    for name in ("learning.png", "throughput.png"):
+        with Image.open(run / name) as image:
+            assert image.width > 1000
+            assert len(np.unique(np.asarray(image.convert("L")))) > 20, f"{name} is blank"
+
+
+def test_the_report_names_every_policy_and_fact(tmp_path: Path) -> None:
+    run = a_run(tmp_path, ["red", "green", "blue"])
+    page = write_report(run)
+    assert page == run / "report.html"
+    html = page.read_text()
+    for words in ("red", "green", "blue", "40.0 ± 0.50", "treasure_hunt", ENDED, "waited 2 times"):
+        assert words in html
+    assert 'src="learning.png"' in html
+    assert 'src="throughput.png"' in html
+    assert "play.gif" not in html
+    assert_pictures(run)
+    assert not list(run.glob(".*")), "a temporary file was left"
+
+
+def test_the_recording_is_shown_if_there_is_one(tmp_path: Path) -> None:
+    run = a_run(tmp_path, ["red"])
+    (run / "play.gif").write_bytes(b"GIF89a")
+    assert 'src="play.gif"' in write_report(run).read_text()
+
+
+@pytest.mark.parametrize("records", [0, 1, 2, 3])
+@pytest.mark.parametrize("policies", [1, 64])
+@pytest.mark.parametrize("evaluated", [True, False])
+def test_short_runs(tmp_path: Path, records: int, policies: int, evaluated: bool) -> None:
+    names = [f"agent_{i}" for i in range(policies)]
+    run = a_run(tmp_path, names, records, evaluated)
+    html = write_report(run).read_text()
+    if records or evaluated:
+        assert all(f"</span>{name}</th>" in html for name in names)
+    if not evaluated:
+        assert "not evaluated" in html
+    assert_pictures(run)
+
+
+def test_64_policies(tmp_path: Path) -> None:
+    names = [f"agent_{i}" for i in range(64)]
+    run = a_run(tmp_path, names)
+    html = write_report(run).read_text()
+    assert all(f"</span>{name}</th>" in html for name in names)
+    assert_pictures(run)
+
+
+def test_nothing_happened_at_all(tmp_path: Path) -> None:
+    run = a_run(tmp_path, ["red"], records=3)
+    silent = asdict(a_record(1, ["red"]))
+    silent |= {"seconds": 0.0, "turns": 0, "agent_steps": 0, "agent_steps_per_second": 0.0}
+    silent["policies"]["red"] |= {"mean_return": None, "loss": None, "updates_per_second": 0.0}
+    (run / "metrics.jsonl").write_text(json.dumps(silent) + "\n")
+    write_report(run)
+    assert_pictures(run)
+
+
+def test_a_half_written_last_line_is_passed_over(tmp_path: Path) -> None:
+    run = a_run(tmp_path, ["red"])
+    with (run / "metrics.jsonl").open("a") as file:
+        file.write('{"seconds": 1')
+    assert len(read_run(run).records) == 40
+    write_report(run)
+
+
+def test_odd_names_are_escaped(tmp_path: Path) -> None:
+    run = a_run(tmp_path, ["<b>", "$x_", "[red]"])
+    html = write_report(run).read_text()
+    assert "<b>" not in html
+    assert "&lt;b&gt;" in html
+    console = Console(width=120, file=io.StringIO())
+    print_summary(run, console)
+    assert isinstance(console.file, io.StringIO)
+    assert "[red]" in console.file.getvalue()
+
+
+def test_one_episode_has_no_standard_error(tmp_path: Path) -> None:
+    agents = {"red": {"mean": 7.0, "standard_error": float("nan")}}
+    run = a_run(tmp_path, ["red"], evaluation={"episodes": 1, "agents": agents})
+    assert read_run(run).policies[0].greedy == "7.00"
+    write_report(run)
+
+
+def test_what_is_summarised(tmp_path: Path) -> None:
+    (policy,) = read_run(a_run(tmp_path, ["red"])).policies
+    assert policy.greedy == "40.0 ± 0.50"
+    assert policy.training_return == pytest.approx(38.0)  # of the intervals 36 to 40
+    assert policy.staleness == pytest.approx(4.0)
+    assert (policy.episodes, policy.updates, policy.version) == (400, 3900, 40)
+    assert policy.replay_ratio == pytest.approx(0.64)
+
+
+@pytest.mark.parametrize("missing", ["config.yaml", "metrics.jsonl", "summary.json"])
+def test_a_missing_file_is_told_in_one_line(tmp_path: Path, missing: str) -> None:
+    run = a_run(tmp_path, ["red"])
+    (run / missing).unlink()
+    with pytest.raises(RunDirectoryError, match=missing) as caught:
+        write_report(run)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("damaged", ["metrics.jsonl", "summary.json"])
+def test_a_damaged_file_is_told_in_one_line(tmp_path: Path, damaged: str) -> None:
+    run = a_run(tmp_path, ["red"])
+    (run / damaged).write_text("[nonsense\n")
+    with pytest.raises(RunDirectoryError, match="damaged") as caught:
+        write_report(run)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("width", [80, 140])
+def test_print_summary(tmp_path: Path, width: int) -> None:
+    run = a_run(tmp_path, ["red", "green"])
+    (run / "weights").mkdir()
+    write_report(run)
+    console = Console(width=width, file=io.StringIO())
+    print_summary(run, console)
+    assert isinstance(console.file, io.StringIO)
+    text = console.file.getvalue()
+    for words in ("treasure_hunt", ENDED, "red", "green", "41.0 ± 0.50", "waited 2 times"):
+        assert words in text
+    assert str(run / "report.html") in text
+    assert str(run / "weights") in text
+    assert "play.gif" not in text
+    assert ("version" in text) == (width > 80)
+
+
+def test_smooth_is_a_weighted_mean_of_neighbours() -> None:
+    values = np.array([0.0, 10.0, 20.0, 60.0])
+    weights = np.array([1.0, 1.0, 1.0, 3.0])
+    assert smooth(values, weights) == pytest.approx([5.0, 10.0, 42.0, 50.0])
+
+
+def test_words_for_numbers() -> None:
+    assert [number(x) for x in (None, float("nan"), 0, 0.0123, 0.5, 12.34, -1234.5, 1e-5)] == [
+        "–",
+        "–",
+        "0",
+        "0.0123",
+        "0.50",
+        "12.3",
+        "-1,234",
+        "1e-05",
+    ]
+    assert [rate(x) for x in (None, 0.0, 12.34, 19_244.0)] == ["–", "0.0", "12.3", "19,200"]
+    assert [clock(x) for x in (None, 7, 750, 3723)] == ["–", "0:07", "12:30", "1:02:03"]
