@@ -57,12 +57,11 @@ def measure(config: Config, seconds: float, warm_up: float) -> tuple[Record, dic
                 assert time.monotonic() < limit, "no experience"
             runtime.run_for(warm_up)
             board = Board(ring.scoreboard, ring.rings)
-            start = board.record()
             runtime.run_for(seconds) if config.schedule == "sequential" else _sit(runtime, seconds)
-            record = board.record()
+            record = board.between(board.start, board.read())
             pids = getattr(runtime, "pids", {})
             memory = {name: psutil.Process(p).memory_info().rss / 2**20 for name, p in pids.items()}
-            assert record.turns > start.turns, "nothing was played"
+            assert record.turns_per_second > 0, "nothing was played"
             return record, memory
         finally:
             runtime.stop()

@@ -1,11 +1,10 @@
-"""From the scoreboard's counters to records: averages over the time since the record before."""
+"""From the scoreboard's counters to records: two readings, and what happened between them."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-
-import numpy as np
+from dataclasses import dataclass
 
 from remuda.coordinator.metrics import PolicyRecord, Record
 from remuda.experience.ring import ExperienceRing
@@ -20,24 +19,41 @@ SHARES = {
 }
 
 
+@dataclass(frozen=True)
+class Reading:
+    """All counters at one moment."""
+
+    time: float
+    """Seconds on a clock that never goes back."""
+    play: Row
+    policy: Mapping[str, Row]
+    learn: Mapping[str, Row]
+
+
 class Board:
-    """Reads the counters, and remembers them, so that each record is of its own interval."""
+    """Reads the counters of a run; it began when the board was made."""
 
     def __init__(self, scoreboard: Scoreboard, rings: Mapping[str, ExperienceRing]) -> None:
         self._scoreboard, self._rings = scoreboard, rings
-        self._began = self._at = time.perf_counter()
-        self._play = scoreboard.play.copy()
-        self._policy = {name: scoreboard.policy(name).copy() for name in scoreboard.policies}
-        self._learn = {name: scoreboard.learn(name).copy() for name in scoreboard.policies}
+        self.start = self.read()
 
-    def record(self) -> Record:
-        """The record of the interval that ends now."""
-        now = time.perf_counter()
-        seconds, self._at = max(now - self._at, 1e-9), now
-        play = self._scoreboard.play.copy()
-        change, self._play = play - self._play, play
+    def read(self) -> Reading:
+        """The counters as they are now."""
+        board = self._scoreboard
+        return Reading(
+            time.perf_counter(),
+            board.play.copy(),
+            {name: board.policy(name).copy() for name in board.policies},
+            {name: board.learn(name).copy() for name in board.policies},
+        )
+
+    def between(self, earlier: Reading, later: Reading) -> Record:
+        """What happened between two readings; totals are those of the later."""
+        seconds = max(later.time - earlier.time, 1e-9)
+        play = later.play
+        change = play - earlier.play
         return Record(
-            seconds=now - self._began,
+            seconds=later.time - self.start.time,
             turns=int(play[Play.TURNS]),
             agent_steps=int(play[Play.AGENT_STEPS]),
             turns_per_second=float(change[Play.TURNS] / seconds),
@@ -47,15 +63,15 @@ class Board:
             overtaken=int(play[Play.OVERTAKEN]),
             shares={name: float(change[field] / seconds) for name, field in SHARES.items()},
             policies={
-                name: self._policy_record(name, seconds) for name in self._scoreboard.policies
+                name: self._policy(name, earlier, later, seconds)
+                for name in self._scoreboard.policies
             },
         )
 
-    def _policy_record(self, name: str, seconds: float) -> PolicyRecord:
+    def _policy(self, name: str, earlier: Reading, later: Reading, seconds: float) -> PolicyRecord:
         ring = self._rings[name]
-        policy, learn = self._scoreboard.policy(name).copy(), self._scoreboard.learn(name).copy()
-        played, self._policy[name] = policy - self._policy[name], policy
-        learned, self._learn[name] = learn - self._learn[name], learn
+        policy, learn = later.policy[name], later.learn[name]
+        played, learned = policy - earlier.policy[name], learn - earlier.learn[name]
         busy = learned[Learn.SECONDS_SAMPLE : Learn.SECONDS_PUBLISH + 1].sum()
         written = ring.written
         trained_from = written - ring.config.learning_starts
@@ -77,5 +93,4 @@ class Board:
 
 
 def _mean(change: Row, total: int, count: int) -> float | None:
-    mean = change[total] / change[count] if change[count] > 0 else np.nan
-    return float(mean) if np.isfinite(mean) else None
+    return float(change[total] / change[count]) if change[count] > 0 else None

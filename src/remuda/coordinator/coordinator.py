@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import signal
-import time
+from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
@@ -19,6 +19,8 @@ log = logging.getLogger(__name__)
 
 TICK = 0.25
 """Seconds between two looks at the run."""
+SHOWN_TICKS = 16
+"""The live view shows what happened in so many ticks."""
 
 
 class Runtime(Protocol):
@@ -82,18 +84,20 @@ class Coordinator:
         tensorboard = SummaryWriter(str(self._run.tensorboard))
         try:
             self._runtime.start(signals.stopped)
-            board, whole, shown = self._make_board(), self._make_board(), self._make_board()
-            began = logged = time.monotonic()
+            board = self._make_board()
+            logged = board.start
+            recent = deque([board.start], maxlen=SHOWN_TICKS)
             ended = ""
             while not ended:
                 over = self._runtime.run_for(TICK)
-                now = time.monotonic()
-                ended = _reason(over, now - began, config, signals)
-                self._view.show(shown.record())
-                if now - logged >= config.log_every or ended:
+                now = board.read()
+                ended = _reason(over, now.time - board.start.time, config, signals)
+                self._view.show(board.between(recent[0], now))
+                recent.append(now)
+                if now.time - logged.time >= config.log_every or ended:
+                    self._log(board.between(logged, now), tensorboard)
                     logged = now
-                    self._log(board.record(), tensorboard)
-            return ended, whole.record()
+            return ended, board.between(board.start, now)
         finally:
             self._runtime.stop()
             tensorboard.close()

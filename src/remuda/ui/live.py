@@ -108,7 +108,7 @@ class LiveView:
 
     def say(self, message: str) -> None:
         """Print above the picture."""
-        self._console.print(Text("• ", "yellow") + Text(message))
+        self._console.print(Text.assemble(("• ", "yellow"), message))
 
     def close(self) -> None:
         """Leave the last picture where it is, and give the terminal back."""
@@ -350,7 +350,7 @@ class Picture:
         for name, share in shares.items():
             legend.append(f"  {name} ", SHARE_STYLES.get(name, "white"))
             legend.append(percent(share).rjust(3))
-        bar = Text("actor ", "dim")
+        bar = Text.assemble(("actor ", "dim"))
         room = max(width - bar.cell_len - legend.cell_len, 0)
         scale, begin, total = max(sum(shares.values()), 1.0), 0, 0.0
         for name, share in shares.items():

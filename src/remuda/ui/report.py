@@ -328,11 +328,12 @@ figure { margin: 0; }
 img { display: block; max-width: 100%; height: auto; }
 .chart { width: 100%; }
 .play { min-width: min(20rem, 100%); image-rendering: pixelated; border-radius: 6px; }
-dl { display: grid; grid-template-columns: repeat(auto-fill, minmax(10rem, 1fr)); gap: 1rem 1.5rem;
-     margin: 0; padding: 1.2rem 0; border-block: 1px solid var(--line); }
+dl { display: flex; flex-wrap: wrap; gap: 1.1rem 2rem; margin: 0; padding: 1.2rem 0;
+     border-top: 1px solid var(--line); border-bottom: 1px solid var(--line); }
+dl div { flex: 0 0 11rem; }
 dt { color: var(--quiet); font-size: 0.8rem; }
 dd { margin: 0; font-size: 1.1rem; font-variant-numeric: tabular-nums; }
-dl .wide { grid-column: 1 / -1; }
+dl .wide { flex-basis: 100%; }
 dl .wide dd { font-size: 1rem; }
 .scroll { overflow-x: auto; }
 table { border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums; }
@@ -348,7 +349,8 @@ td.main { font-weight: 600; color: var(--accent); }
 pre { overflow-x: auto; font-size: 0.8rem; line-height: 1.45; }
 @media print {
   :root { --ink: #000; --quiet: #555; --line: #ccc; --paper: #fff; --accent: #000; }
-  body { max-width: none; padding: 0; font-size: 10.5pt; }
+  html { font-size: 12.5px; }
+  body { max-width: none; padding: 0; font-size: 1rem; }
   .chart { filter: none; mix-blend-mode: normal; }
   figure, tr, dl { break-inside: avoid; }
   h2 { break-after: avoid; margin-top: 1.6rem; }

@@ -227,7 +227,7 @@ def print_summary(run: Path, console: Console | None = None) -> None:
     console.print(
         Text(
             f"{facts['turns']:,} turns and {facts['agent_steps']:,} agent-steps "
-            f"in {clock(facts['seconds'])}; {rate(facts['agent_steps_per_second'])} agent-steps/s; "
+            f"in {clock(facts['seconds'])}\n{rate(facts['agent_steps_per_second'])} agent-steps/s; "
             f"the actor {waited(facts['waits'])}",
             "dim",
         )
