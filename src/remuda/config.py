@@ -270,7 +270,7 @@ def unknown_key(key: str, model: type[BaseModel], prefix: str = "") -> str:
     parent = key.rpartition(".")[0]
     siblings = [k for k in keys if k.rpartition(".")[0] == parent]
     leaf = {k.rpartition(".")[2]: k for k in keys}
-    near = difflib.get_close_matches(key, keys, n=1, cutoff=0.75)
+    near = difflib.get_close_matches(key, keys, n=1, cutoff=0.8)
     near = near or [
         leaf[name] for name in difflib.get_close_matches(key.rpartition(".")[2], leaf, n=1)
     ]

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 def _sequence(seed: int, *names: str | int) -> np.random.SeedSequence:
     words = [n if isinstance(n, int) else zlib.crc32(n.encode()) for n in names]
-    return np.random.SeedSequence([seed, *words])
+    return np.random.SeedSequence(seed, spawn_key=words)
 
 
 def stream(seed: int, *names: str | int) -> np.random.Generator:

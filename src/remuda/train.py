@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-import numpy as np
 import torch
 
 from remuda import __version__
@@ -183,7 +182,7 @@ def save(
         stack = ParameterStack(spec.network().shapes, 1)
         with torch.no_grad():
             stack.flat[0].copy_(torch.from_numpy(snapshot.weights))
-        tensors = {name: np.array(view[0]) for name, view in stack.parameters.items()}
+        tensors = {name: view[0].numpy().copy() for name, view in stack.parameters.items()}
         facts = {
             "version": str(snapshot.version),
             "learner_step": str(snapshot.learner_step),

@@ -6,6 +6,8 @@ option is written twice. Everything that is wrong with them is told in one line.
 
 from __future__ import annotations
 
+import contextlib
+import io
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
@@ -78,14 +80,14 @@ def validate(tree: Mapping[str, Any], model: type[S]) -> S:
 def help_of(model: type[Section], program: str, positional: str = "") -> str:
     """The help text of a command: every flag with its type, default and docstring."""
     import tyro
-    from tyro.conf import AvoidSubcommands, FlagConversionOff
 
-    text: str = tyro.extras.get_parser(
-        model, prog=program, config=(AvoidSubcommands, FlagConversionOff)
-    ).format_help()  # type: ignore[no-untyped-call]
+    text = io.StringIO()
+    with contextlib.redirect_stdout(text), contextlib.suppress(SystemExit):
+        tyro.cli(model, prog=program, args=["--help"], config=(tyro.conf.FlagConversionOff,))
+    found = text.getvalue().rstrip()
     if positional:
-        text = text.replace("[OPTIONS]", f"[{positional.upper()}] [OPTIONS]", 1)
-    return text
+        found = found.replace("[OPTIONS]", f"[{positional.upper()}] [OPTIONS]", 1)
+    return found
 
 
 def _open_ended(name: str, model: type[Section]) -> bool:

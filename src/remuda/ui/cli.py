@@ -50,6 +50,7 @@ def train(words: Sequence[str]) -> int:
     """Train the policies of a game."""
     config = read_arguments(words)
 
+    from remuda.coordinator.run_directory import RunDirectory
     from remuda.evaluate import load_run
     from remuda.train import train as run_training
     from remuda.ui.live import make_view
@@ -57,10 +58,6 @@ def train(words: Sequence[str]) -> int:
     from remuda.ui.summary import print_summary
 
     result = run_training(config, make_view(config.run.live))
-    if result.signal is not None:
-        print(f"{result.ended}; weights and metrics are in {result.directory}")
-    from remuda.coordinator.run_directory import RunDirectory
-
     run = RunDirectory.open(result.directory)
     saved, snapshots = load_run(run)
     _record(saved, snapshots, run.recording, turns=100, seed=config.seed, frames_per_second=8)

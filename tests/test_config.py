@@ -1,0 +1,81 @@
+"""Configuration: unknown keys and impossible values are refused in one line that helps."""
+
+import pytest
+
+from remuda.config import Config, PolicyConfig, load_config, read_config, write_config
+from remuda.errors import ConfigError
+
+
+@pytest.mark.parametrize(
+    ("tree", "said"),
+    [
+        ({"sed": 1}, "sed is no key of the configuration; did you mean seed?"),
+        ({"policy": {"lerning_rate": 1}}, "did you mean policy.learning_rate?"),
+        ({"policy": {"zzz": 1}}, "policy.zzz is no key of the configuration; there are policy."),
+        ({"policy": {"learning_rate": -1}}, "policy.learning_rate is -1: input should be greater"),
+        ({"schedule": "fast"}, "schedule is 'fast': input should be 'async' or 'sequential'"),
+        ({"learners": {"processes": 0}}, "learners.processes is 0: input should be greater"),
+        ({"env": {"num_envs": "many"}}, "env.num_envs is 'many': input should be a valid integer"),
+        ({"run": {"turns": None}}, "the run would never end"),
+        ({"policies": {"a": {"batch_siz": 1}}}, "did you mean policies.a.batch_size?"),
+        ({"policies": {"a": {"batch_size": 0}}}, "policies.a.batch_size is 0: input should be"),
+        (
+            {"policy": {"experience": {"learning_starts": 10}}},
+            "policy.experience.learning_starts is 10, less than one batch of 64; raise it",
+        ),
+        (
+            {"policy": {"experience": {"capacity": 1000}}},
+            "policy.experience.learning_starts is 2000, more than the 1000 steps of",
+        ),
+        (
+            {"policy": {"experience": {"on_full": "wait", "replay_ratio": None}}},
+            "policy.experience.on_full is 'wait', which needs",
+        ),
+        (
+            {"policy": {"experience": {"on_full": "wait", "replay_ratio": 1e-6}}},
+            "nobody would move",
+        ),
+    ],
+)
+def test_faults_are_told_in_one_line(tree, said):
+    with pytest.raises(ConfigError) as error:
+        load_config(tree)
+    assert said in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_a_policy_differs_only_where_it_says_so():
+    tree = {
+        "policy": {"batch_size": 32, "publish": {"every": 3}},
+        "policies": {"agent_1": {"publish": {"mode": "snapshot"}, "learning_rate": 0.5}},
+    }
+    config = load_config(tree)
+    assert config.policy_of("agent_0") == config.policy
+    own = config.policy_of("agent_1")
+    assert (own.batch_size, own.publish.every, own.publish.mode) == (32, 3, "snapshot")
+    assert own.learning_rate == 0.5
+
+
+def test_what_is_written_is_read(tmp_path):
+    config = load_config({"seed": 7, "policies": {"a": {"n_steps": 2}}, "env": {"num_envs": 3}})
+    path = tmp_path / "config.yaml"
+    write_config(config, path)
+    assert load_config(read_config(path)) == config
+
+
+@pytest.mark.parametrize("text", ["a: [", "- 1\n- 2"])
+def test_a_file_that_is_no_tree_is_refused(tmp_path, text):
+    path = tmp_path / "broken.yaml"
+    path.write_text(text)
+    with pytest.raises(ConfigError, match=r"broken\.yaml"):
+        read_config(path)
+
+
+def test_every_field_has_help():
+    def check(model):
+        for name, field in model.model_fields.items():
+            assert field.description, f"{model.__name__}.{name} has no docstring"
+            if isinstance(field.annotation, type) and issubclass(field.annotation, PolicyConfig):
+                check(field.annotation)
+
+    check(Config)

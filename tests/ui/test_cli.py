@@ -1,0 +1,141 @@
+"""The command line, as a user would try it."""
+
+import json
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import yaml
+from PIL import Image
+
+from remuda.coordinator.metrics import read_metrics
+from remuda.ui.cli import read_arguments, run
+
+QUICK = [
+    *("--run.turns", "3000", "--run.log-every", "0.3", "--run.evaluate_episodes", "4"),
+    *("--policy.network.hidden", "16", "--policy.batch_size=16", "--policy.n_frames", "2"),
+    *("--policy.experience.learning_starts", "200"),
+]
+
+
+def test_flags_go_over_the_file_over_the_defaults(tmp_path):
+    path = tmp_path / "mine.yaml"
+    path.write_text(yaml.safe_dump({"seed": 3, "policy": {"batch_size": 32, "n_steps": 2}}))
+    config = read_arguments(
+        [
+            *("treasure_hunt", "--config", str(path), "--policy.batch-size", "16"),
+            *("--policy.network.hidden", "8", "4", "--policies.agent_1.learning_rate", "1e-3"),
+            *("--env.options.num_agents", "3", "--policy.experience.replay_ratio", "None"),
+            "--run.live=false",
+        ]
+    )
+    assert (config.seed, config.policy.batch_size, config.policy.n_steps) == (3, 16, 2)
+    assert config.policy.network.hidden == (8, 4)
+    assert config.policy_of("agent_1").learning_rate == 1e-3
+    assert config.env.options == {"num_agents": 3}
+    assert config.policy.experience.replay_ratio is None
+    assert not config.run.live
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("trian", "no command 'trian'; there are train, evaluate, watch, games"),
+        ("train tresure_hunt", "Did you mean treasure_hunt?"),
+        ("train nowhere:Game", "cannot load the game nowhere:Game: No module named 'nowhere'"),
+        ("train --sed 1", "--sed is no key of the configuration; did you mean --seed?"),
+        ("train --policy 1", "--policy is a section; name one of its keys"),
+        ("train --seed", "--seed needs a value"),
+        ("train treasure_hunt 5", "what is '5' for?"),
+        ("train --policy.learning-rate -1", "policy.learning_rate is -1: input should be"),
+        ("train --config nope.yaml", "cannot read the configuration nope.yaml: No such file"),
+        ("train --env.options.nonsense 3", "env.options.nonsense: treasure_hunt has no such"),
+        ("train --env.options.height 2", "env.options: treasure_hunt refuses them"),
+        ("train --policies.bob.n_steps 2", "policies.bob: treasure_hunt has no such policy; it"),
+        ("train --learners.devices cuda:99", "device 'cuda:99' is not there"),
+        ("train --run.directory /proc/nothing", "cannot write the run directory /proc/nothing"),
+        ("evaluate", "run is missing"),
+        ("evaluate nowhere", "nowhere is no run directory"),
+        ("watch nowhere", "nowhere is no run directory"),
+        ("games 3", "takes no options"),
+    ],
+)
+def test_mistakes_are_told_in_one_line(words, said, capsys):
+    assert run(words.split()) in (1, 2)
+    captured = capsys.readouterr()
+    assert said in captured.err
+    assert captured.err.count("\n") == 1
+    assert "Traceback" not in captured.err
+
+
+def test_train_evaluate_watch(tmp_path, capsys):
+    directory = tmp_path / "run"
+    assert run(["train", "treasure_hunt", "--run.directory", str(directory), *QUICK]) == 0
+    said = capsys.readouterr().out
+    assert "agent_0" in said
+    records = list(read_metrics(directory / "metrics.jsonl"))
+    assert records[-1].turns == 3000
+    assert records[-1].waits == 0
+    assert all(policy.updates > 0 for policy in records[-1].policies.values())
+    names = {path.name for path in directory.iterdir()}
+    assert names >= {"config.yaml", "summary.json", "report.html", "play.gif", "tensorboard"}
+    assert {p.name for p in (directory / "logs").iterdir()} >= {"actor.log", "learner-agent_0.log"}
+    summary = json.loads((directory / "summary.json").read_text())
+    assert summary["ended"] == "all turns were played"
+
+    assert run(["evaluate", str(directory), "--episodes", "6", "--format", "json"]) == 0
+    first = json.loads(capsys.readouterr().out)
+    assert run(["evaluate", str(directory), "--episodes", "6", "--format", "json"]) == 0
+    assert json.loads(capsys.readouterr().out) == first
+    assert np.isfinite(first["agents"]["agent_1"]["standard_error"])
+
+    picture = tmp_path / "out.gif"
+    assert run(["watch", str(directory), "--out", str(picture), "--turns", "9"]) == 0
+    with Image.open(picture) as image:
+        assert image.n_frames > 1
+
+    # A second run does not go over the first.
+    assert run(["train", "--run.directory", str(directory), *QUICK]) == 2 - 1
+    assert "holds a run already" in capsys.readouterr().err
+
+    weights = directory / "weights" / "agent_0.safetensors"
+    whole = weights.read_bytes()
+    weights.write_bytes(whole[: len(whole) // 2])
+    assert run(["evaluate", str(directory)]) == 1
+    assert "agent_0.safetensors is damaged" in capsys.readouterr().err
+    weights.unlink()
+    assert run(["evaluate", str(directory)]) == 1
+    assert "agent_0.safetensors is missing" in capsys.readouterr().err
+
+
+def test_help_names_every_flag_and_imports_no_torch(capsys):
+    script = (
+        "import sys; from remuda.ui.cli import run; run(['--help']); print(sorted(sys.modules))"
+    )
+    out = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    ).stdout
+    for heavy in ("torch", "numba", "matplotlib", "gymnasium"):
+        assert f"'{heavy}'" not in out
+    assert run(["train", "--help"]) == 0
+    help_text = capsys.readouterr().out
+    for flag in ("--policy.network.hidden", "--run.turns", "--policy.publish.mode"):
+        assert flag in help_text
+
+
+def test_ctrl_c_stops_softly(tmp_path):
+    directory = tmp_path / "run"
+    command = [sys.executable, "-m", "remuda", "train", "--run.directory", str(directory), *QUICK]
+    command += ["--run.turns", "None", "--run.seconds", "600"]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=os.environ)
+    assert process.stdout is not None
+    while "turns" not in process.stdout.readline():
+        assert process.poll() is None
+    process.send_signal(2)
+    rest, _ = process.communicate(timeout=120)
+    assert process.returncode == 130
+    assert "stopped by SIGINT" in rest
+    assert (directory / "weights" / "agent_1.safetensors").exists()
+    assert (directory / "report.html").exists()
