@@ -1,0 +1,132 @@
+"""What an idle learner costs, and how soon it wakes: `python benchmarks/waiting.py`.
+
+Idle: a real learner process that never gets enough experience; the share of a core it uses and the
+memory it holds. Waking: the time from the moment that the writer commits the step that completes
+what the waiter asked for, to the moment that the waiter runs, through a real ring.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import multiprocessing
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+import psutil
+
+from remuda.config import ExperienceConfig, load_config
+from remuda.envs.registry import make_env
+from remuda.experience.ring import ExperienceRing, StreamShape
+from remuda.experience.writer import ExperienceWriter
+from remuda.memory.shared import SharedArrays
+from remuda.memory.waiting import Wakeup
+from remuda.policies.spec import policy_specs
+from remuda.runtime.layout import make_layout
+from remuda.train import Ring
+
+SPAWN = multiprocessing.get_context("spawn")
+
+
+def idle(seconds: float) -> dict[str, float]:
+    """CPU share and memory of learners in whose game nothing happens."""
+    config = load_config({})
+    specs = policy_specs(config, make_env(config.game, 1).agents)
+    ring = Ring(config, specs, make_layout(config, len(specs)))
+    with tempfile.TemporaryDirectory() as logs:
+        runtime = ring.runtime(Path(logs))
+        runtime._roles = (_Nobody(), *runtime._roles[1:])
+        try:
+            runtime.start(lambda: False)
+            learners = [psutil.Process(p) for n, p in runtime.pids.items() if n != "actor"]
+            runtime.run_for(2.0)
+            before = [p.cpu_times() for p in learners]
+            time.sleep(seconds)
+            after = [p.cpu_times() for p in learners]
+            used = [
+                b.user + b.system - a.user - a.system for a, b in zip(before, after, strict=True)
+            ]
+            return {
+                "cpu_share": max(*used, 0.0) / seconds,
+                "mib": max(p.memory_info().rss for p in learners) / 2**20,
+            }
+        finally:
+            runtime.stop()
+
+
+class _Nobody:
+    """An actor that plays nothing."""
+
+    name = "actor"
+    done = False
+
+    def build(self) -> _Nobody:
+        return self
+
+    def work(self) -> bool:
+        return False
+
+    def wait(self, timeout: float, stopped: object) -> None:  # noqa: ARG002
+        time.sleep(timeout)
+
+    def finish(self) -> None:
+        pass
+
+
+def _wait_for_steps(ring: ExperienceRing, woken: SharedArrays, ready: Wakeup, count: int) -> None:
+    for i in range(1, count + 1):
+        ready.ring()
+        ring.learner.wait(lambda i=i: ring.has(i), 60.0)  # type: ignore[misc]
+        woken["at"][i - 1] = time.perf_counter_ns()
+
+
+def waking(count: int) -> dict[str, float]:
+    """Microseconds from commit to wake, over so many sleeps."""
+    config = ExperienceConfig(capacity=1000, learning_starts=1)
+    ring = ExperienceRing(StreamShape((125,), np.uint8, 1), config, 1, Wakeup(), Wakeup())
+    woken, ready = SharedArrays({"at": ((count,), np.int64)}), Wakeup()
+    child = SPAWN.Process(target=_wait_for_steps, args=(ring, woken, ready, count), daemon=True)
+    child.start()
+    writer = ExperienceWriter(ring)
+    seen, every, none = np.zeros((1, 125), np.uint8), np.ones(1, bool), np.zeros(1, bool)
+    random = np.random.default_rng(0)
+    sent = np.zeros(count, np.int64)
+    ready.wait(lambda: False, 2.0)
+    for i in range(count):
+        time.sleep(random.uniform(0.0002, 0.003))
+        writer.decide(seen, np.zeros(1, np.int64), 0, every)
+        sent[i] = time.perf_counter_ns()
+        writer.outcome(np.zeros(1, np.float32), every, none, seen, every)
+        limit = time.monotonic() + 60
+        while woken["at"][i] == 0:
+            assert time.monotonic() < limit, f"wake-up {i} was lost"
+    child.join(60)
+    delay = (woken["at"] - sent) / 1000.0
+    return {
+        "p50_us": float(np.percentile(delay, 50)),
+        "p99_us": float(np.percentile(delay, 99)),
+        "max_us": float(delay.max()),
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
+    parser.add_argument("--seconds", type=float, default=20.0, help="how long to watch idleness")
+    parser.add_argument("--count", type=int, default=3000, help="how many wake-ups to time")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    options = parser.parse_args()
+    found = {"idle": idle(options.seconds), "waking": waking(options.count)}
+    if options.json:
+        print(json.dumps(found))
+        return
+    print(
+        f"idle learner: {found['idle']['cpu_share']:.2%} of a core, {found['idle']['mib']:.0f} MiB"
+    )
+    waking_line = "woken after {p50_us:.0f} us (median), {p99_us:.0f} us (99%), {max_us:.0f} us"
+    print(waking_line.format(**found["waking"]) + " (worst)")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,46 @@
+"""A sequential run with a seed repeats itself, bit for bit."""
+
+import numpy as np
+import pytest
+
+from remuda.config import load_config
+from remuda.coordinator.metrics import read_metrics
+from remuda.coordinator.run_directory import RunDirectory
+from remuda.evaluate import load_run
+from remuda.train import train
+from remuda.ui.live import PlainView
+
+
+def weights_of(directory, seed, algorithm, noisy=False):
+    tree = {
+        "game": "treasure_hunt",
+        "schedule": "sequential",
+        "seed": seed,
+        "env": {"num_envs": 2},
+        "policy": {
+            "algorithm": algorithm,
+            "n_frames": 2,
+            "network": {"hidden": (16, 16), "noisy": noisy},
+            "batch_size": 16,
+            "experience": {"learning_starts": 100},
+        },
+        "run": {"turns": 800, "directory": directory, "evaluate_episodes": 0},
+    }
+    train(load_config(tree), PlainView())
+    run = RunDirectory.open(directory)
+    records = list(read_metrics(run.metrics))
+    last = {name: (p.updates, p.steps, p.version) for name, p in records[-1].policies.items()}
+    return {name: s.weights for name, s in load_run(run)[1].items()}, last
+
+
+@pytest.mark.parametrize(("algorithm", "noisy"), [("dqn", False), ("iqn", False), ("iqn", True)])
+def test_the_same_seed_gives_the_same_weights(tmp_path, algorithm, noisy):
+    first, counts = weights_of(tmp_path / "a", 5, algorithm, noisy)
+    second, again = weights_of(tmp_path / "b", 5, algorithm, noisy)
+    other, _ = weights_of(tmp_path / "c", 6, algorithm, noisy)
+    assert counts == again
+    assert counts["agent_0"][0] > 10
+    for name in ("agent_0", "agent_1"):
+        assert np.array_equal(first[name], second[name])
+        assert not np.array_equal(first[name], other[name])
+    assert not np.array_equal(first["agent_0"], first["agent_1"])
