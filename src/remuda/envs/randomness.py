@@ -54,4 +54,4 @@ def misses(streams: Array, env: int, log_miss: float) -> float:
     """
     # The number of misses is at least k with probability exp(log_miss)^k, so its distribution
     # inverts to floor(log(u) / log_miss); 1 - uniform is in (0, 1], which keeps log finite.
-    return math.floor(math.log(1.0 - uniform(streams, env)) / log_miss)
+    return float(np.floor(math.log(1.0 - uniform(streams, env)) / log_miss))

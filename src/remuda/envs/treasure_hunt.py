@@ -258,14 +258,15 @@ def _end_turn(turns: Integers, max_turns: int, truncated: Bools, active: Bools) 
 
 
 def greedy_walker(observations: Array, rng: np.random.Generator) -> Integers:
-    """A reference policy: the nearest rich thing in view, or else a random walk.
+    """A reference policy: towards the best thing in view, or else a random walk.
 
-    It steps towards the gem or food of the best value per distance, never onto a bone. Ties are
-    broken at random.
+    It steps towards the gem or food of the best value per distance, the first in row order among
+    equals, by either of the moves that bring it nearer, and never onto a bone on the way. With
+    neither gem nor food in view it moves uniformly at random.
 
     Args:
         observations: [N, 5, view, view] uint8.
-        rng: where the ties are broken from.
+        rng: chooses between equally good moves.
 
     Returns:
         [N] int64 actions.
@@ -274,19 +275,16 @@ def greedy_walker(observations: Array, rng: np.random.Generator) -> Integers:
     centre = view // 2
     rows, columns = np.indices((view, view)) - centre
     distance = np.maximum(np.abs(rows) + np.abs(columns), 1)
-    worth = 10.0 * observations[:, GEM - 1] + 5.0 * observations[:, FOOD - 1]
-    appeal = worth / distance * (1 + 1e-6 * rng.random(worth.shape))
-    target = appeal.reshape(len(appeal), -1).argmax(1)
-    nothing_in_view = ~worth.any((1, 2))
-
+    worth = (10.0 * observations[:, GEM - 1] + 5.0 * observations[:, FOOD - 1]) / distance
+    target = worth.reshape(len(worth), -1).argmax(1)
+    to_row, to_column = rows.flat[target], columns.flat[target]
+    nearer = np.stack([to_row < 0, to_row > 0, to_column < 0, to_column > 0], axis=1)
     steps = np.array([(-1, 0), (1, 0), (0, -1), (0, 1)])  # UP, DOWN, LEFT, RIGHT
-    to_target = np.stack([rows.flat[target], columns.flat[target]], 1)
-    left_over = np.abs(to_target[:, None] - steps).sum(-1).astype(np.float64)
-    left_over[nothing_in_view] = 0.0
-    left_over += rng.random(left_over.shape) * 0.5
-    next_rows, next_columns = (centre + steps).T
-    left_over[observations[:, BONE - 1, next_rows, next_columns] == 1] = np.inf
-    return left_over.argmin(1)
+    bones = observations[:, BONE - 1, centre + steps[:, 0], centre + steps[:, 1]] == 1
+    in_view = worth.any((1, 2))[:, None]
+    appeal = rng.random((len(worth), 4)) + in_view * (1.0 * nearer - 9.0 * bones)
+    actions: Integers = appeal.argmax(1)
+    return actions
 
 
 def _require_whole(name: str, value: int, least: int, most: int | None = None) -> None:

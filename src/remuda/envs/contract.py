@@ -1,0 +1,319 @@
+"""The contract of `VectorEnv` as a suite of tests, for the games here and for anybody's own.
+
+In a test file of your own:
+
+    from remuda.envs.contract import VectorEnvContract
+
+    class TestMyGame(VectorEnvContract):
+        def make(self, num_envs):
+            return MyGame(num_envs)
+
+Or, without a test runner, `check_env(lambda num_envs: MyGame(num_envs))`.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import chain
+
+import numpy as np
+
+from remuda.envs.vector_env import VectorEnv
+from remuda.errors import ContractError
+from remuda.types import Array, Bools, Integers
+
+POISONS = (0x5A, 0xA5)
+"""Buffers are filled with these bytes before an observation; both must be gone after."""
+TURNS = 130
+"""Turns that each check plays; enough for most games to end an episode."""
+
+
+@dataclass
+class Trace:
+    """What happened in a number of turns, by turn; arrays are copies."""
+
+    observations: list[list[Array]]
+    rewards: list[Array]
+    terminated: list[Bools]
+    truncated: list[Bools]
+    active: list[Bools]
+    overs: int = 0
+    """Episodes that ended."""
+
+    def same_as(self, other: Trace, env: int = 0, other_env: int = 0) -> bool:
+        """Whether one copy here went as another did there."""
+        pairs = [
+            *zip(chain(*self.observations), chain(*other.observations), strict=True),
+            *zip(self.rewards, other.rewards, strict=True),
+            *zip(self.terminated, other.terminated, strict=True),
+            *zip(self.truncated, other.truncated, strict=True),
+            *zip(self.active, other.active, strict=True),
+        ]
+        return all(np.array_equal(a[env], b[other_env]) for a, b in pairs)
+
+
+class VectorEnvContract:
+    """Inherit, and give `make`. Each test names the guarantee of `VectorEnv` that it holds to."""
+
+    def make(self, num_envs: int) -> VectorEnv:
+        """Build the environment under test."""
+        raise NotImplementedError("give `make(self, num_envs)`, which builds your environment")
+
+    def test_what_it_declares(self) -> None:
+        """It declares its agents, and every agent is in exactly one turn group."""
+        env = self.make(3)
+        _require(env.num_envs == 3, "num_envs is the number of copies that was asked for")
+        _require(len(env.agents) > 0, "there is at least one agent")
+        names = [agent.name for agent in env.agents]
+        _require(len(set(names)) == len(names), f"agents have names of their own, not {names}")
+        dealt = sorted(agent for group in env.turn_groups for agent in group)
+        _require(
+            dealt == list(range(env.num_agents)),
+            f"every agent is in one turn group, not {env.turn_groups}",
+        )
+        env.close()
+
+    def test_same_seeds_same_game(self) -> None:
+        """1. The same seeds and actions give the same observations and results."""
+        first, second = (play(self.make(3), seed=5) for _ in range(2))
+        for env in range(3):
+            _require(
+                first.same_as(second, env, env),
+                "1. the same seeds and actions give the same observations and results",
+            )
+
+    def test_copies_share_nothing(self) -> None:
+        """2. Copies share nothing: one copy alone goes as it does among others."""
+        many = play(self.make(4), seed=7)
+        alone = play(self.make(1), seed=7)
+        other_acts = play(self.make(4), seed=7, others_act_differently=True)
+        said = "2. copies share nothing: what happens in one never changes another"
+        _require(many.same_as(alone), said)
+        _require(many.same_as(other_acts), said)
+
+    def test_reset_restarts_its_mask_alone(self) -> None:
+        """3. `reset` restarts the copies in its mask and leaves the others alone."""
+        env, twin = self.make(3), self.make(3)
+        for each in (env, twin):
+            each.reset(_seeds(3, 1), np.ones(3, np.bool_))
+            _turns(each, 3)
+        mask = np.array([False, True, False])
+        env.reset(np.array([-1, 99, -1]), mask)
+        fresh = self.make(1)
+        fresh.reset(np.array([99]), np.ones(1, np.bool_))
+        for agent in range(env.num_agents):
+            now, before, new = _look(env, agent), _look(twin, agent), _look(fresh, agent)
+            _require(
+                np.array_equal(now[[0, 2]], before[[0, 2]]),
+                "3. `reset` leaves the copies outside its mask alone, and reads no seed of theirs",
+            )
+            _require(
+                np.array_equal(now[1], new[0]),
+                "3. `reset` restarts the copies in its mask, each from its own seed",
+            )
+
+    def test_everybody_is_active_after_reset(self) -> None:
+        """3. After `reset` every agent of the copies in the mask is active."""
+        env = self.make(2)
+        trace = play(env, seed=3)
+        everyone = np.ones(2, np.bool_)
+        env.reset(_seeds(2, 4), everyone)
+        active = _turns(env, 1).active[0]
+        # A first turn may end an agent's episode, but not everybody's, again and again.
+        _require(
+            bool(active.any()) or trace.overs > 2,
+            "3. after `reset` every agent of the copies in the mask is active",
+        )
+
+    def test_observe_writes_all_of_out_and_changes_nothing(self) -> None:
+        """4. `observe` writes all of `out` and nothing else, and changes nothing in the world."""
+        env = self.make(3)
+        env.reset(_seeds(3, 2), np.ones(3, np.bool_))
+        env.begin_turn()
+        for agent in range(env.num_agents):
+            looks = []
+            for poison in (*POISONS, *POISONS):
+                guarded = _buffer(env, agent, extra=2)
+                guarded.view(np.uint8)[...] = poison
+                env.observe(agent, guarded[1:-1])
+                looks.append(guarded[1:-1].copy())
+                edges = guarded[[0, -1]].copy().view(np.uint8)
+                _require(bool((edges == poison).all()), "4. `observe` writes nothing but `out`")
+            _require(
+                all(np.array_equal(look, looks[0]) for look in looks),
+                "4. `observe` writes all of `out`, and changes nothing in the world",
+            )
+
+    def test_actions_of_the_inactive_are_ignored(self) -> None:
+        """5. Actions of agents that are not active are ignored."""
+        traces = [play(self.make(2), seed=11, inactive_action=action) for action in (0, 1)]
+        _require(
+            all(traces[0].same_as(traces[1], env, env) for env in range(2)),
+            "5. actions of agents that are not active are ignored",
+        )
+
+    def test_results_are_well_formed(self) -> None:
+        """6. Termination is not truncation; results have their shapes and dtypes."""
+        env = self.make(3)
+        shape = (3, env.num_agents)
+        env.reset(_seeds(3, 8), np.ones(3, np.bool_))
+        trace = play(env, seed=8)
+        rows = zip(trace.rewards, trace.terminated, trace.truncated, trace.active, strict=True)
+        for rewards, terminated, truncated, active in rows:
+            _require(
+                rewards.shape == shape and rewards.dtype == np.float32,
+                f"rewards are {shape} float32, not {rewards.shape} {rewards.dtype}",
+            )
+            for name, flags in (
+                ("terminated", terminated),
+                ("truncated", truncated),
+                ("active", active),
+            ):
+                _require(
+                    flags.shape == shape and flags.dtype == np.bool_,
+                    f"{name} is {shape} bool, not {flags.shape} {flags.dtype}",
+                )
+            _require(bool(np.isfinite(rewards).all()), "rewards are finite")
+            _require(
+                not (terminated & truncated).any(),
+                "6. termination is not truncation, and an agent never has both",
+            )
+            _require(
+                not (active & (terminated | truncated)).any(),
+                "6. an agent whose episode ended is not active",
+            )
+
+    def test_observations_lie_in_their_space(self) -> None:
+        """7. Observations lie in the declared space, with its shape and dtype."""
+        trace = play(self.make(2), seed=9)
+        env = self.make(2)
+        for observations in trace.observations:
+            for agent, seen in enumerate(observations):
+                space = env.agents[agent].observation_space
+                for row in seen:
+                    _require(
+                        bool(space.contains(row)),
+                        f"7. what {env.agents[agent].name} observes lies in {space}",
+                    )
+
+    def test_pictures_are_pictures(self) -> None:
+        """`render` gives [height, width, 3] uint8, where the game has a picture."""
+        env = self.make(1)
+        env.reset(_seeds(1, 1), np.ones(1, np.bool_))
+        try:
+            picture = env.render()
+        except NotImplementedError:
+            return
+        _require(
+            picture.ndim == 3 and picture.shape[2] == 3 and picture.dtype == np.uint8,
+            f"`render` gives [height, width, 3] uint8, not {picture.shape} {picture.dtype}",
+        )
+
+
+def check_env(factory: Callable[[int], VectorEnv]) -> None:
+    """Run the whole suite on what `factory(num_envs)` builds.
+
+    Raises:
+        ContractError: the first guarantee that the environment breaks.
+    """
+
+    class Suite(VectorEnvContract):
+        def make(self, num_envs: int) -> VectorEnv:
+            return factory(num_envs)
+
+    suite = Suite()
+    for name, test in inspect.getmembers(suite, inspect.ismethod):
+        if name.startswith("test_"):
+            test()
+
+
+def play(
+    env: VectorEnv,
+    seed: int,
+    *,
+    others_act_differently: bool = False,
+    inactive_action: int | None = None,
+) -> Trace:
+    """Play `TURNS` turns with random actions; the first copy's depend on the seed alone."""
+    env.reset(_seeds(env.num_envs, seed), np.ones(env.num_envs, np.bool_))
+    trace = _turns(
+        env,
+        TURNS,
+        seed=seed,
+        others=1 if others_act_differently else 0,
+        inactive_action=inactive_action,
+    )
+    env.close()
+    return trace
+
+
+def _turns(
+    env: VectorEnv,
+    count: int,
+    seed: int = 0,
+    others: int = 0,
+    inactive_action: int | None = None,
+) -> Trace:
+    trace = Trace([], [], [], [], [])
+    streams = [np.random.default_rng([seed, e, others if e else 0]) for e in range(env.num_envs)]
+    active: Bools = np.ones((env.num_envs, env.num_agents), np.bool_)
+    for _ in range(count):
+        env.begin_turn()
+        seen: list[Array] = [np.empty((env.num_envs, 0))] * env.num_agents
+        for group in env.turn_groups:
+            for agent in group:
+                seen[agent] = _look(env, agent)
+            for agent in group:
+                actions = _draw(env, agent, streams)
+                if inactive_action is not None:
+                    actions[~active[:, agent]] = inactive_action
+                env.act(agent, actions)
+        result = env.end_turn()
+        trace.observations.append(seen)
+        trace.rewards.append(result.rewards.copy())
+        trace.terminated.append(result.terminated.copy())
+        trace.truncated.append(result.truncated.copy())
+        trace.active.append(result.active.copy())
+        active = result.active.copy()
+        over: Bools = ~np.any(active, axis=1)
+        trace.overs += int(over.sum())
+        if over.any():
+            # Only copies that restart draw, so that a copy's stream depends on nothing else.
+            seeds = np.array(
+                [stream.integers(2**62) if over[e] else -1 for e, stream in enumerate(streams)]
+            )
+            env.reset(seeds, over)
+            active[over] = True
+    return trace
+
+
+def _draw(env: VectorEnv, agent: int, streams: list[np.random.Generator]) -> Integers:
+    """An action for every copy, each from the copy's own stream."""
+    space = env.agents[agent].action_space
+    drawn = []
+    for stream in streams:
+        space.seed(int(stream.integers(2**31)))
+        drawn.append(space.sample())
+    return np.array(drawn)
+
+
+def _look(env: VectorEnv, agent: int) -> Array:
+    out = _buffer(env, agent)
+    env.observe(agent, out)
+    return out
+
+
+def _buffer(env: VectorEnv, agent: int, extra: int = 0) -> Array:
+    space = env.agents[agent].observation_space
+    return np.zeros((env.num_envs + extra, *(space.shape or ())), space.dtype)
+
+
+def _seeds(num_envs: int, seed: int) -> Integers:
+    return np.arange(num_envs, dtype=np.int64) + 1000 * seed
+
+
+def _require(holds: bool, guarantee: str) -> None:
+    if not holds:
+        raise ContractError(f"the environment breaks its contract: {guarantee}")

@@ -1,0 +1,192 @@
+"""The contract suite: the games keep it, and it refuses every way to break it."""
+
+import numpy as np
+import pytest
+
+from remuda.envs.contract import VectorEnvContract, check_env
+from remuda.envs.treasure_hunt import TreasureHunt
+from remuda.errors import ContractError
+from remuda.types import TurnResult
+from support import Tape
+
+
+class TestTreasureHunt(VectorEnvContract):
+    def make(self, num_envs):
+        return TreasureHunt(num_envs)
+
+
+class TestCrowdedTreasureHunt(VectorEnvContract):
+    def make(self, num_envs):
+        return TreasureHunt(
+            num_envs,
+            height=5,
+            width=7,
+            num_agents=6,
+            max_turns=7,
+            spawn_probability=0.2,
+            vision_radius=4,
+        )
+
+
+class Small(TreasureHunt):
+    """Treasure Hunt, small enough for every rule to be felt soon."""
+
+    def __init__(self, num_envs):
+        super().__init__(num_envs, height=6, width=6, max_turns=9, spawn_probability=0.2)
+
+
+class Unseeded(Small):
+    def reset(self, seeds, mask):
+        super().reset(np.random.default_rng().integers(2**62, size=self.num_envs), mask)
+
+
+class Leaking(Small):
+    """A copy's items appear in its neighbour too."""
+
+    def begin_turn(self):
+        super().begin_turn()
+        self.tiles[0] = np.where(
+            self.tiles[-1] == 2, np.where(self.tiles[0] == 0, 2, self.tiles[0]), self.tiles[0]
+        )
+
+
+class ResetsAll(Small):
+    def reset(self, seeds, mask):
+        super().reset(np.abs(seeds), np.ones_like(mask))
+
+
+class ForgetsToReset(Small):
+    def reset(self, seeds, mask):
+        super().reset(seeds, mask if mask.all() else np.zeros_like(mask))
+
+
+class LeavesHoles(Small):
+    def observe(self, agent, out):
+        keep = out[:, 0, 0, 0].copy()
+        super().observe(agent, out)
+        out[:, 0, 0, 0] = keep
+
+
+class ObservingMoves(Small):
+    def observe(self, agent, out):
+        super().observe(agent, out)
+        super().begin_turn()
+
+
+class BothEnds(Small):
+    def end_turn(self):
+        result = super().end_turn()
+        return TurnResult(result.rewards, result.truncated, result.truncated, result.active)
+
+
+class ActiveAtTheEnd(Small):
+    def end_turn(self):
+        result = super().end_turn()
+        active = result.active.copy()
+        active[0, 0] = True
+        return TurnResult(result.rewards, result.terminated, result.truncated, active)
+
+
+class OutsideItsSpace(Small):
+    def observe(self, agent, out):
+        super().observe(agent, out)
+        out[0] *= 7
+
+
+class DoubleRewards(Small):
+    def end_turn(self):
+        result = super().end_turn()
+        rewards = result.rewards.astype(np.float64)
+        return TurnResult(rewards, result.terminated, result.truncated, result.active)
+
+
+class InfiniteRewards(Small):
+    def end_turn(self):
+        result = super().end_turn()
+        result.rewards[0, 0] = np.inf
+        return result
+
+
+class NoTurnForTheLast(Small):
+    def __init__(self, num_envs):
+        super().__init__(num_envs)
+        self.turn_groups = self.turn_groups[:-1]
+
+
+class GreyPictures(Small):
+    def render(self, env=0):
+        return super().render(env)[..., 0]
+
+
+@pytest.mark.parametrize(
+    ("broken", "guarantee"),
+    [
+        (Unseeded, "1. the same seeds"),
+        (Leaking, "2. copies share nothing"),
+        (ResetsAll, "3. `reset` leaves the copies outside"),
+        (ForgetsToReset, "3. `reset` restarts the copies in"),
+        (LeavesHoles, "4. `observe` writes all of `out`"),
+        (ObservingMoves, "4. `observe` writes all of `out`, and changes nothing"),
+        (BothEnds, "6. termination is not truncation"),
+        (ActiveAtTheEnd, "6. an agent whose episode ended is not active"),
+        (OutsideItsSpace, "7. what agent_"),
+        (DoubleRewards, "rewards are (3, 2) float32"),
+        (InfiniteRewards, "rewards are finite"),
+        (NoTurnForTheLast, "every agent is in one turn group"),
+        (GreyPictures, "`render` gives"),
+    ],
+)
+def test_a_broken_environment_is_refused(broken, guarantee):
+    with pytest.raises(ContractError) as error:
+        check_env(broken)
+    text = str(error.value)
+    assert "\n" not in text
+    # A fault may be found by another check first; the check that is meant for it must find it too.
+    found = []
+    suite = type("Suite", (VectorEnvContract,), {"make": lambda self, num_envs: broken(num_envs)})()
+    for name in dir(suite):
+        if name.startswith("test_"):
+            try:
+                getattr(suite, name)()
+            except ContractError as other:
+                found.append(str(other))
+    assert any(guarantee in message for message in found), found
+
+
+def test_a_game_with_actions_of_the_dead_is_refused():
+    class ActsOfTheDead(Tape):
+        """The first agent's episode ends after two turns; its acts still count."""
+
+        def __init__(self, num_envs):
+            super().__init__(num_envs, lengths=(6,))
+
+        def act(self, agent, actions):
+            super().act(agent, actions)
+            self._rewards[:, 1] += actions
+
+        def end_turn(self):
+            result = super().end_turn()
+            terminated = result.terminated.copy()
+            early = (self._turn >= 2) & ~result.truncated[:, 0]
+            terminated[:, 0] |= early
+            active = result.active.copy()
+            active[:, 0] &= ~early
+            return TurnResult(result.rewards, terminated, result.truncated, active)
+
+    with pytest.raises(ContractError, match=r"5\. actions of agents that are not active"):
+        check_env(ActsOfTheDead)
+
+
+class TestCopiesOfUnequalLength(VectorEnvContract):
+    """Copies that end at different times still share nothing."""
+
+    def make(self, num_envs):
+        return StaggeredTreasureHunt(num_envs)
+
+
+class StaggeredTreasureHunt(Small):
+    """An episode's length depends on its seed."""
+
+    def reset(self, seeds, mask):
+        super().reset(seeds, mask)
+        self._turns[mask] = seeds[mask] % 5
