@@ -28,6 +28,12 @@ class Tape(VectorEnv):
         self._rewards = np.zeros(shape, np.float32)
         self._ends = np.zeros(shape, np.bool_), np.zeros(shape, np.bool_)
 
+    def state(self):
+        return {"turn": self._turn.copy(), "episode": self._episode.copy()}
+
+    def restore(self, state):
+        self._turn[:], self._episode[:] = state["turn"], state["episode"]
+
     def reset(self, seeds, mask):
         self._turn[mask] = 0
         self._episode[mask] += 1

@@ -8,7 +8,7 @@ import remuda
 
 ROOT = Path(remuda.__file__).parent
 FLOORS = (
-    {"errors", "types", "streams", "config", "memory", "scoreboard"},
+    {"errors", "types", "streams", "config", "memory", "scoreboard", "timeline", "checkpoint"},
     {"envs", "policies", "experience", "publish"},
     {"actor", "learner"},
     {"runtime", "coordinator"},

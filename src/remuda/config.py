@@ -124,6 +124,9 @@ class PolicyConfig(Section):
     """Where the loss turns from quadratic to linear, in scaled units of reward."""
     reward_scale: PositiveFloat = 0.1
     """Rewards are multiplied by this before training; reported returns are not."""
+    max_nonfinite: PositiveInt = 10
+    """Updates in a row with a loss or weights that are not finite, after which the policy stops
+    learning. Each such update is undone, and never published."""
     target_every: PositiveInt = 200
     """Updates between two copies of the online network into the target network."""
     exploration: ExplorationConfig = ExplorationConfig()
@@ -178,6 +181,38 @@ class ActorConfig(Section):
     """Device of the acting networks."""
 
 
+class CheckpointConfig(Section):
+    """What a run can go on from after it was stopped or killed, and a role after it died."""
+
+    every: PositiveFloat = 60.0
+    """Seconds between two checkpoints; a last one is written when the run ends."""
+    keep: PositiveInt = 3
+    """The newest checkpoints that are kept, besides the best."""
+    replay: bool | None = None
+    """Save experience too. None: in `sequential` and `lockstep`, where a resumed run then equals
+    an uninterrupted one bit for bit, and not in `async`, where a learner collects afresh."""
+    evaluate_episodes: NonNegativeInt = 20
+    """Greedy episodes played on each checkpoint, to find the best. 0: keep no best."""
+    write_limit: PositiveFloat = 10.0
+    """Seconds that a role has to write its part; the part before stands in for a later one."""
+
+
+class SupervisionConfig(Section):
+    """What happens to an actor or a learner that dies or hangs."""
+
+    restarts: NonNegativeInt = 5
+    """Restarts of one role within `window` that are granted; one more ends the run."""
+    window: PositiveFloat = 600.0
+    """Seconds over which restarts are counted."""
+    backoff: PositiveFloat = 0.25
+    """Seconds before the first restart; doubled for each further one within the window."""
+    max_backoff: PositiveFloat = 30.0
+    """The most seconds before a restart."""
+    silence_limit: PositiveFloat = 30.0
+    """Seconds without a sign of life after which a role is taken to hang, and is killed. Longer
+    than the longest turn of the game and the longest update."""
+
+
 class RunConfig(Section):
     """The run as a whole: its end, its directory, what it writes."""
 
@@ -206,9 +241,9 @@ class Config(Section):
     """The game; `remuda games` lists them."""
     seed: NonNegativeInt = 0
     """The seed of every random stream of the run."""
-    schedule: Literal["async", "sequential"] = "async"
+    schedule: Literal["async", "sequential", "lockstep"] = "async"
     """`async`: the actor and the learners run side by side and nobody waits. `sequential`: one
-    process plays, then trains, and repeats."""
+    process plays, then trains, and repeats. `lockstep`: the same order across processes."""
     env: EnvConfig = EnvConfig()
     """The game."""
     policy: PolicyConfig = PolicyConfig()
@@ -219,8 +254,14 @@ class Config(Section):
     """The actor."""
     learners: LearnersConfig = LearnersConfig()
     """The learners."""
+    checkpoint: CheckpointConfig = CheckpointConfig()
+    """Checkpoints."""
+    supervision: SupervisionConfig = SupervisionConfig()
+    """Supervision."""
     run: RunConfig = RunConfig()
     """The run."""
+    trace: Path | None = None
+    """Write what each process did when into this file, as Chrome trace events for Perfetto."""
 
     @model_validator(mode="after")
     def _ends_and_policies_fit(self) -> Config:
@@ -229,6 +270,16 @@ class Config(Section):
         for name in self.policies:
             self.policy_of(name)
         return self
+
+    @property
+    def exact(self) -> bool:
+        """Whether the schedule fixes the order of everything, so that a run repeats itself."""
+        return self.schedule != "async"
+
+    @property
+    def saves_replay(self) -> bool:
+        """Whether checkpoints hold experience."""
+        return self.exact if self.checkpoint.replay is None else self.checkpoint.replay
 
     def policy_of(self, name: str) -> PolicyConfig:
         """The configuration of the policy `name`: `policy`, overlaid with its own differences."""

@@ -29,5 +29,9 @@ class RunDirectoryError(RemudaError):
     """A run directory that is missing, full, in use or cannot be written."""
 
 
+class CheckpointError(RemudaError):
+    """A checkpoint that is missing, damaged, or made for another run."""
+
+
 class RoleDiedError(RemudaError):
-    """An actor or a learner process that ended before its work was done."""
+    """An actor or a learner that died more often than the restart budget allows."""

@@ -1,8 +1,9 @@
 """The scoreboard: what every role counts, in shared memory, for the coordinator to read.
 
-Counters only ever grow, so whoever reads them makes averages from differences, and a reading that
-is missed loses nothing. Every row has one writer; a number is one aligned 64-bit word and is never
-seen half-written. Nothing here can block a role, and all of it survives the role's death.
+Counters grow, so whoever reads them makes averages from differences, and a reading that is missed
+loses nothing; only a learner that is restarted counts on from its checkpoint. Every row has one
+writer; a number is one aligned 64-bit word and is never seen half-written. Nothing here can block a
+role, and all of it survives the role's death.
 """
 
 from __future__ import annotations
@@ -12,7 +13,9 @@ from enum import IntEnum
 import numpy as np
 import numpy.typing as npt
 
+from remuda.checkpoint.state import fitting
 from remuda.memory.shared import SharedArrays
+from remuda.types import State
 
 Row = npt.NDArray[np.float64]
 
@@ -67,6 +70,10 @@ class Learn(IntEnum):
     SECONDS_SAMPLE = 6
     SECONDS_UPDATE = 7
     SECONDS_PUBLISH = 8
+    NONFINITE = 9
+    """Updates whose loss or weights were not finite, and that were undone."""
+    HALTED = 10
+    """1 once there were too many of these in a row: the policy learns no more."""
 
 
 class Scoreboard:
@@ -81,6 +88,19 @@ class Scoreboard:
                 "learn": ((len(policies), len(Learn)), np.float64),
             }
         )
+
+    def state(self) -> State:
+        """All rows as they are now."""
+        return {name: self._shared[name].copy() for name in ("play", "policy", "learn")}
+
+    def restore(self, state: State) -> None:
+        """Count on from what `state` returned; before any role begins.
+
+        Raises:
+            CheckpointError: it is of another number of policies.
+        """
+        for name in ("play", "policy", "learn"):
+            self._shared[name][...] = fitting(state, name, self._shared[name])
 
     @property
     def play(self) -> Row:

@@ -4,20 +4,25 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import torch
 
 from remuda import __version__
 from remuda.actor.role import ActorRole
-from remuda.config import Config
+from remuda.checkpoint.store import Checkpoints, Manifest, differences
+from remuda.config import Config, write_config
 from remuda.coordinator.board import Board
+from remuda.coordinator.checkpointing import COORDINATOR, BestKeeper, Checkpointer, Contents
 from remuda.coordinator.coordinator import Coordinator, Runtime, Signals
 from remuda.coordinator.metrics import Goal, Record, View
 from remuda.coordinator.run_directory import RunDirectory
+from remuda.coordinator.status import StatusFile
 from remuda.envs.registry import make_env
+from remuda.errors import CheckpointError
 from remuda.evaluate import Evaluation, evaluate
 from remuda.experience.ring import ExperienceRing, StreamShape
 from remuda.learner.role import LearnerRole
@@ -27,9 +32,12 @@ from remuda.policies.stack import ParameterStack, layout_checksum, layout_size
 from remuda.publish.snapshot import PublishedWeights, Publisher, Snapshot, SnapshotReader
 from remuda.runtime.inline import InlineRuntime
 from remuda.runtime.layout import Layout, make_layout
-from remuda.runtime.processes import ProcessRuntime
+from remuda.runtime.pace import FreePace, LockstepActor, LockstepLearner, Pace
+from remuda.runtime.processes import Place, ProcessRuntime
 from remuda.scoreboard import Scoreboard
 from remuda.streams import torch_stream
+from remuda.timeline import Timeline, write_trace
+from remuda.types import State
 
 log = logging.getLogger(__name__)
 
@@ -41,15 +49,22 @@ class Result:
     directory: Path
     ended: str
     """How it ended, in words."""
+    finished: bool
+    """Whether it reached the end that it was given; if not, it can be resumed."""
     record: Record
-    """The whole run as one interval."""
+    """This session of the run as one interval."""
     evaluation: Evaluation | None
     signal: int | None
     """The signal that stopped it, if one did."""
 
 
-def train(config: Config, view: View) -> Result:
+def train(config: Config, view: View, resume: bool = False) -> Result:
     """Train every policy of `config`, save them, and measure them by greedy play.
+
+    Args:
+        config: the whole run.
+        view: where it is watched.
+        resume: go on with the run in `config.run.directory` from its newest checkpoint.
 
     Raises:
         RemudaError: something that a user can mend; the message says how.
@@ -58,8 +73,28 @@ def train(config: Config, view: View) -> Result:
     specs = policy_specs(config, env.agents)
     env.close()
     layout = make_layout(config, len(specs))
-    run = RunDirectory.create(config)
+    run = _claim(config, resume)
+    try:
+        return _train(config, view, specs, layout, run, resume)
+    finally:
+        run.unlock()
+
+
+def _train(
+    config: Config,
+    view: View,
+    specs: tuple[PolicySpec, ...],
+    layout: Layout,
+    run: RunDirectory,
+    resume: bool,
+) -> Result:
+    found = _find_checkpoint(config, run, view) if resume else None
     ring = Ring(config, specs, layout)
+    if found is not None:
+        ring.restore(run.checkpoints, found)
+    if resume:
+        run.rewind(found.turns if found else 0)
+        write_config(config, run.config)
     described = layout.describe(config.schedule, [spec.name for spec in specs])
     signals = Signals()
     with signals.watching():
@@ -74,19 +109,58 @@ def train(config: Config, view: View) -> Result:
             )
         )
         try:
-            make_board = partial(Board, ring.scoreboard, ring.rings)
-            coordinator = Coordinator(ring.runtime(run.logs), make_board, run, view)
-            ended, record = coordinator.run(config.run, signals)
-            snapshots = ring.snapshots()
-            save(run, specs, snapshots)
+            coordinator = ring.coordinator(run, view, found)
+            try:
+                ending = coordinator.run(config.run, config.checkpoint.every, signals)
+            finally:
+                snapshots = ring.snapshots()
+                save(run, specs, snapshots)
+                ring.write_trace(view)
         finally:
             view.close()
     evaluation = None
     if config.run.evaluate_episodes and not signals.stopped():
         evaluation = evaluate(config, snapshots, config.run.evaluate_episodes, config.seed)
-    result = Result(run.path, ended, record, evaluation, signals.caught)
+    result = Result(
+        run.path, ending.words, ending.finished, ending.record, evaluation, signals.caught
+    )
     run.save_summary(summarise(config, result, described))
     return result
+
+
+def _claim(config: Config, resume: bool) -> RunDirectory:
+    """The run's directory, claimed for this process."""
+    if not resume or config.run.directory is None:
+        return RunDirectory.create(config)
+    run = RunDirectory.open(config.run.directory)
+    run.lock()
+    return run
+
+
+def _find_checkpoint(config: Config, run: RunDirectory, view: View) -> Manifest | None:
+    """The newest whole checkpoint; None if there is none yet, so that the run begins anew.
+
+    Raises:
+        CheckpointError: it was made with another configuration.
+    """
+    found = run.checkpoints.newest_whole(view.say)
+    if found is None:
+        view.say(f"{run.path} has no checkpoint yet: it begins anew")
+        return None
+    for difference in differences(found.config, lasting(config)):
+        raise CheckpointError(
+            f"checkpoint {found.number} of {run.path} was made with another configuration: "
+            f"{difference}; resume without that change, or begin a new run"
+        )
+    view.say(
+        f"goes on from checkpoint {found.number}: {found.turns:,} turns, {found.seconds:,.0f} s"
+    )
+    return found
+
+
+def lasting(config: Config) -> dict[str, Any]:
+    """What of a configuration a resumed run must share with the run that it resumes."""
+    return config.model_dump(mode="json", include={"game", "seed", "env", "policy", "policies"})
 
 
 class Ring:
@@ -98,9 +172,10 @@ class Ring:
         specs: tuple[PolicySpec, ...],
         layout: Layout,
         learner_role: type[LearnerRole] = LearnerRole,
+        actor_role: type[ActorRole] = ActorRole,
     ) -> None:
         self.config, self.specs = config, specs
-        self._learner_role = learner_role
+        self._learner_role, self._actor_role = learner_role, actor_role
         self._actor = Wakeup()
         self._learners = tuple(Wakeup() for _ in layout.groups)
         self.scoreboard = Scoreboard(tuple(spec.name for spec in specs))
@@ -111,13 +186,120 @@ class Ring:
                 self.rings[spec.name] = ExperienceRing(
                     shape, spec.config.experience, config.env.num_envs, wakeup, self._actor
                 )
-        self.published = _publish_first_weights(config, specs)
+        self.published = _published_weights(specs)
+        self._publish_first_weights()
         self._layout = layout
+        self._timelines: dict[str, Timeline] = {}
+        self._resumed = False
+        self._seconds = 0.0
 
-    def runtime(self, logs: Path) -> Runtime:
+    def restore(self, checkpoints: Checkpoints, found: Manifest) -> None:
+        """Hold what was held at a checkpoint; the roles will restore their own parts.
+
+        Raises:
+            CheckpointError: it does not fit these policies.
+        """
+        saved = checkpoints.read(found.number, COORDINATOR)
+        self.scoreboard.restore(saved["scoreboard"])
+        for spec in self.specs:
+            part = checkpoints.read(found.number, spec.name)
+            contents = part["ring"] if self.config.saves_replay else None
+            self.rings[spec.name].restore(contents, saved["written"][spec.name])
+            self._publisher(spec).restore(saved["published"][spec.name])
+        self._resumed, self._seconds = True, found.seconds
+
+    def state(self) -> State:
+        """The coordinator's part of a checkpoint."""
+        return {
+            "scoreboard": self.scoreboard.state(),
+            "written": {name: ring.written for name, ring in self.rings.items()},
+            "published": {name: s.state() for name, s in self.snapshots().items()},
+        }
+
+    def coordinator(self, run: RunDirectory, view: View, found: Manifest | None) -> Coordinator:
+        """The one who runs it all."""
+        config = self.config
+        contents = Contents(
+            parts=self.parts, gather=self.state, config=lasting(config), exact=config.exact
+        )
+        best = None
+        if config.checkpoint.evaluate_episodes:
+            best = BestKeeper(
+                run.checkpoints,
+                partial(measure, config),
+                view.say,
+                inline=config.schedule == "sequential",
+            )
+        return Coordinator(
+            self.runtime(run.logs, run.checkpoints),
+            partial(Board, self.scoreboard, self.rings, self._seconds),
+            self.snapshots,
+            run,
+            view,
+            StatusFile(run.status, self.published, config.schedule),
+            Checkpointer(run.checkpoints, config.checkpoint, contents, view.say),
+            best,
+            found.turns if found else None,
+        )
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        """The parts of a checkpoint that the roles save."""
+        actor, *learners = self._roles()
+        return (*actor.parts, *(part for role in learners for part in role.parts))
+
+    def runtime(self, logs: Path, checkpoints: Checkpoints) -> Runtime:
         """The roles, and the place where the schedule lets them live."""
+        config = self.config
+        roles = self._roles()
+        actor, *learners = roles
+        if config.schedule == "sequential":
+            return InlineRuntime(
+                actor,
+                learners,
+                checkpoints,
+                resumed=self._resumed,
+                timeline=self._timeline("main"),
+            )
+        paces: list[Pace] = [FreePace() for _ in roles]
+        if config.schedule == "lockstep":
+            paces = [LockstepActor(), *(LockstepLearner() for _ in learners)]
+        wakeups = (self._actor, *self._learners)
+        places = [
+            Place(role, wakeup, pace, self._timeline(role.name))
+            for role, wakeup, pace in zip(roles, wakeups, paces, strict=True)
+        ]
+        return ProcessRuntime(
+            places,
+            checkpoints,
+            logs,
+            config.supervision,
+            nice=config.learners.nice,
+            start_limit=config.run.start_limit,
+            stop_limit=config.run.stop_limit,
+            write_limit=config.checkpoint.write_limit,
+            resumed=self._resumed,
+        )
+
+    def snapshots(self) -> dict[str, Snapshot]:
+        """The newest weights of every policy."""
+        return SnapshotReader(self.published).newer()
+
+    def write_trace(self, view: View) -> None:
+        """Write what everybody did when, if the user asked for it."""
+        path = self.config.trace
+        if path is None:
+            return
+        try:
+            count = write_trace(path, self._timelines)
+        except OSError as error:
+            view.say(f"cannot write the trace {path}: {error.strerror}")
+        else:
+            view.say(f"wrote {count:,} spans into {path}: open it in https://ui.perfetto.dev")
+
+    def _roles(self) -> tuple[ActorRole | LearnerRole, ...]:
         config, layout = self.config, self._layout
-        actor = ActorRole(config, self.specs, self.rings, self.published, self.scoreboard)
+        actor = self._actor_role(config, self.specs, self.rings, self.published, self.scoreboard)
         learners = [
             self._learner_role(
                 seed=config.seed,
@@ -127,50 +309,55 @@ class Ring:
                 published=self.published,
                 scoreboard=self.scoreboard,
                 wakeup=wakeup,
+                saves_replay=config.saves_replay,
             )
             for group, wakeup in zip(layout.groups, self._learners, strict=True)
         ]
-        if config.schedule == "sequential":
-            return InlineRuntime(actor, learners)
-        return ProcessRuntime(
-            actor,
-            learners,
-            (self._actor, *self._learners),
-            logs,
-            nice=config.learners.nice,
-            start_limit=config.run.start_limit,
-            stop_limit=config.run.stop_limit,
+        return (
+            replace(actor, timeline=self._timeline(actor.name)),
+            *(replace(role, timeline=self._timeline(role.name)) for role in learners),
         )
 
-    def snapshots(self) -> dict[str, Snapshot]:
-        """The newest weights of every policy."""
-        return SnapshotReader(self.published).newer()
+    def _timeline(self, role: str) -> Timeline | None:
+        """The timeline of a role, if the user asked for a trace."""
+        if self.config.trace is None:
+            return None
+        role = "main" if self.config.schedule == "sequential" else role
+        if role not in self._timelines:
+            self._timelines[role] = Timeline()
+        return self._timelines[role]
 
+    def _publish_first_weights(self) -> None:
+        """Draw every policy's first weights and publish them as version 1.
 
-def _publish_first_weights(config: Config, specs: tuple[PolicySpec, ...]) -> PublishedWeights:
-    """Draw every policy's first weights and publish them as version 1.
-
-    So the actor has something to act with, and a learner something to begin from, the first or
-    any later time.
-    """
-    networks = {spec.name: spec.network() for spec in specs}
-    published = PublishedWeights(
-        {
-            spec.name: (
-                layout_size(networks[spec.name].shapes),
-                layout_checksum(networks[spec.name].shapes),
-                spec.config.publish,
+        So the actor has something to act with, and a learner something to begin from.
+        """
+        for spec in self.specs:
+            network = spec.network()
+            stack = ParameterStack(network.shapes, 1)
+            network.initialise(
+                stack.parameters, torch_stream(self.config.seed, "weights", spec.name)
             )
-            for spec in specs
-        }
-    )
+            start = spec.config.exploration.start
+            self._publisher(spec).publish(stack.flat[0].numpy(), 0, start)
+
+    def _publisher(self, spec: PolicySpec) -> Publisher:
+        return Publisher(self.published, spec.name, layout_checksum(spec.network().shapes))
+
+
+def _published_weights(specs: tuple[PolicySpec, ...]) -> PublishedWeights:
+    layouts = {}
     for spec in specs:
-        network = networks[spec.name]
-        stack = ParameterStack(network.shapes, 1)
-        network.initialise(stack.parameters, torch_stream(config.seed, "weights", spec.name))
-        publisher = Publisher(published, spec.name, layout_checksum(network.shapes))
-        publisher.publish(stack.flat[0].numpy(), 0, spec.config.exploration.start)
-    return published
+        shapes = spec.network().shapes
+        layouts[spec.name] = (layout_size(shapes), layout_checksum(shapes), spec.config.publish)
+    return PublishedWeights(layouts)
+
+
+def measure(config: Config, snapshots: Mapping[str, Snapshot]) -> dict[str, Any]:
+    """The greedy return of snapshots, for finding the best checkpoint."""
+    evaluation = evaluate(config, snapshots, config.checkpoint.evaluate_episodes, config.seed)
+    means = [evaluation.mean(agent) for agent in range(len(evaluation.agents))]
+    return {"mean_return": sum(means) / len(means), **evaluation.as_summary()}
 
 
 def save(
@@ -199,6 +386,7 @@ def summarise(config: Config, result: Result, layout: str) -> dict[str, object]:
         "schedule": config.schedule,
         "seed": config.seed,
         "ended": result.ended,
+        "finished": result.finished,
         "seconds": record.seconds,
         "turns": record.turns,
         "agent_steps": record.agent_steps,

@@ -38,6 +38,8 @@ Array = npt.NDArray[Any]
 Bools = npt.NDArray[np.bool_]
 Floats = npt.NDArray[np.float32]
 Integers = npt.NDArray[np.int64]
+State = dict[str, Any]
+"""What a successor needs to go on: nested plain data, as `remuda.checkpoint.state` explains."""
 
 
 @dataclass(frozen=True)
@@ -83,11 +85,25 @@ class Worker(Protocol):
     def done(self) -> bool:
         """Whether the worker has done all that it was built for."""
 
-    def wait(self, timeout: float, stopped: Callable[[], bool]) -> None:
-        """Sleep in the kernel until there may be work, `stopped()`, or `timeout` seconds passed."""
+    def wait(self, timeout: float, interrupted: Callable[[], bool]) -> None:
+        """Sleep in the kernel until there may be work, `interrupted()`, or `timeout` seconds."""
 
     def finish(self) -> None:
         """Leave everything published and complete; called once, after the last `work`."""
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        """The parts of a checkpoint that are this worker's, by name."""
+
+    def state(self, part: str) -> State:
+        """All that a successor needs to go on here; taken between two calls of `work`."""
+
+    def restore(self, part: str, state: State) -> None:
+        """Go on from what `state` returned; called before the first `work`.
+
+        Raises:
+            CheckpointError: it was made for something of another shape.
+        """
 
 
 class Role(Protocol):
@@ -97,5 +113,27 @@ class Role(Protocol):
     def name(self) -> str:
         """The name of the role, of its log file and of its process."""
 
+    @property
+    def parts(self) -> tuple[str, ...]:
+        """The parts of a checkpoint that its worker will save."""
+
     def build(self) -> Worker:
         """Make the worker, in the process that is to run it."""
+
+
+@dataclass(frozen=True)
+class RoleStatus:
+    """How a role is doing, as its runtime knows."""
+
+    name: str
+    pid: int | None
+    """None: it has no process at present."""
+    state: str
+    """`starting`, `running`, `done`, or `waiting to restart`."""
+    heartbeat_age: float
+    """Seconds since its last sign of life."""
+    restarts: int
+    problem: str = ""
+    """Why it was restarted last."""
+    log: str = ""
+    """The path of its log; empty: it has none."""

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 
 import psutil
 
+from remuda.actor.role import ActorRole
+from remuda.checkpoint.store import Checkpoints
 from remuda.config import load_config, overlay
 from remuda.learner.role import LearnerRole
 from remuda.policies.spec import policy_specs
@@ -31,10 +33,10 @@ def small_config(**tree):
     return load_config(overlay(SMALL, tree))
 
 
-def make_runtime(config, logs, learner=LearnerRole):
+def make_runtime(config, logs, learner=LearnerRole, actor=ActorRole):
     specs = policy_specs(config, Tape().agents)
-    ring = Ring(config, specs, make_layout(config, len(specs)), learner_role=learner)
-    return ring, ring.runtime(logs)
+    ring = Ring(config, specs, make_layout(config, len(specs)), learner, actor)
+    return ring, ring.runtime(logs, Checkpoints(logs / "checkpoints"))
 
 
 def run_until(runtime, condition, seconds=60.0):

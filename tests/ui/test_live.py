@@ -35,6 +35,8 @@ POLICY = PolicyRecord(
     redrawn=0,
     epsilon=0.42,
     busy=0.71,
+    nonfinite=0,
+    halted=False,
 )
 NOTHING_YET = replace(
     POLICY, mean_return=None, episodes=0, loss=None, updates=0, staleness=None, replay_ratio=None

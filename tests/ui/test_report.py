@@ -35,6 +35,8 @@ def a_policy(i: int, mean_return: float | None = None) -> PolicyRecord:
         redrawn=0,
         epsilon=0.1,
         busy=0.7,
+        nonfinite=0,
+        halted=False,
     )
 
 

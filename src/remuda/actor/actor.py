@@ -10,12 +10,14 @@ import numpy as np
 from numba import njit
 
 from remuda.actor.frames import FrameStack
+from remuda.checkpoint.state import fitting, random_state, restore_random
 from remuda.envs.vector_env import VectorEnv
 from remuda.experience.writer import ExperienceWriter
 from remuda.policies.acting import ActingStack, explore
 from remuda.publish.snapshot import Snapshot, SnapshotReader
 from remuda.scoreboard import Play, Policy, Row
-from remuda.types import Array, Bools, Floats, Integers
+from remuda.timeline import Span, Timeline
+from remuda.types import Array, Bools, Floats, Integers, State
 
 
 @dataclass
@@ -81,10 +83,15 @@ class Actor:
         random: np.random.Generator,
         reader: SnapshotReader | None = None,
         max_turns: int | None = None,
+        parts: tuple[str, ...] = (),
+        timeline: Timeline | None = None,
     ) -> None:
         self.env, self.seats = env, tuple(seats)
         self._reader, self._random, self._play = reader, random, play
         self._max_turns = max_turns
+        self._timeline = timeline
+        self.parts = parts
+        """What it saves in a checkpoint: itself, or nothing, where its world is of no use later."""
         self._every: Bools = np.ones(env.num_envs, np.bool_)
         self._active: Bools = np.ones((env.num_envs, env.num_agents), np.bool_)
         self._acted: Bools = self._active.copy()
@@ -120,7 +127,7 @@ class Actor:
         """Whether every ring that may make the actor wait has room."""
         return all(writer.ring.has_room() for writer in self._waiting)
 
-    def wait(self, timeout: float, stopped: Callable[[], bool]) -> None:
+    def wait(self, timeout: float, interrupted: Callable[[], bool]) -> None:
         """Sleep until the rings have room, at most until the user's own limit; counted."""
         late = [w for w in self._waiting if not w.ring.has_room()]
         if self.done or not late:
@@ -128,7 +135,7 @@ class Actor:
         ring = late[0].ring
         began = time.perf_counter()
         limit = ring.config.wait_limit - self._waited
-        woken = ring.actor.wait(lambda: stopped() or self.has_room(), min(timeout, limit))
+        woken = ring.actor.wait(lambda: interrupted() or self.has_room(), min(timeout, limit))
         spent = time.perf_counter() - began
         self._play[Play.WAITS] += 1
         self._play[Play.WAIT_SECONDS] += spent
@@ -144,16 +151,67 @@ class Actor:
         """Give back what the environment holds."""
         self.env.close()
 
+    def state(self, part: str) -> State:  # noqa: ARG002
+        """The world, its streams, and what every seat is in the middle of.
+
+        An environment that cannot be saved is left out; its episodes are begun anew.
+        """
+        try:
+            world = self.env.state()
+        except NotImplementedError:
+            world = None
+        return {
+            "world": world,
+            "random": random_state(self._random),
+            "returns": self._returns.copy(),
+            "active": self._active.copy(),
+            "seen": self._reader.state() if self._reader is not None else None,
+            "seats": {
+                str(agent): {
+                    "acting": seat.stack.state(seat.index),
+                    "frames": seat.frames.state(),
+                    "random": random_state(seat.random),
+                    "writer": seat.writer.state() if seat.writer is not None else None,
+                    "version": seat.version,
+                    "epsilon": seat.epsilon,
+                }
+                for agent, seat in enumerate(self.seats)
+            },
+        }
+
+    def restore(self, part: str, state: State) -> None:  # noqa: ARG002
+        """Go on from what `state` returned."""
+        if state["world"] is None:
+            return
+        self.env.restore(state["world"])
+        restore_random(self._random, state["random"])
+        self._returns[...] = fitting(state, "returns", self._returns)
+        self._active[...] = fitting(state, "active", self._active)
+        if self._reader is not None:
+            self._reader.restore(state["seen"])
+        for agent, seat in enumerate(self.seats):
+            saved = state["seats"][str(agent)]
+            seat.stack.restore(seat.index, saved["acting"])
+            seat.frames.restore(saved["frames"])
+            restore_random(seat.random, saved["random"])
+            if seat.writer is not None:
+                seat.writer.restore(saved["writer"])
+            seat.version, seat.epsilon = saved["version"], saved["epsilon"]
+
     def turn(self) -> None:
         """One turn, as in the docstring of `remuda.types`."""
         env, clock, row = self.env, time.perf_counter, self._play
+        trace = self._timeline
         start = clock()
         if self._reader is not None and self._reader.is_news():
             self._load(self._reader)
+            if trace is not None:
+                trace.add(Span.WEIGHTS, start, clock())
         loaded = clock()
         row[Play.SECONDS_WEIGHTS] += loaded - start
         inferring = writing = 0.0
         env.begin_turn()
+        acted = loaded
         for group in env.turn_groups:
             chosen: list[Integers] = []
             for agent in group:
@@ -163,8 +221,14 @@ class Actor:
                 between = clock()
                 self._decide(agent, actions)
                 chosen.append(actions)
+                written = clock()
                 inferring += between - before
-                writing += clock() - between
+                writing += written - between
+                if trace is not None:
+                    trace.add(Span.PLAY, acted, before)
+                    trace.add(Span.INFER, before, between)
+                    trace.add(Span.WRITE, between, written)
+                    acted = written
             for agent, actions in zip(group, chosen, strict=True):
                 env.act(agent, actions)
         result = env.end_turn()
@@ -189,6 +253,9 @@ class Actor:
             self._restart()
         end = clock()
         writing += end - before
+        if trace is not None:
+            trace.add(Span.PLAY, acted, before)
+            trace.add(Span.WRITE, before, end)
         row[Play.SECONDS_INFER] += inferring
         row[Play.SECONDS_WRITE] += writing
         row[Play.SECONDS_ENV] += end - loaded - inferring - writing

@@ -6,7 +6,8 @@ import numpy as np
 import torch
 from numba import njit
 
-from remuda.types import Array, Bools, Floats
+from remuda.checkpoint.state import fitting
+from remuda.types import Array, Bools, Floats, State
 
 
 @njit(cache=True)
@@ -36,6 +37,15 @@ class FrameStack:
     def start(self, mask: Bools) -> None:
         """Forget what the streams in `mask` have seen: an episode starts."""
         self._starts |= mask
+
+    def state(self) -> State:
+        """What the streams have seen."""
+        return {"stacked": self._stacked.copy(), "starts": self._starts.copy()}
+
+    def restore(self, state: State) -> None:
+        """Go on from what `state` returned."""
+        self._stacked[...] = fitting(state, "stacked", self._stacked)
+        self._starts[...] = fitting(state, "starts", self._starts)
 
     def push(self, seen: Array) -> None:
         """Add the newest observations, [num_streams, size]."""

@@ -11,8 +11,9 @@ from remuda.envs.registry import make_env
 from remuda.experience.ring import ExperienceRing
 from remuda.policies.spec import PolicySpec
 from remuda.publish.snapshot import PublishedWeights
-from remuda.scoreboard import Scoreboard
+from remuda.scoreboard import Play, Scoreboard
 from remuda.streams import stream, torch_stream
+from remuda.timeline import Timeline
 
 if TYPE_CHECKING:
     from remuda.actor.actor import Actor, Seat
@@ -28,26 +29,37 @@ class ActorRole:
     rings: Mapping[str, ExperienceRing]
     published: PublishedWeights
     scoreboard: Scoreboard
+    timeline: Timeline | None = None
 
     @property
     def name(self) -> str:
         """There is one actor."""
         return "actor"
 
+    @property
+    def parts(self) -> tuple[str, ...]:
+        """The world as it is, where the schedule keeps everything at one moment."""
+        return (self.name,) if self.config.exact else ()
+
     def build(self) -> Actor:
-        """Make the game and its seats."""
+        """Make the game and its seats.
+
+        The random streams are named by the turn at which this actor begins, so that the successor
+        of one that died plays other episodes.
+        """
         from remuda.actor.actor import Actor
         from remuda.experience.writer import ExperienceWriter
         from remuda.publish.snapshot import SnapshotReader
 
         config = self.config
+        turn = int(self.scoreboard.play[Play.TURNS])
         env = make_env(config.game, config.env.num_envs, **config.env.options)
         seats = make_seats(
             env,
             self.specs,
             self.scoreboard,
             seed=config.seed,
-            purpose="actor",
+            purpose=f"actor from turn {turn}",
             device=config.actor.device,
         )
         for seat in seats:
@@ -56,9 +68,11 @@ class ActorRole:
             env,
             seats,
             self.scoreboard.play,
-            stream(config.seed, "env"),
+            stream(config.seed, "env", turn),
             SnapshotReader(self.published),
             config.run.turns,
+            self.parts,
+            self.timeline,
         )
 
 

@@ -31,10 +31,15 @@ class Reading:
 
 
 class Board:
-    """Reads the counters of a run; it began when the board was made."""
+    """Reads the counters of a run.
 
-    def __init__(self, scoreboard: Scoreboard, rings: Mapping[str, ExperienceRing]) -> None:
-        self._scoreboard, self._rings = scoreboard, rings
+    It goes on when the board is made, after `seconds` of play in earlier sessions.
+    """
+
+    def __init__(
+        self, scoreboard: Scoreboard, rings: Mapping[str, ExperienceRing], seconds: float = 0.0
+    ) -> None:
+        self._scoreboard, self._rings, self._seconds = scoreboard, rings, seconds
         self.start = self.read()
 
     def read(self) -> Reading:
@@ -53,7 +58,7 @@ class Board:
         play = later.play
         change = play - earlier.play
         return Record(
-            seconds=later.time - self.start.time,
+            seconds=self._seconds + later.time - self.start.time,
             turns=int(play[Play.TURNS]),
             agent_steps=int(play[Play.AGENT_STEPS]),
             turns_per_second=float(change[Play.TURNS] / seconds),
@@ -80,7 +85,7 @@ class Board:
             episodes=int(policy[Policy.EPISODES]),
             loss=_mean(learned, Learn.LOSS_SUM, Learn.UPDATES),
             updates=int(learn[Learn.UPDATES]),
-            updates_per_second=float(learned[Learn.UPDATES] / seconds),
+            updates_per_second=max(float(learned[Learn.UPDATES] / seconds), 0.0),
             version=int(learn[Learn.VERSION]),
             staleness=_mean(learned, Learn.STALENESS_SUM, Learn.UPDATES),
             steps=written,
@@ -88,9 +93,12 @@ class Board:
             replay_ratio=float(learn[Learn.SAMPLES] / trained_from) if trained_from > 0 else None,
             redrawn=int(learn[Learn.REDRAWN]),
             epsilon=float(policy[Policy.EPSILON]),
-            busy=float(busy / seconds),
+            busy=max(float(busy / seconds), 0.0),
+            nonfinite=int(learn[Learn.NONFINITE]),
+            halted=bool(learn[Learn.HALTED]),
         )
 
 
 def _mean(change: Row, total: int, count: int) -> float | None:
+    """The mean over an interval; None where nothing was counted, or a learner was set back."""
     return float(change[total] / change[count]) if change[count] > 0 else None

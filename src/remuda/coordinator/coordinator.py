@@ -7,13 +7,19 @@ import signal
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from types import FrameType
 from typing import Any, Protocol
 
 from remuda.config import RunConfig
 from remuda.coordinator.board import Board
+from remuda.coordinator.checkpointing import BestKeeper, Checkpointer
 from remuda.coordinator.metrics import Record, View, scalars
 from remuda.coordinator.run_directory import RunDirectory
+from remuda.coordinator.status import StatusFile
+from remuda.errors import RoleDiedError
+from remuda.publish.snapshot import Snapshot
+from remuda.types import RoleStatus
 
 log = logging.getLogger(__name__)
 
@@ -21,6 +27,10 @@ TICK = 0.25
 """Seconds between two looks at the run."""
 SHOWN_TICKS = 16
 """The live view shows what happened in so many ticks."""
+RETRY = 2.0
+"""Seconds after which a checkpoint that failed is tried again, if it is not due before."""
+EVALUATION_LIMIT = 60.0
+"""Seconds that the last evaluation of a checkpoint may still take when the run is over."""
 
 
 class Runtime(Protocol):
@@ -30,7 +40,23 @@ class Runtime(Protocol):
         """Bring every role up, or return early when `stopped()`."""
 
     def run_for(self, seconds: float) -> bool:
-        """Let the roles work for about so long; True when everything is played."""
+        """Let the roles work for about so long; True when everything is played.
+
+        Raises:
+            RoleDiedError: a role died and cannot be restarted.
+        """
+
+    def save(self, number: int) -> set[str]:
+        """Let every role write its parts of a checkpoint; returns the names of those written."""
+
+    def settle(self, number: int) -> None:
+        """Tell that a checkpoint is complete or given up."""
+
+    def status(self) -> list[RoleStatus]:
+        """How every role is doing."""
+
+    def news(self) -> list[str]:
+        """What happened since this was asked last that the user should know."""
 
     def stop(self) -> None:
         """Let every role finish, and make sure that all are gone."""
@@ -64,43 +90,132 @@ class Signals:
                 signal.signal(number, handler)
 
 
+@dataclass
+class Ending:
+    """How a session of a run ended."""
+
+    words: str
+    finished: bool
+    """Whether it reached the end that it was given, so that there is nothing left to resume."""
+    record: Record
+    """The session as one interval."""
+
+
 class Coordinator:
-    """Runs a run: starts its runtime, writes its metrics, shows it, and stops it in time."""
+    """Runs a run: starts its roles, writes metrics and checkpoints, shows it, stops it in time."""
 
     def __init__(
-        self, runtime: Runtime, make_board: Callable[[], Board], run: RunDirectory, view: View
+        self,
+        runtime: Runtime,
+        make_board: Callable[[], Board],
+        snapshots: Callable[[], dict[str, Snapshot]],
+        run: RunDirectory,
+        view: View,
+        status: StatusFile,
+        checkpointer: Checkpointer,
+        best: BestKeeper | None,
+        resumed_at: int | None = None,
     ) -> None:
-        self._runtime, self._make_board, self._run, self._view = runtime, make_board, run, view
+        self._runtime, self._make_board, self._snapshots = runtime, make_board, snapshots
+        self._run, self._view, self._status = run, view, status
+        self._checkpointer, self._best = checkpointer, best
+        self._resumed_at = resumed_at
         self._writing = True
+        self._undone: dict[str, int] = {}
+        self._halted: set[str] = set()
 
-    def run(self, config: RunConfig, signals: Signals) -> tuple[str, Record]:
-        """Go on until an end is reached; returns how the run ended, and the whole of it.
+    def run(self, config: RunConfig, every: float, signals: Signals) -> Ending:
+        """Go on until an end is reached, with a checkpoint `every` so many seconds.
 
         Raises:
-            RoleDiedError: a role died. Everything is stopped before it is raised.
+            RoleDiedError: a role died and could not be restarted. A last checkpoint is written and
+                everything is stopped before it is raised.
         """
         from torch.utils.tensorboard import SummaryWriter
 
-        tensorboard = SummaryWriter(str(self._run.tensorboard))
+        purge = None if self._resumed_at is None else self._resumed_at + 1
+        tensorboard = SummaryWriter(str(self._run.tensorboard), purge_step=purge)
         try:
             self._runtime.start(signals.stopped)
             board = self._make_board()
-            logged = board.start
-            recent = deque([board.start], maxlen=SHOWN_TICKS)
-            ended = ""
-            while not ended:
-                over = self._runtime.run_for(TICK)
-                now = board.read()
-                ended = _reason(over, now.time - board.start.time, config, signals)
-                self._view.show(board.between(recent[0], now))
-                recent.append(now)
-                if now.time - logged.time >= config.log_every or ended:
-                    self._log(board.between(logged, now), tensorboard)
-                    logged = now
-            return ended, board.between(board.start, now)
+            return self._go_on(board, config, every, signals, tensorboard)
         finally:
             self._runtime.stop()
             tensorboard.close()
+            if self._best is not None:
+                self._best.collect(EVALUATION_LIMIT)
+
+    def _go_on(
+        self,
+        board: Board,
+        config: RunConfig,
+        every: float,
+        signals: Signals,
+        tensorboard: Any,
+    ) -> Ending:
+        logged = board.start
+        due = board.start.time + every
+        recent = deque([board.start], maxlen=SHOWN_TICKS)
+        while True:
+            died: RoleDiedError | None = None
+            over = False
+            try:
+                over = self._runtime.run_for(TICK)
+            except RoleDiedError as error:
+                died = error
+            for message in self._runtime.news():
+                self._tell(message)
+            now = board.read()
+            record = board.between(recent[0], now)
+            recent.append(now)
+            seconds = record.seconds
+            words = str(died) if died else _reason(over, seconds, config, signals)
+            self._tell_of_bad_numbers(record)
+            if now.time >= due or words:
+                number = self._checkpoint(record, words)
+                due = now.time + (min(RETRY, every) if number is None else every)
+            self._view.show(record)
+            if now.time - logged.time >= config.log_every or words:
+                self._log(board.between(logged, now), tensorboard)
+                logged = now
+            if died:
+                self._status.note(words)
+            self._status.write(record, self._runtime.status(), words)
+            if died:
+                raise died
+            if words:
+                return Ending(words, signals.caught is None, board.between(board.start, now))
+
+    def _checkpoint(self, record: Record, words: str) -> int | None:
+        try:
+            number = self._checkpointer.take(self._runtime, record.turns, record.seconds)
+        except RoleDiedError as error:  # the next look at the runtime raises it again, if it lasts
+            log.warning("no checkpoint: %s", error)
+            return None
+        if number is not None and self._best is not None and not words:
+            self._best.offer(number, _copies(self._snapshots()))
+        return number
+
+    def _tell(self, message: str) -> None:
+        self._view.say(message)
+        self._status.note(message)
+
+    def _tell_of_bad_numbers(self, record: Record) -> None:
+        """Say once of each policy that updates were undone, and that it stopped learning."""
+        for name, policy in record.policies.items():
+            if policy.nonfinite and name not in self._undone:
+                self._undone[name] = policy.nonfinite
+                self._tell(
+                    f"policy {name}: a loss or weight was not finite; the update was undone, and "
+                    f"nothing of it was published. The log of its learner is in {self._run.logs}"
+                )
+            if policy.halted and name not in self._halted:
+                self._halted.add(name)
+                self._tell(
+                    f"policy {name} stops learning after {policy.nonfinite} updates that were not "
+                    "finite (policy.max_nonfinite in a row); it goes on acting with its last good "
+                    "weights. A lower policy.learning_rate or policy.reward_scale may help"
+                )
 
     def _log(self, record: Record, tensorboard: Any) -> None:
         self._view.log(record)
@@ -118,6 +233,14 @@ class Coordinator:
                 )
                 log.warning("cannot write metrics: %s", error)
             self._writing = False
+
+
+def _copies(snapshots: dict[str, Snapshot]) -> dict[str, Snapshot]:
+    """Snapshots that hold while others are read."""
+    return {
+        name: Snapshot(s.weights.copy(), s.version, s.learner_step, s.epsilon)
+        for name, s in snapshots.items()
+    }
 
 
 def _reason(over: bool, seconds: float, config: RunConfig, signals: Signals) -> str:

@@ -43,6 +43,10 @@ class PolicyRecord:
     """The exploration rate the actor uses."""
     busy: float
     """Share of the interval that the learner spent on this policy, 0 to 1."""
+    nonfinite: int
+    """Total of updates whose loss or weights were not finite, and that were undone."""
+    halted: bool
+    """Whether there were too many of these in a row, so that the policy learns no more."""
 
 
 @dataclass(frozen=True)

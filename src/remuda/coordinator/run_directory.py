@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import time
@@ -9,7 +10,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from remuda.checkpoint.state import write_whole
+from remuda.checkpoint.store import Checkpoints
 from remuda.config import Config, load_config, read_config, write_config
+from remuda.coordinator.metrics import read_metrics
 from remuda.errors import RunDirectoryError
 from remuda.types import Floats
 
@@ -20,8 +24,8 @@ NEEDED = 8 * 2**20
 class RunDirectory:
     """The files of one run.
 
-    config.yaml, metrics.jsonl, summary.json, report.html with its pictures, play.gif,
-    weights/POLICY.safetensors, logs/PROCESS.log and tensorboard/.
+    config.yaml, metrics.jsonl, status.json, summary.json, report.html with its pictures, play.gif,
+    weights/POLICY.safetensors, checkpoints/, logs/PROCESS.log and tensorboard/.
     """
 
     def __init__(self, path: Path) -> None:
@@ -33,6 +37,9 @@ class RunDirectory:
         self.logs = path / "logs"
         self.tensorboard = path / "tensorboard"
         self.recording = path / "play.gif"
+        self.status = path / "status.json"
+        self.checkpoints = Checkpoints(path / "checkpoints")
+        self._lock: int | None = None
 
     @staticmethod
     def create(config: Config) -> RunDirectory:
@@ -45,7 +52,8 @@ class RunDirectory:
         run = RunDirectory(path)
         if run.config.exists():
             raise RunDirectoryError(
-                f"{path} holds a run already; name another run.directory, or remove it"
+                f"{path} holds a run already; go on with `remuda train --resume {path}`, "
+                "or name another run.directory"
             )
         try:
             for directory in (run.weights, run.logs, run.tensorboard):
@@ -56,6 +64,7 @@ class RunDirectory:
                     f"{path} has {free / 2**20:.1f} MiB free, and a run needs "
                     f"{NEEDED / 2**20:.0f} MiB; free some, or name another run.directory"
                 )
+            run.lock()
             write_config(config, run.config)
         except OSError as error:
             raise RunDirectoryError(
@@ -76,6 +85,59 @@ class RunDirectory:
             raise RunDirectoryError(f"{path} is no run directory: it has no config.yaml")
         return run
 
+    def lock(self) -> None:
+        """Claim the run for this process; the claim ends with it, however it ends.
+
+        Raises:
+            RunDirectoryError: another process is running it.
+        """
+        self._lock = os.open(self.path / "lock", os.O_RDWR | os.O_CREAT, 0o644)
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            self.unlock()
+            raise RunDirectoryError(
+                f"another process is running {self.path}; `remuda status {self.path}` tells more"
+            ) from None
+
+    def unlock(self) -> None:
+        """Let go of the run."""
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
+
+    def is_running(self) -> bool:
+        """Whether a process holds the run."""
+        try:
+            descriptor = os.open(self.path / "lock", os.O_RDWR)
+        except OSError:
+            return False
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+        finally:
+            os.close(descriptor)
+        return False
+
+    def is_finished(self) -> bool:
+        """Whether the run reached the end that it was given."""
+        try:
+            return bool(self.read_summary().get("finished", False))
+        except RunDirectoryError:
+            return False
+
+    def rewind(self, turns: int) -> None:
+        """Forget the metrics after so many turns, for a run that goes on from there.
+
+        Raises:
+            RunDirectoryError: the disk is full or not writable.
+        """
+        if self.metrics.exists():
+            kept = [r.to_json() for r in read_metrics(self.metrics) if r.turns <= turns]
+            write_file(self.metrics, "".join(line + "\n" for line in kept).encode())
+        self.summary.unlink(missing_ok=True)
+
     def read_config(self) -> Config:
         """The configuration that the run was started with."""
         return load_config(read_config(self.config), str(self.config))
@@ -90,7 +152,7 @@ class RunDirectory:
         """
         from safetensors.numpy import save
 
-        write_whole(self.weights / f"{policy}.safetensors", save(dict(tensors), facts))
+        write_file(self.weights / f"{policy}.safetensors", save(dict(tensors), facts))
 
     def load_weights(self, policy: str) -> tuple[dict[str, Floats], dict[str, str]]:
         """A policy's parameters by name, and the facts saved with them.
@@ -114,7 +176,7 @@ class RunDirectory:
 
     def save_summary(self, summary: Mapping[str, Any]) -> None:
         """Write what came of the run."""
-        write_whole(self.summary, json.dumps(summary, indent=2).encode())
+        write_file(self.summary, json.dumps(summary, indent=2).encode())
 
     def read_summary(self) -> dict[str, Any]:
         """What came of the run.
@@ -129,21 +191,15 @@ class RunDirectory:
         return summary
 
 
-def write_whole(path: Path, data: bytes) -> None:
-    """Write a file by way of a temporary name: afterwards it is the new one whole, or the old one.
+def write_file(path: Path, data: bytes) -> None:
+    """Write a file whole or not at all.
 
     Raises:
-        RunDirectoryError: the disk is full or not writable.
+        RunDirectoryError: the disk is full or not writable; the old file is as it was.
     """
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        with temporary.open("wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
+        write_whole(path, data)
     except OSError as error:
-        temporary.unlink(missing_ok=True)
         raise RunDirectoryError(f"cannot write {path}: {error.strerror}") from None
 
 

@@ -26,6 +26,7 @@ import numpy as np
 from gymnasium.spaces import Box, Discrete
 from numba import njit
 
+from remuda.checkpoint.state import fitting
 from remuda.envs.randomness import below, misses, seed_stream
 from remuda.envs.rendering import (
     agent_colour,
@@ -39,7 +40,7 @@ from remuda.envs.rendering import (
     wall_sprite,
 )
 from remuda.envs.vector_env import VectorEnv
-from remuda.types import AgentSpec, Array, Bools, Floats, Integers, TurnResult
+from remuda.types import AgentSpec, Array, Bools, Floats, Integers, State, TurnResult
 
 # What lies on a tile. An observation has one channel for each but EMPTY, in this order.
 EMPTY, WALL, GEM, BONE, FOOD, AGENT = range(6)
@@ -133,6 +134,24 @@ class TreasureHunt(VectorEnv):
         """End the turn: rewards since `begin_turn`, and which episodes were cut off."""
         _end_turn(self._turns, self._max_turns, self._truncated, self._active)
         return self._result
+
+    def state(self) -> State:
+        """The maps, the agents' places, the turns and the random streams."""
+        return {name: array.copy() for name, array in self._world().items()}
+
+    def restore(self, state: State) -> None:
+        """Go on from what `state` returned."""
+        for name, array in self._world().items():
+            array[...] = fitting(state, name, array)
+
+    def _world(self) -> dict[str, Array]:
+        return {
+            "tiles": self._framed,
+            "positions": self.positions,
+            "turns": self._turns,
+            "streams": self._streams,
+            "active": self._active,
+        }
 
     def render(self, env: int = 0) -> Array:
         """A picture of one copy: [height * 16, width * 16, 3] uint8."""

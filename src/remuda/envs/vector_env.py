@@ -7,7 +7,7 @@ order of the groups is the game's own: agents one after another, or several, or 
 from abc import ABC, abstractmethod
 from typing import Any
 
-from remuda.types import AgentSpec, Array, Bools, Integers, TurnResult
+from remuda.types import AgentSpec, Array, Bools, Integers, State, TurnResult
 
 
 class VectorEnv(ABC):
@@ -72,6 +72,20 @@ class VectorEnv(ABC):
             NotImplementedError: the game has no picture.
         """
         raise NotImplementedError(f"{type(self).__name__} has no picture of its world")
+
+    def state(self) -> State:
+        """Everything that `restore` needs to go on exactly here; taken between two turns.
+
+        Optional: without it, a resumed run begins new episodes.
+
+        Raises:
+            NotImplementedError: the game cannot be saved.
+        """
+        raise NotImplementedError(f"{type(self).__name__} cannot be saved in mid-episode")
+
+    def restore(self, state: State) -> None:
+        """Go on from what `state` returned, in an environment with the same options."""
+        raise NotImplementedError(f"{type(self).__name__} cannot be saved in mid-episode")
 
     def close(self) -> None:  # noqa: B027 - most environments hold nothing
         """Give back what the environment holds outside itself."""

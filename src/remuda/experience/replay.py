@@ -7,9 +7,10 @@ from dataclasses import dataclass
 import numpy as np
 from numba import njit
 
+from remuda.checkpoint.state import random_state, restore_random
 from remuda.experience.ring import ExperienceRing
 from remuda.memory.atomic import fence_acquire, load
-from remuda.types import Array, Bools, Floats, Integers
+from remuda.types import Array, Bools, Floats, Integers, State
 
 
 @dataclass(frozen=True)
@@ -148,6 +149,15 @@ class Replay:
             left = self._draw(self._random.integers(0, total, todo.size))
             self.redrawn += left
         return self.batch
+
+    def state(self) -> State:
+        """Its random stream, and what it counted."""
+        return {"random": random_state(self._random), "redrawn": self.redrawn}
+
+    def restore(self, state: State) -> None:
+        """Go on drawing where `state` was called."""
+        restore_random(self._random, state["random"])
+        self.redrawn = state["redrawn"]
 
     def _survey(self) -> int:
         shared = self.ring.shared

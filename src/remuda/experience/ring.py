@@ -24,11 +24,12 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from remuda.checkpoint.state import fitting
 from remuda.config import ExperienceConfig
-from remuda.memory.atomic import exchange, fence_full, load, store
+from remuda.memory.atomic import exchange, fence_acquire, fence_full, load, store
 from remuda.memory.shared import SharedArrays
 from remuda.memory.waiting import Wakeup
-from remuda.types import Array
+from remuda.types import Array, State
 
 # Words of `counters`; each stands on a cache line of its own, so that no two processes fight.
 STRIDE = 8
@@ -44,7 +45,12 @@ CONSUMED = 4 * STRIDE
 """Steps that the learner has trained its share on, by the replay ratio."""
 ROOM_WANTED = 5 * STRIDE
 """Steps consumed at which the actor wants to be woken; 0: it is awake."""
-COUNTERS = 6 * STRIDE
+LOST = 6 * STRIDE
+"""Steps that were committed before a resumed run began, and that it did not bring along."""
+COUNTERS = 7 * STRIDE
+
+CONTENTS = ("observations", "actions", "rewards", "discounts", "versions")
+"""The arrays of the steps themselves."""
 
 POISON = 0xA5
 """Fresh integers are made of this byte and fresh floats are not a number, so that reading what
@@ -106,7 +112,7 @@ class ExperienceRing:
             }
         )
         self._forgiven = 0
-        for name in ("observations", "actions", "rewards", "discounts", "versions"):
+        for name in CONTENTS:
             _poison(self.shared[name])
 
     @property
@@ -118,6 +124,11 @@ class ExperienceRing:
     def overwritten(self) -> int:
         """Committed steps that made room for newer ones."""
         return load(self.shared["counters"], OVERWRITTEN)
+
+    @property
+    def lost(self) -> int:
+        """Steps that a resumed run did not bring along; a learner waits for new ones."""
+        return load(self.shared["counters"], LOST)
 
     @property
     def fill(self) -> float:
@@ -160,6 +171,42 @@ class ExperienceRing:
         store(counters, ROOM_WANTED, needed)
         fence_full()
         return load(counters, CONSUMED) >= needed
+
+    def state(self) -> State:
+        """A copy of all that is committed, taken while the writer may go on.
+
+        A segment that is taken over by other steps meanwhile is left out, like any torn read.
+        """
+        shared = self.shared
+        before = shared["sequence"].copy()
+        committed = shared["committed"].copy()
+        fence_acquire()
+        saved: State = {name: shared[name].copy() for name in CONTENTS}
+        fence_acquire()
+        torn = (before % 2 == 1) | (shared["sequence"] != before)
+        committed[torn] = 0
+        return saved | {"committed": committed, "head": load(shared["counters"], HEAD)}
+
+    def restore(self, state: State | None, written: int) -> None:
+        """Hold what a ring held before, in a run that is resumed and has not begun yet.
+
+        Args:
+            state: what `state` returned, or None: the steps were not saved.
+            written: steps committed until then.
+
+        Raises:
+            CheckpointError: the steps are of another shape.
+        """
+        shared, counters = self.shared, self.shared["counters"]
+        if state is not None:
+            for name in (*CONTENTS, "committed"):
+                shared[name][...] = fitting(state, name, shared[name])
+            store(counters, HEAD, state["head"])
+        held = int(shared["committed"].sum())
+        written = max(written, held)
+        store(counters, WRITTEN, written)
+        store(counters, OVERWRITTEN, written - held)
+        store(counters, LOST, 0 if state is not None else written)
 
     def forgive(self) -> None:
         """Let the actor write one more capacity of steps, though the learner is behind."""

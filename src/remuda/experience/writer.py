@@ -9,6 +9,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
+from remuda.checkpoint.state import fitting
 from remuda.experience.ring import (
     HEAD,
     OVERWRITTEN,
@@ -17,7 +18,7 @@ from remuda.experience.ring import (
     ExperienceRing,
 )
 from remuda.memory.atomic import exchange, fence_full, fence_release, load, store
-from remuda.types import Array, Bools, Floats, Integers
+from remuda.types import Array, Bools, Floats, Integers, State
 
 CLOSED = -1
 
@@ -140,12 +141,19 @@ def _count(counters: Integers, fresh: int) -> bool:
 
 
 @njit(cache=True)
-def _repair(sequence: Integers, committed: Integers) -> None:
-    """Empty the segment that a writer before this one may have left half ready."""
+def _repair(sequence: Integers, committed: Integers, counters: Integers) -> None:
+    """Empty the segment that a writer before this one may have left half ready.
+
+    It may also have died between a change and its count: what the ring holds is counted anew.
+    """
+    held = 0
     for slot in range(sequence.size):
         if sequence[slot] % 2 == 1:
             store(committed, slot, 0)
             store(sequence, slot, sequence[slot] + 1)
+        held += committed[slot]
+    store(counters, WRITTEN, max(counters[WRITTEN], held))
+    store(counters, OVERWRITTEN, counters[WRITTEN] - held)
 
 
 class ExperienceWriter:
@@ -163,7 +171,7 @@ class ExperienceWriter:
         self._slots: Integers = np.full(ring.num_streams, CLOSED, np.int64)
         self._lengths: Integers = np.zeros(ring.num_streams, np.int64)
         self._counters: Integers = ring.shared["counters"]
-        _repair(ring.shared["sequence"], ring.shared["committed"])
+        _repair(ring.shared["sequence"], ring.shared["committed"], self._counters)
         self._compile()
 
     def decide(self, seen: Array, chosen: Integers, version: int, active: Bools) -> None:
@@ -229,6 +237,15 @@ class ExperienceWriter:
         )
         if fresh and _count(self._counters, fresh):
             self.ring.learner.ring()
+
+    def state(self) -> State:
+        """Which segments the streams have open; the ring saves the segments themselves."""
+        return {"slots": self._slots.copy(), "lengths": self._lengths.copy()}
+
+    def restore(self, state: State) -> None:
+        """Go on writing where `state` was called; the ring must be as it was then."""
+        self._slots[...] = fitting(state, "slots", self._slots)
+        self._lengths[...] = fitting(state, "lengths", self._lengths)
 
     def _compile(self) -> None:
         """Compile the kernels, by a turn in which no stream takes part."""

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 
 from remuda.learner.learner import Learner
 from remuda.memory.waiting import Wakeup
+from remuda.types import State
 
 
 class LearnerGroup:
@@ -36,14 +37,30 @@ class LearnerGroup:
                 return True
         return False
 
-    def wait(self, timeout: float, stopped: Callable[[], bool]) -> None:
+    def wait(self, timeout: float, interrupted: Callable[[], bool]) -> None:
         """Sleep until a policy has enough to train on."""
-        self._wakeup.wait(lambda: stopped() or self._any_ready(), timeout)
+        self._wakeup.wait(lambda: interrupted() or self._any_ready(), timeout)
 
     def finish(self) -> None:
         """Publish the last weights of every policy."""
         for learner in self.learners:
             learner.publish()
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        """Each policy is a part of a checkpoint by itself, whichever process trains it."""
+        return tuple(learner.policy for learner in self.learners)
+
+    def state(self, part: str) -> State:
+        """The state of one policy's learner."""
+        return self._learner(part).state()
+
+    def restore(self, part: str, state: State) -> None:
+        """Let one policy's learner go on from what `state` returned."""
+        self._learner(part).restore(state)
+
+    def _learner(self, policy: str) -> Learner:
+        return next(learner for learner in self.learners if learner.policy == policy)
 
     def _any_ready(self) -> bool:
         ready = [learner.ready() for learner in self.learners]  # each must state its wish

@@ -12,6 +12,7 @@ from remuda.policies.spec import PolicySpec
 from remuda.publish.snapshot import PublishedWeights
 from remuda.scoreboard import Scoreboard
 from remuda.streams import stream, torch_stream
+from remuda.timeline import Timeline
 
 if TYPE_CHECKING:
     from remuda.learner.group import LearnerGroup
@@ -20,7 +21,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class LearnerRole:
-    """Builds the learners that share a process, each from its policy's published weights."""
+    """Builds the learners that share a process, each from its policy's published weights.
+
+    The random streams are named by the update at which a learner begins.
+    """
 
     seed: int
     specs: tuple[PolicySpec, ...]
@@ -30,6 +34,13 @@ class LearnerRole:
     published: PublishedWeights
     scoreboard: Scoreboard
     wakeup: Wakeup
+    timeline: Timeline | None = None
+    saves_replay: bool = False
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        """A part for each policy."""
+        return tuple(spec.name for spec in self.specs)
 
     @property
     def name(self) -> str:
@@ -55,18 +66,27 @@ class LearnerRole:
         from remuda.policies.stack import layout_checksum
         from remuda.publish.snapshot import Publisher, SnapshotReader
 
-        algorithm = spec.algorithm([torch_stream(self.seed, "learner", spec.name)], device)
         published = SnapshotReader(self.published).newer()[spec.name]
+        step = published.learner_step
+        algorithm = spec.algorithm([torch_stream(self.seed, "learner", spec.name, step)], device)
         algorithm.load(0, torch.from_numpy(published.weights))
+        algorithm.updates = step
         replay = Replay(
             self.rings[spec.name],
             spec.config.batch_size,
             spec.config.n_steps,
             spec.config.discount,
-            stream(self.seed, "replay", spec.name),
+            stream(self.seed, "replay", spec.name, step),
         )
         checksum = layout_checksum(algorithm.network.shapes)
         publisher = Publisher(self.published, spec.name, checksum)
         return Learner(
-            spec.name, spec.config, algorithm, replay, publisher, self.scoreboard.learn(spec.name)
+            spec.name,
+            spec.config,
+            algorithm,
+            replay,
+            publisher,
+            self.scoreboard.learn(spec.name),
+            self.timeline,
+            self.saves_replay,
         )

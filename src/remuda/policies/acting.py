@@ -9,9 +9,10 @@ import torch
 from numba import njit
 from torch import Tensor
 
+from remuda.checkpoint.state import fitting
 from remuda.policies.networks.q_network import QNetwork, Weights
 from remuda.policies.stack import ParameterStack
-from remuda.types import Floats, Integers
+from remuda.types import Floats, Integers, State
 
 
 class ActingStack:
@@ -46,6 +47,24 @@ class ActingStack:
             fresh = self.network.acting(self._stack.of(policy), self._noise[policy])
             for name, weight in fresh.items():
                 self._of[policy][name].copy_(weight)
+
+    def state(self, policy: int) -> State:
+        """One policy's weights with the noise it acts with, and its stream."""
+        noise = self._noise[policy]
+        return {
+            "plain": {name: w[0].cpu().numpy().copy() for name, w in self._of[policy].items()},
+            "noise": noise.get_state().numpy() if noise is not None else None,
+        }
+
+    def restore(self, policy: int, state: State) -> None:
+        """Let one policy act as it did when `state` was called."""
+        with torch.inference_mode():
+            for name, weight in self._of[policy].items():
+                saved = fitting(state["plain"], name, weight[0].cpu().numpy())
+                weight[0].copy_(torch.from_numpy(saved))
+        noise = self._noise[policy]
+        if noise is not None:
+            noise.set_state(torch.from_numpy(state["noise"]))
 
     def act(self, policy: int, inputs: Tensor) -> Integers:
         """The greedy actions [B] of one policy for stacked observations [B, num_inputs]."""

@@ -17,14 +17,15 @@ last, so that one look over the versions of all policies tells the actor what is
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 import numpy as np
 
+from remuda.checkpoint.state import fitting
 from remuda.config import PublishConfig
 from remuda.memory.atomic import fence_acquire, fence_release, first_difference, load, store
 from remuda.memory.shared import SharedArrays
-from remuda.types import Floats, Integers
+from remuda.types import Floats, Integers, State
 
 NUM_SLOTS = {"snapshot": 1, "double_buffer": 2}
 
@@ -56,6 +57,10 @@ class PublishedWeights:
         for slots in self.slots.values():
             slots["weights"][...] = np.nan
 
+    def active(self, policy: str) -> int:
+        """The slot that holds a policy's newest snapshot."""
+        return load(self.slots[policy]["active"], 0)
+
 
 @dataclass
 class Snapshot:
@@ -70,6 +75,10 @@ class Snapshot:
     epsilon: float
     """The exploration rate to act with."""
 
+    def state(self) -> State:
+        """The snapshot as plain data."""
+        return asdict(self)
+
 
 class Publisher:
     """A learner's end: writes the snapshots of one policy."""
@@ -81,6 +90,16 @@ class Publisher:
         self._index = published.policies.index(policy)
         # A learner that died may have made a version active and not yet counted it.
         self.version = int(max(self._versions[self._index], self._slots["version"].max()))
+
+    def restore(self, state: State) -> None:
+        """Publish a snapshot that was published in an earlier run, under its own version.
+
+        Raises:
+            CheckpointError: it is of another network.
+        """
+        weights = fitting(state, "weights", self._slots["weights"][0])
+        self.version = int(state["version"]) - 1
+        self.publish(weights, state["learner_step"], state["epsilon"])
 
     def publish(self, weights: Floats, learner_step: int, epsilon: float) -> int:
         """Copy the weights out as the next version, and return that version."""
@@ -142,6 +161,14 @@ class SnapshotReader:
                     self._seen[index] = snapshot.version
                     found[policy] = snapshot
         return found
+
+    def state(self) -> State:
+        """The versions that this reader has copied, by policy."""
+        return dict(zip(self._published.policies, self._seen.tolist(), strict=True))
+
+    def restore(self, state: State) -> None:
+        """Take these versions as copied already."""
+        self._seen[:] = [state[policy] for policy in self._published.policies]
 
     def _copy(self, policy: str) -> Snapshot | None:
         slots, copy = self._published.slots[policy], self._copies[policy]

@@ -9,66 +9,21 @@ import os
 import signal
 import sys
 import threading
-import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 from multiprocessing.reduction import DupFd
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
+from remuda.checkpoint.store import Checkpoints
 from remuda.errors import RemudaError
-from remuda.memory.shared import SharedArrays
-from remuda.memory.waiting import Wakeup
+from remuda.runtime.control import DONE, RUNNING, Control
+from remuda.runtime.pace import Desk, Pace, restore
+from remuda.timeline import Timeline
 from remuda.types import Role
 
-STARTING, RUNNING, DONE = 0, 1, 2
-BEAT = 1.0
-"""Seconds after which a waiting role looks up, if only to show that it lives."""
-
-
-class Control:
-    """What the coordinator and its children tell each other, in shared memory.
-
-    The coordinator writes `stop`; each child writes its own entry of `state` and `heartbeat`.
-    """
-
-    def __init__(self, num_roles: int, wakeups: tuple[Wakeup, ...]) -> None:
-        self._shared = SharedArrays(
-            {
-                "stop": ((1,), np.int64),
-                "state": ((num_roles,), np.int64),
-                "heartbeat": ((num_roles,), np.float64),
-            }
-        )
-        self._wakeups = wakeups
-
-    def stop(self) -> None:
-        """Ask every role to finish, and wake those that sleep."""
-        self._shared["stop"][0] = 1
-        for wakeup in self._wakeups:
-            wakeup.ring()
-
-    def stopped(self) -> bool:
-        """Whether the roles are asked to finish."""
-        return bool(self._shared["stop"][0])
-
-    def state(self, role: int) -> int:
-        """STARTING, RUNNING or DONE."""
-        return int(self._shared["state"][role])
-
-    def enter(self, role: int, state: int) -> None:
-        """For a child: the state it is in now."""
-        self._shared["state"][role] = state
-        self.beat(role)
-
-    def beat(self, role: int) -> None:
-        """For a child: a sign of life."""
-        self._shared["heartbeat"][role] = time.monotonic()
-
-    def silence(self, role: int) -> float:
-        """Seconds since a role's last sign of life."""
-        return time.monotonic() - float(self._shared["heartbeat"][role])
+EXCEPTION = 70
+"""Exit code of a process that ended by an exception, which its log tells."""
 
 
 class Lifeline:
@@ -98,6 +53,11 @@ class Hosting:
     index: int
     log: Path
     nice: int
+    pace: Pace
+    checkpoints: Checkpoints
+    restore: bool
+    """Whether the role goes on from the newest checkpoint, if there is one."""
+    timeline: Timeline | None
 
 
 def host(role: Role, control: Control, lifeline: int, hosting: Hosting) -> None:
@@ -112,23 +72,23 @@ def host(role: Role, control: Control, lifeline: int, hosting: Hosting) -> None:
     try:
         with contextlib.suppress(OSError):
             os.nice(hosting.nice)
-        _one_thread()
-        worker = role.build()
-        log.info("ready")
-        control.enter(hosting.index, RUNNING)
-        while not worker.done and not control.stopped():
-            control.beat(hosting.index)
-            if not worker.work():
-                worker.wait(BEAT, control.stopped)
-        worker.finish()
+        with one_thread():
+            worker = role.build()
+            if hosting.restore and restore(worker, hosting.checkpoints.newest):
+                log.info("goes on from the newest checkpoint")
+            log.info("ready")
+            desk = Desk(hosting.index, control, hosting.checkpoints, hosting.timeline)
+            control.enter(hosting.index, RUNNING)
+            hosting.pace.run(worker, desk)
+            worker.finish()
         control.enter(hosting.index, DONE)
         log.info("finished")
     except RemudaError as error:
         log.error("%s", error)
-        sys.exit(1)
-    except BaseException:
-        log.exception("ended by an error")
-        sys.exit(1)
+        sys.exit(EXCEPTION)
+    except Exception:
+        log.exception("ended by an exception")
+        sys.exit(EXCEPTION)
 
 
 def _die_with_the_coordinator(lifeline: int) -> None:
@@ -159,10 +119,19 @@ def _log_to(path: Path) -> None:
     )
 
 
-def _one_thread() -> None:
-    """One torch thread a process: with all cores in each, processes fight and may hang."""
+@contextlib.contextmanager
+def one_thread() -> Iterator[None]:
+    """One torch thread a process: with all cores in each, processes fight and may hang.
+
+    It also makes sums come out the same in every schedule.
+    """
     import torch
 
+    before = torch.get_num_threads()
     torch.set_num_threads(1)
     with contextlib.suppress(RuntimeError):  # only the first call in a process may set it
         torch.set_num_interop_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)

@@ -2,44 +2,87 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 
+from remuda.checkpoint.store import Checkpoints
 from remuda.errors import RemudaError
-from remuda.types import Role, Worker
+from remuda.runtime.host import one_thread
+from remuda.runtime.pace import restore
+from remuda.timeline import Span, Timeline
+from remuda.types import Role, RoleStatus, Worker
 
 
 class InlineRuntime:
     """Plays a turn, then trains what is due, and repeats: the plain loop to compare with."""
 
-    def __init__(self, actor: Role, learners: Sequence[Role]) -> None:
-        self._actor_role, self._learner_roles = actor, tuple(learners)
-        self._actor: Worker | None = None
-        self._learners: list[Worker] = []
+    def __init__(
+        self,
+        actor: Role,
+        learners: Sequence[Role],
+        checkpoints: Checkpoints,
+        *,
+        resumed: bool = False,
+        timeline: Timeline | None = None,
+    ) -> None:
+        self.roles = (actor, *learners)
+        self._checkpoints, self._resumed, self._timeline = checkpoints, resumed, timeline
+        self._workers: tuple[Worker, ...] = ()
+        self._stack = ExitStack()
 
     def start(self, stopped: Callable[[], bool]) -> None:  # noqa: ARG002
-        """Build every role."""
-        self._actor = self._actor_role.build()
-        self._learners = [role.build() for role in self._learner_roles]
+        """Build every role, and let it go on from the newest checkpoint of a resumed run."""
+        self._stack.enter_context(one_thread())
+        self._workers = tuple(role.build() for role in self.roles)
+        if self._resumed:
+            for worker in self._workers:
+                restore(worker, self._checkpoints.newest)
 
     def run_for(self, seconds: float) -> bool:
         """Work for about so long; True when everything is played."""
-        actor = self._actor
-        if actor is None:
-            raise RuntimeError("start the runtime first")
+        actor, *learners = self._workers
         end = time.monotonic() + seconds
         while not actor.done and time.monotonic() < end:
             played = actor.work()
             trained = False
-            for learner in self._learners:
+            for learner in learners:
                 while learner.work():
                     trained = True
             if not played and not trained and not actor.done:
                 raise RemudaError("neither the actor nor a learner can go on; this is a fault")
         return actor.done
 
+    def save(self, number: int) -> set[str]:
+        """Write every part of a checkpoint; returns their names.
+
+        Raises:
+            OSError: the disk is full or not writable.
+        """
+        start = time.perf_counter()
+        parts = set()
+        for worker in self._workers:
+            for part in worker.parts:
+                self._checkpoints.write(number, part, worker.state(part))
+                parts.add(part)
+        if self._timeline is not None:
+            self._timeline.add(Span.CHECKPOINT, start, time.perf_counter())
+        return parts
+
+    def settle(self, number: int) -> None:
+        """Nothing: nobody waits for a checkpoint."""
+
+    def status(self) -> list[RoleStatus]:
+        """One process, which lives, or nobody could ask."""
+        return [RoleStatus("main", os.getpid(), "running", 0.0, 0)]
+
+    def news(self) -> list[str]:
+        """Nothing happens here that would not end the run."""
+        return []
+
     def stop(self) -> None:
         """Let every role finish."""
-        for worker in (self._actor, *self._learners):
-            if worker is not None:
+        with self._stack:
+            for worker in self._workers:
                 worker.finish()

@@ -1,4 +1,4 @@
-"""Every role in a process of its own: the schedule `async`."""
+"""Every role in a process of its own, watched and restarted: the schedules `async`, `lockstep`."""
 
 from __future__ import annotations
 
@@ -6,137 +6,325 @@ import logging
 import multiprocessing
 import signal
 import time
+from collections import deque
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
 from multiprocessing.connection import wait
 from multiprocessing.context import SpawnProcess
 from pathlib import Path
 
+from remuda.checkpoint.store import Checkpoints
+from remuda.config import SupervisionConfig
 from remuda.errors import RoleDiedError
 from remuda.memory.waiting import Wakeup
-from remuda.runtime.host import DONE, STARTING, Control, Hosting, Lifeline, host
-from remuda.types import Role
+from remuda.runtime.control import DONE, RUNNING, STARTING, Control
+from remuda.runtime.host import EXCEPTION, Hosting, Lifeline, host
+from remuda.runtime.pace import Pace
+from remuda.timeline import Timeline
+from remuda.types import Role, RoleStatus
 
 log = logging.getLogger(__name__)
 
 ACTOR = 0
 """The actor's place among the roles; the learners follow."""
+STATES = {STARTING: "starting", RUNNING: "running", DONE: "done"}
+GLANCE = 0.005
+"""Seconds between two looks at roles that are saving."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """What a role brings along besides itself."""
+
+    role: Role
+    wakeup: Wakeup
+    pace: Pace
+    timeline: Timeline | None = None
+
+
+@dataclass
+class Child:
+    """The process of a role, and what became of those before it."""
+
+    index: int
+    place: Place
+    log: Path
+    process: SpawnProcess | None = None
+    spawned: float = 0.0
+    was_ready: bool = False
+    """Whether any process of this role ever got ready."""
+    due: float = 0.0
+    """Without a process: when the next one is spawned."""
+    deaths: deque[float] = field(default_factory=deque)
+    """When processes died, within the window that the budget is for."""
+    restarts: int = 0
+    problem: str = ""
+
+    @property
+    def name(self) -> str:
+        """The role's name."""
+        return self.place.role.name
 
 
 class ProcessRuntime:
-    """Spawns a process per role, watches them, and stops them.
+    """Spawns a process per role, watches them, restarts them, and stops them.
 
     What it guarantees:
 
     1. Processes start by spawn; what crosses is recipes and shared memory.
     2. No child outlives the coordinator, by whatever signal it dies.
-    3. A child that ends before its work is done stops the run with its name and its log.
-    4. `stop` leaves no child behind: who does not finish within its limit is killed.
+    3. A child that ends, by an exit, an exception or a signal, or that gives no sign of life, is
+       told by its name, the cause and its log, and restarted after a pause from its last good
+       state; the others go on. A role whose very first process fails is not tried again.
+    4. More deaths of one role than the budget allows end the run.
+    5. `stop` leaves no child behind: who does not finish within its limit is killed.
     """
 
     def __init__(
         self,
-        actor: Role,
-        learners: Sequence[Role],
-        wakeups: tuple[Wakeup, ...],
+        places: Sequence[Place],
+        checkpoints: Checkpoints,
         logs: Path,
+        supervision: SupervisionConfig,
         *,
         nice: int,
         start_limit: float,
         stop_limit: float,
+        write_limit: float,
+        resumed: bool = False,
     ) -> None:
-        self._roles = (actor, *learners)
-        self._control = Control(len(self._roles), wakeups)
+        self._control = Control(tuple(place.wakeup for place in places))
+        self._children = [
+            Child(i, place, logs / f"{place.role.name}.log") for i, place in enumerate(places)
+        ]
+        self._checkpoints, self._supervision = checkpoints, supervision
+        self._logs, self._nice, self._resumed = logs, nice, resumed
+        self._start_limit, self._stop_limit, self._write_limit = (
+            start_limit,
+            stop_limit,
+            write_limit,
+        )
         self._lifeline = Lifeline()
-        self._logs, self._nice = logs, nice
-        self._start_limit, self._stop_limit = start_limit, stop_limit
-        self._children: dict[int, SpawnProcess] = {}
+        self._news: list[str] = []
+
+    @property
+    def roles(self) -> tuple[Role, ...]:
+        """The actor's role, then the learners'."""
+        return tuple(child.place.role for child in self._children)
+
+    @property
+    def pids(self) -> dict[str, int]:
+        """The process ids of those that live, by role."""
+        return {
+            child.name: child.process.pid
+            for child in self._children
+            if child.process is not None and child.process.pid is not None
+        }
 
     def start(self, stopped: Callable[[], bool]) -> None:
         """Spawn every role and return when all of them are ready; the actor comes last.
 
         So no turn is played before there is somebody to learn from it.
         """
-        learners = range(1, len(self._roles))
-        for index in learners:
-            self._spawn(index)
+        actor, *learners = self._children
+        for child in learners:
+            self._spawn(child)
         self._await_ready(learners, stopped)
         if not stopped():
-            self._spawn(0)
-            self._await_ready((0,), stopped)
+            self._spawn(actor)
+            self._await_ready([actor], stopped)
 
     def run_for(self, seconds: float) -> bool:
         """Watch for about so long; True when everything is played."""
-        return self._watch(seconds)
+        end = time.monotonic() + seconds
+        while True:
+            self._watch(end - time.monotonic())
+            if self._is(ACTOR, DONE):
+                return True
+            if time.monotonic() >= end:
+                return False
+
+    def save(self, number: int) -> set[str]:
+        """Ask every role for its part of a checkpoint; returns the names of those written.
+
+        A role that is dead, hangs or fails is not waited for any longer than need be.
+        """
+        control = self._control
+        asked = [(c, c.process) for c in self._children if not self._is(c.index, STARTING)]
+        asked = [(c, process) for c, process in asked if process is not None]
+        control.want_save(number)
+        limit = time.monotonic() + self._write_limit
+        while time.monotonic() < limit:
+            if all(
+                abs(control.saved(c.index)) == number or c.process is not process
+                for c, process in asked
+            ):
+                break
+            self._watch(GLANCE)
+        return {
+            part
+            for child, _ in asked
+            if control.saved(child.index) == number
+            for part in child.place.role.parts
+        }
+
+    def settle(self, number: int) -> None:
+        """Tell everybody that a checkpoint is complete or given up."""
+        self._control.settle(number)
+
+    def status(self) -> list[RoleStatus]:
+        """How every role is doing."""
+        return [
+            RoleStatus(
+                name=child.name,
+                pid=child.process.pid if child.process is not None else None,
+                state=(
+                    STATES[self._control.state(child.index)]
+                    if child.process is not None
+                    else "waiting to restart"
+                ),
+                heartbeat_age=self._control.silence(child.index),
+                restarts=child.restarts,
+                problem=child.problem,
+                log=str(child.log),
+            )
+            for child in self._children
+        ]
+
+    def news(self) -> list[str]:
+        """What happened since this was asked last, for the user."""
+        news, self._news = self._news, []
+        return news
 
     def stop(self) -> None:
         """Ask all to finish, wait for them, and kill who does not."""
         self._control.stop()
         limit = time.monotonic() + self._stop_limit
-        for child in self._children.values():
-            child.join(max(limit - time.monotonic(), 0.0))
-            if child.is_alive():
+        for child in self._children:
+            process, child.process = child.process, None
+            if process is None:
+                continue
+            process.join(max(limit - time.monotonic(), 0.0))
+            if process.is_alive():
                 log.warning("%s did not stop within %.0f s: killed", child.name, self._stop_limit)
-                child.kill()
-                child.join(self._stop_limit)
-            child.close()
-        self._children = {}
+                process.kill()
+                process.join(self._stop_limit)
+            process.close()
         self._lifeline.close()
 
-    @property
-    def pids(self) -> dict[str, int]:
-        """Process ids, by role."""
-        return {c.name: c.pid for c in self._children.values() if c.pid is not None}
+    def _is(self, index: int, state: int) -> bool:
+        return self._control.state(index) == state
 
-    def _spawn(self, index: int) -> None:
-        role = self._roles[index]
-        hosting = Hosting(index, self._log_of(role), self._nice if index else 0)
-        child = multiprocessing.get_context("spawn").Process(
+    def _spawn(self, child: Child) -> None:
+        self._control.reset(child.index)
+        is_actor = child.index == ACTOR
+        hosting = Hosting(
+            index=child.index,
+            log=child.log,
+            nice=0 if is_actor else self._nice,
+            pace=child.place.pace,
+            checkpoints=self._checkpoints,
+            # A learner always goes on from its last state. The world that an actor saved belongs
+            # to a run that is resumed; while the run goes on, its ring has moved on without it.
+            restore=not child.was_ready and self._resumed if is_actor else self._has_state(child),
+            timeline=child.place.timeline,
+        )
+        process = multiprocessing.get_context("spawn").Process(
             target=host,
-            args=(role, self._control, self._lifeline, hosting),
-            name=role.name,
+            args=(child.place.role, self._control, self._lifeline, hosting),
+            name=child.name,
             daemon=True,
         )
-        child.start()
-        self._children[index] = child
+        process.start()
+        child.process, child.spawned = process, time.monotonic()
 
-    def _await_ready(self, indices: Iterable[int], stopped: Callable[[], bool]) -> None:
-        limit = time.monotonic() + self._start_limit
+    def _has_state(self, child: Child) -> bool:
+        return self._resumed or child.was_ready
+
+    def _await_ready(self, children: Iterable[Child], stopped: Callable[[], bool]) -> None:
         while not stopped():
-            late = [self._roles[i].name for i in indices if self._control.state(i) == STARTING]
-            if not late:
+            if not any(self._is(child.index, STARTING) for child in children):
                 return
-            if time.monotonic() > limit:
-                raise RoleDiedError(
-                    f"{', '.join(late)} did not start within {self._start_limit:.0f} s; see the "
-                    f"logs in {self._logs}, or raise run.start_limit"
-                )
             self._watch(0.05)
 
-    def _watch(self, seconds: float) -> bool:
-        """Sleep until a child ends, or for so long; True when the actor has played everything."""
-        wait([child.sentinel for child in self._children.values()], seconds)
-        over = False
-        for index, child in self._children.items():
-            if child.exitcode is None:
-                continue
-            if self._control.state(index) != DONE or child.exitcode != 0:
-                raise RoleDiedError(self._obituary(self._roles[index], child.exitcode))
-            over |= index == ACTOR
-        return over
-
-    def _obituary(self, role: Role, exitcode: int) -> str:
-        path = self._log_of(role)
-        if exitcode < 0:
-            how = f"was killed by {signal.Signals(-exitcode).name}"
+    def _watch(self, seconds: float) -> None:
+        """Sleep until a child ends, or for so long; mourn the dead, and spawn who is due."""
+        alive = [c.process.sentinel for c in self._children if c.process is not None]
+        due = [c.due for c in self._children if c.process is None and c.due]
+        now = time.monotonic()
+        seconds = max(min([seconds, *(when - now for when in due)]), 0.0)
+        if alive:
+            wait(alive, seconds)
         else:
-            how = f"ended with exit code {exitcode}: {_last_line(path)}"
-        return f"the process {role.name} {how}; the run stops here. Its log is {path}"
+            time.sleep(seconds)
+        now = time.monotonic()
+        for child in self._children:
+            if child.process is None:
+                if child.due and now >= child.due:
+                    self._spawn(child)
+                continue
+            if self._is(child.index, RUNNING):
+                child.was_ready = True
+            problem = self._problem(child, child.process, now)
+            if problem:
+                self._bury(child, problem, now)
 
-    def _log_of(self, role: Role) -> Path:
-        return self._logs / f"{role.name}.log"
+    def _problem(self, child: Child, process: SpawnProcess, now: float) -> str:
+        """What is wrong with a child; empty: nothing. One that hangs is killed here."""
+        code = process.exitcode
+        if code is not None:
+            if code == EXCEPTION:
+                return f"ended by an exception: {last_line(child.log)}"
+            if code < 0:
+                return f"was killed by {signal.Signals(-code).name}"
+            return f"ended with exit code {code}"
+        if self._is(child.index, STARTING):
+            if now - child.spawned <= self._start_limit:
+                return ""
+            problem = f"did not start within {self._start_limit:.0f} s (run.start_limit)"
+        elif self._control.silence(child.index) > self._supervision.silence_limit:
+            problem = (
+                f"gave no sign of life for {self._supervision.silence_limit:g} s "
+                "(supervision.silence_limit) and was killed"
+            )
+        else:
+            return ""
+        process.kill()
+        process.join()
+        return problem
+
+    def _bury(self, child: Child, problem: str, now: float) -> None:
+        """Take note of a death, and plan the successor.
+
+        Raises:
+            RoleDiedError: there is none, for it never lived or died too often.
+        """
+        if child.process is not None:
+            child.process.close()
+        child.process, child.problem, child.due = None, problem, 0.0
+        self._control.reset(child.index)
+        obituary = f"the process {child.name} {problem}"
+        if not child.was_ready:
+            raise RoleDiedError(f"{obituary}; it never got ready. Its log is {child.log}")
+        limits = self._supervision
+        while child.deaths and now - child.deaths[0] > limits.window:
+            child.deaths.popleft()
+        if len(child.deaths) >= limits.restarts:
+            raise RoleDiedError(
+                f"{obituary}; with {len(child.deaths)} restarts in the last {limits.window:.0f} s "
+                "its budget is spent (supervision.restarts), and the run stops here. "
+                f"Its log is {child.log}"
+            )
+        pause = min(limits.backoff * 2 ** len(child.deaths), limits.max_backoff)
+        child.deaths.append(now)
+        child.restarts += 1
+        child.due = now + pause
+        self._news.append(f"{obituary}; it is restarted in {pause:.2g} s. Its log is {child.log}")
+        log.warning("%s", self._news[-1])
 
 
-def _last_line(path: Path) -> str:
+def last_line(path: Path) -> str:
+    """The last line of a log that says anything."""
     try:
         lines = [line for line in path.read_text(errors="replace").splitlines() if line.strip()]
     except OSError:

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from remuda.coordinator.run_directory import write_whole
+from remuda.coordinator.run_directory import write_file
 from remuda.types import Array
 
 COLOURS = 255
@@ -51,7 +51,7 @@ def write_gif(frames: Sequence[Array], path: Path, frames_per_second: int = 8) -
         disposal=1,
         optimize=True,
     )
-    write_whole(path, data.getvalue())
+    write_file(path, data.getvalue())
 
 
 def _check(frames: Sequence[Array]) -> None:

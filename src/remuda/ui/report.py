@@ -18,7 +18,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import EngFormatter, MaxNLocator, PercentFormatter
 
 from remuda.coordinator.metrics import PolicyRecord, Record
-from remuda.coordinator.run_directory import write_whole
+from remuda.coordinator.run_directory import write_file
 from remuda.ui.summary import (
     COLUMNS,
     RunSummary,
@@ -95,10 +95,10 @@ def write_report(run: Path) -> Path:
     """
     summary = read_run(run)
     with mpl.rc_context(LOOK):
-        write_whole(run / "learning.png", _png(learning_chart(summary)))
-        write_whole(run / "throughput.png", _png(throughput_chart(summary)))
+        write_file(run / "learning.png", _png(learning_chart(summary)))
+        write_file(run / "throughput.png", _png(throughput_chart(summary)))
     page = run / "report.html"
-    write_whole(page, page_of(summary).encode())
+    write_file(page, page_of(summary).encode())
     return page
 
 

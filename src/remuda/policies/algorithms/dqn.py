@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
+from remuda.checkpoint.state import fitting
 from remuda.config import PolicyConfig
 from remuda.policies.losses import q_learning_loss, q_learning_target
 from remuda.policies.networks.q_network import QNetwork
 from remuda.policies.stack import ParameterStack
+from remuda.types import State
 
 
 @dataclass(frozen=True)
@@ -92,25 +94,51 @@ class DQN:
         q_tm1 = network.values(self._acting(self.online), batch.s_tm1)
         return q_learning_loss(q_tm1, batch.a_tm1, target, self.config.huber)
 
-    def state(self) -> dict[str, Any]:
-        """All that a successor needs to go on exactly here."""
+    def is_finite(self) -> bool:
+        """Whether every weight is a finite number."""
+        return bool(torch.isfinite(self.online.flat).all())
+
+    def state(self) -> State:
+        """All that a successor needs to go on exactly here: `learned`, and the random streams."""
+        streams = {str(k): stream.get_state().numpy() for k, stream in enumerate(self._streams)}
+        return self.learned() | {"streams": streams}
+
+    def learned(self) -> State:
+        """Weights, optimizer and counters."""
+        moments = {
+            str(k): {name: value.cpu().numpy().copy() for name, value in saved.items()}
+            for k, saved in self._optimizer.state_dict()["state"].items()
+        }
         return {
-            "online": self.online.flat.clone(),
-            "target": self.target.flat.clone(),
-            "optimizer": self._optimizer.state_dict(),
+            "online": self.online.flat.cpu().numpy().copy(),
+            "target": self.target.flat.cpu().numpy().copy(),
+            "optimizer": moments,
             "updates": self.updates,
-            "streams": [stream.get_state() for stream in self._streams],
         }
 
-    def restore(self, state: dict[str, Any]) -> None:
-        """Go on from what `state` returned."""
+    def restore(self, state: State) -> None:
+        """Go on from what `state` returned.
+
+        Raises:
+            CheckpointError: it was saved by another network.
+        """
+        self.restore_learned(state)
+        for k, stream in enumerate(self._streams):
+            stream.set_state(torch.from_numpy(state["streams"][str(k)]))
+
+    def restore_learned(self, state: State) -> None:
+        """Go on from what `learned` returned; the random streams go on where they are."""
+        flat = np.empty(self.online.flat.shape, np.float32)
         with torch.no_grad():
-            self.online.flat.copy_(state["online"])
-            self.target.flat.copy_(state["target"])
-        self._optimizer.load_state_dict(state["optimizer"])
+            self.online.flat.copy_(torch.from_numpy(fitting(state, "online", flat)))
+            self.target.flat.copy_(torch.from_numpy(fitting(state, "target", flat)))
+        optimizer = self._optimizer.state_dict()
+        optimizer["state"] = {
+            int(k): {name: torch.from_numpy(value.copy()) for name, value in saved.items()}
+            for k, saved in state["optimizer"].items()
+        }
+        self._optimizer.load_state_dict(optimizer)
         self.updates = state["updates"]
-        for stream, saved in zip(self._streams, state["streams"], strict=True):
-            stream.set_state(saved)
 
     def _noise(self) -> torch.Generator | None:
         return self._streams[0] if self.config.network.noisy else None

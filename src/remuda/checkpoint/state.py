@@ -1,0 +1,124 @@
+"""State: what a successor needs to go on exactly where something stopped, in memory and on disk.
+
+A state is plain data: nested dictionaries of arrays, numbers, strings and lists of these. On disk
+its arrays are the tensors of a safetensors file, named by their path (`algorithm/online`), and
+everything else is one JSON tree in the file's metadata. Nothing in it is code, and reading it runs
+none: a pickle is refused like any other file that is no safetensors file.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from remuda.errors import CheckpointError
+from remuda.types import Array, State
+
+_REST = "state"
+"""The key of the metadata under which everything but the arrays stands."""
+
+
+def pack(state: Mapping[str, Any]) -> bytes:
+    """A state as the content of a file."""
+    from safetensors.numpy import save
+
+    arrays: dict[str, Array] = {}
+    rest = _take_arrays(state, "", arrays)
+    return save(arrays, {_REST: json.dumps(rest)})
+
+
+def unpack(data: bytes, source: str = "the data") -> State:
+    """The state in the content of a file.
+
+    Raises:
+        CheckpointError: it is damaged, or something else.
+    """
+    from safetensors import SafetensorError
+    from safetensors.numpy import load
+
+    try:
+        arrays = load(data)
+        header = json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])
+        state: State = json.loads(header["__metadata__"][_REST])
+        for path, array in arrays.items():
+            *parents, name = path.split("/")
+            branch = state
+            for parent in parents:
+                branch = branch[parent]
+            branch[name] = array
+    except (SafetensorError, ValueError, KeyError, TypeError) as error:
+        raise CheckpointError(f"{source} is no state of Remuda, or damaged: {error}") from None
+    return state
+
+
+def fitting(state: Mapping[str, Any], name: str, like: Array) -> Array:
+    """The array `name` of a state, if it has the shape and dtype of `like`.
+
+    Raises:
+        CheckpointError: it is missing, or made for something of another shape.
+    """
+    found = state.get(name)
+    if not isinstance(found, np.ndarray):
+        raise CheckpointError(f"the checkpoint does not fit: it has no {name}")
+    if found.shape != like.shape or found.dtype != like.dtype:
+        raise CheckpointError(
+            f"the checkpoint does not fit: {name} should be {like.shape} {like.dtype} and is "
+            f"{found.shape} {found.dtype}"
+        )
+    return found
+
+
+def write_whole(path: Path, data: bytes, *, sync: bool = True) -> None:
+    """Write a file by way of a temporary name: afterwards it is the new one whole, or the old one.
+
+    Args:
+        path: the file.
+        data: its content.
+        sync: whether it must also survive a power cut.
+
+    Raises:
+        OSError: the disk is full or not writable; the old file is as it was.
+    """
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        with temporary.open("wb") as file:
+            file.write(data)
+            if sync:
+                file.flush()
+                os.fsync(file.fileno())
+        temporary.replace(path)
+    except OSError:
+        with contextlib.suppress(OSError):
+            temporary.unlink(missing_ok=True)
+        raise
+
+
+def random_state(random: np.random.Generator) -> dict[str, Any]:
+    """The state of a NumPy stream, as plain data."""
+    return dict(random.bit_generator.state)
+
+
+def restore_random(random: np.random.Generator, state: Mapping[str, Any]) -> None:
+    """Let a NumPy stream go on from `random_state`."""
+    random.bit_generator.state = state
+
+
+def _take_arrays(state: Mapping[str, Any], prefix: str, arrays: dict[str, Array]) -> State:
+    """Everything in `state` but its arrays, which go into `arrays` by their paths."""
+    rest: State = {}
+    for name, value in state.items():
+        if "/" in name:
+            raise ValueError(f"the name {name!r} in a state holds a slash")
+        if isinstance(value, np.ndarray):
+            arrays[prefix + name] = np.ascontiguousarray(value).reshape(value.shape)
+        elif isinstance(value, Mapping):
+            rest[name] = _take_arrays(value, f"{prefix}{name}/", arrays)
+        else:
+            rest[name] = value
+    return rest

@@ -1,0 +1,267 @@
+"""The checkpoints of a run on disk: written whole or not at all, and checked before they are used.
+
+    checkpoints/000007/manifest.json         what the checkpoint is, and its files' checksums
+    checkpoints/000007/agent_0.safetensors   a part: the state that one worker saved
+    checkpoints/best.json                    which one did best in evaluation
+    checkpoints/.000008.partial/             being written
+
+A checkpoint is written into its partial directory, each part by its owner; the manifest comes last;
+then the directory is renamed. Whoever dies before leaves a partial directory, which nobody reads
+and the next checkpoint removes. One process, the coordinator, begins, commits and removes them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from remuda.checkpoint.state import pack, unpack, write_whole
+from remuda.errors import CheckpointError
+from remuda.types import State
+
+FORMAT = 1
+"""Of the files; a program reads its own format only."""
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """What a checkpoint is."""
+
+    number: int
+    turns: int
+    """Turns played, over all copies."""
+    seconds: float
+    """Seconds played."""
+    exact: bool
+    """Whether all parts are of one moment, so that a resumed run equals an uninterrupted one."""
+    config: Mapping[str, Any]
+    """What of the configuration a successor must share."""
+    files: Mapping[str, str]
+    """The SHA-256 checksum of each file, by name."""
+    format: int = FORMAT
+
+
+class OtherFormatError(CheckpointError):
+    """A whole checkpoint, but of another version of Remuda."""
+
+
+class Checkpoints:
+    """The checkpoints under one directory; plain data, and crosses to children."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def numbers(self) -> list[int]:
+        """The complete checkpoints, oldest first."""
+        try:
+            names = [entry.name for entry in self.path.iterdir()]
+        except FileNotFoundError:
+            return []
+        return sorted(int(name) for name in names if name.isdecimal())
+
+    def partial(self, number: int) -> Path:
+        """Where checkpoint `number` is being written."""
+        return self.path / f".{number:06d}.partial"
+
+    def begin(self) -> int:
+        """Make room for the next checkpoint, and return its number.
+
+        Raises:
+            OSError: the disk is full or not writable.
+        """
+        self.path.mkdir(parents=True, exist_ok=True)
+        for left in self.path.glob(".*.partial"):
+            shutil.rmtree(left, ignore_errors=True)
+        number = max(self.numbers(), default=0) + 1
+        self.partial(number).mkdir()
+        return number
+
+    def write(self, number: int, part: str, state: Mapping[str, Any]) -> None:
+        """Write one part of checkpoint `number`. For the owner of the part.
+
+        Raises:
+            OSError: the disk is full or not writable, or the checkpoint was given up.
+        """
+        write_whole(self.partial(number) / _file(part), pack(state))
+
+    def carry_over(self, number: int, part: str) -> bool:
+        """Let checkpoint `number` have a part of the one before; False if that has none.
+
+        For a part whose owner is gone: it is what its successor will go on from.
+        """
+        for earlier in reversed(self.numbers()):
+            source = self._directory(earlier) / _file(part)
+            if source.exists():
+                os.link(source, self.partial(number) / _file(part))
+                return True
+        return False
+
+    def commit(self, manifest: Manifest) -> None:
+        """Complete checkpoint `manifest.number` with the parts that are written.
+
+        Raises:
+            OSError: the disk is full or not writable.
+        """
+        partial = self.partial(manifest.number)
+        checksums = {path.name: _checksum(path) for path in sorted(partial.glob("*.safetensors"))}
+        manifest = replace(manifest, files=checksums)
+        write_whole(partial / "manifest.json", json.dumps(asdict(manifest), indent=1).encode())
+        _sync_directory(partial)
+        partial.rename(self._directory(manifest.number))
+        _sync_directory(self.path)
+
+    def abandon(self, number: int) -> None:
+        """Give up a checkpoint that is being written; the older ones are as they were."""
+        shutil.rmtree(self.partial(number), ignore_errors=True)
+
+    def manifest(self, number: int) -> Manifest:
+        """The manifest of a checkpoint.
+
+        Raises:
+            CheckpointError: it is missing, damaged, or of another format.
+        """
+        path = self._directory(number) / "manifest.json"
+        try:
+            data = json.loads(path.read_bytes())
+            found = data["format"]
+            if found != FORMAT:
+                raise OtherFormatError(
+                    f"{path} is of format {found}, and this version of Remuda reads format {FORMAT}"
+                )
+            return Manifest(**data)
+        except OSError as error:
+            raise CheckpointError(f"cannot read {path}: {error.strerror}") from None
+        except (ValueError, TypeError, KeyError) as error:
+            raise CheckpointError(f"{path} is damaged: {error}") from None
+
+    def read(self, number: int, part: str) -> State:
+        """A part of a checkpoint, once its checksum is verified.
+
+        Raises:
+            CheckpointError: it is missing or damaged.
+        """
+        path = self._directory(number) / _file(part)
+        expected = self.manifest(number).files.get(path.name)
+        try:
+            data = path.read_bytes()
+        except OSError as error:
+            raise CheckpointError(f"cannot read {path}: {error.strerror}") from None
+        if hashlib.sha256(data).hexdigest() != expected:
+            raise CheckpointError(f"{path} is damaged: its checksum is not that of the manifest")
+        return unpack(data, str(path))
+
+    def newest(self, part: str) -> State | None:
+        """A part of the newest checkpoint in which it is whole; None if that has no such part."""
+        while True:
+            numbers = self.numbers()
+            for number in reversed(numbers):
+                try:
+                    if _file(part) not in self.manifest(number).files:
+                        return None
+                    return self.read(number, part)
+                except CheckpointError:
+                    continue
+            if numbers == self.numbers():  # else they were replaced while we looked
+                return None
+
+    def verify(self, number: int) -> Manifest:
+        """The manifest of a checkpoint whose files are all whole.
+
+        Raises:
+            CheckpointError: a file is missing or damaged.
+        """
+        manifest = self.manifest(number)
+        for name, checksum in manifest.files.items():
+            path = self._directory(number) / name
+            try:
+                whole = _checksum(path) == checksum
+            except OSError as error:
+                raise CheckpointError(f"cannot read {path}: {error.strerror}") from None
+            if not whole:
+                raise CheckpointError(f"{path} is damaged: its checksum is not the manifest's")
+        return manifest
+
+    def newest_whole(self, say: Callable[[str], None]) -> Manifest | None:
+        """The newest whole checkpoint, or None; damaged ones are set aside, and said.
+
+        For the coordinator, before anybody else reads.
+
+        Raises:
+            OtherFormatError: another version of Remuda wrote it.
+        """
+        for number in reversed(self.numbers()):
+            try:
+                return self.verify(number)
+            except OtherFormatError:
+                raise
+            except CheckpointError as error:
+                aside = self._set_aside(number)
+                say(f"{error}; set aside as {aside.name}, falling back to the checkpoint before")
+        return None
+
+    def keep(self, count: int) -> None:
+        """Remove all but the newest `count` and the best."""
+        best = self.best()
+        for number in self.numbers()[:-count]:
+            if best is None or number != best["checkpoint"]:
+                shutil.rmtree(self._directory(number), ignore_errors=True)
+
+    def best(self) -> dict[str, Any] | None:
+        """The number of the best checkpoint and what it earned; None if none was evaluated."""
+        try:
+            best: dict[str, Any] = json.loads((self.path / "best.json").read_bytes())
+        except (OSError, ValueError):
+            return None
+        return best if best.get("checkpoint") in self.numbers() else None
+
+    def mark_best(self, facts: Mapping[str, Any]) -> None:
+        """Note which checkpoint did best: `checkpoint` and `mean_return`, and more to read.
+
+        Raises:
+            OSError: the disk is full or not writable.
+        """
+        write_whole(self.path / "best.json", json.dumps(facts, indent=1).encode())
+
+    def _directory(self, number: int) -> Path:
+        return self.path / f"{number:06d}"
+
+    def _set_aside(self, number: int) -> Path:
+        aside = self.path / f"damaged-{number:06d}"
+        shutil.rmtree(aside, ignore_errors=True)
+        self._directory(number).rename(aside)
+        return aside
+
+
+def differences(
+    saved: Mapping[str, Any], wanted: Mapping[str, Any], prefix: str = ""
+) -> Iterable[str]:
+    """What differs between two configurations, as words: `policy.n_steps was 3 and is 5`."""
+    for key in {**saved, **wanted}:
+        a, b = saved.get(key), wanted.get(key)
+        if isinstance(a, Mapping) and isinstance(b, Mapping):
+            yield from differences(a, b, f"{prefix}{key}.")
+        elif a != b:
+            yield f"{prefix}{key} was {a} and is {b}"
+
+
+def _file(part: str) -> str:
+    return f"{part}.safetensors"
+
+
+def _checksum(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _sync_directory(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

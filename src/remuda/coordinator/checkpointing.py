@@ -1,0 +1,162 @@
+"""Taking checkpoints while a run goes on, and finding the best of them."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from remuda.checkpoint.store import Checkpoints, Manifest
+from remuda.config import CheckpointConfig
+from remuda.publish.snapshot import Snapshot
+from remuda.types import State
+
+log = logging.getLogger(__name__)
+
+COORDINATOR = "coordinator"
+"""The part of a checkpoint that holds what no role owns: counters and published snapshots."""
+
+Measure = Callable[[Mapping[str, Snapshot]], Mapping[str, Any]]
+"""Plays greedily with snapshots, and returns at least `mean_return`."""
+
+
+class Saver(Protocol):
+    """Where the roles live, as far as saving goes."""
+
+    def save(self, number: int) -> set[str]:
+        """Let every role write its parts; returns the names of those written."""
+
+    def settle(self, number: int) -> None:
+        """Tell that the checkpoint is complete or given up."""
+
+
+@dataclass(frozen=True)
+class Contents:
+    """What belongs into the checkpoints of a run."""
+
+    parts: tuple[str, ...]
+    """Of the roles, all of them."""
+    gather: Callable[[], State]
+    """Returns the coordinator's own part, as it is now."""
+    config: Mapping[str, Any]
+    """What of the configuration a resumed run must share."""
+    exact: bool
+    """Whether the parts must all be of one moment."""
+
+
+class Checkpointer:
+    """Takes checkpoints. One that cannot be written costs nothing but itself."""
+
+    def __init__(
+        self,
+        checkpoints: Checkpoints,
+        config: CheckpointConfig,
+        contents: Contents,
+        say: Callable[[str], None],
+    ) -> None:
+        self._checkpoints, self._config, self._contents, self._say = (
+            checkpoints,
+            config,
+            contents,
+            say,
+        )
+
+    def take(self, runtime: Saver, turns: int, seconds: float) -> int | None:
+        """Write a checkpoint now; returns its number, or None: there is none, which is said.
+
+        The part of a role that is dead or late is taken from the checkpoint before, since that is
+        what its successor goes on from. Where all parts must be of one moment, there is none then.
+        """
+        number = 0
+        try:
+            number = self._checkpoints.begin()
+            written = runtime.save(number)
+            missing = [part for part in self._contents.parts if part not in written]
+            for part in missing:
+                if self._contents.exact or not self._checkpoints.carry_over(number, part):
+                    self._give_up(number, f"{part} could not be saved")
+                    return None
+            self._checkpoints.write(number, COORDINATOR, self._contents.gather())
+            self._checkpoints.commit(
+                Manifest(
+                    number=number,
+                    turns=turns,
+                    seconds=seconds,
+                    exact=self._contents.exact,
+                    config=self._contents.config,
+                    files={},
+                )
+            )
+            self._checkpoints.keep(self._config.keep)
+        except OSError as error:
+            self._give_up(number, error.strerror or str(error))
+            return None
+        finally:
+            if number:
+                runtime.settle(number)
+        return number
+
+    def _give_up(self, number: int, why: str) -> None:
+        if number:
+            self._checkpoints.abandon(number)
+        kept = self._checkpoints.numbers()
+        before = f"checkpoint {kept[-1]} is kept" if kept else "there is none before it"
+        self._say(f"no checkpoint was written: {why}; {before}, and training goes on")
+
+
+class BestKeeper:
+    """Finds the best checkpoint by greedy play, beside the run or, inline, in its place."""
+
+    def __init__(
+        self, checkpoints: Checkpoints, measure: Measure, say: Callable[[str], None], inline: bool
+    ) -> None:
+        self._checkpoints, self._measure, self._say, self._inline = (
+            checkpoints,
+            measure,
+            say,
+            inline,
+        )
+        self._thread: threading.Thread | None = None
+        self._done: list[dict[str, Any]] = []
+        self._failed = False
+
+    def offer(self, number: int, snapshots: Mapping[str, Snapshot]) -> None:
+        """Measure a checkpoint; passed over while another is being measured."""
+        self.collect()
+        if self._thread is not None or self._failed:
+            return
+        if self._inline:
+            self._play(number, snapshots)
+            self.collect()
+            return
+        self._thread = threading.Thread(
+            target=self._play, args=(number, snapshots), name="evaluation", daemon=True
+        )
+        self._thread.start()
+
+    def collect(self, timeout: float = 0.0) -> None:
+        """Take note of what was measured."""
+        if self._thread is not None:
+            self._thread.join(timeout)
+            if self._thread.is_alive():
+                return
+            self._thread = None
+        while self._done:
+            found = self._done.pop()
+            best = self._checkpoints.best()
+            is_kept = found["checkpoint"] in self._checkpoints.numbers()
+            if is_kept and (best is None or found["mean_return"] >= best["mean_return"]):
+                try:
+                    self._checkpoints.mark_best(found)
+                except OSError as error:
+                    self._say(f"cannot note the best checkpoint: {error.strerror}")
+
+    def _play(self, number: int, snapshots: Mapping[str, Snapshot]) -> None:
+        try:
+            self._done.append({"checkpoint": number, **self._measure(snapshots)})
+        except Exception as error:  # the run is worth more than the measurement
+            log.exception("the evaluation of checkpoint %d failed", number)
+            self._failed = True
+            self._say(f"greedy play failed, so no best checkpoint is kept: {error}")

@@ -1,0 +1,72 @@
+"""The status of a run for anybody who asks while it goes on: `status.json`, every second."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import time
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from remuda.checkpoint.state import write_whole
+from remuda.coordinator.metrics import Record
+from remuda.errors import RunDirectoryError
+from remuda.publish.snapshot import PublishedWeights
+from remuda.types import RoleStatus
+
+INTERVAL = 1.0
+"""Seconds between two writings."""
+ERRORS = 20
+"""The newest errors that are kept."""
+
+
+class StatusFile:
+    """Writes the status of a run; a full disk costs the status, not the run."""
+
+    def __init__(self, path: Path, published: PublishedWeights, schedule: str) -> None:
+        self._path, self._published, self._schedule = path, published, schedule
+        self._errors: deque[dict[str, Any]] = deque(maxlen=ERRORS)
+        self._written = 0.0
+
+    def note(self, message: str) -> None:
+        """Keep a message among the last errors."""
+        self._errors.append({"time": time.time(), "message": message})
+
+    def write(self, record: Record, roles: Iterable[RoleStatus], ended: str = "") -> None:
+        """Write the status, if it is time or the run has ended."""
+        now = time.monotonic()
+        if now - self._written < INTERVAL and not ended:
+            return
+        self._written = now
+        policies = {
+            name: asdict(policy) | {"slot": self._published.active(name)}
+            for name, policy in record.policies.items()
+        }
+        status = asdict(record) | {
+            "time": time.time(),
+            "coordinator": os.getpid(),
+            "schedule": self._schedule,
+            "ended": ended,
+            "roles": [asdict(role) for role in roles],
+            "policies": policies,
+            "errors": list(self._errors),
+        }
+        with contextlib.suppress(OSError):
+            write_whole(self._path, json.dumps(status).encode(), sync=False)
+
+
+def read_status(path: Path) -> dict[str, Any]:
+    """The newest status in a file.
+
+    Raises:
+        RunDirectoryError: there is none.
+    """
+    try:
+        status: dict[str, Any] = json.loads(path.read_bytes())
+    except (OSError, ValueError):
+        raise RunDirectoryError(f"{path} is missing or damaged: the run has not begun") from None
+    return status

@@ -1,0 +1,181 @@
+"""The order in which roles work: side by side, or in turns.
+
+A pace drives a worker inside its process. Both paces know workers only by `remuda.types.Worker`.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Mapping
+from typing import Protocol
+
+from remuda.checkpoint.store import Checkpoints
+from remuda.errors import RemudaError
+from remuda.runtime.control import DONE, Control
+from remuda.timeline import Span, Timeline
+from remuda.types import State, Worker
+
+log = logging.getLogger(__name__)
+
+BEAT = 1.0
+"""Seconds after which a waiting role looks up, if only to show that it lives."""
+
+
+class Pace(Protocol):
+    """Drives a worker until the coordinator asks it to stop."""
+
+    def run(self, worker: Worker, desk: Desk) -> None:
+        """Let the worker work; returns when it is to finish."""
+
+
+class Desk:
+    """What a pace has at hand: its role's number, the shared words, the place for checkpoints."""
+
+    def __init__(
+        self, index: int, control: Control, checkpoints: Checkpoints, timeline: Timeline | None
+    ) -> None:
+        self.index, self.control = index, control
+        self._checkpoints, self._timeline = checkpoints, timeline
+        self._saved = control.save  # what was asked for before this process began is not its due
+
+    def save_due(self) -> bool:
+        """Whether the coordinator wants a checkpoint that this role has no part in yet."""
+        return self.control.save > self._saved
+
+    def interrupted(self) -> bool:
+        """Whether a sleeping worker should look up."""
+        return self.control.stopped or self.save_due()
+
+    def save(self, worker: Worker) -> None:
+        """Write this role's part of the checkpoint that is wanted.
+
+        A disk that is full costs the checkpoint, and nothing else.
+        """
+        start = time.perf_counter()
+        number = self.control.save
+        failed = False
+        try:
+            for part in worker.parts:
+                self._checkpoints.write(number, part, worker.state(part))
+        except OSError as error:
+            failed = True
+            log.error("cannot write checkpoint %d: %s", number, error)
+        self._saved = number
+        self.control.tell_saved(self.index, number, failed)
+        self.trace(Span.CHECKPOINT, start)
+
+    def sleep(self, wait: Callable[[float, Callable[[], bool]], object]) -> None:
+        """Wait by `wait(timeout, interrupted)`, for a heartbeat at most."""
+        start = time.perf_counter()
+        wait(BEAT, self.interrupted)
+        self.trace(Span.WAIT, start)
+
+    def sleep_until(self, condition: Callable[[], bool]) -> None:
+        """Wait on this role's own wake-up until `condition` or an interruption, or a heartbeat."""
+        wakeup = self.control.wakeups[self.index]
+        self.sleep(lambda t, interrupted: wakeup.wait(lambda: interrupted() or condition(), t))
+
+    def trace(self, what: Span, start: float) -> None:
+        """Note what was done since `start`."""
+        if self._timeline is not None:
+            self._timeline.add(what, start, time.perf_counter())
+
+
+class FreePace:
+    """`async`: a worker works whenever it can, and sleeps when there is nothing to do."""
+
+    def run(self, worker: Worker, desk: Desk) -> None:
+        """Work until stopped."""
+        control = desk.control
+        while not control.stopped:
+            control.beat(desk.index)
+            if desk.save_due():
+                desk.save(worker)
+            if worker.done:
+                control.enter(desk.index, DONE)
+                desk.sleep_until(lambda: False)
+            elif not worker.work():
+                desk.sleep(worker.wait)
+
+
+class LockstepActor:
+    """`lockstep`, for the actor: it plays a turn, and waits until every learner has trained.
+
+    A checkpoint belongs to one turn: the learners save before they report that turn trained, and
+    the actor does not go on before the checkpoint is settled. Learners that die here are restarted
+    and report in their turn; the actor only ever waits for a heartbeat at a time.
+    """
+
+    def run(self, worker: Worker, desk: Desk) -> None:
+        """Play in turns with the learners until stopped."""
+        control = desk.control
+        while not control.stopped:
+            control.beat(desk.index)
+            if not control.all_trained():
+                desk.sleep(self._wait_for(desk, control.all_trained))
+            elif desk.save_due():
+                self._save(worker, desk)
+            elif worker.done:
+                control.enter(desk.index, DONE)
+                desk.sleep_until(lambda: False)
+            elif worker.work():
+                control.end_turn(control.save_after)
+            else:
+                raise RemudaError("the actor has no room and no learner can train; this is a fault")
+
+    def _save(self, worker: Worker, desk: Desk) -> None:
+        control = desk.control
+        number = control.save
+        # An empty turn, in which the learners have nothing to do but to save.
+        control.end_turn(number)
+        while not (control.stopped or control.all_trained()):
+            control.beat(desk.index)
+            desk.sleep(self._wait_for(desk, control.all_trained))
+        desk.save(worker)
+        while not control.stopped and control.settled < number:
+            control.beat(desk.index)
+            desk.sleep(self._wait_for(desk, lambda: control.settled >= number))
+
+    @staticmethod
+    def _wait_for(
+        desk: Desk, condition: Callable[[], bool]
+    ) -> Callable[[float, Callable[[], bool]], object]:
+        """A wait that a wanted checkpoint does not interrupt: its turn comes."""
+        control = desk.control
+        wakeup = control.wakeups[desk.index]
+        return lambda timeout, _: wakeup.wait(lambda: control.stopped or condition(), timeout)
+
+
+class LockstepLearner:
+    """`lockstep`, for learners: after each turn they train all that is due, and say so."""
+
+    def run(self, worker: Worker, desk: Desk) -> None:
+        """Train in turns with the actor until stopped."""
+        control, index = desk.control, desk.index
+        wakeup = control.wakeups[index]
+        saved = control.save_after
+
+        def to_do() -> bool:
+            return control.stopped or control.trained(index) != control.played
+
+        while not control.stopped:
+            control.beat(index)
+            if not to_do():
+                desk.sleep(lambda timeout, _: wakeup.wait(to_do, timeout))
+                continue
+            while worker.work():
+                control.beat(index)
+            if control.save_after != saved:
+                saved = control.save_after
+                desk.save(worker)
+            control.end_training(index)
+
+
+def restore(worker: Worker, read: Callable[[str], State | None]) -> list[str]:
+    """Let a worker go on from its parts of a checkpoint; returns those that were there."""
+    found: Mapping[str, State | None] = {part: read(part) for part in worker.parts}
+    for part, state in found.items():
+        if state is not None:
+            worker.restore(part, state)
+    return [part for part, state in found.items() if state is not None]

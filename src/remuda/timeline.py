@@ -1,0 +1,103 @@
+"""The timeline: what each process did when, to open in a trace viewer.
+
+Every role has a stretch of shared memory for its newest spans. It writes them itself, and what it
+wrote outlives it; the coordinator makes the file from all of them at the end. The clock is the
+machine's own since it started, so spans of different processes line up.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections.abc import Iterator, Mapping
+from enum import IntEnum
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from remuda.memory.shared import SharedArrays
+
+CAPACITY = 2**18
+"""Spans that are kept of each role; older ones make room."""
+_SPAN = struct.Struct("=qdd")
+
+
+class Span(IntEnum):
+    """What a role can be busy with."""
+
+    PLAY = 0
+    """The environment's own work in a turn."""
+    INFER = 1
+    WRITE = 2
+    WEIGHTS = 3
+    """Loading snapshots."""
+    WAIT = 4
+    SAMPLE = 5
+    UPDATE = 6
+    PUBLISH = 7
+    CHECKPOINT = 8
+
+
+class Timeline:
+    """The newest spans of one role: written by that role alone, in whichever process it lives."""
+
+    def __init__(self) -> None:
+        self._shared = SharedArrays(
+            {"spans": ((CAPACITY * _SPAN.size,), np.uint8), "count": ((1,), np.int64)}
+        )
+        self._attach()
+
+    def _attach(self) -> None:
+        self._bytes = self._shared["spans"].data
+        self._count = self._shared["count"].data
+
+    def add(self, what: Span, start: float, end: float) -> None:
+        """Note a span; its times are of `time.perf_counter`. Cheap enough for the hot path."""
+        count = self._count[0]
+        _SPAN.pack_into(self._bytes, count % CAPACITY * _SPAN.size, what, start, end)
+        self._count[0] = count + 1
+
+    def spans(self) -> Iterator[tuple[Span, float, float]]:
+        """What is kept, oldest first."""
+        count = int(self._count[0])
+        for i in range(max(count - CAPACITY, 0), count):
+            what, start, end = _SPAN.unpack_from(self._bytes, i % CAPACITY * _SPAN.size)
+            yield Span(what), start, end
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"_shared": self._shared}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._attach()
+
+
+def write_trace(path: Path, timelines: Mapping[str, Timeline]) -> int:
+    """Write the spans of all roles as Chrome trace events; returns how many there are.
+
+    Open the file in Perfetto or chrome://tracing: one row for each role.
+
+    Raises:
+        OSError: the disk is full or not writable.
+    """
+    count = 0
+    kept = {role: list(timeline.spans()) for role, timeline in timelines.items()}
+    begin = min((spans[0][1] for spans in kept.values() if spans), default=0.0)
+    with path.open("w") as file:
+        file.write('{"displayTimeUnit": "ms", "traceEvents": [\n')
+        lines = []
+        for row, (role, spans) in enumerate(kept.items()):
+            name = {"name": role}
+            lines.append({"ph": "M", "name": "thread_name", "pid": 1, "tid": row, "args": name})
+            count += len(spans)
+            for what, start, end in spans:
+                event = {"name": what.name.lower(), "ph": "X", "pid": 1, "tid": row}
+                times = {
+                    "ts": round((start - begin) * 1e6, 3),
+                    "dur": round((end - start) * 1e6, 3),
+                }
+                lines.append(event | times)
+        file.write(",\n".join(json.dumps(line) for line in lines))
+        file.write("\n]}\n")
+    return count

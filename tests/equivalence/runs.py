@@ -1,0 +1,67 @@
+"""Runs whose every number can be compared."""
+
+import numpy as np
+
+from remuda.config import load_config, overlay
+from remuda.coordinator.checkpointing import COORDINATOR
+from remuda.coordinator.run_directory import RunDirectory
+from remuda.evaluate import load_run
+from remuda.scoreboard import Learn, Play, Policy
+from remuda.train import train
+from remuda.ui.live import PlainView
+
+BASE = {
+    "game": "treasure_hunt",
+    "seed": 5,
+    "env": {"num_envs": 2},
+    "policy": {
+        "n_frames": 2,
+        "network": {"hidden": (16, 16), "quantiles": 4, "cosines": 8},
+        "batch_size": 16,
+        "experience": {"learning_starts": 100, "capacity": 600, "segment_length": 50},
+        "publish": {"every": 3},
+        "target_every": 20,
+        "exploration": {"decay_steps": 500},
+    },
+    "run": {"turns": 800, "evaluate_episodes": 0, "log_every": 3600},
+    "checkpoint": {"every": 3600, "evaluate_episodes": 0},
+}
+
+PLAYED = [Play.TURNS, Play.AGENT_STEPS]
+LEARNED = [Learn.UPDATES, Learn.SAMPLES, Learn.LOSS_SUM, Learn.VERSION, Learn.STALENESS_SUM]
+"""What is counted and does not tell of time, which never repeats itself."""
+
+
+def configure(directory, **tree):
+    return load_config(overlay(overlay(BASE, tree), {"run": {"directory": directory}}))
+
+
+def run(directory, *, resume=False, **tree):
+    """Train; returns the weights of every policy, and all counts that do not tell of time."""
+    train(configure(directory, **tree), PlainView(), resume=resume)
+    return outcome(directory)
+
+
+def outcome(directory):
+    run = RunDirectory.open(directory)
+    weights = {name: s.weights.copy() for name, s in load_run(run)[1].items()}
+    last = run.checkpoints.read(run.checkpoints.numbers()[-1], COORDINATOR)
+    rows = last["scoreboard"]
+    counts = {
+        "play": rows["play"][PLAYED],
+        "policy": rows["policy"],
+        "learn": rows["learn"][:, LEARNED],
+        "written": np.array(list(last["written"].values())),
+    }
+    return weights, counts
+
+
+def assert_same(one, other):
+    weights, counts = one
+    other_weights, other_counts = other
+    assert counts["learn"][:, Learn.UPDATES].min() > 10
+    assert counts["policy"][:, Policy.EPISODES].min() >= 8
+    for name, rows in counts.items():
+        assert np.array_equal(rows, other_counts[name]), f"{name} differs"
+    for name, flat in weights.items():
+        assert np.array_equal(flat, other_weights[name]), f"{name} learned something else"

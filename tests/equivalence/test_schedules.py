@@ -1,0 +1,79 @@
+"""`sequential` and `lockstep` agree bit for bit, and a run with a seed repeats itself."""
+
+import numpy as np
+import pytest
+
+from equivalence.runs import assert_same, run
+
+
+def options(algorithm, mode, agents, processes):
+    return {
+        "policy": {"algorithm": algorithm, "publish": {"mode": mode}},
+        "env": {"options": {"num_agents": agents}},
+        "learners": {"processes": processes},
+    }
+
+
+@pytest.fixture(scope="module")
+def sequential(tmp_path_factory):
+    """The outcome of each sequential run, run once."""
+    known = {}
+
+    def get(**tree):
+        key = repr(tree)
+        if key not in known:
+            directory = tmp_path_factory.mktemp("sequential") / "run"
+            known[key] = run(directory, schedule="sequential", **tree)
+        return known[key]
+
+    return get
+
+
+@pytest.mark.parametrize("processes", [1, 4])
+@pytest.mark.parametrize("agents", [1, 4])
+@pytest.mark.parametrize("mode", ["snapshot", "double_buffer"])
+@pytest.mark.parametrize("algorithm", ["dqn", "iqn"])
+def test_lockstep_equals_sequential(algorithm, mode, agents, processes, tmp_path, sequential):
+    tree = options(algorithm, mode, agents, processes)
+    if agents == 1 and processes > 1:
+        tree["policy"]["network"] = {"noisy": True}  # one policy: nothing to deal; try noise
+    assert_same(
+        sequential(**tree | {"learners": {}}), run(tmp_path / "run", schedule="lockstep", **tree)
+    )
+
+
+@pytest.mark.parametrize("schedule", ["sequential", "lockstep"])
+def test_a_repeated_run_repeats_itself(schedule, tmp_path):
+    tree = options("iqn", "double_buffer", 2, 2) | {"schedule": schedule}
+    first = run(tmp_path / "a", **tree)
+    assert_same(first, run(tmp_path / "b", **tree))
+    other, _ = run(tmp_path / "c", **tree, seed=6)
+    assert not np.array_equal(first[0]["agent_0"], other["agent_0"])
+    assert not np.array_equal(first[0]["agent_0"], first[0]["agent_1"])
+
+
+def test_how_policies_share_processes_changes_nothing(tmp_path):
+    outcomes = [
+        run(tmp_path / str(n), schedule="lockstep", **options("dqn", "snapshot", 4, n))
+        for n in (2, 3)
+    ]
+    assert_same(*outcomes)
+
+
+def test_an_agent_learns_the_same_whoever_learns_beside_it_in_its_process(tmp_path):
+    """A policy's arithmetic is its own: another learning rate for a neighbour moves no bit of it.
+
+    Only the neighbour's acts may reach it, so the neighbour here does not move at all.
+    """
+    frozen = {"exploration": {"start": 1.0, "end": 1.0}}
+    outcomes = [
+        run(
+            tmp_path / str(rate),
+            schedule="lockstep",
+            **options("dqn", "snapshot", 2, 1) | {"policies": {"agent_1": own | frozen}},
+        )
+        for rate, own in enumerate(({"learning_rate": 1e-3}, {"learning_rate": 1e-5}))
+    ]
+    (first, _), (second, _) = outcomes
+    assert np.array_equal(first["agent_0"], second["agent_0"])
+    assert not np.array_equal(first["agent_1"], second["agent_1"])
