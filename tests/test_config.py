@@ -13,7 +13,10 @@ from remuda.errors import ConfigError
         ({"policy": {"lerning_rate": 1}}, "did you mean policy.learning_rate?"),
         ({"policy": {"zzz": 1}}, "policy.zzz is no key of the configuration; there are policy."),
         ({"policy": {"learning_rate": -1}}, "policy.learning_rate is -1: input should be greater"),
-        ({"schedule": "fast"}, "schedule is 'fast': input should be 'async', 'sequential' or 'lockstep'"),
+        (
+            {"schedule": "fast"},
+            "schedule is 'fast': input should be 'async', 'sequential' or 'lockstep'",
+        ),
         ({"learners": {"processes": 0}}, "learners.processes is 0: input should be greater"),
         ({"env": {"num_envs": "many"}}, "env.num_envs is 'many': input should be a valid integer"),
         ({"run": {"turns": None}}, "the run would never end"),

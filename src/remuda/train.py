@@ -22,7 +22,7 @@ from remuda.coordinator.metrics import Goal, Record, View
 from remuda.coordinator.run_directory import RunDirectory
 from remuda.coordinator.status import StatusFile
 from remuda.envs.registry import make_env
-from remuda.errors import CheckpointError
+from remuda.errors import CheckpointError, RoleDiedError
 from remuda.evaluate import Evaluation, evaluate
 from remuda.experience.ring import ExperienceRing, StreamShape
 from remuda.learner.role import LearnerRole
@@ -112,6 +112,10 @@ def _train(
             coordinator = ring.coordinator(run, view, found)
             try:
                 ending = coordinator.run(config.run, config.checkpoint.every, signals)
+            except RoleDiedError as error:
+                if run.checkpoints.numbers():
+                    error.args = (f"{error}. Mend it, and: remuda train --resume {run.path}",)
+                raise
             finally:
                 snapshots = ring.snapshots()
                 save(run, specs, snapshots)

@@ -16,6 +16,8 @@ from remuda.errors import ConfigError, RemudaError
 from remuda.ui.arguments import help_of, parse_flags, validate
 
 INTERRUPTED = 130
+SHORT = {"--json": ("--format", "json")}
+"""Flags that are short for others."""
 
 
 class EvaluateOptions(Section):
@@ -46,23 +48,40 @@ class WatchOptions(Section):
     """Turns shown in a second."""
 
 
+class StatusOptions(Section):
+    """What a run is doing, from another terminal."""
+
+    run: Path
+    """The run directory."""
+    format: Literal["table", "json"] = "table"
+    """A table to read, or the whole status as JSON; `--json` is short for the latter."""
+
+
 def train(words: Sequence[str]) -> int:
     """Train the policies of a game."""
-    config = read_arguments(words)
+    words, resumed = take_option(words, "--resume", "the directory of the run to go on with")
+    config = read_resumed(words, Path(resumed)) if resumed else read_arguments(words)
 
     from remuda.coordinator.run_directory import RunDirectory
     from remuda.evaluate import load_run
     from remuda.train import train as run_training
     from remuda.ui.live import make_view
     from remuda.ui.report import write_report
+    from remuda.ui.resuming import offer_to_resume
     from remuda.ui.summary import print_summary
 
-    result = run_training(config, make_view(config.run.live))
+    if not resumed and config.run.directory is None:
+        unfinished = offer_to_resume(config)
+        if unfinished is not None:
+            config, resumed = read_resumed(words, unfinished), str(unfinished)
+    result = run_training(config, make_view(config.run.live), resume=bool(resumed))
     run = RunDirectory.open(result.directory)
     saved, snapshots = load_run(run)
     _record(saved, snapshots, run.recording, turns=100, seed=config.seed, frames_per_second=8)
     write_report(run.path)
     print_summary(run.path)
+    if not result.finished:
+        print(f"{result.ended}; go on with: remuda train --resume {run.path}")
     return 0 if result.signal is None else 128 + result.signal
 
 
@@ -72,24 +91,66 @@ def read_arguments(words: Sequence[str]) -> Config:
     Raises:
         ConfigError: anything in them that is wrong, in one line.
     """
-    words = list(words)
     base: dict[str, Any] = {}
-    source = ""
-    for i, word in enumerate(words):
-        name, equals, value = word.partition("=")
-        if name == "--config":
-            if not equals and i + 1 >= len(words):
-                raise ConfigError("--config needs the path of a YAML file")
-            source = value if equals else words[i + 1]
-            del words[i : i + (1 if equals else 2)]
-            base = read_config(Path(source))
-            load_config(base, source)  # a fault in the file is told as the file's
-            break
+    words, source = take_option(words, "--config", "the path of a YAML file")
+    if source:
+        base = read_config(Path(source))
+        load_config(base, source)  # a fault in the file is told as the file's
     config = load_config(overlay(base, parse_flags(words, Config, positional="game")))
     from remuda.envs.registry import find_game
 
     find_game(config.game)
     return config
+
+
+def read_resumed(words: Sequence[str], directory: Path) -> Config:
+    """The configuration of the run in `directory`, with flags over it.
+
+    Raises:
+        RunDirectoryError: there is no such run.
+        ConfigError: anything in the flags that is wrong, in one line.
+    """
+    from remuda.coordinator.run_directory import RunDirectory
+
+    saved = RunDirectory.open(directory).read_config().model_dump(mode="json")
+    tree = overlay(saved, parse_flags(words, Config, positional="game"))
+    return load_config(overlay(tree, {"run": {"directory": directory}}))
+
+
+def take_option(words: Sequence[str], option: str, needs: str) -> tuple[list[str], str]:
+    """The words without `option` and its value, and that value; empty: it is not among them.
+
+    Raises:
+        ConfigError: it is there without a value.
+    """
+    words = list(words)
+    for i, word in enumerate(words):
+        name, equals, value = word.partition("=")
+        if name == option:
+            if not equals and i + 1 >= len(words):
+                raise ConfigError(f"{option} needs {needs}")
+            value = value if equals else words[i + 1]
+            del words[i : i + (1 if equals else 2)]
+            return words, value
+    return words, ""
+
+
+def status(words: Sequence[str]) -> int:
+    """Tell what a run is doing, from another terminal."""
+    words = [other for word in words for other in SHORT.get(word, (word,))]
+    options = validate(parse_flags(words, StatusOptions, positional="run"), StatusOptions)
+
+    from remuda.coordinator.run_directory import RunDirectory
+    from remuda.ui.status import current_status, print_status
+
+    found = current_status(RunDirectory.open(options.run))
+    if options.format == "json":
+        import json
+
+        print(json.dumps(found))
+    else:
+        print_status(options.run, found)
+    return 0
 
 
 def evaluate(words: Sequence[str]) -> int:
@@ -196,6 +257,7 @@ class Command:
 
 COMMANDS = {
     "train": Command(train, Config, "game"),
+    "status": Command(status, StatusOptions, "run"),
     "evaluate": Command(evaluate, EvaluateOptions, "run"),
     "watch": Command(watch, WatchOptions, "run"),
     "games": Command(games),
@@ -220,6 +282,7 @@ def usage() -> str:
         "  remuda train treasure_hunt",
         "  remuda train treasure_hunt --run.seconds 60 --policies.agent_0.learning_rate 1e-3",
         "  remuda train --config my_run.yaml --seed 3",
+        "  remuda train --resume runs/treasure_hunt-20261121-101500",
     ]
     return "\n".join(lines)
 
@@ -260,7 +323,9 @@ def _help(name: str, command: Command) -> str:
     text = help_of(command.options, f"remuda {name}", command.positional)
     if command.options is Config:
         text += (
-            "\n--config FILE reads the same keys from a YAML file; flags go over it. Of one policy "
-            "or of\nthe game: --policies.agent_0.learning_rate 1e-3, --env.options.num_agents 4."
+            "\n--resume RUN goes on with a run from its newest checkpoint; flags go over its "
+            "configuration.\n--config FILE reads the same keys from a YAML file; flags go over it. "
+            "Of one policy or of\nthe game: --policies.agent_0.learning_rate 1e-3, "
+            "--env.options.num_agents 4."
         )
     return text

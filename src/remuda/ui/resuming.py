@@ -1,0 +1,58 @@
+"""The same command again: a run that was not finished is offered to be gone on with."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+from remuda.config import Config
+from remuda.coordinator.metrics import read_metrics
+from remuda.coordinator.run_directory import RunDirectory
+from remuda.errors import RemudaError
+
+
+def offer_to_resume(config: Config, base: Path = Path("runs")) -> Path | None:
+    """The newest unfinished run of this very configuration, if the user wants to go on with it.
+
+    Where nobody can be asked, it is only told, and None is returned.
+    """
+    path = find_unfinished(config, base)
+    if path is None:
+        return None
+    told = f"{path} was started by the same command and not finished ({_progress(path)})"
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        print(f"{told}; to go on with it: remuda train --resume {path}")
+        return None
+    answer = input(f"{told}. Go on with it? [Y/n] ")
+    return path if answer.strip().lower() in ("", "y", "yes") else None
+
+
+def find_unfinished(config: Config, base: Path) -> Path | None:
+    """The newest run under `base` of this configuration that has a checkpoint and can go on."""
+    for path in sorted(base.glob("*/config.yaml"), reverse=True):
+        run = RunDirectory(path.parent)
+        try:
+            same = _without_directory(run.read_config()) == _without_directory(config)
+        except RemudaError:
+            continue
+        if same and run.checkpoints.numbers() and not run.is_finished() and not run.is_running():
+            return run.path
+    return None
+
+
+def _progress(path: Path) -> str:
+    run = RunDirectory(path)
+    number = run.checkpoints.numbers()[-1]
+    try:
+        turns = run.checkpoints.manifest(number).turns
+    except RemudaError:
+        records = list(read_metrics(run.metrics)) if run.metrics.exists() else []
+        turns = records[-1].turns if records else 0
+    return f"{turns:,} turns"
+
+
+def _without_directory(config: Config) -> dict[str, Any]:
+    tree = config.model_dump(mode="json")
+    tree["run"]["directory"] = None
+    return tree

@@ -1,0 +1,120 @@
+"""`remuda status`: what a run is doing, as a table."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from remuda.coordinator.run_directory import RunDirectory
+from remuda.coordinator.status import read_status
+from remuda.ui.summary import clock, number, percent, rate
+
+LATE = 5.0
+"""Seconds without a sign of life after which a role is shown as late."""
+STYLES = {"running": "green", "done": "cyan", "starting": "yellow", "waiting to restart": "red"}
+
+
+def current_status(run: RunDirectory) -> dict[str, Any]:
+    """The newest status of a run, with `age` in seconds, and whether it is `running`.
+
+    Raises:
+        RunDirectoryError: the run has not begun.
+    """
+    status = read_status(run.status)
+    best = run.checkpoints.best()
+    return status | {
+        "age": time.time() - status["time"],
+        "running": run.is_running(),
+        "checkpoints": run.checkpoints.numbers(),
+        "best": best,
+    }
+
+
+def print_status(path: Path, status: dict[str, Any], console: Console | None = None) -> None:
+    """Print a status for people."""
+    console = console or Console()
+    console.print(_headline(path, status))
+    console.print(
+        f"{status['turns']:,} turns in {clock(status['seconds'])}, "
+        f"{rate(status['agent_steps_per_second'])} agent-steps/s, {_checkpoints(status)}"
+    )
+    console.print()
+    console.print(_roles(status))
+    console.print()
+    console.print(_policies(status))
+    for error in status["errors"]:
+        when = time.strftime("%H:%M:%S", time.localtime(error["time"]))
+        console.print(Text.assemble(("\n" + when, "dim"), "  ", error["message"]))
+
+
+def _headline(path: Path, status: dict[str, Any]) -> Text:
+    if status["running"] and not status["ended"]:
+        state = Text(f"running, process {status['coordinator']}", "bold green")
+    elif status["ended"]:
+        state = Text(f"ended: {status['ended']}", "bold")
+    else:
+        state = Text(
+            f"not running: its coordinator {status['coordinator']} is gone; "
+            f"go on with: remuda train --resume {path}",
+            "bold red",
+        )
+    seen = f"  (seen {status['age']:.0f} s ago)" if status["age"] > LATE else ""
+    return Text.assemble(str(path), f"  {status['schedule']}  ", state, (seen, "dim"))
+
+
+def _checkpoints(status: dict[str, Any]) -> str:
+    numbers, best = status["checkpoints"], status["best"]
+    if not numbers:
+        return "no checkpoint yet"
+    words = f"checkpoint {numbers[-1]}"
+    if best:
+        words += f" (best: {best['checkpoint']}, greedy return {number(best['mean_return'])})"
+    return words
+
+
+def _roles(status: dict[str, Any]) -> Table:
+    table = _table("role", "process", "state", "heartbeat", "restarts", "last problem")
+    for role in status["roles"]:
+        age = role["heartbeat_age"]
+        table.add_row(
+            role["name"],
+            str(role["pid"] or ""),
+            Text(role["state"], STYLES.get(role["state"], "")),
+            Text(f"{age:.1f} s ago", "red" if age > LATE else ""),
+            str(role["restarts"]),
+            Text(role["problem"]),
+        )
+    return table
+
+
+def _policies(status: dict[str, Any]) -> Table:
+    table = _table(
+        "policy", "return", "version", "slot", "updates", "stale", "replay", "busy", "not finite"
+    )
+    for name, policy in status["policies"].items():
+        halted = Text(f"{policy['nonfinite']}, stopped", "red")
+        table.add_row(
+            name,
+            number(policy["mean_return"]),
+            f"{policy['version']:,}",
+            str(policy["slot"]),
+            f"{policy['updates']:,}",
+            number(policy["staleness"]),
+            percent(policy["replay_fill"]),
+            percent(policy["busy"]),
+            halted if policy["halted"] else str(policy["nonfinite"]),
+        )
+    return table
+
+
+def _table(*headings: str) -> Table:
+    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
+    for heading in headings:
+        words = heading in ("role", "policy", "state", "last problem")
+        table.add_column(heading, justify="left" if words else "right", overflow="fold")
+    return table

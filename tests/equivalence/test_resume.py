@@ -1,0 +1,43 @@
+"""A run that was stopped and resumed equals one that was not, bit for bit, where order is fixed."""
+
+import numpy as np
+import pytest
+
+from equivalence.runs import assert_same, outcome, run
+from remuda.coordinator.metrics import read_metrics
+
+
+@pytest.mark.parametrize("schedule", ["sequential", "lockstep"])
+@pytest.mark.parametrize(("algorithm", "noisy"), [("dqn", False), ("iqn", True)])
+def test_a_resumed_run_equals_an_uninterrupted_one(schedule, algorithm, noisy, tmp_path):
+    tree = {
+        "schedule": schedule,
+        "policy": {"algorithm": algorithm, "network": {"noisy": noisy}},
+        "learners": {"processes": 2},
+    }
+    whole = run(tmp_path / "whole", **tree)
+    run(tmp_path / "parts", **tree, run={"turns": 274})  # in the middle of an episode
+    for turns in (500, 800):
+        run(tmp_path / "parts", resume=True, **tree, run={"turns": turns})
+    assert_same(whole, outcome(tmp_path / "parts"))
+
+
+def test_a_run_changes_its_schedule_when_it_is_resumed(tmp_path):
+    whole = run(tmp_path / "whole", schedule="sequential")
+    run(tmp_path / "parts", schedule="sequential", run={"turns": 300})
+    parts = run(tmp_path / "parts", resume=True, schedule="lockstep")
+    assert_same(whole, parts)
+
+
+def test_async_goes_on_with_what_was_learned_and_collects_afresh(tmp_path):
+    tree = {"schedule": "async", "policy": {"experience": {"on_full": "wait"}}}
+    directory = tmp_path / "run"
+    before, counts = run(directory, **tree)
+    after, later = run(directory, resume=True, **tree, run={"turns": 3000})
+    assert later["play"][0] == 3000
+    assert (later["learn"][:, 0] > counts["learn"][:, 0]).all()
+    assert (later["learn"][:, 3] > counts["learn"][:, 3]).all()  # versions
+    assert (later["written"] > 2900).all()
+    assert not np.array_equal(before["agent_0"], after["agent_0"])
+    turns = [record.turns for record in read_metrics(directory / "metrics.jsonl")]
+    assert turns == sorted(turns)
