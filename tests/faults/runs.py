@@ -46,6 +46,54 @@ def run_until(runtime, condition, seconds=60.0):
         assert time.monotonic() < limit, "the condition never came"
 
 
+class SabotageError(RuntimeError):
+    """What a sabotaged process raises, wherever it happens to be."""
+
+
+def sabotage():
+    """Let this process fail in the way of the signal that it is sent."""
+
+    def fail(number, frame):
+        if number == signal.SIGUSR1:
+            raise SabotageError("an error in the user's code")
+        if number == signal.SIGUSR2:
+            while True:  # an endless loop in the user's code
+                pass
+        os._exit(3)
+
+    for number in FAULTS.values():
+        if number in (signal.SIGUSR1, signal.SIGUSR2, signal.SIGURG):
+            signal.signal(number, fail)
+
+
+FAULTS = {
+    "exception": signal.SIGUSR1,
+    "endless loop": signal.SIGUSR2,
+    "exit": signal.SIGURG,
+    "kill -9": signal.SIGKILL,
+    "stopped": signal.SIGSTOP,
+}
+"""Ways to fail, and the signal that brings each about."""
+
+
+@dataclass(frozen=True)
+class SabotagedLearner(LearnerRole):
+    """A learner that fails when it is told to."""
+
+    def build(self):
+        sabotage()
+        return super().build()
+
+
+@dataclass(frozen=True)
+class SabotagedActor(ActorRole):
+    """An actor that fails when it is told to."""
+
+    def build(self):
+        sabotage()
+        return super().build()
+
+
 class StopsWhenAsked:
     """Stands in for an argument, and stops the process where the argument is used."""
 

@@ -5,6 +5,7 @@ import time
 
 import numpy as np
 import psutil
+import pytest
 
 from remuda.memory.atomic import load, store
 from remuda.memory.shared import SharedArrays
@@ -46,21 +47,36 @@ def test_ringing_without_a_waiter_never_blocks():
     assert wakeup.wait(lambda: True, 1.0)
 
 
+def _linger(random):
+    """Spin for a random while, so that ringing, checking and falling asleep meet in every order."""
+    end = time.perf_counter() + random.uniform(0.0, 60e-6)
+    while time.perf_counter() < end:
+        pass
+
+
 def _answer(words, mine, yours, count):
+    random = np.random.default_rng(1)
     for i in range(1, count + 1):
         assert mine.wait(lambda i=i: load(words, 0) >= i, 60.0)
+        _linger(random)
         store(words, 1, i)
         yours.ring()
 
 
-def test_hand_overs_are_never_lost():
-    count = 3_000
+@pytest.mark.parametrize(
+    "count",
+    [3_000, pytest.param(100_000, marks=[pytest.mark.slow, pytest.mark.timeout(1200)])],
+)
+def test_hand_overs_are_never_lost(count):
+    """Each round is two hand-overs, there and back."""
+    random = np.random.default_rng(0)
     shared, there, back = SharedArrays({"words": ((2,), np.int64)}), Wakeup(), Wakeup()
     words = shared["words"]
     child = SPAWN.Process(target=_answer_shared, args=(shared, there, back, count))
     child.start()
     for i in range(1, count + 1):
         store(words, 0, i)
+        _linger(random)
         there.ring()
         assert back.wait(lambda i=i: load(words, 1) >= i, 60.0), f"hand-over {i} was lost"
     child.join(60)

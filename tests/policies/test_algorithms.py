@@ -7,6 +7,7 @@ import torch
 
 from remuda.config import NetworkConfig, PolicyConfig
 from remuda.policies.algorithms.dqn import Transitions
+from remuda.policies.optimizer import Adam
 from remuda.policies.spec import PolicySpec
 from remuda.streams import torch_stream
 
@@ -99,3 +100,18 @@ def test_gradients_are_clipped_for_each_policy():
     norms = algorithm.online.gradients.norm(dim=1)
     assert (norms <= 1.001e-3).all()
     assert norms[1] > 0
+
+
+def test_adam_is_that_of_torch_bit_for_bit():
+    flat = torch.randn(3, 50, generator=torch.Generator().manual_seed(0))
+    theirs = [torch.nn.Parameter(row.clone()) for row in flat]
+    optimizer = torch.optim.Adam(theirs, lr=1e-2, eps=1e-5, fused=True)
+    gradients = torch.zeros_like(flat)
+    ours = Adam(flat, gradients, 1e-2, 1e-5)
+    for step in range(20):
+        gradients.copy_(torch.randn(3, 50, generator=torch.Generator().manual_seed(step)))
+        for row, gradient in zip(theirs, gradients, strict=True):
+            row.grad = gradient.clone()
+        ours.step()
+        optimizer.step()
+    assert torch.equal(flat, torch.stack([row.detach() for row in theirs]))

@@ -95,7 +95,7 @@ class ExperienceRing:
     ) -> None:
         length = config.segment_length
         # Every stream keeps one segment open; as many again are there to be read.
-        segments = max(-(-config.capacity // length), 2 * num_streams + 2)
+        segments = max(-(-config.capacity // length), 2 * num_streams)
         self.shape, self.config = shape, config
         self.num_segments, self.segment_length, self.num_streams = segments, length, num_streams
         self.learner, self.actor = learner, actor

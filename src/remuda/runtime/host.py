@@ -9,6 +9,7 @@ import os
 import signal
 import sys
 import threading
+import weakref
 from collections.abc import Iterator
 from dataclasses import dataclass
 from multiprocessing.reduction import DupFd
@@ -31,11 +32,12 @@ class Lifeline:
 
     def __init__(self) -> None:
         self._read, self._write = os.pipe()
+        self._closers = [weakref.finalize(self, os.close, fd) for fd in (self._read, self._write)]
 
     def close(self) -> None:
         """For the coordinator: let go."""
-        os.close(self._read)
-        os.close(self._write)
+        for close in self._closers:
+            close()
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _hold, (DupFd(self._read),)

@@ -13,6 +13,7 @@ from remuda.checkpoint.state import fitting
 from remuda.config import PolicyConfig
 from remuda.policies.losses import q_learning_loss, q_learning_target
 from remuda.policies.networks.q_network import QNetwork
+from remuda.policies.optimizer import Adam
 from remuda.policies.stack import ParameterStack
 from remuda.types import State
 
@@ -51,14 +52,8 @@ class DQN:
         num_policies = len(self._streams)
         self.online = ParameterStack(network.shapes, num_policies, device, trainable=True)
         self.target = ParameterStack(network.shapes, num_policies, device)
-        self._rows = [torch.nn.Parameter(row) for row in self.online.flat]
-        for row, gradient in zip(self._rows, self.online.gradients, strict=True):
-            row.grad = gradient
-        self._optimizer = torch.optim.Adam(
-            [{"params": [row]} for row in self._rows],
-            lr=config.learning_rate,
-            eps=config.adam_epsilon,
-            fused=True,
+        self._optimizer = Adam(
+            self.online.flat, self.online.gradients, config.learning_rate, config.adam_epsilon
         )
         self.updates = 0
 
@@ -105,14 +100,10 @@ class DQN:
 
     def learned(self) -> State:
         """Weights, optimizer and counters."""
-        moments = {
-            str(k): {name: value.cpu().numpy().copy() for name, value in saved.items()}
-            for k, saved in self._optimizer.state_dict()["state"].items()
-        }
         return {
             "online": self.online.flat.cpu().numpy().copy(),
             "target": self.target.flat.cpu().numpy().copy(),
-            "optimizer": moments,
+            "optimizer": self._optimizer.state(),
             "updates": self.updates,
         }
 
@@ -132,12 +123,7 @@ class DQN:
         with torch.no_grad():
             self.online.flat.copy_(torch.from_numpy(fitting(state, "online", flat)))
             self.target.flat.copy_(torch.from_numpy(fitting(state, "target", flat)))
-        optimizer = self._optimizer.state_dict()
-        optimizer["state"] = {
-            int(k): {name: torch.from_numpy(value.copy()) for name, value in saved.items()}
-            for k, saved in state["optimizer"].items()
-        }
-        self._optimizer.load_state_dict(optimizer)
+        self._optimizer.restore(state["optimizer"])
         self.updates = state["updates"]
 
     def _noise(self) -> torch.Generator | None:

@@ -1,0 +1,43 @@
+"""After every fault test nothing may be left: no process, shared memory, file or descriptor."""
+
+import gc
+import os
+import tempfile
+import time
+from multiprocessing import resource_tracker
+
+import psutil
+import pytest
+
+
+def _children():
+    return {p.pid for p in psutil.Process().children(recursive=True)}
+
+
+def _descriptors():
+    """What the open descriptors lead to, by number."""
+    found = {}
+    for name in os.listdir("/proc/self/fd"):
+        try:
+            found[name] = os.readlink(f"/proc/self/fd/{name}")
+        except OSError:
+            continue
+    return found
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_left():
+    resource_tracker.ensure_running()  # Python's own, for as long as this process lives
+    before = _children(), set(os.listdir("/dev/shm")), set(os.listdir(tempfile.gettempdir()))
+    descriptors = _descriptors()
+    yield
+    gc.collect()
+    limit = time.monotonic() + 10
+    while _children() - before[0] and time.monotonic() < limit:
+        time.sleep(0.01)
+    assert _children() - before[0] == set(), "a process is left"
+    assert set(os.listdir("/dev/shm")) - before[1] == set(), "shared memory is left"
+    left = set(os.listdir(tempfile.gettempdir())) - before[2]
+    assert {name for name in left if "pytest" not in name} == set(), "a temporary file is left"
+    opened = {n: to for n, to in _descriptors().items() if descriptors.get(n) != to}
+    assert opened == {}, "a descriptor is left"

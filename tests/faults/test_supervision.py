@@ -1,0 +1,195 @@
+"""Whatever happens to a role, it is told, and the role is restarted from its last good state."""
+
+import os
+import re
+import signal
+
+import numpy as np
+import pytest
+
+from faults.runs import (
+    FAULTS,
+    SabotagedActor,
+    SabotagedLearner,
+    is_stopped,
+    make_runtime,
+    run_until,
+    small_config,
+)
+from remuda.checkpoint.store import Checkpoints, Manifest
+from remuda.errors import RoleDiedError
+from remuda.runtime.processes import ProcessRuntime
+from remuda.scoreboard import Learn, Play, Policy
+
+TOLD = {
+    "exception": "ended by an exception: .*an error in the user's code",
+    "endless loop": "gave no sign of life for 2 s",
+    "exit": "ended with exit code 3",
+    "kill -9": "was killed by SIGKILL",
+    "stopped": "gave no sign of life for 2 s",
+}
+SUPERVISION = {"silence_limit": 2.0, "backoff": 0.05}
+
+
+def start(tmp_path, **tree):
+    config = small_config(**{"supervision": SUPERVISION} | tree)
+    ring, runtime = make_runtime(config, tmp_path, SabotagedLearner, SabotagedActor)
+    assert isinstance(runtime, ProcessRuntime)
+    runtime.start(lambda: False)
+    return ring, runtime
+
+
+def checkpoint(runtime, tmp_path):
+    store = Checkpoints(tmp_path / "checkpoints")
+    number = store.begin()
+    assert runtime.save(number) == {"agent_0", "agent_1"}
+    store.commit(Manifest(number, 0, 0.0, False, {}, {}))
+    return store.read(number, "agent_0")
+
+
+def restarts(runtime, role):
+    return next(status.restarts for status in runtime.status() if status.name == role)
+
+
+def fail(runtime, role, fault):
+    """Bring a fault about; returns what was told, once the role is there again."""
+    before = restarts(runtime, role)
+    os.kill(runtime.pids[role], FAULTS[fault])
+    if fault == "stopped":
+        run_until(runtime, lambda: is_stopped(runtime.pids[role]))
+    told = []
+
+    def is_back():
+        told.extend(runtime.news())
+        status = next(s for s in runtime.status() if s.name == role)
+        return status.restarts > before and status.state == "running"
+
+    run_until(runtime, is_back)
+    return told
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_learner_goes_on_from_its_checkpoint(fault, tmp_path):
+    ring, runtime = start(tmp_path)
+    try:
+        play = ring.scoreboard.play
+        mine, other = ring.scoreboard.learn("agent_0"), ring.scoreboard.learn("agent_1")
+        run_until(runtime, lambda: mine[Learn.UPDATES] > 20)
+        saved = checkpoint(runtime, tmp_path)
+        at_checkpoint = saved["algorithm"]["updates"]
+        run_until(runtime, lambda: mine[Learn.UPDATES] > at_checkpoint + 10)
+        version, turns, updates = mine[Learn.VERSION], play[Play.TURNS], other[Learn.UPDATES]
+        told = fail(runtime, "learner-agent_0", fault)
+        assert len(told) == 1
+        assert "learner-agent_0" in told[0]
+        assert "learner-agent_0.log" in told[0]
+        assert re.search(TOLD[fault], told[0])
+        assert play[Play.TURNS] > turns + 100, "the game stood still meanwhile"
+        assert other[Learn.UPDATES] > updates, "the other learner stood still meanwhile"
+        assert mine[Learn.UPDATES] >= at_checkpoint
+        run_until(runtime, lambda: mine[Learn.VERSION] > version + 2)
+        log = (tmp_path / "learner-agent_0.log").read_text()
+        assert "goes on from the newest checkpoint" in log
+        assert restarts(runtime, "learner-agent_1") == 0
+        assert play[Play.WAITS] == 0
+    finally:
+        runtime.stop()
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_an_actor_goes_on_with_new_episodes(fault, tmp_path):
+    ring, runtime = start(tmp_path)
+    try:
+        play, row = ring.scoreboard.play, ring.scoreboard.policy("agent_1")
+        learn = ring.scoreboard.learn("agent_1")
+        run_until(runtime, lambda: learn[Learn.UPDATES] > 20)
+        told = fail(runtime, "actor", fault)
+        assert re.search(TOLD[fault], told[0])
+        turns, episodes, updates = play[Play.TURNS], row[Policy.EPISODES], learn[Learn.UPDATES]
+        run_until(runtime, lambda: play[Play.TURNS] > turns + 5_000)
+        run_until(runtime, lambda: learn[Learn.UPDATES] > updates + 10)
+        assert row[Policy.EPISODES] > episodes
+        # What the ring counts is what it holds, though its writer died at any instruction.
+        held = ring.rings["agent_1"].written - ring.rings["agent_1"].overwritten
+        assert 0 < held <= 2_100
+        assert (ring.rings["agent_1"].shared["sequence"] % 2).sum() <= 1
+    finally:
+        runtime.stop()
+
+
+def test_a_learner_without_a_checkpoint_goes_on_from_what_it_published(tmp_path):
+    ring, runtime = start(tmp_path)
+    try:
+        mine = ring.scoreboard.learn("agent_0")
+        run_until(runtime, lambda: mine[Learn.UPDATES] > 50)
+        published = ring.snapshots()["agent_0"]
+        fail(runtime, "learner-agent_0", "kill -9")
+        run_until(runtime, lambda: mine[Learn.VERSION] > published.version + 5)
+        newer = ring.snapshots()["agent_0"]
+        assert newer.learner_step > published.learner_step
+        first = make_runtime(small_config(), tmp_path)[0].snapshots()["agent_0"].weights
+        learned = np.abs(published.weights - first).mean()
+        moved = np.abs(newer.weights - published.weights).mean()
+        assert moved < learned, "it began from random weights"
+    finally:
+        runtime.stop()
+
+
+def test_a_budget_that_is_spent_ends_the_run(tmp_path):
+    _, runtime = start(tmp_path, supervision=SUPERVISION | {"restarts": 2})
+    try:
+        pids = set(runtime.pids.values())
+        fail(runtime, "learner-agent_1", "kill -9")
+        fail(runtime, "learner-agent_1", "kill -9")
+        pids |= set(runtime.pids.values())
+        os.kill(runtime.pids["learner-agent_1"], signal.SIGKILL)
+        with pytest.raises(
+            RoleDiedError,
+            match=r"learner-agent_1 was killed by SIGKILL; with 2 restarts.*supervision\.restarts",
+        ):
+            run_until(runtime, lambda: False)
+    finally:
+        runtime.stop()
+
+
+def test_many_deaths_at_once(tmp_path):
+    ring, runtime = start(tmp_path)
+    try:
+        for pid in runtime.pids.values():
+            os.kill(pid, signal.SIGKILL)
+        run_until(runtime, lambda: all(s.restarts == 1 for s in runtime.status()))
+        run_until(runtime, lambda: all(s.state == "running" for s in runtime.status()))
+        turns = ring.scoreboard.play[Play.TURNS]
+        run_until(runtime, lambda: ring.scoreboard.play[Play.TURNS] > turns + 1000)
+    finally:
+        runtime.stop()
+
+
+@pytest.mark.parametrize("role", ["actor", "learner-agent_0"])
+def test_lockstep_goes_on_after_a_death(role, tmp_path):
+    ring, runtime = start(tmp_path, schedule="lockstep")
+    try:
+        play, learn = ring.scoreboard.play, ring.scoreboard.learn("agent_0")
+        run_until(runtime, lambda: learn[Learn.UPDATES] > 5)
+        fail(runtime, role, "kill -9")
+        turns, updates = play[Play.TURNS], learn[Learn.UPDATES]
+        run_until(runtime, lambda: play[Play.TURNS] > turns + 500)
+        run_until(runtime, lambda: learn[Learn.UPDATES] > updates)
+    finally:
+        runtime.stop()
+
+
+def test_a_stopped_role_costs_a_checkpoint_its_own_new_part_only(tmp_path):
+    tree = {"checkpoint": {"write_limit": 1.0}, "supervision": {"silence_limit": 60.0}}
+    _, runtime = start(tmp_path, **tree, run={"stop_limit": 1.0})
+    try:
+        checkpoint(runtime, tmp_path)
+        os.kill(runtime.pids["learner-agent_0"], signal.SIGSTOP)
+        store = Checkpoints(tmp_path / "checkpoints")
+        number = store.begin()
+        assert runtime.save(number) == {"agent_1"}
+        assert store.carry_over(number, "agent_0")
+        store.commit(Manifest(number, 0, 0.0, False, {}, {}))
+        assert store.read(number, "agent_0")["algorithm"]["updates"] >= 0
+    finally:
+        runtime.stop()
