@@ -2,6 +2,8 @@
 
 import os
 import signal
+import subprocess
+import sys
 import time
 from dataclasses import dataclass
 
@@ -136,3 +138,69 @@ class StopsWhilePublishing(LearnerRole):
 
 def is_stopped(pid):
     return psutil.Process(pid).status() == psutil.STATUS_STOPPED
+
+
+QUICK = (
+    *("--policy.network.hidden", "16", "--policy.n_frames", "1", "--policy.batch_size", "16"),
+    *("--policy.experience.learning_starts", "200", "--policy.experience.capacity", "2000"),
+    *("--policy.experience.replay_ratio", "0.1", "--run.log_every", "0.5"),
+    *("--checkpoint.every", "0.5", "--checkpoint.evaluate_episodes", "0"),
+    *("--run.evaluate_episodes", "0"),
+)
+"""Flags of a run that soon has something to save."""
+
+
+class Terminal:
+    """`remuda` as a user runs it, in a process of its own, with all that it says."""
+
+    def __init__(self, log, *words):
+        self.log = log
+        environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+        with log.open("ab") as output:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "remuda", *words],
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                stdin=subprocess.DEVNULL,
+                env=environment,
+            )
+
+    @property
+    def said(self):
+        return self.log.read_text()
+
+    def until(self, condition, seconds=120.0):
+        limit = time.monotonic() + seconds
+        while not condition():
+            assert self.process.poll() is None, f"it ended too soon:\n{self.said}"
+            assert time.monotonic() < limit, f"the condition never came:\n{self.said}"
+            time.sleep(0.02)
+
+    def children(self):
+        found = psutil.Process(self.process.pid).children(recursive=True)
+        return [child for child in found if "resource_tracker" not in " ".join(child.cmdline())]
+
+    def wait(self, seconds=120.0):
+        return self.process.wait(seconds)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        if self.process.poll() is None:
+            self.process.kill()
+            self.process.wait(60)
+
+
+def lives(pid):
+    try:
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
+def wait_until_gone(pids, seconds):
+    limit = time.monotonic() + seconds
+    while any(lives(pid) for pid in pids):
+        assert time.monotonic() < limit, "processes are left"
+        time.sleep(0.01)

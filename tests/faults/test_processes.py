@@ -15,6 +15,7 @@ from faults.runs import (
     make_runtime,
     run_until,
     small_config,
+    wait_until_gone,
 )
 from remuda.errors import RoleDiedError
 from remuda.scoreboard import Learn, Play
@@ -94,15 +95,5 @@ def test_a_killed_coordinator_leaves_nothing_behind(tmp_path):
     coordinator.kill()
     coordinator.wait(60)
     coordinator.stdout.close()
-    limit = time.monotonic() + 2.0
-    while any(_lives(pid) for pid in pids):
-        assert time.monotonic() < limit, "children outlived their coordinator"
-        time.sleep(0.01)
+    wait_until_gone(pids, 2.0)
     assert set(os.listdir("/dev/shm")) == before
-
-
-def _lives(pid):
-    try:
-        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        return False

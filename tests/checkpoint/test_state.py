@@ -1,0 +1,87 @@
+"""State: what is written is what is read, and nothing that is read is code."""
+
+import os
+import pickle
+
+import numpy as np
+import pytest
+
+from remuda.checkpoint.state import (
+    fitting,
+    pack,
+    random_state,
+    restore_random,
+    unpack,
+    write_whole,
+)
+from remuda.errors import CheckpointError
+
+
+def same(one, other):
+    if isinstance(one, dict):
+        return one.keys() == other.keys() and all(same(one[k], other[k]) for k in one)
+    if isinstance(one, np.ndarray):
+        return one.dtype == other.dtype and one.shape == other.shape and (one == other).all()
+    return one == other
+
+
+def test_a_state_comes_back_as_it_was():
+    random = np.random.Generator(np.random.PCG64DXSM(3))
+    random.random(5)
+    state = {
+        "weights": np.arange(6, dtype=np.float32).reshape(2, 3),
+        "nested": {"a.b": np.array(3.5), "empty": np.zeros((2, 0), np.uint64), "none": None},
+        "flags": np.array([True, False]),
+        "strided": np.arange(10)[::2],
+        "count": 2**70,
+        "rate": 0.1,
+        "list": [1, "two", None],
+        "random": random_state(random),
+    }
+    found = unpack(pack(state))
+    assert same(state, found)
+    successor = np.random.Generator(np.random.PCG64DXSM(0))
+    restore_random(successor, found["random"])
+    assert (successor.random(9) == random.random(9)).all()
+
+
+class Malicious:
+    def __reduce__(self):
+        return os.mkdir, ("pwned",)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [b"", b"nothing", pickle.dumps({"a": 1}), pack({"a": np.ones(3)})[:-4], os.urandom(200)],
+)
+def test_what_is_no_state_is_refused(data):
+    with pytest.raises(CheckpointError, match="the file is no state of Remuda, or damaged"):
+        unpack(data, "the file")
+
+
+def test_a_malicious_pickle_is_never_run(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(CheckpointError):
+        unpack(pickle.dumps(Malicious()))
+    assert not (tmp_path / "pwned").exists()
+
+
+def test_another_shape_is_told():
+    with pytest.raises(CheckpointError, match=r"online should be \(2, 3\) float32 and is \(3, 3\)"):
+        fitting({"online": np.zeros((3, 3), np.float32)}, "online", np.zeros((2, 3), np.float32))
+    with pytest.raises(CheckpointError, match="it has no online"):
+        fitting({}, "online", np.zeros(1))
+
+
+def test_a_full_disk_leaves_the_old_file(tmp_path, monkeypatch):
+    path = tmp_path / "file"
+    write_whole(path, b"old")
+
+    def full(descriptor):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match="No space"):
+        write_whole(path, b"new")
+    assert path.read_bytes() == b"old"
+    assert [p.name for p in tmp_path.iterdir()] == ["file"]

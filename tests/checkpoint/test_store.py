@@ -1,0 +1,130 @@
+"""The store: checkpoints are whole or not there, and damage is found and told."""
+
+import json
+import os
+
+import numpy as np
+import pytest
+
+from remuda.checkpoint.store import Checkpoints, Manifest, OtherFormatError, differences
+from remuda.errors import CheckpointError
+
+
+def take(store, value=0, parts=("a", "b")):
+    number = store.begin()
+    for part in parts:
+        store.write(number, part, {"value": value, "array": np.full(3, value)})
+    store.commit(Manifest(number, 10 * value, 1.0, False, {"seed": 1}, {}))
+    return number
+
+
+def test_what_is_committed_is_read(tmp_path):
+    store = Checkpoints(tmp_path / "checkpoints")
+    assert store.numbers() == []
+    assert store.newest("a") is None
+    assert store.newest_whole(print) is None
+    take(store, 1)
+    assert take(store, 2) == 2
+    assert store.read(1, "a")["value"] == 1
+    assert store.newest("b")["array"].tolist() == [2, 2, 2]
+    assert store.newest("c") is None
+    assert store.newest_whole(print).turns == 20
+
+
+def test_what_is_not_committed_is_never_seen(tmp_path):
+    store = Checkpoints(tmp_path)
+    take(store, 1)
+    number = store.begin()
+    store.write(number, "a", {"value": 2})  # and here the coordinator died
+    assert store.numbers() == [1]
+    assert store.newest("a")["value"] == 1
+    assert store.begin() == number
+    assert list(store.partial(number).iterdir()) == []
+    store.abandon(number)
+    assert not list(tmp_path.glob(".*"))
+    with pytest.raises(OSError, match="No such file"):
+        store.write(number, "a", {})  # a role that is late
+
+
+def truncate(path):
+    os.truncate(path, path.stat().st_size - 1)
+
+
+def flip(path):
+    data = bytearray(path.read_bytes())
+    data[-1] ^= 1
+    path.write_bytes(data)
+
+
+@pytest.mark.parametrize("harm", [truncate, flip, lambda path: path.unlink()])
+@pytest.mark.parametrize("name", ["a.safetensors", "manifest.json"])
+def test_damage_falls_back_to_the_one_before_and_says_so(harm, name, tmp_path):
+    if harm is flip and name == "manifest.json":
+        name = "b.safetensors"  # a flipped brace is a truncated manifest
+    store = Checkpoints(tmp_path)
+    take(store, 1)
+    take(store, 2)
+    harm(tmp_path / "000002" / name)
+    assert store.newest("a")["value"] == (2 if name.startswith("b") else 1)
+    said = []
+    assert store.newest_whole(said.append).turns == 10
+    assert len(said) == 1
+    assert name in said[0]
+    assert "falling back" in said[0]
+    assert (tmp_path / "damaged-000002").is_dir()
+    assert store.newest_whole(said.append).turns == 10
+    assert len(said) == 1
+
+
+def test_another_format_is_refused_and_left_alone(tmp_path):
+    store = Checkpoints(tmp_path)
+    take(store, 1)
+    take(store, 2)
+    path = tmp_path / "000002" / "manifest.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"format": 99}))
+    with pytest.raises(OtherFormatError, match="is of format 99"):
+        store.newest_whole(print)
+    assert store.numbers() == [1, 2]
+
+
+def test_the_last_ones_and_the_best_are_kept(tmp_path):
+    store = Checkpoints(tmp_path)
+    for value in range(1, 7):
+        take(store, value)
+        if value == 2:
+            store.mark_best({"checkpoint": 2, "mean_return": 5.0})
+        store.keep(3)
+    assert store.numbers() == [2, 4, 5, 6]
+    assert store.best()["mean_return"] == 5.0
+
+
+def test_a_part_is_carried_over(tmp_path):
+    store = Checkpoints(tmp_path)
+    number = store.begin()
+    assert not store.carry_over(number, "a")
+    store.abandon(number)
+    take(store, 1)
+    number = store.begin()
+    store.write(number, "b", {"value": 2})
+    assert store.carry_over(number, "a")
+    store.commit(Manifest(number, 20, 1.0, False, {}, {}))
+    store.keep(1)
+    assert store.numbers() == [2]
+    assert (store.read(2, "a")["value"], store.read(2, "b")["value"]) == (1, 2)
+
+
+def test_a_missing_part_is_told(tmp_path):
+    store = Checkpoints(tmp_path)
+    take(store, 1)
+    with pytest.raises(CheckpointError, match=r"cannot read .*c\.safetensors"):
+        store.read(1, "c")
+
+
+def test_differences_name_their_keys():
+    one = {"seed": 1, "policy": {"n_steps": 3, "network": {"hidden": [8]}}}
+    other = {"seed": 1, "policy": {"n_steps": 5, "network": {"hidden": [8]}}, "game": "x"}
+    assert list(differences(one, one)) == []
+    assert list(differences(one, other)) == [
+        "policy.n_steps was 3 and is 5",
+        "game was None and is x",
+    ]

@@ -1,0 +1,138 @@
+"""Stopping: a signal ends a run in order, a second one at once, and the run can be resumed."""
+
+import json
+import os
+import signal
+import time
+
+import pytest
+
+from faults.runs import QUICK, Terminal, wait_until_gone
+from remuda.checkpoint.store import Checkpoints
+from remuda.coordinator.metrics import read_metrics
+from remuda.ui.cli import run
+
+
+def train(directory, log, *words):
+    return Terminal(log, "train", "--run.directory", str(directory), *QUICK, *words)
+
+
+def has_checkpoints(directory, count):
+    return lambda: len(Checkpoints(directory / "checkpoints").numbers()) >= count
+
+
+@pytest.mark.parametrize("schedule", ["async", "sequential"])
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_ends_the_run_in_order(number, code, schedule, tmp_path):
+    directory = tmp_path / "run"
+    with train(directory, tmp_path / "said", "--schedule", schedule) as terminal:
+        terminal.until(has_checkpoints(directory, 1))
+        pids = [child.pid for child in terminal.children()]
+        assert bool(pids) == (schedule == "async")
+        before = Checkpoints(directory / "checkpoints").numbers()[-1]
+        os.kill(terminal.process.pid, number)
+        assert terminal.wait() == code
+        wait_until_gone(pids, 0.0)
+        said = terminal.said
+    assert f"stopped by {number.name}; go on with: remuda train --resume {directory}" in said
+    assert "Traceback" not in said
+    store = Checkpoints(directory / "checkpoints")
+    assert store.numbers()[-1] > before
+    last = list(read_metrics(directory / "metrics.jsonl"))[-1]
+    assert store.verify(store.numbers()[-1]).turns == last.turns
+    assert (directory / "report.html").exists()
+    assert not json.loads((directory / "summary.json").read_text())["finished"]
+
+
+def test_a_second_signal_ends_the_run_at_once(tmp_path):
+    directory = tmp_path / "run"
+    with train(directory, tmp_path / "said") as terminal:
+        terminal.until(has_checkpoints(directory, 1))
+        pids = [child.pid for child in terminal.children()]
+        for pid in pids:
+            os.kill(pid, signal.SIGSTOP)  # so that the first signal would take a while
+        os.kill(terminal.process.pid, signal.SIGINT)
+        time.sleep(0.5)
+        assert terminal.process.poll() is None
+        began = time.monotonic()
+        os.kill(terminal.process.pid, signal.SIGINT)
+        assert terminal.wait() == -signal.SIGINT
+        wait_until_gone(pids, 2.0)
+        assert time.monotonic() - began < 5.0
+
+
+def resume_after_kills(tmp_path, kills, turns, pause):
+    """Kill the coordinator so many times; returns the run directory of the finished run."""
+    directory = tmp_path / "run"
+    pids: set[int] = set()
+    last = 0
+    for i in range(kills):
+        words = ["--resume", str(directory)] if (directory / "config.yaml").exists() else []
+        if words:
+            terminal = Terminal(tmp_path / "said", "train", *words, "--run.turns", str(turns))
+        else:
+            terminal = train(directory, tmp_path / "said", "--run.turns", str(turns))
+        with terminal:
+            end = time.monotonic() + pause(i)
+            while time.monotonic() < end:
+                time.sleep(0.01)
+                assert terminal.process.poll() is None, terminal.said
+            pids |= {child.pid for child in terminal.children()}
+            terminal.process.kill()
+            terminal.process.wait(60)
+        wait_until_gone(pids, 2.0)
+        numbers = Checkpoints(directory / "checkpoints").numbers()
+        if numbers:
+            now = Checkpoints(directory / "checkpoints").verify(numbers[-1]).turns
+            assert now >= last, "a kill cost more than the time since the last checkpoint"
+            last = now
+    words = ["--resume", str(directory)] if (directory / "config.yaml").exists() else []
+    log = tmp_path / "said"
+    with Terminal(log, "train", *words, "--run.turns", str(last + 20_000)) as terminal:
+        assert terminal.wait(300) == 0, terminal.said
+        assert "Traceback" not in terminal.said
+    turns_told = [record.turns for record in read_metrics(directory / "metrics.jsonl")]
+    assert turns_told == sorted(turns_told)
+    assert turns_told[-1] == last + 20_000
+    assert json.loads((directory / "summary.json").read_text())["finished"]
+    return directory
+
+
+def test_a_run_goes_on_after_its_coordinator_was_killed(tmp_path):
+    resume_after_kills(tmp_path, 2, 10**9, lambda i: 8.0 + i)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1200)
+def test_a_run_survives_twenty_kills_at_random_moments(tmp_path):
+    import random
+
+    moments = random.Random(0)
+    resume_after_kills(tmp_path, 20, 10**9, lambda i: moments.uniform(0.5, 12.0))
+
+
+def test_a_run_is_not_run_twice_at_once(tmp_path, capsys):
+    directory = tmp_path / "run"
+    with train(directory, tmp_path / "said") as terminal:
+        terminal.until(has_checkpoints(directory, 1))
+        assert run(["train", "--resume", str(directory)]) == 1
+        assert "another process is running" in capsys.readouterr().err
+        terminal.until(lambda: (directory / "status.json").exists())
+        assert run(["status", str(directory)]) == 0
+        shown = capsys.readouterr().out
+        assert run(["status", str(directory), "--json"]) == 0
+        status = json.loads(capsys.readouterr().out)
+    for word in ("running", "learner-agent_0", "agent_1", "heartbeat", "slot"):
+        assert word in shown
+    assert status["running"]
+    assert [role["name"] for role in status["roles"]] == [
+        "actor",
+        "learner-agent_0",
+        "learner-agent_1",
+    ]
+    assert all(role["heartbeat_age"] < 30 for role in status["roles"])
+    assert {"version", "slot", "updates", "replay_fill", "staleness"} <= set(
+        status["policies"]["agent_0"]
+    )
+    assert run(["status", str(directory)]) == 0
+    assert "is gone" in capsys.readouterr().out.replace("\n", " ")
