@@ -9,12 +9,13 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from types import FrameType
-from typing import Any, Protocol
+from typing import Protocol
 
 from remuda.config import RunConfig
 from remuda.coordinator.board import Board
 from remuda.coordinator.checkpointing import BestKeeper, Checkpointer
-from remuda.coordinator.metrics import Record, View, scalars
+from remuda.coordinator.metrics import Record, View
+from remuda.coordinator.metrics_log import MetricsLog
 from remuda.coordinator.run_directory import RunDirectory
 from remuda.coordinator.status import StatusFile
 from remuda.errors import RoleDiedError
@@ -119,8 +120,7 @@ class Coordinator:
         self._runtime, self._make_board, self._snapshots = runtime, make_board, snapshots
         self._run, self._view, self._status = run, view, status
         self._checkpointer, self._best = checkpointer, best
-        self._resumed_at = resumed_at
-        self._writing = True
+        self._metrics = MetricsLog(run, view.say, resumed_at)
         self._undone: dict[str, int] = {}
         self._halted: set[str] = set()
 
@@ -131,28 +131,16 @@ class Coordinator:
             RoleDiedError: a role died and could not be restarted. A last checkpoint is written and
                 everything is stopped before it is raised.
         """
-        from torch.utils.tensorboard import SummaryWriter
-
-        purge = None if self._resumed_at is None else self._resumed_at + 1
-        tensorboard = SummaryWriter(str(self._run.tensorboard), purge_step=purge)
         try:
             self._runtime.start(signals.stopped)
             board = self._make_board()
-            return self._go_on(board, config, every, signals, tensorboard)
+            return self._go_on(board, config, every, signals)
         finally:
             self._runtime.stop()
-            tensorboard.close()
             if self._best is not None:
                 self._best.collect(EVALUATION_LIMIT)
 
-    def _go_on(
-        self,
-        board: Board,
-        config: RunConfig,
-        every: float,
-        signals: Signals,
-        tensorboard: Any,
-    ) -> Ending:
+    def _go_on(self, board: Board, config: RunConfig, every: float, signals: Signals) -> Ending:
         logged = board.start
         due = board.start.time + every
         recent = deque([board.start], maxlen=SHOWN_TICKS)
@@ -176,7 +164,9 @@ class Coordinator:
                 due = now.time + (min(RETRY, every) if number is None else every)
             self._view.show(record)
             if now.time - logged.time >= config.log_every or words:
-                self._log(board.between(logged, now), tensorboard)
+                interval = board.between(logged, now)
+                self._view.log(interval)
+                self._metrics.write(interval)
                 logged = now
             if died:
                 self._status.note(words)
@@ -216,23 +206,6 @@ class Coordinator:
                     "finite (policy.max_nonfinite in a row); it goes on acting with its last good "
                     "weights. A lower policy.learning_rate or policy.reward_scale may help"
                 )
-
-    def _log(self, record: Record, tensorboard: Any) -> None:
-        self._view.log(record)
-        try:
-            with self._run.metrics.open("a") as file:
-                file.write(record.to_json() + "\n")
-            for name, value in scalars(record):
-                tensorboard.add_scalar(name, value, record.turns)
-            tensorboard.flush()
-        except OSError as error:
-            if self._writing:  # say it once; training is worth more than its log
-                self._view.say(
-                    f"cannot write metrics into {self._run.path}: {error.strerror}; "
-                    "training goes on without them"
-                )
-                log.warning("cannot write metrics: %s", error)
-            self._writing = False
 
 
 def _copies(snapshots: dict[str, Snapshot]) -> dict[str, Snapshot]:

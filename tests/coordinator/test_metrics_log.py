@@ -1,0 +1,71 @@
+"""Metrics: both files tell the same, and a full disk never leaves half a line."""
+
+import json
+import warnings
+from types import SimpleNamespace
+
+import pytest
+
+from remuda.coordinator.metrics import Record, read_metrics
+from remuda.coordinator.metrics_log import MetricsLog
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+
+def record(turns):
+    return Record(
+        seconds=1.0,
+        turns=turns,
+        agent_steps=2 * turns,
+        turns_per_second=turns / 2,
+        agent_steps_per_second=float(turns),
+        waits=0,
+        wait_seconds=0.0,
+        overtaken=0,
+        shares={"env": 0.5},
+        policies={},
+    )
+
+
+@pytest.fixture
+def run(tmp_path):
+    (tmp_path / "tensorboard").mkdir()
+    return SimpleNamespace(
+        path=tmp_path, metrics=tmp_path / "metrics.jsonl", tensorboard=tmp_path / "tensorboard"
+    )
+
+
+def scalars(run):
+    events = EventAccumulator(str(run.tensorboard), purge_orphaned_data=True)
+    events.Reload()
+    return [(event.step, event.value) for event in events.Scalars("run/turns_per_second")]
+
+
+def test_both_files_tell_the_same(run):
+    log = MetricsLog(run, print, None)
+    for turns in (10, 20, 30):
+        log.write(record(turns))
+    assert [r.turns for r in read_metrics(run.metrics)] == [10, 20, 30]
+    assert scalars(run) == [(10, 5.0), (20, 10.0), (30, 15.0)]
+
+
+def test_a_full_disk_leaves_no_half_of_anything(run, monkeypatch):
+    said = []
+    log = MetricsLog(run, said.append, None)
+    log.write(record(10))
+
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr("remuda.coordinator.metrics_log._append", full)
+        log.write(record(20))
+        log.write(record(30))
+    assert len(said) == 1
+    assert "No space left on device; training goes on without them" in said[0]
+    log.write(record(40))
+    assert [r.turns for r in read_metrics(run.metrics)] == [10, 40]
+    assert scalars(run) == [(10, 5.0), (40, 20.0)]
+    assert all(json.loads(line) for line in run.metrics.read_text().splitlines())

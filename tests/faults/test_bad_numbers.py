@@ -1,0 +1,113 @@
+"""Losses and weights that are not finite are undone, told, never published; too many end it."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+
+from faults.runs import make_runtime, run_until, small_config
+from remuda.learner.role import LearnerRole
+from remuda.scoreboard import Learn, Play
+from remuda.train import train
+from support import Tape
+
+
+class Poisonous(Tape):
+    """Gives agent_0 a reward that is no number in every 50th turn."""
+
+    turns = 0
+
+    def end_turn(self):
+        type(self).turns += 1
+        if self.turns % 50 == 0:
+            self._rewards[:, 0] = np.nan
+        return super().end_turn()
+
+
+@dataclass(frozen=True)
+class Explodes(LearnerRole):
+    """agent_0's weights become infinite in three updates in a row, now and then."""
+
+    def build(self):
+        group = super().build()
+        if self.specs[0].name == "agent_0":
+            algorithm = group.learners[0]._algorithm
+            update, calls = algorithm.update, []
+
+            def explode(batch):
+                loss = update(batch)
+                calls.append(1)
+                if len(calls) % 20 < 3:
+                    algorithm.online.flat[0, 3] = float("inf")
+                return loss
+
+            algorithm.update = explode
+        return group
+
+
+def test_weights_that_are_not_finite_are_undone_and_never_published(tmp_path):
+    ring, runtime = make_runtime(small_config(), tmp_path, Explodes)
+    runtime.start(lambda: False)
+    try:
+        learn = ring.scoreboard.learn("agent_0")
+        seen = 0
+        while learn[Learn.NONFINITE] < 15:
+            runtime.run_for(0.01)
+            snapshot = ring.snapshots().get("agent_0")
+            if snapshot is not None:
+                assert np.isfinite(snapshot.weights).all()
+                seen = max(seen, snapshot.learner_step)
+        assert seen > 10
+        assert learn[Learn.HALTED] == 0
+        updates = learn[Learn.UPDATES]
+        run_until(runtime, lambda: learn[Learn.UPDATES] > updates + 10)
+    finally:
+        runtime.stop()
+    assert "back to update" in (tmp_path / "learner-agent_0.log").read_text()
+    assert ring.scoreboard.learn("agent_1")[Learn.NONFINITE] == 0
+
+
+class Remembers:
+    """A view that keeps what it is told."""
+
+    def __init__(self):
+        self.said = []
+
+    def start(self, goal):
+        pass
+
+    def show(self, record):
+        pass
+
+    log = show
+
+    def say(self, message):
+        self.said.append(message)
+
+    def close(self):
+        pass
+
+
+@pytest.mark.parametrize("on_full", ["overwrite", "wait"])
+def test_a_policy_that_cannot_learn_stops_learning_and_the_run_goes_on(on_full, tmp_path):
+    tree = {
+        "game": "faults.test_bad_numbers:Poisonous",
+        "schedule": "sequential",
+        "policy": {"max_nonfinite": 4, "experience": {"on_full": on_full}},
+        "run": {"turns": 6000, "directory": tmp_path / "run", "seconds": None},
+    }
+    view = Remembers()
+    result = train(small_config(**tree), view)
+    assert result.finished
+    bad, good = result.record.policies["agent_0"], result.record.policies["agent_1"]
+    assert bad.halted
+    assert bad.nonfinite >= 4
+    assert (good.halted, good.nonfinite) == (False, 0)
+    assert good.updates > bad.updates
+    assert result.record.turns == 6000
+    assert result.record.waits == 0
+    told = " ".join(view.said)
+    assert "policy agent_0: a loss or weight was not finite" in told
+    assert "policy agent_0 stops learning after" in told
+    assert "agent_1" not in told
+    assert Play.TURNS == 0

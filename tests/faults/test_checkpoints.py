@@ -1,0 +1,176 @@
+"""Checkpoints that cannot be written, or must not be read: told in a line, and nothing is lost."""
+
+import json
+import os
+import pickle
+import signal
+import subprocess
+
+import numpy as np
+import pytest
+
+from faults.runs import QUICK, Terminal
+from remuda.checkpoint.state import pack
+from remuda.checkpoint.store import Checkpoints
+from remuda.ui.cli import run
+
+
+@pytest.fixture
+def small_disk(tmp_path):
+    """A disk of its own with 12 MiB; only root may make one."""
+    path = tmp_path / "disk"
+    path.mkdir()
+    done = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=12m", "tmpfs", str(path)],
+        capture_output=True,
+        check=False,
+    )
+    if done.returncode:
+        pytest.skip("mounting a small disk needs root")
+    yield path
+    subprocess.run(["umount", str(path)], check=True)
+
+
+def fill(path):
+    with path.open("wb", buffering=0) as file:
+        try:
+            while True:
+                file.write(bytes(4096))
+        except OSError:
+            pass
+
+
+@pytest.mark.parametrize("schedule", ["async", "sequential"])
+def test_a_full_disk_costs_a_checkpoint_and_nothing_else(schedule, small_disk, tmp_path):
+    directory = small_disk / "run"
+    store = Checkpoints(directory / "checkpoints")
+    words = ("--run.directory", str(directory), *QUICK, "--schedule", schedule)
+    with Terminal(tmp_path / "said", "train", *words) as terminal:
+        terminal.until(store.numbers)
+        fill(small_disk / "filler")
+        told = "no checkpoint was written: No space left on device; checkpoint"
+        terminal.until(lambda: told in terminal.said)
+        kept = store.numbers()[-1]
+        store.verify(kept)
+        assert "is kept, and training goes on" in terminal.said
+        (small_disk / "filler").unlink()
+        terminal.until(lambda: store.numbers()[-1] > kept)
+        os.kill(terminal.process.pid, signal.SIGTERM)
+        assert terminal.wait() == 143, terminal.said
+        assert "Traceback" not in terminal.said
+    assert not list((directory / "checkpoints").glob(".*"))
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    """A finished run with two checkpoints; `spoil` a copy of it."""
+    directory = tmp_path_factory.mktemp("finished") / "run"
+    words = ["--schedule", "sequential", "--run.turns", "1500", "--run.live", "false"]
+    assert run(["train", "--run.directory", str(directory), *QUICK, *words]) == 0
+    words = ["--resume", str(directory), "--run.turns", "2000"]
+    assert run(["train", *words]) == 0
+    return directory
+
+
+@pytest.fixture
+def spoiled(finished, tmp_path):
+    subprocess.run(["cp", "-r", str(finished), str(tmp_path / "run")], check=True)
+    return tmp_path / "run"
+
+
+def replace_part(directory, part, data):
+    """Put other data in the place of a part of the newest checkpoint, with a checksum that fits."""
+    import hashlib
+
+    store = Checkpoints(directory / "checkpoints")
+    folder = store.path / f"{store.numbers()[-1]:06d}"
+    (folder / f"{part}.safetensors").write_bytes(data)
+    path = folder / "manifest.json"
+    manifest = json.loads(path.read_text())
+    manifest["files"][f"{part}.safetensors"] = hashlib.sha256(data).hexdigest()
+    path.write_text(json.dumps(manifest))
+
+
+class Malicious:
+    def __init__(self, path):
+        self.path = path
+
+    def __reduce__(self):
+        return os.mkdir, (self.path,)
+
+
+def refused(capsys, *words):
+    """What is said when a command is refused: one line."""
+    assert run(["train", *words]) in (1, 2)
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1, said
+    return said
+
+
+def test_a_malicious_pickle_is_refused(spoiled, tmp_path, capsys):
+    replace_part(spoiled, "agent_0", pickle.dumps(Malicious(str(tmp_path / "pwned"))))
+    said = refused(capsys, "--resume", str(spoiled), "--run.turns", "3000")
+    assert "agent_0.safetensors is no state of Remuda, or damaged" in said
+    assert not (tmp_path / "pwned").exists()
+
+
+def test_a_wrong_shape_is_refused(spoiled, capsys):
+    store = Checkpoints(spoiled / "checkpoints")
+    state = store.read(store.numbers()[-1], "agent_0")
+    state["algorithm"]["online"] = np.zeros((1, 7), np.float32)
+    replace_part(spoiled, "agent_0", pack(state))
+    said = refused(capsys, "--resume", str(spoiled), "--run.turns", "3000")
+    assert "online should be (1, " in said
+    assert "is (1, 7) float32" in said
+
+
+def test_another_configuration_is_refused(spoiled, capsys):
+    said = refused(capsys, "--resume", str(spoiled), "--policy.network.hidden", "32")
+    assert "policy.network.hidden was [16] and is [32]" in said
+    said = refused(capsys, "--resume", str(spoiled), "--seed", "7")
+    assert "seed was 0 and is 7" in said
+    assert "seed: 0" in (spoiled / "config.yaml").read_text()
+
+
+def test_a_damaged_newest_checkpoint_falls_back(spoiled, capsys):
+    store = Checkpoints(spoiled / "checkpoints")
+    newest = store.path / f"{store.numbers()[-1]:06d}" / "agent_1.safetensors"
+    os.truncate(newest, 100)
+    assert run(["train", "--resume", str(spoiled), "--run.turns", "2500"]) == 0
+    said = capsys.readouterr().out
+    assert "is damaged" in said
+    assert "falling back to the checkpoint before" in said
+    assert f"goes on from checkpoint {store.numbers()[0]}" in said
+
+
+def test_a_run_that_is_there_is_offered(spoiled, capsys):
+    said = refused(capsys, "--run.directory", str(spoiled))
+    assert f"go on with `remuda train --resume {spoiled}`" in said
+    said = refused(capsys, "--resume", str(spoiled / "nothing"))
+    assert "is no run directory" in said
+
+
+def test_the_same_command_again_offers_the_run(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    words = ["train", *QUICK, "--schedule", "sequential", "--run.live", "false"]
+    with Terminal(tmp_path / "said", *words) as terminal:
+        terminal.until(lambda: list(tmp_path.glob("runs/*/checkpoints/00*")))
+    (unfinished,) = tmp_path.glob("runs/*")
+    monkeypatch.setattr("remuda.ui.resuming.sys.stdin.isatty", lambda: True, raising=False)
+    monkeypatch.setattr("remuda.ui.resuming.sys.stdout.isatty", lambda: True, raising=False)
+    asked = []
+
+    def answer(question):
+        asked.append(question)
+        return "y"
+
+    monkeypatch.setattr("builtins.input", answer)
+    from remuda.ui.cli import read_arguments
+    from remuda.ui.resuming import offer_to_resume
+
+    config = read_arguments(words[1:])
+    assert offer_to_resume(config) == unfinished.relative_to(tmp_path)
+    assert "was started by the same command and not finished" in asked[0]
+    monkeypatch.setattr("builtins.input", lambda _: "n")
+    assert offer_to_resume(config) is None
+    assert offer_to_resume(read_arguments([*words[1:], "--seed", "9"])) is None
