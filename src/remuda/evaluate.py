@@ -10,10 +10,12 @@ import numpy.typing as npt
 
 from remuda.actor.actor import Actor
 from remuda.actor.role import make_seats
+from remuda.checkpoint.state import fitting
 from remuda.config import Config
+from remuda.coordinator.checkpointing import COORDINATOR
 from remuda.coordinator.run_directory import RunDirectory
 from remuda.envs.registry import make_env
-from remuda.errors import RunDirectoryError
+from remuda.errors import CheckpointError, RunDirectoryError
 from remuda.policies.spec import PolicySpec, policy_specs
 from remuda.publish.snapshot import Snapshot
 from remuda.scoreboard import Scoreboard
@@ -98,16 +100,29 @@ def record(
     return frames
 
 
-def load_run(run: RunDirectory) -> tuple[Config, dict[str, Snapshot]]:
+def load_run(
+    run: RunDirectory, checkpoint: int | str = "final"
+) -> tuple[Config, dict[str, Snapshot]]:
     """The configuration of a run, and its policies as they were saved.
+
+    Args:
+        run: the run.
+        checkpoint: `final`: the weights at the end of the run, or those of its newest checkpoint
+            where it has not ended; `best`: those that did best in evaluation; or a number.
 
     Raises:
         RunDirectoryError: weights are missing, damaged, or of another network.
+        CheckpointError: the checkpoint is missing or damaged.
     """
     config = run.read_config()
     env = make_env(config.game, 1, **config.env.options)
+    specs = policy_specs(config, env.agents)
+    env.close()
+    number = _find(run, specs, checkpoint)
+    if number is not None:
+        return config, _published(run, specs, number)
     snapshots = {}
-    for spec in policy_specs(config, env.agents):
+    for spec in specs:
         tensors, facts = run.load_weights(spec.name)
         snapshots[spec.name] = Snapshot(
             weights=_flatten(spec, tensors, run),
@@ -115,8 +130,39 @@ def load_run(run: RunDirectory) -> tuple[Config, dict[str, Snapshot]]:
             learner_step=int(facts.get("learner_step", 0)),
             epsilon=0.0,
         )
-    env.close()
     return config, snapshots
+
+
+def _find(run: RunDirectory, specs: tuple[PolicySpec, ...], checkpoint: int | str) -> int | None:
+    """The number of the checkpoint that is meant; None: the weights at the end of the run."""
+    numbers = run.checkpoints.numbers()
+    if checkpoint == "final":
+        ended = all(run.has_weights(spec.name) for spec in specs)
+        return None if ended or not numbers else numbers[-1]
+    if checkpoint == "best":
+        best = run.checkpoints.best()
+        if best is None:
+            raise CheckpointError(f"{run.path} has no best checkpoint: none was evaluated yet")
+        return int(best["checkpoint"])
+    if checkpoint not in numbers:
+        there = ", ".join(str(number) for number in numbers) or "none"
+        raise CheckpointError(f"{run.path} has no checkpoint {checkpoint}; it has {there}")
+    return int(checkpoint)
+
+
+def _published(
+    run: RunDirectory, specs: tuple[PolicySpec, ...], number: int
+) -> dict[str, Snapshot]:
+    """What was published when a checkpoint was taken."""
+    saved = run.checkpoints.read(number, COORDINATOR)["published"]
+    snapshots = {}
+    for spec in specs:
+        size = sum(int(np.prod(shape)) for shape in spec.network().shapes.values())
+        like: Floats = np.zeros(size, np.float32)
+        state = saved[spec.name]
+        weights = fitting(state, "weights", like)
+        snapshots[spec.name] = Snapshot(weights, state["version"], state["learner_step"], 0.0)
+    return snapshots
 
 
 def _flatten(spec: PolicySpec, tensors: Mapping[str, Floats], run: RunDirectory) -> Floats:

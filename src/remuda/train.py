@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -30,6 +31,7 @@ from remuda.memory.waiting import Wakeup
 from remuda.policies.spec import PolicySpec, policy_specs
 from remuda.policies.stack import ParameterStack, layout_checksum, layout_size
 from remuda.publish.snapshot import PublishedWeights, Publisher, Snapshot, SnapshotReader
+from remuda.runtime.host import LOG_FORMAT
 from remuda.runtime.inline import InlineRuntime
 from remuda.runtime.layout import Layout, make_layout
 from remuda.runtime.pace import FreePace, LockstepActor, LockstepLearner, Pace
@@ -75,9 +77,27 @@ def train(config: Config, view: View, resume: bool = False) -> Result:
     layout = make_layout(config, len(specs))
     run = _claim(config, resume)
     try:
-        return _train(config, view, specs, layout, run, resume)
+        with _log_to(run.logs / "coordinator.log"):
+            return _train(config, view, specs, layout, run, resume)
     finally:
         run.unlock()
+
+
+@contextmanager
+def _log_to(path: Path) -> Iterator[None]:
+    """Send what this package logs in this process to a file, and not to the terminal."""
+    logger = logging.getLogger("remuda")
+    handler = logging.FileHandler(path, delay=True)
+    handler.setFormatter(logging.Formatter(LOG_FORMAT))
+    before = logger.propagate, logger.level
+    logger.addHandler(handler)
+    logger.propagate, logger.level = False, logging.INFO
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
+        logger.propagate, logger.level = before
+        handler.close()
 
 
 def _train(

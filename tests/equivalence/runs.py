@@ -59,7 +59,7 @@ def outcome(directory):
 def assert_same(one, other):
     weights, counts = one
     other_weights, other_counts = other
-    assert counts["learn"][:, Learn.UPDATES].min() > 10
+    assert counts["learn"][:, LEARNED.index(Learn.UPDATES)].min() > 10
     assert counts["policy"][:, Policy.EPISODES].min() >= 8
     for name, rows in counts.items():
         assert np.array_equal(rows, other_counts[name]), f"{name} differs"

@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 
-from equivalence.runs import assert_same, outcome, run
+from equivalence.runs import LEARNED, PLAYED, assert_same, outcome, run
 from remuda.coordinator.metrics import read_metrics
+from remuda.scoreboard import Learn, Play
 
 
 @pytest.mark.parametrize("schedule", ["sequential", "lockstep"])
@@ -34,9 +35,10 @@ def test_async_goes_on_with_what_was_learned_and_collects_afresh(tmp_path):
     directory = tmp_path / "run"
     before, counts = run(directory, **tree)
     after, later = run(directory, resume=True, **tree, run={"turns": 3000})
-    assert later["play"][0] == 3000
-    assert (later["learn"][:, 0] > counts["learn"][:, 0]).all()
-    assert (later["learn"][:, 3] > counts["learn"][:, 3]).all()  # versions
+    assert later["play"][PLAYED.index(Play.TURNS)] == 3000
+    for count in (Learn.UPDATES, Learn.VERSION):
+        column = LEARNED.index(count)
+        assert (later["learn"][:, column] > counts["learn"][:, column]).all()
     assert (later["written"] > 2900).all()
     assert not np.array_equal(before["agent_0"], after["agent_0"])
     turns = [record.turns for record in read_metrics(directory / "metrics.jsonl")]

@@ -163,6 +163,7 @@ class Terminal:
                 stderr=subprocess.STDOUT,
                 stdin=subprocess.DEVNULL,
                 env=environment,
+                start_new_session=True,
             )
 
     @property

@@ -61,6 +61,63 @@ def test_a_second_signal_ends_the_run_at_once(tmp_path):
         assert time.monotonic() - began < 5.0
 
 
+@pytest.mark.parametrize("moment", [0.3, 1.0, 1.7, 2.4])
+def test_ctrl_c_while_it_starts_shows_no_traceback(moment, tmp_path):
+    """Ctrl-C goes to every process of the terminal at once, ready or not."""
+    with train(tmp_path / "run", tmp_path / "said", "--learners.processes", "2") as terminal:
+        time.sleep(moment)
+        pids = [child.pid for child in terminal.children()]
+        os.killpg(terminal.process.pid, signal.SIGINT)
+        assert terminal.wait() in (130, -signal.SIGINT), terminal.said
+        wait_until_gone(pids, 2.0)
+        assert "Traceback" not in terminal.said
+
+
+def test_a_spent_budget_keeps_what_was_learned(tmp_path):
+    directory = tmp_path / "run"
+    words = ("--supervision.restarts", "0")
+    with train(directory, tmp_path / "said", *words) as terminal:
+        terminal.until(has_checkpoints(directory, 1))
+        pids = [child.pid for child in terminal.children()]
+        (victim,) = [r for r in read_status(directory)["roles"] if r["name"] == "learner-agent_1"]
+        before = Checkpoints(directory / "checkpoints").numbers()[-1]
+        os.kill(victim["pid"], signal.SIGKILL)
+        assert terminal.wait() == 1
+        wait_until_gone(pids, 0.0)
+        said = terminal.said
+    last_line = said.splitlines()[-1]
+    assert last_line.startswith("remuda: the process learner-agent_1 was killed by SIGKILL")
+    assert "supervision.restarts" in last_line
+    assert f"remuda train --resume {directory}" in last_line
+    assert "Traceback" not in said
+    store = Checkpoints(directory / "checkpoints")
+    assert store.numbers()[-1] > before
+    assert run(["evaluate", str(directory), "--episodes", "2"]) == 0
+    words = ["train", "--resume", str(directory), "--run.turns"]
+    turns = store.verify(store.numbers()[-1]).turns
+    assert run([*words, str(turns + 2000)]) == 0
+
+
+def read_status(directory):
+    return json.loads((directory / "status.json").read_text())
+
+
+def test_a_killed_run_can_be_looked_at(tmp_path, capsys):
+    directory = tmp_path / "run"
+    words = ("--checkpoint.evaluate_episodes", "2")
+    with train(directory, tmp_path / "said", *words) as terminal:
+        best = directory / "checkpoints" / "best.json"
+        terminal.until(best.exists)
+        terminal.process.kill()
+        terminal.process.wait(60)
+    for checkpoint in ("final", "best"):
+        flags = ["--episodes", "2", "--checkpoint", checkpoint]
+        assert run(["evaluate", str(directory), *flags]) == 0
+        assert "greedy episodes" in capsys.readouterr().out
+    assert run(["evaluate", str(directory), "--checkpoint", "999"]) == 1
+    assert "has no checkpoint 999; it has" in capsys.readouterr().err
+
+
 def resume_after_kills(tmp_path, kills, turns, pause):
     """Kill the coordinator so many times; returns the run directory of the finished run."""
     directory = tmp_path / "run"

@@ -152,6 +152,20 @@ def test_a_budget_that_is_spent_ends_the_run(tmp_path):
         runtime.stop()
 
 
+def test_a_role_that_dies_for_good_during_a_checkpoint_still_ends_the_run(tmp_path):
+    tree = {"checkpoint": {"write_limit": 5.0}}
+    _, runtime = start(tmp_path, supervision=SUPERVISION | {"restarts": 0}, **tree)
+    try:
+        os.kill(runtime.pids["learner-agent_0"], signal.SIGKILL)
+        store = Checkpoints(tmp_path / "checkpoints")
+        assert runtime.save(store.begin()) == {"agent_1"}
+        for _ in range(2):
+            with pytest.raises(RoleDiedError, match=r"supervision\.restarts"):
+                runtime.run_for(0.0)
+    finally:
+        runtime.stop()
+
+
 def test_many_deaths_at_once(tmp_path):
     ring, runtime = start(tmp_path)
     try:

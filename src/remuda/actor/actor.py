@@ -106,6 +106,7 @@ class Actor:
             seat.writer for seat in self.seats if seat.writer and seat.writer.ring.may_wait
         ]
         self._waited = 0.0
+        self._overtaken = 0
         self.on_episode: Callable[[int, Floats], None] | None = None
         """Called with a copy's number and its agents' returns when its episode is over."""
         self._compile()
@@ -282,7 +283,8 @@ class Actor:
         for seat in self.seats:
             if seat.policy in news:
                 self.load(seat, news[seat.policy])
-        self._play[Play.OVERTAKEN] = reader.overtaken
+        self._play[Play.OVERTAKEN] += reader.overtaken - self._overtaken
+        self._overtaken = reader.overtaken
 
     def load(self, seat: Seat, snapshot: Snapshot) -> None:
         """Let a seat act with this snapshot from now on."""

@@ -177,11 +177,7 @@ class Coordinator:
                 return Ending(words, signals.caught is None, board.between(board.start, now))
 
     def _checkpoint(self, record: Record, words: str) -> int | None:
-        try:
-            number = self._checkpointer.take(self._runtime, record.turns, record.seconds)
-        except RoleDiedError as error:  # the next look at the runtime raises it again, if it lasts
-            log.warning("no checkpoint: %s", error)
-            return None
+        number = self._checkpointer.take(self._runtime, record.turns, record.seconds)
         if number is not None and self._best is not None and not words:
             self._best.offer(number, _copies(self._snapshots()))
         return number

@@ -128,7 +128,7 @@ class RunDirectory:
             return False
 
     def rewind(self, turns: int) -> None:
-        """Forget the metrics after so many turns, for a run that goes on from there.
+        """Forget what came after so many turns, for a run that goes on from there.
 
         Raises:
             RunDirectoryError: the disk is full or not writable.
@@ -136,7 +136,8 @@ class RunDirectory:
         if self.metrics.exists():
             kept = [r.to_json() for r in read_metrics(self.metrics) if r.turns <= turns]
             write_file(self.metrics, "".join(line + "\n" for line in kept).encode())
-        self.summary.unlink(missing_ok=True)
+        for path in (self.summary, *self.weights.glob("*.safetensors")):
+            path.unlink(missing_ok=True)
 
     def read_config(self) -> Config:
         """The configuration that the run was started with."""
@@ -153,6 +154,10 @@ class RunDirectory:
         from safetensors.numpy import save
 
         write_file(self.weights / f"{policy}.safetensors", save(dict(tensors), facts))
+
+    def has_weights(self, policy: str) -> bool:
+        """Whether a policy's parameters were saved, as they are at the end of a run."""
+        return (self.weights / f"{policy}.safetensors").exists()
 
     def load_weights(self, policy: str) -> tuple[dict[str, Floats], dict[str, str]]:
         """A policy's parameters by name, and the facts saved with them.

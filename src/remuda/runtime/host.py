@@ -25,6 +25,9 @@ from remuda.types import Role
 
 EXCEPTION = 70
 """Exit code of a process that ended by an exception, which its log tells."""
+HELD_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+"""Signals that are the coordinator's to act on, and that children ignore."""
+LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 
 
 class Lifeline:
@@ -66,8 +69,9 @@ def host(role: Role, control: Control, lifeline: int, hosting: Hosting) -> None:
     """Run a role until it is done or asked to stop. The main function of every child."""
     _die_with_the_coordinator(lifeline)
     # The terminal sends Ctrl-C to every process at once; stopping is the coordinator's to order.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    for number in HELD_SIGNALS:
+        signal.signal(number, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, HELD_SIGNALS)
     _log_to(hosting.log)
     log = logging.getLogger(role.name)
     log.info("process %d starts", os.getpid())
@@ -114,11 +118,7 @@ def _log_to(path: Path) -> None:
     os.dup2(descriptor, 1)
     os.dup2(descriptor, 2)
     os.close(descriptor)
-    logging.basicConfig(
-        stream=sys.stderr,
-        level=logging.INFO,
-        format="%(asctime)s %(levelname)s %(name)s: %(message)s",
-    )
+    logging.basicConfig(stream=sys.stderr, level=logging.INFO, format=LOG_FORMAT)
 
 
 @contextlib.contextmanager

@@ -9,6 +9,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from multiprocessing import resource_tracker
 from multiprocessing.connection import wait
 from multiprocessing.context import SpawnProcess
 from pathlib import Path
@@ -18,7 +19,7 @@ from remuda.config import SupervisionConfig
 from remuda.errors import RoleDiedError
 from remuda.memory.waiting import Wakeup
 from remuda.runtime.control import DONE, RUNNING, STARTING, Control
-from remuda.runtime.host import EXCEPTION, Hosting, Lifeline, host
+from remuda.runtime.host import EXCEPTION, HELD_SIGNALS, Hosting, Lifeline, host
 from remuda.runtime.pace import Pace
 from remuda.timeline import Timeline
 from remuda.types import Role, RoleStatus
@@ -106,6 +107,7 @@ class ProcessRuntime:
         )
         self._lifeline = Lifeline()
         self._news: list[str] = []
+        self._fatal: RoleDiedError | None = None
 
     @property
     def roles(self) -> tuple[Role, ...]:
@@ -135,10 +137,16 @@ class ProcessRuntime:
             self._await_ready([actor], stopped)
 
     def run_for(self, seconds: float) -> bool:
-        """Watch for about so long; True when everything is played."""
+        """Watch for about so long; True when everything is played.
+
+        Raises:
+            RoleDiedError: a role died and is not restarted; the others still live.
+        """
         end = time.monotonic() + seconds
         while True:
             self._watch(end - time.monotonic())
+            if self._fatal:
+                raise self._fatal
             if self._is(ACTOR, DONE):
                 return True
             if time.monotonic() >= end:
@@ -235,7 +243,14 @@ class ProcessRuntime:
             name=child.name,
             daemon=True,
         )
-        process.start()
+        # The terminal's Ctrl-C reaches children too; until they can ignore it, it is held back.
+        # Python's own helper process, if it were started inside, would let it through again.
+        resource_tracker.ensure_running()
+        held = signal.pthread_sigmask(signal.SIG_BLOCK, HELD_SIGNALS)
+        try:
+            process.start()
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, held)
         child.process, child.spawned = process, time.monotonic()
 
     def _has_state(self, child: Child) -> bool:
@@ -245,7 +260,7 @@ class ProcessRuntime:
         while not stopped():
             if not any(self._is(child.index, STARTING) for child in children):
                 return
-            self._watch(0.05)
+            self.run_for(0.05)
 
     def _watch(self, seconds: float) -> None:
         """Sleep until a child ends, or for so long; mourn the dead, and spawn who is due."""
@@ -294,27 +309,25 @@ class ProcessRuntime:
         return problem
 
     def _bury(self, child: Child, problem: str, now: float) -> None:
-        """Take note of a death, and plan the successor.
-
-        Raises:
-            RoleDiedError: there is none, for it never lived or died too often.
-        """
+        """Take note of a death, and plan the successor, or note why there is none."""
         if child.process is not None:
             child.process.close()
         child.process, child.problem, child.due = None, problem, 0.0
         self._control.reset(child.index)
         obituary = f"the process {child.name} {problem}"
         if not child.was_ready:
-            raise RoleDiedError(f"{obituary}; it never got ready. Its log is {child.log}")
+            self._fatal = RoleDiedError(f"{obituary}; it never got ready. Its log is {child.log}")
+            return
         limits = self._supervision
         while child.deaths and now - child.deaths[0] > limits.window:
             child.deaths.popleft()
         if len(child.deaths) >= limits.restarts:
-            raise RoleDiedError(
+            self._fatal = RoleDiedError(
                 f"{obituary}; with {len(child.deaths)} restarts in the last {limits.window:.0f} s "
                 "its budget is spent (supervision.restarts), and the run stops here. "
                 f"Its log is {child.log}"
             )
+            return
         pause = min(limits.backoff * 2 ** len(child.deaths), limits.max_backoff)
         child.deaths.append(now)
         child.restarts += 1

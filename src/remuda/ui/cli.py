@@ -29,6 +29,9 @@ class EvaluateOptions(Section):
     """Episodes to play."""
     seed: NonNegativeInt = 0
     """Seed of the games."""
+    checkpoint: Literal["final", "best"] | PositiveInt = "final"
+    """`final`: the weights at the end of the run, or the newest there are; `best`: those of the
+    checkpoint that did best in evaluation; or a checkpoint's number."""
     format: Literal["table", "json"] = "table"
     """A table to read, or one line of JSON."""
 
@@ -44,6 +47,8 @@ class WatchOptions(Section):
     """The most turns to show; an episode's end comes first."""
     seed: NonNegativeInt = 0
     """Seed of the game."""
+    checkpoint: Literal["final", "best"] | PositiveInt = "final"
+    """As for `remuda evaluate`."""
     frames_per_second: PositiveInt = 8
     """Turns shown in a second."""
 
@@ -161,7 +166,7 @@ def evaluate(words: Sequence[str]) -> int:
     from remuda.evaluate import evaluate as play
     from remuda.evaluate import load_run
 
-    config, snapshots = load_run(RunDirectory.open(options.run))
+    config, snapshots = load_run(RunDirectory.open(options.run), options.checkpoint)
     evaluation = play(config, snapshots, options.episodes, options.seed)
     if options.format == "json":
         import json
@@ -184,7 +189,7 @@ def watch(words: Sequence[str]) -> int:
     from remuda.evaluate import load_run
 
     run = RunDirectory.open(options.run)
-    config, snapshots = load_run(run)
+    config, snapshots = load_run(run, options.checkpoint)
     path = options.out or run.recording
     wrote = _record(
         config,
