@@ -261,7 +261,13 @@ class Ring:
             run,
             view,
             StatusFile(run.status, self.published, config.schedule),
-            Checkpointer(run.checkpoints, config.checkpoint, contents, view.say),
+            Checkpointer(
+                run.checkpoints,
+                config.checkpoint,
+                contents,
+                view.say,
+                found.turns if found else 0,
+            ),
             best,
             found.turns if found else None,
         )

@@ -52,7 +52,7 @@ def test_a_full_disk_costs_a_checkpoint_and_nothing_else(schedule, small_disk, t
         terminal.until(lambda: told in terminal.said)
         kept = store.numbers()[-1]
         store.verify(kept)
-        assert "is kept, and training goes on" in terminal.said
+        assert "is kept, and the run goes on" in terminal.said
         (small_disk / "filler").unlink()
         terminal.until(lambda: store.numbers()[-1] > kept)
         os.kill(terminal.process.pid, signal.SIGTERM)

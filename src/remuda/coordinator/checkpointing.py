@@ -55,6 +55,7 @@ class Checkpointer:
         config: CheckpointConfig,
         contents: Contents,
         say: Callable[[str], None],
+        turns: int = 0,
     ) -> None:
         self._checkpoints, self._config, self._contents, self._say = (
             checkpoints,
@@ -62,14 +63,18 @@ class Checkpointer:
             contents,
             say,
         )
+        self._turns = turns  # at the last checkpoint
 
     def take(self, runtime: Saver, turns: int, seconds: float) -> int | None:
         """Write a checkpoint now; returns its number, or None: there is none, which is said.
 
-        The part of a role that is dead or late is taken from the checkpoint before, since that is
-        what its successor goes on from. Where all parts must be of one moment, there is none then.
+        Where nothing was played since the last one, there is nothing to write. The part of a role
+        that is dead or late is taken from the checkpoint before, since that is what its successor
+        goes on from; where all parts must be of one moment, there is no checkpoint then.
         """
         number = 0
+        if turns == self._turns:
+            return None
         try:
             number = self._checkpoints.begin()
             written = runtime.save(number)
@@ -89,6 +94,7 @@ class Checkpointer:
                     files={},
                 )
             )
+            self._turns = turns
             self._checkpoints.keep(self._config.keep)
         except OSError as error:
             self._give_up(number, error.strerror or str(error))
@@ -103,7 +109,7 @@ class Checkpointer:
             self._checkpoints.abandon(number)
         kept = self._checkpoints.numbers()
         before = f"checkpoint {kept[-1]} is kept" if kept else "there is none before it"
-        self._say(f"no checkpoint was written: {why}; {before}, and training goes on")
+        self._say(f"no checkpoint was written: {why}; {before}, and the run goes on")
 
 
 class BestKeeper:

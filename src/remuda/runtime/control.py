@@ -16,11 +16,12 @@ STARTING, RUNNING, DONE = 0, 1, 2
 class Control:
     """A few words per role, and a wake-up for each.
 
-    Who writes what: the coordinator writes `stop`, `save` and `settled`, and an entry of `state`
-    and `heartbeat` while that role has no process; each child writes its own entries of `state`,
-    `heartbeat`, `saved` and `trained`; the actor writes `played` and `save_after`. A child that
-    dies leaves its words as they are; the coordinator sets its state anew before a successor.
+    Who writes what: the coordinator writes `go`, `stop`, `save` and `settled`, and an entry of
+    `state` and `heartbeat` while that role has no process; each child writes its own entries of
+    `state`, `heartbeat`, `saved` and `trained`; the actor writes `played` and `save_after`. A child
+    that dies leaves its words as they are; the coordinator sets its state anew for a successor.
 
+    - `go`: every role has been ready once, so that no turn is played for nobody.
     - `save`: the number of the checkpoint that is wanted; `saved`: the last one that a role wrote
       its part of, negative if it failed; `settled`: the last one that is complete or given up.
     - `played`, `trained`: in lockstep, how many turns the actor has played, and each learner has
@@ -29,7 +30,7 @@ class Control:
 
     def __init__(self, wakeups: tuple[Wakeup, ...]) -> None:
         num_roles = len(wakeups)
-        words = ("stop", "save", "settled", "played", "save_after")
+        words = ("go", "stop", "save", "settled", "played", "save_after")
         self._shared = SharedArrays(
             dict.fromkeys(words, ((1,), np.int64))
             | dict.fromkeys(("state", "saved", "trained"), ((num_roles,), np.int64))
@@ -39,6 +40,10 @@ class Control:
         """By role."""
 
     # The coordinator's side.
+
+    def go(self) -> None:
+        """Let the roles begin to work."""
+        self._tell("go", 1)
 
     def stop(self) -> None:
         """Ask every role to finish, and wake those that sleep."""
@@ -86,6 +91,11 @@ class Control:
         self.wakeups[0].ring()
 
     # Everybody's.
+
+    @property
+    def may_go(self) -> bool:
+        """Whether the roles may work."""
+        return bool(self._load("go"))
 
     @property
     def stopped(self) -> bool:

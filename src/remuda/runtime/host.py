@@ -85,6 +85,9 @@ def host(role: Role, control: Control, lifeline: int, hosting: Hosting) -> None:
             log.info("ready")
             desk = Desk(hosting.index, control, hosting.checkpoints, hosting.timeline)
             control.enter(hosting.index, RUNNING)
+            while not (control.may_go or control.stopped):
+                control.beat(hosting.index)
+                desk.sleep_until(lambda: control.may_go)
             hosting.pace.run(worker, desk)
             worker.finish()
         control.enter(hosting.index, DONE)

@@ -7,7 +7,7 @@ import multiprocessing
 import signal
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from multiprocessing import resource_tracker
 from multiprocessing.connection import wait
@@ -124,17 +124,20 @@ class ProcessRuntime:
         }
 
     def start(self, stopped: Callable[[], bool]) -> None:
-        """Spawn every role and return when all of them are ready; the actor comes last.
+        """Spawn every role, and let them work once all of them are ready.
 
         So no turn is played before there is somebody to learn from it.
+
+        Raises:
+            RoleDiedError: a role could not start.
         """
-        actor, *learners = self._children
-        for child in learners:
+        for child in self._children:
             self._spawn(child)
-        self._await_ready(learners, stopped)
-        if not stopped():
-            self._spawn(actor)
-            self._await_ready([actor], stopped)
+        while not stopped():
+            if not any(self._is(child.index, STARTING) for child in self._children):
+                self._control.go()
+                return
+            self.run_for(0.02)
 
     def run_for(self, seconds: float) -> bool:
         """Watch for about so long; True when everything is played.
@@ -255,12 +258,6 @@ class ProcessRuntime:
 
     def _has_state(self, child: Child) -> bool:
         return self._resumed or child.was_ready
-
-    def _await_ready(self, children: Iterable[Child], stopped: Callable[[], bool]) -> None:
-        while not stopped():
-            if not any(self._is(child.index, STARTING) for child in children):
-                return
-            self.run_for(0.05)
 
     def _watch(self, seconds: float) -> None:
         """Sleep until a child ends, or for so long; mourn the dead, and spawn who is due."""
