@@ -22,6 +22,7 @@ import psutil
 from rich.console import Console
 from rich.table import Table
 
+from remuda.checkpoint.store import Checkpoints
 from remuda.config import Config, load_config, overlay
 from remuda.coordinator.board import Board
 from remuda.coordinator.metrics import Record
@@ -46,7 +47,7 @@ def measure(config: Config, seconds: float, warm_up: float) -> tuple[Record, dic
     specs = policy_specs(config, env.agents)
     ring = Ring(config, specs, make_layout(config, len(specs)))
     with tempfile.TemporaryDirectory() as logs:
-        runtime = ring.runtime(Path(logs))
+        runtime = ring.runtime(Path(logs), Checkpoints(Path(logs) / "checkpoints"))
         try:
             runtime.start(lambda: False)
             # Not before every learner trains: what comes before is no steady state.

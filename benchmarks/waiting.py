@@ -13,10 +13,13 @@ import multiprocessing
 import tempfile
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import psutil
 
+from remuda.actor.role import ActorRole
+from remuda.checkpoint.store import Checkpoints
 from remuda.config import ExperienceConfig, load_config
 from remuda.envs.registry import make_env
 from remuda.experience.ring import ExperienceRing, StreamShape
@@ -24,20 +27,23 @@ from remuda.experience.writer import ExperienceWriter
 from remuda.memory.shared import SharedArrays
 from remuda.memory.waiting import Wakeup
 from remuda.policies.spec import policy_specs
+from remuda.runtime.control import DONE
 from remuda.runtime.layout import make_layout
+from remuda.runtime.processes import ProcessRuntime
 from remuda.train import Ring
 
 SPAWN = multiprocessing.get_context("spawn")
 
 
 def idle(seconds: float) -> dict[str, float]:
-    """CPU share and memory of learners in whose game nothing happens."""
+    """CPU share and memory of learners in whose game nothing happens, and how soon they stop."""
     config = load_config({})
     specs = policy_specs(config, make_env(config.game, 1).agents)
-    ring = Ring(config, specs, make_layout(config, len(specs)))
-    with tempfile.TemporaryDirectory() as logs:
-        runtime = ring.runtime(Path(logs))
-        runtime._roles = (_Nobody(), *runtime._roles[1:])
+    ring = Ring(config, specs, make_layout(config, len(specs)), actor_role=_Nobody)
+    with tempfile.TemporaryDirectory() as name:
+        logs = Path(name)
+        runtime = ring.runtime(logs, Checkpoints(logs / "checkpoints"))
+        assert isinstance(runtime, ProcessRuntime)
         try:
             runtime.start(lambda: False)
             learners = [psutil.Process(p) for n, p in runtime.pids.items() if n != "actor"]
@@ -48,27 +54,36 @@ def idle(seconds: float) -> dict[str, float]:
             used = [
                 b.user + b.system - a.user - a.system for a, b in zip(before, after, strict=True)
             ]
-            return {
+            found = {
                 "cpu_share": max(*used, 0.0) / seconds,
                 "mib": max(p.memory_info().rss for p in learners) / 2**20,
             }
+            control = runtime._control
+            began = time.perf_counter()
+            control.stop()
+            while not all(control.state(i) == DONE for i in range(1, len(learners) + 1)):
+                assert time.perf_counter() - began < 60, "a learner never stopped"
+                time.sleep(0.0005)
+            return found | {"stopped_ms": (time.perf_counter() - began) * 1e3}
         finally:
             runtime.stop()
 
 
-class _Nobody:
+class _Nobody(ActorRole):
     """An actor that plays nothing."""
 
-    name = "actor"
-    done = False
+    def build(self) -> Any:
+        """It builds itself."""
+        return _Sleeper()
 
-    def build(self) -> _Nobody:
-        return self
+
+class _Sleeper:
+    done, parts = False, ()
 
     def work(self) -> bool:
         return False
 
-    def wait(self, timeout: float, stopped: object) -> None:  # noqa: ARG002
+    def wait(self, timeout: float, interrupted: object) -> None:  # noqa: ARG002
         time.sleep(timeout)
 
     def finish(self) -> None:
@@ -113,7 +128,7 @@ def waking(count: int) -> dict[str, float]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
-    parser.add_argument("--seconds", type=float, default=20.0, help="how long to watch idleness")
+    parser.add_argument("--seconds", type=float, default=60.0, help="how long to watch idleness")
     parser.add_argument("--count", type=int, default=3000, help="how many wake-ups to time")
     parser.add_argument("--json", action="store_true", help="print JSON")
     options = parser.parse_args()
@@ -121,9 +136,8 @@ def main() -> None:
     if options.json:
         print(json.dumps(found))
         return
-    print(
-        f"idle learner: {found['idle']['cpu_share']:.2%} of a core, {found['idle']['mib']:.0f} MiB"
-    )
+    idle_line = "idle learner: {cpu_share:.2%} of a core, {mib:.0f} MiB"
+    print(idle_line.format(**found["idle"]) + f", stopped in {found['idle']['stopped_ms']:.1f} ms")
     waking_line = "woken after {p50_us:.0f} us (median), {p99_us:.0f} us (99%), {max_us:.0f} us"
     print(waking_line.format(**found["waking"]) + " (worst)")
 

@@ -113,6 +113,19 @@ class NoTurnForTheLast(Small):
         self.turn_groups = self.turn_groups[:-1]
 
 
+class ForgetsTheTurn(Small):
+    def state(self):
+        return {name: a for name, a in super().state().items() if name != "streams"}
+
+    def restore(self, state):
+        super().restore(state | {"streams": self._streams})
+
+
+class SavesAnObject(Small):
+    def state(self):
+        return super().state() | {"self": self}
+
+
 class GreyPictures(Small):
     def render(self, env=0):
         return super().render(env)[..., 0]
@@ -133,6 +146,8 @@ class GreyPictures(Small):
         (DoubleRewards, "rewards are (3, 2) float32"),
         (InfiniteRewards, "rewards are finite"),
         (NoTurnForTheLast, "every agent is in one turn group"),
+        (ForgetsTheTurn, "8. `restore` goes on exactly where"),
+        (SavesAnObject, "8. `state` is plain data"),
         (GreyPictures, "`render` gives"),
     ],
 )

@@ -5,7 +5,9 @@ import multiprocessing
 import numpy as np
 import pytest
 
+from remuda.checkpoint.state import pack, unpack
 from remuda.config import ExperienceConfig
+from remuda.errors import CheckpointError
 from remuda.experience.replay import Replay
 from remuda.experience.ring import CONSUMED, HEAD, ExperienceRing, StreamShape
 from remuda.experience.writer import ExperienceWriter
@@ -246,6 +248,55 @@ def test_a_sampler_never_sees_half_of_a_step(check, steps):
                 break
         assert (torn == 0) == check
         assert not check or replay.redrawn > 0, "the writer never overtook the sampler"
+    finally:
+        child.kill()
+        child.join(60)
+
+
+def test_a_saved_ring_goes_on_where_it_was():
+    ring = make_ring(capacity=40, length=10)
+    writer = ExperienceWriter(ring)
+    play(writer, [10, 25, 4])
+    state, written = unpack(pack(ring.state())), ring.written
+    open_segments = unpack(pack(writer.state()))
+    successor = make_ring(capacity=40, length=10)
+    successor.restore(state, written)
+    assert (successor.written, successor.overwritten) == (ring.written, ring.overwritten)
+    assert successor.lost == 0
+    assert sorted(all_samples(successor)) == sorted(all_samples(ring))
+    next_writer = ExperienceWriter(successor)
+    next_writer.restore(open_segments)
+    for each in (writer, next_writer):
+        play(each, [7], start=100)
+    assert sorted(all_samples(successor)) == sorted(all_samples(ring))
+    assert load(successor.shared["counters"], HEAD) == load(ring.shared["counters"], HEAD)
+
+
+def test_a_ring_that_was_not_saved_starts_empty_and_counts_on():
+    ring = make_ring()
+    ring.restore(None, 1234)
+    assert (ring.written, ring.overwritten, ring.lost, ring.fill) == (1234, 1234, 1234, 0.0)
+    ExperienceWriter(ring)
+    assert (ring.written, ring.fill) == (1234, 0.0)
+    with pytest.raises(CheckpointError, match="does not fit"):
+        make_ring(size=3).restore(ring.state(), 0)
+
+
+def test_a_ring_is_saved_while_it_is_written():
+    """Segments that change meanwhile are left out; what is kept is whole."""
+    ring = make_ring(capacity=64, length=8, n_frames=1, size=1_000)
+    child = SPAWN.Process(target=_write_for_ever, args=(ring,), daemon=True)
+    child.start()
+    try:
+        assert ring.learner.wait(lambda: ring.has(100), 60.0)
+        kept = 0
+        for _ in range(300):
+            state = ring.state()
+            for slot, committed in enumerate(state["committed"]):
+                seen = state["observations"][slot, :committed]
+                assert (seen == state["actions"][slot, :committed, None]).all()
+                kept += committed
+        assert kept > 1000
     finally:
         child.kill()
         child.join(60)

@@ -20,6 +20,7 @@ from itertools import chain
 
 import numpy as np
 
+from remuda.checkpoint.state import pack, unpack
 from remuda.envs.vector_env import VectorEnv
 from remuda.errors import ContractError
 from remuda.types import Array, Bools, Integers
@@ -197,6 +198,30 @@ class VectorEnvContract:
                         bool(space.contains(row)),
                         f"7. what {env.agents[agent].name} observes lies in {space}",
                     )
+
+    def test_a_saved_world_goes_on_alike(self) -> None:
+        """8. What `state` returned is plain data, and `restore` goes on exactly there."""
+        env, twin = self.make(3), self.make(3)
+        for each, seed in ((env, 1), (twin, 2)):
+            each.reset(_seeds(3, seed), np.ones(3, np.bool_))
+        _turns(env, 3)
+        try:
+            saved = env.state()
+        except NotImplementedError:
+            return
+        try:
+            data = pack(saved)
+        except (TypeError, ValueError) as error:
+            raise ContractError(
+                f"the environment breaks its contract: 8. `state` is plain data: {error}"
+            ) from None
+        twin.restore(unpack(data))
+        trace, again = _turns(env, TURNS), _turns(twin, TURNS)
+        for copy in range(3):
+            _require(
+                trace.same_as(again, copy, copy),
+                "8. `restore` goes on exactly where `state` was called",
+            )
 
     def test_pictures_are_pictures(self) -> None:
         """`render` gives [height, width, 3] uint8, where the game has a picture."""

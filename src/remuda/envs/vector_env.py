@@ -24,6 +24,7 @@ class VectorEnv(ABC):
        agents that are not active are ignored.
     6. Termination is not truncation, and an agent never has both.
     7. Observations lie in the declared space, with its shape and dtype.
+    8. Where it can be saved, a restored environment goes on exactly like the one that was saved.
     """
 
     num_envs: int

@@ -1,0 +1,51 @@
+"""What the timeline costs the actor: `python benchmarks/tracing.py`.
+
+One actor plays the reference game, with and without a timeline in turns of a few hundred
+milliseconds, in one process; the ratio of the medians is what counts.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from statistics import median
+
+from remuda.config import load_config
+from remuda.envs.registry import make_env
+from remuda.policies.spec import policy_specs
+from remuda.runtime.layout import make_layout
+from remuda.timeline import Timeline
+from remuda.train import Ring
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
+    parser.add_argument("--rounds", type=int, default=40, help="rounds to take the median of")
+    parser.add_argument("--copies", type=int, default=1, help="copies of the game")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    options = parser.parse_args()
+    config = load_config({"env": {"num_envs": options.copies}})
+    specs = policy_specs(config, make_env(config.game, 1).agents)
+    ring = Ring(config, specs, make_layout(config, len(specs)))
+    actor = ring._roles()[0].build()
+    timeline = Timeline()
+    rates: dict[bool, list[float]] = {True: [], False: []}
+    turns = max(3000 // options.copies, 100)
+    for _ in range(options.rounds):
+        for traced in (True, False):
+            actor._timeline = timeline if traced else None
+            began = time.perf_counter()
+            for _ in range(turns):
+                actor.turn()
+            rates[traced].append(turns / (time.perf_counter() - began))
+    found = {"traced": median(rates[True]), "untraced": median(rates[False])}
+    if options.json:
+        print(json.dumps(found))
+        return
+    slower = 1 - found["traced"] / found["untraced"]
+    print(f"{found['untraced']:,.0f} turns/s, traced {found['traced']:,.0f}: {slower:.1%} slower")
+
+
+if __name__ == "__main__":
+    main()
