@@ -58,6 +58,8 @@ class Result:
     evaluation: Evaluation | None
     signal: int | None
     """The signal that stopped it, if one did."""
+    restarts: Mapping[str, int]
+    """How often each role was restarted, those that were."""
 
 
 def train(config: Config, view: View, resume: bool = False) -> Result:
@@ -146,7 +148,13 @@ def _train(
     if config.run.evaluate_episodes and not signals.stopped():
         evaluation = evaluate(config, snapshots, config.run.evaluate_episodes, config.seed)
     result = Result(
-        run.path, ending.words, ending.finished, ending.record, evaluation, signals.caught
+        run.path,
+        ending.words,
+        ending.finished,
+        ending.record,
+        evaluation,
+        signals.caught,
+        ending.restarts,
     )
     run.save_summary(summarise(config, result, described))
     return result
@@ -422,6 +430,7 @@ def summarise(config: Config, result: Result, layout: str) -> dict[str, object]:
         "agent_steps": record.agent_steps,
         "agent_steps_per_second": record.agent_steps_per_second,
         "waits": record.waits,
+        "restarts": dict(result.restarts),
         "layout": layout,
         "version": __version__,
         "evaluation": evaluation.as_summary() if evaluation else None,

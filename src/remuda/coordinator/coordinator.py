@@ -100,6 +100,8 @@ class Ending:
     """Whether it reached the end that it was given, so that there is nothing left to resume."""
     record: Record
     """The session as one interval."""
+    restarts: dict[str, int]
+    """How often each role was restarted, those that were."""
 
 
 class Coordinator:
@@ -174,7 +176,10 @@ class Coordinator:
             if died:
                 raise died
             if words:
-                return Ending(words, signals.caught is None, board.between(board.start, now))
+                whole = board.between(board.start, now)
+                restarts = {role.name: role.restarts for role in self._runtime.status()}
+                restarts = {name: count for name, count in restarts.items() if count}
+                return Ending(words, signals.caught is None, whole, restarts)
 
     def _checkpoint(self, record: Record, words: str) -> int | None:
         number = self._checkpointer.take(self._runtime, record.turns, record.seconds)

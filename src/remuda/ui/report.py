@@ -25,6 +25,7 @@ from remuda.ui.summary import (
     clock,
     rate,
     read_run,
+    restarted,
     returns,
     waited,
 )
@@ -407,6 +408,7 @@ def _facts(facts: dict[str, Any]) -> str:
         "duration": clock(facts["seconds"]),
         "agent-steps per second": rate(facts["agent_steps_per_second"]),
         "the actor": waited(facts["waits"]),
+        "restarts": restarted(facts.get("restarts", {})),
         "Remuda": facts["version"],
     }
     lines = [f"<div><dt>{k}</dt><dd>{escape(str(v))}</dd></div>" for k, v in told.items()]

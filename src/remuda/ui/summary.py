@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -187,6 +187,15 @@ def clock(seconds: float | None) -> str:
     return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
 
 
+def restarted(restarts: Mapping[str, int]) -> str:
+    """How often roles were restarted, in words."""
+    if not restarts:
+        return "nothing had to be restarted"
+    total = sum(restarts.values())
+    roles = ", ".join(f"{role} {count}" for role, count in restarts.items())
+    return f"{total} {'restart' if total == 1 else 'restarts'}: {roles}"
+
+
 def waited(count: int) -> str:
     """How often the actor waited for a learner, in words."""
     return {0: "never waited", 1: "waited once"}.get(count, f"waited {count:,} times")
@@ -228,7 +237,7 @@ def print_summary(run: Path, console: Console | None = None) -> None:
         Text(
             f"{facts['turns']:,} turns and {facts['agent_steps']:,} agent-steps "
             f"in {clock(facts['seconds'])}\n{rate(facts['agent_steps_per_second'])} agent-steps/s; "
-            f"the actor {waited(facts['waits'])}",
+            f"the actor {waited(facts['waits'])}; {restarted(facts.get('restarts', {}))}",
             "dim",
         )
     )
