@@ -100,7 +100,7 @@ class Fault:
     pid: int
     kind: str
     lost: float | None
-    """Seconds of a learner's work since its last saved state; None: an actor has none."""
+    """Seconds of a learner's work since it was last saved or began; None: an actor has none."""
 
 
 @dataclass
@@ -117,6 +117,8 @@ class Outcome:
     """The longest time without a turn after a fault of the actor."""
     standstill_other: float
     """The longest time without a turn otherwise."""
+    checkpoints: int
+    """How many were written."""
 
 
 def observe(directory: Path, turns: int, chaos: float, every: float, log: Path) -> Any:
@@ -127,6 +129,7 @@ def observe(directory: Path, turns: int, chaos: float, every: float, log: Path) 
     hit: set[int] = set()
     started: dict[int, float] = {}
     played: list[tuple[float, int]] = []
+    written: set[int] = set()
     status: dict[str, Any] = {}
     began = time.time()
     with log.open("wb") as output:
@@ -139,6 +142,7 @@ def observe(directory: Path, turns: int, chaos: float, every: float, log: Path) 
             except (OSError, ValueError):
                 continue
             now = time.time()
+            written.update(Checkpoints(directory / "checkpoints").numbers())
             played.append((status["time"], status["turns"]))
             for role in status["roles"]:
                 if role["state"] == "running":
@@ -168,19 +172,19 @@ def observe(directory: Path, turns: int, chaos: float, every: float, log: Path) 
         errors={name: agent["standard_error"] for name, agent in evaluation.items()},
         standstill_actor=during,
         standstill_other=otherwise,
+        checkpoints=len(written),
     )
     return outcome, faults
 
 
 def _lost(directory: Path, role: str, now: float, started: float) -> float | None:
     """Seconds that a learner worked since its part of a checkpoint was written, or it began."""
-    policy = role.removeprefix("learner-")
-    checkpoints = Checkpoints(directory / "checkpoints")
-    numbers = checkpoints.numbers()
-    if role == "actor" or not numbers:
+    if role == "actor":
         return None
-    part = checkpoints.path / f"{numbers[-1]:06d}" / f"{policy}.safetensors"
-    return now - max(part.stat().st_mtime, started)
+    checkpoints = Checkpoints(directory / "checkpoints")
+    part = f"{role.removeprefix('learner-')}.safetensors"
+    saved = [p.stat().st_mtime for p in checkpoints.path.glob(f"[0-9]*/{part}")]
+    return now - max([*saved, started])
 
 
 def _standstills(played: list[tuple[float, int]], faults: list[float]) -> tuple[float, float]:
@@ -225,7 +229,8 @@ def main() -> None:
     print(f"{len(faults)} faults: {dict(kinds)}, {dict(roles)}")
     print(f"{wild.restarts} restarts, exit code {wild.exit_code}")
     print(f"turns planned {options.turns:,}, played {wild.turns:,}")
-    print(f"most work lost by a learner: {max(lost, default=0):.1f} s of {INTERVAL:.0f} s allowed")
+    print(f"{wild.checkpoints} checkpoints, one in {INTERVAL:.0f} s wanted")
+    print(f"most work lost by a learner: {max(lost, default=0):.1f} s")
     print(f"longest standstill after a fault of the actor: {wild.standstill_actor:.1f} s")
     print(f"longest standstill otherwise: {wild.standstill_other:.1f} s (seen to 1 s)")
     for what, outcome in (("undisturbed", calm), ("disturbed", wild)):

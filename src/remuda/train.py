@@ -85,11 +85,16 @@ def train(config: Config, view: View, resume: bool = False) -> Result:
         run.unlock()
 
 
+class _LogFile(logging.FileHandler):
+    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802
+        """A log on a full disk is lost, and not worth a traceback in the terminal."""
+
+
 @contextmanager
 def _log_to(path: Path) -> Iterator[None]:
     """Send what this package logs in this process to a file, and not to the terminal."""
     logger = logging.getLogger("remuda")
-    handler = logging.FileHandler(path, delay=True)
+    handler = _LogFile(path, delay=True)
     handler.setFormatter(logging.Formatter(LOG_FORMAT))
     before = logger.propagate, logger.level
     logger.addHandler(handler)

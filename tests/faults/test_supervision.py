@@ -193,6 +193,29 @@ def test_lockstep_goes_on_after_a_death(role, tmp_path):
         runtime.stop()
 
 
+def test_after_a_checkpoint_that_failed_the_next_has_every_part_anew(tmp_path):
+    ring, runtime = start(tmp_path)
+    try:
+        store = Checkpoints(tmp_path / "checkpoints")
+        os.kill(runtime.pids["learner-agent_0"], signal.SIGKILL)
+        number = store.begin()
+        assert "agent_0" not in runtime.save(number)
+        store.abandon(number)
+        runtime.settle(number)
+        run_until(runtime, lambda: all(s.state == "running" for s in runtime.status()))
+        learn = ring.scoreboard.learn("agent_1")
+        updates = learn[Learn.UPDATES]
+        run_until(runtime, lambda: learn[Learn.UPDATES] > updates + 5)
+        number = store.begin()
+        assert runtime.save(number) >= {"agent_0", "agent_1"}
+        store.commit(Manifest(number, 0, 0.0, False, {}, {}))
+        runtime.settle(number)
+        assert store.read(number, "agent_1")["algorithm"]["updates"] >= updates
+        store.read(number, "agent_0")
+    finally:
+        runtime.stop()
+
+
 def test_a_stopped_role_costs_a_checkpoint_its_own_new_part_only(tmp_path):
     tree = {"checkpoint": {"write_limit": 1.0}, "supervision": {"silence_limit": 60.0}}
     _, runtime = start(tmp_path, **tree, run={"stop_limit": 1.0})

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 
@@ -106,6 +107,8 @@ def test_train_evaluate_watch(tmp_path, capsys):
     assert run(["evaluate", str(directory)]) == 1
     assert "agent_0.safetensors is damaged" in capsys.readouterr().err
     weights.unlink()
+    assert run(["evaluate", str(directory), "--episodes", "2"]) == 0  # of the last checkpoint
+    shutil.rmtree(directory / "checkpoints")
     assert run(["evaluate", str(directory)]) == 1
     assert "agent_0.safetensors is missing" in capsys.readouterr().err
 

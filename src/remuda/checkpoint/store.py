@@ -56,6 +56,7 @@ class Checkpoints:
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self._begun = 0
 
     def numbers(self) -> list[int]:
         """The complete checkpoints, oldest first."""
@@ -72,13 +73,17 @@ class Checkpoints:
     def begin(self) -> int:
         """Make room for the next checkpoint, and return its number.
 
+        A number is never given twice, not even after it was given up: a role that wrote its part of
+        the first would not write it again.
+
         Raises:
             OSError: the disk is full or not writable.
         """
         self.path.mkdir(parents=True, exist_ok=True)
         for left in self.path.glob(".*.partial"):
             shutil.rmtree(left, ignore_errors=True)
-        number = max(self.numbers(), default=0) + 1
+        number = max(self._begun, *self.numbers(), 0) + 1
+        self._begun = number
         self.partial(number).mkdir()
         return number
 
