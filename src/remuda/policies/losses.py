@@ -51,3 +51,58 @@ def quantile_loss(values: Tensor, quantiles: Tensor, targets: Tensor, threshold:
     error = targets.unsqueeze(-2) - values.unsqueeze(-1)  # [K, B, N, N']
     weight = (quantiles.unsqueeze(-1) - (error.detach() < 0).to(error.dtype)).abs()
     return (weight * huber(error, threshold) / threshold).mean(-1).sum(-1)
+
+
+def clipped_surrogate_loss(
+    log_pi: Tensor, log_mu: Tensor, advantages: Tensor, clip: Tensor
+) -> Tensor:
+    """The negative clipped surrogate objective of PPO (Schulman et al. 2017, equation 7): [K, B].
+
+    Args:
+        log_pi: [K, B] log-probabilities of the taken actions now.
+        log_mu: [K, B] the same when they were taken.
+        advantages: [K, B], without a gradient.
+        clip: epsilon, [] or [K, 1].
+    """
+    ratio = (log_pi - log_mu).exp()
+    bounded = ratio.clamp(1.0 - clip, 1.0 + clip)
+    return -torch.minimum(ratio * advantages, bounded * advantages)
+
+
+def value_loss(v: Tensor, v_before: Tensor, target: Tensor, clip: Tensor | None = None) -> Tensor:
+    """Half the squared error of values: [K, B].
+
+    With `clip`, a value that moved further than that from `v_before`, its value before the update,
+    counts with the larger error of the two, so that there is nothing to gain by moving on.
+    """
+    loss = 0.5 * (v - target).square()
+    if clip is None:
+        return loss
+    bounded = v_before + (v - v_before).clamp(-clip, clip)
+    return torch.maximum(loss, 0.5 * (bounded - target).square())
+
+
+def log_probabilities(logits: Tensor, mask: Tensor | None = None) -> Tensor:
+    """Log-probabilities [K, B, A] of a categorical distribution.
+
+    Actions that `mask` [K, B, A] forbids (False) get probability 0, as the lowest finite logit, so
+    that neither they nor their gradients can become infinite or no number.
+    """
+    if mask is not None:
+        logits = logits.masked_fill(~mask, torch.finfo(logits.dtype).min)
+    return logits.log_softmax(-1)
+
+
+def entropy(log_pi: Tensor) -> Tensor:
+    """The entropy of distributions in nats: [K, B] from log-probabilities [K, B, A]."""
+    return -(log_pi.exp() * log_pi.clamp(min=-1e4)).sum(-1)
+
+
+def kl_estimate(log_pi: Tensor, log_mu: Tensor) -> Tensor:
+    """A low-variance estimate of KL(mu, pi) from actions of mu: [K, B].
+
+    (r - 1) - log r with r = pi / mu is never negative and has the right mean (Schulman 2020,
+    "Approximating KL divergence").
+    """
+    log_ratio = log_pi - log_mu
+    return log_ratio.exp() - 1.0 - log_ratio
