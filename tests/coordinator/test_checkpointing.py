@@ -1,0 +1,146 @@
+"""Taking checkpoints, and keeping the best: what fails costs itself, and is told."""
+
+import threading
+
+import pytest
+
+from remuda.checkpoint.store import Checkpoints
+from remuda.config import CheckpointConfig
+from remuda.coordinator.checkpointing import BestKeeper, Checkpointer, Contents
+
+
+class Roles:
+    """Two parts, of which some may be missing."""
+
+    def __init__(self, store):
+        self.store, self.missing, self.value, self.settled = store, set(), 0, []
+
+    def save(self, number):
+        parts = {"a", "b"} - self.missing
+        for part in parts:
+            self.store.write(number, part, {"value": self.value})
+        return parts
+
+    def settle(self, number):
+        self.settled.append(number)
+
+
+@pytest.fixture
+def store(tmp_path):
+    return Checkpoints(tmp_path / "checkpoints")
+
+
+def make(store, said, exact=False):
+    contents = Contents(("a", "b"), lambda: {"turns": 1}, {"seed": 1}, exact)
+    return Checkpointer(store, CheckpointConfig(keep=2), contents, said.append), Roles(store)
+
+
+def test_checkpoints_are_taken_and_the_last_kept(store):
+    checkpointer, roles = make(store, said := [])
+    assert [checkpointer.take(roles, turns, 1.0) for turns in (10, 20, 30)] == [1, 2, 3]
+    assert store.numbers() == [2, 3]
+    assert store.manifest(3).turns == 30
+    assert set(store.manifest(3).files) == {
+        "a.safetensors",
+        "b.safetensors",
+        "coordinator.safetensors",
+    }
+    assert checkpointer.take(roles, 30, 2.0) is None  # nothing was played since
+    assert said == []
+    assert roles.settled == [1, 2, 3]
+
+
+def test_a_missing_part_is_taken_from_the_checkpoint_before(store):
+    checkpointer, roles = make(store, said := [])
+    roles.missing = {"a"}
+    assert checkpointer.take(roles, 10, 1.0) is None
+    assert "a could not be saved; there is none before it, and the run goes on" in said[0]
+    roles.missing, roles.value = set(), 1
+    first = checkpointer.take(roles, 20, 1.0)
+    roles.missing, roles.value = {"a"}, 2
+    second = checkpointer.take(roles, 30, 1.0)
+    assert (store.read(second, "a")["value"], store.read(second, "b")["value"]) == (1, 2)
+    assert store.numbers() == [first, second]
+    assert len(roles.settled) == 3
+    assert not list(store.path.glob(".*"))
+
+
+def test_where_all_must_be_of_one_moment_a_missing_part_leaves_none(store):
+    checkpointer, roles = make(store, said := [], exact=True)
+    first = checkpointer.take(roles, 10, 1.0)
+    roles.missing = {"b"}
+    assert checkpointer.take(roles, 20, 1.0) is None
+    assert f"b could not be saved; checkpoint {first} is kept" in said[0]
+    assert store.numbers() == [first]
+
+
+def test_a_full_disk_is_told_and_leaves_the_one_before(store, monkeypatch):
+    checkpointer, roles = make(store, said := [])
+    first = checkpointer.take(roles, 10, 1.0)
+
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    for broken in ("write", "commit", "begin"):
+        with monkeypatch.context() as patched:
+            patched.setattr(store, broken, full)
+            assert checkpointer.take(roles, 20, 1.0) is None
+        assert "No space left on device; checkpoint 1 is kept" in said[-1]
+        store.verify(first)
+    assert len(said) == 3
+    assert checkpointer.take(roles, 20, 1.0) is not None
+
+
+def taken(store, turns):
+    checkpointer, roles = make(store, [])
+    return checkpointer.take(roles, turns, 1.0)
+
+
+@pytest.mark.parametrize("inline", [True, False])
+def test_the_best_is_marked(store, inline):
+    earned = iter([5.0, 9.0, 7.0])
+    best = BestKeeper(store, lambda _: {"mean_return": next(earned)}, print, inline)
+    numbers = []
+    for turns in (10, 20):
+        numbers.append(taken(store, turns))
+        best.offer(numbers[-1], {})
+        best.collect(60.0)
+    assert store.best()["checkpoint"] == numbers[1]
+    third = taken(store, 30)
+    best.offer(third, {})
+    best.collect(60.0)
+    assert store.best() == {"checkpoint": numbers[1], "mean_return": 9.0}
+    assert numbers[1] in store.numbers()
+
+
+def test_a_measurement_that_takes_long_is_waited_for_by_nobody(store):
+    gate, calls = threading.Event(), []
+
+    def slow(snapshots):
+        calls.append(snapshots)
+        assert gate.wait(60)
+        return {"mean_return": 1.0}
+
+    best = BestKeeper(store, slow, print, inline=False)
+    number = taken(store, 10)
+    best.offer(number, {})
+    best.offer(number, {})  # passed over
+    best.collect()
+    assert store.best() is None
+    gate.set()
+    best.collect(60.0)
+    assert store.best()["checkpoint"] == number
+    assert len(calls) == 1
+
+
+def test_a_measurement_that_fails_is_told_once(store):
+    def fail(_):
+        raise ValueError("the game broke")
+
+    best = BestKeeper(store, fail, (said := []).append, inline=True)
+    number = taken(store, 10)
+    best.offer(number, {})
+    best.offer(number, {})
+    assert len(said) == 1
+    assert "so no best checkpoint is kept: the game broke" in said[0]
+    assert store.best() is None
