@@ -1,9 +1,15 @@
 """A run that was stopped and resumed equals one that was not, bit for bit, where order is fixed."""
 
+import os
+import subprocess
+import sys
+import time
+
 import numpy as np
 import pytest
 
 from equivalence.runs import LEARNED, PLAYED, assert_same, outcome, run
+from remuda.checkpoint.store import Checkpoints
 from remuda.coordinator.metrics import read_metrics
 from remuda.scoreboard import Learn, Play
 
@@ -43,3 +49,33 @@ def test_async_goes_on_with_what_was_learned_and_collects_afresh(tmp_path):
     assert not np.array_equal(before["agent_0"], after["agent_0"])
     turns = [record.turns for record in read_metrics(directory / "metrics.jsonl")]
     assert turns == sorted(turns)
+
+
+ENDLESS = """
+import sys
+from pathlib import Path
+from equivalence.runs import run
+if __name__ == "__main__":
+    run(Path(sys.argv[1]), schedule=sys.argv[2], run={"turns": 10**9}, checkpoint={"every": 0.2})
+"""
+
+
+@pytest.mark.parametrize("schedule", ["sequential", "lockstep"])
+def test_a_run_that_was_killed_goes_on_as_if_nothing_had_happened(schedule, tmp_path):
+    """Its checkpoints were taken while it played, each of one moment."""
+    directory = tmp_path / "run"
+    store = Checkpoints(directory / "checkpoints")
+    script = tmp_path / "endless.py"
+    script.write_text(ENDLESS)
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+    words = [sys.executable, str(script), str(directory), schedule]
+    with subprocess.Popen(words, env=environment, stdout=subprocess.DEVNULL) as process:
+        limit = time.monotonic() + 120
+        while max(store.numbers(), default=0) < 4:
+            assert process.poll() is None
+            assert time.monotonic() < limit
+            time.sleep(0.01)
+        process.kill()
+    turns = store.verify(store.numbers()[-1]).turns + 1000
+    parts = run(directory, resume=True, schedule=schedule, run={"turns": turns})
+    assert_same(run(tmp_path / "whole", schedule="sequential", run={"turns": turns}), parts)
