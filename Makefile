@@ -27,6 +27,7 @@ format: $(READY)
 bench: $(READY)
 	$(BIN)/python benchmarks/treasure_hunt.py
 	$(BIN)/python benchmarks/waiting.py
+	$(BIN)/python benchmarks/tracing.py
 	$(BIN)/python benchmarks/throughput.py
 
 $(READY): pyproject.toml constraints.txt

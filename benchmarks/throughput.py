@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 import tempfile
 import time
 from pathlib import Path
@@ -147,7 +148,7 @@ def show(title: str, rows: list[dict[str, Any]]) -> None:
             f"{row['busy']:.0%}",
             f"{row['learner_mib']:.0f}" if row["learner_mib"] else "",
         )
-    Console().print(table)
+    Console(width=None if sys.stdout.isatty() else 140).print(table)
 
 
 def main() -> None:

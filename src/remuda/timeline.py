@@ -21,6 +21,7 @@ from remuda.memory.shared import SharedArrays
 CAPACITY = 2**18
 """Spans that are kept of each role; older ones make room."""
 _SPAN = struct.Struct("=qdd")
+_SIZE, _pack = _SPAN.size, _SPAN.pack_into
 
 
 class Span(IntEnum):
@@ -51,12 +52,13 @@ class Timeline:
     def _attach(self) -> None:
         self._bytes = self._shared["spans"].data
         self._count = self._shared["count"].data
+        self._next = int(self._shared["count"][0])
 
     def add(self, what: Span, start: float, end: float) -> None:
         """Note a span; its times are of `time.perf_counter`. Cheap enough for the hot path."""
-        count = self._count[0]
-        _SPAN.pack_into(self._bytes, count % CAPACITY * _SPAN.size, what, start, end)
-        self._count[0] = count + 1
+        count = self._next
+        _pack(self._bytes, count % CAPACITY * _SIZE, what, start, end)
+        self._next = self._count[0] = count + 1
 
     def spans(self) -> Iterator[tuple[Span, float, float]]:
         """What is kept, oldest first."""
