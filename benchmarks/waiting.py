@@ -111,7 +111,7 @@ def waking(count: int) -> dict[str, float]:
     ready.wait(lambda: False, 2.0)
     for i in range(count):
         time.sleep(random.uniform(0.0002, 0.003))
-        writer.decide(seen, np.zeros(1, np.int64), 0, every)
+        writer.decide(seen, np.zeros((1, 1), np.int64), 0, every)
         sent[i] = time.perf_counter_ns()
         writer.outcome(np.zeros(1, np.float32), every, none, seen, every)
         limit = time.monotonic() + 60

@@ -15,6 +15,7 @@ from pydantic import (
     BaseModel,
     ConfigDict,
     Field,
+    NonNegativeFloat,
     NonNegativeInt,
     PositiveFloat,
     PositiveInt,
@@ -25,6 +26,16 @@ from pydantic import (
 from remuda.errors import ConfigError
 
 Share = Annotated[float, Field(ge=0.0, le=1.0)]
+
+
+def overlay(base: Mapping[str, Any], top: Mapping[str, Any]) -> dict[str, Any]:
+    """`base` with the leaves of `top` put over it."""
+    merged = dict(base)
+    for key, value in top.items():
+        under = merged.get(key)
+        both = isinstance(under, Mapping) and isinstance(value, Mapping)
+        merged[key] = overlay(under, value) if both else value  # type: ignore[arg-type]
+    return merged
 
 
 class Section(BaseModel):
@@ -38,6 +49,9 @@ class EnvConfig(Section):
 
     num_envs: PositiveInt = 1
     """Independent copies of the game that the actor steps together."""
+    observe_together: bool = False
+    """Let all agents observe at the start of the turn and choose in one batched pass, which is much
+    faster with few copies; their actions still take effect in the game's order."""
     options: dict[str, Any] = {}
     """The game's own parameters by name; `remuda games` lists them."""
 
@@ -47,8 +61,12 @@ class NetworkConfig(Section):
 
     hidden: tuple[PositiveInt, ...] = Field(default=(250, 250), min_length=1)
     """Units of each hidden layer. IQN applies its quantile embedding after the first."""
+    activation: Literal["relu", "tanh"] = "relu"
+    """What follows each hidden layer. PPO: tanh."""
+    shared: bool = True
+    """PPO: the policy and the value share the hidden layers; else each has its own."""
     dueling: bool = True
-    """Split the last layer into a state value and advantages (Wang et al. 2016)."""
+    """IQN and DQN: split the last layer into a state value and advantages (Wang et al. 2016)."""
     noisy: bool = False
     """Explore by noisy linear layers (Fortunato et al. 2018) after the first layer."""
     quantiles: PositiveInt = 12
@@ -72,9 +90,10 @@ class ExperienceConfig(Section):
     """What a policy remembers, and how much it trains on it."""
 
     capacity: PositiveInt = 100_000
-    """Steps that are kept; the oldest segment makes room."""
+    """Steps that are kept; the oldest segment makes room. PPO keeps what its rollouts need."""
     segment_length: PositiveInt = 100
-    """The most steps in one segment."""
+    """The most steps in one segment. PPO: 32. Where episodes are much shorter, set it to their
+    length, or their segments fill the ring before a rollout is complete."""
     replay_ratio: PositiveFloat | None = 0.64
     """Training samples per collected step, at most. None: train without pause, however much the
     processor's scheduler happens to give."""
@@ -82,7 +101,8 @@ class ExperienceConfig(Section):
     """Steps that are collected before the first update."""
     on_full: Literal["overwrite", "wait"] = "overwrite"
     """`overwrite` the oldest steps and never wait, or make the actor `wait` while it is more than
-    `capacity` steps ahead of what the replay ratio lets the learner train on."""
+    `capacity` steps ahead of what the replay ratio lets the learner train on. PPO: `wait`, while a
+    whole rollout lies ready that its learner has not taken."""
     wait_limit: PositiveFloat = 10.0
     """`wait`: seconds after which the actor goes on all the same; each time is counted."""
 
@@ -96,12 +116,63 @@ class PublishConfig(Section):
     """Updates between two publications."""
 
 
+class PPOConfig(Section):
+    """What only PPO has (Schulman et al. 2017)."""
+
+    rollout_length: PositiveInt = 128
+    """Turns that each stream plays for one update; an update trains on streams x turns steps."""
+    epochs: PositiveInt = 4
+    """Times that an update goes through its steps."""
+    minibatches: PositiveInt = 4
+    """Parts of an epoch, with a gradient step each."""
+    gae_lambda: Share = 0.95
+    """Decay of temporal-difference errors in advantages (Schulman et al. 2016)."""
+    clip: PositiveFloat = 0.2
+    """How far the probability ratio counts from 1."""
+    value_clip: PositiveFloat | None = None
+    """How far a value counts from what it was before the update. None: any distance."""
+    value_cost: NonNegativeFloat = 0.5
+    """Weight of the value loss."""
+    entropy_cost: NonNegativeFloat = 0.01
+    """Weight of the entropy that is kept up."""
+    target_kl: PositiveFloat | None = None
+    """An update ends early once the policy has moved by 1.5 times this, in nats. None: never."""
+    normalise_advantages: bool = True
+    """Give the advantages of each minibatch mean 0 and standard deviation 1."""
+    normalise_observations: bool = False
+    """Give each input mean 0 and standard deviation 1 over all that was seen, within 10."""
+    normalise_rewards: bool = False
+    """Divide rewards by the standard deviation of their running discounted sum."""
+    max_staleness: NonNegativeInt | None = None
+    """Segments begun by weights that are more versions old than this are not trained on. None: as
+    `wait` has it, where the actor is at most one rollout ahead."""
+    anneal_steps: PositiveInt | None = None
+    """Trained steps over which the learning rate falls in a straight line to 0. None: it stays."""
+
+
+PRESETS: dict[str, dict[str, Any]] = {
+    "ppo": {
+        "network": {"hidden": (64, 64), "activation": "tanh", "dueling": False},
+        "n_frames": 1,
+        "n_steps": 1,
+        "discount": 0.99,
+        "learning_rate": 1e-3,
+        "max_grad_norm": 0.5,
+        "exploration": {"start": 1.0, "end": 1.0},
+        "experience": {"segment_length": 32, "on_full": "wait"},
+        "publish": {"every": 1},
+    }
+}
+"""By algorithm, the defaults that differ from those of the fields."""
+
+
 class PolicyConfig(Section):
     """One policy: its algorithm, network, hyperparameters, experience and publishing."""
 
-    algorithm: Literal["iqn", "dqn"] = "iqn"
+    algorithm: Literal["iqn", "dqn", "ppo"] = "iqn"
     """`iqn`: implicit quantile networks (Dabney et al. 2018). `dqn`: double DQN (van Hasselt et
-    al. 2016)."""
+    al. 2016). `ppo`: proximal policy optimisation (Schulman et al. 2017); it has some defaults of
+    its own."""
     network: NetworkConfig = NetworkConfig()
     """The network."""
     n_frames: PositiveInt = 5
@@ -135,9 +206,28 @@ class PolicyConfig(Section):
     """Experience."""
     publish: PublishConfig = PublishConfig()
     """Publishing."""
+    ppo: PPOConfig = PPOConfig()
+    """What only PPO has."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _preset(cls, data: Any) -> Any:
+        """Put the algorithm's own defaults under what the user says."""
+        if not isinstance(data, Mapping):
+            return data
+        preset = PRESETS.get(str(data.get("algorithm")), {})
+        plain = {k: v.model_dump() if isinstance(v, Section) else v for k, v in data.items()}
+        return overlay(preset, plain)
+
+    @property
+    def on_policy(self) -> bool:
+        """Whether it learns from whole rollouts of its own newest weights, each once."""
+        return self.algorithm == "ppo"
 
     @model_validator(mode="after")
     def _fits(self) -> PolicyConfig:
+        if self.on_policy:
+            return self._fits_on_policy()
         experience = self.experience
         if experience.learning_starts > experience.capacity:
             raise ValueError(
@@ -159,6 +249,13 @@ class PolicyConfig(Section):
                 f"experience.capacity is {experience.capacity}, less than the {share:.0f} steps "
                 "that pay for one batch; with experience.on_full 'wait' nobody would move"
             )
+        return self
+
+    def _fits_on_policy(self) -> PolicyConfig:
+        if self.network.noisy:
+            raise ValueError("network.noisy is for iqn and dqn; ppo explores by its own entropy")
+        if self.network.dueling:
+            raise ValueError("network.dueling is for iqn and dqn; ppo has a value of its own")
         return self
 
 
@@ -287,19 +384,13 @@ class Config(Section):
         if not own:
             return self.policy
         try:
-            return PolicyConfig.model_validate(overlay(self.policy.model_dump(), own))
+            base = self.policy.model_dump()
+            algorithm = own.get("algorithm", base["algorithm"])
+            if algorithm != base["algorithm"]:
+                base = overlay(base, PRESETS.get(algorithm, {}))
+            return PolicyConfig.model_validate(overlay(base, own))
         except ValidationError as error:
             raise ValueError(explain(error, PolicyConfig, f"policies.{name}.")) from None
-
-
-def overlay(base: Mapping[str, Any], top: Mapping[str, Any]) -> dict[str, Any]:
-    """`base` with the leaves of `top` put over it."""
-    merged = dict(base)
-    for key, value in top.items():
-        under = merged.get(key)
-        both = isinstance(under, Mapping) and isinstance(value, Mapping)
-        merged[key] = overlay(under, value) if both else value  # type: ignore[arg-type]
-    return merged
 
 
 def fields_of(model: type[BaseModel], prefix: str = "") -> dict[str, type[BaseModel] | None]:

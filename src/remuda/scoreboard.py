@@ -74,6 +74,16 @@ class Learn(IntEnum):
     """Updates whose loss or weights were not finite, and that were undone."""
     HALTED = 10
     """1 once there were too many of these in a row: the policy learns no more."""
+    STALENESS_MAX = 11
+    """The greatest staleness of any step that was trained on."""
+    TRAINED = 12
+    """On-policy: steps that were trained on, each counted once."""
+    LOST = 13
+    """On-policy: steps that nobody trained on, because they were overwritten or too old."""
+    ENTROPY_SUM = 14
+    """On-policy: sum over updates of the policy's mean entropy, in nats."""
+    KL_SUM = 15
+    """On-policy: sum over updates of how far the policy moved, in nats."""
 
 
 class Scoreboard:

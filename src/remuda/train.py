@@ -43,6 +43,9 @@ from remuda.types import State
 
 log = logging.getLogger(__name__)
 
+PATIENCE = 0.005
+"""Seconds that a stack of policies waits for those fed last in a turn; updates take longer."""
+
 
 @dataclass(frozen=True)
 class Result:
@@ -219,10 +222,7 @@ class Ring:
         self.rings: dict[str, ExperienceRing] = {}
         for group, wakeup in zip(layout.groups, self._learners, strict=True):
             for spec in (specs[i] for i in group):
-                shape = StreamShape(spec.observation, spec.dtype, spec.config.n_frames)
-                self.rings[spec.name] = ExperienceRing(
-                    shape, spec.config.experience, config.env.num_envs, wakeup, self._actor
-                )
+                self.rings[spec.name] = make_ring(spec, config.env.num_envs, wakeup, self._actor)
         self.published = _published_weights(specs)
         self._publish_first_weights()
         self._layout = layout
@@ -353,6 +353,7 @@ class Ring:
                 scoreboard=self.scoreboard,
                 wakeup=wakeup,
                 saves_replay=config.saves_replay,
+                patience=PATIENCE if config.schedule == "async" else 0.0,
             )
             for group, wakeup in zip(layout.groups, self._learners, strict=True)
         ]
@@ -386,6 +387,21 @@ class Ring:
 
     def _publisher(self, spec: PolicySpec) -> Publisher:
         return Publisher(self.published, spec.name, layout_checksum(spec.network().shapes))
+
+
+def make_ring(spec: PolicySpec, num_streams: int, learner: Wakeup, actor: Wakeup) -> ExperienceRing:
+    """The experience of a policy that plays so many copies and seats at once."""
+    config, actions = spec.config, spec.actions
+    shape = StreamShape(
+        spec.observation,
+        spec.dtype,
+        config.n_frames,
+        actions.size,
+        actions.dtype,
+        actions.mask_size if spec.masked else 0,
+    )
+    rollout = config.ppo.rollout_length * num_streams if config.on_policy else 0
+    return ExperienceRing(shape, config.experience, num_streams, learner, actor, rollout)
 
 
 def _published_weights(specs: tuple[PolicySpec, ...]) -> PublishedWeights:

@@ -51,6 +51,8 @@ class AgentSpec:
     action_space: Space[Any]
     team: str = ""
     """Agents of one team share a fate; an empty name means that the agent stands for itself."""
+    masked: bool = False
+    """Whether `VectorEnv.mask` tells which of its actions are allowed."""
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,6 @@ from remuda.actor.frames import FrameStack
 from remuda.actor.role import make_seats
 from remuda.config import load_config
 from remuda.experience.replay import Replay
-from remuda.experience.ring import ExperienceRing, StreamShape
 from remuda.experience.writer import ExperienceWriter
 from remuda.memory.waiting import Wakeup
 from remuda.policies.acting import explore
@@ -17,6 +16,7 @@ from remuda.policies.stack import layout_checksum, layout_size
 from remuda.publish.snapshot import PublishedWeights, Publisher, SnapshotReader
 from remuda.scoreboard import Play, Policy, Scoreboard
 from remuda.streams import stream
+from remuda.train import make_ring
 from support import Tape
 
 
@@ -48,9 +48,7 @@ def make(env, epsilon=1.0, **experience):
     seats = make_seats(env, specs, board, seed=0, purpose="actor")
     rings = {}
     for spec, seat in zip(specs, seats, strict=True):
-        shape = StreamShape(spec.observation, spec.dtype, spec.config.n_frames)
-        ring = ExperienceRing(shape, spec.config.experience, env.num_envs, Wakeup(), Wakeup())
-        rings[spec.name] = ring
+        rings[spec.name] = ring = make_ring(spec, env.num_envs, Wakeup(), Wakeup())
         seat.writer = ExperienceWriter(ring)
     actor = Actor(env, seats, board.play, stream(0, "env"), SnapshotReader(published))
     return actor, rings, board, publishers
@@ -165,13 +163,14 @@ def test_wait_stops_the_actor_until_its_limit():
 
 
 def test_frames_are_stacked_and_forgotten():
-    frames = FrameStack(2, 3, 1)
+    inputs = np.zeros((2, 3), np.float32)
+    frames = FrameStack(inputs, 1)
     for value in (1, 2, 3, 4):
         frames.push(np.array([[value], [10 * value]], np.uint8))
-    assert frames.inputs.tolist() == [[2, 3, 4], [20, 30, 40]]
+    assert inputs.tolist() == [[2, 3, 4], [20, 30, 40]]
     frames.start(np.array([True, False]))
     frames.push(np.array([[5], [50]], np.uint8))
-    assert frames.inputs.tolist() == [[0, 0, 5], [30, 40, 50]]
+    assert inputs.tolist() == [[0, 0, 5], [30, 40, 50]]
 
 
 def test_exploration_is_uniform_and_as_frequent_as_said():

@@ -27,6 +27,14 @@ BASE = {
     "checkpoint": {"every": 3600, "evaluate_episodes": 0},
 }
 
+PPO = {
+    "rollout_length": 30,
+    "normalise_observations": True,
+    "normalise_rewards": True,
+    "anneal_steps": 2000,
+}
+"""Everything of PPO that has a state of its own."""
+
 PLAYED = [Play.TURNS, Play.AGENT_STEPS]
 LEARNED = [Learn.UPDATES, Learn.SAMPLES, Learn.LOSS_SUM, Learn.VERSION, Learn.STALENESS_SUM]
 """What is counted and does not tell of time, which never repeats itself."""

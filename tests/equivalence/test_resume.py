@@ -8,18 +8,18 @@ import time
 import numpy as np
 import pytest
 
-from equivalence.runs import LEARNED, PLAYED, assert_same, outcome, run
+from equivalence.runs import LEARNED, PLAYED, PPO, assert_same, outcome, run
 from remuda.checkpoint.store import Checkpoints
 from remuda.coordinator.metrics import read_metrics
 from remuda.scoreboard import Learn, Play
 
 
 @pytest.mark.parametrize("schedule", ["sequential", "lockstep"])
-@pytest.mark.parametrize(("algorithm", "noisy"), [("dqn", False), ("iqn", True)])
+@pytest.mark.parametrize(("algorithm", "noisy"), [("dqn", False), ("iqn", True), ("ppo", False)])
 def test_a_resumed_run_equals_an_uninterrupted_one(schedule, algorithm, noisy, tmp_path):
     tree = {
         "schedule": schedule,
-        "policy": {"algorithm": algorithm, "network": {"noisy": noisy}},
+        "policy": {"algorithm": algorithm, "network": {"noisy": noisy}, "ppo": PPO},
         "learners": {"processes": 2},
     }
     whole = run(tmp_path / "whole", **tree)

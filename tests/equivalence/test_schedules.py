@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from equivalence.runs import assert_same, run
+from equivalence.runs import PPO, assert_same, run
 
 
 def options(algorithm, mode, agents, processes):
@@ -40,6 +40,24 @@ def test_lockstep_equals_sequential(algorithm, mode, agents, processes, tmp_path
     assert_same(
         sequential(**tree | {"learners": {}}), run(tmp_path / "run", schedule="lockstep", **tree)
     )
+
+
+@pytest.mark.parametrize("processes", [1, 3])
+@pytest.mark.parametrize("mode", ["snapshot", "double_buffer"])
+def test_lockstep_equals_sequential_where_stacks_learn_from_rollouts(
+    mode, processes, tmp_path, sequential
+):
+    tree = options("ppo", mode, 3, processes)
+    tree["policy"]["ppo"] = PPO
+    assert_same(sequential(**tree), run(tmp_path / "run", schedule="lockstep", **tree))
+
+
+def test_how_stacks_share_processes_changes_no_more_than_rounding(tmp_path):
+    tree = {"schedule": "sequential", "policy": {"algorithm": "ppo", "ppo": PPO}}
+    tree |= {"env": {"options": {"num_agents": 3}}, "run": {"turns": 100}}
+    together, apart = (run(tmp_path / str(n), **tree, learners={"processes": n})[0] for n in (1, 3))
+    for name, flat in together.items():
+        np.testing.assert_allclose(flat, apart[name], rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("schedule", ["sequential", "lockstep"])

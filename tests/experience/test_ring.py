@@ -33,7 +33,7 @@ def play(writer, episodes, terminate=True, start=0):
     for length in episodes:
         for t in range(length):
             seen = np.full((1, 2), i + 1, np.float32)
-            writer.decide(seen, np.array([i]), i // 7, ALL)
+            writer.decide(seen, np.array([[i]]), i // 7, ALL)
             ends = np.array([t == length - 1])
             after = np.full((1, 2), i + 1.5, np.float32)
             terminated, truncated = (ends, NONE) if terminate else (NONE, ends)
@@ -109,10 +109,10 @@ def test_a_step_counts_only_when_its_successor_is_seen():
     ring = make_ring()
     writer = ExperienceWriter(ring)
     seen = np.ones((1, 2), np.float32)
-    writer.decide(seen, np.array([0]), 0, ALL)
+    writer.decide(seen, np.array([[0]]), 0, ALL)
     writer.outcome(np.zeros(1, np.float32), NONE, NONE, seen, ALL)
     assert ring.written == 0
-    writer.decide(seen, np.array([1]), 0, ALL)
+    writer.decide(seen, np.array([[1]]), 0, ALL)
     assert ring.written == 1
 
 
@@ -120,9 +120,9 @@ def test_rewards_without_a_turn_belong_to_the_last_decision():
     ring = make_ring()
     writer = ExperienceWriter(ring)
     seen = np.ones((1, 2), np.float32)
-    writer.decide(seen, np.array([0]), 0, ALL)
+    writer.decide(seen, np.array([[0]]), 0, ALL)
     writer.outcome(np.array([1.0], np.float32), NONE, NONE, seen, ALL)
-    writer.decide(seen, np.array([3]), 0, NONE)  # not its turn
+    writer.decide(seen, np.array([[3]]), 0, NONE)  # not its turn
     writer.outcome(np.array([2.0], np.float32), ALL, NONE, seen, NONE)
     assert all_samples(ring) == {0: ([0, 0, 1], 3.0, 0.0, [0, 1, 1], 0)}
 
@@ -150,7 +150,7 @@ def test_streams_do_not_mix():
     active = np.ones(3, bool)
     for t in range(25):
         seen = np.array([[100 * s + t, s] for s in range(3)], np.float32)
-        writer.decide(seen, np.array([100 * s + t for s in range(3)]), 0, active)
+        writer.decide(seen, np.array([[100 * s + t] for s in range(3)]), 0, active)
         ends = np.array([t % (4 + s) == 3 + s for s in range(3)])
         writer.outcome(np.zeros(3, np.float32), ends, ~active, seen, active)
     for action, (before, _, _, after, _) in all_samples(ring, draws=100).items():
@@ -216,7 +216,7 @@ def _write_for_ever(ring):
     while True:
         seen = np.full((1, size), i % 60_000, np.float32)
         ends = np.array([i % 8 == 7])
-        writer.decide(seen, np.array([i % 60_000]), i, ALL)
+        writer.decide(seen, np.array([[i % 60_000]]), i, ALL)
         writer.outcome(np.array([i % 60_000], np.float32), ends, NONE, seen, ALL)
         i += 1
 
@@ -294,7 +294,7 @@ def test_a_ring_is_saved_while_it_is_written():
             state = ring.state()
             for slot, committed in enumerate(state["committed"]):
                 seen = state["observations"][slot, :committed]
-                assert (seen == state["actions"][slot, :committed, None]).all()
+                assert (seen == state["actions"][slot, :committed]).all()
                 kept += committed
         assert kept > 1000
     finally:

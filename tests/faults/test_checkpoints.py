@@ -117,7 +117,7 @@ def test_a_malicious_pickle_is_refused(spoiled, tmp_path, capsys):
 def test_a_wrong_shape_is_refused(spoiled, capsys):
     store = Checkpoints(spoiled / "checkpoints")
     state = store.read(store.numbers()[-1], "agent_0")
-    state["algorithm"]["online"] = np.zeros((1, 7), np.float32)
+    state["algorithm"]["online"] = np.zeros(7, np.float32)
     replace_part(spoiled, "agent_0", pack(state))
     said = refused(capsys, "--resume", str(spoiled), "--run.turns", "3000")
     assert "online should be (1, " in said

@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from remuda.config import NetworkConfig, PolicyConfig
+from remuda.policies.actions import DiscreteActions
 from remuda.policies.algorithms.dqn import Transitions
 from remuda.policies.optimizer import Adam
 from remuda.policies.spec import PolicySpec
@@ -17,8 +18,8 @@ KINDS = ["dqn", "iqn"]
 def make(kind, policies=1, **options):
     network = NetworkConfig(hidden=(32, 32), quantiles=8, noisy=options.pop("noisy", False))
     config = PolicyConfig(algorithm=kind, network=network, n_frames=1, **options)
-    spec = PolicySpec("a", config, (2,), "float32", 3)
-    algorithm = spec.algorithm([torch_stream(0, "test", k) for k in range(policies)])
+    spec = PolicySpec("a", config, (2,), "float32", DiscreteActions((3,)))
+    algorithm = spec.value_learner([torch_stream(0, "test", k) for k in range(policies)])
     for k in range(policies):
         algorithm.network.initialise(algorithm.online.of(k), torch_stream(0, "weights", k))
     algorithm.target.flat.copy_(algorithm.online.flat.detach())
@@ -81,11 +82,11 @@ def test_a_restored_algorithm_goes_on_bit_for_bit(kind):
     first = make(kind, noisy=True, target_every=3)
     for i in range(4):
         first.update(transitions(seed=i, discount=0.9))
-    saved = copy.deepcopy(first.state())
+    saved = copy.deepcopy(first.state(0))
     for i in range(4, 9):
         first.update(transitions(seed=i, discount=0.9))
     second = make(kind, noisy=True, target_every=3)
-    second.restore(saved)
+    second.restore(0, saved)
     for i in range(4, 9):
         second.update(transitions(seed=i, discount=0.9))
     assert torch.equal(first.online.flat, second.online.flat)
@@ -107,7 +108,7 @@ def test_adam_is_that_of_torch_bit_for_bit():
     theirs = [torch.nn.Parameter(row.clone()) for row in flat]
     optimizer = torch.optim.Adam(theirs, lr=1e-2, eps=1e-5, fused=True)
     gradients = torch.zeros_like(flat)
-    ours = Adam(flat, gradients, 1e-2, 1e-5)
+    ours = Adam(flat, gradients, [1e-2] * 3, [1e-5] * 3)
     for step in range(20):
         gradients.copy_(torch.randn(3, 50, generator=torch.Generator().manual_seed(step)))
         for row, gradient in zip(theirs, gradients, strict=True):

@@ -13,11 +13,11 @@ from remuda.actor.frames import FrameStack
 from remuda.checkpoint.state import fitting, random_state, restore_random
 from remuda.envs.vector_env import VectorEnv
 from remuda.experience.writer import ExperienceWriter
-from remuda.policies.acting import ActingStack, explore
+from remuda.policies.acting import ActingStack, Rule
 from remuda.publish.snapshot import Snapshot, SnapshotReader
 from remuda.scoreboard import Play, Policy, Row
 from remuda.timeline import Span, Timeline
-from remuda.types import Array, Bools, Floats, Integers, State
+from remuda.types import Array, Bools, Floats, State
 
 
 @dataclass
@@ -31,15 +31,43 @@ class Seat:
     index: int
     """...and its row there."""
     frames: FrameStack
-    num_actions: int
+    rule: Rule
+    """How it chooses what to do."""
     random: np.random.Generator
     """The policy's stream for exploration."""
     row: Row
     """Its row of the scoreboard."""
+    masked: bool = False
+    """Whether the environment tells what it may do."""
     writer: ExperienceWriter | None = None
     """Where its experience goes; None: nobody learns from it."""
     version: int = 0
     epsilon: float = 0.0
+
+
+@dataclass(frozen=True)
+class _Choice:
+    """What one seat does in a turn: arrays [num_envs, ...] that are written anew in each."""
+
+    actions: Array
+    """[num_envs, size]."""
+    log_probs: Floats
+    """[num_envs]."""
+    masks: Bools
+    """[num_envs, mask_size], or [num_envs, 0]: anything is allowed."""
+    shape: tuple[int, ...]
+    """Of the actions, as the environment takes them."""
+
+
+@dataclass(frozen=True)
+class _Pass:
+    """One forward pass: seats that observe together, whose networks are neighbours in a stack."""
+
+    stack: ActingStack
+    first: int
+    end: int
+    agents: tuple[int, ...]
+    """In the order of the stack's rows."""
 
 
 @njit(cache=True)
@@ -85,7 +113,22 @@ class Actor:
         max_turns: int | None = None,
         parts: tuple[str, ...] = (),
         timeline: Timeline | None = None,
+        together: bool = False,
     ) -> None:
+        """Take the seats.
+
+        Args:
+            env: the copies of the game.
+            seats: one for each agent, in their order.
+            play: the actor's row of the scoreboard.
+            random: the stream of the episodes' seeds.
+            reader: where newer weights come from; None: the seats keep theirs.
+            max_turns: turns to play, over all copies.
+            parts: what it saves in a checkpoint.
+            timeline: where to note what it did when.
+            together: let all agents observe at the start of the turn and choose in one batched
+                pass, whatever the game's `turn_groups`; their actions still take effect in order.
+        """
         self.env, self.seats = env, tuple(seats)
         self._reader, self._random, self._play = reader, random, play
         self._max_turns = max_turns
@@ -101,7 +144,10 @@ class Actor:
         self._flat = [seen.reshape(env.num_envs, -1) for seen in self._seen]
         self._last = [seen.copy() for seen in self._seen]
         self._last_flat = [last.reshape(env.num_envs, -1) for last in self._last]
-        self._uniforms = np.zeros(env.num_envs, np.float64)
+        self._choices = [self._room_for(agent) for agent in range(len(seats))]
+        everyone = tuple(agent for group in env.turn_groups for agent in group)
+        groups = (everyone,) if together else env.turn_groups
+        self._groups = [(group, self._passes(group)) for group in groups]
         self._waiting = [
             seat.writer for seat in self.seats if seat.writer and seat.writer.ring.may_wait
         ]
@@ -213,25 +259,25 @@ class Actor:
         inferring = writing = 0.0
         env.begin_turn()
         acted = loaded
-        for group in env.turn_groups:
-            chosen: list[Integers] = []
+        for group, passes in self._groups:
             for agent in group:
-                env.observe(agent, self._seen[agent])
-                before = clock()
-                actions = self._choose(agent)
-                between = clock()
-                self._decide(agent, actions)
-                chosen.append(actions)
-                written = clock()
-                inferring += between - before
-                writing += written - between
-                if trace is not None:
-                    trace.add(Span.PLAY, acted, before)
-                    trace.add(Span.INFER, before, between)
-                    trace.add(Span.WRITE, between, written)
-                    acted = written
-            for agent, actions in zip(group, chosen, strict=True):
-                env.act(agent, actions)
+                self._observe(agent)
+            before = clock()
+            for forward in passes:
+                self._choose(forward)
+            between = clock()
+            for agent in group:
+                self._decide(agent)
+            written = clock()
+            inferring += between - before
+            writing += written - between
+            if trace is not None:
+                trace.add(Span.PLAY, acted, before)
+                trace.add(Span.INFER, before, between)
+                trace.add(Span.WRITE, between, written)
+                acted = written
+            for agent in group:
+                self._act(agent)
         result = env.end_turn()
         before = clock()
         self._acted[...] = self._active
@@ -266,12 +312,14 @@ class Actor:
         env = self.env
         env.reset(np.zeros(env.num_envs, np.int64), self._every)
         env.begin_turn()
-        for agent, seat in enumerate(self.seats):
-            env.observe(agent, self._seen[agent])
-            seat.frames.push(self._flat[agent])
-            actions = seat.stack.act(seat.index, seat.frames.inputs)
-            explore(actions, self._uniforms, 0.0, seat.num_actions)
-            env.act(agent, actions)
+        for _, passes in self._groups:
+            for forward in passes:
+                for agent in forward.agents:
+                    self._observe(agent)
+                # With a stream of its own, so that the seats' own do not move.
+                self._choose(forward, np.random.default_rng(0))
+        for agent in range(len(self.seats)):
+            self._act(agent)
         result = env.end_turn()
         nowhere = np.zeros_like(self._play)
         _tally(result.rewards, self._acted, self._active, self._returns, self._over, nowhere)
@@ -292,19 +340,65 @@ class Actor:
         seat.version, seat.epsilon = snapshot.version, snapshot.epsilon
         seat.row[Policy.EPSILON], seat.row[Policy.VERSION] = snapshot.epsilon, snapshot.version
 
-    def _choose(self, agent: int) -> Integers:
-        seat = self.seats[agent]
-        seat.frames.push(self._flat[agent])
-        actions = seat.stack.act(seat.index, seat.frames.inputs)
-        if seat.epsilon > 0.0:
-            seat.random.random(out=self._uniforms)
-            explore(actions, self._uniforms, seat.epsilon, seat.num_actions)
-        return actions
+    def _room_for(self, agent: int) -> _Choice:
+        seat, num_envs = self.seats[agent], self.env.num_envs
+        actions = seat.rule.actions
+        return _Choice(
+            np.zeros((num_envs, actions.size), actions.dtype),
+            np.zeros(num_envs, np.float32),
+            np.ones((num_envs, actions.mask_size if seat.masked else 0), np.bool_),
+            (num_envs, *(self.env.agents[agent].action_space.shape or ())),
+        )
 
-    def _decide(self, agent: int, actions: Integers) -> None:
+    def _passes(self, group: tuple[int, ...]) -> list[_Pass]:
+        """The forward passes in which the agents of a group choose: as few as there can be."""
+        passes: list[_Pass] = []
+        for agent in sorted(group, key=lambda a: (id(self.seats[a].stack), self.seats[a].index)):
+            seat = self.seats[agent]
+            last = passes[-1] if passes else None
+            if last is not None and last.stack is seat.stack and last.end == seat.index:
+                agents = (*last.agents, agent)
+                passes[-1] = _Pass(seat.stack, last.first, seat.index + 1, agents)
+            else:
+                passes.append(_Pass(seat.stack, seat.index, seat.index + 1, (agent,)))
+        return passes
+
+    def _observe(self, agent: int) -> None:
         seat = self.seats[agent]
+        self.env.observe(agent, self._seen[agent])
+        seat.frames.push(self._flat[agent])
+        if seat.masked:
+            self.env.mask(agent, self._choices[agent].masks)
+
+    def _choose(self, forward: _Pass, random: np.random.Generator | None = None) -> None:
+        outputs = forward.stack.outputs(forward.first, forward.end)
+        for i, agent in enumerate(forward.agents):
+            seat, choice = self.seats[agent], self._choices[agent]
+            seat.rule.choose(
+                outputs[i],
+                choice.masks,
+                seat.random if random is None else random,
+                seat.epsilon if random is None else 1.0,
+                choice.actions,
+                choice.log_probs,
+            )
+
+    def _decide(self, agent: int) -> None:
+        seat, choice = self.seats[agent], self._choices[agent]
         if seat.writer is not None:
-            seat.writer.decide(self._flat[agent], actions, seat.version, self._active[:, agent])
+            seat.writer.decide(
+                self._flat[agent],
+                choice.actions,
+                seat.version,
+                self._active[:, agent],
+                choice.log_probs,
+                choice.masks,
+            )
+
+    def _act(self, agent: int) -> None:
+        choice = self._choices[agent]
+        actions = self.seats[agent].rule.actions.within_bounds(choice.actions)
+        self.env.act(agent, actions.reshape(choice.shape))
 
     def _observe_ends(self, ended: Bools) -> None:
         for agent in np.flatnonzero(ended.any(0)):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-import torch
 from numba import njit
 
 from remuda.checkpoint.state import fitting
@@ -27,12 +26,11 @@ def _push(stacked: Floats, seen: Array, starts: Bools, size: int) -> None:
 class FrameStack:
     """The newest `n_frames` observations of each stream, oldest first; zeros before the start."""
 
-    def __init__(self, num_streams: int, n_frames: int, size: int) -> None:
+    def __init__(self, stacked: Floats, size: int) -> None:
+        """Write into `stacked`, [num_streams, n_frames * size]: what a network is given."""
         self._size = size
-        self._stacked: Floats = np.zeros((num_streams, n_frames * size), np.float32)
-        self._starts: Bools = np.ones(num_streams, np.bool_)
-        self.inputs = torch.from_numpy(self._stacked)
-        """[num_streams, n_frames * size] float32, renewed in place by `push`."""
+        self._stacked = stacked
+        self._starts: Bools = np.ones(len(stacked), np.bool_)
 
     def start(self, mask: Bools) -> None:
         """Forget what the streams in `mask` have seen: an episode starts."""

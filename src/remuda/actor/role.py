@@ -64,6 +64,8 @@ class ActorRole:
         )
         for seat in seats:
             seat.writer = ExperienceWriter(self.rings[seat.policy])
+            if not self.parts:
+                seat.writer.close_orphans()
         return Actor(
             env,
             seats,
@@ -73,6 +75,7 @@ class ActorRole:
             config.run.turns,
             self.parts,
             self.timeline,
+            config.env.observe_together,
         )
 
 
@@ -115,17 +118,20 @@ def make_seats(
                 else None
                 for name in names
             ]
-            stacks[layout(spec)] = (ActingStack(spec.network(), noise, device), names)
+            acting = ActingStack(spec.network(), noise, env.num_envs, device)
+            stacks[layout(spec)] = (acting, names)
     seats = []
     for spec in specs:
         stack, names = stacks[layout(spec)]
+        index = names.index(spec.name)
         seats.append(
             Seat(
                 policy=spec.name,
                 stack=stack,
-                index=names.index(spec.name),
-                frames=FrameStack(env.num_envs, spec.config.n_frames, spec.observation_size),
-                num_actions=spec.num_actions,
+                index=index,
+                frames=FrameStack(stack.inputs[index], spec.observation_size),
+                rule=spec.rule(),
+                masked=spec.masked,
                 random=stream(seed, purpose, spec.name),
                 row=scoreboard.policy(spec.name),
             )

@@ -79,7 +79,7 @@ class Board:
         played, learned = policy - earlier.policy[name], learn - earlier.learn[name]
         busy = learned[Learn.SECONDS_SAMPLE : Learn.SECONDS_PUBLISH + 1].sum()
         written = ring.written
-        trained_from = written - ring.config.learning_starts
+        trained_from = written - (0 if ring.rollout else ring.config.learning_starts)
         return PolicyRecord(
             mean_return=_mean(played, Policy.RETURN_SUM, Policy.EPISODES),
             episodes=int(policy[Policy.EPISODES]),
@@ -92,6 +92,11 @@ class Board:
             replay_fill=ring.fill,
             replay_ratio=float(learn[Learn.SAMPLES] / trained_from) if trained_from > 0 else None,
             redrawn=int(learn[Learn.REDRAWN]),
+            trained=int(learn[Learn.TRAINED]),
+            lost=int(learn[Learn.LOST]),
+            staleness_max=int(learn[Learn.STALENESS_MAX]),
+            entropy=_mean(learned, Learn.ENTROPY_SUM, Learn.UPDATES) if ring.rollout else None,
+            kl=_mean(learned, Learn.KL_SUM, Learn.UPDATES) if ring.rollout else None,
             epsilon=float(policy[Policy.EPSILON]),
             busy=max(float(busy / seconds), 0.0),
             nonfinite=int(learn[Learn.NONFINITE]),

@@ -47,6 +47,16 @@ class PolicyRecord:
     """Total of updates whose loss or weights were not finite, and that were undone."""
     halted: bool
     """Whether there were too many of these in a row, so that the policy learns no more."""
+    trained: int = 0
+    """On-policy: total of steps that were trained on, each counted once."""
+    lost: int = 0
+    """On-policy: total of steps that nobody trained on: overwritten, or too old."""
+    staleness_max: int = 0
+    """The greatest staleness so far of any step that was trained on."""
+    entropy: float | None = None
+    """On-policy: the policy's mean entropy, in nats."""
+    kl: float | None = None
+    """On-policy: how far an update moved the policy, in nats."""
 
 
 @dataclass(frozen=True)

@@ -55,6 +55,15 @@ class VectorEnv(ABC):
     def observe(self, agent: int, out: Array) -> None:
         """Write what `agent` sees now into `out`: [num_envs, *observation_shape]."""
 
+    def mask(self, agent: int, out: Bools) -> None:
+        """Write what `agent` may do now into `out`: [num_envs, possibilities] bool.
+
+        Asked of agents whose specification says `masked`, right after `observe`. An agent that is
+        active may always do something. With several choices at once (MultiDiscrete) the
+        possibilities of each follow one another.
+        """
+        raise NotImplementedError(f"{type(self).__name__} allows every action to agent {agent}")
+
     @abstractmethod
     def act(self, agent: int, actions: Integers) -> None:
         """Let `agent` act in every copy: `actions` is [num_envs, *action_shape].

@@ -49,7 +49,7 @@ def _survey(sequence: Integers, committed: Integers, sequences: Integers, ends: 
 @njit(cache=True)
 def _gather(
     observations: Array,
-    actions: Integers,
+    actions: Array,
     rewards: Floats,
     discounts: Floats,
     versions: Integers,
@@ -86,7 +86,7 @@ def _gather(
             factor *= discount * discounts[slot, i]
         r_t[b] = total
         discount_t[b] = factor
-        a_tm1[b] = actions[slot, t]
+        a_tm1[b] = actions[slot, t, 0]
         versions_out[b] = versions[slot, t]
         for frame in range(n_frames):
             for j in range(size):

@@ -11,6 +11,8 @@ from numba import njit
 
 from remuda.checkpoint.state import fitting
 from remuda.experience.ring import (
+    CLOSED,
+    CLOSED_STEPS,
     HEAD,
     OVERWRITTEN,
     WANTED,
@@ -20,12 +22,19 @@ from remuda.experience.ring import (
 from remuda.memory.atomic import exchange, fence_full, fence_release, load, store
 from remuda.types import Array, Bools, Floats, Integers, State
 
-CLOSED = -1
+NOWHERE = -1
+"""The place of a stream that has no segment open."""
 
 
 @njit(cache=True)
 def _begin_segment(
-    sequence: Integers, committed: Integers, counters: Integers, slots: Integers
+    sequence: Integers,
+    committed: Integers,
+    numbers: Integers,
+    streams: Integers,
+    counters: Integers,
+    slots: Integers,
+    stream: int,
 ) -> int:
     """Take the oldest segment that no stream is writing; it is left odd, for its frames to come."""
     segments = sequence.size
@@ -43,23 +52,59 @@ def _begin_segment(
     fence_release()
     store(counters, OVERWRITTEN, counters[OVERWRITTEN] + committed[slot])
     store(committed, slot, 0)
+    numbers[slot] = head - 1
+    streams[slot] = stream
     return slot
+
+
+@njit(cache=True)
+def _close_segment(
+    sequence: Integers,
+    committed: Integers,
+    queue: Integers,
+    queue_sequence: Integers,
+    queue_steps: Integers,
+    counters: Integers,
+    slot: int,
+) -> None:
+    """Add a segment to the queue; its steps are all committed.
+
+    The entry is whole before it is counted. A writer that dies in between leaves the segment open,
+    and its successor closes it.
+    """
+    closed = counters[CLOSED]
+    steps = counters[CLOSED_STEPS] + committed[slot]
+    i = closed % queue.size
+    queue[i] = slot
+    queue_sequence[i] = sequence[slot]
+    queue_steps[i] = steps
+    store(counters, CLOSED, closed + 1)
+    store(counters, CLOSED_STEPS, steps)
 
 
 @njit(cache=True)
 def _decide(
     observations: Array,
-    actions: Integers,
+    actions: Array,
+    log_probs: Floats,
+    masks: Bools,
     versions: Integers,
     sequence: Integers,
     committed: Integers,
+    numbers: Integers,
+    streams: Integers,
+    queue: Integers,
+    queue_sequence: Integers,
+    queue_steps: Integers,
     counters: Integers,
     n_frames: int,
     slots: Integers,
     lengths: Integers,
     active: Bools,
     seen: Array,
-    chosen: Integers,
+    chosen: Array,
+    chances: Floats,
+    allowed: Bools,
     version: int,
 ) -> int:
     """Write what each stream sees and does; what it sees also completes the step before."""
@@ -70,8 +115,8 @@ def _decide(
         if not active[stream]:
             continue
         slot, t = slots[stream], lengths[stream]
-        if slot == CLOSED:
-            slot = _begin_segment(sequence, committed, counters, slots)
+        if slot == NOWHERE:
+            slot = _begin_segment(sequence, committed, numbers, streams, counters, slots, stream)
             observations[slot, :before] = 0
             observations[slot, before] = seen[stream]
             store(sequence, slot, sequence[slot] + 1)
@@ -82,12 +127,19 @@ def _decide(
                 store(committed, slot, t)
                 fresh += 1
             if t == full_length:  # the episode goes on in another segment, with the same frames
+                _close_segment(
+                    sequence, committed, queue, queue_sequence, queue_steps, counters, slot
+                )
                 last = slot
-                slot = _begin_segment(sequence, committed, counters, slots)
+                slot = _begin_segment(
+                    sequence, committed, numbers, streams, counters, slots, stream
+                )
                 observations[slot, :n_frames] = observations[last, t : t + n_frames]
                 store(sequence, slot, sequence[slot] + 1)
                 t = 0
         actions[slot, t] = chosen[stream]
+        log_probs[slot, t] = chances[stream]
+        masks[slot, t] = allowed[stream]
         versions[slot, t] = version
         slots[stream], lengths[stream] = slot, t
     return fresh
@@ -98,7 +150,12 @@ def _outcome(
     observations: Array,
     rewards: Floats,
     discounts: Floats,
+    sequence: Integers,
     committed: Integers,
+    queue: Integers,
+    queue_sequence: Integers,
+    queue_steps: Integers,
+    counters: Integers,
     n_frames: int,
     slots: Integers,
     lengths: Integers,
@@ -112,7 +169,7 @@ def _outcome(
     fresh = 0
     for stream in range(slots.size):
         slot = slots[stream]
-        if slot == CLOSED:
+        if slot == NOWHERE:
             continue
         if active[stream]:
             t = lengths[stream]
@@ -126,22 +183,24 @@ def _outcome(
             observations[slot, n_frames + t] = last_seen[stream]
             store(committed, slot, t + 1)
             fresh += 1
-            slots[stream] = CLOSED
+            _close_segment(sequence, committed, queue, queue_sequence, queue_steps, counters, slot)
+            slots[stream] = NOWHERE
     return fresh
 
 
 @njit(cache=True)
-def _count(counters: Integers, fresh: int) -> bool:
-    """Count committed steps; whether the learner is to be rung for them."""
-    written = counters[WRITTEN] + fresh
-    store(counters, WRITTEN, written)
+def _count(counters: Integers, fresh: int, word: int) -> bool:
+    """Count committed steps; whether the learner is to be rung, for what the other word counts."""
+    store(counters, WRITTEN, counters[WRITTEN] + fresh)
     fence_full()
     wanted = load(counters, WANTED)
-    return 0 < wanted <= written and exchange(counters, WANTED, 0) != 0
+    return 0 < wanted <= counters[word] and exchange(counters, WANTED, 0) != 0
 
 
 @njit(cache=True)
-def _repair(sequence: Integers, committed: Integers, counters: Integers) -> None:
+def _repair(
+    sequence: Integers, committed: Integers, queue_steps: Integers, counters: Integers
+) -> None:
     """Empty the segment that a writer before this one may have left half ready.
 
     It may also have died between a change and its count: what the ring holds is counted anew.
@@ -154,6 +213,28 @@ def _repair(sequence: Integers, committed: Integers, counters: Integers) -> None
         held += committed[slot]
     store(counters, WRITTEN, max(counters[WRITTEN], held))
     store(counters, OVERWRITTEN, counters[WRITTEN] - held)
+    if counters[CLOSED] > 0:
+        store(counters, CLOSED_STEPS, queue_steps[(counters[CLOSED] - 1) % queue_steps.size])
+
+
+@njit(cache=True)
+def _close_orphans(
+    sequence: Integers,
+    committed: Integers,
+    queue: Integers,
+    queue_sequence: Integers,
+    queue_steps: Integers,
+    counters: Integers,
+) -> None:
+    """Close every segment that has steps and is not in the queue."""
+    closed = counters[CLOSED]
+    for slot in range(sequence.size):
+        known = committed[slot] == 0
+        for i in range(max(closed - queue.size, 0), closed):
+            at = i % queue.size
+            known |= queue[at] == slot and queue_sequence[at] == sequence[slot]
+        if not known:
+            _close_segment(sequence, committed, queue, queue_sequence, queue_steps, counters, slot)
 
 
 class ExperienceWriter:
@@ -168,28 +249,54 @@ class ExperienceWriter:
         self.ring = ring
         self._shared = ring.shared
         self._n_frames = ring.shape.n_frames
-        self._slots: Integers = np.full(ring.num_streams, CLOSED, np.int64)
-        self._lengths: Integers = np.zeros(ring.num_streams, np.int64)
+        streams = ring.num_streams
+        self._slots: Integers = np.full(streams, NOWHERE, np.int64)
+        self._lengths: Integers = np.zeros(streams, np.int64)
         self._counters: Integers = ring.shared["counters"]
-        _repair(ring.shared["sequence"], ring.shared["committed"], self._counters)
+        self._watched = CLOSED_STEPS if ring.rollout else WRITTEN
+        self._no_chances: Floats = np.zeros(streams, np.float32)
+        self._no_masks: Bools = np.ones((streams, ring.shape.mask_size), np.bool_)
+        _repair(
+            ring.shared["sequence"],
+            ring.shared["committed"],
+            ring.shared["queue_steps"],
+            self._counters,
+        )
         self._compile()
 
-    def decide(self, seen: Array, chosen: Integers, version: int, active: Bools) -> None:
+    def decide(
+        self,
+        seen: Array,
+        chosen: Array,
+        version: int,
+        active: Bools,
+        log_probs: Floats | None = None,
+        masks: Bools | None = None,
+    ) -> None:
         """Write a decision of the active streams.
 
         Args:
             seen: [num_streams, size] what each saw, unstacked.
-            chosen: [num_streams] int64 what each does.
+            chosen: [num_streams, action_size] what each does.
             version: of the weights that chose.
             active: [num_streams] bool.
+            log_probs: [num_streams] float32, of what was chosen when it was chosen.
+            masks: [num_streams, mask_size] bool, what each was allowed to do.
         """
         shared = self._shared
         fresh = _decide(
             shared["observations"],
             shared["actions"],
+            shared["log_probs"],
+            shared["masks"],
             shared["versions"],
             shared["sequence"],
             shared["committed"],
+            shared["numbers"],
+            shared["streams"],
+            shared["queue"],
+            shared["queue_sequence"],
+            shared["queue_steps"],
             self._counters,
             self._n_frames,
             self._slots,
@@ -197,9 +304,11 @@ class ExperienceWriter:
             active,
             seen,
             chosen,
+            self._no_chances if log_probs is None else log_probs,
+            self._no_masks if masks is None else masks,
             version,
         )
-        if fresh and _count(self._counters, fresh):
+        if fresh and _count(self._counters, fresh, self._watched):
             self.ring.learner.ring()
 
     def outcome(
@@ -225,7 +334,12 @@ class ExperienceWriter:
             shared["observations"],
             shared["rewards"],
             shared["discounts"],
+            shared["sequence"],
             shared["committed"],
+            shared["queue"],
+            shared["queue_sequence"],
+            shared["queue_steps"],
+            self._counters,
             self._n_frames,
             self._slots,
             self._lengths,
@@ -235,8 +349,23 @@ class ExperienceWriter:
             truncated,
             last_seen,
         )
-        if fresh and _count(self._counters, fresh):
+        if fresh and _count(self._counters, fresh, self._watched):
             self.ring.learner.ring()
+
+    def close_orphans(self) -> None:
+        """Close what a writer before this one had open when it died, so that it can be taken.
+
+        Not for a writer that will be restored: it goes on with these segments.
+        """
+        shared = self._shared
+        _close_orphans(
+            shared["sequence"],
+            shared["committed"],
+            shared["queue"],
+            shared["queue_sequence"],
+            shared["queue_steps"],
+            self._counters,
+        )
 
     def state(self) -> State:
         """Which segments the streams have open; the ring saves the segments themselves."""
@@ -253,6 +382,7 @@ class ExperienceWriter:
         nobody: Bools = np.zeros((streams, 2), np.bool_)
         seen = np.zeros((streams, shape.size), shape.dtype)
         given: Floats = np.zeros((streams, 2), np.float32)
-        self.decide(seen, np.zeros(streams, np.int64), 0, nobody[:, 0])
+        chosen = np.zeros((streams, shape.action_size), shape.action_dtype)
+        self.decide(seen, chosen, 0, nobody[:, 0])
         self.outcome(given[:, 0], nobody[:, 0], nobody[:, 0], seen, nobody[:, 0])
-        _count(self._counters, 0)
+        _count(self._counters, 0, WRITTEN)

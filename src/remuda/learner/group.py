@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from remuda.learner.learner import Learner
+from remuda.learner.on_policy import OnPolicyLearner
 from remuda.memory.waiting import Wakeup
 from remuda.types import State
 
@@ -16,9 +17,17 @@ class LearnerGroup:
     the others: after each update the next in line is asked first.
     """
 
-    def __init__(self, learners: Sequence[Learner], wakeup: Wakeup) -> None:
+    def __init__(self, learners: Sequence[Learner], wakeup: Wakeup, patience: float = 0.0) -> None:
+        """Take learners and the wake-up of their process.
+
+        Args:
+            learners: by specification; each a stack of policies.
+            wakeup: what their rings ring.
+            patience: seconds that a stack waits for the rest of its policies once some are ready,
+                so that those that are fed in the same turn are trained together.
+        """
         self.learners = tuple(learners)
-        self._wakeup = wakeup
+        self._wakeup, self._patience = wakeup, patience
         self._next = 0
 
     @property
@@ -27,11 +36,13 @@ class LearnerGroup:
         return False
 
     def work(self) -> bool:
-        """Update the next policy that has enough to train on; False if none has."""
+        """Update the next learner that has enough to train on; False if none has."""
         count = len(self.learners)
         for i in range(count):
             learner = self.learners[(self._next + i) % count]
             if learner.ready():
+                if self._patience and isinstance(learner, OnPolicyLearner):
+                    self._wakeup.wait(learner.all_ready, self._patience)
                 learner.update()
                 self._next = (self._next + i + 1) % count
                 return True
@@ -49,18 +60,18 @@ class LearnerGroup:
     @property
     def parts(self) -> tuple[str, ...]:
         """Each policy is a part of a checkpoint by itself, whichever process trains it."""
-        return tuple(learner.policy for learner in self.learners)
+        return tuple(policy for learner in self.learners for policy in learner.policies)
 
     def state(self, part: str) -> State:
         """The state of one policy's learner."""
-        return self._learner(part).state()
+        return self._learner(part).state(part)
 
     def restore(self, part: str, state: State) -> None:
         """Let one policy's learner go on from what `state` returned."""
-        self._learner(part).restore(state)
+        self._learner(part).restore(part, state)
 
     def _learner(self, policy: str) -> Learner:
-        return next(learner for learner in self.learners if learner.policy == policy)
+        return next(learner for learner in self.learners if policy in learner.policies)
 
     def _any_ready(self) -> bool:
         ready = [learner.ready() for learner in self.learners]  # each must state its wish

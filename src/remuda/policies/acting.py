@@ -1,22 +1,23 @@
-"""Acting: the networks of K policies of one layout, renewed from snapshots, and exploration."""
+"""Acting: the networks of K policies of one layout, renewed from snapshots, and the choice."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Protocol
 
 import numpy as np
 import torch
 from numba import njit
-from torch import Tensor
 
 from remuda.checkpoint.state import fitting
-from remuda.policies.networks.q_network import QNetwork, Weights
+from remuda.policies.actions import Actions
+from remuda.policies.networks.network import Network, Weights
 from remuda.policies.stack import ParameterStack
-from remuda.types import Floats, Integers, State
+from remuda.types import Array, Bools, Floats, Integers, State
 
 
 class ActingStack:
-    """K policies that act and never learn.
+    """K policies that act and never learn, each for N streams.
 
     A policy's plain weights are worked out when its snapshot is loaded, once per version, so that a
     pass is nothing but matrix products. With noisy layers that is also when their noise is drawn;
@@ -25,20 +26,23 @@ class ActingStack:
 
     def __init__(
         self,
-        network: QNetwork,
+        network: Network,
         noise: Sequence[torch.Generator | None],
+        num_streams: int,
         device: str | torch.device = "cpu",
     ) -> None:
         self.network, self._noise, self._device = network, tuple(noise), torch.device(device)
-        self._stack = ParameterStack(network.shapes, len(self._noise), device)
+        count = len(self._noise)
+        self._stack = ParameterStack(network.shapes, count, device)
         with torch.inference_mode():
             self._weights = network.acting(self._stack.parameters, None)
             # `acting` may hand on views of the parameters; what is acted on is the stack's own.
             self._weights = {name: weight.clone() for name, weight in self._weights.items()}
-        self._of: list[Weights] = [
-            {name: weight[k : k + 1] for name, weight in self._weights.items()}
-            for k in range(len(self._noise))
-        ]
+        self.inputs: Floats = np.zeros((count, num_streams, network.num_inputs), np.float32)
+        """[K, N, num_inputs]: what the policies act on; written by whoever sees."""
+        self._tensor = torch.from_numpy(self.inputs)
+        self._of: list[Weights] = [self._rows(k, k + 1)[0] for k in range(count)]
+        self._parts: dict[tuple[int, int], tuple[Weights, torch.Tensor]] = {}
 
     def load(self, policy: int, weights: Floats) -> None:
         """Take these weights [P] as the newest of one policy."""
@@ -66,19 +70,108 @@ class ActingStack:
         if noise is not None:
             noise.set_state(torch.from_numpy(state["noise"]))
 
-    def act(self, policy: int, inputs: Tensor) -> Integers:
-        """The greedy actions [B] of one policy for stacked observations [B, num_inputs]."""
+    def outputs(self, first: int, end: int) -> Floats:
+        """What policies `first` to `end - 1` make of their inputs, in one pass: [k, N, O]."""
+        part = self._parts.get((first, end))
+        if part is None:
+            part = self._parts[first, end] = self._rows(first, end)
+        weights, inputs = part
         with torch.inference_mode():
-            values = self.network.values(self._of[policy], inputs.to(self._device).unsqueeze(0))
-            actions: Integers = values.argmax(-1)[0].cpu().numpy()
-            return actions
+            found: Floats = self.network.outputs(weights, inputs.to(self._device)).cpu().numpy()
+            return found
 
-    def values(self, policy: int, inputs: Tensor) -> Floats:
-        """The action values [B, A] of one policy for stacked observations [B, num_inputs]."""
-        with torch.inference_mode():
-            values = self.network.values(self._of[policy], inputs.to(self._device).unsqueeze(0))
-            as_numpy: Floats = values[0].cpu().numpy()
-            return as_numpy
+    def _rows(self, first: int, end: int) -> tuple[Weights, torch.Tensor]:
+        weights = {name: weight[first:end] for name, weight in self._weights.items()}
+        return weights, self._tensor[first:end]
+
+
+class Rule(Protocol):
+    """How a policy chooses by what its network says."""
+
+    actions: Actions
+    """What there is to choose from."""
+
+    def choose(
+        self,
+        outputs: Floats,
+        masks: Bools,
+        random: np.random.Generator,
+        epsilon: float,
+        actions: Array,
+        log_probs: Floats,
+    ) -> None:
+        """Write an action [N, size] and its log-probability [N] for each stream.
+
+        Args:
+            outputs: [N, O] of the network.
+            masks: [N, mask_size] what each may do, or [N, 0]: anything.
+            random: the policy's stream.
+            epsilon: the exploration rate; 0: take what is best.
+            actions: to be written.
+            log_probs: to be written, where the rule knows it.
+        """
+
+
+class EpsilonGreedy:
+    """Takes the action of the greatest value, or with probability epsilon any."""
+
+    def __init__(self, actions: Actions) -> None:
+        self.actions = actions
+        self._uniforms = np.zeros(0)
+
+    def choose(
+        self,
+        outputs: Floats,
+        masks: Bools,
+        random: np.random.Generator,
+        epsilon: float,
+        actions: Array,
+        log_probs: Floats,  # noqa: ARG002
+    ) -> None:
+        """The first of the best, unless it explores."""
+        if epsilon > 0.0:
+            if self._uniforms.size != len(outputs):
+                self._uniforms = np.zeros(len(outputs))
+            random.random(out=self._uniforms)
+        take_best(outputs, masks, actions[:, 0])
+        if epsilon > 0.0:
+            explore(actions[:, 0], self._uniforms, epsilon, outputs.shape[1])
+
+
+class Sampled:
+    """Draws from the distribution that the network describes, or takes its most likely action.
+
+    What explores is the distribution itself, so the rate only tells whether to draw.
+    """
+
+    def __init__(self, actions: Actions) -> None:
+        self.actions = actions
+
+    def choose(
+        self,
+        outputs: Floats,
+        masks: Bools,
+        random: np.random.Generator,
+        epsilon: float,
+        actions: Array,
+        log_probs: Floats,
+    ) -> None:
+        """Draw for every stream, or for none."""
+        self.actions.choose(outputs, masks, random if epsilon > 0.0 else None, actions, log_probs)
+
+
+@njit(cache=True)
+def take_best(outputs: Floats, masks: Bools, actions: Integers) -> None:
+    """The first of the greatest of each row [N, A], among those allowed."""
+    masked = masks.shape[1] > 0
+    for i in range(outputs.shape[0]):
+        best = -1
+        for j in range(outputs.shape[1]):
+            if masked and not masks[i, j]:
+                continue
+            if best < 0 or outputs[i, j] > outputs[i, best]:
+                best = j
+        actions[i] = max(best, 0)
 
 
 @njit(cache=True)

@@ -12,47 +12,51 @@ from remuda.types import Bools, Floats
 def generalised_advantages(
     r_t: Floats,
     discount_t: Floats,
-    v_tm1: Floats,
-    v_t: Floats,
-    ends: Bools,
+    values: Floats,
+    after: Bools,
     trace_decay: float,
-) -> np.ndarray:
+    advantages: Floats,
+) -> None:
     """Generalised advantage estimates (Schulman et al. 2016, equation 16).
 
     Sums the temporal-difference errors of what follows in the same segment, each further one
     weighted less by `discount * trace_decay`. A segment that was cut off, by its length or by a
-    truncated episode, counts the value of what it saw last; one that terminated counts nothing.
+    truncated episode, counts the value of what was seen after it; one that terminated counts
+    nothing.
 
     Args:
-        r_t: [B] rewards.
-        discount_t: [B] what v_t counts; 0 after a termination.
-        v_tm1: [B] values of what was seen before the action.
-        v_t: [B] values of what followed.
-        ends: [B] whether a step is the last of its segment.
+        r_t: [R] rewards.
+        discount_t: [R] what the next row's value counts; 0 after a termination.
+        values: [R] values of what was seen.
+        after: [R] the row holds no step, but what was seen after the last step of a segment.
         trace_decay: lambda; 0 looks one step ahead, 1 to the segment's end.
-
-    Returns:
-        [B] float32 advantages; added to v_tm1 they are the targets of the values.
+        advantages: [R] to be written; added to `values` they are the targets of the values. 0 in
+            rows that hold no step.
     """
-    advantages = np.empty(r_t.size, np.float32)
     following = 0.0
     for i in range(r_t.size - 1, -1, -1):
-        if ends[i]:
+        if after[i]:
             following = 0.0
-        error = r_t[i] + discount_t[i] * v_t[i] - v_tm1[i]
-        following = error + discount_t[i] * trace_decay * following
+        else:
+            error = r_t[i] + discount_t[i] * values[i + 1] - values[i]
+            following = error + discount_t[i] * trace_decay * following
         advantages[i] = following
-    return advantages
 
 
-@njit(cache=True)
-def normalise(advantages: Floats) -> None:
-    """Give advantages [B] mean 0 and standard deviation 1, in place.
+class RunningMoments:
+    """Mean and variance of everything seen so far (Chan et al. 1983), by batches."""
 
-    A batch of one, or of equal advantages, has no deviation to divide by: it is left with mean 0.
-    """
-    mean = advantages.mean()
-    deviation = advantages.std()
-    scale = 1.0 / deviation if deviation > 1e-8 else 0.0
-    for i in range(advantages.size):
-        advantages[i] = (advantages[i] - mean) * scale
+    def __init__(self, mean: np.ndarray, variance: np.ndarray, count: float) -> None:
+        self.mean, self.variance, self.count = mean, variance, count
+
+    def add(self, batch: np.ndarray) -> None:
+        """Count a batch [B, ...] in."""
+        if len(batch) == 0:
+            return
+        mean, variance, count = batch.mean(0), batch.var(0), float(len(batch))
+        total = self.count + count
+        apart = mean - self.mean
+        squares = self.variance * self.count + variance * count
+        squares = squares + apart * apart * (self.count * count / total)
+        self.mean = self.mean + apart * (count / total)
+        self.variance, self.count = squares / total, total

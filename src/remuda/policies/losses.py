@@ -6,6 +6,9 @@ Names follow the time index: an action at t - 1 leads to a reward and a discount
 import torch
 from torch import Tensor
 
+LEAST_LOG = -1e4
+"""Stands for the log-probability of the impossible, where it is multiplied with 0."""
+
 
 def huber(error: Tensor, threshold: float) -> Tensor:
     """Quadratic up to `threshold`, linear beyond: the Huber loss, elementwise."""
@@ -72,8 +75,9 @@ def clipped_surrogate_loss(
 def value_loss(v: Tensor, v_before: Tensor, target: Tensor, clip: Tensor | None = None) -> Tensor:
     """Half the squared error of values: [K, B].
 
-    With `clip`, a value that moved further than that from `v_before`, its value before the update,
-    counts with the larger error of the two, so that there is nothing to gain by moving on.
+    With `clip`, [] or [K, 1], a value that moved further than that from `v_before`, its value
+    before the update, counts with the larger error of the two, so that there is nothing to gain by
+    moving on.
     """
     loss = 0.5 * (v - target).square()
     if clip is None:
@@ -95,7 +99,7 @@ def log_probabilities(logits: Tensor, mask: Tensor | None = None) -> Tensor:
 
 def entropy(log_pi: Tensor) -> Tensor:
     """The entropy of distributions in nats: [K, B] from log-probabilities [K, B, A]."""
-    return -(log_pi.exp() * log_pi.clamp(min=-1e4)).sum(-1)
+    return -(log_pi.exp() * log_pi.clamp(min=LEAST_LOG)).sum(-1)
 
 
 def kl_estimate(log_pi: Tensor, log_mu: Tensor) -> Tensor:
@@ -106,3 +110,13 @@ def kl_estimate(log_pi: Tensor, log_mu: Tensor) -> Tensor:
     """
     log_ratio = log_pi - log_mu
     return log_ratio.exp() - 1.0 - log_ratio
+
+
+def normalised(advantages: Tensor) -> Tensor:
+    """Advantages [K, B] with mean 0 and standard deviation 1 for each policy.
+
+    A batch of one, or of equal advantages, has no deviation to divide by: it is all 0.
+    """
+    centred = advantages - advantages.mean(-1, keepdim=True)
+    deviation = centred.square().mean(-1, keepdim=True).sqrt()
+    return torch.where(deviation > 1e-8, centred / deviation.clamp(min=1e-8), 0.0)

@@ -7,6 +7,8 @@ that nobody here uses, which costs each learner most of a second and much memory
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import torch
 from torch import Tensor
@@ -18,60 +20,69 @@ BETA_1, BETA_2 = 0.9, 0.999
 
 
 class Adam:
-    """Steps down `gradients` [K, P] from `flat` [K, P], in place."""
+    """Steps down `gradients` [K, P] from `flat` [K, P], in place, each row at its own rate."""
 
     def __init__(
-        self, flat: Tensor, gradients: Tensor, learning_rate: float, epsilon: float
+        self,
+        flat: Tensor,
+        gradients: Tensor,
+        learning_rates: Sequence[float],
+        epsilons: Sequence[float],
     ) -> None:
         self._flat, self._gradients = flat, gradients
-        self._learning_rate, self._epsilon = learning_rate, epsilon
+        self.learning_rates = list(learning_rates)
+        """By row; may be changed between two steps."""
+        self._epsilons = list(epsilons)
         self._mean = torch.zeros_like(flat)
         self._square = torch.zeros_like(flat)
         self._steps = torch.zeros(len(flat), device=flat.device)
+        tensors = (flat.detach(), gradients, self._mean, self._square, self._steps)
+        self._rows = list(zip(*(tensor.unbind(0) for tensor in tensors), strict=True))
 
-    def step(self) -> None:
-        """Take one step for every policy."""
+    def step(self, rows: Sequence[int] | None = None) -> None:
+        """Take one step for these rows; for every row unless they are named."""
+        alike: dict[tuple[float, float], list[int]] = {}
+        for row in range(len(self._flat)) if rows is None else rows:
+            kind = (self.learning_rates[row], self._epsilons[row])
+            alike.setdefault(kind, []).append(row)
         with torch.no_grad():
-            torch._fused_adam_(
-                list(self._flat),
-                list(self._gradients),
-                list(self._mean),
-                list(self._square),
-                [],
-                self._advanced(),
-                lr=self._learning_rate,
-                beta1=BETA_1,
-                beta2=BETA_2,
-                weight_decay=0.0,
-                eps=self._epsilon,
-                amsgrad=False,
-                maximize=False,
-            )
+            for (learning_rate, epsilon), members in alike.items():
+                flat, gradients, mean, square, steps = zip(
+                    *(self._rows[row] for row in members), strict=True
+                )
+                torch._foreach_add_(steps, 1)
+                torch._fused_adam_(
+                    flat,
+                    gradients,
+                    mean,
+                    square,
+                    [],
+                    steps,
+                    lr=learning_rate,
+                    beta1=BETA_1,
+                    beta2=BETA_2,
+                    weight_decay=0.0,
+                    eps=epsilon,
+                    amsgrad=False,
+                    maximize=False,
+                )
 
-    def _advanced(self) -> list[Tensor]:
-        """Each policy's steps, this one counted."""
-        self._steps += 1
-        return list(self._steps)
-
-    def state(self) -> State:
-        """The moments [K, P] and the steps [K] taken."""
+    def state(self, row: int) -> State:
+        """The moments [P] of one row, and the steps taken."""
         return {
-            "mean": self._mean.cpu().numpy().copy(),
-            "square": self._square.cpu().numpy().copy(),
-            "steps": self._steps.cpu().numpy().copy(),
+            "mean": self._mean[row].cpu().numpy().copy(),
+            "square": self._square[row].cpu().numpy().copy(),
+            "steps": float(self._steps[row]),
         }
 
-    def restore(self, state: State) -> None:
-        """Go on from what `state` returned.
+    def restore(self, row: int, state: State) -> None:
+        """Let one row go on from what `state` returned.
 
         Raises:
             CheckpointError: it was saved for parameters of another shape.
         """
         with torch.no_grad():
-            for name, tensor in (
-                ("mean", self._mean),
-                ("square", self._square),
-                ("steps", self._steps),
-            ):
-                like = np.empty(tensor.shape, np.float32)
-                tensor.copy_(torch.from_numpy(fitting(state, name, like)))
+            for name, tensor in (("mean", self._mean), ("square", self._square)):
+                like = np.empty(tensor[row].shape, np.float32)
+                tensor[row].copy_(torch.from_numpy(fitting(state, name, like)))
+            self._steps[row] = state["steps"]

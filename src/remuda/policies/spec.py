@@ -16,7 +16,12 @@ from remuda.types import AgentSpec
 if TYPE_CHECKING:
     import torch
 
+    from remuda.policies.acting import Rule
+    from remuda.policies.actions import Actions
     from remuda.policies.algorithms.dqn import DQN
+    from remuda.policies.algorithms.ppo import PPO
+    from remuda.policies.networks.actor_critic import ActorCritic
+    from remuda.policies.networks.network import Network
     from remuda.policies.networks.q_network import QNetwork
 
 
@@ -30,29 +35,81 @@ class PolicySpec:
     """The shape of one observation, unstacked."""
     dtype: npt.DTypeLike
     """The dtype of an observation, as the environment writes it."""
-    num_actions: int
+    actions: Actions
+    """What it can do."""
+    masked: bool = False
+    """Whether the environment tells which actions are allowed."""
 
     @property
     def observation_size(self) -> int:
         """Numbers in one observation, unstacked."""
         return int(np.prod(self.observation, dtype=np.int64))
 
-    def network(self) -> QNetwork:
+    @property
+    def num_inputs(self) -> int:
+        """Numbers in one stacked input."""
+        return self.config.n_frames * self.observation_size
+
+    @property
+    def specification(self) -> tuple[object, ...]:
+        """What policies must have in common to be trained as one stack."""
+        ppo = self.config.ppo
+        shape = (ppo.rollout_length, ppo.epochs, ppo.minibatches, ppo.normalise_advantages)
+        return (
+            self.config.algorithm,
+            self.config.network,
+            self.config.n_frames,
+            self.config.experience,
+            shape,
+            ppo.normalise_observations,
+            self.observation,
+            str(np.dtype(self.dtype)),
+            repr(self.actions),
+            self.masked,
+        )
+
+    def rule(self) -> Rule:
+        """How it chooses what to do."""
+        from remuda.policies.acting import EpsilonGreedy, Sampled
+
+        return (Sampled if self.config.on_policy else EpsilonGreedy)(self.actions)
+
+    def network(self) -> Network:
         """The network that the configuration asks for, over stacked observations."""
+        if self.config.on_policy:
+            return self._actor_critic()
+        return self._q_network()
+
+    def _actor_critic(self) -> ActorCritic:
+        from remuda.policies.networks.actor_critic import ActorCritic
+
+        config = self.config
+        normalised = config.ppo.normalise_observations
+        return ActorCritic(self.num_inputs, self.actions, config.network, normalised)
+
+    def _q_network(self) -> QNetwork:
         from remuda.policies.networks.iqn import IQN
         from remuda.policies.networks.q_network import MLP
 
-        inputs = self.config.n_frames * self.observation_size
         kind = IQN if self.config.algorithm == "iqn" else MLP
-        return kind(inputs, self.num_actions, self.config.network)
+        return kind(self.num_inputs, self.actions.num_outputs, self.config.network)
 
-    def algorithm(self, streams: Sequence[torch.Generator], device: str = "cpu") -> DQN:
-        """The algorithm that the configuration asks for, one policy for each stream."""
+    def value_learner(self, streams: Sequence[torch.Generator], device: str = "cpu") -> DQN:
+        """DQN or IQN, for one policy like this for each stream."""
         from remuda.policies.algorithms.dqn import DQN
         from remuda.policies.algorithms.iqn import IQN
 
         kind = IQN if self.config.algorithm == "iqn" else DQN
-        return kind(self.config, self.network(), streams, device)
+        return kind([self.config] * len(streams), self._q_network(), streams, device)
+
+
+def ppo(
+    specs: Sequence[PolicySpec], streams: Sequence[np.random.Generator], device: str = "cpu"
+) -> PPO:
+    """PPO for a stack of policies of one specification."""
+    from remuda.policies.algorithms.ppo import PPO
+
+    return PPO([spec.config for spec in specs], specs[0]._actor_critic(), streams, device)
 
 
 def policy_specs(config: Config, agents: Sequence[AgentSpec]) -> tuple[PolicySpec, ...]:
@@ -65,6 +122,7 @@ def policy_specs(config: Config, agents: Sequence[AgentSpec]) -> tuple[PolicySpe
     from gymnasium.spaces import Box, Discrete
 
     from remuda.errors import ConfigError
+    from remuda.policies.actions import actions_of
 
     names = [agent.name for agent in agents]
     for name in config.policies:
@@ -77,17 +135,13 @@ def policy_specs(config: Config, agents: Sequence[AgentSpec]) -> tuple[PolicySpe
         sees, does = agent.observation_space, agent.action_space
         if not isinstance(sees, Box):
             raise ContractError(f"{agent.name} observes {sees}; policies learn from a Box")
-        if not isinstance(does, Discrete) or does.start != 0:
+        found = config.policy_of(agent.name)
+        actions = actions_of(does, agent.name)
+        if not found.on_policy and (not isinstance(does, Discrete) or agent.masked):
+            what = "with masks" if agent.masked else f"in {does}"
             raise ContractError(
-                f"{agent.name} acts in {does}; DQN and IQN need Discrete actions from 0"
+                f"{agent.name} acts {what}; {found.algorithm} needs Discrete actions that are "
+                "always allowed: use --policy.algorithm ppo"
             )
-        specs.append(
-            PolicySpec(
-                agent.name,
-                config.policy_of(agent.name),
-                sees.shape,
-                sees.dtype,
-                int(does.n),
-            )
-        )
+        specs.append(PolicySpec(agent.name, found, sees.shape, sees.dtype, actions, agent.masked))
     return tuple(specs)

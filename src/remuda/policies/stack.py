@@ -3,6 +3,8 @@
 `flat` is [K, P]; row k is all of policy k, contiguous, ready to be published or loaded in one copy.
 `parameters` are views into it, [K, *shape] by name. Stacking shares nothing between policies: slice
 k of every result depends on row k alone.
+
+Some parameters may be *buffers*: published like the others, but not learned by gradients.
 """
 
 from __future__ import annotations
@@ -26,21 +28,36 @@ class ParameterStack:
         num_policies: int,
         device: str | torch.device = "cpu",
         trainable: bool = False,
+        buffers: frozenset[str] = frozenset(),
     ) -> None:
-        self.shapes = dict(shapes)
         size = sum(_numel(shape) for shape in shapes.values())
-        self.flat = torch.zeros(num_policies, size, device=device)
+        flat = torch.zeros(num_policies, size, device=device)
+        self._hold(shapes, flat, torch.zeros_like(flat) if trainable else None, buffers)
+
+    def _hold(
+        self, shapes: Shapes, flat: Tensor, gradients: Tensor | None, buffers: frozenset[str]
+    ) -> None:
+        self.shapes, self.flat, self.buffers = dict(shapes), flat, buffers
         self.parameters = _views(self.flat, self.shapes)
-        if trainable:
-            self.gradients = torch.zeros_like(self.flat)
-            self._gradients = _views(self.gradients, self.shapes)
-            for parameter in self.parameters.values():
-                parameter.requires_grad_()
+        if gradients is None:
+            return
+        self.gradients = gradients
+        views = _views(self.gradients, self.shapes)
+        self._learned = [name for name in self.shapes if name not in buffers]
+        self._gradients = [views[name] for name in self._learned]
+        for name in self._learned:
+            self.parameters[name].requires_grad_()
+
+    def rows(self, first: int, end: int) -> ParameterStack:
+        """The stack of some of these policies: the same memory, trained by itself."""
+        part = object.__new__(ParameterStack)
+        part._hold(self.shapes, self.flat[first:end], self.gradients[first:end], self.buffers)
+        return part
 
     def backward(self, loss: Tensor) -> None:
         """Work out the gradients of a loss, each into its place of `gradients` [K, P]."""
-        found = torch.autograd.grad(loss, tuple(self.parameters.values()))
-        for view, gradient in zip(self._gradients.values(), found, strict=True):
+        found = torch.autograd.grad(loss, [self.parameters[name] for name in self._learned])
+        for view, gradient in zip(self._gradients, found, strict=True):
             view.copy_(gradient)
 
     def of(self, policy: int) -> dict[str, Tensor]:

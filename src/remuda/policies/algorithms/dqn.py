@@ -11,9 +11,9 @@ from torch import Tensor
 
 from remuda.checkpoint.state import fitting
 from remuda.config import PolicyConfig
+from remuda.policies.algorithms.algorithm import Algorithm
 from remuda.policies.losses import q_learning_loss, q_learning_target
 from remuda.policies.networks.q_network import QNetwork
-from remuda.policies.optimizer import Adam
 from remuda.policies.stack import ParameterStack
 from remuda.types import State
 
@@ -34,47 +34,41 @@ class Transitions:
     """[K, B, num_inputs]."""
 
 
-class DQN:
-    """Trains K private Q-networks, each with its own optimizer state and random stream.
+class DQN(Algorithm):
+    """Trains K private Q-networks.
 
     Only `online` receives gradients; `target` is a copy, renewed every `target_every` updates.
     """
 
     def __init__(
         self,
-        config: PolicyConfig,
+        configs: Sequence[PolicyConfig],
         network: QNetwork,
         streams: Sequence[torch.Generator],
         device: str | torch.device = "cpu",
     ) -> None:
-        self.config, self.network, self.device = config, network, torch.device(device)
+        super().__init__(configs, network, device)
+        self.config, self.network = self.configs[0], network
         self._streams = tuple(streams)
-        num_policies = len(self._streams)
-        self.online = ParameterStack(network.shapes, num_policies, device, trainable=True)
-        self.target = ParameterStack(network.shapes, num_policies, device)
-        self._optimizer = Adam(
-            self.online.flat, self.online.gradients, config.learning_rate, config.adam_epsilon
-        )
-        self.updates = 0
+        self.target = ParameterStack(network.shapes, len(self.configs), device)
 
-    def load(self, policy: int, weights: Tensor) -> None:
+    def load(self, policy: int, weights: Tensor, updates: int = 0) -> None:
         """Begin from these weights [P], in the online and in the target network."""
+        super().load(policy, weights, updates)
         with torch.no_grad():
-            self.online.flat[policy].copy_(weights)
             self.target.flat[policy].copy_(weights)
 
     def update(self, batch: Transitions) -> Tensor:
         """Take one step on every policy's batch; returns the mean loss of each, [K]."""
         loss = self.loss(batch).mean(-1)
         self.online.backward(loss.sum())
-        with torch.no_grad():
-            norm = self.online.gradients.norm(dim=1, keepdim=True)
-            self.online.gradients.mul_((self.config.max_grad_norm / (norm + 1e-6)).clamp(max=1.0))
-        self._optimizer.step()
-        self.updates += 1
-        if self.updates % self.config.target_every == 0:
-            with torch.no_grad():
-                self.target.flat.copy_(self.online.flat)
+        self.clip_gradients(0, len(self.configs))
+        self.optimizer.step()
+        for policy in range(len(self.configs)):
+            self.updates[policy] += 1
+            if self.updates[policy] % self.config.target_every == 0:
+                with torch.no_grad():
+                    self.target.flat[policy].copy_(self.online.flat[policy])
         return loss.detach()
 
     def loss(self, batch: Transitions) -> Tensor:
@@ -89,42 +83,26 @@ class DQN:
         q_tm1 = network.values(self._acting(self.online), batch.s_tm1)
         return q_learning_loss(q_tm1, batch.a_tm1, target, self.config.huber)
 
-    def is_finite(self) -> bool:
-        """Whether every weight is a finite number."""
-        return bool(torch.isfinite(self.online.flat).all())
+    def state(self, policy: int) -> State:
+        """All that a successor needs to go on exactly here: `learned`, and the random stream."""
+        return self.learned(policy) | {"stream": self._streams[policy].get_state().numpy()}
 
-    def state(self) -> State:
-        """All that a successor needs to go on exactly here: `learned`, and the random streams."""
-        streams = {str(k): stream.get_state().numpy() for k, stream in enumerate(self._streams)}
-        return self.learned() | {"streams": streams}
+    def learned(self, policy: int) -> State:
+        """A policy's weights, optimizer and counters."""
+        target = self.target.flat[policy].cpu().numpy().copy()
+        return super().learned(policy) | {"target": target}
 
-    def learned(self) -> State:
-        """Weights, optimizer and counters."""
-        return {
-            "online": self.online.flat.cpu().numpy().copy(),
-            "target": self.target.flat.cpu().numpy().copy(),
-            "optimizer": self._optimizer.state(),
-            "updates": self.updates,
-        }
+    def restore(self, policy: int, state: State) -> None:
+        """Let a policy go on from what `state` returned."""
+        self.restore_learned(policy, state)
+        self._streams[policy].set_state(torch.from_numpy(state["stream"]))
 
-    def restore(self, state: State) -> None:
-        """Go on from what `state` returned.
-
-        Raises:
-            CheckpointError: it was saved by another network.
-        """
-        self.restore_learned(state)
-        for k, stream in enumerate(self._streams):
-            stream.set_state(torch.from_numpy(state["streams"][str(k)]))
-
-    def restore_learned(self, state: State) -> None:
-        """Go on from what `learned` returned; the random streams go on where they are."""
-        flat = np.empty(self.online.flat.shape, np.float32)
+    def restore_learned(self, policy: int, state: State) -> None:
+        """Go on from what `learned` returned; the random stream goes on where it is."""
+        super().restore_learned(policy, state)
+        like = np.empty(self.target.flat[policy].shape, np.float32)
         with torch.no_grad():
-            self.online.flat.copy_(torch.from_numpy(fitting(state, "online", flat)))
-            self.target.flat.copy_(torch.from_numpy(fitting(state, "target", flat)))
-        self._optimizer.restore(state["optimizer"])
-        self.updates = state["updates"]
+            self.target.flat[policy].copy_(torch.from_numpy(fitting(state, "target", like)))
 
     def _noise(self) -> torch.Generator | None:
         return self._streams[0] if self.config.network.noisy else None

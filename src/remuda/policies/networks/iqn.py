@@ -9,7 +9,8 @@ from torch import Tensor
 
 from remuda.config import NetworkConfig
 from remuda.policies.networks.layers import linear_shapes
-from remuda.policies.networks.q_network import QNetwork, Weights, apply
+from remuda.policies.networks.network import Weights, activate, apply
+from remuda.policies.networks.q_network import QNetwork
 from remuda.policies.stack import Parameters
 
 
@@ -67,10 +68,10 @@ class IQN(QNetwork):
 
     def _features(self, weights: Weights, inputs: Tensor, embedding: Tensor) -> Tensor:
         """Features [K, B * N, last]; the embedding is of each sample, or [K, N, first] for all."""
-        state = apply(weights, "state", inputs).relu_()
+        state = activate(apply(weights, "state", inputs), self.config)
         policies, _, width = state.shape
         by_sample = embedding.view(policies, -1, self.config.quantiles, width)
         x = (state.unsqueeze(2) * by_sample).flatten(1, 2)
         for layer in self._hidden:
-            x = apply(weights, layer, x).relu_()
+            x = activate(apply(weights, layer, x), self.config)
         return x

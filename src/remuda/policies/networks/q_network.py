@@ -2,42 +2,23 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 
 import torch
 from torch import Tensor
 
 from remuda.config import NetworkConfig
-from remuda.policies.networks.layers import (
-    fold_dueling,
-    initialise_linear,
-    linear_shapes,
-    plain_linear,
-)
+from remuda.policies.networks.layers import fold_dueling, linear_shapes, plain_linear
+from remuda.policies.networks.network import Network, Weights, activate, apply
 from remuda.policies.stack import Parameters, Shapes
 
-Weights = dict[str, Tensor]
-"""Plain weights of one pass, by name, each [K, ...]."""
 
-
-class QNetwork(ABC):
-    """Values of actions, for K policies at once. It holds no parameters: they are handed to it."""
-
-    shapes: Shapes
-    """The learned parameters of one policy, by name."""
+class QNetwork(Network):
+    """Values of actions, for K policies at once."""
 
     def __init__(self, num_inputs: int, num_actions: int, config: NetworkConfig) -> None:
-        self.num_inputs, self.num_actions, self.config = num_inputs, num_actions, config
-
-    @property
-    @abstractmethod
-    def layers(self) -> tuple[str, ...]:
-        """The names of the linear layers, in the order of the pass; the last is the head."""
-
-    def initialise(self, parameters: Parameters, generator: torch.Generator) -> None:
-        """Draw the parameters of one policy, views [1, ...]."""
-        for layer in self.layers:
-            initialise_linear(parameters, layer, generator)
+        super().__init__(num_inputs, config)
+        self.num_actions = num_actions
 
     def plain(self, parameters: Parameters, noise: torch.Generator | None) -> Weights:
         """The plain weights of one pass; gradients flow through them to the parameters."""
@@ -57,14 +38,13 @@ class QNetwork(ABC):
     def values(self, weights: Weights, inputs: Tensor) -> Tensor:
         """Action values [K, B, A] of inputs [K, B, num_inputs], by weights from `acting`."""
 
+    def outputs(self, weights: Weights, inputs: Tensor) -> Tensor:
+        """The action values: whoever acts takes the greatest, or explores."""
+        return self.values(weights, inputs)
+
     def _head_shapes(self, inputs: int) -> Shapes:
         outputs = self.num_actions + self.config.dueling
         return linear_shapes("head", inputs, outputs, self.config.noisy)
-
-
-def apply(weights: Weights, layer: str, inputs: Tensor) -> Tensor:
-    """One linear layer: [K, B, inputs] to [K, B, outputs]."""
-    return torch.baddbmm(weights[f"{layer}.bias"], inputs, weights[f"{layer}.weight"])
 
 
 class MLP(QNetwork):
@@ -88,5 +68,5 @@ class MLP(QNetwork):
         """Action values [K, B, A] of inputs [K, B, num_inputs]."""
         x = inputs
         for layer in self.layers[:-1]:
-            x = apply(weights, layer, x).relu_()
+            x = activate(apply(weights, layer, x), self.config)
         return apply(weights, "head", x)

@@ -1,0 +1,221 @@
+"""The learner's end of a ring, on-policy: whole segments, once, in the order they were closed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numba import njit
+
+from remuda.experience.ring import (
+    CLOSED,
+    TAKEN,
+    TAKEN_STEPS,
+    ExperienceRing,
+)
+from remuda.memory.atomic import fence_acquire, load
+from remuda.types import Array, Bools, Floats, Integers
+
+AFTER = -1
+"""The stream of a row that holds no step, but what was seen after the last step of a segment."""
+
+
+@dataclass(frozen=True)
+class Rollout:
+    """Segments one after another, for K policies: L rows for L - 1 steps each.
+
+    The last row of a segment holds what was seen after its last step, and nothing else. Rows beyond
+    `num_rows` are whatever they were.
+    """
+
+    observations: Array
+    """[K, R, n_frames * size]: stacked, in the dtype of the game."""
+    actions: Array
+    """[K, R, action_size]."""
+    log_probs: Floats
+    """[K, R]: of the actions, when they were chosen."""
+    masks: Bools
+    """[K, R, mask_size]: what was allowed."""
+    rewards: Floats
+    """[K, R]."""
+    discounts: Floats
+    """[K, R]: 0 where the episode terminated, else 1."""
+    versions: Integers
+    """[K, R]: of the weights that chose."""
+    streams: Integers
+    """[K, R]: the copy and seat that a step is of, or `AFTER`."""
+    num_rows: Integers
+    """[K]."""
+    num_steps: Integers
+    """[K]."""
+
+    @staticmethod
+    def empty(ring: ExperienceRing, num_policies: int) -> Rollout:
+        """Room for the largest rollout that `take` may bring from a ring like this."""
+        shape, length = ring.shape, ring.segment_length
+        # A rollout passes its number of steps by less than one segment; each has a row more.
+        rows = min(2 * (ring.rollout + length), ring.num_segments * (length + 1))
+        at = (num_policies, rows)
+        return Rollout(
+            observations=np.zeros((*at, shape.n_frames * shape.size), shape.dtype),
+            actions=np.zeros((*at, shape.action_size), shape.action_dtype),
+            log_probs=np.zeros(at, np.float32),
+            masks=np.ones((*at, shape.mask_size), np.bool_),
+            rewards=np.zeros(at, np.float32),
+            discounts=np.zeros(at, np.float32),
+            versions=np.zeros(at, np.int64),
+            streams=np.full(at, AFTER, np.int64),
+            num_rows=np.zeros(num_policies, np.int64),
+            num_steps=np.zeros(num_policies, np.int64),
+        )
+
+
+@njit(cache=True)
+def _take(
+    ring_observations: Array,
+    ring_actions: Array,
+    ring_log_probs: Floats,
+    ring_masks: Bools,
+    ring_rewards: Floats,
+    ring_discounts: Floats,
+    ring_versions: Integers,
+    ring_streams: Integers,
+    sequence: Integers,
+    committed: Integers,
+    queue: Integers,
+    queue_sequence: Integers,
+    queue_steps: Integers,
+    counters: Integers,
+    observations: Array,
+    actions: Array,
+    log_probs: Floats,
+    masks: Bools,
+    rewards: Floats,
+    discounts: Floats,
+    versions: Integers,
+    streams: Integers,
+    wanted: int,
+    n_frames: int,
+    oldest: int,
+    check: bool,
+) -> tuple[int, int, int, int, int]:
+    """Copy segments until `wanted` steps are there, or none is left.
+
+    Returns the rows and steps copied, the segments and steps of the ring that this brings us to,
+    and the steps that were passed over: overwritten, or by versions before `oldest`.
+    """
+    size = ring_observations.shape[2]
+    num_segments = sequence.size
+    closed = load(counters, CLOSED)
+    first = max(load(counters, TAKEN), closed - num_segments)
+    reached = load(counters, TAKEN_STEPS)
+    rows, steps, lost = 0, 0, 0
+    i = first
+    while i < closed and steps < wanted:
+        at = i % num_segments
+        i += 1
+        slot, expected, end = queue[at], queue_sequence[at], queue_steps[at]
+        fence_acquire()
+        if check and load(counters, CLOSED) - (i - 1) >= num_segments:
+            continue  # the writer may be at this very entry: what it held is long overwritten
+        length = committed[slot]
+        intact = load(sequence, slot) == expected or not check
+        fresh = intact and ring_versions[slot, 0] >= oldest
+        if fresh:
+            for t in range(length + 1):
+                row = rows + t
+                for frame in range(n_frames):
+                    for j in range(size):
+                        observations[row, frame * size + j] = ring_observations[slot, t + frame, j]
+                streams[row] = AFTER
+                rewards[row] = 0.0
+                discounts[row] = 0.0
+                if t < length:
+                    actions[row] = ring_actions[slot, t]
+                    log_probs[row] = ring_log_probs[slot, t]
+                    masks[row] = ring_masks[slot, t]
+                    rewards[row] = ring_rewards[slot, t]
+                    discounts[row] = ring_discounts[slot, t]
+                    versions[row] = ring_versions[slot, t]
+                    streams[row] = ring_streams[slot]
+            fence_acquire()
+            fresh = load(sequence, slot) == expected or not check
+        lost += end - reached
+        reached = end
+        if fresh:
+            rows += length + 1
+            steps += length
+            lost -= length
+    return rows, steps, i, reached, lost
+
+
+class Rollouts:
+    """Takes the rollouts of one policy.
+
+    A segment is handed out at most once. One that was overwritten before it was taken (only where
+    the user lets the actor overwrite, or after the actor waited for its limit) is passed over and
+    counted, and so is one whose first step was chosen by weights that are too old.
+    """
+
+    def __init__(
+        self, ring: ExperienceRing, max_staleness: int | None = None, check_sequence: bool = True
+    ) -> None:
+        self.ring = ring
+        self.lost = 0
+        """Steps that were closed, and that nobody trained on."""
+        self._max_staleness, self._check = max_staleness, check_sequence
+        one = Rollout.empty(ring, 1)
+        self._take(one, 0, 0, 0)  # nothing wanted: this compiles the kernel
+
+    def ready(self) -> bool:
+        """Whether there is a rollout to take; if not, the learner is rung when there is."""
+        return self.ring.has_rollout() and self.ring.untaken > 0
+
+    def take(self, out: Rollout, policy: int, version: int) -> int:
+        """Copy the next rollout into row `policy` of `out`; returns its steps.
+
+        Args:
+            out: made for rings like this by `Rollout.empty`.
+            policy: the row.
+            version: the newest version of this policy, to which steps may be too old.
+        """
+        oldest = 0 if self._max_staleness is None else version - self._max_staleness
+        rows, steps, segments, reached, lost = self._take(out, policy, self.ring.rollout, oldest)
+        out.num_rows[policy], out.num_steps[policy] = rows, steps
+        self.lost += lost
+        self.ring.take(segments, reached)
+        return steps
+
+    def _take(
+        self, out: Rollout, policy: int, wanted: int, oldest: int
+    ) -> tuple[int, int, int, int, int]:
+        shared = self.ring.shared
+        found: tuple[int, int, int, int, int] = _take(
+            shared["observations"],
+            shared["actions"],
+            shared["log_probs"],
+            shared["masks"],
+            shared["rewards"],
+            shared["discounts"],
+            shared["versions"],
+            shared["streams"],
+            shared["sequence"],
+            shared["committed"],
+            shared["queue"],
+            shared["queue_sequence"],
+            shared["queue_steps"],
+            shared["counters"],
+            out.observations[policy],
+            out.actions[policy],
+            out.log_probs[policy],
+            out.masks[policy],
+            out.rewards[policy],
+            out.discounts[policy],
+            out.versions[policy],
+            out.streams[policy],
+            wanted,
+            self.ring.shape.n_frames,
+            oldest,
+            self._check,
+        )
+        return found

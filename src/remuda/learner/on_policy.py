@@ -1,0 +1,140 @@
+"""A learner that trains a stack of policies on whole rollouts, by PPO."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from remuda.experience.rollouts import AFTER, Rollout, Rollouts
+from remuda.learner.learner import Student
+from remuda.policies.algorithms.ppo import PPO
+from remuda.scoreboard import Learn
+from remuda.timeline import Span, Timeline
+from remuda.types import State
+
+
+class OnPolicyLearner:
+    """Trains K policies of one specification as one batched computation.
+
+    Each policy has its own ring, weights, hyperparameters and random stream. Those that have a
+    rollout ready are trained, together where they are neighbours in the stack; the others wait for
+    theirs.
+    """
+
+    def __init__(
+        self,
+        students: Sequence[Student],
+        algorithm: PPO,
+        rollouts: Sequence[Rollouts],
+        timeline: Timeline | None = None,
+        saves_rings: bool = False,
+    ) -> None:
+        self.policies = tuple(student.name for student in students)
+        self._students, self._algorithm, self._rollouts = tuple(students), algorithm, rollouts
+        self._timeline, self._saves_rings = timeline, saves_rings
+        self._rollout = Rollout.empty(rollouts[0].ring, len(students))
+
+    def all_ready(self) -> bool:
+        """Whether every policy that still learns has a rollout; for the others it is rung."""
+        waiting = [not student.halted for student in self._students] & ~self._ready()
+        return not waiting.any()
+
+    def ready(self) -> bool:
+        """Whether any policy has a rollout; for the others the process is rung."""
+        return any(self._ready())
+
+    def update(self) -> None:
+        """Take a rollout of every policy that has one, train them, and publish."""
+        clock = time.perf_counter
+        start = clock()
+        ready = self._ready()
+        for k, student in enumerate(self._students):
+            if ready[k]:
+                rollouts = self._rollouts[k]
+                # An actor that was set free by its limit may have overwritten all there was.
+                ready[k] = rollouts.take(self._rollout, k, student.version) > 0
+                student.row[Learn.LOST] = rollouts.lost
+        taken = clock()
+        if self._timeline is not None:
+            self._timeline.add(Span.SAMPLE, start, taken)
+        for student, is_ready in zip(self._students, ready, strict=True):
+            if is_ready:
+                student.row[Learn.SECONDS_SAMPLE] += (taken - start) / sum(ready)
+        for first, end in _runs(ready):
+            self._train(first, end)
+
+    def _train(self, first: int, end: int) -> None:
+        clock = time.perf_counter
+        start = clock()
+        learned = self._algorithm.update(self._rollout, first, end)
+        updated = clock()
+        for i, k in enumerate(range(first, end)):
+            student = self._students[k]
+            row, config = student.row, student.config
+            row[Learn.SECONDS_UPDATE] += (updated - start) / (end - first)
+            if not student.accept(float(learned.loss[i])):
+                continue
+            self._count_staleness(k)
+            if student.is_due():
+                student.publish(config.exploration.end)
+            steps = self._rollout.num_steps[k]
+            row[Learn.LOSS_SUM] += learned.loss[i]
+            row[Learn.ENTROPY_SUM] += learned.entropy[i]
+            row[Learn.KL_SUM] += learned.kl[i]
+            row[Learn.SAMPLES] += steps * config.ppo.epochs
+            row[Learn.TRAINED] += steps
+        published = clock()
+        for k in range(first, end):
+            self._students[k].row[Learn.SECONDS_PUBLISH] += (published - updated) / (end - first)
+        if self._timeline is not None:
+            self._timeline.add(Span.UPDATE, start, updated)
+            self._timeline.add(Span.PUBLISH, updated, published)
+
+    def _count_staleness(self, policy: int) -> None:
+        rollout, student = self._rollout, self._students[policy]
+        used = slice(0, int(rollout.num_rows[policy]))
+        versions = rollout.versions[policy, used][rollout.streams[policy, used] != AFTER]
+        row = student.row
+        row[Learn.STALENESS_SUM] += student.version - versions.mean()
+        row[Learn.STALENESS_MAX] = max(row[Learn.STALENESS_MAX], student.version - versions.min())
+
+    def publish(self) -> None:
+        """Copy every policy out as its next version."""
+        for student in self._students:
+            student.publish(student.config.exploration.end)
+
+    def state(self, policy: str) -> State:
+        """All that a successor needs to go on exactly here with one policy."""
+        k = self.policies.index(policy)
+        return self._students[k].state() | {
+            "lost": self._rollouts[k].lost,
+            "ring": self._rollouts[k].ring.state() if self._saves_rings else None,
+        }
+
+    def restore(self, policy: str, state: State) -> None:
+        """Go on from what `state` returned."""
+        k = self.policies.index(policy)
+        self._students[k].restore(state)
+        self._rollouts[k].lost = state["lost"]
+
+    def _ready(self) -> np.ndarray:
+        """[K] bool; each that is not ready has stated its wish."""
+        return np.array(
+            [
+                not student.halted and rollouts.ready()
+                for student, rollouts in zip(self._students, self._rollouts, strict=True)
+            ]
+        )
+
+
+def _runs(ready: np.ndarray) -> Iterator[tuple[int, int]]:
+    """The stretches of policies that are ready, as (first, end)."""
+    first = None
+    for k, is_ready in enumerate([*ready, False]):
+        if is_ready and first is None:
+            first = k
+        elif not is_ready and first is not None:
+            yield first, k
+            first = None

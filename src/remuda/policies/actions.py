@@ -1,0 +1,258 @@
+"""Kinds of actions: how a network's outputs become a choice, and how likely that choice was.
+
+Acting goes through compiled loops over streams (`choose`); learning through torch, for K policies
+at once (`log_probs_and_entropy`). Both mean the same distribution.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from numba import njit
+from torch import Tensor
+
+from remuda.errors import ContractError
+from remuda.policies.losses import entropy, log_probabilities
+from remuda.types import Array, Bools, Floats, Integers
+
+if TYPE_CHECKING:
+    from gymnasium import Space
+
+HALF_LOG_TWO_PI = 0.5 * math.log(2.0 * math.pi)
+
+
+class Actions(ABC):
+    """What a policy can do, and the distributions it chooses from."""
+
+    size: int
+    """Numbers in one action."""
+    dtype: npt.DTypeLike
+    num_logits: int
+    """Outputs of the policy's head."""
+    num_scales: int = 0
+    """Further parameters that do not depend on what is seen."""
+
+    @property
+    def num_outputs(self) -> int:
+        """Numbers that describe one distribution."""
+        return self.num_logits + self.num_scales
+
+    @property
+    @abstractmethod
+    def mask_size(self) -> int:
+        """Entries of a mask of allowed actions; 0: there can be none."""
+
+    @abstractmethod
+    def choose(
+        self,
+        outputs: Floats,
+        masks: Bools,
+        random: np.random.Generator | None,
+        actions: Array,
+        log_probs: Floats,
+    ) -> None:
+        """Choose an action for each stream.
+
+        Args:
+            outputs: [N, num_outputs] what the network made of each.
+            masks: [N, mask_size] what each may do, or [N, 0]: anything.
+            random: the policy's stream; None: choose the most likely.
+            actions: [N, size] to be written.
+            log_probs: [N] to be written: how likely that was.
+        """
+
+    @abstractmethod
+    def log_probs_and_entropy(
+        self, outputs: Tensor, actions: Tensor, masks: Tensor | None
+    ) -> tuple[Tensor, Tensor]:
+        """Log-probabilities and entropies in nats, each [K, B].
+
+        Args:
+            outputs: [K, B, num_outputs].
+            actions: [K, B, size].
+            masks: [K, B, mask_size] bool, or None.
+        """
+
+    def within_bounds(self, actions: Array) -> Array:
+        """The actions [N, size] as the environment may take them."""
+        return actions
+
+
+class DiscreteActions(Actions):
+    """One or several choices among numbered possibilities, each independent given what is seen."""
+
+    def __init__(self, sizes: tuple[int, ...]) -> None:
+        self.sizes, self.size, self.dtype = sizes, len(sizes), np.int64
+        self.num_logits = sum(sizes)
+        self._sizes = np.array(sizes, np.int64)
+
+    def __repr__(self) -> str:
+        return f"DiscreteActions({self.sizes})"
+
+    @property
+    def mask_size(self) -> int:
+        """One entry for each possibility."""
+        return self.num_logits
+
+    def choose(
+        self,
+        outputs: Floats,
+        masks: Bools,
+        random: np.random.Generator | None,
+        actions: Array,
+        log_probs: Floats,
+    ) -> None:
+        """Sample by the inverse of the cumulative distribution, or take the most likely."""
+        greedy = random is None
+        uniforms = np.zeros(actions.shape) if random is None else random.random(actions.shape)
+        _choose_discrete(outputs, masks, uniforms, self._sizes, greedy, actions, log_probs)
+
+    def log_probs_and_entropy(
+        self, outputs: Tensor, actions: Tensor, masks: Tensor | None
+    ) -> tuple[Tensor, Tensor]:
+        """Sums over the choices."""
+        log_probs = entropies = torch.zeros((), device=outputs.device)
+        start = 0
+        for i, size in enumerate(self.sizes):
+            part = slice(start, start + size)
+            mask = None if masks is None else masks[..., part]
+            log_pi = log_probabilities(outputs[..., part], mask)
+            log_probs = log_probs + log_pi.gather(-1, actions[..., i : i + 1]).squeeze(-1)
+            entropies = entropies + entropy(log_pi)
+            start += size
+        return log_probs, entropies
+
+
+class ContinuousActions(Actions):
+    """Numbers from independent normal distributions; their scales do not depend on what is seen.
+
+    The environment is given actions within its bounds; what is learned from is what was drawn.
+    """
+
+    def __init__(self, low: Floats, high: Floats) -> None:
+        self.low, self.high = low.ravel(), high.ravel()
+        self.size = self.num_logits = self.num_scales = self.low.size
+        self.dtype = np.float32
+
+    def __repr__(self) -> str:
+        return f"ContinuousActions({self.low.tolist()}, {self.high.tolist()})"
+
+    @property
+    def mask_size(self) -> int:
+        """No action is ever forbidden."""
+        return 0
+
+    def choose(
+        self,
+        outputs: Floats,
+        masks: Bools,  # noqa: ARG002
+        random: np.random.Generator | None,
+        actions: Array,
+        log_probs: Floats,
+    ) -> None:
+        """Draw, or take the means."""
+        shape = actions.shape
+        normals = np.zeros(shape) if random is None else random.standard_normal(shape)
+        _choose_continuous(outputs, normals, actions, log_probs)
+
+    def log_probs_and_entropy(
+        self,
+        outputs: Tensor,
+        actions: Tensor,
+        masks: Tensor | None,  # noqa: ARG002
+    ) -> tuple[Tensor, Tensor]:
+        """Sums over the numbers of an action."""
+        means, log_scales = outputs.chunk(2, -1)
+        z = (actions - means) * (-log_scales).exp()
+        log_probs = (-0.5 * z.square() - log_scales - HALF_LOG_TWO_PI).sum(-1)
+        return log_probs, (log_scales + 0.5 + HALF_LOG_TWO_PI).sum(-1)
+
+    def within_bounds(self, actions: Array) -> Array:
+        """Within the bounds of the space."""
+        bounded: Array = np.clip(actions, self.low, self.high)
+        return bounded
+
+
+def actions_of(space: Space[object], agent: str) -> Actions:
+    """The kind of actions that a space asks for.
+
+    Raises:
+        ContractError: no algorithm here can act in it.
+    """
+    from gymnasium.spaces import Box, Discrete, MultiDiscrete
+
+    if isinstance(space, Discrete) and space.start == 0:
+        return DiscreteActions((int(space.n),))
+    if isinstance(space, MultiDiscrete) and not np.any(space.start):
+        return DiscreteActions(tuple(int(n) for n in space.nvec.ravel()))
+    if isinstance(space, Box) and np.issubdtype(space.dtype, np.floating):
+        return ContinuousActions(space.low.astype(np.float32), space.high.astype(np.float32))
+    raise ContractError(
+        f"{agent} acts in {space}; policies act in Discrete and MultiDiscrete from 0, and in Box "
+        "of floats"
+    )
+
+
+@njit(cache=True)
+def _choose_discrete(
+    outputs: Floats,
+    masks: Bools,
+    uniforms: np.ndarray,
+    sizes: Integers,
+    greedy: bool,
+    actions: Integers,
+    log_probs: Floats,
+) -> None:
+    masked = masks.shape[1] > 0
+    for stream in range(outputs.shape[0]):
+        chance = 0.0
+        start = 0
+        for i in range(sizes.size):
+            end = start + sizes[i]
+            best = -1
+            for j in range(start, end):
+                allowed = not masked or masks[stream, j]
+                if allowed and (best < 0 or outputs[stream, j] > outputs[stream, best]):
+                    best = j
+            if best < 0:  # nothing is allowed: the stream does not act, and its choice is not read
+                actions[stream, i] = 0
+                start = end
+                continue
+            top = outputs[stream, best]
+            total = 0.0
+            for j in range(start, end):
+                if not masked or masks[stream, j]:
+                    total += math.exp(outputs[stream, j] - top)
+            chosen = best
+            if not greedy:
+                left = uniforms[stream, i] * total
+                for j in range(start, end):
+                    if not masked or masks[stream, j]:
+                        chosen = j
+                        left -= math.exp(outputs[stream, j] - top)
+                        if left < 0.0:
+                            break
+            actions[stream, i] = chosen - start
+            chance += outputs[stream, chosen] - top - math.log(total)
+            start = end
+        log_probs[stream] = chance
+
+
+@njit(cache=True)
+def _choose_continuous(
+    outputs: Floats, normals: np.ndarray, actions: Floats, log_probs: Floats
+) -> None:
+    size = actions.shape[1]
+    for stream in range(outputs.shape[0]):
+        chance = 0.0
+        for i in range(size):
+            log_scale = outputs[stream, size + i]
+            z = normals[stream, i]
+            actions[stream, i] = outputs[stream, i] + math.exp(log_scale) * z
+            chance += -0.5 * z * z - log_scale - HALF_LOG_TWO_PI
+        log_probs[stream] = chance

@@ -1,0 +1,89 @@
+"""What every algorithm has: a private stack of K networks, an optimizer, and a way to go on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from remuda.checkpoint.state import fitting
+from remuda.config import PolicyConfig
+from remuda.policies.networks.network import Network
+from remuda.policies.optimizer import Adam
+from remuda.policies.stack import ParameterStack
+from remuda.types import Floats, State
+
+
+class Algorithm:
+    """Trains K private networks of one layout; row k depends on what belongs to policy k alone.
+
+    Each has its own hyperparameters, optimizer moments, gradient clipping and random stream.
+    """
+
+    def __init__(
+        self, configs: Sequence[PolicyConfig], network: Network, device: str | torch.device
+    ) -> None:
+        self.configs, self.device = tuple(configs), torch.device(device)
+        self.online = ParameterStack(
+            network.shapes, len(self.configs), device, trainable=True, buffers=network.buffers
+        )
+        self.optimizer = Adam(
+            self.online.flat,
+            self.online.gradients,
+            [config.learning_rate for config in self.configs],
+            [config.adam_epsilon for config in self.configs],
+        )
+        self.updates = [0] * len(self.configs)
+        """By policy."""
+        norms = [[config.max_grad_norm] for config in self.configs]
+        self._max_grad_norm = torch.tensor(norms, device=self.device)
+
+    def load(self, policy: int, weights: Tensor, updates: int = 0) -> None:
+        """Let a policy begin from these weights [P], that so many updates brought about."""
+        with torch.no_grad():
+            self.online.flat[policy].copy_(weights)
+        self.updates[policy] = updates
+
+    def weights(self, policy: int) -> Floats:
+        """What there is to publish of a policy: [P]."""
+        weights: Floats = self.online.flat[policy].detach().cpu().numpy()
+        return weights
+
+    def is_finite(self, policy: int) -> bool:
+        """Whether every weight of a policy is a finite number."""
+        return bool(torch.isfinite(self.online.flat[policy]).all())
+
+    def state(self, policy: int) -> State:
+        """All that a successor needs to go on exactly here: `learned`, and the random stream."""
+        raise NotImplementedError
+
+    def restore(self, policy: int, state: State) -> None:
+        """Let a policy go on from what `state` returned.
+
+        Raises:
+            CheckpointError: it was saved by another network.
+        """
+        raise NotImplementedError
+
+    def learned(self, policy: int) -> State:
+        """A policy's weights, optimizer and counters."""
+        return {
+            "online": self.weights(policy).copy(),
+            "optimizer": self.optimizer.state(policy),
+            "updates": self.updates[policy],
+        }
+
+    def restore_learned(self, policy: int, state: State) -> None:
+        """Go on from what `learned` returned; the random stream goes on where it is."""
+        like = np.empty(self.online.flat[policy].shape, np.float32)
+        self.load(policy, torch.from_numpy(fitting(state, "online", like)), state["updates"])
+        self.optimizer.restore(policy, state["optimizer"])
+
+    def clip_gradients(self, first: int, end: int) -> None:
+        """Scale the gradients of each of these policies down to its largest allowed norm."""
+        with torch.no_grad():
+            gradients = self.online.gradients[first:end]
+            norm = gradients.norm(dim=1, keepdim=True)
+            gradients.mul_((self._max_grad_norm[first:end] / (norm + 1e-6)).clamp(max=1.0))

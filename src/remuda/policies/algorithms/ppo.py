@@ -1,0 +1,341 @@
+"""Proximal policy optimisation (Schulman et al. 2017) for K policies."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numba import njit
+from torch import Tensor
+
+from remuda.checkpoint.state import fitting, random_state, restore_random
+from remuda.config import PolicyConfig, PPOConfig
+from remuda.experience.rollouts import AFTER, Rollout
+from remuda.policies.advantages import RunningMoments, generalised_advantages
+from remuda.policies.algorithms.algorithm import Algorithm
+from remuda.policies.losses import (
+    clipped_surrogate_loss,
+    kl_estimate,
+    normalised,
+    value_loss,
+)
+from remuda.policies.networks.actor_critic import COUNT, MEAN, VARIANCE, ActorCritic
+from remuda.policies.stack import ParameterStack
+from remuda.types import Floats, Integers, State
+
+ROWS_AT_ONCE = 1024
+"""Rows of a policy in one pass where no gradient is asked for: what stays in the cache."""
+KL_MARGIN = 1.5
+"""An update ends once it has moved a policy by so many times its `target_kl`."""
+
+
+@dataclass(frozen=True)
+class Learned:
+    """What an update did, by policy: each [K], means over its minibatches."""
+
+    loss: Floats
+    entropy: Floats
+    """In nats."""
+    kl: Floats
+    """How far the policy moved from the one that acted, in nats."""
+    clipped: Floats
+    """The share of steps whose probability ratio was clipped."""
+
+
+@dataclass(frozen=True)
+class _Batch:
+    """What is trained on, for K policies: [K, R, ...] on the learner's device."""
+
+    observations: Tensor
+    actions: Tensor
+    masks: Tensor | None
+    log_mu: Tensor
+    advantages: Tensor
+    values: Tensor
+    targets: Tensor
+
+
+class PPO(Algorithm):
+    """Trains K policies, each on its own rollout, with its own hyperparameters.
+
+    All that shapes the computation is alike in a stack: the network, the numbers of epochs and
+    minibatches, the length of rollouts. All else is a vector [K]: learning rate, costs, clipping,
+    discount, trace decay.
+    """
+
+    def __init__(
+        self,
+        configs: Sequence[PolicyConfig],
+        network: ActorCritic,
+        streams: Sequence[np.random.Generator],
+        device: str | torch.device = "cpu",
+    ) -> None:
+        super().__init__(configs, network, device)
+        self.network = network
+        self._streams = tuple(streams)
+        self._trained = [0] * len(self.configs)
+        self._returns = [_RunningReturns() for _ in self.configs]
+        ppo = self.configs[0].ppo
+        self._epochs, self._minibatches = ppo.epochs, ppo.minibatches
+        self._normalises = ppo.normalise_advantages
+        self._parts: dict[tuple[int, int], ParameterStack] = {}
+
+        def column(name: str) -> Tensor:
+            return torch.tensor([[_number(c.ppo, name)] for c in self.configs], device=self.device)
+
+        self._clip, self._entropy_cost = column("clip"), column("entropy_cost")
+        self._value_cost, self._value_clip = column("value_cost"), column("value_clip")
+        self._clips_values = bool(self._value_clip.isfinite().any())
+        self._target_kl = np.array([_number(c.ppo, "target_kl") for c in self.configs])
+
+    def update(self, rollout: Rollout, first: int, end: int) -> Learned:
+        """Train policies `first` to `end - 1` on their rows of a rollout."""
+        rows = int(rollout.num_rows[first:end].max())
+        part = self._part(first, end)
+        batch = self._prepare(rollout, part, first, end, rows)
+        steps = [np.flatnonzero(rollout.streams[k, :rows] != AFTER) for k in range(first, end)]
+        steps = [s[s < rollout.num_rows[k]] for k, s in enumerate(steps, first)]
+        self._set_learning_rates(first, end)
+        learned = self._train(part, batch, steps, first, end)
+        for k, mine in enumerate(steps, first):
+            if self.network.normalised:
+                self._see(k, rollout.observations[k][mine])
+            self._trained[k] += len(mine)
+            self.updates[k] += 1
+        return learned
+
+    def _prepare(
+        self, rollout: Rollout, part: ParameterStack, first: int, end: int, rows: int
+    ) -> _Batch:
+        """Values, advantages and targets of a rollout."""
+        at = slice(first, end)
+        observations = self._to_device(rollout.observations[at, :rows])
+        values = np.empty((end - first, rows), np.float32)
+        with torch.no_grad():
+            for start in range(0, rows, ROWS_AT_ONCE):
+                chunk = slice(start, start + ROWS_AT_ONCE)
+                inputs = self.network.prepare(part.parameters, observations[:, chunk])
+                found = self.network.policy_and_value(part.parameters, inputs)[1]
+                values[:, chunk] = found.cpu().numpy()
+        advantages = np.zeros_like(values)
+        for i, k in enumerate(range(first, end)):
+            used = int(rollout.num_rows[k])
+            config = self.configs[k]
+            streams = rollout.streams[k, :used]
+            rewards = rollout.rewards[k, :used] * np.float32(config.reward_scale)
+            discounts = rollout.discounts[k, :used] * np.float32(config.discount)
+            if config.ppo.normalise_rewards:
+                rewards = rewards * self._returns[k].scale(rewards, discounts, streams)
+            generalised_advantages(
+                rewards,
+                discounts,
+                values[i, :used],
+                streams == AFTER,
+                config.ppo.gae_lambda,
+                advantages[i, :used],
+            )
+        before = self._to_device(values)
+        found_advantages = self._to_device(advantages)
+        masks = rollout.masks[at, :rows]
+        return _Batch(
+            observations=observations,
+            actions=self._to_device(rollout.actions[at, :rows]),
+            masks=self._to_device(masks) if masks.shape[-1] else None,
+            log_mu=self._to_device(rollout.log_probs[at, :rows]),
+            advantages=found_advantages,
+            values=before,
+            targets=found_advantages + before,
+        )
+
+    def _train(
+        self,
+        part: ParameterStack,
+        batch: _Batch,
+        steps: Sequence[Integers],
+        first: int,
+        end: int,
+    ) -> Learned:
+        count = end - first
+        # A rollout that was taken early, or that is a little longer than asked, is cut to the size
+        # of the others: another random part of it is left out in each epoch.
+        fewest = min(len(mine) for mine in steps)
+        minibatches = min(self._minibatches, fewest)
+        size = fewest // minibatches
+        sums = torch.zeros(4, count, device=self.device)
+        passes = 0
+        going = list(range(first, end))
+        for _ in range(self._epochs):
+            order = self._shuffle(steps, first, minibatches * size)
+            for at in range(0, minibatches * size, size):
+                facts = self._step(part, batch, order[:, at : at + size], first, end, going)
+                sums += facts
+                passes += 1
+                if np.isfinite(self._target_kl[first:end]).any():
+                    moved = facts[2].cpu().numpy() > KL_MARGIN * self._target_kl[first:end]
+                    going = [k for k in going if not moved[k - first]]
+            if not going:
+                break
+        loss, entropies, kl, clipped = (sums / passes).cpu().numpy()
+        return Learned(loss, entropies, kl, clipped)
+
+    def _step(
+        self,
+        part: ParameterStack,
+        batch: _Batch,
+        index: Tensor,
+        first: int,
+        end: int,
+        going: list[int],
+    ) -> Tensor:
+        """A gradient step on rows `index` [K, B]; returns loss, entropy, KL and clipped, [4, K]."""
+        at = slice(first, end)
+        rows = index.shape[1]
+
+        def pick(x: Tensor) -> Tensor:
+            return x.flatten(0, 1)[flat].view(end - first, rows, *x.shape[2:])
+
+        offsets = torch.arange(end - first, device=self.device).unsqueeze(1)
+        flat = (index + offsets * batch.values.shape[1]).flatten()
+        inputs = self.network.prepare(part.parameters, pick(batch.observations))
+        outputs, values = self.network.policy_and_value(part.parameters, inputs)
+        masks = None if batch.masks is None else pick(batch.masks)
+        log_pi, entropies = self.network.actions.log_probs_and_entropy(
+            outputs, pick(batch.actions), masks
+        )
+        log_mu, advantages = pick(batch.log_mu), pick(batch.advantages)
+        if self._normalises:
+            advantages = normalised(advantages)
+        surrogate = clipped_surrogate_loss(log_pi, log_mu, advantages, self._clip[at]).mean(-1)
+        errors = value_loss(
+            values,
+            pick(batch.values) if self._clips_values else values,
+            pick(batch.targets),
+            self._value_clip[at] if self._clips_values else None,
+        ).mean(-1)
+        entropy = entropies.mean(-1) if entropies.dim() == 2 else entropies.expand(end - first)
+        loss = (
+            surrogate
+            + self._value_cost[at].squeeze(1) * errors
+            - self._entropy_cost[at].squeeze(1) * entropy
+        )
+        part.backward(loss.sum())
+        self.clip_gradients(first, end)
+        self.optimizer.step(going)
+        with torch.no_grad():
+            kl = kl_estimate(log_pi, log_mu).mean(-1)
+            clipped = ((log_pi - log_mu).exp() - 1.0).abs() > self._clip[at]
+            return torch.stack((loss, entropy, kl, clipped.float().mean(-1)))
+
+    def _shuffle(self, steps: Sequence[Integers], first: int, count: int) -> Tensor:
+        """For each policy `count` of its rows in an order of its own: [K, count]."""
+        order = [
+            stream.permutation(mine)[:count]
+            for stream, mine in zip(self._streams[first:], steps, strict=False)
+        ]
+        return torch.from_numpy(np.stack(order)).to(self.device)
+
+    def _set_learning_rates(self, first: int, end: int) -> None:
+        for k in range(first, end):
+            config = self.configs[k]
+            left = 1.0
+            if config.ppo.anneal_steps is not None:
+                left = max(1.0 - self._trained[k] / config.ppo.anneal_steps, 0.0)
+            self.optimizer.learning_rates[k] = config.learning_rate * left
+
+    def _see(self, policy: int, observations: np.ndarray) -> None:
+        """Count what was seen into the moments by which inputs are normalised."""
+        buffers = self.online.of(policy)
+        moments = RunningMoments(
+            buffers[MEAN][0, 0].cpu().double().numpy(),
+            buffers[VARIANCE][0, 0].cpu().double().numpy(),
+            float(buffers[COUNT]),
+        )
+        moments.add(observations.astype(np.float64))
+        with torch.no_grad():
+            buffers[MEAN][0, 0].copy_(torch.from_numpy(moments.mean))
+            buffers[VARIANCE][0, 0].copy_(torch.from_numpy(moments.variance))
+            buffers[COUNT].fill_(moments.count)
+
+    def _part(self, first: int, end: int) -> ParameterStack:
+        if (first, end) not in self._parts:
+            self._parts[first, end] = self.online.rows(first, end)
+        return self._parts[first, end]
+
+    def _to_device(self, array: np.ndarray) -> Tensor:
+        return torch.from_numpy(array).to(self.device)
+
+    def learned(self, policy: int) -> State:
+        """A policy's weights, optimizer and counters."""
+        return super().learned(policy) | {"trained": self._trained[policy]}
+
+    def restore_learned(self, policy: int, state: State) -> None:
+        """Go on from what `learned` returned; the random stream goes on where it is."""
+        super().restore_learned(policy, state)
+        self._trained[policy] = state["trained"]
+
+    def state(self, policy: int) -> State:
+        """All that a successor needs to go on exactly here: `learned`, and the random stream."""
+        return self.learned(policy) | {
+            "stream": random_state(self._streams[policy]),
+            "returns": self._returns[policy].state(),
+        }
+
+    def restore(self, policy: int, state: State) -> None:
+        """Let a policy go on from what `state` returned."""
+        self.restore_learned(policy, state)
+        restore_random(self._streams[policy], state["stream"])
+        self._returns[policy].restore(state["returns"])
+
+
+class _RunningReturns:
+    """How large the discounted sums of one policy's rewards are (as in OpenAI Baselines).
+
+    Each stream's sum runs on from segment to segment, until its episode terminates.
+    """
+
+    def __init__(self) -> None:
+        self._moments = RunningMoments(np.zeros(()), np.ones(()), 0.0)
+        self._sums: np.ndarray = np.zeros(0)
+
+    def scale(self, rewards: Floats, discounts: Floats, streams: Integers) -> np.float32:
+        """Count a rollout's rewards in; returns what to multiply them by."""
+        needed = int(streams.max()) + 1
+        if needed > self._sums.size:
+            self._sums = np.concatenate((self._sums, np.zeros(needed - self._sums.size)))
+        self._moments.add(running_sums(rewards, discounts, streams, self._sums))
+        return np.float32(1.0 / np.sqrt(self._moments.variance + 1e-8))
+
+    def state(self) -> State:
+        moments = np.array([self._moments.mean, self._moments.variance, self._moments.count])
+        return {"moments": moments, "sums": self._sums.copy()}
+
+    def restore(self, state: State) -> None:
+        mean, variance, count = fitting(state, "moments", np.zeros(3))
+        self._moments = RunningMoments(np.asarray(mean), np.asarray(variance), float(count))
+        self._sums = state["sums"].copy()
+
+
+@njit(cache=True)
+def running_sums(
+    rewards: Floats, discounts: Floats, streams: Integers, sums: np.ndarray
+) -> np.ndarray:
+    """The discounted sum of rewards up to each step, and where each stream's `sums` go on."""
+    found = np.zeros(rewards.size)
+    count = 0
+    for i in range(rewards.size):
+        stream = streams[i]
+        if stream == AFTER:
+            continue
+        sums[stream] += rewards[i]
+        found[count] = sums[stream]
+        sums[stream] *= discounts[i]
+        count += 1
+    return found[:count]
+
+
+def _number(ppo: PPOConfig, name: str) -> float:
+    """A hyperparameter; infinity where None means that there is no limit."""
+    value = getattr(ppo, name)
+    return float("inf") if value is None else float(value)

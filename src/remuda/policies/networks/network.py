@@ -1,0 +1,55 @@
+"""Networks for K policies: they hold no parameters, which are handed to them."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+
+import torch
+from torch import Tensor
+
+from remuda.config import NetworkConfig
+from remuda.policies.networks.layers import initialise_linear
+from remuda.policies.stack import Parameters, Shapes
+
+Weights = dict[str, Tensor]
+"""Plain weights of one pass, by name, each [K, ...]."""
+
+
+class Network(ABC):
+    """From what K policies see to what they make of it."""
+
+    shapes: Shapes
+    """All that is published of one policy, by name: what is learned, and the buffers."""
+    buffers: frozenset[str] = frozenset()
+    """The names of what is published and not learned by gradients."""
+
+    def __init__(self, num_inputs: int, config: NetworkConfig) -> None:
+        self.num_inputs, self.config = num_inputs, config
+
+    @property
+    @abstractmethod
+    def layers(self) -> tuple[str, ...]:
+        """The names of the linear layers, in the order of the pass; the last is the head."""
+
+    def initialise(self, parameters: Parameters, generator: torch.Generator) -> None:
+        """Draw the parameters of one policy, views [1, ...]."""
+        for layer in self.layers:
+            initialise_linear(parameters, layer, generator)
+
+    @abstractmethod
+    def acting(self, parameters: Parameters, noise: torch.Generator | None) -> Weights:
+        """All that acting needs of one version, worked out once."""
+
+    @abstractmethod
+    def outputs(self, weights: Weights, inputs: Tensor) -> Tensor:
+        """What to choose actions by, [K, B, O], from inputs [K, B, num_inputs] and `acting`."""
+
+
+def apply(weights: Weights, layer: str, inputs: Tensor) -> Tensor:
+    """One linear layer: [K, B, inputs] to [K, B, outputs]."""
+    return torch.baddbmm(weights[f"{layer}.bias"], inputs, weights[f"{layer}.weight"])
+
+
+def activate(x: Tensor, config: NetworkConfig) -> Tensor:
+    """What follows a hidden layer, in place."""
+    return x.tanh_() if config.activation == "tanh" else x.relu_()

@@ -1,0 +1,231 @@
+"""On-policy hand-over: whole segments, each once, in order; the actor waits where it must."""
+
+import multiprocessing
+
+import numpy as np
+import pytest
+
+from remuda.config import ExperienceConfig
+from remuda.experience.ring import ExperienceRing, StreamShape
+from remuda.experience.rollouts import AFTER, Rollout, Rollouts
+from remuda.experience.writer import ExperienceWriter
+from remuda.memory.waiting import Wakeup
+
+SPAWN = multiprocessing.get_context("spawn")
+
+
+def make_ring(rollout=12, length=4, streams=2, n_frames=1, size=2, on_full="wait"):
+    config = ExperienceConfig(segment_length=length, on_full=on_full)
+    shape = StreamShape((size,), np.float32, n_frames, mask_size=3)
+    return ExperienceRing(shape, config, streams, Wakeup(), Wakeup(), rollout)
+
+
+def turn(writer, i, terminated=(), truncated=(), version=0, active=None):
+    """Stream s sees 100 s + i + 1, does 100 s + i, is given i / 10; the last is seen as + 0.5."""
+    streams = writer.ring.num_streams
+    size = writer.ring.shape.size
+    base = 100.0 * np.arange(streams, dtype=np.float32) + i
+    everyone = np.ones(streams, bool) if active is None else active
+    ends = [np.isin(np.arange(streams), which) for which in (terminated, truncated)]
+    seen = np.repeat((base + 1)[:, None], size, 1)
+    writer.decide(
+        seen,
+        base.astype(np.int64)[:, None],
+        version,
+        everyone,
+        -base,
+        np.tile([True, False, True], (streams, 1)),
+    )
+    writer.outcome(np.full(streams, i / 10, np.float32), *ends, seen + 0.5, everyone)
+
+
+def take(rollouts, version=0):
+    out = Rollout.empty(rollouts.ring, 1)
+    steps = rollouts.take(out, 0, version)
+    rows = int(out.num_rows[0])
+    assert out.num_steps[0] == steps == (out.streams[0, :rows] != AFTER).sum()
+    return out, rows
+
+
+def test_segments_come_whole_and_in_the_order_in_which_they_were_closed():
+    ring = make_ring()
+    writer, rollouts = ExperienceWriter(ring), Rollouts(ring)
+    for i in range(8):
+        assert not rollouts.ready()
+        turn(writer, i, terminated=[1] if i == 5 else [])
+    # Stream 0: 0-3 (closed when 4 is seen), 4-7 open. Stream 1: 0-3, 4-5 terminated, 6-7 open.
+    turn(writer, 8)
+    assert rollouts.ready()
+    out, rows = take(rollouts)
+    assert out.streams[0, :rows].tolist() == [0] * 4 + [AFTER] + [1] * 4 + [AFTER] + [
+        1,
+        1,
+        AFTER,
+    ] + [0] * 4 + [AFTER]
+    assert out.observations[0, :rows, 0].tolist() == [
+        *[1, 2, 3, 4, 5],
+        *[101, 102, 103, 104, 105],
+        *[105, 106, 106.5],
+        *[5, 6, 7, 8, 9],
+    ]
+    steps = out.streams[0, :rows] != AFTER
+    assert out.actions[0, :rows, 0][steps].tolist() == [
+        *range(4),
+        *range(100, 104),
+        104,
+        105,
+        *range(4, 8),
+    ]
+    assert (out.log_probs[0, :rows][steps] == -out.actions[0, :rows, 0][steps]).all()
+    assert (out.masks[0, :rows][steps] == [True, False, True]).all()
+    assert out.discounts[0, :rows].tolist() == [1] * 4 + [0] + [1] * 4 + [0] + [1, 0, 0] + [
+        1
+    ] * 4 + [0]
+    assert out.rewards[0, 2] == pytest.approx(0.2)
+    assert not rollouts.ready()
+    assert rollouts.lost == 0
+
+
+def test_truncation_is_not_termination():
+    ring = make_ring(rollout=4, streams=1)
+    writer, rollouts = ExperienceWriter(ring), Rollouts(ring)
+    for i in range(4):
+        turn(writer, i, truncated=[0] if i == 3 else [])
+    out, rows = take(rollouts)
+    assert out.discounts[0, :rows].tolist() == [1, 1, 1, 1, 0]  # what was seen last counts
+    assert out.observations[0, rows - 1, 0] == 4.5
+
+
+def test_every_step_is_handed_over_exactly_once():
+    rng = np.random.default_rng(0)
+    ring = make_ring(rollout=16, length=5, streams=3)
+    writer, rollouts = ExperienceWriter(ring), Rollouts(ring)
+    played, found = set(), []
+    active = np.ones(3, bool)
+    for i in range(90):
+        if not ring.has_room():
+            out, rows = take(rollouts)
+            steps = out.streams[0, :rows] != AFTER
+            found += out.actions[0, :rows, 0][steps].tolist()
+            assert ring.has_room()
+        ends = np.flatnonzero(rng.random(3) < 0.2)
+        turn(writer, i, terminated=ends, active=active)
+        played |= {100 * s + i for s in range(3)}
+    assert len(found) == len(set(found)) > 180
+    assert set(found) <= played
+    assert rollouts.lost == 0
+    for stream in range(3):  # in order, within each stream
+        mine = [a for a in found if a // 100 == stream]
+        assert mine == sorted(mine)
+
+
+def test_the_actor_waits_while_a_whole_rollout_was_not_taken():
+    ring = make_ring(rollout=8)
+    writer, rollouts = ExperienceWriter(ring), Rollouts(ring)
+    i = 0
+    while ring.has_room():
+        turn(writer, i)
+        i += 1
+    assert i == 5  # the fifth turn closes two segments of four
+    assert rollouts.ready()
+    take(rollouts)
+    assert ring.has_room()
+
+
+def test_where_episodes_are_short_a_rollout_is_taken_before_places_run_out():
+    ring = make_ring(rollout=64, length=32)
+    writer, rollouts = ExperienceWriter(ring), Rollouts(ring)
+    found = []
+    for i in range(90):
+        if not ring.has_room():
+            assert rollouts.ready()
+            out, rows = take(rollouts)
+            found += out.actions[0, :rows, 0][out.streams[0, :rows] != AFTER].tolist()
+        turn(writer, i, terminated=[0, 1])
+    assert len(found) == len(set(found)) > 150
+    assert rollouts.lost == 0
+
+
+def test_an_actor_that_was_forgiven_overwrites_and_what_is_lost_is_counted():
+    ring = make_ring(rollout=8)
+    writer, rollouts = ExperienceWriter(ring), Rollouts(ring)
+    i = 0
+    while i < 99:
+        if not ring.has_room():
+            ring.forgive()
+        turn(writer, i)
+        i += 1
+    found = []
+    while rollouts.ready():
+        out, rows = take(rollouts)
+        found += out.actions[0, :rows, 0][out.streams[0, :rows] != AFTER].tolist()
+    assert len(found) == len(set(found))
+    assert max(found) % 100 == 95  # the newest closed segment
+    assert rollouts.lost == 2 * 96 - len(found) > 0
+
+
+def test_steps_by_weights_that_are_too_old_are_passed_over():
+    ring = make_ring(rollout=16, streams=1)
+    writer, rollouts = ExperienceWriter(ring), Rollouts(ring, max_staleness=2)
+    for i in range(17):
+        turn(writer, i, version=i // 4)
+    out, rows = take(rollouts, version=4)
+    assert sorted(set(out.versions[0, :rows][out.streams[0, :rows] != AFTER])) == [2, 3]
+    assert rollouts.lost == 8
+
+
+def test_what_a_dead_actor_had_open_is_closed_by_its_successor():
+    ring = make_ring(rollout=4, length=8)
+    writer = ExperienceWriter(ring)
+    for i in range(3):
+        turn(writer, i)
+    successor = ExperienceWriter(ring)  # two steps of each stream are complete, one is not
+    successor.close_orphans()
+    out, rows = take(Rollouts(ring))
+    steps = out.streams[0, :rows] != AFTER
+    assert sorted(out.actions[0, :rows, 0][steps].tolist()) == [0, 1, 100, 101]
+    assert out.observations[0, :rows, 0][~steps].tolist() == [3, 103]
+
+
+def _write_for_ever(ring):
+    writer = ExperienceWriter(ring)
+    i = 0
+    one = np.ones(1, bool)
+    while True:
+        ring.forgive()  # an actor that waits for nobody
+        seen = np.full((1, ring.shape.size), i % 60_000, np.float32)
+        ends = np.array([i % 7 == 6])
+        writer.decide(seen, np.array([[i]]), i, one)
+        writer.outcome(np.array([i % 60_000], np.float32), ends, ~one, seen, one)
+        i += 1
+
+
+@pytest.mark.parametrize("check", [True, False])
+def test_a_segment_is_taken_whole_or_not_at_all(check):
+    """An actor that overwrites at full speed; without the sequence check the test sees it."""
+    ring = make_ring(rollout=8, length=4, streams=1, size=2_000, on_full="overwrite")
+    child = SPAWN.Process(target=_write_for_ever, args=(ring,), daemon=True)
+    child.start()
+    try:
+        assert ring.learner.wait(ring.has_rollout, 60.0)
+        rollouts = Rollouts(ring, check_sequence=check)
+        out = Rollout.empty(ring, 1)
+        torn = taken = 0
+        last = -1
+        while taken < 40_000 if check else not torn:
+            if not rollouts.ready():
+                ring.learner.wait(rollouts.ready, 1.0)
+                continue
+            taken += rollouts.take(out, 0, 0)
+            rows = int(out.num_rows[0])
+            steps = np.flatnonzero(out.streams[0, :rows] != AFTER)
+            numbers = out.actions[0, steps, 0]
+            seen = out.observations[0, steps]
+            whole = (seen == (numbers % 60_000)[:, None]).all(1)
+            torn += int((~whole).sum()) + int((np.diff(numbers, prepend=last) <= 0).sum())
+            last = numbers[-1] if len(numbers) else last
+        assert (torn == 0) == check
+        assert rollouts.lost > 0, "the actor never overwrote what was not taken"
+    finally:
+        child.kill()
+        child.join(60)

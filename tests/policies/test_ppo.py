@@ -1,0 +1,235 @@
+"""PPO: it learns, stacks share nothing, hyperparameters are each policy's own."""
+
+import copy
+
+import numpy as np
+import pytest
+import torch
+
+from remuda.config import PolicyConfig
+from remuda.experience.ring import ExperienceRing, StreamShape
+from remuda.experience.rollouts import AFTER, Rollout
+from remuda.memory.waiting import Wakeup
+from remuda.policies.actions import ContinuousActions, DiscreteActions
+from remuda.policies.algorithms.ppo import running_sums
+from remuda.policies.networks.actor_critic import COUNT, MEAN, VARIANCE
+from remuda.policies.spec import PolicySpec, ppo
+from remuda.streams import stream, torch_stream
+
+DISCRETE = DiscreteActions((3,))
+CONTINUOUS = ContinuousActions(np.full(1, -2, np.float32), np.full(1, 2, np.float32))
+LENGTH = 8
+
+
+def make(policies=1, actions=DISCRETE, own=(), masked=False, **options):
+    network = {"hidden": (16, 16), "shared": options.pop("shared", True)}
+    tree = {"algorithm": "ppo", "network": network, "ppo": {"minibatches": 2} | options}
+    tree["learning_rate"] = tree["ppo"].pop("learning_rate", 1e-2)
+    specs = [
+        PolicySpec(
+            f"p{k}",
+            PolicyConfig.model_validate(tree | (own[k] if own else {})),
+            (2,),
+            "float32",
+            actions,
+            masked,
+        )
+        for k in range(policies)
+    ]
+    algorithm = ppo(specs, [stream(0, "test", k) for k in range(policies)])
+    for k in range(policies):
+        algorithm.network.initialise(algorithm.online.of(k), torch_stream(0, "weights", k))
+    return algorithm
+
+
+def act(algorithm, policy, observations, random, masks=None):
+    """What a policy chooses, as an actor would: actions and log-probabilities."""
+    weights = algorithm.network.acting(algorithm.online.of(policy), None)
+    with torch.no_grad():
+        seen = torch.from_numpy(observations)[None]
+        outputs = algorithm.network.outputs(weights, seen)[0].numpy()
+    kind = algorithm.network.actions
+    chosen = np.zeros((len(observations), kind.size), kind.dtype)
+    log_probs = np.zeros(len(observations), np.float32)
+    masks = np.ones((len(observations), 0), bool) if masks is None else masks
+    kind.choose(outputs, masks, random, chosen, log_probs)
+    return chosen, log_probs
+
+
+def play(algorithm, reward, random, segments=32, masks=None):
+    """A rollout of bandits: what is seen is uniform, a reward depends on it and on the action."""
+    kind = algorithm.network.actions
+    count = len(algorithm.configs)
+    shape = StreamShape((2,), np.float32, 1, kind.size, kind.dtype, 0 if masks is None else 3)
+    config = algorithm.configs[0].experience.model_copy(update={"segment_length": LENGTH})
+    ring = ExperienceRing(shape, config, segments, Wakeup(), Wakeup(), segments * LENGTH)
+    rollout = Rollout.empty(ring, count)
+    rows = segments * (LENGTH + 1)
+    rollout.num_rows[:], rollout.num_steps[:] = rows, segments * LENGTH
+    for k in range(count):
+        seen = random.random((rows, 2), np.float32)
+        allowed = None if masks is None else np.tile(masks, (rows, 1))
+        chosen, log_probs = act(algorithm, k, seen, random, allowed)
+        rollout.observations[k, :rows], rollout.actions[k, :rows] = seen, chosen
+        rollout.log_probs[k, :rows] = log_probs
+        rollout.rewards[k, :rows] = reward(seen, chosen)
+        rollout.streams[k, :rows] = np.arange(rows) // (LENGTH + 1)
+        rollout.streams[k, LENGTH : rows : LENGTH + 1] = AFTER
+        if masks is not None:
+            rollout.masks[k, :rows] = masks
+    return rollout
+
+
+def bandit(seen, chosen):
+    return seen[:, 0] * (chosen[:, 0] == 1) - seen[:, 1] * (chosen[:, 0] == 2)
+
+
+def peak(seen, chosen):
+    return 1.0 - (chosen[:, 0] - seen[:, 0]) ** 2
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"shared": False},
+        {"value_clip": 0.2, "target_kl": 0.05},
+        {"normalise_observations": True, "normalise_rewards": True},
+    ],
+    ids=["plain", "two towers", "clipped", "normalised"],
+)
+def test_it_learns_which_action_is_best(options):
+    algorithm, random = make(**options), np.random.default_rng(0)
+    for _ in range(40):
+        learned = algorithm.update(play(algorithm, bandit, random), 0, 1)
+    seen = random.random((1000, 2), np.float32)
+    chosen, _ = act(algorithm, 0, seen, random)
+    assert (chosen == 1).mean() > 0.9
+    assert algorithm.updates == [40]
+    assert learned.entropy[0] < 0.6
+    assert -1e-6 < learned.kl[0] < 0.2
+
+
+def test_it_learns_where_the_best_continuous_action_lies():
+    algorithm, random = make(actions=CONTINUOUS, entropy_cost=0.0), np.random.default_rng(0)
+    for _ in range(80):
+        algorithm.update(play(algorithm, peak, random), 0, 1)
+    seen = random.random((500, 2), np.float32)
+    greedy, _ = act(algorithm, 0, seen, None)
+    assert abs(greedy[:, 0] - seen[:, 0]).mean() < 0.15
+    assert algorithm.online.of(0)["log_scale"].item() < -0.5
+
+
+def test_it_learns_under_a_mask():
+    algorithm, random = make(masked=True), np.random.default_rng(0)
+    mask = np.array([True, False, True])
+    for _ in range(40):
+        algorithm.update(play(algorithm, bandit, random, masks=mask), 0, 1)
+    seen = random.random((1000, 2), np.float32)
+    chosen, _ = act(algorithm, 0, seen, random, np.tile(mask, (1000, 1)))
+    assert (chosen == 0).mean() > 0.9
+    assert algorithm.is_finite(0)
+
+
+def test_a_stack_trains_as_its_policies_would_alone():
+    own = [
+        {"learning_rate": 1e-2},
+        {"learning_rate": 1e-3, "discount": 0.5, "max_grad_norm": 0.01},
+        {"learning_rate": 1e-2, "ppo": {"minibatches": 2, "entropy_cost": 0.1, "clip": 0.1}},
+    ]
+    together = make(3, own=own)
+    rollout = play(together, bandit, np.random.default_rng(0))
+    before = together.online.flat.detach().clone()
+    together.update(rollout, 0, 3)
+    for k in range(3):
+        alone = make(1, own=own[k : k + 1])
+        alone._streams = (stream(0, "test", k),)
+        alone.load(0, before[k])
+        mine = Rollout(*(getattr(rollout, f)[k : k + 1] for f in Rollout.__dataclass_fields__))
+        alone.update(mine, 0, 1)
+        torch.testing.assert_close(
+            alone.online.flat[0], together.online.flat[k], rtol=1e-4, atol=1e-6
+        )
+
+
+def test_a_part_of_a_stack_is_trained_and_the_rest_stays():
+    algorithm = make(4)
+    rollout = play(algorithm, bandit, np.random.default_rng(0))
+    before = algorithm.online.flat.detach().clone()
+    algorithm.update(rollout, 1, 3)
+    moved = (algorithm.online.flat != before).any(1).tolist()
+    assert moved == [False, True, True, False]
+    assert algorithm.updates == [0, 1, 1, 0]
+    reference = make(4)
+    reference.update(rollout, 0, 4)
+    torch.testing.assert_close(
+        algorithm.online.flat[1:3], reference.online.flat[1:3], rtol=1e-4, atol=1e-6
+    )
+
+
+def test_an_update_stops_at_its_target_kl_for_that_policy_alone():
+    own = [{"ppo": {"minibatches": 2, "target_kl": kl}} for kl in (1e-6, None)]
+    algorithm = make(2, own=own)
+    rollout = play(algorithm, bandit, np.random.default_rng(0))
+    algorithm.update(rollout, 0, 2)
+    steps = [algorithm.optimizer.state(k)["steps"] for k in range(2)]
+    assert steps[1] == 8
+    assert steps[0] < 4
+
+
+def test_rollouts_of_unequal_length_train_together():
+    algorithm = make(2)
+    rollout = play(algorithm, bandit, np.random.default_rng(0))
+    rollout.num_rows[1], rollout.num_steps[1] = LENGTH + 1, LENGTH
+    rollout.rewards[1, LENGTH + 1 :] = np.nan  # beyond: must not be read
+    rollout.observations[1, LENGTH + 1 :] = np.nan
+    algorithm.update(rollout, 0, 2)
+    assert algorithm.is_finite(0)
+    assert algorithm.is_finite(1)
+
+
+def test_normalised_inputs_have_the_moments_of_what_was_seen():
+    algorithm = make(normalise_observations=True)
+    random = np.random.default_rng(0)
+    seen = []
+    for _ in range(3):
+        rollout = play(algorithm, bandit, random)
+        steps = rollout.streams[0, : rollout.num_rows[0]] != AFTER
+        seen.append(rollout.observations[0, : rollout.num_rows[0]][steps])
+        algorithm.update(rollout, 0, 1)
+    buffers, everything = algorithm.online.of(0), np.concatenate(seen)
+    assert buffers[MEAN].flatten().numpy() == pytest.approx(everything.mean(0), abs=1e-5)
+    assert buffers[VARIANCE].flatten().numpy() == pytest.approx(everything.var(0), abs=1e-5)
+    assert buffers[COUNT].item() == len(everything)
+
+
+def test_running_sums_of_rewards_go_on_in_the_next_segment():
+    rewards = np.array([1, 1, 0, 2, 3, 0], np.float32)
+    discounts = np.array([0.5, 0.5, 0, 0, 0.5, 0], np.float32)
+    streams = np.array([0, 0, AFTER, 1, 1, AFTER])
+    sums = np.array([10.0, 0.0])
+    assert running_sums(rewards, discounts, streams, sums).tolist() == [11.0, 6.5, 2.0, 3.0]
+    assert sums.tolist() == [3.25, 1.5]
+
+
+def test_learning_rates_fall_to_nothing():
+    algorithm, random = make(anneal_steps=512), np.random.default_rng(0)
+    rates = []
+    for _ in range(4):
+        algorithm.update(play(algorithm, bandit, random), 0, 1)
+        rates.append(algorithm.optimizer.learning_rates[0])
+    assert rates == pytest.approx([1e-2, 5e-3, 0.0, 0.0])
+
+
+def test_a_restored_algorithm_goes_on_bit_for_bit():
+    options = {"normalise_observations": True, "normalise_rewards": True, "anneal_steps": 10_000}
+    first, second = make(2, **options), make(2, **options)
+    rollouts = [play(first, bandit, np.random.default_rng(i)) for i in range(5)]
+    for rollout in rollouts[:3]:
+        first.update(rollout, 0, 2)
+    for k in range(2):
+        second.restore(k, copy.deepcopy(first.state(k)))
+    for algorithm in (first, second):
+        for rollout in rollouts[3:]:
+            algorithm.update(rollout, 0, 2)
+    assert torch.equal(first.online.flat, second.online.flat)
