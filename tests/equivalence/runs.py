@@ -18,7 +18,7 @@ BASE = {
         "n_frames": 2,
         "network": {"hidden": (16, 16), "quantiles": 4, "cosines": 8},
         "batch_size": 16,
-        "experience": {"learning_starts": 100, "capacity": 600, "segment_length": 50},
+        "experience": {"learning_starts": 100, "capacity": 600, "segment_length": 15},
         "publish": {"every": 3},
         "target_every": 20,
         "exploration": {"decay_steps": 500},
@@ -28,7 +28,7 @@ BASE = {
 }
 
 PPO = {
-    "rollout_length": 30,
+    "rollout_length": 20,
     "normalise_observations": True,
     "normalise_rewards": True,
     "anneal_steps": 2000,

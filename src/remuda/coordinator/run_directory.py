@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import re
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -209,7 +210,8 @@ def write_file(path: Path, data: bytes) -> None:
 
 
 def _new_path(config: Config) -> Path:
-    base = Path("runs") / f"{config.game}-{time.strftime('%Y%m%d-%H%M%S')}"
+    game = re.sub(r"[^\w.-]+", "-", config.game)
+    base = Path("runs") / f"{game}-{time.strftime('%Y%m%d-%H%M%S')}"
     path, number = base, 1
     while path.exists():
         number += 1

@@ -6,6 +6,7 @@ import difflib
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -34,6 +35,9 @@ class Game:
             UnknownGameError: there is no such module, or nothing of that name in it.
         """
         module, _, attribute = self.factory.partition(":")
+        if module in LIBRARIES:
+            made: Callable[..., VectorEnv] = partial(_adapter(module), attribute)
+            return made
         try:
             factory: Callable[..., VectorEnv] = getattr(import_module(module), attribute)
         except (ImportError, AttributeError) as error:
@@ -47,13 +51,11 @@ class Game:
             ConfigError: an option that the game does not know, or a value that it refuses.
         """
         factory = self.load()
-        allowed = {
-            name: parameter
-            for name, parameter in inspect.signature(factory).parameters.items()
-            if name != "num_envs"
-        }
+        parameters = inspect.signature(factory).parameters
+        open_ended = any(p.kind is p.VAR_KEYWORD for p in parameters.values())
+        allowed = {name: parameter for name, parameter in parameters.items() if name != "num_envs"}
         unknown = sorted(set(options) - set(allowed))
-        if unknown:
+        if unknown and not open_ended:
             raise ConfigError(
                 f"env.options.{unknown[0]}: {self.name} has no such option; "
                 f"it has {', '.join(allowed)}"
@@ -77,21 +79,37 @@ GAMES: dict[str, Game] = {
 }
 
 
+LIBRARIES = {"gymnasium": "remuda.envs.adapters.gymnasium:make_gymnasium"}
+"""By library, what makes an environment of a name that the library knows."""
+
+
+def _adapter(library: str) -> Callable[..., VectorEnv]:
+    module, _, attribute = LIBRARIES[library].partition(":")
+    adapter: Callable[..., VectorEnv] = getattr(import_module(module), attribute)
+    return adapter
+
+
 def find_game(name: str) -> Game:
-    """The game called `name`: one of `GAMES`, or the user's own as `module:callable`.
+    """The game called `name`.
+
+    One of `GAMES`, one of a library as `gymnasium:CartPole-v1`, or the user's own as
+    `module:callable`.
 
     Raises:
         UnknownGameError: there is none; the message names the nearest and all there are.
     """
     if name in GAMES:
         return GAMES[name]
+    if name.partition(":")[0] in LIBRARIES:
+        return Game(name, f"a game of {name.partition(':')[0]}", "unknown", factory=name)
     if ":" in name:
         return Game(name, "a game of your own", "unknown", factory=name)
     near = difflib.get_close_matches(name, GAMES, n=1)
     hint = f"Did you mean {near[0]}? " if near else ""
     raise UnknownGameError(
         f"there is no game called {name!r}: {hint}Known games are {', '.join(sorted(GAMES))}; "
-        "a game of your own is named package.module:callable"
+        "a game of a library is named gymnasium:CartPole-v1, and one of your own "
+        "package.module:callable"
     )
 
 
