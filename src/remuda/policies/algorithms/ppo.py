@@ -27,6 +27,8 @@ from remuda.types import Floats, Integers, State
 
 ROWS_AT_ONCE = 1024
 """Rows of a policy in one pass where no gradient is asked for: what stays in the cache."""
+WEIGHT_LIMIT = 2.0
+"""The most that a step counts, however much likelier it is now than when it was made."""
 KL_MARGIN = 1.5
 """An update ends once it has moved a policy by so many times its `target_kl`."""
 
@@ -39,7 +41,7 @@ class Learned:
     entropy: Floats
     """In nats."""
     kl: Floats
-    """How far the policy moved from the one that acted, in nats."""
+    """How far the update moved the policy, in nats."""
     clipped: Floats
     """The share of steps whose probability ratio was clipped."""
 
@@ -51,7 +53,10 @@ class _Batch:
     observations: Tensor
     actions: Tensor
     masks: Tensor | None
-    log_mu: Tensor
+    log_prox: Tensor
+    """Log-probabilities of the actions by the policy before the update."""
+    weights: Tensor
+    """How likely that policy's actions were made by the one that acted: their ratio."""
     advantages: Tensor
     values: Tensor
     targets: Tensor
@@ -63,6 +68,10 @@ class PPO(Algorithm):
     All that shapes the computation is alike in a stack: the network, the numbers of epochs and
     minibatches, the length of rollouts. All else is a vector [K]: learning rate, costs, clipping,
     discount, trace decay.
+
+    Where a rollout was played by weights a little older than these, the objective is decoupled
+    (Hilton et al. 2022): an update is held close to the policy that it begins from, and its steps
+    are weighted by how likely that policy was to make them. With fresh rollouts this is plain PPO.
     """
 
     def __init__(
@@ -112,13 +121,20 @@ class PPO(Algorithm):
         """Values, advantages and targets of a rollout."""
         at = slice(first, end)
         observations = self._to_device(rollout.observations[at, :rows])
-        values = np.empty((end - first, rows), np.float32)
+        actions = self._to_device(rollout.actions[at, :rows])
+        masks = self._to_device(rollout.masks[at, :rows]) if rollout.masks.shape[-1] else None
+        before = torch.empty((end - first, rows), device=self.device)
+        log_prox = torch.empty_like(before)
         with torch.no_grad():
             for start in range(0, rows, ROWS_AT_ONCE):
                 chunk = slice(start, start + ROWS_AT_ONCE)
                 inputs = self.network.prepare(part.parameters, observations[:, chunk])
-                found = self.network.policy_and_value(part.parameters, inputs)[1]
-                values[:, chunk] = found.cpu().numpy()
+                outputs, before[:, chunk] = self.network.policy_and_value(part.parameters, inputs)
+                allowed = None if masks is None else masks[:, chunk]
+                log_prox[:, chunk], _ = self.network.actions.log_probs_and_entropy(
+                    outputs, actions[:, chunk], allowed
+                )
+        values = before.cpu().numpy()
         advantages = np.zeros_like(values)
         for i, k in enumerate(range(first, end)):
             used = int(rollout.num_rows[k])
@@ -136,14 +152,14 @@ class PPO(Algorithm):
                 config.ppo.gae_lambda,
                 advantages[i, :used],
             )
-        before = self._to_device(values)
         found_advantages = self._to_device(advantages)
-        masks = rollout.masks[at, :rows]
+        log_mu = self._to_device(rollout.log_probs[at, :rows])
         return _Batch(
             observations=observations,
-            actions=self._to_device(rollout.actions[at, :rows]),
-            masks=self._to_device(masks) if masks.shape[-1] else None,
-            log_mu=self._to_device(rollout.log_probs[at, :rows]),
+            actions=actions,
+            masks=masks,
+            log_prox=log_prox,
+            weights=(log_prox - log_mu).exp_().clamp_(max=WEIGHT_LIMIT),
             advantages=found_advantages,
             values=before,
             targets=found_advantages + before,
@@ -204,10 +220,11 @@ class PPO(Algorithm):
         log_pi, entropies = self.network.actions.log_probs_and_entropy(
             outputs, pick(batch.actions), masks
         )
-        log_mu, advantages = pick(batch.log_mu), pick(batch.advantages)
+        log_prox, advantages = pick(batch.log_prox), pick(batch.advantages)
         if self._normalises:
             advantages = normalised(advantages)
-        surrogate = clipped_surrogate_loss(log_pi, log_mu, advantages, self._clip[at]).mean(-1)
+        surrogates = clipped_surrogate_loss(log_pi, log_prox, advantages, self._clip[at])
+        surrogate = (pick(batch.weights) * surrogates).mean(-1)
         errors = value_loss(
             values,
             pick(batch.values) if self._clips_values else values,
@@ -224,8 +241,8 @@ class PPO(Algorithm):
         self.clip_gradients(first, end)
         self.optimizer.step(going)
         with torch.no_grad():
-            kl = kl_estimate(log_pi, log_mu).mean(-1)
-            clipped = ((log_pi - log_mu).exp() - 1.0).abs() > self._clip[at]
+            kl = kl_estimate(log_pi, log_prox).mean(-1)
+            clipped = ((log_pi - log_prox).exp() - 1.0).abs() > self._clip[at]
             return torch.stack((loss, entropy, kl, clipped.float().mean(-1)))
 
     def _shuffle(self, steps: Sequence[Integers], first: int, count: int) -> Tensor:
