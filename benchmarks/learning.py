@@ -1,7 +1,7 @@
 """Does it learn, how well and how fast: CartPole-v1 and Treasure Hunt, by PPO, seed by seed.
 
-    python benchmarks/learning.py cartpole --seeds 10
-    python benchmarks/learning.py treasure_hunt --seeds 3
+python benchmarks/learning.py cartpole --seeds 10
+python benchmarks/learning.py treasure_hunt --seeds 3
 """
 
 from __future__ import annotations

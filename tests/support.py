@@ -61,3 +61,45 @@ class Tape(VectorEnv):
         terminated[:] = (over & (self._episode % 2 == 0))[:, None]
         truncated[:] = (over & (self._episode % 2 == 1))[:, None]
         return TurnResult(self._rewards, terminated, truncated, ~(terminated | truncated))
+
+
+class Recall(VectorEnv):
+    """One agent sees a cue in the first of four turns and must do it in the last."""
+
+    turn_groups = ((0,),)
+
+    def __init__(self, num_envs=1, picture=False):
+        self.num_envs, self._picture = num_envs, picture
+        shape = (6, 6, 3) if picture else (3,)
+        kind = np.uint8 if picture else np.float32
+        space = Box(0, 255 if picture else 1, shape, kind)
+        self.agents = (AgentSpec("agent_0", space, Discrete(2)),)
+        self._turn = np.zeros(num_envs, np.int64)
+        self._cue = np.zeros(num_envs, np.int64)
+        self._reward = np.zeros((num_envs, 1), np.float32)
+
+    def reset(self, seeds, mask):
+        self._turn[mask] = 0
+        self._cue[mask] = seeds[mask] % 2
+
+    def begin_turn(self):
+        self._reward[:] = 0
+
+    def observe(self, agent, out):
+        out[:] = 0
+        if self._picture:  # the cue is where a bright spot lies, in every turn
+            at = np.arange(self.num_envs)
+            out[at, self._turn, 1 + 3 * self._cue, :] = 255
+        else:
+            first = self._turn == 0
+            out[first, self._cue[first]] = 1
+            out[:, 2] = self._turn == 3
+
+    def act(self, agent, actions):
+        last = self._turn == 3
+        self._reward[last, 0] = (actions == self._cue)[last]
+
+    def end_turn(self):
+        self._turn += 1
+        over = (self._turn == 4)[:, None]
+        return TurnResult(self._reward, over, np.zeros_like(over), ~over)

@@ -63,6 +63,10 @@ class NetworkConfig(Section):
     """Units of each hidden layer. IQN applies its quantile embedding after the first."""
     activation: Literal["relu", "tanh"] = "relu"
     """What follows each hidden layer. PPO: tanh."""
+    convolutions: tuple[tuple[PositiveInt, PositiveInt, PositiveInt], ...] = ()
+    """PPO, for images: (channels, kernel, stride) of each layer before the hidden ones."""
+    recurrent: NonNegativeInt = 0
+    """PPO: units of a gated recurrent layer (Cho et al. 2014) after the hidden ones. 0: none."""
     shared: bool = True
     """PPO: the policy and the value share the hidden layers; else each has its own."""
     dueling: bool = True
@@ -228,6 +232,9 @@ class PolicyConfig(Section):
     def _fits(self) -> PolicyConfig:
         if self.on_policy:
             return self._fits_on_policy()
+        for name in ("convolutions", "recurrent"):
+            if getattr(self.network, name):
+                raise ValueError(f"network.{name} is for ppo; {self.algorithm} has none")
         experience = self.experience
         if experience.learning_starts > experience.capacity:
             raise ValueError(
@@ -256,6 +263,8 @@ class PolicyConfig(Section):
             raise ValueError("network.noisy is for iqn and dqn; ppo explores by its own entropy")
         if self.network.dueling:
             raise ValueError("network.dueling is for iqn and dqn; ppo has a value of its own")
+        if self.network.recurrent and not self.network.shared:
+            raise ValueError("network.recurrent needs network.shared: there is one memory")
         return self
 
 

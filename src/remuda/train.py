@@ -399,6 +399,7 @@ def make_ring(spec: PolicySpec, num_streams: int, learner: Wakeup, actor: Wakeup
         actions.size,
         actions.dtype,
         actions.mask_size if spec.masked else 0,
+        config.network.recurrent,
     )
     rollout = config.ppo.rollout_length * num_streams if config.on_policy else 0
     return ExperienceRing(shape, config.experience, num_streams, learner, actor, rollout)

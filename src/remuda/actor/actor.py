@@ -393,6 +393,7 @@ class Actor:
                 self._active[:, agent],
                 choice.log_probs,
                 choice.masks,
+                seat.stack.kept[seat.index],
             )
 
     def _act(self, agent: int) -> None:
@@ -420,6 +421,7 @@ class Actor:
         self._active[self._over] = True
         for seat in self.seats:
             seat.frames.start(self._over)
+            seat.stack.memories[seat.index, self._over] = 0.0
 
 
 def _observation_buffer(env: VectorEnv, agent: int) -> Array:

@@ -66,7 +66,7 @@ COUNTERS = 11 * STRIDE
 
 CONTENTS = ("observations", "actions", "log_probs", "masks", "rewards", "discounts", "versions")
 """The arrays of the steps themselves."""
-BOOKS = ("numbers", "streams", "queue", "queue_sequence", "queue_steps")
+BOOKS = ("memories", "numbers", "streams", "queue", "queue_sequence", "queue_steps")
 """What is noted of segments: which they are, whose, and in what order they were closed."""
 
 POISON = 0xA5
@@ -90,6 +90,8 @@ class StreamShape:
     """Their dtype: integers, or float32 where actions are continuous."""
     mask_size: int = 0
     """Entries of an action mask; 0: every action is always allowed."""
+    memory: int = 0
+    """Numbers that a recurrent policy keeps from one step to the next."""
 
     @property
     def size(self) -> int:
@@ -150,6 +152,7 @@ class ExperienceRing:
                 "versions": ((segments, length), np.int64),
                 "sequence": ((segments,), np.int64),
                 "committed": ((segments,), np.int64),
+                "memories": ((segments, shape.memory), np.float32),  # before the first step
                 "numbers": ((segments,), np.int64),  # HEAD when it was begun
                 "streams": ((segments,), np.int64),
                 "queue": ((segments,), np.int64),

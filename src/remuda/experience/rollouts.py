@@ -44,7 +44,13 @@ class Rollout:
     """[K, R]: of the weights that chose."""
     streams: Integers
     """[K, R]: the copy and seat that a step is of, or `AFTER`."""
+    memories: Floats
+    """[K, G, memory]: what was kept before the first step of each segment."""
+    starts: Integers
+    """[K, G]: the first row of each segment."""
     num_rows: Integers
+    """[K]."""
+    num_segments: Integers
     """[K]."""
     num_steps: Integers
     """[K]."""
@@ -65,7 +71,10 @@ class Rollout:
             discounts=np.zeros(at, np.float32),
             versions=np.zeros(at, np.int64),
             streams=np.full(at, AFTER, np.int64),
+            memories=np.zeros((num_policies, rows // 2, shape.memory), np.float32),
+            starts=np.zeros((num_policies, rows // 2), np.int64),
             num_rows=np.zeros(num_policies, np.int64),
+            num_segments=np.zeros(num_policies, np.int64),
             num_steps=np.zeros(num_policies, np.int64),
         )
 
@@ -80,6 +89,7 @@ def _take(
     ring_discounts: Floats,
     ring_versions: Integers,
     ring_streams: Integers,
+    ring_memories: Floats,
     sequence: Integers,
     committed: Integers,
     queue: Integers,
@@ -94,22 +104,24 @@ def _take(
     discounts: Floats,
     versions: Integers,
     streams: Integers,
+    memories: Floats,
+    starts: Integers,
     wanted: int,
     n_frames: int,
     oldest: int,
     check: bool,
-) -> tuple[int, int, int, int, int]:
+) -> tuple[int, int, int, int, int, int]:
     """Copy segments until `wanted` steps are there, or none is left.
 
-    Returns the rows and steps copied, the segments and steps of the ring that this brings us to,
-    and the steps that were passed over: overwritten, or by versions before `oldest`.
+    Returns the rows, steps and segments copied, the segments and steps of the ring that this brings
+    us to, and the steps that were passed over: overwritten, or by versions before `oldest`.
     """
     size = ring_observations.shape[2]
     num_segments = sequence.size
     closed = load(counters, CLOSED)
     first = max(load(counters, TAKEN), closed - num_segments)
     reached = load(counters, TAKEN_STEPS)
-    rows, steps, lost = 0, 0, 0
+    rows, steps, copied, lost = 0, 0, 0, 0
     i = first
     while i < closed and steps < wanted:
         at = i % num_segments
@@ -122,6 +134,8 @@ def _take(
         intact = load(sequence, slot) == expected or not check
         fresh = intact and ring_versions[slot, 0] >= oldest
         if fresh:
+            memories[copied] = ring_memories[slot]
+            starts[copied] = rows
             for t in range(length + 1):
                 row = rows + t
                 for frame in range(n_frames):
@@ -145,8 +159,9 @@ def _take(
         if fresh:
             rows += length + 1
             steps += length
+            copied += 1
             lost -= length
-    return rows, steps, i, reached, lost
+    return rows, steps, copied, i, reached, lost
 
 
 class Rollouts:
@@ -180,17 +195,20 @@ class Rollouts:
             version: the newest version of this policy, to which steps may be too old.
         """
         oldest = 0 if self._max_staleness is None else version - self._max_staleness
-        rows, steps, segments, reached, lost = self._take(out, policy, self.ring.rollout, oldest)
+        rows, steps, copied, segments, reached, lost = self._take(
+            out, policy, self.ring.rollout, oldest
+        )
         out.num_rows[policy], out.num_steps[policy] = rows, steps
+        out.num_segments[policy] = copied
         self.lost += lost
         self.ring.take(segments, reached)
         return steps
 
     def _take(
         self, out: Rollout, policy: int, wanted: int, oldest: int
-    ) -> tuple[int, int, int, int, int]:
+    ) -> tuple[int, int, int, int, int, int]:
         shared = self.ring.shared
-        found: tuple[int, int, int, int, int] = _take(
+        found: tuple[int, int, int, int, int, int] = _take(
             shared["observations"],
             shared["actions"],
             shared["log_probs"],
@@ -199,6 +217,7 @@ class Rollouts:
             shared["discounts"],
             shared["versions"],
             shared["streams"],
+            shared["memories"],
             shared["sequence"],
             shared["committed"],
             shared["queue"],
@@ -213,6 +232,8 @@ class Rollouts:
             out.discounts[policy],
             out.versions[policy],
             out.streams[policy],
+            out.memories[policy],
+            out.starts[policy],
             wanted,
             self.ring.shape.n_frames,
             oldest,

@@ -91,6 +91,7 @@ def _decide(
     versions: Integers,
     sequence: Integers,
     committed: Integers,
+    memories: Floats,
     numbers: Integers,
     streams: Integers,
     queue: Integers,
@@ -105,6 +106,7 @@ def _decide(
     chosen: Array,
     chances: Floats,
     allowed: Bools,
+    kept: Floats,
     version: int,
 ) -> int:
     """Write what each stream sees and does; what it sees also completes the step before."""
@@ -119,6 +121,7 @@ def _decide(
             slot = _begin_segment(sequence, committed, numbers, streams, counters, slots, stream)
             observations[slot, :before] = 0
             observations[slot, before] = seen[stream]
+            memories[slot] = kept[stream]
             store(sequence, slot, sequence[slot] + 1)
             t = 0
         else:
@@ -135,6 +138,7 @@ def _decide(
                     sequence, committed, numbers, streams, counters, slots, stream
                 )
                 observations[slot, :n_frames] = observations[last, t : t + n_frames]
+                memories[slot] = kept[stream]
                 store(sequence, slot, sequence[slot] + 1)
                 t = 0
         actions[slot, t] = chosen[stream]
@@ -256,6 +260,7 @@ class ExperienceWriter:
         self._watched = CLOSED_STEPS if ring.rollout else WRITTEN
         self._no_chances: Floats = np.zeros(streams, np.float32)
         self._no_masks: Bools = np.ones((streams, ring.shape.mask_size), np.bool_)
+        self._no_memories: Floats = np.zeros((streams, ring.shape.memory), np.float32)
         _repair(
             ring.shared["sequence"],
             ring.shared["committed"],
@@ -272,6 +277,7 @@ class ExperienceWriter:
         active: Bools,
         log_probs: Floats | None = None,
         masks: Bools | None = None,
+        memories: Floats | None = None,
     ) -> None:
         """Write a decision of the active streams.
 
@@ -282,6 +288,7 @@ class ExperienceWriter:
             active: [num_streams] bool.
             log_probs: [num_streams] float32, of what was chosen when it was chosen.
             masks: [num_streams, mask_size] bool, what each was allowed to do.
+            memories: [num_streams, memory] float32, what each had kept before it saw this.
         """
         shared = self._shared
         fresh = _decide(
@@ -292,6 +299,7 @@ class ExperienceWriter:
             shared["versions"],
             shared["sequence"],
             shared["committed"],
+            shared["memories"],
             shared["numbers"],
             shared["streams"],
             shared["queue"],
@@ -306,6 +314,7 @@ class ExperienceWriter:
             chosen,
             self._no_chances if log_probs is None else log_probs,
             self._no_masks if masks is None else masks,
+            self._no_memories if memories is None else memories,
             version,
         )
         if fresh and _count(self._counters, fresh, self._watched):

@@ -41,6 +41,10 @@ class ActingStack:
         self.inputs: Floats = np.zeros((count, num_streams, network.num_inputs), np.float32)
         """[K, N, num_inputs]: what the policies act on; written by whoever sees."""
         self._tensor = torch.from_numpy(self.inputs)
+        self.memories: Floats = np.zeros((count, num_streams, network.memory), np.float32)
+        """[K, N, memory]: what each stream keeps; zeros where an episode begins."""
+        self.kept: Floats = self.memories.copy()
+        """[K, N, memory]: the same before the last pass."""
         self._of: list[Weights] = [self._rows(k, k + 1)[0] for k in range(count)]
         self._parts: dict[tuple[int, int], tuple[Weights, torch.Tensor]] = {}
 
@@ -58,6 +62,7 @@ class ActingStack:
         return {
             "plain": {name: w[0].cpu().numpy().copy() for name, w in self._of[policy].items()},
             "noise": noise.get_state().numpy() if noise is not None else None,
+            "memories": self.memories[policy].copy(),
         }
 
     def restore(self, policy: int, state: State) -> None:
@@ -69,6 +74,7 @@ class ActingStack:
         noise = self._noise[policy]
         if noise is not None:
             noise.set_state(torch.from_numpy(state["noise"]))
+        self.memories[policy] = fitting(state, "memories", self.memories[policy])
 
     def outputs(self, first: int, end: int) -> Floats:
         """What policies `first` to `end - 1` make of their inputs, in one pass: [k, N, O]."""
@@ -77,8 +83,18 @@ class ActingStack:
             part = self._parts[first, end] = self._rows(first, end)
         weights, inputs = part
         with torch.inference_mode():
+            if self.network.memory:
+                return self._remember(weights, inputs, first, end)
             found: Floats = self.network.outputs(weights, inputs.to(self._device)).cpu().numpy()
             return found
+
+    def _remember(self, weights: Weights, inputs: torch.Tensor, first: int, end: int) -> Floats:
+        self.kept[first:end] = self.memories[first:end]
+        memories = torch.from_numpy(self.kept[first:end]).to(self._device)
+        outputs, memories = self.network.step(weights, inputs.to(self._device), memories)
+        self.memories[first:end] = memories.cpu().numpy()
+        found: Floats = outputs.cpu().numpy()
+        return found
 
     def _rows(self, first: int, end: int) -> tuple[Weights, torch.Tensor]:
         weights = {name: weight[first:end] for name, weight in self._weights.items()}

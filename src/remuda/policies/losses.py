@@ -112,11 +112,16 @@ def kl_estimate(log_pi: Tensor, log_mu: Tensor) -> Tensor:
     return log_ratio.exp() - 1.0 - log_ratio
 
 
-def normalised(advantages: Tensor) -> Tensor:
+def mean_of(x: Tensor, valid: Tensor | None = None) -> Tensor:
+    """Means [K] of x [K, B], over the entries that `valid` [K, B] counts with 1, or over all."""
+    return x.mean(-1) if valid is None else (x * valid).sum(-1) / valid.sum(-1)
+
+
+def normalised(advantages: Tensor, valid: Tensor | None = None) -> Tensor:
     """Advantages [K, B] with mean 0 and standard deviation 1 for each policy.
 
     A batch of one, or of equal advantages, has no deviation to divide by: it is all 0.
     """
-    centred = advantages - advantages.mean(-1, keepdim=True)
-    deviation = centred.square().mean(-1, keepdim=True).sqrt()
+    centred = advantages - mean_of(advantages, valid).unsqueeze(-1)
+    deviation = mean_of(centred.square(), valid).sqrt().unsqueeze(-1)
     return torch.where(deviation > 1e-8, centred / deviation.clamp(min=1e-8), 0.0)

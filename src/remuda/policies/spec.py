@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from remuda.policies.actions import Actions
     from remuda.policies.algorithms.dqn import DQN
     from remuda.policies.algorithms.ppo import PPO
-    from remuda.policies.networks.actor_critic import ActorCritic
+    from remuda.policies.networks.actor_critic import ActorCritic, Image
     from remuda.policies.networks.network import Network
     from remuda.policies.networks.q_network import QNetwork
 
@@ -39,6 +39,8 @@ class PolicySpec:
     """What it can do."""
     masked: bool = False
     """Whether the environment tells which actions are allowed."""
+    scale: float = 1.0
+    """What observations are multiplied by; pixels are brought to 0 to 1."""
 
     @property
     def observation_size(self) -> int:
@@ -85,7 +87,21 @@ class PolicySpec:
 
         config = self.config
         normalised = config.ppo.normalise_observations
-        return ActorCritic(self.num_inputs, self.actions, config.network, normalised)
+        return ActorCritic(
+            self.num_inputs, self.actions, config.network, normalised, self._image(), self.scale
+        )
+
+    def _image(self) -> Image | None:
+        """How an observation lies in space; None: it is no image."""
+        from remuda.policies.networks.actor_critic import Image
+
+        if len(self.observation) != 3:
+            return None
+        # Colours, at most four, come last in pictures; in grids what lies on a tile comes first.
+        last = self.observation[2] <= 4 < self.observation[0]
+        channels, *size = self.observation[::-1] if last else self.observation
+        height, width = size[::-1] if last else size
+        return Image(channels, height, width, last, self.config.n_frames)
 
     def _q_network(self) -> QNetwork:
         from remuda.policies.networks.iqn import IQN
@@ -143,5 +159,16 @@ def policy_specs(config: Config, agents: Sequence[AgentSpec]) -> tuple[PolicySpe
                 f"{agent.name} acts {what}; {found.algorithm} needs Discrete actions that are "
                 "always allowed: use --policy.algorithm ppo"
             )
-        specs.append(PolicySpec(agent.name, found, sees.shape, sees.dtype, actions, agent.masked))
+        pixels = sees.dtype == np.uint8 and bool((sees.high == 255).all())
+        specs.append(
+            PolicySpec(
+                name=agent.name,
+                config=found,
+                observation=sees.shape,
+                dtype=sees.dtype,
+                actions=actions,
+                masked=agent.masked,
+                scale=1.0 / 255.0 if pixels else 1.0,
+            )
+        )
     return tuple(specs)

@@ -15,9 +15,11 @@ from remuda.config import PolicyConfig, PPOConfig
 from remuda.experience.rollouts import AFTER, Rollout
 from remuda.policies.advantages import RunningMoments, generalised_advantages
 from remuda.policies.algorithms.algorithm import Algorithm
+from remuda.policies.algorithms.samples import Pick, Rows, Sequences
 from remuda.policies.losses import (
     clipped_surrogate_loss,
     kl_estimate,
+    mean_of,
     normalised,
     value_loss,
 )
@@ -25,8 +27,6 @@ from remuda.policies.networks.actor_critic import COUNT, MEAN, VARIANCE, ActorCr
 from remuda.policies.stack import ParameterStack
 from remuda.types import Floats, Integers, State
 
-ROWS_AT_ONCE = 1024
-"""Rows of a policy in one pass where no gradient is asked for: what stays in the cache."""
 WEIGHT_LIMIT = 2.0
 """The most that a step counts, however much likelier it is now than when it was made."""
 KL_MARGIN = 1.5
@@ -101,39 +101,45 @@ class PPO(Algorithm):
 
     def update(self, rollout: Rollout, first: int, end: int) -> Learned:
         """Train policies `first` to `end - 1` on their rows of a rollout."""
-        rows = int(rollout.num_rows[first:end].max())
         part = self._part(first, end)
-        batch = self._prepare(rollout, part, first, end, rows)
-        steps = [np.flatnonzero(rollout.streams[k, :rows] != AFTER) for k in range(first, end)]
-        steps = [s[s < rollout.num_rows[k]] for k, s in enumerate(steps, first)]
+        samples = (Sequences if self.network.memory else Rows)(rollout, first, end, self.device)
+        batch = self._prepare(rollout, part, samples, first, end)
         self._set_learning_rates(first, end)
-        learned = self._train(part, batch, steps, first, end)
-        for k, mine in enumerate(steps, first):
+        learned = self._train(part, batch, samples, first, end)
+        for k in range(first, end):
             if self.network.normalised:
-                self._see(k, rollout.observations[k][mine])
-            self._trained[k] += len(mine)
+                used = slice(0, int(rollout.num_rows[k]))
+                steps = rollout.streams[k, used] != AFTER
+                self._see(k, rollout.observations[k, used][steps])
+            self._trained[k] += int(rollout.num_steps[k])
             self.updates[k] += 1
         return learned
 
     def _prepare(
-        self, rollout: Rollout, part: ParameterStack, first: int, end: int, rows: int
+        self,
+        rollout: Rollout,
+        part: ParameterStack,
+        samples: Rows | Sequences,
+        first: int,
+        end: int,
     ) -> _Batch:
         """Values, advantages and targets of a rollout."""
-        at = slice(first, end)
+        at, rows = slice(first, end), int(rollout.num_rows[first:end].max())
         observations = self._to_device(rollout.observations[at, :rows])
         actions = self._to_device(rollout.actions[at, :rows])
         masks = self._to_device(rollout.masks[at, :rows]) if rollout.masks.shape[-1] else None
-        before = torch.empty((end - first, rows), device=self.device)
-        log_prox = torch.empty_like(before)
+        before = torch.zeros((end - first, rows), device=self.device)
+        log_prox = torch.zeros_like(before)
         with torch.no_grad():
-            for start in range(0, rows, ROWS_AT_ONCE):
-                chunk = slice(start, start + ROWS_AT_ONCE)
-                inputs = self.network.prepare(part.parameters, observations[:, chunk])
-                outputs, before[:, chunk] = self.network.policy_and_value(part.parameters, inputs)
-                allowed = None if masks is None else masks[:, chunk]
-                log_prox[:, chunk], _ = self.network.actions.log_probs_and_entropy(
-                    outputs, actions[:, chunk], allowed
+            for pick in samples.everything():
+                inputs = self.network.prepare(part.parameters, pick.of(observations))
+                outputs, found = self.network.policy_and_value(part.parameters, inputs, pick.memory)
+                chances, _ = self.network.actions.log_probs_and_entropy(
+                    outputs, pick.of(actions), None if masks is None else pick.of(masks)
                 )
+                counts = slice(None) if pick.valid is None else pick.valid.flatten() > 0
+                before.view(-1)[pick.flat[counts]] = found.flatten()[counts]
+                log_prox.view(-1)[pick.flat[counts]] = chances.flatten()[counts]
         values = before.cpu().numpy()
         advantages = np.zeros_like(values)
         for i, k in enumerate(range(first, end)):
@@ -169,23 +175,26 @@ class PPO(Algorithm):
         self,
         part: ParameterStack,
         batch: _Batch,
-        steps: Sequence[Integers],
+        samples: Rows | Sequences,
         first: int,
         end: int,
     ) -> Learned:
-        count = end - first
         # A rollout that was taken early, or that is a little longer than asked, is cut to the size
         # of the others: another random part of it is left out in each epoch.
-        fewest = min(len(mine) for mine in steps)
+        fewest = min(len(units) for units in samples.units)
         minibatches = min(self._minibatches, fewest)
         size = fewest // minibatches
-        sums = torch.zeros(4, count, device=self.device)
+        sums = torch.zeros(4, end - first, device=self.device)
         passes = 0
         going = list(range(first, end))
         for _ in range(self._epochs):
-            order = self._shuffle(steps, first, minibatches * size)
+            order = [
+                stream.permutation(units)
+                for stream, units in zip(self._streams[first:end], samples.units, strict=True)
+            ]
             for at in range(0, minibatches * size, size):
-                facts = self._step(part, batch, order[:, at : at + size], first, end, going)
+                pick = samples.pick([units[at : at + size] for units in order])
+                facts = self._step(part, batch, pick, first, end, going)
                 sums += facts
                 passes += 1
                 if np.isfinite(self._target_kl[first:end]).any():
@@ -200,58 +209,42 @@ class PPO(Algorithm):
         self,
         part: ParameterStack,
         batch: _Batch,
-        index: Tensor,
+        pick: Pick,
         first: int,
         end: int,
         going: list[int],
     ) -> Tensor:
-        """A gradient step on rows `index` [K, B]; returns loss, entropy, KL and clipped, [4, K]."""
-        at = slice(first, end)
-        rows = index.shape[1]
-
-        def pick(x: Tensor) -> Tensor:
-            return x.flatten(0, 1)[flat].view(end - first, rows, *x.shape[2:])
-
-        offsets = torch.arange(end - first, device=self.device).unsqueeze(1)
-        flat = (index + offsets * batch.values.shape[1]).flatten()
-        inputs = self.network.prepare(part.parameters, pick(batch.observations))
-        outputs, values = self.network.policy_and_value(part.parameters, inputs)
-        masks = None if batch.masks is None else pick(batch.masks)
+        """A gradient step on some rows; returns loss, entropy, KL and clipped share, [4, K]."""
+        at, valid = slice(first, end), pick.valid
+        inputs = self.network.prepare(part.parameters, pick.of(batch.observations))
+        outputs, values = self.network.policy_and_value(part.parameters, inputs, pick.memory)
+        masks = None if batch.masks is None else pick.of(batch.masks)
         log_pi, entropies = self.network.actions.log_probs_and_entropy(
-            outputs, pick(batch.actions), masks
+            outputs, pick.of(batch.actions), masks
         )
-        log_prox, advantages = pick(batch.log_prox), pick(batch.advantages)
+        log_prox, advantages = pick.of(batch.log_prox), pick.of(batch.advantages)
         if self._normalises:
-            advantages = normalised(advantages)
+            advantages = normalised(advantages, valid)
         surrogates = clipped_surrogate_loss(log_pi, log_prox, advantages, self._clip[at])
-        surrogate = (pick(batch.weights) * surrogates).mean(-1)
         errors = value_loss(
             values,
-            pick(batch.values) if self._clips_values else values,
-            pick(batch.targets),
+            pick.of(batch.values) if self._clips_values else values,
+            pick.of(batch.targets),
             self._value_clip[at] if self._clips_values else None,
-        ).mean(-1)
-        entropy = entropies.mean(-1) if entropies.dim() == 2 else entropies.expand(end - first)
+        )
+        entropy = mean_of(entropies.expand_as(values), valid)
         loss = (
-            surrogate
-            + self._value_cost[at].squeeze(1) * errors
+            mean_of(pick.of(batch.weights) * surrogates, valid)
+            + self._value_cost[at].squeeze(1) * mean_of(errors, valid)
             - self._entropy_cost[at].squeeze(1) * entropy
         )
         part.backward(loss.sum())
         self.clip_gradients(first, end)
         self.optimizer.step(going)
         with torch.no_grad():
-            kl = kl_estimate(log_pi, log_prox).mean(-1)
+            kl = mean_of(kl_estimate(log_pi, log_prox), valid)
             clipped = ((log_pi - log_prox).exp() - 1.0).abs() > self._clip[at]
-            return torch.stack((loss, entropy, kl, clipped.float().mean(-1)))
-
-    def _shuffle(self, steps: Sequence[Integers], first: int, count: int) -> Tensor:
-        """For each policy `count` of its rows in an order of its own: [K, count]."""
-        order = [
-            stream.permutation(mine)[:count]
-            for stream, mine in zip(self._streams[first:], steps, strict=False)
-        ]
-        return torch.from_numpy(np.stack(order)).to(self.device)
+            return torch.stack((loss, entropy, kl, mean_of(clipped.float(), valid)))
 
     def _set_learning_rates(self, first: int, end: int) -> None:
         for k in range(first, end):

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 from remuda.config import NetworkConfig
+from remuda.errors import ContractError
 from remuda.policies.actions import Actions
 from remuda.policies.networks.layers import linear_shapes
 from remuda.policies.networks.network import Network, Weights, activate, apply
@@ -19,26 +22,67 @@ INPUT_LIMIT = 10.0
 """How far a normalised input counts from 0."""
 
 
+@dataclass(frozen=True)
+class Image:
+    """How the numbers of an observation lie in space."""
+
+    channels: int
+    height: int
+    width: int
+    channels_last: bool = False
+    frames: int = 1
+    """Observations that are stacked, each with its own channels."""
+
+
 class ActorCritic(Network):
     """Hidden layers, shared or one set each, a head for the policy and a head for the value.
 
-    The policy's head gives the parameters of a distribution (`remuda.policies.actions`). Weights
-    are drawn orthogonal, with a gain of sqrt(2) in hidden layers, 0.01 in the policy's head, so
-    that a fresh policy is close to uniform, and 1 in the value's (Andrychowicz et al. 2021).
+    Convolutions may come before the hidden layers, and a gated recurrent layer after them. The
+    policy's head gives the parameters of a distribution (`remuda.policies.actions`). Weights are
+    drawn orthogonal, with a gain of sqrt(2) in hidden layers, 0.01 in the policy's head, so that a
+    fresh policy is close to uniform, and 1 elsewhere (Andrychowicz et al. 2021).
     """
 
     def __init__(
-        self, num_inputs: int, actions: Actions, config: NetworkConfig, normalised: bool = False
+        self,
+        num_inputs: int,
+        actions: Actions,
+        config: NetworkConfig,
+        normalised: bool = False,
+        image: Image | None = None,
+        scale: float = 1.0,
     ) -> None:
+        """Lay it out.
+
+        Args:
+            num_inputs: numbers in one stacked input.
+            actions: what the policy can do.
+            config: layers.
+            normalised: whether inputs are normalised by buffers of what was seen.
+            image: how the inputs lie; needed where there are convolutions.
+            scale: what inputs are multiplied by, for pixels.
+
+        Raises:
+            ContractError: convolutions that do not fit the image.
+        """
         super().__init__(num_inputs, config)
-        self.actions, self.normalised = actions, normalised
-        widths = (num_inputs, *config.hidden)
+        self.actions, self.normalised, self.memory = actions, normalised, config.recurrent
+        self._image, self._input_scale = image, scale
         shapes: dict[str, tuple[int, ...]] = {}
         for tower in self._towers:
-            for i in range(len(config.hidden)):
-                shapes |= linear_shapes(f"{tower}{i}", widths[i], widths[i + 1])
-        shapes |= linear_shapes("policy", widths[-1], actions.num_logits)
-        shapes |= linear_shapes("value", widths[-1], 1)
+            width = num_inputs
+            if config.convolutions:
+                conv_shapes, width = self._conv_shapes(tower)
+                shapes |= conv_shapes
+            for i, units in enumerate(config.hidden):
+                shapes |= linear_shapes(f"{tower}{i}", width, units)
+                width = units
+        if self.memory:
+            shapes |= linear_shapes("gates_in", width, 3 * self.memory)
+            shapes |= linear_shapes("gates_memory", self.memory, 3 * self.memory)
+            width = self.memory
+        shapes |= linear_shapes("policy", width, actions.num_logits)
+        shapes |= linear_shapes("value", width, 1)
         if actions.num_scales:
             shapes["log_scale"] = (1, actions.num_scales)
         if normalised:
@@ -52,13 +96,37 @@ class ActorCritic(Network):
 
     @property
     def layers(self) -> tuple[str, ...]:
-        """The hidden layers of each tower, then the two heads."""
-        hidden = range(len(self.config.hidden))
-        return (*(f"{tower}{i}" for tower in self._towers for i in hidden), "policy", "value")
+        """The layers of each tower, the recurrent one, then the two heads."""
+        towers = (layer for tower in self._towers for layer in self._of_tower(tower))
+        recurrent = ("gates_in", "gates_memory") if self.memory else ()
+        return (*towers, *recurrent, "policy", "value")
+
+    def _of_tower(self, tower: str) -> tuple[str, ...]:
+        convolutions = (f"{tower}_conv{i}" for i in range(len(self.config.convolutions)))
+        return (*convolutions, *self._hidden(tower))
+
+    def _conv_shapes(self, tower: str) -> tuple[dict[str, tuple[int, ...]], int]:
+        """The parameters of a tower's convolutions, and the numbers that leave them."""
+        image = self._image
+        if image is None:
+            raise ContractError("network.convolutions need observations [channels, height, width]")
+        channels, height, width = image.channels * image.frames, image.height, image.width
+        shapes: dict[str, tuple[int, ...]] = {}
+        for i, (out, kernel, stride) in enumerate(self.config.convolutions):
+            if kernel > min(height, width):
+                raise ContractError(
+                    f"network.convolutions: layer {i} has a kernel of {kernel}, and what it sees "
+                    f"is {height} x {width}"
+                )
+            shapes[f"{tower}_conv{i}.weight"] = (out, channels, kernel, kernel)
+            shapes[f"{tower}_conv{i}.bias"] = (1, out)
+            channels = out
+            height, width = ((size - kernel) // stride + 1 for size in (height, width))
+        return shapes, channels * height * width
 
     def initialise(self, parameters: Parameters, generator: torch.Generator) -> None:
         """Draw the parameters of one policy, views [1, ...]."""
-        gains = {"policy": 0.01, "value": 1.0}
+        gains = {"policy": 0.01, "value": 1.0, "gates_in": 1.0, "gates_memory": 1.0}
         with torch.no_grad():
             for layer in self.layers:
                 weight = torch.empty(parameters[f"{layer}.weight"].shape[1:])
@@ -71,10 +139,10 @@ class ActorCritic(Network):
 
     def acting(self, parameters: Parameters, noise: torch.Generator | None) -> Weights:  # noqa: ARG002
         """The weights that the policy needs; a value is for those who learn."""
-        tower = self._towers[0]
+        recurrent = ("gates_in", "gates_memory") if self.memory else ()
         weights = {
             f"{layer}.{part}": parameters[f"{layer}.{part}"]
-            for layer in (*self._hidden(tower), "policy")
+            for layer in (*self._of_tower(self._towers[0]), *recurrent, "policy")
             for part in ("weight", "bias")
         }
         if self.actions.num_scales:
@@ -85,18 +153,30 @@ class ActorCritic(Network):
 
     def outputs(self, weights: Weights, inputs: Tensor) -> Tensor:
         """The parameters of the policies' distributions: [K, B, num_outputs]."""
-        if self.normalised:
-            inputs = _normalise(inputs, weights["mean"], weights["scale"])
-        x = self._features(weights, self._towers[0], inputs)
+        x = self._features(weights, self._towers[0], self._prepared(weights, inputs))
         return self._with_scales(weights, apply(weights, "policy", x))
 
-    def policy_and_value(self, parameters: Parameters, inputs: Tensor) -> tuple[Tensor, Tensor]:
+    def step(self, weights: Weights, inputs: Tensor, memory: Tensor) -> tuple[Tensor, Tensor]:
+        """The same with a memory [K, B, memory], and what it becomes."""
+        x = self._features(weights, self._towers[0], self._prepared(weights, inputs))
+        memory = self._recur(weights, apply(weights, "gates_in", x), memory)
+        return self._with_scales(weights, apply(weights, "policy", memory)), memory
+
+    def policy_and_value(
+        self, parameters: Parameters, inputs: Tensor, memory: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
         """Distributions [K, B, num_outputs] and values [K, B] of inputs [K, B, num_inputs].
 
-        The inputs are normalised already, by `prepare`: a batch is prepared once and used often.
+        Args:
+            parameters: of K policies.
+            inputs: from `prepare`: a batch is prepared once and used often.
+            memory: [K, G, memory] where there is a memory: the B inputs are then G sequences of
+                equal length, one after another, and this is what was kept before each.
         """
         weights = dict(parameters)
         x = self._features(weights, self._towers[0], inputs)
+        if memory is not None:
+            x = self._follow(weights, x, memory)
         if not self.config.shared:
             values = apply(weights, "value", self._features(weights, "value_hidden", inputs))
             return self._with_scales(weights, apply(weights, "policy", x)), values.squeeze(-1)
@@ -108,17 +188,57 @@ class ActorCritic(Network):
 
     def prepare(self, parameters: Parameters, observations: Tensor) -> Tensor:
         """Inputs of the network from observations [K, B, num_inputs] of any dtype."""
-        inputs = observations.float()
-        if not self.normalised:
-            return inputs
         with torch.no_grad():
-            return _normalise(inputs, parameters[MEAN], _scale(parameters))
+            if not self.normalised:
+                return self._prepared({}, observations.float())
+            weights = {"mean": parameters[MEAN], "scale": _scale(parameters)}
+            return self._prepared(weights, observations.float())
+
+    def _prepared(self, weights: Weights, inputs: Tensor) -> Tensor:
+        if self.normalised:
+            return _normalise(inputs, weights["mean"], weights["scale"])
+        return inputs if self._input_scale == 1.0 else inputs * self._input_scale
 
     def _features(self, weights: Weights, tower: str, inputs: Tensor) -> Tensor:
-        x = inputs
+        x = self._convolve(weights, tower, inputs) if self.config.convolutions else inputs
         for layer in self._hidden(tower):
             x = activate(apply(weights, layer, x), self.config)
         return x
+
+    def _convolve(self, weights: Weights, tower: str, inputs: Tensor) -> Tensor:
+        """[K, B, num_inputs] to [K, B, features]: the K policies are groups of one convolution."""
+        image, (policies, batch, _) = self._image, inputs.shape
+        assert image is not None
+        if image.channels_last:
+            size = (image.frames, image.height, image.width, image.channels)
+            inputs = inputs.view(policies, batch, *size).movedim(-1, 3).flatten(2)
+        x = inputs.view(policies, batch, -1, image.height, image.width).transpose(0, 1)
+        x = x.reshape(batch, -1, image.height, image.width)
+        for i, (_, _, stride) in enumerate(self.config.convolutions):
+            weight, bias = (weights[f"{tower}_conv{i}.{part}"] for part in ("weight", "bias"))
+            x = functional.conv2d(
+                x, weight.flatten(0, 1), bias.flatten(), stride=stride, groups=policies
+            )
+            x = activate(x, self.config)
+        return x.view(batch, policies, -1).transpose(0, 1)
+
+    def _follow(self, weights: Weights, x: Tensor, memory: Tensor) -> Tensor:
+        """Memories [K, G * T, memory] after each step of G sequences of features [K, G * T, D]."""
+        policies, sequences, _ = memory.shape
+        gates = apply(weights, "gates_in", x).view(policies, sequences, -1, 3 * self.memory)
+        kept = []
+        for t in range(gates.shape[2]):
+            memory = self._recur(weights, gates[:, :, t], memory)
+            kept.append(memory)
+        return torch.stack(kept, 2).flatten(1, 2)
+
+    def _recur(self, weights: Weights, gates: Tensor, memory: Tensor) -> Tensor:
+        """A gated recurrent unit, as torch.nn.GRUCell computes it."""
+        reset, update, new = gates.chunk(3, -1)
+        own_reset, own_update, own_new = apply(weights, "gates_memory", memory).chunk(3, -1)
+        update = (update + own_update).sigmoid()
+        new = (new + (reset + own_reset).sigmoid() * own_new).tanh()
+        return new + update * (memory - new)
 
     def _hidden(self, tower: str) -> tuple[str, ...]:
         return tuple(f"{tower}{i}" for i in range(len(self.config.hidden)))

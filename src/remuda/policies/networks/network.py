@@ -22,6 +22,8 @@ class Network(ABC):
     """All that is published of one policy, by name: what is learned, and the buffers."""
     buffers: frozenset[str] = frozenset()
     """The names of what is published and not learned by gradients."""
+    memory: int = 0
+    """Numbers that it keeps of a stream from one step to the next."""
 
     def __init__(self, num_inputs: int, config: NetworkConfig) -> None:
         self.num_inputs, self.config = num_inputs, config
@@ -43,6 +45,10 @@ class Network(ABC):
     @abstractmethod
     def outputs(self, weights: Weights, inputs: Tensor) -> Tensor:
         """What to choose actions by, [K, B, O], from inputs [K, B, num_inputs] and `acting`."""
+
+    def step(self, weights: Weights, inputs: Tensor, memory: Tensor) -> tuple[Tensor, Tensor]:
+        """The same where there is a memory [K, B, memory], and what it becomes."""
+        return self.outputs(weights, inputs), memory
 
 
 def apply(weights: Weights, layer: str, inputs: Tensor) -> Tensor:

@@ -1,0 +1,228 @@
+"""How many agent-steps a second are played and trained: stacks of independent PPO policies.
+
+python benchmarks/stacks.py policies      2, 8, 32, 64 policies, 64 copies
+python benchmarks/stacks.py one_copy      one copy of the game, 8 agents, in turn and together
+python benchmarks/stacks.py floor         against update and play measured alone
+"""
+
+from __future__ import annotations
+
+import argparse
+import multiprocessing
+import tempfile
+import time
+from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import numpy as np
+import psutil
+from rich.console import Console
+from rich.table import Table
+
+from remuda.actor.role import ActorRole
+from remuda.config import Config, load_config, overlay
+from remuda.coordinator.metrics import Goal, Record
+from remuda.envs.registry import make_env
+from remuda.experience.rollouts import Rollout, Rollouts
+from remuda.policies.spec import policy_specs, ppo
+from remuda.runtime.layout import make_layout
+from remuda.streams import stream
+from remuda.train import Ring, train
+
+BASE: dict[str, Any] = {
+    "game": "treasure_hunt",
+    "env": {"num_envs": 64, "options": {"num_agents": 8}},
+    "policy": {"algorithm": "ppo"},
+    "run": {"turns": 10**9, "evaluate_episodes": 0, "log_every": 0.5},
+    "checkpoint": {"every": 3600, "evaluate_episodes": 0},
+}
+WARM_UP = 4.0
+"""Seconds of a run that are not counted."""
+
+
+class Watch:
+    """Keeps the records of a run, and the memory of its largest learner."""
+
+    def __init__(self) -> None:
+        self.records: list[Record] = []
+        self.memory = 0.0
+        self.layout = ""
+
+    def start(self, goal: Goal) -> None:
+        self.layout = goal.layout
+
+    def show(self, record: Record) -> None: ...
+
+    def say(self, message: str) -> None:
+        raise RuntimeError(message)
+
+    def close(self) -> None: ...
+
+    def log(self, record: Record) -> None:
+        self.records.append(record)
+        for child in psutil.Process().children(recursive=True):
+            self.memory = max(self.memory, child.memory_info().rss / 2**20)
+
+    def rates(self) -> tuple[float, float]:
+        """Agent-steps played and trained a second, after the warm-up."""
+        kept = [r for r in self.records if r.seconds >= WARM_UP]
+        first, last = kept[0], kept[-1]
+        seconds = last.seconds - first.seconds
+        trained = sum(p.trained for p in last.policies.values())
+        trained -= sum(p.trained for p in first.policies.values())
+        return (last.agent_steps - first.agent_steps) / seconds, trained / seconds
+
+
+def measure(seconds: float, **tree: Any) -> Watch:
+    watch = Watch()
+    with tempfile.TemporaryDirectory() as directory:
+        fixed = {"run": {"seconds": seconds, "directory": str(Path(directory) / "run")}}
+        train(load_config(overlay(overlay(BASE, tree), fixed)), watch)
+    return watch
+
+
+def policies(console: Console, seconds: float, rounds: int) -> None:
+    """The cost of an agent-step by the number of policies, in turns within one run."""
+    counts = (2, 8, 32, 64)
+    found: dict[int, list[Watch]] = {count: [] for count in counts}
+    for _ in range(rounds):
+        for count in counts:
+            found[count].append(measure(seconds, env={"options": {"num_agents": count}}))
+            played, trained = found[count][-1].rates()
+            console.print(f"{count} policies: {played:,.0f} played, {trained:,.0f} trained")
+    table = Table("policies", "played/s", "trained/s", "cost against 8", "largest process, MiB")
+    trained = {n: median(w.rates()[1] for w in found[n]) for n in counts}
+    for n in counts:
+        table.add_row(
+            str(n),
+            f"{median(w.rates()[0] for w in found[n]):,.0f}",
+            f"{trained[n]:,.0f}",
+            f"{trained[8] / trained[n]:.2f}",
+            f"{max(w.memory for w in found[n]):.0f}",
+        )
+    console.print(table)
+    console.print(found[8][0].layout)
+
+
+def one_copy(console: Console, seconds: float, rounds: int) -> None:
+    """One copy of the game: agents observe one after another, or all at once."""
+    found: dict[bool, list[tuple[float, float]]] = {False: [], True: []}
+    for _ in range(rounds):
+        for together in found:
+            env = {"num_envs": 1, "observe_together": together}
+            # Nobody is to wait here: what is asked is how fast one copy is played.
+            experience = {"on_full": "overwrite"}
+            watch = measure(seconds, env=env, policy={"experience": experience})
+            found[together].append(watch.rates())
+    table = Table("one copy, 8 agents", "played/s", "trained/s")
+    for together, rates in found.items():
+        table.add_row(
+            "batched observation" if together else "one after another",
+            f"{median(r[0] for r in rates):,.0f}",
+            f"{median(r[1] for r in rates):,.0f}",
+        )
+    console.print(table)
+
+
+def _config() -> Config:
+    return load_config(overlay(BASE, {"learners": {"processes": 1}}))
+
+
+def _play_alone() -> float:
+    """Seconds of an agent-step: environment, inference and writing, with nobody learning."""
+    config = load_config(overlay(BASE, {"policy": {"experience": {"on_full": "overwrite"}}}))
+    env = make_env(config.game, 1, **config.env.options)
+    specs = policy_specs(config, env.agents)
+    ring = Ring(config, specs, make_layout(config, len(specs)))
+    actor = ActorRole(config, specs, ring.rings, ring.published, ring.scoreboard).build()
+    return _time(actor.turn, 64 * 8)
+
+
+def _update_alone() -> float:
+    """Seconds of an agent-step: one update of a stack of 8, on rollouts in memory."""
+    config = _config()
+    env = make_env(config.game, 1, **config.env.options)
+    specs = policy_specs(config, env.agents)
+    ring = Ring(config, specs, make_layout(config, len(specs)))
+    actor = ActorRole(config, specs, ring.rings, ring.published, ring.scoreboard).build()
+    while actor.work():
+        pass
+    rollout = Rollout.empty(next(iter(ring.rings.values())), len(specs))
+    steps = 0
+    algorithm = ppo(specs, [stream(0, spec.name) for spec in specs])
+    for k, spec in enumerate(specs):
+        steps += Rollouts(ring.rings[spec.name]).take(rollout, k, 1)
+        published = ring.snapshots()[spec.name].weights
+        algorithm.load(k, _tensor(published))
+    return _time(lambda: algorithm.update(rollout, 0, len(specs)), steps)
+
+
+def _tensor(array: np.ndarray) -> Any:
+    import torch
+
+    return torch.from_numpy(array)
+
+
+def _time(work: Callable[[], object], steps: int) -> float:
+    """Median seconds of one step, over five seconds of calls."""
+    import torch
+
+    torch.set_num_threads(1)
+    for _ in range(3):
+        work()
+    times = []
+    end = time.perf_counter() + 5.0
+    while time.perf_counter() < end:
+        start = time.perf_counter()
+        work()
+        times.append((time.perf_counter() - start) / steps)
+    return median(times)
+
+
+def _side_by_side(work: Callable[[], float], cores: int) -> float:
+    """The same work on every core at once, so that they share memory as in a run."""
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(cores, context) as pool:
+        return median(future.result() for future in [pool.submit(work) for _ in range(cores)])
+
+
+def floor(console: Console, seconds: float, rounds: int) -> None:
+    """What the cores allow if nothing but playing and updating took time, and what is reached."""
+    cores = len(psutil.Process().cpu_affinity())
+    shares, rates, costs = [], [], []
+    for _ in range(rounds):
+        update = _side_by_side(_update_alone, cores)
+        play = _side_by_side(_play_alone, cores)
+        rate = measure(seconds).rates()[1]
+        allowed = cores / (update + play)
+        shares.append(rate / allowed)
+        rates.append(rate)
+        costs.append((update, play))
+        console.print(
+            f"update {update * 1e6:.2f} us, play {play * 1e6:.2f} us: {allowed:,.0f} allowed, "
+            f"{rate:,.0f} reached"
+        )
+    table = Table("what", "median")
+    table.add_row("update alone, one core", f"{median(u for u, _ in costs) * 1e6:.2f} us a step")
+    table.add_row("play alone, one core", f"{median(p for _, p in costs) * 1e6:.2f} us a step")
+    table.add_row(f"allowed by {cores} cores", f"{cores / sum(map(median, zip(*costs))):,.0f}/s")
+    table.add_row("trained", f"{median(rates):,.0f}/s")
+    table.add_row("share", f"{median(shares):.0%}")
+    console.print(table)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    programs = {"policies": policies, "one_copy": one_copy, "floor": floor}
+    parser.add_argument("what", choices=programs)
+    parser.add_argument("--seconds", type=float, default=14.0)
+    parser.add_argument("--rounds", type=int, default=3)
+    options = parser.parse_args()
+    programs[options.what](Console(width=100), options.seconds, options.rounds)
+
+
+if __name__ == "__main__":
+    main()
