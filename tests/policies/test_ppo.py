@@ -11,7 +11,10 @@ from remuda.experience.ring import ExperienceRing, StreamShape
 from remuda.experience.rollouts import AFTER, Rollout
 from remuda.memory.waiting import Wakeup
 from remuda.policies.actions import ContinuousActions, DiscreteActions
+from remuda.policies.algorithms.by_hand import ROWS_AT_ONCE, ByHand
 from remuda.policies.algorithms.ppo import running_sums
+from remuda.policies.algorithms.samples import Pick
+from remuda.policies.algorithms.surrogate import Batch, Surrogate
 from remuda.policies.networks.actor_critic import COUNT, MEAN, VARIANCE
 from remuda.policies.spec import PolicySpec, ppo
 from remuda.streams import stream, torch_stream
@@ -233,3 +236,76 @@ def test_a_restored_algorithm_goes_on_bit_for_bit():
         for rollout in rollouts[3:]:
             algorithm.update(rollout, 0, 2)
     assert torch.equal(first.online.flat, second.online.flat)
+
+
+@pytest.mark.parametrize("activation", ["tanh", "relu"])
+@pytest.mark.parametrize("masked", [False, True])
+@pytest.mark.parametrize(
+    ("shared", "sizes", "options"),
+    [
+        (True, (3,), {}),
+        (False, (3,), {"value_clip": 0.05}),
+        (True, (2, 3), {"normalise_observations": True, "value_clip": 0.1}),
+    ],
+    ids=["trunk", "towers", "several choices"],
+)
+def test_gradients_by_hand_are_those_of_torch(shared, sizes, options, masked, activation):
+    """For more rows than go through together, and policies that differ in every cost."""
+    random = np.random.default_rng(0)
+    own = [
+        {"ppo": options | {"clip": 0.2}},
+        {"ppo": options | {"clip": 0.05, "entropy_cost": 0.1, "value_cost": 1.0}},
+    ]
+    network = {"hidden": (16, 12), "shared": shared, "activation": activation}
+    actions = DiscreteActions(sizes)
+    own = [{"network": network, **each} for each in own]
+    algorithm = make(2, actions=actions, own=own, masked=masked)
+    rows = ROWS_AT_ONCE + 300
+    if algorithm.network.normalised:
+        with torch.no_grad():
+            algorithm.online.parameters[MEAN].fill_(0.5)
+            algorithm.online.parameters[VARIANCE].fill_(0.1)
+    part = algorithm.online.rows(0, 2)
+    masks = None
+    if masked:
+        masks = torch.from_numpy(random.random((2, rows, sum(sizes))) < 0.7)
+        masks[..., 0] = masks[..., -1] = True
+    chosen = np.stack(
+        [
+            random.integers(0, 1, (2, rows)) if masked and i == 0 else np.full((2, rows), size - 1)
+            for i, size in enumerate(sizes)
+        ],
+        -1,
+    )
+    if masked and len(sizes) == 1:
+        chosen[:, ::2] = sizes[0] - 1
+    observations = torch.from_numpy(random.random((2, rows, 2), np.float32))
+    taken = torch.from_numpy(chosen)
+    engines = [kind(algorithm.network, part) for kind in (Surrogate, ByHand)]
+    every = Pick(torch.arange(2 * rows), 2)
+    evaluated = [e.evaluate(observations, taken, masks, [every]) for e in engines]
+    for theirs, ours in zip(*evaluated, strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-5)
+    noise = torch.from_numpy(random.normal(0, 0.2, (3, 2, rows)).astype(np.float32))
+    log_prox, values = evaluated[0]
+    batch = Batch(
+        observations,
+        taken,
+        masks,
+        log_prox + noise[0],
+        noise[1].exp(),
+        noise[2],
+        values + 0.5 * noise[1],
+        values + noise[2],
+    )
+    index = np.stack([random.permutation(rows)[: rows - 7] + k * rows for k in range(2)])
+    pick = Pick(torch.from_numpy(index).flatten(), 2)
+    costs = algorithm._costs
+    found = []
+    for engine in engines:
+        facts = engine.step(batch, pick, pick.of(batch.advantages), costs)
+        found.append((facts, part.gradients.clone()))
+    (theirs, gradients), (ours, by_hand) = found
+    torch.testing.assert_close(ours, theirs, rtol=1e-3, atol=1e-5)
+    assert gradients.abs().max() > 1e-3
+    torch.testing.assert_close(by_hand, gradients, rtol=1e-3, atol=2e-6)

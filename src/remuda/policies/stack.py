@@ -42,9 +42,9 @@ class ParameterStack:
         if gradients is None:
             return
         self.gradients = gradients
-        views = _views(self.gradients, self.shapes)
+        self.gradient_views = _views(self.gradients, self.shapes)
+        """Views into `gradients`, [K, *shape] by name."""
         self._learned = [name for name in self.shapes if name not in buffers]
-        self._gradients = [views[name] for name in self._learned]
         for name in self._learned:
             self.parameters[name].requires_grad_()
 
@@ -57,8 +57,8 @@ class ParameterStack:
     def backward(self, loss: Tensor) -> None:
         """Work out the gradients of a loss, each into its place of `gradients` [K, P]."""
         found = torch.autograd.grad(loss, [self.parameters[name] for name in self._learned])
-        for view, gradient in zip(self._gradients, found, strict=True):
-            view.copy_(gradient)
+        for name, gradient in zip(self._learned, found, strict=True):
+            self.gradient_views[name].copy_(gradient)
 
     def of(self, policy: int) -> dict[str, Tensor]:
         """The parameters of one policy: views, [1, *shape] by name."""

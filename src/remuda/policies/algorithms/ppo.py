@@ -15,16 +15,11 @@ from remuda.config import PolicyConfig, PPOConfig
 from remuda.experience.rollouts import AFTER, Rollout
 from remuda.policies.advantages import RunningMoments, generalised_advantages
 from remuda.policies.algorithms.algorithm import Algorithm
-from remuda.policies.algorithms.samples import Pick, Rows, Sequences
-from remuda.policies.losses import (
-    clipped_surrogate_loss,
-    kl_estimate,
-    mean_of,
-    normalised,
-    value_loss,
-)
+from remuda.policies.algorithms.by_hand import ByHand
+from remuda.policies.algorithms.samples import Rows, Sequences
+from remuda.policies.algorithms.surrogate import Batch, Costs, Surrogate
+from remuda.policies.losses import normalised
 from remuda.policies.networks.actor_critic import COUNT, MEAN, VARIANCE, ActorCritic
-from remuda.policies.stack import ParameterStack
 from remuda.types import Floats, Integers, State
 
 WEIGHT_LIMIT = 2.0
@@ -44,22 +39,6 @@ class Learned:
     """How far the update moved the policy, in nats."""
     clipped: Floats
     """The share of steps whose probability ratio was clipped."""
-
-
-@dataclass(frozen=True)
-class _Batch:
-    """What is trained on, for K policies: [K, R, ...] on the learner's device."""
-
-    observations: Tensor
-    actions: Tensor
-    masks: Tensor | None
-    log_prox: Tensor
-    """Log-probabilities of the actions by the policy before the update."""
-    weights: Tensor
-    """How likely that policy's actions were made by the one that acted: their ratio."""
-    advantages: Tensor
-    values: Tensor
-    targets: Tensor
 
 
 class PPO(Algorithm):
@@ -89,23 +68,20 @@ class PPO(Algorithm):
         ppo = self.configs[0].ppo
         self._epochs, self._minibatches = ppo.epochs, ppo.minibatches
         self._normalises = ppo.normalise_advantages
-        self._parts: dict[tuple[int, int], ParameterStack] = {}
+        self._engines: dict[tuple[int, int], ByHand | Surrogate] = {}
 
-        def column(name: str) -> Tensor:
-            return torch.tensor([[_number(c.ppo, name)] for c in self.configs], device=self.device)
+        def column(name: str) -> Floats:
+            return np.array([[_number(c.ppo, name)] for c in self.configs], np.float32)
 
-        self._clip, self._entropy_cost = column("clip"), column("entropy_cost")
-        self._value_cost, self._value_clip = column("value_cost"), column("value_clip")
-        self._clips_values = bool(self._value_clip.isfinite().any())
-        self._target_kl = np.array([_number(c.ppo, "target_kl") for c in self.configs])
+        self._costs = Costs(*(column(name) for name in Costs._fields))
+        self._target_kl = column("target_kl")[:, 0]
 
     def update(self, rollout: Rollout, first: int, end: int) -> Learned:
         """Train policies `first` to `end - 1` on their rows of a rollout."""
-        part = self._part(first, end)
         samples = (Sequences if self.network.memory else Rows)(rollout, first, end, self.device)
-        batch = self._prepare(rollout, part, samples, first, end)
+        batch = self._prepare(rollout, samples, first, end)
         self._set_learning_rates(first, end)
-        learned = self._train(part, batch, samples, first, end)
+        learned = self._train(batch, samples, first, end)
         for k in range(first, end):
             if self.network.normalised:
                 used = slice(0, int(rollout.num_rows[k]))
@@ -115,31 +91,14 @@ class PPO(Algorithm):
             self.updates[k] += 1
         return learned
 
-    def _prepare(
-        self,
-        rollout: Rollout,
-        part: ParameterStack,
-        samples: Rows | Sequences,
-        first: int,
-        end: int,
-    ) -> _Batch:
+    def _prepare(self, rollout: Rollout, samples: Rows | Sequences, first: int, end: int) -> Batch:
         """Values, advantages and targets of a rollout."""
         at, rows = slice(first, end), int(rollout.num_rows[first:end].max())
         observations = self._to_device(rollout.observations[at, :rows])
         actions = self._to_device(rollout.actions[at, :rows])
         masks = self._to_device(rollout.masks[at, :rows]) if rollout.masks.shape[-1] else None
-        before = torch.zeros((end - first, rows), device=self.device)
-        log_prox = torch.zeros_like(before)
-        with torch.no_grad():
-            for pick in samples.everything():
-                inputs = self.network.prepare(part.parameters, pick.of(observations))
-                outputs, found = self.network.policy_and_value(part.parameters, inputs, pick.memory)
-                chances, _ = self.network.actions.log_probs_and_entropy(
-                    outputs, pick.of(actions), None if masks is None else pick.of(masks)
-                )
-                counts = slice(None) if pick.valid is None else pick.valid.flatten() > 0
-                before.view(-1)[pick.flat[counts]] = found.flatten()[counts]
-                log_prox.view(-1)[pick.flat[counts]] = chances.flatten()[counts]
+        engine = self._engine(first, end)
+        log_prox, before = engine.evaluate(observations, actions, masks, list(samples.everything()))
         values = before.cpu().numpy()
         advantages = np.zeros_like(values)
         for i, k in enumerate(range(first, end)):
@@ -160,7 +119,7 @@ class PPO(Algorithm):
             )
         found_advantages = self._to_device(advantages)
         log_mu = self._to_device(rollout.log_probs[at, :rows])
-        return _Batch(
+        return Batch(
             observations=observations,
             actions=actions,
             masks=masks,
@@ -171,14 +130,9 @@ class PPO(Algorithm):
             targets=found_advantages + before,
         )
 
-    def _train(
-        self,
-        part: ParameterStack,
-        batch: _Batch,
-        samples: Rows | Sequences,
-        first: int,
-        end: int,
-    ) -> Learned:
+    def _train(self, batch: Batch, samples: Rows | Sequences, first: int, end: int) -> Learned:
+        engine = self._engine(first, end)
+        costs = Costs(*(part[first:end] for part in self._costs))
         # A rollout that was taken early, or that is a little longer than asked, is cut to the size
         # of the others: another random part of it is left out in each epoch.
         fewest = min(len(units) for units in samples.units)
@@ -194,7 +148,12 @@ class PPO(Algorithm):
             ]
             for at in range(0, minibatches * size, size):
                 pick = samples.pick([units[at : at + size] for units in order])
-                facts = self._step(part, batch, pick, first, end, going)
+                advantages = pick.of(batch.advantages)
+                if self._normalises:
+                    advantages = normalised(advantages, pick.valid)
+                facts = engine.step(batch, pick, advantages, costs)
+                self.clip_gradients(first, end)
+                self.optimizer.step(going)
                 sums += facts
                 passes += 1
                 if np.isfinite(self._target_kl[first:end]).any():
@@ -204,47 +163,6 @@ class PPO(Algorithm):
                 break
         loss, entropies, kl, clipped = (sums / passes).cpu().numpy()
         return Learned(loss, entropies, kl, clipped)
-
-    def _step(
-        self,
-        part: ParameterStack,
-        batch: _Batch,
-        pick: Pick,
-        first: int,
-        end: int,
-        going: list[int],
-    ) -> Tensor:
-        """A gradient step on some rows; returns loss, entropy, KL and clipped share, [4, K]."""
-        at, valid = slice(first, end), pick.valid
-        inputs = self.network.prepare(part.parameters, pick.of(batch.observations))
-        outputs, values = self.network.policy_and_value(part.parameters, inputs, pick.memory)
-        masks = None if batch.masks is None else pick.of(batch.masks)
-        log_pi, entropies = self.network.actions.log_probs_and_entropy(
-            outputs, pick.of(batch.actions), masks
-        )
-        log_prox, advantages = pick.of(batch.log_prox), pick.of(batch.advantages)
-        if self._normalises:
-            advantages = normalised(advantages, valid)
-        surrogates = clipped_surrogate_loss(log_pi, log_prox, advantages, self._clip[at])
-        errors = value_loss(
-            values,
-            pick.of(batch.values) if self._clips_values else values,
-            pick.of(batch.targets),
-            self._value_clip[at] if self._clips_values else None,
-        )
-        entropy = mean_of(entropies.expand_as(values), valid)
-        loss = (
-            mean_of(pick.of(batch.weights) * surrogates, valid)
-            + self._value_cost[at].squeeze(1) * mean_of(errors, valid)
-            - self._entropy_cost[at].squeeze(1) * entropy
-        )
-        part.backward(loss.sum())
-        self.clip_gradients(first, end)
-        self.optimizer.step(going)
-        with torch.no_grad():
-            kl = mean_of(kl_estimate(log_pi, log_prox), valid)
-            clipped = ((log_pi - log_prox).exp() - 1.0).abs() > self._clip[at]
-            return torch.stack((loss, entropy, kl, mean_of(clipped.float(), valid)))
 
     def _set_learning_rates(self, first: int, end: int) -> None:
         for k in range(first, end):
@@ -268,10 +186,12 @@ class PPO(Algorithm):
             buffers[VARIANCE][0, 0].copy_(torch.from_numpy(moments.variance))
             buffers[COUNT].fill_(moments.count)
 
-    def _part(self, first: int, end: int) -> ParameterStack:
-        if (first, end) not in self._parts:
-            self._parts[first, end] = self.online.rows(first, end)
-        return self._parts[first, end]
+    def _engine(self, first: int, end: int) -> ByHand | Surrogate:
+        """What works out the loss and its gradients for these policies."""
+        if (first, end) not in self._engines:
+            kind = ByHand if ByHand.suits(self.network, self.device) else Surrogate
+            self._engines[first, end] = kind(self.network, self.online.rows(first, end))
+        return self._engines[first, end]
 
     def _to_device(self, array: np.ndarray) -> Tensor:
         return torch.from_numpy(array).to(self.device)

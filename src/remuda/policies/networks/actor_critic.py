@@ -67,7 +67,7 @@ class ActorCritic(Network):
         """
         super().__init__(num_inputs, config)
         self.actions, self.normalised, self.memory = actions, normalised, config.recurrent
-        self._image, self._input_scale = image, scale
+        self._image, self.input_scale = image, scale
         shapes: dict[str, tuple[int, ...]] = {}
         for tower in self._towers:
             width = num_inputs
@@ -89,6 +89,11 @@ class ActorCritic(Network):
             shapes |= {MEAN: (1, num_inputs), VARIANCE: (1, num_inputs), COUNT: (1, 1)}
             self.buffers = frozenset((MEAN, VARIANCE, COUNT))
         self.shapes: Shapes = shapes
+
+    @property
+    def towers(self) -> tuple[tuple[str, ...], ...]:
+        """The hidden layers of each tower: that of the policy first, that of the value last."""
+        return tuple(self._hidden(tower) for tower in self._towers)
 
     @property
     def _towers(self) -> tuple[str, ...]:
@@ -148,7 +153,7 @@ class ActorCritic(Network):
         if self.actions.num_scales:
             weights["log_scale"] = parameters["log_scale"]
         if self.normalised:
-            weights |= {"mean": parameters[MEAN], "scale": _scale(parameters)}
+            weights |= {"mean": parameters[MEAN], "scale": scale_of(parameters[VARIANCE])}
         return weights
 
     def outputs(self, weights: Weights, inputs: Tensor) -> Tensor:
@@ -191,13 +196,13 @@ class ActorCritic(Network):
         with torch.no_grad():
             if not self.normalised:
                 return self._prepared({}, observations.float())
-            weights = {"mean": parameters[MEAN], "scale": _scale(parameters)}
+            weights = {"mean": parameters[MEAN], "scale": scale_of(parameters[VARIANCE])}
             return self._prepared(weights, observations.float())
 
     def _prepared(self, weights: Weights, inputs: Tensor) -> Tensor:
         if self.normalised:
             return _normalise(inputs, weights["mean"], weights["scale"])
-        return inputs if self._input_scale == 1.0 else inputs * self._input_scale
+        return inputs if self.input_scale == 1.0 else inputs * self.input_scale
 
     def _features(self, weights: Weights, tower: str, inputs: Tensor) -> Tensor:
         x = self._convolve(weights, tower, inputs) if self.config.convolutions else inputs
@@ -250,8 +255,9 @@ class ActorCritic(Network):
         return torch.cat((logits, scales), -1)
 
 
-def _scale(parameters: Parameters) -> Tensor:
-    return (parameters[VARIANCE] + 1e-8).rsqrt()
+def scale_of(variance: Tensor) -> Tensor:
+    """What inputs of this variance are multiplied by."""
+    return (variance + 1e-8).rsqrt()
 
 
 def _normalise(inputs: Tensor, mean: Tensor, scale: Tensor) -> Tensor:

@@ -1,0 +1,108 @@
+"""PPO's loss and its gradient by torch, for every kind of network, action and device."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from remuda.policies.algorithms.samples import Pick
+from remuda.policies.losses import clipped_surrogate_loss, kl_estimate, mean_of, value_loss
+from remuda.policies.networks.actor_critic import ActorCritic
+from remuda.policies.stack import ParameterStack
+from remuda.types import Floats
+
+
+@dataclass(frozen=True)
+class Batch:
+    """What is trained on, for K policies: [K, R, ...] on the learner's device."""
+
+    observations: Tensor
+    actions: Tensor
+    masks: Tensor | None
+    log_prox: Tensor
+    """Log-probabilities of the actions by the policy before the update."""
+    weights: Tensor
+    """How likely that policy's actions were made by the one that acted: their ratio."""
+    advantages: Tensor
+    values: Tensor
+    """What was thought of the rows before the update."""
+    targets: Tensor
+
+
+class Costs(NamedTuple):
+    """Hyperparameters of the loss, each [K, 1]."""
+
+    clip: Floats
+    value_cost: Floats
+    value_clip: Floats
+    """Infinity: none."""
+    entropy_cost: Floats
+
+
+class Surrogate:
+    """Evaluates and differentiates K policies of one layout."""
+
+    def __init__(self, network: ActorCritic, part: ParameterStack) -> None:
+        self._network, self._part = network, part
+        self._costs: dict[int, list[Tensor]] = {}
+
+    def evaluate(
+        self, observations: Tensor, actions: Tensor, masks: Tensor | None, picks: Iterable[Pick]
+    ) -> tuple[Tensor, Tensor]:
+        """Log-probabilities of the actions and values, each [K, R], of the rows in `picks`."""
+        network, parameters = self._network, self._part.parameters
+        values = torch.zeros(observations.shape[:2], device=observations.device)
+        log_pi = torch.zeros_like(values)
+        with torch.no_grad():
+            for pick in picks:
+                inputs = network.prepare(parameters, pick.of(observations))
+                outputs, found = network.policy_and_value(parameters, inputs, pick.memory)
+                chances, _ = network.actions.log_probs_and_entropy(
+                    outputs, pick.of(actions), None if masks is None else pick.of(masks)
+                )
+                counts = slice(None) if pick.valid is None else pick.valid.flatten() > 0
+                values.view(-1)[pick.flat[counts]] = found.flatten()[counts]
+                log_pi.view(-1)[pick.flat[counts]] = chances.flatten()[counts]
+        return log_pi, values
+
+    def step(self, batch: Batch, pick: Pick, advantages: Tensor, costs: Costs) -> Tensor:
+        """Write the loss's gradients; returns loss, entropy, KL and clipped share, [4, K].
+
+        Args:
+            batch: the whole rollout.
+            pick: the rows of this minibatch.
+            advantages: [K, B] of these rows.
+            costs: of each policy.
+        """
+        network, parameters, valid = self._network, self._part.parameters, pick.valid
+        clip, value_cost, value_clip, entropy_cost = self._on_device(costs)
+        inputs = network.prepare(parameters, pick.of(batch.observations))
+        outputs, values = network.policy_and_value(parameters, inputs, pick.memory)
+        masks = None if batch.masks is None else pick.of(batch.masks)
+        log_pi, entropies = network.actions.log_probs_and_entropy(
+            outputs, pick.of(batch.actions), masks
+        )
+        log_prox = pick.of(batch.log_prox)
+        surrogates = clipped_surrogate_loss(log_pi, log_prox, advantages, clip)
+        errors = value_loss(values, pick.of(batch.values), pick.of(batch.targets), value_clip)
+        entropy = mean_of(entropies.expand_as(values), valid)
+        loss = (
+            mean_of(pick.of(batch.weights) * surrogates, valid)
+            + value_cost.squeeze(1) * mean_of(errors, valid)
+            - entropy_cost.squeeze(1) * entropy
+        )
+        self._part.backward(loss.sum())
+        with torch.no_grad():
+            kl = mean_of(kl_estimate(log_pi, log_prox), valid)
+            clipped = ((log_pi - log_prox).exp() - 1.0).abs() > clip
+            return torch.stack((loss, entropy, kl, mean_of(clipped.float(), valid)))
+
+    def _on_device(self, costs: Costs) -> list[Tensor]:
+        if id(costs) not in self._costs:
+            device = self._part.flat.device
+            self._costs = {id(costs): [torch.from_numpy(part).to(device) for part in costs]}
+        return self._costs[id(costs)]
