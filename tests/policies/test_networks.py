@@ -5,6 +5,7 @@ import torch
 from torch.nn.functional import linear
 
 from remuda.config import NetworkConfig
+from remuda.policies.networks.activations import activate
 from remuda.policies.networks.iqn import IQN
 from remuda.policies.networks.q_network import MLP
 from remuda.policies.stack import ParameterStack, layout_checksum, layout_size
@@ -105,3 +106,11 @@ def test_layouts_are_told_apart():
     small, large = make(MLP)[0].shapes, make(MLP, dueling=False)[0].shapes
     assert layout_checksum(small) != layout_checksum(large)
     assert layout_size({"a": (2, 3), "b": (4,)}) == 10
+
+
+def test_tanh_is_that_of_torch():
+    x = torch.cat((torch.linspace(-12, 12, 100_001), torch.tensor([0.0, 1e-20, 88.0, -1e30])))
+    ours = activate(x.clone(), "tanh")
+    torch.testing.assert_close(ours, x.double().tanh().float(), rtol=5e-7, atol=1e-30)
+    assert activate(torch.tensor([float("nan")]), "tanh").isnan().all()
+    assert activate(torch.tensor([float("nan"), -1.0, 2.0]), "relu").tolist()[1:] == [0.0, 2.0]

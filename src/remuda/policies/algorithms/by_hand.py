@@ -21,14 +21,13 @@ from torch import Tensor
 from remuda.policies.actions import DiscreteActions
 from remuda.policies.algorithms.samples import Pick
 from remuda.policies.algorithms.surrogate import Batch, Costs
+from remuda.policies.networks.activations import FAST, RELU, TANH, activate_in_place
 from remuda.policies.networks.actor_critic import MEAN, VARIANCE, ActorCritic, scale_of
 from remuda.policies.stack import ParameterStack
 from remuda.types import Array, Bools, Floats, Integers
 
 ROWS_AT_ONCE = 1024
 """Rows that go through all layers together."""
-TANH = 1
-RELU = 0
 
 
 class Heads(NamedTuple):
@@ -178,7 +177,7 @@ class ByHand:
             x = inputs
             for i, hidden in enumerate(tower.hidden):
                 torch.baddbmm(tower.biases[i], x, tower.weights[i], out=hidden)
-                _activate(hidden.numpy().reshape(-1), self._kind)
+                activate_in_place(hidden.numpy().reshape(-1), self._kind)
                 x = hidden
         return inputs, towers
 
@@ -238,50 +237,27 @@ def _masks_of(masks: Tensor | None, policies: int, rows: int) -> Bools:
     return found
 
 
-@njit(cache=True, fastmath=True, error_model="numpy")
+# The loops below name rows by their numbers: a view of a row costs more than the row itself.
+
+
+@njit(**FAST)
 def _gather(rows: Array, index: Integers, mean: Floats, scale: Floats, out: Floats) -> None:
     """Rows as inputs: scaled, or normalised within 10."""
+    size = out.shape[2]
     for k in range(index.shape[0]):
+        plain, factor = mean.shape[1] == 0, scale[k, 0]
         for b in range(index.shape[1]):
-            row = rows[k, index[k, b]]
-            if mean.shape[1] == 0:
-                for j in range(row.size):
-                    out[k, b, j] = np.float32(row[j]) * scale[k, 0]
+            row = index[k, b]
+            if plain:
+                for j in range(size):
+                    out[k, b, j] = np.float32(rows[k, row, j]) * factor
             else:
-                for j in range(row.size):
-                    x = (np.float32(row[j]) - mean[k, j]) * scale[k, j]
+                for j in range(size):
+                    x = (np.float32(rows[k, row, j]) - mean[k, j]) * scale[k, j]
                     out[k, b, j] = min(max(x, np.float32(-10.0)), np.float32(10.0))
 
 
-@njit(cache=True, fastmath=True, error_model="numpy")
-def _activate(x: Floats, kind: int) -> None:
-    """The rectifier, or tanh as a quotient of polynomials, to within 4 units in the last place.
-
-    Coefficients as in Eigen's generic_fast_tanh; beyond 7.9 the result is 1 in single precision.
-    """
-    limit, one = np.float32(7.90531110763549805), np.float32(1.0)
-    if kind == RELU:
-        for i in range(x.size):
-            x[i] = max(x[i], np.float32(0.0))
-        return
-    for i in range(x.size):
-        v = min(max(x[i], -limit), limit)
-        u = v * v
-        p = np.float32(-2.76076847742355e-16)
-        p = p * u + np.float32(2.00018790482477e-13)
-        p = p * u + np.float32(-8.60467152213735e-11)
-        p = p * u + np.float32(5.12229709037114e-08)
-        p = p * u + np.float32(1.48572235717979e-05)
-        p = p * u + np.float32(6.37261928875436e-04)
-        p = p * u + np.float32(4.89352455891786e-03)
-        q = np.float32(1.19825839466702e-06)
-        q = q * u + np.float32(1.18534705686654e-04)
-        q = q * u + np.float32(2.26843463243900e-03)
-        q = q * u + np.float32(4.89352518554385e-03)
-        x[i] = min(max(v * p / q, -one), one)
-
-
-@njit(cache=True, fastmath=True, error_model="numpy")
+@njit(**FAST)
 def _derive(errors: Floats, hidden: Floats, kind: int) -> None:
     """Errors by activations become errors by pre-activations, in place."""
     if kind == RELU:
@@ -292,39 +268,52 @@ def _derive(errors: Floats, hidden: Floats, kind: int) -> None:
             errors[i] *= np.float32(1.0) - hidden[i] * hidden[i]
 
 
-@njit(cache=True, fastmath=True, error_model="numpy")
-def _output(features: Floats, weight: Floats, bias: Floats, out: Floats) -> None:
+@njit(**FAST)
+def _output(features: Floats, k: int, b: int, weight: Floats, bias: Floats, out: Floats) -> None:
     """One row through a head."""
     for o in range(out.size):
         total = np.float32(0.0)
-        for h in range(features.size):
-            total += features[h] * weight[o, h]
-        out[o] = total + bias[o]
+        for h in range(features.shape[2]):
+            total += features[k, b, h] * weight[k, o, h]
+        out[o] = total + bias[k, 0, o]
 
 
-@njit(cache=True, error_model="numpy")
-def _softmax(logits: Floats, mask: Bools, pi: Floats, log_pi: Floats) -> None:
-    """Probabilities and their logarithms; what is forbidden has probability 0."""
-    masked = mask.size > 0
+@njit(**FAST)
+def _softmax(
+    logits: Floats,
+    start: int,
+    end: int,
+    masks: Bools,
+    k: int,
+    row: int,
+    pi: Floats,
+    log_pi: Floats,
+) -> np.float32:
+    """Probabilities and their logarithms; what is forbidden has probability 0. The entropy."""
+    masked = masks.shape[2] > 0
     top = np.float32(-np.inf)
-    for j in range(logits.size):
-        if (not masked or mask[j]) and logits[j] > top:
+    for j in range(start, end):
+        if (not masked or masks[k, row, j]) and logits[j] > top:
             top = logits[j]
     total = np.float32(0.0)
-    for j in range(logits.size):
-        if not masked or mask[j]:
+    for j in range(start, end):
+        if not masked or masks[k, row, j]:
             pi[j] = math.exp(logits[j] - top)
             total += pi[j]
-    for j in range(logits.size):
-        if not masked or mask[j]:
-            pi[j] /= total
-            log_pi[j] = logits[j] - top - math.log(total)
+    share, least = np.float32(1.0) / total, top + np.float32(math.log(total))
+    entropy = np.float32(0.0)
+    for j in range(start, end):
+        if not masked or masks[k, row, j]:
+            pi[j] *= share
+            log_pi[j] = logits[j] - least
+            entropy -= pi[j] * log_pi[j]
         else:
             pi[j] = 0.0
             log_pi[j] = -np.inf
+    return entropy
 
 
-@njit(cache=True, error_model="numpy")
+@njit(**FAST)
 def _evaluate(
     policy_features: Floats,
     value_features: Floats,
@@ -342,25 +331,27 @@ def _evaluate(
     logits = np.empty(num_logits, np.float32)
     pi = np.empty(num_logits, np.float32)
     log_pi = np.empty(num_logits, np.float32)
-    masked = masks.shape[2] > 0
+    value = np.empty(1, np.float32)
     for k in range(policy_features.shape[0]):
         for b in range(policy_features.shape[1]):
-            _output(policy_features[k, b], policy_weight[k], policy_bias[k, 0], logits)
-            _output(value_features[k, b], value_weight[k], value_bias[k, 0], values[k, b : b + 1])
+            _output(policy_features, k, b, policy_weight, policy_bias, logits)
+            _output(value_features, k, b, value_weight, value_bias, value)
+            values[k, b] = value[0]
             start, chance = 0, np.float32(0.0)
             for c in range(sizes.size):
                 end = start + sizes[c]
-                mask = masks[k, b, start:end] if masked else masks[k, b]
-                _softmax(logits[start:end], mask, pi[start:end], log_pi[start:end])
+                _softmax(logits, start, end, masks, k, b, pi, log_pi)
                 chance += log_pi[start + actions[k, b, c]]
                 start = end
             log_probs[k, b] = chance
 
 
-@njit(cache=True, error_model="numpy")
+@njit(**FAST)
 def _add_errors(
     errors: Floats,
     features: Floats,
+    k: int,
+    b: int,
     weight: Floats,
     by_outputs: Floats,
     weight_gradient: Floats,
@@ -369,13 +360,13 @@ def _add_errors(
     """Bring errors of a head's outputs to its features and its weights, adding to both."""
     for o in range(by_outputs.size):
         error = by_outputs[o]
-        bias_gradient[o] += error
-        for h in range(features.size):
-            errors[h] += error * weight[o, h]
-            weight_gradient[o, h] += error * features[h]
+        bias_gradient[k, 0, o] += error
+        for h in range(features.shape[2]):
+            errors[k, b, h] += error * weight[k, o, h]
+            weight_gradient[k, o, h] += error * features[k, b, h]
 
 
-@njit(cache=True, error_model="numpy")
+@njit(**FAST)
 def _differentiate(
     policy_features: Floats,
     value_features: Floats,
@@ -419,75 +410,72 @@ def _differentiate(
     value = np.empty(1, np.float32)
     by_value = np.empty(1, np.float32)
     entropies = np.empty(sizes.size, np.float32)
-    masked = masks.shape[2] > 0
-    part = np.float32(share)
+    part, one, zero = np.float32(share), np.float32(1.0), np.float32(0.0)
+    policy_errors[:] = zero
+    value_errors[:] = zero
     for k in range(policy_features.shape[0]):
-        bound = clip[k, 0]
+        bound, limit = clip[k, 0], value_clip[k, 0]
         for b in range(policy_features.shape[1]):
             row = index[k, b]
-            _output(policy_features[k, b], policy_weight[k], policy_bias[k, 0], logits)
-            _output(value_features[k, b], value_weight[k], value_bias[k, 0], value)
-            start, chance, entropy = 0, np.float32(0.0), np.float32(0.0)
+            _output(policy_features, k, b, policy_weight, policy_bias, logits)
+            _output(value_features, k, b, value_weight, value_bias, value)
+            start, chance, entropy = 0, zero, zero
             for c in range(sizes.size):
                 end = start + sizes[c]
-                mask = masks[k, row, start:end] if masked else masks[k, row]
-                _softmax(logits[start:end], mask, pi[start:end], log_pi[start:end])
+                entropies[c] = _softmax(logits, start, end, masks, k, row, pi, log_pi)
                 chance += log_pi[start + actions[k, row, c]]
-                entropies[c] = 0.0
-                for j in range(start, end):
-                    if pi[j] > 0.0:
-                        entropies[c] -= pi[j] * log_pi[j]
                 entropy += entropies[c]
                 start = end
             log_ratio = chance - log_prox[k, row]
             ratio = np.float32(math.exp(log_ratio))
-            bounded = min(max(ratio, np.float32(1.0) - bound), np.float32(1.0) + bound)
+            bounded = min(max(ratio, one - bound), one + bound)
             gain = ratio * advantages[k, b]
             least = min(gain, bounded * advantages[k, b])
-            by_chance = -weights[k, row] * gain if gain <= least else np.float32(0.0)
+            by_chance = -weights[k, row] * gain if gain <= least else zero
             start = 0
             for c in range(sizes.size):
                 end = start + sizes[c]
                 for j in range(start, end):
-                    taken = np.float32(j - start == actions[k, row, c])
-                    slope = by_chance * (taken - pi[j])
-                    if pi[j] > 0.0:
+                    slope = -by_chance * pi[j]
+                    if pi[j] > zero:
                         slope += entropy_cost[k, 0] * pi[j] * (log_pi[j] + entropies[c])
                     by_logits[j] = part * slope
+                by_logits[start + actions[k, row, c]] += part * by_chance
                 start = end
             error = value[0] - targets[k, row]
             moved = value[0] - values_before[k, row]
-            limit = value_clip[k, 0]
             held = values_before[k, row] + min(max(moved, -limit), limit) - targets[k, row]
             loss = np.float32(0.5) * error * error
             by_value[0] = part * value_cost[k, 0] * error
             if abs(held) > abs(error):
                 loss = np.float32(0.5) * held * held
-                by_value[0] = 0.0 if abs(moved) > limit else by_value[0]
-            policy_errors[k, b] = 0.0
-            value_errors[k, b] = 0.0
+                by_value[0] = zero if abs(moved) > limit else by_value[0]
             _add_errors(
-                policy_errors[k, b],
-                policy_features[k, b],
-                policy_weight[k],
+                policy_errors,
+                policy_features,
+                k,
+                b,
+                policy_weight,
                 by_logits,
-                policy_weight_gradient[k],
-                policy_bias_gradient[k, 0],
+                policy_weight_gradient,
+                policy_bias_gradient,
             )
             _add_errors(
-                value_errors[k, b],
-                value_features[k, b],
-                value_weight[k],
+                value_errors,
+                value_features,
+                k,
+                b,
+                value_weight,
                 by_value,
-                value_weight_gradient[k],
-                value_bias_gradient[k, 0],
+                value_weight_gradient,
+                value_bias_gradient,
             )
             facts[0, k] += part * (
                 value_cost[k, 0] * loss - weights[k, row] * least - entropy_cost[k, 0] * entropy
             )
             facts[1, k] += part * entropy
-            facts[2, k] += part * (ratio - np.float32(1.0) - log_ratio)
-            facts[3, k] += part * np.float32(abs(ratio - np.float32(1.0)) > bound)
-        _derive(policy_errors[k].reshape(-1), policy_features[k].reshape(-1), kind)
-        if value_errors.ctypes.data != policy_errors.ctypes.data:
-            _derive(value_errors[k].reshape(-1), value_features[k].reshape(-1), kind)
+            facts[2, k] += part * (ratio - one - log_ratio)
+            facts[3, k] += part if abs(ratio - one) > bound else zero
+    _derive(policy_errors.reshape(-1), policy_features.reshape(-1), kind)
+    if value_errors.ctypes.data != policy_errors.ctypes.data:
+        _derive(value_errors.reshape(-1), value_features.reshape(-1), kind)

@@ -12,8 +12,9 @@ from torch.nn import functional
 from remuda.config import NetworkConfig
 from remuda.errors import ContractError
 from remuda.policies.actions import Actions
+from remuda.policies.networks.activations import activate
 from remuda.policies.networks.layers import linear_shapes
-from remuda.policies.networks.network import Network, Weights, activate, apply
+from remuda.policies.networks.network import Network, Weights, apply
 from remuda.policies.stack import Parameters, Shapes
 
 MEAN, VARIANCE, COUNT = "observations.mean", "observations.variance", "observations.count"
@@ -207,7 +208,7 @@ class ActorCritic(Network):
     def _features(self, weights: Weights, tower: str, inputs: Tensor) -> Tensor:
         x = self._convolve(weights, tower, inputs) if self.config.convolutions else inputs
         for layer in self._hidden(tower):
-            x = activate(apply(weights, layer, x), self.config)
+            x = activate(apply(weights, layer, x), self.config.activation)
         return x
 
     def _convolve(self, weights: Weights, tower: str, inputs: Tensor) -> Tensor:
@@ -224,7 +225,7 @@ class ActorCritic(Network):
             x = functional.conv2d(
                 x, weight.flatten(0, 1), bias.flatten(), stride=stride, groups=policies
             )
-            x = activate(x, self.config)
+            x = activate(x, self.config.activation)
         return x.view(batch, policies, -1).transpose(0, 1)
 
     def _follow(self, weights: Weights, x: Tensor, memory: Tensor) -> Tensor:

@@ -8,8 +8,9 @@ import torch
 from torch import Tensor
 
 from remuda.config import NetworkConfig
+from remuda.policies.networks.activations import activate
 from remuda.policies.networks.layers import linear_shapes
-from remuda.policies.networks.network import Weights, activate, apply
+from remuda.policies.networks.network import Weights, apply
 from remuda.policies.networks.q_network import QNetwork
 from remuda.policies.stack import Parameters
 
@@ -68,10 +69,10 @@ class IQN(QNetwork):
 
     def _features(self, weights: Weights, inputs: Tensor, embedding: Tensor) -> Tensor:
         """Features [K, B * N, last]; the embedding is of each sample, or [K, N, first] for all."""
-        state = activate(apply(weights, "state", inputs), self.config)
+        state = activate(apply(weights, "state", inputs), self.config.activation)
         policies, _, width = state.shape
         by_sample = embedding.view(policies, -1, self.config.quantiles, width)
         x = (state.unsqueeze(2) * by_sample).flatten(1, 2)
         for layer in self._hidden:
-            x = activate(apply(weights, layer, x), self.config)
+            x = activate(apply(weights, layer, x), self.config.activation)
         return x

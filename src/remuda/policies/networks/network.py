@@ -54,8 +54,3 @@ class Network(ABC):
 def apply(weights: Weights, layer: str, inputs: Tensor) -> Tensor:
     """One linear layer: [K, B, inputs] to [K, B, outputs]."""
     return torch.baddbmm(weights[f"{layer}.bias"], inputs, weights[f"{layer}.weight"])
-
-
-def activate(x: Tensor, config: NetworkConfig) -> Tensor:
-    """What follows a hidden layer, in place."""
-    return x.tanh_() if config.activation == "tanh" else x.relu_()

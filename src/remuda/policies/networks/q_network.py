@@ -8,8 +8,9 @@ import torch
 from torch import Tensor
 
 from remuda.config import NetworkConfig
+from remuda.policies.networks.activations import activate
 from remuda.policies.networks.layers import fold_dueling, linear_shapes, plain_linear
-from remuda.policies.networks.network import Network, Weights, activate, apply
+from remuda.policies.networks.network import Network, Weights, apply
 from remuda.policies.stack import Parameters, Shapes
 
 
@@ -68,5 +69,5 @@ class MLP(QNetwork):
         """Action values [K, B, A] of inputs [K, B, num_inputs]."""
         x = inputs
         for layer in self.layers[:-1]:
-            x = activate(apply(weights, layer, x), self.config)
+            x = activate(apply(weights, layer, x), self.config.activation)
         return apply(weights, "head", x)
