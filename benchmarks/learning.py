@@ -106,13 +106,16 @@ def treasure_hunt(seeds: int, console: Console) -> None:
     for agents, wanted, turns in ((2, 150.0, 1_000_000), (8, 75.0, 400_000)):
         times: dict[str, list[float]] = {"sequential": [], "async": []}
         for seed in range(seeds):
-            for schedule in times:  # in turns, so that both meet the same machine
+            for (
+                schedule,
+                reached_at,
+            ) in times.items():  # in turns, so that both meet the same machine
                 tree = overlay(
                     TREASURE_HUNT,
                     {"env": {"options": {"num_agents": agents}}, "run": {"turns": turns}},
                 )
                 result, reached = run(tree, schedule, seed, wanted)
-                times[schedule].append(reached)
+                reached_at.append(reached)
                 assert result.evaluation is not None
                 least = min(result.evaluation.mean(a) for a in range(agents))
                 rate = result.record.agent_steps / result.record.seconds

@@ -111,12 +111,12 @@ def one_copy(console: Console, seconds: float, rounds: int) -> None:
     """One copy of the game: agents observe one after another, or all at once."""
     found: dict[bool, list[tuple[float, float]]] = {False: [], True: []}
     for _ in range(rounds):
-        for together in found:
+        for together, rates in found.items():
             env = {"num_envs": 1, "observe_together": together}
             # Nobody is to wait here: what is asked is how fast one copy is played.
             experience = {"on_full": "overwrite"}
             watch = measure(seconds, env=env, policy={"experience": experience})
-            found[together].append(watch.rates())
+            rates.append(watch.rates())
     table = Table("one copy, 8 agents", "played/s", "trained/s")
     for together, rates in found.items():
         table.add_row(
@@ -208,7 +208,9 @@ def floor(console: Console, seconds: float, rounds: int) -> None:
     table = Table("what", "median")
     table.add_row("update alone, one core", f"{median(u for u, _ in costs) * 1e6:.2f} us a step")
     table.add_row("play alone, one core", f"{median(p for _, p in costs) * 1e6:.2f} us a step")
-    table.add_row(f"allowed by {cores} cores", f"{cores / sum(map(median, zip(*costs))):,.0f}/s")
+    table.add_row(
+        f"allowed by {cores} cores", f"{cores / sum(map(median, zip(*costs, strict=True))):,.0f}/s"
+    )
     table.add_row("trained", f"{median(rates):,.0f}/s")
     table.add_row("share", f"{median(shares):.0%}")
     console.print(table)

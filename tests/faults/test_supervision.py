@@ -96,6 +96,27 @@ def test_a_learner_goes_on_from_its_checkpoint(fault, tmp_path):
         runtime.stop()
 
 
+@pytest.mark.parametrize("role", ["learner-agent_0..agent_1", "actor"])
+@pytest.mark.parametrize("fault", ["exception", "kill -9"])
+def test_a_stack_that_learns_from_rollouts_goes_on(role, fault, tmp_path):
+    """Nobody waits for ever for a rollout that died with the other."""
+    policy = {"algorithm": "ppo", "network": {"hidden": (16,)}, "ppo": {"rollout_length": 64}}
+    policy |= {"experience": {"segment_length": 8}, "publish": {"every": 1}}
+    ring, runtime = start(tmp_path, policy=policy, learners={"processes": 1})
+    try:
+        rows = [ring.scoreboard.learn(f"agent_{k}") for k in range(2)]
+        run_until(runtime, lambda: min(row[Learn.UPDATES] for row in rows) > 5)
+        saved = checkpoint(runtime, tmp_path)["algorithm"]
+        fail(runtime, role, fault)
+        goal = max(row[Learn.UPDATES] for row in rows) + 20
+        run_until(runtime, lambda: min(row[Learn.UPDATES] for row in rows) > goal)
+        assert saved["updates"] > 5
+        assert ring.scoreboard.play[Play.FORCED] == 0
+        assert max(row[Learn.STALENESS_MAX] for row in rows) < 20
+    finally:
+        runtime.stop()
+
+
 @pytest.mark.parametrize("fault", FAULTS)
 def test_an_actor_goes_on_with_new_episodes(fault, tmp_path):
     ring, runtime = start(tmp_path)

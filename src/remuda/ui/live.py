@@ -230,12 +230,15 @@ SPARKLINE = (10, 24)
 """Its least and its greatest width."""
 
 
-def columns_with(sparkline_width: int) -> tuple[Column, ...]:
+def columns_with(sparkline_width: int, on_policy: bool = False) -> tuple[Column, ...]:
     """All columns beside the policies' names."""
 
     def course(c: Course, _: PolicyRecord) -> str:
         return sparkline(c.history.resample(sparkline_width))
 
+    explores = Column("epsilon", 7, lambda _, p: f"{p.epsilon:.2f}", 6)
+    if on_policy:
+        explores = Column("entropy", 7, lambda _, p: number(p.entropy), 6)
     return (
         Column("return", 8, lambda c, _: tenths(c.returns.value), 0, "bold"),
         Column("", sparkline_width, course, 1, "green"),
@@ -244,7 +247,7 @@ def columns_with(sparkline_width: int) -> tuple[Column, ...]:
         Column("busy", 4, lambda c, _: percent(c.busy.value), 3),
         Column("stale", 5, lambda c, _: tenths(c.staleness.value), 4),
         Column("ratio", 5, lambda _, p: number(p.replay_ratio), 5),
-        Column("epsilon", 7, lambda _, p: f"{p.epsilon:.2f}", 6),
+        explores,
         Column("version", 7, lambda _, p: f"{p.version:,}", 7),
         Column("replay", 6, lambda _, p: percent(p.replay_fill), 8),
     )
@@ -364,7 +367,9 @@ class Picture:
     def _policies(self, width: int, shown: int) -> Table:
         longest = max((len(name) for name in self._courses), default=0)
         name_width = min(max(longest, len("policy")), NAME)
-        columns = fitting(width - name_width)
+        last = [course.last for course in self._courses.values() if course.last]
+        on_policy = all(record.entropy is not None for record in last)
+        columns = fitting(width - name_width, on_policy)
         table = Table(box=None, padding=(0, GAP, 0, 0), pad_edge=False, header_style="dim")
         table.add_column("policy", width=name_width, no_wrap=True, overflow="ellipsis")
         for column in columns:
@@ -387,18 +392,18 @@ def _side_by_side(bar: ProgressBar, words: Text) -> Table:
     return row
 
 
-def fitting(width: int) -> list[Column]:
+def fitting(width: int, on_policy: bool = False) -> list[Column]:
     """The columns that fit into `width` beside the names; the least important are left out.
 
     What is left of the width goes to the sparkline.
     """
     narrowest, widest = SPARKLINE
-    columns = list(columns_with(narrowest))
+    columns = list(columns_with(narrowest, on_policy))
     while len(columns) > 1 and _width(columns) > width:
         columns.remove(max(columns, key=lambda column: column.rank))
     spare = max(width - _width(columns), 0)
     kept = {column.heading for column in columns}
-    grown = columns_with(min(narrowest + spare, widest))
+    grown = columns_with(min(narrowest + spare, widest), on_policy)
     return [column for column in grown if column.heading in kept]
 
 

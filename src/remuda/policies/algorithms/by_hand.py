@@ -26,7 +26,7 @@ from remuda.policies.networks.actor_critic import MEAN, VARIANCE, ActorCritic, s
 from remuda.policies.stack import ParameterStack
 from remuda.types import Array, Bools, Floats, Integers
 
-ROWS_AT_ONCE = 1024
+ROWS_AT_ONCE = 2048
 """Rows that go through all layers together."""
 
 
@@ -60,7 +60,7 @@ class ByHand:
         assert isinstance(network.actions, DiscreteActions)
         self._sizes = np.array(network.actions.sizes, np.int64)
         self._kind = TANH if network.config.activation == "tanh" else RELU
-        self._policies = len(part.flat)
+        self._policies, self._num_logits = len(part.flat), network.actions.num_logits
         self._views = {name: view.detach() for name, view in part.parameters.items()}
         self._gradients = part.gradient_views
         self._pieces: dict[tuple[int, int], tuple[Tensor, list[_Tower]]] = {}
@@ -110,12 +110,11 @@ class ByHand:
         for first, end, at in self._cut(rows):
             here = slice(first, end)
             inputs, towers = self._forward(batch.observations, index[here, at], first, end, None)
-            policy, value = towers[0], towers[-1]
             heads = self._heads(first, end)
-            by_heads = Heads(*(np.zeros_like(part) for part in heads))
+            by_outputs = torch.empty(end - first, inputs.shape[1], self._num_logits + 1)
             _differentiate(
-                policy.hidden[-1].numpy(),
-                value.hidden[-1].numpy(),
+                towers[0].hidden[-1].numpy(),
+                towers[-1].hidden[-1].numpy(),
                 *heads,
                 index[here, at],
                 batch.actions[here].numpy(),
@@ -127,19 +126,35 @@ class ByHand:
                 batch.values[here].numpy(),
                 batch.targets[here].numpy(),
                 *Costs(*(part[here] for part in costs)),
-                self._kind,
                 1.0 / rows,
-                policy.errors[-1].numpy(),
-                value.errors[-1].numpy(),
-                *by_heads,
+                by_outputs.numpy(),
                 facts[:, here],
             )
-            for name, found in zip(HEADS, by_heads, strict=True):
-                view = self._gradients[name][here]
-                view += torch.from_numpy(found.swapaxes(1, 2) if name in TURNED else found)
+            self._through_heads(towers, heads, by_outputs, first, end)
             for tower in towers:
                 self._backward(tower, inputs)
         return torch.from_numpy(facts.astype(np.float32))
+
+    def _through_heads(
+        self, towers: list[_Tower], heads: Heads, by_outputs: Tensor, first: int, end: int
+    ) -> None:
+        """From errors of the outputs to gradients of the heads and errors of the last layers."""
+        parts = [by_outputs[..., :-1], by_outputs[..., -1:]]
+        weights = [heads.policy_weight, heads.value_weight]
+        ends = [towers[0], towers[-1]]
+        for name, part, weight, tower in zip(
+            ("policy", "value"), parts, weights, ends, strict=True
+        ):
+            products = np.zeros_like(weight)
+            _add_products(tower.hidden[-1].numpy(), part.numpy(), products)
+            self._gradients[f"{name}.weight"][first:end] += torch.from_numpy(products).mT
+            self._gradients[f"{name}.bias"][first:end] += part.sum(1, keepdim=True)
+        if len(towers) == 1:  # one trunk: both heads bring their errors to it
+            parts, weights = [by_outputs], [np.concatenate(weights, 1)]
+        for part, weight, tower in zip(parts, weights, towers, strict=True):
+            torch.bmm(part, torch.from_numpy(weight), out=tower.errors[-1])
+            errors, features = tower.errors[-1].numpy(), tower.hidden[-1].numpy()
+            _derive(errors.reshape(-1), features.reshape(-1), self._kind)
 
     def _heads(self, first: int, end: int) -> Heads:
         """The two heads' weights with a row for each output, and their biases."""
@@ -347,23 +362,14 @@ def _evaluate(
 
 
 @njit(**FAST)
-def _add_errors(
-    errors: Floats,
-    features: Floats,
-    k: int,
-    b: int,
-    weight: Floats,
-    by_outputs: Floats,
-    weight_gradient: Floats,
-    bias_gradient: Floats,
-) -> None:
-    """Bring errors of a head's outputs to its features and its weights, adding to both."""
-    for o in range(by_outputs.size):
-        error = by_outputs[o]
-        bias_gradient[k, 0, o] += error
-        for h in range(features.shape[2]):
-            errors[k, b, h] += error * weight[k, o, h]
-            weight_gradient[k, o, h] += error * features[k, b, h]
+def _add_products(features: Floats, by_outputs: Floats, products: Floats) -> None:
+    """Add up outer products: errors of outputs [K, B, O], features [K, B, H], to [K, O, H]."""
+    for k in range(features.shape[0]):
+        for b in range(features.shape[1]):
+            for o in range(by_outputs.shape[2]):
+                error = by_outputs[k, b, o]
+                for h in range(features.shape[2]):
+                    products[k, o, h] += error * features[k, b, h]
 
 
 @njit(**FAST)
@@ -387,32 +393,22 @@ def _differentiate(
     value_cost: Floats,
     value_clip: Floats,
     entropy_cost: Floats,
-    kind: int,
     share: float,
-    policy_errors: Floats,
-    value_errors: Floats,
-    policy_weight_gradient: Floats,
-    policy_bias_gradient: Floats,
-    value_weight_gradient: Floats,
-    value_bias_gradient: Floats,
+    by_outputs: Floats,
     facts: Array,
 ) -> None:
-    """From the last hidden layers to the loss, and back to their pre-activations.
+    """From the last hidden layers to the loss, and back to the outputs of the heads.
 
     `index` says which row of actions, masks, log_prox, weights, values and targets each is.
-    Where one tower serves both heads, its arrays are given twice.
+    `by_outputs` [K, B, num_logits + 1] is written: the errors of the logits, then of the value.
     """
     num_logits = policy_weight.shape[1]
     logits = np.empty(num_logits, np.float32)
     pi = np.empty(num_logits, np.float32)
     log_pi = np.empty(num_logits, np.float32)
-    by_logits = np.empty(num_logits, np.float32)
     value = np.empty(1, np.float32)
-    by_value = np.empty(1, np.float32)
     entropies = np.empty(sizes.size, np.float32)
     part, one, zero = np.float32(share), np.float32(1.0), np.float32(0.0)
-    policy_errors[:] = zero
-    value_errors[:] = zero
     for k in range(policy_features.shape[0]):
         bound, limit = clip[k, 0], value_clip[k, 0]
         for b in range(policy_features.shape[1]):
@@ -439,43 +435,21 @@ def _differentiate(
                     slope = -by_chance * pi[j]
                     if pi[j] > zero:
                         slope += entropy_cost[k, 0] * pi[j] * (log_pi[j] + entropies[c])
-                    by_logits[j] = part * slope
-                by_logits[start + actions[k, row, c]] += part * by_chance
+                    by_outputs[k, b, j] = part * slope
+                by_outputs[k, b, start + actions[k, row, c]] += part * by_chance
                 start = end
             error = value[0] - targets[k, row]
             moved = value[0] - values_before[k, row]
             held = values_before[k, row] + min(max(moved, -limit), limit) - targets[k, row]
             loss = np.float32(0.5) * error * error
-            by_value[0] = part * value_cost[k, 0] * error
+            slope = part * value_cost[k, 0] * error
             if abs(held) > abs(error):
                 loss = np.float32(0.5) * held * held
-                by_value[0] = zero if abs(moved) > limit else by_value[0]
-            _add_errors(
-                policy_errors,
-                policy_features,
-                k,
-                b,
-                policy_weight,
-                by_logits,
-                policy_weight_gradient,
-                policy_bias_gradient,
-            )
-            _add_errors(
-                value_errors,
-                value_features,
-                k,
-                b,
-                value_weight,
-                by_value,
-                value_weight_gradient,
-                value_bias_gradient,
-            )
+                slope = zero if abs(moved) > limit else slope
+            by_outputs[k, b, num_logits] = slope
             facts[0, k] += part * (
                 value_cost[k, 0] * loss - weights[k, row] * least - entropy_cost[k, 0] * entropy
             )
             facts[1, k] += part * entropy
             facts[2, k] += part * (ratio - one - log_ratio)
             facts[3, k] += part if abs(ratio - one) > bound else zero
-    _derive(policy_errors.reshape(-1), policy_features.reshape(-1), kind)
-    if value_errors.ctypes.data != policy_errors.ctypes.data:
-        _derive(value_errors.reshape(-1), value_features.reshape(-1), kind)

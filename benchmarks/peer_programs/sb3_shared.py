@@ -1,7 +1,7 @@
 """Stable-Baselines3 PPO at its best: one network for all agents, every agent a row of one batch.
 
-Arguments: seconds, minibatch size, and `towers` for its own default of a network each for policy and
-value, or `trunk` for one that both share. Prints the trained agent-steps a second.
+Arguments: seconds, minibatch size, and `towers` for its own default of a network each for policy
+and value, or `trunk` for one that both share. Prints the trained agent-steps a second.
 """
 
 import sys

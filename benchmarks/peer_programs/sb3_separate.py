@@ -6,6 +6,7 @@ Arguments: seconds. Prints the trained agent-steps a second.
 import sys
 import time
 
+import gymnasium
 import numpy as np
 import torch
 from game import ACTIONS, AGENTS, SIZE, Game
@@ -17,31 +18,20 @@ from stable_baselines3.common.vec_env import DummyVecEnv
 ROLLOUT = 128
 
 
-class Spaces:
+class Still(gymnasium.Env):
     """What a learner must know of its environment, and no more."""
 
-    metadata: dict = {}
-    render_mode = None
-    spec = None
-
-    def __init__(self):
-        import gymnasium
-
-        class Still(gymnasium.Env):
-            observation_space = spaces.Box(0.0, 1.0, (SIZE,), np.float32)
-            action_space = spaces.Discrete(ACTIONS)
-
-        self.make = Still
+    observation_space = spaces.Box(0.0, 1.0, (SIZE,), np.float32)
+    action_space = spaces.Discrete(ACTIONS)
 
 
 def main():
     seconds = float(sys.argv[1])
     torch.set_num_threads(2)
     game = Game()
-    still = Spaces().make
     models = []
     for _ in range(AGENTS):
-        env = DummyVecEnv([still] * game.copies)
+        env = DummyVecEnv([Still] * game.copies)
         model = PPO(
             "MlpPolicy",
             env,
