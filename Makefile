@@ -29,6 +29,9 @@ bench: $(READY)
 	$(BIN)/python benchmarks/waiting.py
 	$(BIN)/python benchmarks/tracing.py
 	$(BIN)/python benchmarks/throughput.py
+	$(BIN)/python benchmarks/stacks.py policies
+	$(BIN)/python benchmarks/stacks.py one_copy
+	$(BIN)/python benchmarks/stacks.py floor
 
 $(READY): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] < (3, 14))' || \

@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import argparse
 import multiprocessing
+import shutil
+import subprocess
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from statistics import median
@@ -50,6 +52,8 @@ class Watch:
         self.records: list[Record] = []
         self.memory = 0.0
         self.layout = ""
+        self.gpu: list[tuple[float, float]] = []
+        """Utilisation in percent and MiB in use, where there is a GPU."""
 
     def start(self, goal: Goal) -> None:
         self.layout = goal.layout
@@ -65,6 +69,14 @@ class Watch:
         self.records.append(record)
         for child in psutil.Process().children(recursive=True):
             self.memory = max(self.memory, child.memory_info().rss / 2**20)
+        if shutil.which("nvidia-smi"):
+            ask = ["nvidia-smi", "--query-gpu=utilization.gpu,memory.used"]
+            done = subprocess.run(
+                [*ask, "--format=csv,noheader,nounits"], capture_output=True, text=True, check=False
+            )
+            if done.returncode == 0:
+                use, memory = done.stdout.splitlines()[0].split(",")
+                self.gpu.append((float(use), float(memory)))
 
     def rates(self) -> tuple[float, float]:
         """Agent-steps played and trained a second, after the warm-up."""
@@ -84,16 +96,26 @@ def measure(seconds: float, **tree: Any) -> Watch:
     return watch
 
 
-def policies(console: Console, seconds: float, rounds: int) -> None:
+def policies(
+    console: Console,
+    seconds: float,
+    rounds: int,
+    counts: Sequence[int] = (2, 8, 32, 64),
+    device: str = "",
+) -> None:
     """The cost of an agent-step by the number of policies, in turns within one run."""
-    counts = (2, 8, 32, 64)
+    learners = {"devices": [device]} if device else {}
     found: dict[int, list[Watch]] = {count: [] for count in counts}
     for _ in range(rounds):
         for count in counts:
-            found[count].append(measure(seconds, env={"options": {"num_agents": count}}))
+            found[count].append(
+                measure(seconds, env={"options": {"num_agents": count}}, learners=learners)
+            )
             played, trained = found[count][-1].rates()
             console.print(f"{count} policies: {played:,.0f} played, {trained:,.0f} trained")
     table = Table("policies", "played/s", "trained/s", "cost against 8", "largest process, MiB")
+    if device:
+        table.add_column("GPU: busy, MiB")
     trained = {n: median(w.rates()[1] for w in found[n]) for n in counts}
     for n in counts:
         table.add_row(
@@ -102,9 +124,17 @@ def policies(console: Console, seconds: float, rounds: int) -> None:
             f"{trained[n]:,.0f}",
             f"{trained[8] / trained[n]:.2f}",
             f"{max(w.memory for w in found[n]):.0f}",
+            *([_gpu(found[n])] if device else []),
         )
     console.print(table)
     console.print(found[8][0].layout)
+
+
+def _gpu(watches: list[Watch]) -> str:
+    seen = [reading for watch in watches for reading in watch.gpu]
+    if not seen:
+        return "unknown"
+    return f"{median(use for use, _ in seen):.0f}%, {max(memory for _, memory in seen):,.0f}"
 
 
 def one_copy(console: Console, seconds: float, rounds: int) -> None:
@@ -222,8 +252,11 @@ def main() -> None:
     parser.add_argument("what", choices=programs)
     parser.add_argument("--seconds", type=float, default=14.0)
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--counts", type=int, nargs="+", default=(2, 8, 32, 64))
+    parser.add_argument("--device", default="", help="of the learners: cuda:0; none: as found")
     options = parser.parse_args()
-    programs[options.what](Console(width=100), options.seconds, options.rounds)
+    more = (options.counts, options.device) if options.what == "policies" else ()
+    programs[options.what](Console(width=100), options.seconds, options.rounds, *more)
 
 
 if __name__ == "__main__":
