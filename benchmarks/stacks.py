@@ -122,7 +122,7 @@ def policies(
             str(n),
             f"{median(w.rates()[0] for w in found[n]):,.0f}",
             f"{trained[n]:,.0f}",
-            f"{trained[8] / trained[n]:.2f}",
+            f"{trained[8 if 8 in trained else counts[0]] / trained[n]:.2f}",
             f"{max(w.memory for w in found[n]):.0f}",
             *([_gpu(found[n])] if device else []),
         )

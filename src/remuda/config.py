@@ -64,7 +64,7 @@ class NetworkConfig(Section):
     activation: Literal["relu", "tanh"] = "relu"
     """What follows each hidden layer. PPO: tanh."""
     convolutions: tuple[tuple[PositiveInt, PositiveInt, PositiveInt], ...] = ()
-    """PPO, for images: (channels, kernel, stride) of each layer before the hidden ones."""
+    """PPO, for images: [channels,kernel,stride] of each layer before the hidden ones."""
     recurrent: NonNegativeInt = 0
     """PPO: units of a gated recurrent layer (Cho et al. 2014) after the hidden ones. 0: none."""
     shared: bool = True

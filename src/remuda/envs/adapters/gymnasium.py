@@ -91,7 +91,10 @@ class GymnasiumEnv(VectorEnv):
 
     def render(self, env: int = 0) -> Array:
         """A picture of one copy: [height, width, 3] uint8."""
-        picture = self._copies[env].render()
+        try:
+            picture = self._copies[env].render()
+        except gymnasium.error.Error as error:  # what it draws with is not installed
+            raise NotImplementedError(" ".join(str(error).split())) from None
         if not isinstance(picture, np.ndarray):
             raise NotImplementedError(f"{self._copies[env]} has no picture of its world")
         return picture

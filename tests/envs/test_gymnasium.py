@@ -1,0 +1,110 @@
+"""Gymnasium environments as `VectorEnv`."""
+
+import gymnasium
+import numpy as np
+import pytest
+from gymnasium import spaces
+
+from remuda.envs.adapters.gymnasium import GymnasiumEnv, make_gymnasium
+from remuda.envs.contract import VectorEnvContract
+from remuda.envs.registry import make_env
+from remuda.errors import ConfigError, ContractError
+
+
+class Corridor(gymnasium.Env):
+    """Walk to the right end of five places; what is seen is no Box; the left end is forbidden."""
+
+    observation_space = spaces.Dict({"at": spaces.Discrete(5), "speed": spaces.Box(-1, 1, (1,))})
+    action_space = spaces.Discrete(3)
+
+    def __init__(self, limit=6):
+        self.limit = limit
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.at, self.steps = int(self.np_random.integers(0, 3)), 0
+        return self._see(), self._info()
+
+    def step(self, action):
+        assert self._info()["action_mask"][action]
+        self.at += int(action) - 1
+        self.steps += 1
+        done = self.at == 4
+        return self._see(), float(done), done, self.steps >= self.limit, self._info()
+
+    def _see(self):
+        return {"at": self.at, "speed": np.array([self.steps / 10], np.float32)}
+
+    def _info(self):
+        return {"action_mask": np.array([self.at > 0, True, True])}
+
+
+class TestCartPole(VectorEnvContract):
+    def make(self, num_envs):
+        return make_env("gymnasium:CartPole-v1", num_envs)
+
+
+def test_the_last_observation_is_kept_and_a_win_at_the_limit_is_a_win():
+    env = GymnasiumEnv(lambda: Corridor(limit=4), 3)
+    seen, mask = np.zeros((3, 6), np.float32), np.zeros((3, 3), bool)
+    env.reset(np.array([1, 2, 3]), np.ones(3, bool))
+    start = [copy.at for copy in env._copies]
+    ended = np.zeros(3, bool)
+    for turn in range(4):
+        env.begin_turn()
+        env.observe(0, seen)
+        env.mask(0, mask)
+        assert (mask[:, 0] == (seen[:, 0] == 0)).all()
+        env.act(0, np.full(3, 2))
+        result = env.end_turn()
+        env.observe(0, seen)
+        for i, first in enumerate(start):
+            steps = min(turn + 1, 4 - first)
+            assert seen[i, :5].argmax() == first + steps
+            assert result.terminated[i, 0] == (first + turn + 1 == 4)
+            assert not result.truncated[i, 0]  # it wins before, or at, its limit
+            ended[i] |= result.terminated[i, 0]
+            assert result.active[i, 0] == (not ended[i])
+    env.reset(np.array([1, 2, 3]), np.array([True, False, False]))
+    env.begin_turn()
+    env.act(0, np.ones(3, np.int64))
+    assert env.end_turn().active[:, 0].tolist() == [True, False, False]
+
+
+def test_truncation_is_told_apart():
+    env = GymnasiumEnv(lambda: Corridor(limit=2), 1)
+    env.reset(np.array([1]), np.ones(1, bool))
+    for _ in range(2):
+        env.begin_turn()
+        env.act(0, np.ones(1, np.int64))
+        result = env.end_turn()
+    assert result.truncated[0, 0]
+    assert not result.terminated[0, 0]
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "said"),
+    [
+        ("Nope-v0", {}, "gymnasium:Nope-v0 cannot be made: .*doesn't exist"),
+        ("CartPole-v1", {"nope": 1}, "unexpected keyword argument 'nope'"),
+    ],
+)
+def test_what_gymnasium_refuses_is_told_in_one_line(name, options, said):
+    with pytest.raises(ConfigError, match=said):
+        make_gymnasium(name, 1, **options)
+
+
+def test_what_cannot_be_numbers_is_refused():
+    class Words(Corridor):
+        observation_space = spaces.Sequence(spaces.Discrete(3))
+
+        def reset(self, *, seed=None, options=None):
+            return (), {}
+
+    with pytest.raises(ContractError, match="numbers of one length"):
+        GymnasiumEnv(Words)
+
+
+def test_a_game_without_a_picture_says_so():
+    with pytest.raises(NotImplementedError):
+        GymnasiumEnv(Corridor).render()
