@@ -20,9 +20,10 @@ from remuda.train import make_ring
 from support import Tape
 
 
-def make(env, epsilon=1.0, **experience):
+def make(env, epsilon=1.0, policy=None, **experience):
     tree = {
-        "policy": {
+        "policy": policy
+        or {
             "n_frames": 2,
             "network": {"hidden": (8,), "quantiles": 3},
             "experience": {"segment_length": 10, "learning_starts": 64} | experience,
@@ -182,3 +183,23 @@ def test_exploration_is_uniform_and_as_frequent_as_said():
     counts = np.bincount(actions[actions != 9], minlength=4)
     assert counts.size == 4
     assert abs(counts / counts.sum() - 0.25).max() < 0.01
+
+
+def test_a_memory_begins_anew_with_an_episode_and_is_written_with_its_segments():
+    policy = {"algorithm": "ppo", "network": {"hidden": (8,), "recurrent": 5}}
+    env = Tape(num_envs=2, num_agents=1, lengths=(3, 5))
+    actor, rings, _, publishers = make(env, policy=policy)
+    size = publishers["agent_0"]._slots["weights"].shape[1]
+    weights = np.random.default_rng(0).normal(size=size)
+    publishers["agent_0"].publish(weights.astype(np.float32), 1, 1.0)
+    memories = actor.seats[0].stack.memories[0]
+    for turn in range(1, 4):
+        actor.turn()
+        assert (memories[1] != 0).any()
+        assert (memories[0] != 0).any() == (turn < 3)
+    actor.turn()
+    kept = actor.seats[0].stack.kept[0]
+    assert (kept[0] == 0).all()
+    assert (kept[1] != 0).any()
+    begun = rings["agent_0"].shared["numbers"][:3].argsort()
+    assert (rings["agent_0"].shared["memories"][begun] == 0).all()

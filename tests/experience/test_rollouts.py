@@ -229,3 +229,24 @@ def test_a_segment_is_taken_whole_or_not_at_all(check):
     finally:
         child.kill()
         child.join(60)
+
+
+def test_a_segment_comes_with_what_was_kept_before_its_first_step():
+    config = ExperienceConfig(segment_length=3, on_full="wait")
+    shape = StreamShape((1,), np.float32, 1, memory=2)
+    ring = ExperienceRing(shape, config, 2, Wakeup(), Wakeup(), 6)
+    writer, rollouts = ExperienceWriter(ring), Rollouts(ring)
+    everyone, none = np.ones(2, bool), np.zeros(2, bool)
+    for i in range(4):
+        seen = np.full((2, 1), i, np.float32)
+        kept = np.array([[i, 0.5], [10 + i, 0.5]], np.float32)
+        writer.decide(seen, np.zeros((2, 1), np.int64), 0, everyone, memories=kept)
+        ends = np.array([False, i == 1])
+        writer.outcome(np.zeros(2, np.float32), ends, none, seen, everyone)
+    out, _ = take(rollouts)
+    count = int(out.num_segments[0])
+    assert out.streams[0, out.starts[0, :count]].tolist() == [1, 0]
+    assert out.memories[0, :count].tolist() == [[10, 0.5], [0, 0.5]]
+    turn_three = ring.shared["memories"][ring.shared["committed"] == 0]
+    assert [3, 0.5] in turn_three.tolist()  # stream 0 went on in another segment
+    assert [12, 0.5] in ring.shared["memories"].tolist()  # stream 1 in another episode

@@ -13,7 +13,7 @@ from remuda.memory.waiting import Wakeup
 from remuda.policies.actions import ContinuousActions, DiscreteActions
 from remuda.policies.algorithms.by_hand import ROWS_AT_ONCE, ByHand
 from remuda.policies.algorithms.ppo import running_sums
-from remuda.policies.algorithms.samples import Pick
+from remuda.policies.algorithms.samples import Pick, Rows
 from remuda.policies.algorithms.surrogate import Batch, Surrogate
 from remuda.policies.networks.actor_critic import COUNT, MEAN, VARIANCE
 from remuda.policies.spec import PolicySpec, ppo
@@ -309,3 +309,14 @@ def test_gradients_by_hand_are_those_of_torch(shared, sizes, options, masked, ac
     torch.testing.assert_close(ours, theirs, rtol=1e-3, atol=1e-5)
     assert gradients.abs().max() > 1e-3
     torch.testing.assert_close(by_hand, gradients, rtol=1e-3, atol=2e-6)
+
+
+def test_steps_count_by_how_likely_the_policy_is_now_to_make_them():
+    algorithm = make()
+    rollout = play(algorithm, bandit, np.random.default_rng(0))
+    rollout.log_probs[0, 0] -= 0.5  # it is likelier now than when it was made
+    rollout.log_probs[0, 1] += 0.5
+    rollout.log_probs[0, 2] -= 5.0
+    batch = algorithm._prepare(rollout, Rows(rollout, 0, 1, torch.device("cpu")), 0, 1)
+    expected = [np.exp(0.5), np.exp(-0.5), 2.0, 1.0, 1.0]
+    assert batch.weights[0, :5].tolist() == pytest.approx(expected, rel=1e-4)
