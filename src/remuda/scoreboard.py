@@ -84,6 +84,8 @@ class Learn(IntEnum):
     """On-policy: sum over updates of the policy's mean entropy, in nats."""
     KL_SUM = 15
     """On-policy: sum over updates of how far the policy moved, in nats."""
+    CLIPPED_SUM = 16
+    """On-policy: sum over updates of the share of steps whose ratio was clipped."""
 
 
 class Scoreboard:

@@ -250,3 +250,23 @@ def test_a_segment_comes_with_what_was_kept_before_its_first_step():
     turn_three = ring.shared["memories"][ring.shared["committed"] == 0]
     assert [3, 0.5] in turn_three.tolist()  # stream 0 went on in another segment
     assert [12, 0.5] in ring.shared["memories"].tolist()  # stream 1 in another episode
+
+
+def test_an_actor_never_waits_for_a_learner_that_takes_no_more():
+    ring = make_ring(rollout=8)
+    writer, rollouts = ExperienceWriter(ring), Rollouts(ring)
+    i = 0
+    while ring.has_room():
+        turn(writer, i)
+        i += 1
+    ring.release()
+    for j in range(i, i + 500):
+        assert ring.has_room()
+        turn(writer, j, terminated=[0, 1] if j % 3 == 0 else [])
+    assert not rollouts.ready()
+    assert ring.fill == 0.0
+    successor = Rollouts(ring)  # restored from before it stopped learning
+    for k in range(1, 20):
+        turn(writer, j + k)
+    assert successor.ready()
+    assert ring.fill > 0.0

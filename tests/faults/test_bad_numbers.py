@@ -88,12 +88,24 @@ class Remembers:
         pass
 
 
-@pytest.mark.parametrize("on_full", ["overwrite", "wait"])
-def test_a_policy_that_cannot_learn_stops_learning_and_the_run_goes_on(on_full, tmp_path):
+@pytest.mark.parametrize(
+    "policy",
+    [
+        {"experience": {"on_full": "overwrite"}},
+        {"experience": {"on_full": "wait"}},
+        {
+            "algorithm": "ppo",
+            "ppo": {"rollout_length": 64},
+            "experience": {"segment_length": 4},
+        },
+    ],
+    ids=["overwrite", "wait", "ppo"],
+)
+def test_a_policy_that_cannot_learn_stops_learning_and_the_run_goes_on(policy, tmp_path):
     tree = {
         "game": "faults.test_bad_numbers:Poisonous",
         "schedule": "sequential",
-        "policy": {"max_nonfinite": 4, "experience": {"on_full": on_full}},
+        "policy": {"max_nonfinite": 4} | policy,
         "run": {"turns": 6000, "directory": tmp_path / "run", "seconds": None},
     }
     view = Remembers()

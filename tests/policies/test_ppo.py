@@ -320,3 +320,15 @@ def test_steps_count_by_how_likely_the_policy_is_now_to_make_them():
     batch = algorithm._prepare(rollout, Rows(rollout, 0, 1, torch.device("cpu")), 0, 1)
     expected = [np.exp(0.5), np.exp(-0.5), 2.0, 1.0, 1.0]
     assert batch.weights[0, :5].tolist() == pytest.approx(expected, rel=1e-4)
+
+
+def test_a_reward_that_is_no_number_is_forgotten_with_the_update_it_spoiled():
+    algorithm, random = make(normalise_rewards=True), np.random.default_rng(0)
+    algorithm.update(play(algorithm, bandit, random), 0, 1)
+    good = algorithm.learned(0)
+    spoiled = play(algorithm, bandit, random)
+    spoiled.rewards[0, 3] = np.nan
+    assert not np.isfinite(algorithm.update(spoiled, 0, 1).loss[0])
+    algorithm.restore_learned(0, good)
+    assert np.isfinite(algorithm.update(play(algorithm, bandit, random), 0, 1).loss[0])
+    assert algorithm.is_finite(0)

@@ -97,6 +97,7 @@ class Board:
             staleness_max=int(learn[Learn.STALENESS_MAX]),
             entropy=_mean(learned, Learn.ENTROPY_SUM, Learn.UPDATES) if ring.rollout else None,
             kl=_mean(learned, Learn.KL_SUM, Learn.UPDATES) if ring.rollout else None,
+            clipped=_mean(learned, Learn.CLIPPED_SUM, Learn.UPDATES) if ring.rollout else None,
             epsilon=float(policy[Policy.EPSILON]),
             busy=max(float(busy / seconds), 0.0),
             nonfinite=int(learn[Learn.NONFINITE]),

@@ -69,6 +69,8 @@ CONTENTS = ("observations", "actions", "log_probs", "masks", "rewards", "discoun
 BOOKS = ("memories", "numbers", "streams", "queue", "queue_sequence", "queue_steps")
 """What is noted of segments: which they are, whose, and in what order they were closed."""
 
+NEVER = 2**62
+"""More segments, and more steps, than there will ever be."""
 POISON = 0xA5
 """Fresh integers are made of this byte and fresh floats are not a number, so that reading what
 nobody wrote cannot pass for data."""
@@ -190,9 +192,9 @@ class ExperienceRing:
 
     @property
     def untaken(self) -> int:
-        """Steps in closed segments that no on-policy learner took yet."""
+        """Steps in closed segments that no on-policy learner took yet, and that one may."""
         counters = self.shared["counters"]
-        return load(counters, CLOSED_STEPS) - load(counters, TAKEN_STEPS)
+        return max(load(counters, CLOSED_STEPS) - load(counters, TAKEN_STEPS), 0)
 
     @property
     def tight(self) -> bool:
@@ -281,6 +283,17 @@ class ExperienceRing:
         fence_full()
         if load(counters, ROOM_WANTED) and exchange(counters, ROOM_WANTED, 0):
             self.actor.ring()
+
+    def release(self) -> None:
+        """For the learner: take nothing any more, so that the writer never waits for it."""
+        self.take(NEVER, NEVER)
+
+    def take_up(self) -> None:
+        """For a new learner: take what is closed from now on, if the one before it took no more."""
+        counters, queue_steps = self.shared["counters"], self.shared["queue_steps"]
+        if load(counters, TAKEN) == NEVER:
+            closed = load(counters, CLOSED)
+            self.take(closed, int(queue_steps[(closed - 1) % queue_steps.size]) if closed else 0)
 
     def state(self) -> State:
         """A copy of all that is committed, taken while the writer may go on.

@@ -179,6 +179,7 @@ class Rollouts:
         self.lost = 0
         """Steps that were closed, and that nobody trained on."""
         self._max_staleness, self._check = max_staleness, check_sequence
+        ring.take_up()
         one = Rollout.empty(ring, 1)
         self._take(one, 0, 0, 0)  # nothing wanted: this compiles the kernel
 

@@ -75,6 +75,8 @@ class OnPolicyLearner:
             row, config = student.row, student.config
             row[Learn.SECONDS_UPDATE] += (updated - start) / (end - first)
             if not student.accept(float(learned.loss[i])):
+                if student.halted:
+                    self._rollouts[k].ring.release()
                 continue
             self._count_staleness(k)
             if student.is_due():
@@ -83,6 +85,7 @@ class OnPolicyLearner:
             row[Learn.LOSS_SUM] += learned.loss[i]
             row[Learn.ENTROPY_SUM] += learned.entropy[i]
             row[Learn.KL_SUM] += learned.kl[i]
+            row[Learn.CLIPPED_SUM] += learned.clipped[i]
             row[Learn.SAMPLES] += steps * config.ppo.epochs
             row[Learn.TRAINED] += steps
         published = clock()
@@ -118,6 +121,8 @@ class OnPolicyLearner:
         k = self.policies.index(policy)
         self._students[k].restore(state)
         self._rollouts[k].lost = state["lost"]
+        if self._students[k].halted:
+            self._rollouts[k].ring.release()
 
     def _ready(self) -> np.ndarray:
         """[K] bool; each that is not ready has stated its wish."""

@@ -9,7 +9,7 @@ loop over rows. On one core that is about twice as fast.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -76,7 +76,7 @@ class ByHand:
         )
 
     def evaluate(
-        self, observations: Tensor, actions: Tensor, masks: Tensor | None, picks: Sequence[Pick]
+        self, observations: Tensor, actions: Tensor, masks: Tensor | None, picks: Iterable[Pick]
     ) -> tuple[Tensor, Tensor]:
         """Log-probabilities of the actions and values, each [K, R]; `picks` is for others."""
         del picks

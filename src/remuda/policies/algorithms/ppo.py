@@ -98,7 +98,7 @@ class PPO(Algorithm):
         actions = self._to_device(rollout.actions[at, :rows])
         masks = self._to_device(rollout.masks[at, :rows]) if rollout.masks.shape[-1] else None
         engine = self._engine(first, end)
-        log_prox, before = engine.evaluate(observations, actions, masks, list(samples.everything()))
+        log_prox, before = engine.evaluate(observations, actions, masks, samples.everything())
         values = before.cpu().numpy()
         advantages = np.zeros_like(values)
         for i, k in enumerate(range(first, end)):
@@ -198,25 +198,25 @@ class PPO(Algorithm):
 
     def learned(self, policy: int) -> State:
         """A policy's weights, optimizer and counters."""
-        return super().learned(policy) | {"trained": self._trained[policy]}
+        return super().learned(policy) | {
+            "trained": self._trained[policy],
+            "returns": self._returns[policy].state(),
+        }
 
     def restore_learned(self, policy: int, state: State) -> None:
         """Go on from what `learned` returned; the random stream goes on where it is."""
         super().restore_learned(policy, state)
         self._trained[policy] = state["trained"]
+        self._returns[policy].restore(state["returns"])
 
     def state(self, policy: int) -> State:
         """All that a successor needs to go on exactly here: `learned`, and the random stream."""
-        return self.learned(policy) | {
-            "stream": random_state(self._streams[policy]),
-            "returns": self._returns[policy].state(),
-        }
+        return self.learned(policy) | {"stream": random_state(self._streams[policy])}
 
     def restore(self, policy: int, state: State) -> None:
         """Let a policy go on from what `state` returned."""
         self.restore_learned(policy, state)
         restore_random(self._streams[policy], state["stream"])
-        self._returns[policy].restore(state["returns"])
 
 
 class _RunningReturns:
