@@ -167,7 +167,7 @@ def _play_alone() -> float:
     env = make_env(config.game, 1, **config.env.options)
     specs = policy_specs(config, env.agents)
     ring = Ring(config, specs, make_layout(config, len(specs)))
-    actor = ActorRole(config, specs, ring.rings, ring.published, ring.scoreboard).build()
+    actor = ActorRole(config, specs, ring.experience, ring.published, ring.scoreboard).build()
     return _time(actor.turn, 64 * 8)
 
 
@@ -177,14 +177,14 @@ def _update_alone() -> float:
     env = make_env(config.game, 1, **config.env.options)
     specs = policy_specs(config, env.agents)
     ring = Ring(config, specs, make_layout(config, len(specs)))
-    actor = ActorRole(config, specs, ring.rings, ring.published, ring.scoreboard).build()
+    actor = ActorRole(config, specs, ring.experience, ring.published, ring.scoreboard).build()
     while actor.work():
         pass
-    rollout = Rollout.empty(next(iter(ring.rings.values())), len(specs))
+    rollout = Rollout.empty(next(iter(ring.experience.values())), len(specs))
     steps = 0
     algorithm = ppo(specs, [stream(0, spec.name) for spec in specs])
     for k, spec in enumerate(specs):
-        steps += Rollouts(ring.rings[spec.name]).take(rollout, k, 1)
+        steps += Rollouts(ring.experience[spec.name]).take(rollout, k, 1)
         published = ring.snapshots()[spec.name].weights
         algorithm.load(k, _tensor(published))
     return _time(lambda: algorithm.update(rollout, 0, len(specs)), steps)

@@ -54,11 +54,11 @@ def measure(config: Config, seconds: float, warm_up: float) -> tuple[Record, dic
             # Not before every learner trains: what comes before is no steady state.
             needed = specs[0].config.experience.learning_starts
             limit = time.monotonic() + 60
-            while min(r.written for r in ring.rings.values()) < needed:
+            while min(e.written for e in ring.experience.values()) < needed:
                 runtime.run_for(0.1)
                 assert time.monotonic() < limit, "no experience"
             runtime.run_for(warm_up)
-            board = Board(ring.scoreboard, ring.rings)
+            board = Board(ring.scoreboard, ring.experience)
             runtime.run_for(seconds) if config.schedule == "sequential" else _sit(runtime, seconds)
             record = board.between(board.start, board.read())
             pids = getattr(runtime, "pids", {})

@@ -2,7 +2,7 @@
 
 Idle: a real learner process that never gets enough experience; the share of a core it uses and the
 memory it holds. Waking: the time from the moment that the writer commits the step that completes
-what the waiter asked for, to the moment that the waiter runs, through a real ring.
+what the waiter asked for, to the moment that the waiter runs, through real experience.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ from remuda.actor.role import ActorRole
 from remuda.checkpoint.store import Checkpoints
 from remuda.config import ExperienceConfig, load_config
 from remuda.envs.registry import make_env
-from remuda.experience.ring import ExperienceRing, StreamShape
+from remuda.experience.experience import Experience
+from remuda.experience.ring import StreamShape
 from remuda.experience.writer import ExperienceWriter
 from remuda.memory.shared import SharedArrays
 from remuda.memory.waiting import Wakeup
@@ -90,21 +91,23 @@ class _Sleeper:
         pass
 
 
-def _wait_for_steps(ring: ExperienceRing, woken: SharedArrays, ready: Wakeup, count: int) -> None:
+def _wait_for_steps(experience: Experience, woken: SharedArrays, ready: Wakeup, count: int) -> None:
     for i in range(1, count + 1):
         ready.ring()
-        ring.learner.wait(lambda i=i: ring.has(i), 60.0)  # type: ignore[misc]
+        experience.learner.wait(lambda i=i: experience.has(i), 60.0)  # type: ignore[misc]
         woken["at"][i - 1] = time.perf_counter_ns()
 
 
 def waking(count: int) -> dict[str, float]:
     """Microseconds from commit to wake, over so many sleeps."""
     config = ExperienceConfig(capacity=1000, learning_starts=1)
-    ring = ExperienceRing(StreamShape((125,), np.uint8, 1), config, 1, Wakeup(), Wakeup())
+    experience = Experience(StreamShape((125,), np.uint8, 1), config, (1,), Wakeup(), (Wakeup(),))
     woken, ready = SharedArrays({"at": ((count,), np.int64)}), Wakeup()
-    child = SPAWN.Process(target=_wait_for_steps, args=(ring, woken, ready, count), daemon=True)
+    child = SPAWN.Process(
+        target=_wait_for_steps, args=(experience, woken, ready, count), daemon=True
+    )
     child.start()
-    writer = ExperienceWriter(ring)
+    writer = ExperienceWriter(experience)
     seen, every, none = np.zeros((1, 125), np.uint8), np.ones(1, bool), np.zeros(1, bool)
     random = np.random.default_rng(0)
     sent = np.zeros(count, np.int64)

@@ -283,6 +283,9 @@ class LearnersConfig(Section):
 class ActorConfig(Section):
     """Where the game is played."""
 
+    processes: PositiveInt | Literal["auto"] = "auto"
+    """Actor processes, each with its share of the copies; more than one only in `async`. `auto`: as
+    many as keep the learners busy, as far as cores allow."""
     device: str = "cpu"
     """Device of the acting networks."""
 

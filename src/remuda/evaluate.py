@@ -185,7 +185,7 @@ def _greedy_actor(
     specs = policy_specs(config, env.agents)
     scoreboard = Scoreboard(tuple(spec.name for spec in specs))
     seats = make_seats(env, specs, scoreboard, seed=seed, purpose="evaluation", noisy=False)
-    actor = Actor(env, seats, scoreboard.play, stream(seed, "evaluation", "env"))
+    actor = Actor(env, seats, scoreboard.play(), stream(seed, "evaluation", "env"))
     for seat in seats:
         snapshot = snapshots[seat.policy]
         actor.load(seat, Snapshot(snapshot.weights, snapshot.version, snapshot.learner_step, 0.0))

@@ -89,40 +89,64 @@ class Learn(IntEnum):
 
 
 class Scoreboard:
-    """One row for the actor, and two for each policy."""
+    """A row for each actor, one of each actor for each policy, and one of each policy's learner."""
 
-    def __init__(self, policies: tuple[str, ...]) -> None:
-        self.policies = policies
+    def __init__(self, policies: tuple[str, ...], num_actors: int = 1) -> None:
+        self.policies, self.num_actors = policies, num_actors
         self._shared = SharedArrays(
             {
-                "play": ((len(Play),), np.float64),
-                "policy": ((len(policies), len(Policy)), np.float64),
+                "play": ((num_actors, len(Play)), np.float64),
+                "policy": ((num_actors, len(policies), len(Policy)), np.float64),
                 "learn": ((len(policies), len(Learn)), np.float64),
             }
         )
 
     def state(self) -> State:
-        """All rows as they are now."""
-        return {name: self._shared[name].copy() for name in ("play", "policy", "learn")}
+        """All rows as they are now, those of the actors added up."""
+        acted = np.array([self.acted(name) for name in self.policies])
+        return {"play": self.played(), "policy": acted, "learn": self._shared["learn"].copy()}
 
     def restore(self, state: State) -> None:
         """Count on from what `state` returned; before any role begins.
 
+        The first actor counts on, whatever the number of actors was.
+
         Raises:
             CheckpointError: it is of another number of policies.
         """
-        for name in ("play", "policy", "learn"):
-            self._shared[name][...] = fitting(state, name, self._shared[name])
+        for name in ("play", "policy"):
+            self._shared[name][0] = fitting(state, name, self._shared[name][0])
+        self._shared["learn"][...] = fitting(state, "learn", self._shared["learn"])
 
-    @property
-    def play(self) -> Row:
-        """The actor's row, by `Play`."""
-        return self._shared["play"]
-
-    def policy(self, name: str) -> Row:
-        """The actor's row of one policy, by `Policy`."""
-        row: Row = self._shared["policy"][self.policies.index(name)]
+    def play(self, actor: int = 0) -> Row:
+        """An actor's row, by `Play`."""
+        row: Row = self._shared["play"][actor]
         return row
+
+    def policy(self, name: str, actor: int = 0) -> Row:
+        """An actor's row of one policy, by `Policy`."""
+        row: Row = self._shared["policy"][actor, self.policies.index(name)]
+        return row
+
+    def turns(self) -> float:
+        """Turns played by all actors."""
+        turns: list[float] = self._shared["play"][:, Play.TURNS].tolist()
+        return sum(turns)
+
+    def played(self) -> Row:
+        """The rows of all actors added up, by `Play`."""
+        total: Row = self._shared["play"].sum(0)
+        return total
+
+    def acted(self, name: str) -> Row:
+        """The actors' rows of one policy added up, by `Policy`.
+
+        What is no sum is the first actor's: the exploration rate and the version.
+        """
+        rows = self._shared["policy"][:, self.policies.index(name)]
+        total: Row = rows.sum(0)
+        total[[Policy.EPSILON, Policy.VERSION]] = rows[0, [Policy.EPSILON, Policy.VERSION]]
+        return total
 
     def learn(self, name: str) -> Row:
         """The learner's row of one policy, by `Learn`."""

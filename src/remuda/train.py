@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -25,7 +25,8 @@ from remuda.coordinator.status import StatusFile
 from remuda.envs.registry import make_env
 from remuda.errors import CheckpointError, RoleDiedError
 from remuda.evaluate import Evaluation, evaluate
-from remuda.experience.ring import ExperienceRing, StreamShape
+from remuda.experience.experience import Experience
+from remuda.experience.ring import StreamShape
 from remuda.learner.role import LearnerRole
 from remuda.memory.waiting import Wakeup
 from remuda.policies.spec import PolicySpec, policy_specs
@@ -204,7 +205,7 @@ def lasting(config: Config) -> dict[str, Any]:
 
 
 class Ring:
-    """The ring that data runs round: what the actor and the learners share, and their recipes."""
+    """The ring that data runs round: what actors and learners share, and their recipes."""
 
     def __init__(
         self,
@@ -216,13 +217,14 @@ class Ring:
     ) -> None:
         self.config, self.specs = config, specs
         self._learner_role, self._actor_role = learner_role, actor_role
-        self._actor = Wakeup()
+        self._actors = tuple(Wakeup() for _ in layout.copies)
         self._learners = tuple(Wakeup() for _ in layout.groups)
-        self.scoreboard = Scoreboard(tuple(spec.name for spec in specs))
-        self.rings: dict[str, ExperienceRing] = {}
+        self.scoreboard = Scoreboard(tuple(spec.name for spec in specs), len(layout.copies))
+        self.experience: dict[str, Experience] = {}
         for group, wakeup in zip(layout.groups, self._learners, strict=True):
             for spec in (specs[i] for i in group):
-                self.rings[spec.name] = make_ring(spec, config.env.num_envs, wakeup, self._actor)
+                found = make_experience(spec, layout.copies, wakeup, self._actors)
+                self.experience[spec.name] = found
         self.published = _published_weights(specs)
         self._publish_first_weights()
         self._layout = layout
@@ -240,8 +242,8 @@ class Ring:
         self.scoreboard.restore(saved["scoreboard"])
         for spec in self.specs:
             part = checkpoints.read(found.number, spec.name)
-            contents = part["ring"] if self.config.saves_replay else None
-            self.rings[spec.name].restore(contents, saved["written"][spec.name])
+            contents = part["experience"] if self.config.saves_replay else None
+            self.experience[spec.name].restore(contents, saved["written"][spec.name])
             self._publisher(spec).restore(saved["published"][spec.name])
         self._resumed, self._seconds = True, found.seconds
 
@@ -249,7 +251,7 @@ class Ring:
         """The coordinator's part of a checkpoint."""
         return {
             "scoreboard": self.scoreboard.state(),
-            "written": {name: ring.written for name, ring in self.rings.items()},
+            "written": {name: found.written for name, found in self.experience.items()},
             "published": {name: s.state() for name, s in self.snapshots().items()},
         }
 
@@ -269,7 +271,7 @@ class Ring:
             )
         return Coordinator(
             self.runtime(run.logs, run.checkpoints),
-            partial(Board, self.scoreboard, self.rings, self._seconds),
+            partial(Board, self.scoreboard, self.experience, self._seconds),
             self.snapshots,
             run,
             view,
@@ -288,15 +290,14 @@ class Ring:
     @property
     def parts(self) -> tuple[str, ...]:
         """The parts of a checkpoint that the roles save."""
-        actor, *learners = self._roles()
-        return (*actor.parts, *(part for role in learners for part in role.parts))
+        return tuple(part for role in self._roles() for part in role.parts)
 
     def runtime(self, logs: Path, checkpoints: Checkpoints) -> Runtime:
         """The roles, and the place where the schedule lets them live."""
         config = self.config
         roles = self._roles()
-        actor, *learners = roles
         if config.schedule == "sequential":
+            actor, *learners = roles
             return InlineRuntime(
                 actor,
                 learners,
@@ -306,8 +307,8 @@ class Ring:
             )
         paces: list[Pace] = [FreePace() for _ in roles]
         if config.schedule == "lockstep":
-            paces = [LockstepActor(), *(LockstepLearner() for _ in learners)]
-        wakeups = (self._actor, *self._learners)
+            paces = [LockstepActor(), *(LockstepLearner() for _ in self._learners)]
+        wakeups = (*self._actors, *self._learners)
         places = [
             Place(role, wakeup, pace, self._timeline(role.name))
             for role, wakeup, pace in zip(roles, wakeups, paces, strict=True)
@@ -317,6 +318,7 @@ class Ring:
             checkpoints,
             logs,
             config.supervision,
+            num_actors=len(self._actors),
             nice=config.learners.nice,
             start_limit=config.run.start_limit,
             stop_limit=config.run.stop_limit,
@@ -342,25 +344,34 @@ class Ring:
 
     def _roles(self) -> tuple[ActorRole | LearnerRole, ...]:
         config, layout = self.config, self._layout
-        actor = self._actor_role(config, self.specs, self.rings, self.published, self.scoreboard)
+        actors = [
+            self._actor_role(
+                config,
+                self.specs,
+                self.experience,
+                self.published,
+                self.scoreboard,
+                layout.copies,
+                index,
+            )
+            for index in range(len(layout.copies))
+        ]
         learners = [
             self._learner_role(
                 seed=config.seed,
                 specs=tuple(self.specs[i] for i in group),
                 devices=tuple(layout.devices[i] for i in group),
-                rings={self.specs[i].name: self.rings[self.specs[i].name] for i in group},
+                experience={self.specs[i].name: self.experience[self.specs[i].name] for i in group},
                 published=self.published,
                 scoreboard=self.scoreboard,
                 wakeup=wakeup,
-                saves_replay=config.saves_replay,
+                saves_experience=config.saves_replay,
                 patience=PATIENCE if config.schedule == "async" else 0.0,
             )
             for group, wakeup in zip(layout.groups, self._learners, strict=True)
         ]
-        return (
-            replace(actor, timeline=self._timeline(actor.name)),
-            *(replace(role, timeline=self._timeline(role.name)) for role in learners),
-        )
+        roles: tuple[ActorRole | LearnerRole, ...] = (*actors, *learners)
+        return tuple(replace(role, timeline=self._timeline(role.name)) for role in roles)
 
     def _timeline(self, role: str) -> Timeline | None:
         """The timeline of a role, if the user asked for a trace."""
@@ -389,8 +400,10 @@ class Ring:
         return Publisher(self.published, spec.name, layout_checksum(spec.network().shapes))
 
 
-def make_ring(spec: PolicySpec, num_streams: int, learner: Wakeup, actor: Wakeup) -> ExperienceRing:
-    """The experience of a policy that plays so many copies and seats at once."""
+def make_experience(
+    spec: PolicySpec, num_streams: Sequence[int], learner: Wakeup, actors: Sequence[Wakeup]
+) -> Experience:
+    """The experience of a policy that plays so many copies and seats at once, by actor."""
     config, actions = spec.config, spec.actions
     shape = StreamShape(
         spec.observation,
@@ -401,8 +414,8 @@ def make_ring(spec: PolicySpec, num_streams: int, learner: Wakeup, actor: Wakeup
         actions.mask_size if spec.masked else 0,
         config.network.recurrent,
     )
-    rollout = config.ppo.rollout_length * num_streams if config.on_policy else 0
-    return ExperienceRing(shape, config.experience, num_streams, learner, actor, rollout)
+    rollout = config.ppo.rollout_length * sum(num_streams) if config.on_policy else 0
+    return Experience(shape, config.experience, num_streams, learner, actors, rollout)
 
 
 def _published_weights(specs: tuple[PolicySpec, ...]) -> PublishedWeights:

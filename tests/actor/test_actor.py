@@ -16,7 +16,7 @@ from remuda.policies.stack import layout_checksum, layout_size
 from remuda.publish.snapshot import PublishedWeights, Publisher, SnapshotReader
 from remuda.scoreboard import Play, Policy, Scoreboard
 from remuda.streams import stream
-from remuda.train import make_ring
+from remuda.train import make_experience
 from support import Tape
 
 
@@ -47,16 +47,17 @@ def make(env, epsilon=1.0, policy=None, **experience):
         publishers[spec.name] = Publisher(published, spec.name, layout_checksum(shapes))
         publishers[spec.name].publish(np.zeros(layout_size(shapes), np.float32), 0, epsilon)
     seats = make_seats(env, specs, board, seed=0, purpose="actor")
-    rings = {}
+    experience = {}
     for spec, seat in zip(specs, seats, strict=True):
-        rings[spec.name] = ring = make_ring(spec, env.num_envs, Wakeup(), Wakeup())
-        seat.writer = ExperienceWriter(ring)
-    actor = Actor(env, seats, board.play, stream(0, "env"), SnapshotReader(published))
-    return actor, rings, board, publishers
+        found = make_experience(spec, (env.num_envs,), Wakeup(), (Wakeup(),))
+        experience[spec.name] = found
+        seat.writer = ExperienceWriter(found)
+    actor = Actor(env, seats, board.play(), stream(0, "env"), SnapshotReader(published))
+    return actor, experience, board, publishers
 
 
-def transitions(ring, draws=100):
-    replay = Replay(ring, 64, 1, 0.9, np.random.default_rng(0))
+def transitions(experience, draws=100):
+    replay = Replay(experience, 64, 1, 0.9, np.random.default_rng(0))
     found = set()
     for _ in range(draws):
         batch = replay.sample()
@@ -75,11 +76,11 @@ def transitions(ring, draws=100):
 
 def test_each_policy_learns_what_its_own_agent_lived_through():
     env = Tape(num_envs=3, num_agents=2, lengths=(3, 5))
-    actor, rings, _, _ = make(env)
+    actor, experience, _, _ = make(env)
     for _ in range(60):
         assert actor.work()
     for agent in range(2):
-        found = transitions(rings[f"agent_{agent}"])
+        found = transitions(experience[f"agent_{agent}"])
         assert len(found) > 150
         for before, action, reward, discount, after in found:
             copy, seat, episode, turn, acts = before[5:]
@@ -100,11 +101,11 @@ def test_each_policy_learns_what_its_own_agent_lived_through():
 
 def test_agents_of_one_group_observe_before_any_of_them_acts():
     env = Tape(num_envs=1, num_agents=3, together=True)
-    actor, rings, _, _ = make(env)
+    actor, experience, _, _ = make(env)
     for _ in range(40):
         actor.work()
     for agent in range(3):
-        assert {before[9] for before, *_ in transitions(rings[f"agent_{agent}"])} == {0}
+        assert {before[9] for before, *_ in transitions(experience[f"agent_{agent}"])} == {0}
 
 
 def test_counts_and_returns():
@@ -114,7 +115,7 @@ def test_counts_and_returns():
     actor.on_episode = lambda copy, returns: ended.append((copy, returns.tolist()))
     for _ in range(15):
         actor.work()
-    assert (board.play[Play.TURNS], board.play[Play.AGENT_STEPS]) == (30, 60)
+    assert (board.play()[Play.TURNS], board.play()[Play.AGENT_STEPS]) == (30, 60)
     assert [copy for copy, _ in ended] == [0, 1, 0, 0, 1, 0, 0, 1]
     for agent in range(2):
         row = board.policy(f"agent_{agent}")
@@ -124,7 +125,7 @@ def test_counts_and_returns():
 
 def test_news_is_acted_on_in_the_next_turn():
     env = Tape(num_envs=1, num_agents=2, lengths=(100,))
-    actor, rings, board, publishers = make(env)
+    actor, experience, board, publishers = make(env)
     for _ in range(5):
         actor.work()
     weights = np.zeros(publishers["agent_1"]._slots["weights"].shape[1], np.float32)
@@ -133,33 +134,33 @@ def test_news_is_acted_on_in_the_next_turn():
         actor.work()
     row = board.policy("agent_1")
     assert (row[Policy.VERSION], row[Policy.EPSILON]) == (2, 0.25)
-    versions = rings["agent_1"].shared["versions"][0, :10]
+    versions = experience["agent_1"].rings[0].shared["versions"][0, :10]
     assert versions.tolist() == [1] * 5 + [2] * 5
-    assert (rings["agent_0"].shared["versions"][0, :10] == 1).all()
+    assert (experience["agent_0"].rings[0].shared["versions"][0, :10] == 1).all()
 
 
 def test_a_dead_learner_never_makes_the_actor_wait():
     env = Tape(num_envs=4, num_agents=2)
-    actor, rings, board, _ = make(env, capacity=128)
+    actor, experience, board, _ = make(env, capacity=128)
     for _ in range(2_000):
         assert actor.work()
-    assert board.play[Play.WAITS] == 0
-    assert rings["agent_0"].overwritten > 0
+    assert board.play()[Play.WAITS] == 0
+    assert experience["agent_0"].overwritten > 0
 
 
 def test_wait_stops_the_actor_until_its_limit():
     env = Tape(num_envs=4, num_agents=2)
-    actor, rings, board, _ = make(env, capacity=128, on_full="wait", wait_limit=0.2)
+    actor, experience, board, _ = make(env, capacity=128, on_full="wait", wait_limit=0.2)
     while actor.work():
         pass
-    assert rings["agent_0"].written > 128
+    assert experience["agent_0"].written > 128
     actor.wait(60.0, lambda: False)  # ends at the ring's own limit, and is counted
-    assert board.play[Play.WAITS] == 1
-    assert board.play[Play.FORCED] == 1
-    assert board.play[Play.WAIT_SECONDS] >= 0.19
+    assert board.play()[Play.WAITS] == 1
+    assert board.play()[Play.FORCED] == 1
+    assert board.play()[Play.WAIT_SECONDS] >= 0.19
     assert actor.work()
-    rings["agent_0"].consume(10**6)
-    rings["agent_1"].consume(10**6)
+    experience["agent_0"].consume(10**6)
+    experience["agent_1"].consume(10**6)
     assert all(actor.work() for _ in range(100))
 
 
@@ -188,7 +189,7 @@ def test_exploration_is_uniform_and_as_frequent_as_said():
 def test_a_memory_begins_anew_with_an_episode_and_is_written_with_its_segments():
     policy = {"algorithm": "ppo", "network": {"hidden": (8,), "recurrent": 5}}
     env = Tape(num_envs=2, num_agents=1, lengths=(3, 5))
-    actor, rings, _, publishers = make(env, policy=policy)
+    actor, experience, _, publishers = make(env, policy=policy)
     size = publishers["agent_0"]._slots["weights"].shape[1]
     weights = np.random.default_rng(0).normal(size=size)
     publishers["agent_0"].publish(weights.astype(np.float32), 1, 1.0)
@@ -201,5 +202,5 @@ def test_a_memory_begins_anew_with_an_episode_and_is_written_with_its_segments()
     kept = actor.seats[0].stack.kept[0]
     assert (kept[0] == 0).all()
     assert (kept[1] != 0).any()
-    begun = rings["agent_0"].shared["numbers"][:3].argsort()
-    assert (rings["agent_0"].shared["memories"][begun] == 0).all()
+    begun = experience["agent_0"].rings[0].shared["numbers"][:3].argsort()
+    assert (experience["agent_0"].rings[0].shared["memories"][begun] == 0).all()

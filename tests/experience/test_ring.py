@@ -8,8 +8,9 @@ import pytest
 from remuda.checkpoint.state import pack, unpack
 from remuda.config import ExperienceConfig
 from remuda.errors import CheckpointError
+from remuda.experience.experience import Experience
 from remuda.experience.replay import Replay
-from remuda.experience.ring import CONSUMED, HEAD, ExperienceRing, StreamShape
+from remuda.experience.ring import CONSUMED, HEAD, StreamShape
 from remuda.experience.writer import ExperienceWriter
 from remuda.memory.atomic import load, store
 from remuda.memory.waiting import Wakeup
@@ -19,12 +20,14 @@ ALL = np.ones(1, bool)
 NONE = np.zeros(1, bool)
 
 
-def make_ring(capacity=40, length=10, n_frames=3, size=2, streams=1, dtype=np.float32, **config):
-    experience = ExperienceConfig(
-        capacity=capacity, segment_length=length, learning_starts=1, **config
+def make_experience(
+    capacity=40, length=10, n_frames=3, size=2, streams=1, dtype=np.float32, **options
+):
+    config = ExperienceConfig(
+        capacity=capacity, segment_length=length, learning_starts=1, **options
     )
     shape = StreamShape((size,), dtype, n_frames)
-    return ExperienceRing(shape, experience, streams, Wakeup(), Wakeup())
+    return Experience(shape, config, (streams,), Wakeup(), (Wakeup(),))
 
 
 def play(writer, episodes, terminate=True, start=0):
@@ -42,8 +45,8 @@ def play(writer, episodes, terminate=True, start=0):
     return i
 
 
-def all_samples(ring, n_steps=1, discount=0.5, draws=40):
-    replay = Replay(ring, 64, n_steps, discount, np.random.default_rng(0))
+def all_samples(experience, n_steps=1, discount=0.5, draws=40):
+    replay = Replay(experience, 64, n_steps, discount, np.random.default_rng(0))
     found = {}
     for _ in range(draws):
         batch = replay.sample()
@@ -59,9 +62,9 @@ def all_samples(ring, n_steps=1, discount=0.5, draws=40):
 
 
 def test_transitions_are_what_was_played():
-    ring = make_ring()
-    play(ExperienceWriter(ring), [4, 3])
-    found = all_samples(ring)
+    experience = make_experience()
+    play(ExperienceWriter(experience), [4, 3])
+    found = all_samples(experience)
     assert sorted(found) == list(range(7))
     assert found[0] == ([0, 0, 1], 0.0, 0.5, [0, 1, 2], 0)
     assert found[2] == ([1, 2, 3], pytest.approx(0.2), 0.5, [2, 3, 4], 0)
@@ -72,15 +75,15 @@ def test_transitions_are_what_was_played():
 
 
 def test_truncation_keeps_what_was_to_come():
-    ring = make_ring()
-    play(ExperienceWriter(ring), [4], terminate=False)
-    assert all_samples(ring)[3] == ([2, 3, 4], pytest.approx(0.3), 0.5, [3, 4, 4.5], 0)
+    experience = make_experience()
+    play(ExperienceWriter(experience), [4], terminate=False)
+    assert all_samples(experience)[3] == ([2, 3, 4], pytest.approx(0.3), 0.5, [3, 4, 4.5], 0)
 
 
 def test_n_step_returns_by_hand():
-    ring = make_ring()
-    play(ExperienceWriter(ring), [5])
-    found = all_samples(ring, n_steps=3)
+    experience = make_experience()
+    play(ExperienceWriter(experience), [5])
+    found = all_samples(experience, n_steps=3)
     # 0.1 + 0.5 * 0.2 + 0.25 * 0.3, then half of a half of a half of what is seen at step 4.
     assert found[1][1:4] == (pytest.approx(0.275), 0.125, [3, 4, 5])
     # Steps 3 and 4 reach the end, where nothing more is to come.
@@ -89,129 +92,129 @@ def test_n_step_returns_by_hand():
 
 
 def test_n_step_returns_stop_at_a_truncation():
-    ring = make_ring()
-    play(ExperienceWriter(ring), [5, 5], terminate=False)
-    found = all_samples(ring, n_steps=3)
+    experience = make_experience()
+    play(ExperienceWriter(experience), [5, 5], terminate=False)
+    found = all_samples(experience, n_steps=3)
     assert found[4][1:4] == (pytest.approx(0.4), 0.5, [4, 5, 5.5])
     assert found[3][1:3] == (pytest.approx(0.3 + 0.5 * 0.4), 0.25)
 
 
 def test_a_long_episode_goes_on_with_the_same_frames():
-    ring = make_ring()
-    play(ExperienceWriter(ring), [25])
-    found = all_samples(ring)
+    experience = make_experience()
+    play(ExperienceWriter(experience), [25])
+    found = all_samples(experience)
     assert sorted(found) == list(range(25))
     assert found[9] == ([8, 9, 10], pytest.approx(0.9), 0.5, [9, 10, 11], 1)
     assert found[10] == ([9, 10, 11], pytest.approx(1.0), 0.5, [10, 11, 12], 1)
 
 
 def test_a_step_counts_only_when_its_successor_is_seen():
-    ring = make_ring()
-    writer = ExperienceWriter(ring)
+    experience = make_experience()
+    writer = ExperienceWriter(experience)
     seen = np.ones((1, 2), np.float32)
     writer.decide(seen, np.array([[0]]), 0, ALL)
     writer.outcome(np.zeros(1, np.float32), NONE, NONE, seen, ALL)
-    assert ring.written == 0
+    assert experience.written == 0
     writer.decide(seen, np.array([[1]]), 0, ALL)
-    assert ring.written == 1
+    assert experience.written == 1
 
 
 def test_rewards_without_a_turn_belong_to_the_last_decision():
-    ring = make_ring()
-    writer = ExperienceWriter(ring)
+    experience = make_experience()
+    writer = ExperienceWriter(experience)
     seen = np.ones((1, 2), np.float32)
     writer.decide(seen, np.array([[0]]), 0, ALL)
     writer.outcome(np.array([1.0], np.float32), NONE, NONE, seen, ALL)
     writer.decide(seen, np.array([[3]]), 0, NONE)  # not its turn
     writer.outcome(np.array([2.0], np.float32), ALL, NONE, seen, NONE)
-    assert all_samples(ring) == {0: ([0, 0, 1], 3.0, 0.0, [0, 1, 1], 0)}
+    assert all_samples(experience) == {0: ([0, 0, 1], 3.0, 0.0, [0, 1, 1], 0)}
 
 
 def test_the_oldest_make_room():
-    ring = make_ring(capacity=40, length=10)
-    end = play(ExperienceWriter(ring), [10] * 9)
+    experience = make_experience(capacity=40, length=10)
+    end = play(ExperienceWriter(experience), [10] * 9)
     assert end == 90
-    assert sorted(all_samples(ring, draws=60)) == list(range(50, 90))
-    assert (ring.written, ring.overwritten, ring.fill) == (90, 50, 1.0)
+    assert sorted(all_samples(experience, draws=60)) == list(range(50, 90))
+    assert (experience.written, experience.overwritten, experience.fill) == (90, 50, 1.0)
 
 
 def test_every_step_is_as_likely():
-    ring = make_ring(capacity=40, length=10)
-    play(ExperienceWriter(ring), [1, 9, 3, 7])  # segments of unequal lengths
-    replay = Replay(ring, 1000, 1, 0.9, np.random.default_rng(1))
+    experience = make_experience(capacity=40, length=10)
+    play(ExperienceWriter(experience), [1, 9, 3, 7])  # segments of unequal lengths
+    replay = Replay(experience, 1000, 1, 0.9, np.random.default_rng(1))
     counts = sum(np.bincount(replay.sample().a_tm1, minlength=20) for _ in range(50))
     expected = 50_000 / 20
     assert ((counts - expected) ** 2 / expected).sum() < 43.8  # chi-square, 19 degrees, p = 0.001
 
 
 def test_streams_do_not_mix():
-    ring = make_ring(streams=3, capacity=60)
-    writer = ExperienceWriter(ring)
+    experience = make_experience(streams=3, capacity=60)
+    writer = ExperienceWriter(experience)
     active = np.ones(3, bool)
     for t in range(25):
         seen = np.array([[100 * s + t, s] for s in range(3)], np.float32)
         writer.decide(seen, np.array([[100 * s + t] for s in range(3)]), 0, active)
         ends = np.array([t % (4 + s) == 3 + s for s in range(3)])
         writer.outcome(np.zeros(3, np.float32), ends, ~active, seen, active)
-    for action, (before, _, _, after, _) in all_samples(ring, draws=100).items():
+    for action, (before, _, _, after, _) in all_samples(experience, draws=100).items():
         stream = action // 100
         for number in [*before, *after]:
             assert number == 0 or number // 100 == stream
 
 
 def test_fresh_memory_is_poison():
-    ring = make_ring(dtype=np.uint8)
-    assert (ring.shared["observations"] == 0xA5).all()
-    assert np.isnan(ring.shared["rewards"]).all()
+    experience = make_experience(dtype=np.uint8)
+    assert (experience.rings[0].shared["observations"] == 0xA5).all()
+    assert np.isnan(experience.rings[0].shared["rewards"]).all()
 
 
 def test_an_empty_ring_is_told_from_a_batch_of_zeros():
     with pytest.raises(RuntimeError, match="no committed step"):
-        Replay(make_ring(), 4, 1, 0.9, np.random.default_rng(0)).sample()
+        Replay(make_experience(), 4, 1, 0.9, np.random.default_rng(0)).sample()
 
 
 def test_the_learner_is_rung_when_its_wish_is_met():
-    ring = make_ring()
-    assert not ring.has(5)
-    play(ExperienceWriter(ring), [3])
-    assert not ring.learner.wait(lambda: ring.has(5), 0.01)
-    play(ExperienceWriter(ring), [2])
-    assert ring.learner.wait(lambda: ring.has(5), 10.0)
+    experience = make_experience()
+    assert not experience.has(5)
+    play(ExperienceWriter(experience), [3])
+    assert not experience.learner.wait(lambda: experience.has(5), 0.01)
+    play(ExperienceWriter(experience), [2])
+    assert experience.learner.wait(lambda: experience.has(5), 10.0)
 
 
 def test_wait_holds_the_actor_until_the_learner_has_caught_up():
-    ring = make_ring(capacity=20, on_full="wait", replay_ratio=1.0)
-    writer = ExperienceWriter(ring)
+    experience = make_experience(capacity=20, on_full="wait", replay_ratio=1.0)
+    writer = ExperienceWriter(experience)
     play(writer, [20])
-    assert ring.has_room()
+    assert writer.room.has_room()
     play(writer, [1])
-    assert not ring.has_room()
-    ring.consume(1)
-    assert ring.actor.wait(ring.has_room, 10.0)
+    assert not writer.room.has_room()
+    experience.consume(1)
+    assert writer.room.wakeup.wait(writer.room.has_room, 10.0)
     play(writer, [1])
-    assert not ring.has_room()
-    ring.forgive()
-    assert ring.has_room()
-    assert load(ring.shared["counters"], CONSUMED) == 1
+    assert not writer.room.has_room()
+    writer.room.forgive()
+    assert writer.room.has_room()
+    assert load(experience.rings[0].counters, CONSUMED) == 1
 
 
 def test_a_dead_writers_half_ready_segment_is_skipped_and_repaired():
-    ring = make_ring()
-    play(ExperienceWriter(ring), [10, 4])
-    sequence = ring.shared["sequence"]
+    experience = make_experience()
+    play(ExperienceWriter(experience), [10, 4])
+    sequence = experience.rings[0].shared["sequence"]
     store(sequence, 0, int(sequence[0]) + 1)  # as if it died while it emptied the first segment
-    assert sorted(all_samples(ring)) == list(range(10, 14))
-    successor = ExperienceWriter(ring)
+    assert sorted(all_samples(experience)) == list(range(10, 14))
+    successor = ExperienceWriter(experience)
     assert not (sequence % 2).any()
-    head = load(ring.shared["counters"], HEAD)
+    head = load(experience.rings[0].counters, HEAD)
     play(successor, [4], start=50)
-    assert load(ring.shared["counters"], HEAD) == head + 1
-    assert sorted(all_samples(ring)) == [*range(10, 14), *range(50, 54)]
+    assert load(experience.rings[0].counters, HEAD) == head + 1
+    assert sorted(all_samples(experience)) == [*range(10, 14), *range(50, 54)]
 
 
-def _write_for_ever(ring):
-    writer = ExperienceWriter(ring)
-    size = ring.shape.size
+def _write_for_ever(experience):
+    writer = ExperienceWriter(experience)
+    size = experience.shape.size
     i = 0
     while True:
         seen = np.full((1, size), i % 60_000, np.float32)
@@ -231,15 +234,15 @@ def _write_for_ever(ring):
 )
 def test_a_sampler_never_sees_half_of_a_step(check, steps):
     """With the sequence check nothing is torn; without it, the same test does see torn steps."""
-    ring = make_ring(capacity=16, length=8, n_frames=1, size=1_000)
-    assert ring.num_segments == 2
-    child = SPAWN.Process(target=_write_for_ever, args=(ring,), daemon=True)
+    experience = make_experience(capacity=16, length=8, n_frames=1, size=1_000)
+    assert experience.rings[0].num_segments == 2
+    child = SPAWN.Process(target=_write_for_ever, args=(experience,), daemon=True)
     child.start()
     try:
-        assert ring.learner.wait(lambda: ring.has(100), 60.0)
-        replay = Replay(ring, 64, 1, 0.9, np.random.default_rng(0), check_sequence=check)
+        assert experience.learner.wait(lambda: experience.has(100), 60.0)
+        replay = Replay(experience, 64, 1, 0.9, np.random.default_rng(0), check_sequence=check)
         torn = sampled = 0
-        while sampled < steps or ring.written < steps:
+        while sampled < steps or experience.written < steps:
             batch = replay.sample()
             sampled += 64
             whole = (batch.s_tm1 == batch.a_tm1[:, None]).all(1) & (batch.r_t == batch.a_tm1)
@@ -254,44 +257,52 @@ def test_a_sampler_never_sees_half_of_a_step(check, steps):
 
 
 def test_a_saved_ring_goes_on_where_it_was():
-    ring = make_ring(capacity=40, length=10)
-    writer = ExperienceWriter(ring)
+    experience = make_experience(capacity=40, length=10)
+    writer = ExperienceWriter(experience)
     play(writer, [10, 25, 4])
-    state, written = unpack(pack(ring.state())), ring.written
+    state, written = unpack(pack(experience.state())), experience.written
     open_segments = unpack(pack(writer.state()))
-    successor = make_ring(capacity=40, length=10)
+    successor = make_experience(capacity=40, length=10)
     successor.restore(state, written)
-    assert (successor.written, successor.overwritten) == (ring.written, ring.overwritten)
+    assert (successor.written, successor.overwritten) == (
+        experience.written,
+        experience.overwritten,
+    )
     assert successor.lost == 0
-    assert sorted(all_samples(successor)) == sorted(all_samples(ring))
+    assert sorted(all_samples(successor)) == sorted(all_samples(experience))
     next_writer = ExperienceWriter(successor)
     next_writer.restore(open_segments)
     for each in (writer, next_writer):
         play(each, [7], start=100)
-    assert sorted(all_samples(successor)) == sorted(all_samples(ring))
-    assert load(successor.shared["counters"], HEAD) == load(ring.shared["counters"], HEAD)
+    assert sorted(all_samples(successor)) == sorted(all_samples(experience))
+    assert load(successor.rings[0].counters, HEAD) == load(experience.rings[0].counters, HEAD)
 
 
 def test_a_ring_that_was_not_saved_starts_empty_and_counts_on():
-    ring = make_ring()
-    ring.restore(None, 1234)
-    assert (ring.written, ring.overwritten, ring.lost, ring.fill) == (1234, 1234, 1234, 0.0)
-    ExperienceWriter(ring)
-    assert (ring.written, ring.fill) == (1234, 0.0)
+    experience = make_experience()
+    experience.restore(None, 1234)
+    assert (experience.written, experience.overwritten, experience.lost, experience.fill) == (
+        1234,
+        1234,
+        1234,
+        0.0,
+    )
+    ExperienceWriter(experience)
+    assert (experience.written, experience.fill) == (1234, 0.0)
     with pytest.raises(CheckpointError, match="does not fit"):
-        make_ring(size=3).restore(ring.state(), 0)
+        make_experience(size=3).restore(experience.state(), 0)
 
 
 def test_a_ring_is_saved_while_it_is_written():
     """Segments that change meanwhile are left out; what is kept is whole."""
-    ring = make_ring(capacity=64, length=8, n_frames=1, size=1_000)
-    child = SPAWN.Process(target=_write_for_ever, args=(ring,), daemon=True)
+    experience = make_experience(capacity=64, length=8, n_frames=1, size=1_000)
+    child = SPAWN.Process(target=_write_for_ever, args=(experience,), daemon=True)
     child.start()
     try:
-        assert ring.learner.wait(lambda: ring.has(100), 60.0)
+        assert experience.learner.wait(lambda: experience.has(100), 60.0)
         kept = 0
         for _ in range(300):
-            state = ring.state()
+            state = experience.rings[0].state()
             for slot, committed in enumerate(state["committed"]):
                 seen = state["observations"][slot, :committed]
                 assert (seen == state["actions"][slot, :committed]).all()

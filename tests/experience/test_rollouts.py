@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from remuda.config import ExperienceConfig
-from remuda.experience.ring import ExperienceRing, StreamShape
+from remuda.experience.experience import Experience
+from remuda.experience.ring import StreamShape
 from remuda.experience.rollouts import AFTER, Rollout, Rollouts
 from remuda.experience.writer import ExperienceWriter
 from remuda.memory.waiting import Wakeup
@@ -14,10 +15,10 @@ from remuda.memory.waiting import Wakeup
 SPAWN = multiprocessing.get_context("spawn")
 
 
-def make_ring(rollout=12, length=4, streams=2, n_frames=1, size=2, on_full="wait"):
+def make_experience(rollout=12, length=4, streams=2, n_frames=1, size=2, on_full="wait"):
     config = ExperienceConfig(segment_length=length, on_full=on_full)
     shape = StreamShape((size,), np.float32, n_frames, mask_size=3)
-    return ExperienceRing(shape, config, streams, Wakeup(), Wakeup(), rollout)
+    return Experience(shape, config, (streams,), Wakeup(), (Wakeup(),), rollout)
 
 
 def turn(writer, i, terminated=(), truncated=(), version=0, active=None):
@@ -40,7 +41,7 @@ def turn(writer, i, terminated=(), truncated=(), version=0, active=None):
 
 
 def take(rollouts, version=0):
-    out = Rollout.empty(rollouts.ring, 1)
+    out = Rollout.empty(rollouts.experience, 1)
     steps = rollouts.take(out, 0, version)
     rows = int(out.num_rows[0])
     assert out.num_steps[0] == steps == (out.streams[0, :rows] != AFTER).sum()
@@ -48,8 +49,8 @@ def take(rollouts, version=0):
 
 
 def test_segments_come_whole_and_in_the_order_in_which_they_were_closed():
-    ring = make_ring()
-    writer, rollouts = ExperienceWriter(ring), Rollouts(ring)
+    experience = make_experience()
+    writer, rollouts = ExperienceWriter(experience), Rollouts(experience)
     for i in range(8):
         assert not rollouts.ready()
         turn(writer, i, terminated=[1] if i == 5 else [])
@@ -87,8 +88,8 @@ def test_segments_come_whole_and_in_the_order_in_which_they_were_closed():
 
 
 def test_truncation_is_not_termination():
-    ring = make_ring(rollout=4, streams=1)
-    writer, rollouts = ExperienceWriter(ring), Rollouts(ring)
+    experience = make_experience(rollout=4, streams=1)
+    writer, rollouts = ExperienceWriter(experience), Rollouts(experience)
     for i in range(4):
         turn(writer, i, truncated=[0] if i == 3 else [])
     out, rows = take(rollouts)
@@ -98,16 +99,16 @@ def test_truncation_is_not_termination():
 
 def test_every_step_is_handed_over_exactly_once():
     rng = np.random.default_rng(0)
-    ring = make_ring(rollout=16, length=5, streams=3)
-    writer, rollouts = ExperienceWriter(ring), Rollouts(ring)
+    experience = make_experience(rollout=16, length=5, streams=3)
+    writer, rollouts = ExperienceWriter(experience), Rollouts(experience)
     played, found = set(), []
     active = np.ones(3, bool)
     for i in range(90):
-        if not ring.has_room():
+        if not writer.room.has_room():
             out, rows = take(rollouts)
             steps = out.streams[0, :rows] != AFTER
             found += out.actions[0, :rows, 0][steps].tolist()
-            assert ring.has_room()
+            assert writer.room.has_room()
         ends = np.flatnonzero(rng.random(3) < 0.2)
         turn(writer, i, terminated=ends, active=active)
         played |= {100 * s + i for s in range(3)}
@@ -120,24 +121,24 @@ def test_every_step_is_handed_over_exactly_once():
 
 
 def test_the_actor_waits_while_a_whole_rollout_was_not_taken():
-    ring = make_ring(rollout=8)
-    writer, rollouts = ExperienceWriter(ring), Rollouts(ring)
+    experience = make_experience(rollout=8)
+    writer, rollouts = ExperienceWriter(experience), Rollouts(experience)
     i = 0
-    while ring.has_room():
+    while writer.room.has_room():
         turn(writer, i)
         i += 1
     assert i == 5  # the fifth turn closes two segments of four
     assert rollouts.ready()
     take(rollouts)
-    assert ring.has_room()
+    assert writer.room.has_room()
 
 
 def test_where_episodes_are_short_a_rollout_is_taken_before_places_run_out():
-    ring = make_ring(rollout=64, length=32)
-    writer, rollouts = ExperienceWriter(ring), Rollouts(ring)
+    experience = make_experience(rollout=64, length=32)
+    writer, rollouts = ExperienceWriter(experience), Rollouts(experience)
     found = []
     for i in range(90):
-        if not ring.has_room():
+        if not writer.room.has_room():
             assert rollouts.ready()
             out, rows = take(rollouts)
             found += out.actions[0, :rows, 0][out.streams[0, :rows] != AFTER].tolist()
@@ -147,12 +148,12 @@ def test_where_episodes_are_short_a_rollout_is_taken_before_places_run_out():
 
 
 def test_an_actor_that_was_forgiven_overwrites_and_what_is_lost_is_counted():
-    ring = make_ring(rollout=8)
-    writer, rollouts = ExperienceWriter(ring), Rollouts(ring)
+    experience = make_experience(rollout=8)
+    writer, rollouts = ExperienceWriter(experience), Rollouts(experience)
     i = 0
     while i < 99:
-        if not ring.has_room():
-            ring.forgive()
+        if not writer.room.has_room():
+            writer.room.forgive()
         turn(writer, i)
         i += 1
     found = []
@@ -165,8 +166,8 @@ def test_an_actor_that_was_forgiven_overwrites_and_what_is_lost_is_counted():
 
 
 def test_steps_by_weights_that_are_too_old_are_passed_over():
-    ring = make_ring(rollout=16, streams=1)
-    writer, rollouts = ExperienceWriter(ring), Rollouts(ring, max_staleness=2)
+    experience = make_experience(rollout=16, streams=1)
+    writer, rollouts = ExperienceWriter(experience), Rollouts(experience, max_staleness=2)
     for i in range(17):
         turn(writer, i, version=i // 4)
     out, rows = take(rollouts, version=4)
@@ -175,25 +176,24 @@ def test_steps_by_weights_that_are_too_old_are_passed_over():
 
 
 def test_what_a_dead_actor_had_open_is_closed_by_its_successor():
-    ring = make_ring(rollout=4, length=8)
-    writer = ExperienceWriter(ring)
+    experience = make_experience(rollout=4, length=8)
+    writer = ExperienceWriter(experience)
     for i in range(3):
         turn(writer, i)
-    successor = ExperienceWriter(ring)  # two steps of each stream are complete, one is not
+    successor = ExperienceWriter(experience)  # two steps of each stream are complete, one is not
     successor.close_orphans()
-    out, rows = take(Rollouts(ring))
+    out, rows = take(Rollouts(experience))
     steps = out.streams[0, :rows] != AFTER
     assert sorted(out.actions[0, :rows, 0][steps].tolist()) == [0, 1, 100, 101]
     assert out.observations[0, :rows, 0][~steps].tolist() == [3, 103]
 
 
-def _write_for_ever(ring):
-    writer = ExperienceWriter(ring)
+def _write_for_ever(experience):
+    writer = ExperienceWriter(experience)
     i = 0
     one = np.ones(1, bool)
     while True:
-        ring.forgive()  # an actor that waits for nobody
-        seen = np.full((1, ring.shape.size), i % 60_000, np.float32)
+        seen = np.full((1, experience.shape.size), i % 60_000, np.float32)
         ends = np.array([i % 7 == 6])
         writer.decide(seen, np.array([[i]]), i, one)
         writer.outcome(np.array([i % 60_000], np.float32), ends, ~one, seen, one)
@@ -203,18 +203,18 @@ def _write_for_ever(ring):
 @pytest.mark.parametrize("check", [True, False])
 def test_a_segment_is_taken_whole_or_not_at_all(check):
     """An actor that overwrites at full speed; without the sequence check the test sees it."""
-    ring = make_ring(rollout=8, length=4, streams=1, size=2_000, on_full="overwrite")
-    child = SPAWN.Process(target=_write_for_ever, args=(ring,), daemon=True)
+    experience = make_experience(rollout=8, length=4, streams=1, size=2_000, on_full="overwrite")
+    child = SPAWN.Process(target=_write_for_ever, args=(experience,), daemon=True)
     child.start()
     try:
-        assert ring.learner.wait(ring.has_rollout, 60.0)
-        rollouts = Rollouts(ring, check_sequence=check)
-        out = Rollout.empty(ring, 1)
+        assert experience.learner.wait(experience.has_rollout, 60.0)
+        rollouts = Rollouts(experience, check_sequence=check)
+        out = Rollout.empty(experience, 1)
         torn = taken = 0
         last = -1
         while taken < 40_000 if check else not torn:
             if not rollouts.ready():
-                ring.learner.wait(rollouts.ready, 1.0)
+                experience.learner.wait(rollouts.ready, 1.0)
                 continue
             taken += rollouts.take(out, 0, 0)
             rows = int(out.num_rows[0])
@@ -234,8 +234,8 @@ def test_a_segment_is_taken_whole_or_not_at_all(check):
 def test_a_segment_comes_with_what_was_kept_before_its_first_step():
     config = ExperienceConfig(segment_length=3, on_full="wait")
     shape = StreamShape((1,), np.float32, 1, memory=2)
-    ring = ExperienceRing(shape, config, 2, Wakeup(), Wakeup(), 6)
-    writer, rollouts = ExperienceWriter(ring), Rollouts(ring)
+    experience = Experience(shape, config, (2,), Wakeup(), (Wakeup(),), 6)
+    writer, rollouts = ExperienceWriter(experience), Rollouts(experience)
     everyone, none = np.ones(2, bool), np.zeros(2, bool)
     for i in range(4):
         seen = np.full((2, 1), i, np.float32)
@@ -247,26 +247,30 @@ def test_a_segment_comes_with_what_was_kept_before_its_first_step():
     count = int(out.num_segments[0])
     assert out.streams[0, out.starts[0, :count]].tolist() == [1, 0]
     assert out.memories[0, :count].tolist() == [[10, 0.5], [0, 0.5]]
-    turn_three = ring.shared["memories"][ring.shared["committed"] == 0]
+    turn_three = experience.rings[0].shared["memories"][
+        experience.rings[0].shared["committed"] == 0
+    ]
     assert [3, 0.5] in turn_three.tolist()  # stream 0 went on in another segment
-    assert [12, 0.5] in ring.shared["memories"].tolist()  # stream 1 in another episode
+    assert [12, 0.5] in experience.rings[0].shared[
+        "memories"
+    ].tolist()  # stream 1 in another episode
 
 
 def test_an_actor_never_waits_for_a_learner_that_takes_no_more():
-    ring = make_ring(rollout=8)
-    writer, rollouts = ExperienceWriter(ring), Rollouts(ring)
+    experience = make_experience(rollout=8)
+    writer, rollouts = ExperienceWriter(experience), Rollouts(experience)
     i = 0
-    while ring.has_room():
+    while writer.room.has_room():
         turn(writer, i)
         i += 1
-    ring.release()
+    experience.release()
     for j in range(i, i + 500):
-        assert ring.has_room()
+        assert writer.room.has_room()
         turn(writer, j, terminated=[0, 1] if j % 3 == 0 else [])
     assert not rollouts.ready()
-    assert ring.fill == 0.0
-    successor = Rollouts(ring)  # restored from before it stopped learning
+    assert experience.fill == 0.0
+    successor = Rollouts(experience)  # restored from before it stopped learning
     for k in range(1, 20):
         turn(writer, j + k)
     assert successor.ready()
-    assert ring.fill > 0.0
+    assert experience.fill > 0.0

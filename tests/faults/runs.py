@@ -10,11 +10,12 @@ from dataclasses import dataclass
 import psutil
 
 from remuda.actor.role import ActorRole
-from remuda.checkpoint.store import Checkpoints
+from remuda.checkpoint.store import Checkpoints, Manifest
 from remuda.config import load_config, overlay
 from remuda.learner.role import LearnerRole
 from remuda.policies.spec import policy_specs
 from remuda.runtime.layout import make_layout
+from remuda.runtime.processes import ProcessRuntime
 from remuda.train import Ring
 from support import Tape
 
@@ -205,3 +206,43 @@ def wait_until_gone(pids, seconds):
     while any(lives(pid) for pid in pids):
         assert time.monotonic() < limit, "processes are left"
         time.sleep(0.01)
+
+
+SUPERVISION = {"silence_limit": 2.0, "backoff": 0.05}
+
+
+def start(tmp_path, **tree):
+    config = small_config(**{"supervision": SUPERVISION} | tree)
+    ring, runtime = make_runtime(config, tmp_path, SabotagedLearner, SabotagedActor)
+    assert isinstance(runtime, ProcessRuntime)
+    runtime.start(lambda: False)
+    return ring, runtime
+
+
+def checkpoint(runtime, tmp_path):
+    store = Checkpoints(tmp_path / "checkpoints")
+    number = store.begin()
+    assert runtime.save(number) == {"agent_0", "agent_1"}
+    store.commit(Manifest(number, 0, 0.0, False, {}, {}))
+    return store.read(number, "agent_0")
+
+
+def restarts(runtime, role):
+    return next(status.restarts for status in runtime.status() if status.name == role)
+
+
+def fail(runtime, role, fault):
+    """Bring a fault about; returns what was told, once the role is there again."""
+    before = restarts(runtime, role)
+    os.kill(runtime.pids[role], FAULTS[fault])
+    if fault == "stopped":
+        run_until(runtime, lambda: is_stopped(runtime.pids[role]))
+    told = []
+
+    def is_back():
+        told.extend(runtime.news())
+        status = next(s for s in runtime.status() if s.name == role)
+        return status.restarts > before and status.state == "running"
+
+    run_until(runtime, is_back)
+    return told

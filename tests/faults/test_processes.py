@@ -30,14 +30,14 @@ def test_the_actor_goes_on_while_a_learner_is_stopped(role, mode, tmp_path):
     try:
         pid = runtime.pids["learner-agent_0"]
         run_until(runtime, lambda: is_stopped(pid))
-        play, other = ring.scoreboard.play, ring.scoreboard.learn("agent_1")
+        play, other = ring.scoreboard.play(), ring.scoreboard.learn("agent_1")
         turns, updates = play[Play.TURNS], other[Learn.UPDATES]
         # Longer than the ring: the actor overwrites what the stopped learner was copying.
         run_until(runtime, lambda: play[Play.TURNS] > turns + 10_000)
         run_until(runtime, lambda: other[Learn.UPDATES] > updates + 10)
         assert is_stopped(pid)
         assert play[Play.WAITS] == 0
-        assert ring.rings["agent_0"].overwritten > 0
+        assert ring.experience["agent_0"].overwritten > 0
     finally:
         runtime.stop()
     assert not psutil.pid_exists(pid)
@@ -60,7 +60,7 @@ def test_a_finished_actor_is_no_crash(tmp_path):
     limit = time.monotonic() + 60
     while not runtime.run_for(0.05):
         assert time.monotonic() < limit
-    assert ring.scoreboard.play[Play.TURNS] == 500
+    assert ring.scoreboard.play()[Play.TURNS] == 500
     runtime.stop()
     # Every learner published its last weights before it went.
     for name in ("agent_0", "agent_1"):

@@ -9,16 +9,17 @@ import pytest
 
 from faults.runs import (
     FAULTS,
-    SabotagedActor,
-    SabotagedLearner,
-    is_stopped,
+    SUPERVISION,
+    checkpoint,
+    fail,
     make_runtime,
+    restarts,
     run_until,
     small_config,
+    start,
 )
 from remuda.checkpoint.store import Checkpoints, Manifest
 from remuda.errors import RoleDiedError
-from remuda.runtime.processes import ProcessRuntime
 from remuda.scoreboard import Learn, Play, Policy
 
 TOLD = {
@@ -28,51 +29,13 @@ TOLD = {
     "kill -9": "was killed by SIGKILL",
     "stopped": "gave no sign of life for 2 s",
 }
-SUPERVISION = {"silence_limit": 2.0, "backoff": 0.05}
-
-
-def start(tmp_path, **tree):
-    config = small_config(**{"supervision": SUPERVISION} | tree)
-    ring, runtime = make_runtime(config, tmp_path, SabotagedLearner, SabotagedActor)
-    assert isinstance(runtime, ProcessRuntime)
-    runtime.start(lambda: False)
-    return ring, runtime
-
-
-def checkpoint(runtime, tmp_path):
-    store = Checkpoints(tmp_path / "checkpoints")
-    number = store.begin()
-    assert runtime.save(number) == {"agent_0", "agent_1"}
-    store.commit(Manifest(number, 0, 0.0, False, {}, {}))
-    return store.read(number, "agent_0")
-
-
-def restarts(runtime, role):
-    return next(status.restarts for status in runtime.status() if status.name == role)
-
-
-def fail(runtime, role, fault):
-    """Bring a fault about; returns what was told, once the role is there again."""
-    before = restarts(runtime, role)
-    os.kill(runtime.pids[role], FAULTS[fault])
-    if fault == "stopped":
-        run_until(runtime, lambda: is_stopped(runtime.pids[role]))
-    told = []
-
-    def is_back():
-        told.extend(runtime.news())
-        status = next(s for s in runtime.status() if s.name == role)
-        return status.restarts > before and status.state == "running"
-
-    run_until(runtime, is_back)
-    return told
 
 
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_learner_goes_on_from_its_checkpoint(fault, tmp_path):
     ring, runtime = start(tmp_path)
     try:
-        play = ring.scoreboard.play
+        play = ring.scoreboard.play()
         mine, other = ring.scoreboard.learn("agent_0"), ring.scoreboard.learn("agent_1")
         run_until(runtime, lambda: mine[Learn.UPDATES] > 20)
         saved = checkpoint(runtime, tmp_path)
@@ -111,7 +74,7 @@ def test_a_stack_that_learns_from_rollouts_goes_on(role, fault, tmp_path):
         goal = max(row[Learn.UPDATES] for row in rows) + 20
         run_until(runtime, lambda: min(row[Learn.UPDATES] for row in rows) > goal)
         assert saved["updates"] > 5
-        assert ring.scoreboard.play[Play.FORCED] == 0
+        assert ring.scoreboard.play()[Play.FORCED] == 0
         assert max(row[Learn.STALENESS_MAX] for row in rows) < 20
     finally:
         runtime.stop()
@@ -121,7 +84,7 @@ def test_a_stack_that_learns_from_rollouts_goes_on(role, fault, tmp_path):
 def test_an_actor_goes_on_with_new_episodes(fault, tmp_path):
     ring, runtime = start(tmp_path)
     try:
-        play, row = ring.scoreboard.play, ring.scoreboard.policy("agent_1")
+        play, row = ring.scoreboard.play(), ring.scoreboard.policy("agent_1")
         learn = ring.scoreboard.learn("agent_1")
         run_until(runtime, lambda: learn[Learn.UPDATES] > 20)
         told = fail(runtime, "actor", fault)
@@ -131,9 +94,9 @@ def test_an_actor_goes_on_with_new_episodes(fault, tmp_path):
         run_until(runtime, lambda: learn[Learn.UPDATES] > updates + 10)
         assert row[Policy.EPISODES] > episodes
         # What the ring counts is what it holds, though its writer died at any instruction.
-        held = ring.rings["agent_1"].written - ring.rings["agent_1"].overwritten
+        held = ring.experience["agent_1"].written - ring.experience["agent_1"].overwritten
         assert 0 < held <= 2_100
-        assert (ring.rings["agent_1"].shared["sequence"] % 2).sum() <= 1
+        assert (ring.experience["agent_1"].rings[0].shared["sequence"] % 2).sum() <= 1
     finally:
         runtime.stop()
 
@@ -194,8 +157,8 @@ def test_many_deaths_at_once(tmp_path):
             os.kill(pid, signal.SIGKILL)
         run_until(runtime, lambda: all(s.restarts == 1 for s in runtime.status()))
         run_until(runtime, lambda: all(s.state == "running" for s in runtime.status()))
-        turns = ring.scoreboard.play[Play.TURNS]
-        run_until(runtime, lambda: ring.scoreboard.play[Play.TURNS] > turns + 1000)
+        turns = ring.scoreboard.play()[Play.TURNS]
+        run_until(runtime, lambda: ring.scoreboard.play()[Play.TURNS] > turns + 1000)
     finally:
         runtime.stop()
 
@@ -204,7 +167,7 @@ def test_many_deaths_at_once(tmp_path):
 def test_lockstep_goes_on_after_a_death(role, tmp_path):
     ring, runtime = start(tmp_path, schedule="lockstep")
     try:
-        play, learn = ring.scoreboard.play, ring.scoreboard.learn("agent_0")
+        play, learn = ring.scoreboard.play(), ring.scoreboard.learn("agent_0")
         run_until(runtime, lambda: learn[Learn.UPDATES] > 5)
         fail(runtime, role, "kill -9")
         turns, updates = play[Play.TURNS], learn[Learn.UPDATES]

@@ -7,7 +7,8 @@ import pytest
 import torch
 
 from remuda.config import PolicyConfig
-from remuda.experience.ring import ExperienceRing, StreamShape
+from remuda.experience.experience import Experience
+from remuda.experience.ring import StreamShape
 from remuda.experience.rollouts import AFTER, Rollout
 from remuda.memory.waiting import Wakeup
 from remuda.policies.actions import ContinuousActions, DiscreteActions
@@ -65,8 +66,8 @@ def play(algorithm, reward, random, segments=32, masks=None):
     count = len(algorithm.configs)
     shape = StreamShape((2,), np.float32, 1, kind.size, kind.dtype, 0 if masks is None else 3)
     config = algorithm.configs[0].experience.model_copy(update={"segment_length": LENGTH})
-    ring = ExperienceRing(shape, config, segments, Wakeup(), Wakeup(), segments * LENGTH)
-    rollout = Rollout.empty(ring, count)
+    experience = Experience(shape, config, (segments,), Wakeup(), (Wakeup(),), segments * LENGTH)
+    rollout = Rollout.empty(experience, count)
     rows = segments * (LENGTH + 1)
     rollout.num_rows[:], rollout.num_steps[:] = rows, segments * LENGTH
     for k in range(count):

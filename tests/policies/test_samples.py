@@ -4,7 +4,8 @@ import numpy as np
 import torch
 
 from remuda.config import ExperienceConfig
-from remuda.experience.ring import ExperienceRing, StreamShape
+from remuda.experience.experience import Experience
+from remuda.experience.ring import StreamShape
 from remuda.experience.rollouts import AFTER, Rollout
 from remuda.memory.waiting import Wakeup
 from remuda.policies.algorithms.samples import Rows, Sequences
@@ -16,10 +17,10 @@ LENGTHS = ((3, 1, 2), (2, 2))
 def make_rollout():
     """Two policies with segments of these lengths; each row is numbered by policy and place."""
     config = ExperienceConfig(segment_length=4)
-    ring = ExperienceRing(
-        StreamShape((1,), np.float32, 1, memory=1), config, 2, Wakeup(), Wakeup(), 8
+    experience = Experience(
+        StreamShape((1,), np.float32, 1, memory=1), config, (2,), Wakeup(), (Wakeup(),), 8
     )
-    rollout = Rollout.empty(ring, 2)
+    rollout = Rollout.empty(experience, 2)
     for k, lengths in enumerate(LENGTHS):
         row = 0
         for segment, length in enumerate(lengths):

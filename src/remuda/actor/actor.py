@@ -111,6 +111,7 @@ class Actor:
         random: np.random.Generator,
         reader: SnapshotReader | None = None,
         max_turns: int | None = None,
+        turns: Callable[[], float] | None = None,
         parts: tuple[str, ...] = (),
         timeline: Timeline | None = None,
         together: bool = False,
@@ -123,7 +124,8 @@ class Actor:
             play: the actor's row of the scoreboard.
             random: the stream of the episodes' seeds.
             reader: where newer weights come from; None: the seats keep theirs.
-            max_turns: turns to play, over all copies.
+            max_turns: turns to play, over all copies and all actors.
+            turns: tells how many were played by all of them; None: this is the only one.
             parts: what it saves in a checkpoint.
             timeline: where to note what it did when.
             together: let all agents observe at the start of the turn and choose in one batched
@@ -132,6 +134,7 @@ class Actor:
         self.env, self.seats = env, tuple(seats)
         self._reader, self._random, self._play = reader, random, play
         self._max_turns = max_turns
+        self._turns = turns if turns is not None else lambda: float(play[Play.TURNS])
         self._timeline = timeline
         self.parts = parts
         """What it saves in a checkpoint: itself, or nothing, where its world is of no use later."""
@@ -148,9 +151,7 @@ class Actor:
         everyone = tuple(agent for group in env.turn_groups for agent in group)
         groups = (everyone,) if together else env.turn_groups
         self._groups = [(group, self._passes(group)) for group in groups]
-        self._waiting = [
-            seat.writer for seat in self.seats if seat.writer and seat.writer.ring.may_wait
-        ]
+        self._rooms = [seat.writer.room for seat in self.seats if seat.writer and seat.writer.room]
         self._waited = 0.0
         self._overtaken = 0
         self.on_episode: Callable[[int, Floats], None] | None = None
@@ -161,7 +162,7 @@ class Actor:
     @property
     def done(self) -> bool:
         """Whether all turns are played."""
-        return self._max_turns is not None and self._play[Play.TURNS] >= self._max_turns
+        return self._max_turns is not None and self._turns() >= self._max_turns
 
     def work(self) -> bool:
         """Play one turn in every copy; False when there is none left, or no room to write it."""
@@ -172,25 +173,25 @@ class Actor:
 
     def has_room(self) -> bool:
         """Whether every ring that may make the actor wait has room."""
-        return all(writer.ring.has_room() for writer in self._waiting)
+        return all(room.has_room() for room in self._rooms)
 
     def wait(self, timeout: float, interrupted: Callable[[], bool]) -> None:
         """Sleep until the rings have room, at most until the user's own limit; counted."""
-        late = [w for w in self._waiting if not w.ring.has_room()]
+        late = [room for room in self._rooms if not room.has_room()]
         if self.done or not late:
             return
-        ring = late[0].ring
+        wait_limit = late[0].config.wait_limit
         began = time.perf_counter()
-        limit = ring.config.wait_limit - self._waited
-        woken = ring.actor.wait(lambda: interrupted() or self.has_room(), min(timeout, limit))
+        timeout = min(timeout, wait_limit - self._waited)
+        woken = late[0].wakeup.wait(lambda: interrupted() or self.has_room(), timeout)
         spent = time.perf_counter() - began
         self._play[Play.WAITS] += 1
         self._play[Play.WAIT_SECONDS] += spent
         self._waited = 0.0 if woken else self._waited + spent
-        if self._waited >= ring.config.wait_limit:
+        if self._waited >= wait_limit:
             # The learner is stuck or gone: better to lose old steps than to stand still.
-            for writer in late:
-                writer.ring.forgive()
+            for room in late:
+                room.forgive()
             self._play[Play.FORCED] += 1
             self._waited = 0.0
 

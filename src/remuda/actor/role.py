@@ -1,4 +1,4 @@
-"""The recipe of the actor: what crosses to the process that plays."""
+"""The recipe of an actor: what crosses to a process that plays."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from remuda.config import Config
 from remuda.envs.registry import make_env
-from remuda.experience.ring import ExperienceRing
+from remuda.experience.experience import Experience
 from remuda.policies.spec import PolicySpec
 from remuda.publish.snapshot import PublishedWeights
 from remuda.scoreboard import Play, Scoreboard
@@ -22,19 +22,23 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ActorRole:
-    """Builds the actor of a run: the game, a seat per agent, and where everything goes."""
+    """Builds an actor of a run: the game, a seat per agent, and where everything goes."""
 
     config: Config
     specs: tuple[PolicySpec, ...]
-    rings: Mapping[str, ExperienceRing]
+    experience: Mapping[str, Experience]
     published: PublishedWeights
     scoreboard: Scoreboard
+    copies: tuple[int, ...]
+    """Copies of the game that each actor plays."""
+    index: int = 0
+    """Which of the actors this is."""
     timeline: Timeline | None = None
 
     @property
     def name(self) -> str:
-        """There is one actor."""
-        return "actor"
+        """`actor`; with several, `actor-0`, `actor-1`, and so on."""
+        return "actor" if len(self.copies) == 1 else f"actor-{self.index}"
 
     @property
     def parts(self) -> tuple[str, ...]:
@@ -44,35 +48,37 @@ class ActorRole:
     def build(self) -> Actor:
         """Make the game and its seats.
 
-        The random streams are named by the turn at which this actor begins, so that the successor
-        of one that died plays other episodes.
+        The random streams are named by the actor, and by the turn at which it begins, so that the
+        successor of one that died plays other episodes.
         """
         from remuda.actor.actor import Actor
         from remuda.experience.writer import ExperienceWriter
         from remuda.publish.snapshot import SnapshotReader
 
-        config = self.config
-        turn = int(self.scoreboard.play[Play.TURNS])
-        env = make_env(config.game, config.env.num_envs, **config.env.options)
+        config, play = self.config, self.scoreboard.play(self.index)
+        begins = f"{self.name} from turn {int(play[Play.TURNS])}"
+        env = make_env(config.game, self.copies[self.index], **config.env.options)
         seats = make_seats(
             env,
             self.specs,
             self.scoreboard,
+            self.index,
             seed=config.seed,
-            purpose=f"actor from turn {turn}",
+            purpose=begins,
             device=config.actor.device,
         )
         for seat in seats:
-            seat.writer = ExperienceWriter(self.rings[seat.policy])
+            seat.writer = ExperienceWriter(self.experience[seat.policy], self.index)
             if not self.parts:
                 seat.writer.close_orphans()
         return Actor(
             env,
             seats,
-            self.scoreboard.play,
-            stream(config.seed, "env", turn),
+            play,
+            stream(config.seed, "env", begins),
             SnapshotReader(self.published),
             config.run.turns,
+            self.scoreboard.turns,
             self.parts,
             self.timeline,
             config.env.observe_together,
@@ -83,6 +89,7 @@ def make_seats(
     env: VectorEnv,
     specs: tuple[PolicySpec, ...],
     scoreboard: Scoreboard,
+    actor: int = 0,
     *,
     seed: int,
     purpose: str,
@@ -94,7 +101,8 @@ def make_seats(
     Args:
         env: the copies that are played.
         specs: the policies, in the order of the agents.
-        scoreboard: where each seat counts.
+        scoreboard: where each seat counts...
+        actor: ...in the rows of this actor.
         seed: of the run.
         purpose: part of the name of each seat's random stream.
         device: of the networks.
@@ -133,7 +141,7 @@ def make_seats(
                 rule=spec.rule(),
                 masked=spec.masked,
                 random=stream(seed, purpose, spec.name),
-                row=scoreboard.policy(spec.name),
+                row=scoreboard.policy(spec.name, actor),
             )
         )
     return seats

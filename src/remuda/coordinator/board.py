@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from remuda.coordinator.metrics import PolicyRecord, Record
-from remuda.experience.ring import ExperienceRing
+from remuda.experience.experience import Experience
 from remuda.scoreboard import Learn, Play, Policy, Row, Scoreboard
 
 SHARES = {
@@ -37,9 +37,9 @@ class Board:
     """
 
     def __init__(
-        self, scoreboard: Scoreboard, rings: Mapping[str, ExperienceRing], seconds: float = 0.0
+        self, scoreboard: Scoreboard, experience: Mapping[str, Experience], seconds: float = 0.0
     ) -> None:
-        self._scoreboard, self._rings, self._seconds = scoreboard, rings, seconds
+        self._scoreboard, self._experience, self._seconds = scoreboard, experience, seconds
         self.start = self.read()
 
     def read(self) -> Reading:
@@ -47,8 +47,8 @@ class Board:
         board = self._scoreboard
         return Reading(
             time.perf_counter(),
-            board.play.copy(),
-            {name: board.policy(name).copy() for name in board.policies},
+            board.played(),
+            {name: board.acted(name) for name in board.policies},
             {name: board.learn(name).copy() for name in board.policies},
         )
 
@@ -66,7 +66,10 @@ class Board:
             waits=int(play[Play.WAITS]),
             wait_seconds=float(play[Play.WAIT_SECONDS]),
             overtaken=int(play[Play.OVERTAKEN]),
-            shares={name: float(change[field] / seconds) for name, field in SHARES.items()},
+            shares={
+                name: float(change[field] / seconds / self._scoreboard.num_actors)
+                for name, field in SHARES.items()
+            },
             policies={
                 name: self._policy(name, earlier, later, seconds)
                 for name in self._scoreboard.policies
@@ -74,12 +77,12 @@ class Board:
         )
 
     def _policy(self, name: str, earlier: Reading, later: Reading, seconds: float) -> PolicyRecord:
-        ring = self._rings[name]
+        experience = self._experience[name]
         policy, learn = later.policy[name], later.learn[name]
         played, learned = policy - earlier.policy[name], learn - earlier.learn[name]
         busy = learned[Learn.SECONDS_SAMPLE : Learn.SECONDS_PUBLISH + 1].sum()
-        written = ring.written
-        trained_from = written - (0 if ring.rollout else ring.config.learning_starts)
+        written, on_policy = experience.written, experience.rollout > 0
+        trained_from = written - (0 if on_policy else experience.config.learning_starts)
         return PolicyRecord(
             mean_return=_mean(played, Policy.RETURN_SUM, Policy.EPISODES),
             episodes=int(policy[Policy.EPISODES]),
@@ -89,15 +92,15 @@ class Board:
             version=int(learn[Learn.VERSION]),
             staleness=_mean(learned, Learn.STALENESS_SUM, Learn.UPDATES),
             steps=written,
-            replay_fill=ring.fill,
+            replay_fill=experience.fill,
             replay_ratio=float(learn[Learn.SAMPLES] / trained_from) if trained_from > 0 else None,
             redrawn=int(learn[Learn.REDRAWN]),
             trained=int(learn[Learn.TRAINED]),
             lost=int(learn[Learn.LOST]),
             staleness_max=int(learn[Learn.STALENESS_MAX]),
-            entropy=_mean(learned, Learn.ENTROPY_SUM, Learn.UPDATES) if ring.rollout else None,
-            kl=_mean(learned, Learn.KL_SUM, Learn.UPDATES) if ring.rollout else None,
-            clipped=_mean(learned, Learn.CLIPPED_SUM, Learn.UPDATES) if ring.rollout else None,
+            entropy=_mean(learned, Learn.ENTROPY_SUM, Learn.UPDATES) if on_policy else None,
+            kl=_mean(learned, Learn.KL_SUM, Learn.UPDATES) if on_policy else None,
+            clipped=_mean(learned, Learn.CLIPPED_SUM, Learn.UPDATES) if on_policy else None,
             epsilon=float(policy[Policy.EPSILON]),
             busy=max(float(busy / seconds), 0.0),
             nonfinite=int(learn[Learn.NONFINITE]),

@@ -74,13 +74,13 @@ class Record:
     turns_per_second: float
     agent_steps_per_second: float
     waits: int
-    """Total of times the actor waited for a learner."""
+    """Total of times an actor waited for a learner."""
     wait_seconds: float
-    """Total."""
+    """Total, over all actors."""
     overtaken: int
     """Total of snapshot copies that were overtaken and thrown away."""
     shares: dict[str, float]
-    """Where the actor's time went: env, infer, write, weights, wait; shares of the interval."""
+    """Where the actors' time went: env, infer, write, weights, wait; shares of the interval."""
     policies: dict[str, PolicyRecord]
     """By policy."""
 

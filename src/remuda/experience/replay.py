@@ -1,4 +1,4 @@
-"""The learner's end of a ring: batches of n-step transitions, drawn uniformly."""
+"""The learner's end of experience: batches of n-step transitions, drawn uniformly."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 from numba import njit
 
 from remuda.checkpoint.state import random_state, restore_random
-from remuda.experience.ring import ExperienceRing
+from remuda.experience.experience import Experience
 from remuda.memory.atomic import fence_acquire, load
 from remuda.types import Array, Bools, Floats, Integers, State
 
@@ -67,17 +67,22 @@ def _gather(
     discount_t: Floats,
     s_t: Floats,
     versions_out: Integers,
+    base: int,
     check: bool,
 ) -> int:
-    """Copy the picked transitions; those that were overwritten meanwhile stay in `todo`."""
+    """Copy the transitions picked from this ring, whose steps are numbered from `base` on.
+
+    Those that were overwritten meanwhile stay in `todo`; returns how many.
+    """
     left = 0
     size = observations.shape[2]
     for b in range(picks.size):
-        if not todo[b]:
+        pick = picks[b] - base
+        if not todo[b] or pick < 0 or pick >= ends[-1]:
             continue
-        slot = np.searchsorted(ends, picks[b], side="right")
+        slot = np.searchsorted(ends, pick, side="right")
         first = ends[slot - 1] if slot > 0 else 0
-        t = picks[b] - first
+        t = pick - first
         steps = min(n_steps, ends[slot] - first - t)
         total = 0.0
         factor = 1.0
@@ -98,27 +103,37 @@ def _gather(
     return left
 
 
+@dataclass(frozen=True)
+class _Survey:
+    """What a ring held when it was looked at."""
+
+    sequences: Integers
+    """By segment."""
+    ends: Integers
+    """Where the steps of each segment end in the list of all its steps."""
+
+
 class Replay:
-    """Draws batches from one ring, each step of it with the same chance.
+    """Draws batches from one policy's experience, each step of it with the same chance.
 
     The arrays of a batch are used again by the next call.
     """
 
     def __init__(
         self,
-        ring: ExperienceRing,
+        experience: Experience,
         batch_size: int,
         n_steps: int,
         discount: float,
         random: np.random.Generator,
         check_sequence: bool = True,
     ) -> None:
-        self.ring = ring
+        self.experience = experience
         self.redrawn = 0
         """Draws that the writer overtook, and that were drawn again."""
         self._random, self._check = random, check_sequence
         self._n_steps, self._discount = n_steps, discount
-        width = ring.shape.n_frames * ring.shape.size
+        width = experience.shape.n_frames * experience.shape.size
         self.batch = Batch(
             s_tm1=np.zeros((batch_size, width), np.float32),
             a_tm1=np.zeros(batch_size, np.int64),
@@ -127,8 +142,10 @@ class Replay:
             s_t=np.zeros((batch_size, width), np.float32),
             versions=np.zeros(batch_size, np.int64),
         )
-        self._sequences: Integers = np.zeros(ring.num_segments, np.int64)
-        self._ends: Integers = np.zeros(ring.num_segments, np.int64)
+        self._surveys = tuple(
+            _Survey(np.zeros(ring.num_segments, np.int64), np.zeros(ring.num_segments, np.int64))
+            for ring in experience.rings
+        )
         self._todo: Bools = np.zeros(batch_size, np.bool_)
         self._survey()
         self._draw(np.zeros(batch_size, np.int64))  # nothing to do: this compiles the kernels
@@ -137,7 +154,7 @@ class Replay:
         """Draw one batch.
 
         Raises:
-            RuntimeError: the ring holds no step at all; wait until `ring.has` enough.
+            RuntimeError: there is no step at all; wait until the experience `has` enough.
         """
         todo = self._todo
         todo[:] = True
@@ -160,31 +177,41 @@ class Replay:
         self.redrawn = state["redrawn"]
 
     def _survey(self) -> int:
-        shared = self.ring.shared
-        return _survey(shared["sequence"], shared["committed"], self._sequences, self._ends)
+        """Look at every ring; returns the steps in all of them."""
+        total = 0
+        for ring, survey in zip(self.experience.rings, self._surveys, strict=True):
+            shared = ring.shared
+            total += _survey(shared["sequence"], shared["committed"], survey.sequences, survey.ends)
+        return total
 
     def _draw(self, picks: Integers) -> int:
-        """Copy the picks that are still to do; returns how many the writer overtook."""
-        shared, batch = self.ring.shared, self.batch
-        return _gather(
-            shared["observations"],
-            shared["actions"],
-            shared["rewards"],
-            shared["discounts"],
-            shared["versions"],
-            shared["sequence"],
-            self._sequences,
-            self._ends,
-            picks,
-            self._todo,
-            self.ring.shape.n_frames,
-            self._n_steps,
-            self._discount,
-            batch.s_tm1,
-            batch.a_tm1,
-            batch.r_t,
-            batch.discount_t,
-            batch.s_t,
-            batch.versions,
-            self._check,
-        )
+        """Copy the picks that are still to do; returns how many the writers overtook."""
+        batch = self.batch
+        left = base = 0
+        for ring, survey in zip(self.experience.rings, self._surveys, strict=True):
+            shared = ring.shared
+            left += _gather(
+                shared["observations"],
+                shared["actions"],
+                shared["rewards"],
+                shared["discounts"],
+                shared["versions"],
+                shared["sequence"],
+                survey.sequences,
+                survey.ends,
+                picks,
+                self._todo,
+                self.experience.shape.n_frames,
+                self._n_steps,
+                self._discount,
+                batch.s_tm1,
+                batch.a_tm1,
+                batch.r_t,
+                batch.discount_t,
+                batch.s_t,
+                batch.versions,
+                base,
+                self._check,
+            )
+            base += int(survey.ends[-1])
+        return left

@@ -1,4 +1,4 @@
-"""The ring of segments: what one policy has lived through, in shared memory.
+"""The ring of segments: what one policy has lived through with one actor, in shared memory.
 
 A ring has S segments of at most T steps. Step t of a segment saw the frames in rows t to
 t + n_frames - 1, the newest last; the rows of step t + 1 are what followed it. So a segment has
@@ -11,7 +11,8 @@ An off-policy learner samples committed steps of any segment; an on-policy learn
 segments whole, once, in the order of the queue.
 
 Who writes what: everything here belongs to the writer (the actor), except the words `WANTED`,
-`CONSUMED`, `TAKEN` and `TAKEN_STEPS`, which belong to the learner. Nobody locks anything.
+`CONSUMED`, `TAKEN` and `TAKEN_STEPS`, which belong to the learner. Nobody locks anything. What the
+learner and the actors tell each other by these words is in `remuda.experience.experience`.
 
 - A segment's `sequence` is odd while the writer makes it ready for other steps and even otherwise.
 - Steps below `committed` never change while `sequence` stays the same. `committed` is stored with
@@ -33,9 +34,8 @@ from numba import njit
 
 from remuda.checkpoint.state import fitting
 from remuda.config import ExperienceConfig
-from remuda.memory.atomic import exchange, fence_acquire, fence_full, load, store
+from remuda.memory.atomic import fence_acquire, load, store
 from remuda.memory.shared import SharedArrays
-from remuda.memory.waiting import Wakeup
 from remuda.types import Array, Integers, State
 
 # Words of `counters`; each stands on a cache line of its own, so that no two processes fight.
@@ -69,8 +69,6 @@ CONTENTS = ("observations", "actions", "log_probs", "masks", "rewards", "discoun
 BOOKS = ("memories", "numbers", "streams", "queue", "queue_sequence", "queue_steps")
 """What is noted of segments: which they are, whose, and in what order they were closed."""
 
-NEVER = 2**62
-"""More segments, and more steps, than there will ever be."""
 POISON = 0xA5
 """Fresh integers are made of this byte and fresh floats are not a number, so that reading what
 nobody wrote cannot pass for data."""
@@ -102,14 +100,13 @@ class StreamShape:
 
 
 class ExperienceRing:
-    """One policy's experience: written by one actor, read by one learner.
+    """One policy's experience with one actor: written by that actor, read by one learner.
 
     What it guarantees:
 
     1. A step is read whole or not at all.
-    2. No reader ever makes the writer wait. The writer waits only where the user set `wait`.
-    3. A learner that asks for a number of steps is woken once they are there, without polling.
-    4. Whoever dies, at any instruction, leaves a ring that the others can go on with.
+    2. No reader ever makes the writer wait.
+    3. A writer that dies, at any instruction, leaves a ring that the others can go on with.
     """
 
     def __init__(
@@ -117,29 +114,24 @@ class ExperienceRing:
         shape: StreamShape,
         config: ExperienceConfig,
         num_streams: int,
-        learner: Wakeup,
-        actor: Wakeup,
-        rollout: int = 0,
+        segments: int,
+        counters: SharedArrays,
+        actor: int,
     ) -> None:
         """Allocate it.
 
         Args:
             shape: what a step looks like.
-            config: capacity, segments, and whether to overwrite or wait.
-            num_streams: copies and seats that the policy plays at once.
-            learner: rings the learner's process.
-            actor: rings the actor's process.
-            rollout: steps that an on-policy learner takes at once; 0: the learner is off-policy.
+            config: segments, and whether to overwrite or wait.
+            num_streams: copies and seats that the policy plays at once, with this actor.
+            segments: how many of them there are.
+            counters: the words of all rings of the policy...
+            actor: ...and the row that is this ring's.
         """
         length = config.segment_length
-        # Every stream keeps one segment open; as many again are there to be read, or two rollouts.
-        segments = max(-(-config.capacity // length), 2 * num_streams)
-        if rollout:
-            segments = 4 * num_streams + 3 * -(-rollout // length)
-        self.rollout = rollout
         self.shape, self.config = shape, config
         self.num_segments, self.segment_length, self.num_streams = segments, length, num_streams
-        self.learner, self.actor = learner, actor
+        self._all_counters, self.actor = counters, actor
         self.shared = SharedArrays(
             {
                 "observations": ((segments, length + shape.n_frames, shape.size), shape.dtype),
@@ -160,41 +152,16 @@ class ExperienceRing:
                 "queue": ((segments,), np.int64),
                 "queue_sequence": ((segments,), np.int64),
                 "queue_steps": ((segments,), np.int64),
-                "counters": ((COUNTERS,), np.int64),
             }
         )
-        self._forgiven = 0
         for name in CONTENTS:
             _poison(self.shared[name])
 
     @property
-    def written(self) -> int:
-        """Steps committed since the run began."""
-        return load(self.shared["counters"], WRITTEN)
-
-    @property
-    def overwritten(self) -> int:
-        """Committed steps that made room for newer ones."""
-        return load(self.shared["counters"], OVERWRITTEN)
-
-    @property
-    def lost(self) -> int:
-        """Steps that a resumed run did not bring along; a learner waits for new ones."""
-        return load(self.shared["counters"], LOST)
-
-    @property
-    def fill(self) -> float:
-        """The share of the ring's capacity, or of a rollout, that holds steps to train on."""
-        if self.rollout:
-            return min(self.untaken / self.rollout, 1.0)
-        held = self.written - self.overwritten
-        return min(held / (self.num_segments * self.segment_length), 1.0)
-
-    @property
-    def untaken(self) -> int:
-        """Steps in closed segments that no on-policy learner took yet, and that one may."""
-        counters = self.shared["counters"]
-        return max(load(counters, CLOSED_STEPS) - load(counters, TAKEN_STEPS), 0)
+    def counters(self) -> Integers:
+        """Its words."""
+        row: Integers = self._all_counters["counters"][self.actor]
+        return row
 
     @property
     def tight(self) -> bool:
@@ -203,97 +170,7 @@ class ExperienceRing:
         So it is where episodes are much shorter than segments; a rollout is then taken early.
         """
         shared = self.shared
-        return _is_tight(shared["counters"], shared["queue"], shared["numbers"], self.num_streams)
-
-    def has(self, steps: int) -> bool:
-        """Whether `steps` have been committed; if not, the writer will ring when they are.
-
-        For the learner. The wish is stated before the check, and the writer commits before it looks
-        for a wish, so one of the two always sees the other.
-        """
-        counters = self.shared["counters"]
-        if load(counters, WRITTEN) >= steps:
-            return True
-        store(counters, WANTED, steps)
-        fence_full()
-        return load(counters, WRITTEN) >= steps
-
-    def has_rollout(self) -> bool:
-        """Whether there is a rollout to take; if not, the writer will ring when there is."""
-        counters = self.shared["counters"]
-        steps = load(counters, TAKEN_STEPS) + self.rollout
-        if load(counters, CLOSED_STEPS) >= steps or self.tight:
-            return True
-        store(counters, WANTED, steps)
-        fence_full()
-        return load(counters, CLOSED_STEPS) >= steps or self.tight
-
-    def consume(self, steps: int) -> None:
-        """Tell a waiting actor that the learner has had its share of the first `steps` steps."""
-        counters = self.shared["counters"]
-        store(counters, CONSUMED, steps)
-        fence_full()
-        if 0 < load(counters, ROOM_WANTED) <= steps and exchange(counters, ROOM_WANTED, 0):
-            self.actor.ring()
-
-    @property
-    def may_wait(self) -> bool:
-        """Whether the user lets this ring make the actor wait."""
-        return self.config.on_full == "wait"
-
-    def has_room(self) -> bool:
-        """Whether the actor may write another turn; if not, it will be rung once it may.
-
-        It may while it is within `capacity` steps of an off-policy learner, and while there is not
-        yet a whole rollout for an on-policy learner to take.
-        """
-        counters = self.shared["counters"]
-        if self.rollout:
-            return self._has_room_for_rollout()
-        needed = load(counters, WRITTEN) - self.config.capacity
-        if max(load(counters, CONSUMED), self._forgiven) >= needed:
-            return True
-        store(counters, ROOM_WANTED, needed)
-        fence_full()
-        return load(counters, CONSUMED) >= needed
-
-    def _has_room_for_rollout(self) -> bool:
-        counters = self.shared["counters"]
-
-        def room() -> bool:
-            taken = load(counters, TAKEN_STEPS)
-            if load(counters, CLOSED_STEPS) - max(taken, self._forgiven) >= self.rollout:
-                return False
-            return self._forgiven > taken or not self.tight
-
-        if room():
-            return True
-        store(counters, ROOM_WANTED, 1)
-        fence_full()
-        if room():
-            return True
-        self.learner.ring()  # it may be asleep, waiting for more than there is place for
-        return False
-
-    def take(self, segments: int, steps: int) -> None:
-        """Tell the writer that the first so many closed segments, and their steps, are copied."""
-        counters = self.shared["counters"]
-        store(counters, TAKEN, segments)
-        store(counters, TAKEN_STEPS, steps)
-        fence_full()
-        if load(counters, ROOM_WANTED) and exchange(counters, ROOM_WANTED, 0):
-            self.actor.ring()
-
-    def release(self) -> None:
-        """For the learner: take nothing any more, so that the writer never waits for it."""
-        self.take(NEVER, NEVER)
-
-    def take_up(self) -> None:
-        """For a new learner: take what is closed from now on, if the one before it took no more."""
-        counters, queue_steps = self.shared["counters"], self.shared["queue_steps"]
-        if load(counters, TAKEN) == NEVER:
-            closed = load(counters, CLOSED)
-            self.take(closed, int(queue_steps[(closed - 1) % queue_steps.size]) if closed else 0)
+        return is_tight(self.counters, shared["queue"], shared["numbers"], self.num_streams)
 
     def state(self) -> State:
         """A copy of all that is committed, taken while the writer may go on.
@@ -308,7 +185,7 @@ class ExperienceRing:
         fence_acquire()
         torn = (before % 2 == 1) | (shared["sequence"] != before)
         committed[torn] = 0
-        counters = {name: load(shared["counters"], word) for name, word in SAVED_COUNTERS.items()}
+        counters = {name: load(self.counters, word) for name, word in SAVED_COUNTERS.items()}
         return saved | {"committed": committed, "sequence": before, "counters": counters}
 
     def restore(self, state: State | None, written: int) -> None:
@@ -321,7 +198,7 @@ class ExperienceRing:
         Raises:
             CheckpointError: the steps are of another shape.
         """
-        shared, counters = self.shared, self.shared["counters"]
+        shared, counters = self.shared, self.counters
         if state is not None:
             for name in (*CONTENTS, *BOOKS, "committed"):
                 shared[name][...] = fitting(state, name, shared[name])
@@ -336,11 +213,6 @@ class ExperienceRing:
         store(counters, OVERWRITTEN, written - held)
         store(counters, LOST, 0 if state is not None else written)
 
-    def forgive(self) -> None:
-        """Let the actor write one more capacity of steps, though the learner is behind."""
-        counters = self.shared["counters"]
-        self._forgiven = load(counters, CLOSED_STEPS if self.rollout else WRITTEN)
-
 
 SAVED_COUNTERS = {
     "head": HEAD,
@@ -352,7 +224,7 @@ SAVED_COUNTERS = {
 
 
 @njit(cache=True)
-def _is_tight(counters: Integers, queue: Integers, numbers: Integers, num_streams: int) -> bool:
+def is_tight(counters: Integers, queue: Integers, numbers: Integers, num_streams: int) -> bool:
     """Whether the next turn's segments might take the place of a closed one that nobody took.
 
     A turn begins at most one segment for each stream, and passes over at most as many open ones.

@@ -1,4 +1,4 @@
-"""The learner's end of a ring, on-policy: whole segments, once, in the order they were closed."""
+"""The learner's end of experience, on-policy: whole segments, once, as they were closed."""
 
 from __future__ import annotations
 
@@ -7,12 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 from numba import njit
 
-from remuda.experience.ring import (
-    CLOSED,
-    TAKEN,
-    TAKEN_STEPS,
-    ExperienceRing,
-)
+from remuda.experience.experience import Experience
+from remuda.experience.ring import CLOSED, TAKEN, TAKEN_STEPS, ExperienceRing
 from remuda.memory.atomic import fence_acquire, load
 from remuda.types import Array, Bools, Floats, Integers
 
@@ -56,11 +52,12 @@ class Rollout:
     """[K]."""
 
     @staticmethod
-    def empty(ring: ExperienceRing, num_policies: int) -> Rollout:
-        """Room for the largest rollout that `take` may bring from a ring like this."""
-        shape, length = ring.shape, ring.segment_length
+    def empty(experience: Experience, num_policies: int) -> Rollout:
+        """Room for the largest rollout that `take` may bring from experience like this."""
+        shape, length = experience.shape, experience.config.segment_length
         # A rollout passes its number of steps by less than one segment; each has a row more.
-        rows = min(2 * (ring.rollout + length), ring.num_segments * (length + 1))
+        places = sum(ring.num_segments for ring in experience.rings)
+        rows = min(2 * (experience.rollout + length), places * (length + 1))
         at = (num_policies, rows)
         return Rollout(
             observations=np.zeros((*at, shape.n_frames * shape.size), shape.dtype),
@@ -109,6 +106,8 @@ def _take(
     wanted: int,
     n_frames: int,
     oldest: int,
+    first_row: int,
+    first_stream: int,
     check: bool,
 ) -> tuple[int, int, int, int, int, int]:
     """Copy segments until `wanted` steps are there, or none is left.
@@ -135,7 +134,7 @@ def _take(
         fresh = intact and ring_versions[slot, 0] >= oldest
         if fresh:
             memories[copied] = ring_memories[slot]
-            starts[copied] = rows
+            starts[copied] = first_row + rows
             for t in range(length + 1):
                 row = rows + t
                 for frame in range(n_frames):
@@ -151,7 +150,7 @@ def _take(
                     rewards[row] = ring_rewards[slot, t]
                     discounts[row] = ring_discounts[slot, t]
                     versions[row] = ring_versions[slot, t]
-                    streams[row] = ring_streams[slot]
+                    streams[row] = first_stream + ring_streams[slot]
             fence_acquire()
             fresh = load(sequence, slot) == expected or not check
         lost += end - reached
@@ -173,42 +172,56 @@ class Rollouts:
     """
 
     def __init__(
-        self, ring: ExperienceRing, max_staleness: int | None = None, check_sequence: bool = True
+        self,
+        experience: Experience,
+        max_staleness: int | None = None,
+        check_sequence: bool = True,
     ) -> None:
-        self.ring = ring
+        self.experience = experience
         self.lost = 0
         """Steps that were closed, and that nobody trained on."""
         self._max_staleness, self._check = max_staleness, check_sequence
-        ring.take_up()
-        one = Rollout.empty(ring, 1)
-        self._take(one, 0, 0, 0)  # nothing wanted: this compiles the kernel
+        self._taken = 0
+        experience.take_up()
+        one = Rollout.empty(experience, 1)
+        for ring in experience.rings:
+            self._take(ring, one, 0, 0, 0)  # nothing wanted: this compiles the kernel
 
     def ready(self) -> bool:
         """Whether there is a rollout to take; if not, the learner is rung when there is."""
-        return self.ring.has_rollout() and self.ring.untaken > 0
+        return self.experience.has_rollout() and self.experience.untaken > 0
 
     def take(self, out: Rollout, policy: int, version: int) -> int:
         """Copy the next rollout into row `policy` of `out`; returns its steps.
 
         Args:
-            out: made for rings like this by `Rollout.empty`.
+            out: made for experience like this by `Rollout.empty`.
             policy: the row.
             version: the newest version of this policy, to which steps may be too old.
         """
         oldest = 0 if self._max_staleness is None else version - self._max_staleness
-        rows, steps, copied, segments, reached, lost = self._take(
-            out, policy, self.ring.rollout, oldest
-        )
-        out.num_rows[policy], out.num_steps[policy] = rows, steps
-        out.num_segments[policy] = copied
-        self.lost += lost
-        self.ring.take(segments, reached)
-        return steps
+        out.num_rows[policy] = out.num_steps[policy] = out.num_segments[policy] = 0
+        rings = self.experience.rings
+        # What is left over waits for the next rollout; each time it is another actor's.
+        for i in range(len(rings)):
+            ring = rings[(self._taken + i) % len(rings)]
+            wanted = self.experience.rollout - int(out.num_steps[policy])
+            rows, steps, copied, segments, reached, lost = self._take(
+                ring, out, policy, wanted, oldest
+            )
+            out.num_rows[policy] += rows
+            out.num_steps[policy] += steps
+            out.num_segments[policy] += copied
+            self.lost += lost
+            self.experience.take(ring.actor, segments, reached)
+        self._taken += 1
+        return int(out.num_steps[policy])
 
     def _take(
-        self, out: Rollout, policy: int, wanted: int, oldest: int
+        self, ring: ExperienceRing, out: Rollout, policy: int, wanted: int, oldest: int
     ) -> tuple[int, int, int, int, int, int]:
-        shared = self.ring.shared
+        shared = ring.shared
+        row, segment = int(out.num_rows[policy]), int(out.num_segments[policy])
         found: tuple[int, int, int, int, int, int] = _take(
             shared["observations"],
             shared["actions"],
@@ -224,20 +237,22 @@ class Rollouts:
             shared["queue"],
             shared["queue_sequence"],
             shared["queue_steps"],
-            shared["counters"],
-            out.observations[policy],
-            out.actions[policy],
-            out.log_probs[policy],
-            out.masks[policy],
-            out.rewards[policy],
-            out.discounts[policy],
-            out.versions[policy],
-            out.streams[policy],
-            out.memories[policy],
-            out.starts[policy],
+            ring.counters,
+            out.observations[policy, row:],
+            out.actions[policy, row:],
+            out.log_probs[policy, row:],
+            out.masks[policy, row:],
+            out.rewards[policy, row:],
+            out.discounts[policy, row:],
+            out.versions[policy, row:],
+            out.streams[policy, row:],
+            out.memories[policy, segment:],
+            out.starts[policy, segment:],
             wanted,
-            self.ring.shape.n_frames,
+            self.experience.shape.n_frames,
             oldest,
+            row,
+            sum(other.num_streams for other in self.experience.rings[: ring.actor]),
             self._check,
         )
         return found

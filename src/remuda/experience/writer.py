@@ -10,6 +10,7 @@ import numpy as np
 from numba import njit
 
 from remuda.checkpoint.state import fitting
+from remuda.experience.experience import Experience
 from remuda.experience.ring import (
     CLOSED,
     CLOSED_STEPS,
@@ -17,7 +18,6 @@ from remuda.experience.ring import (
     OVERWRITTEN,
     WANTED,
     WRITTEN,
-    ExperienceRing,
 )
 from remuda.memory.atomic import exchange, fence_full, fence_release, load, store
 from remuda.types import Array, Bools, Floats, Integers, State
@@ -242,22 +242,25 @@ def _close_orphans(
 
 
 class ExperienceWriter:
-    """Writes the streams of one policy on one seat into its ring.
+    """Writes the streams of one policy on one seat into its ring, for one actor.
 
     In each turn `decide` comes first and `outcome` after; a step is committed once the
     observation that followed it is written: the one at the agent's next decision, or the last
     one of an episode.
     """
 
-    def __init__(self, ring: ExperienceRing) -> None:
-        self.ring = ring
+    def __init__(self, experience: Experience, actor: int = 0) -> None:
+        self.ring = ring = experience.rings[actor]
+        self.room = experience.room(actor) if experience.may_wait else None
+        """Where it may have to wait; None: the user lets it overwrite."""
+        self._learner = experience.learner
         self._shared = ring.shared
         self._n_frames = ring.shape.n_frames
         streams = ring.num_streams
         self._slots: Integers = np.full(streams, NOWHERE, np.int64)
         self._lengths: Integers = np.zeros(streams, np.int64)
-        self._counters: Integers = ring.shared["counters"]
-        self._watched = CLOSED_STEPS if ring.rollout else WRITTEN
+        self._counters = ring.counters
+        self._watched = CLOSED_STEPS if experience.rollout else WRITTEN
         self._no_chances: Floats = np.zeros(streams, np.float32)
         self._no_masks: Bools = np.ones((streams, ring.shape.mask_size), np.bool_)
         self._no_memories: Floats = np.zeros((streams, ring.shape.memory), np.float32)
@@ -318,7 +321,7 @@ class ExperienceWriter:
             version,
         )
         if fresh and _count(self._counters, fresh, self._watched):
-            self.ring.learner.ring()
+            self._learner.ring()
 
     def outcome(
         self,
@@ -359,7 +362,7 @@ class ExperienceWriter:
             last_seen,
         )
         if fresh and _count(self._counters, fresh, self._watched):
-            self.ring.learner.ring()
+            self._learner.ring()
 
     def close_orphans(self) -> None:
         """Close what a writer before this one had open when it died, so that it can be taken.

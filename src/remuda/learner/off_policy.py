@@ -8,15 +8,13 @@ import time
 import numpy as np
 import torch
 
+from remuda.experience.experience import NEVER
 from remuda.experience.replay import Batch, Replay
 from remuda.learner.learner import Student
 from remuda.policies.algorithms.dqn import DQN, Transitions
 from remuda.scoreboard import Learn
 from remuda.timeline import Span, Timeline
 from remuda.types import State
-
-FOREVER = 2**62
-"""More steps than there will ever be."""
 
 
 class OffPolicyLearner:
@@ -31,29 +29,29 @@ class OffPolicyLearner:
         algorithm: DQN,
         replay: Replay,
         timeline: Timeline | None = None,
-        saves_replay: bool = False,
+        saves_experience: bool = False,
     ) -> None:
         self.policies = (student.name,)
         self.config = student.config
         self._student, self._algorithm, self._replay = student, algorithm, replay
-        self._timeline, self._saves_replay = timeline, saves_replay
+        self._timeline, self._saves_experience = timeline, saves_experience
 
     @property
     def steps_needed(self) -> int:
         """Collected steps at which the next update is due."""
-        fresh = self._replay.ring.lost + self.config.experience.learning_starts
+        fresh = self._replay.experience.lost + self.config.experience.learning_starts
         return max(self._steps_paid(self._student.updates + 1), fresh)
 
     @property
     def epsilon(self) -> float:
         """The exploration rate for the steps collected so far: a straight line, then level."""
         exploration = self.config.exploration
-        share = min(self._replay.ring.written / exploration.decay_steps, 1.0)
+        share = min(self._replay.experience.written / exploration.decay_steps, 1.0)
         return exploration.start + share * (exploration.end - exploration.start)
 
     def ready(self) -> bool:
         """Whether there is enough to train on; if not, its process is rung when there is."""
-        return not self._student.halted and self._replay.ring.has(self.steps_needed)
+        return not self._student.halted and self._replay.experience.has(self.steps_needed)
 
     def update(self) -> None:
         """Sample, train once, and publish if it is time."""
@@ -95,7 +93,7 @@ class OffPolicyLearner:
         """All that a successor needs to go on exactly here."""
         return self._student.state() | {
             "replay": self._replay.state(),
-            "ring": self._replay.ring.state() if self._saves_replay else None,
+            "experience": self._replay.experience.state() if self._saves_experience else None,
         }
 
     def restore(self, policy: str, state: State) -> None:  # noqa: ARG002
@@ -106,10 +104,10 @@ class OffPolicyLearner:
 
     def _consume(self) -> None:
         """Tell an actor that waits for its learners how far this one is."""
-        if self._replay.ring.may_wait:
+        if self._replay.experience.may_wait:
             student = self._student
-            self._replay.ring.consume(
-                FOREVER if student.halted else self._steps_paid(student.updates)
+            self._replay.experience.consume(
+                NEVER if student.halted else self._steps_paid(student.updates)
             )
 
     def _steps_paid(self, updates: int) -> int:

@@ -29,12 +29,12 @@ class OnPolicyLearner:
         algorithm: PPO,
         rollouts: Sequence[Rollouts],
         timeline: Timeline | None = None,
-        saves_rings: bool = False,
+        saves_experience: bool = False,
     ) -> None:
         self.policies = tuple(student.name for student in students)
         self._students, self._algorithm, self._rollouts = tuple(students), algorithm, rollouts
-        self._timeline, self._saves_rings = timeline, saves_rings
-        self._rollout = Rollout.empty(rollouts[0].ring, len(students))
+        self._timeline, self._saves_experience = timeline, saves_experience
+        self._rollout = Rollout.empty(rollouts[0].experience, len(students))
 
     def all_ready(self) -> bool:
         """Whether every policy that still learns has a rollout; for the others it is rung."""
@@ -76,7 +76,7 @@ class OnPolicyLearner:
             row[Learn.SECONDS_UPDATE] += (updated - start) / (end - first)
             if not student.accept(float(learned.loss[i])):
                 if student.halted:
-                    self._rollouts[k].ring.release()
+                    self._rollouts[k].experience.release()
                 continue
             self._count_staleness(k)
             if student.is_due():
@@ -113,7 +113,7 @@ class OnPolicyLearner:
         k = self.policies.index(policy)
         return self._students[k].state() | {
             "lost": self._rollouts[k].lost,
-            "ring": self._rollouts[k].ring.state() if self._saves_rings else None,
+            "experience": self._rollouts[k].experience.state() if self._saves_experience else None,
         }
 
     def restore(self, policy: str, state: State) -> None:
@@ -122,7 +122,7 @@ class OnPolicyLearner:
         self._students[k].restore(state)
         self._rollouts[k].lost = state["lost"]
         if self._students[k].halted:
-            self._rollouts[k].ring.release()
+            self._rollouts[k].experience.release()
 
     def _ready(self) -> np.ndarray:
         """[K] bool; each that is not ready has stated its wish."""

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from remuda.experience.ring import ExperienceRing
+from remuda.experience.experience import Experience
 from remuda.memory.waiting import Wakeup
 from remuda.policies.spec import PolicySpec
 from remuda.publish.snapshot import PublishedWeights, Snapshot
@@ -31,12 +31,12 @@ class LearnerRole:
     specs: tuple[PolicySpec, ...]
     devices: tuple[str, ...]
     """By policy, in the order of `specs`."""
-    rings: Mapping[str, ExperienceRing]
+    experience: Mapping[str, Experience]
     published: PublishedWeights
     scoreboard: Scoreboard
     wakeup: Wakeup
     timeline: Timeline | None = None
-    saves_replay: bool = False
+    saves_experience: bool = False
     patience: float = 0.0
     """Seconds that a stack waits for the rest of its policies once some are ready."""
 
@@ -84,14 +84,14 @@ class LearnerRole:
         algorithm = spec.value_learner(streams, device)
         algorithm.load(0, torch.from_numpy(published.weights), step)
         replay = Replay(
-            self.rings[spec.name],
+            self.experience[spec.name],
             spec.config.batch_size,
             spec.config.n_steps,
             spec.config.discount,
             stream(self.seed, "replay", spec.name, step),
         )
         student = self._student(spec, algorithm, 0)
-        return OffPolicyLearner(student, algorithm, replay, self.timeline, self.saves_replay)
+        return OffPolicyLearner(student, algorithm, replay, self.timeline, self.saves_experience)
 
     def _on_policy(self, specs: tuple[PolicySpec, ...], device: str) -> Learner:
         import torch
@@ -110,9 +110,9 @@ class LearnerRole:
             algorithm.load(k, torch.from_numpy(snapshot.weights), snapshot.learner_step)
         students = [self._student(spec, algorithm, k) for k, spec in enumerate(specs)]
         rollouts = [
-            Rollouts(self.rings[spec.name], spec.config.ppo.max_staleness) for spec in specs
+            Rollouts(self.experience[spec.name], spec.config.ppo.max_staleness) for spec in specs
         ]
-        return OnPolicyLearner(students, algorithm, rollouts, self.timeline, self.saves_replay)
+        return OnPolicyLearner(students, algorithm, rollouts, self.timeline, self.saves_experience)
 
     def _newest(self, spec: PolicySpec) -> Snapshot:
         from remuda.publish.snapshot import SnapshotReader

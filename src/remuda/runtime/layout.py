@@ -1,4 +1,4 @@
-"""The layout: how many learner processes, which policies in which, on which devices."""
+"""The layout: which copies each actor plays, which policies each learner trains, and where."""
 
 from __future__ import annotations
 
@@ -17,8 +17,10 @@ LEARNER_MEMORY = 800 * 2**20
 
 @dataclass(frozen=True)
 class Layout:
-    """Which policies each learner process trains, and each policy's device."""
+    """Which copies each actor plays, which policies each learner trains, and on which device."""
 
+    copies: tuple[int, ...]
+    """Copies of the game, by actor process."""
     groups: tuple[tuple[int, ...], ...]
     """Numbers of policies, by learner process."""
     devices: tuple[str, ...]
@@ -34,7 +36,10 @@ class Layout:
             learners = f"{processes} learner processes, one per policy"
         else:
             learners = f"{processes} learner processes for {len(names)} policies"
-        return f"1 actor process, {learners}, on {devices}"
+        actors = "1 actor process"
+        if len(self.copies) > 1:
+            actors = f"{len(self.copies)} actor processes for {sum(self.copies)} copies"
+        return f"{actors}, {learners}, on {devices}"
 
 
 def make_layout(config: Config, num_policies: int) -> Layout:
@@ -45,22 +50,47 @@ def make_layout(config: Config, num_policies: int) -> Layout:
     Never more than the free memory holds.
 
     Raises:
-        ConfigError: a device that is not there.
+        ConfigError: a device that is not there, or more actors than there can be.
     """
     asked = config.learners.processes
     free = int(psutil.virtual_memory().available // LEARNER_MEMORY)
     wanted = max(min(_cores(), free), 1) if asked == "auto" else asked
     processes = min(wanted, num_policies)
-    share, extra = divmod(num_policies, processes)
     groups, start = [], 0
-    for i in range(processes):
-        end = start + share + (i < extra)
-        groups.append(tuple(range(start, end)))
-        start = end
+    for share in _shares(num_policies, processes):
+        groups.append(tuple(range(start, start + share)))
+        start += share
     devices = config.learners.devices or _gpus() or ("cpu",)
     for device in (*devices, config.actor.device):
         _check_device(device)
-    return Layout(tuple(groups), tuple(devices[i % len(devices)] for i in range(num_policies)))
+    return Layout(
+        _shares(config.env.num_envs, _num_actors(config)),
+        tuple(groups),
+        tuple(devices[i % len(devices)] for i in range(num_policies)),
+    )
+
+
+def _num_actors(config: Config) -> int:
+    asked, copies = config.actor.processes, config.env.num_envs
+    if asked == "auto":
+        return 1
+    if asked > 1 and config.exact:
+        raise ConfigError(
+            f"actor.processes is {asked}, and the schedule {config.schedule} fixes the order of "
+            "everything, which needs 1; or use --schedule async"
+        )
+    if asked > copies:
+        raise ConfigError(
+            f"actor.processes is {asked}, more than the copies of the game; raise env.num_envs, "
+            f"which is {copies}, or lower the first"
+        )
+    return asked
+
+
+def _shares(count: int, parts: int) -> tuple[int, ...]:
+    """So many parts of `count`, as equal as can be."""
+    share, extra = divmod(count, parts)
+    return tuple(share + (i < extra) for i in range(parts))
 
 
 def _cores() -> int:

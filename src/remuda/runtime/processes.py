@@ -26,8 +26,6 @@ from remuda.types import Role, RoleStatus
 
 log = logging.getLogger(__name__)
 
-ACTOR = 0
-"""The actor's place among the roles; the learners follow."""
 STATES = {STARTING: "starting", RUNNING: "running", DONE: "done"}
 GLANCE = 0.005
 """Seconds between two looks at roles that are saving."""
@@ -88,12 +86,14 @@ class ProcessRuntime:
         logs: Path,
         supervision: SupervisionConfig,
         *,
+        num_actors: int = 1,
         nice: int,
         start_limit: float,
         stop_limit: float,
         write_limit: float,
         resumed: bool = False,
     ) -> None:
+        self._num_actors = num_actors  # they come first; the learners follow
         self._control = Control(tuple(place.wakeup for place in places))
         self._children = [
             Child(i, place, logs / f"{place.role.name}.log") for i, place in enumerate(places)
@@ -111,7 +111,7 @@ class ProcessRuntime:
 
     @property
     def roles(self) -> tuple[Role, ...]:
-        """The actor's role, then the learners'."""
+        """The actors' roles, then the learners'."""
         return tuple(child.place.role for child in self._children)
 
     @property
@@ -150,7 +150,7 @@ class ProcessRuntime:
             self._watch(end - time.monotonic())
             if self._fatal:
                 raise self._fatal
-            if self._is(ACTOR, DONE):
+            if all(self._is(actor, DONE) for actor in range(self._num_actors)):
                 return True
             if time.monotonic() >= end:
                 return False
@@ -228,7 +228,7 @@ class ProcessRuntime:
 
     def _spawn(self, child: Child) -> None:
         self._control.reset(child.index)
-        is_actor = child.index == ACTOR
+        is_actor = child.index < self._num_actors
         hosting = Hosting(
             index=child.index,
             log=child.log,

@@ -1,0 +1,328 @@
+"""All that one policy lives through: a ring for each actor, and who waits for whom.
+
+Each ring has one writer, so no two actors meet in one. Their words stand in one shared array, a row
+for each ring; the learner sleeps until there is enough in all of them together, and an actor that
+the user lets wait looks at all of them too. So an actor that dies takes nothing along but its own
+share: the others fill up what it leaves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numba import njit
+
+from remuda.config import ExperienceConfig
+from remuda.errors import CheckpointError
+from remuda.experience.ring import (
+    CLOSED,
+    CLOSED_STEPS,
+    CONSUMED,
+    COUNTERS,
+    LOST,
+    OVERWRITTEN,
+    ROOM_WANTED,
+    TAKEN,
+    TAKEN_STEPS,
+    WANTED,
+    WRITTEN,
+    ExperienceRing,
+    StreamShape,
+    is_tight,
+)
+from remuda.memory.atomic import exchange, fence_full, load, store
+from remuda.memory.shared import SharedArrays
+from remuda.memory.waiting import Wakeup
+from remuda.types import Integers, State
+
+NEVER = 2**62
+"""More segments, and more steps, than there will ever be."""
+
+
+class Experience:
+    """One policy's experience: written by one or more actors, read by one learner.
+
+    What it guarantees, besides what each ring does:
+
+    1. A learner that asks for a number of steps is woken once they are there, whoever wrote them,
+       without polling.
+    2. An actor waits only where the user set `wait`, and is rung once it may go on.
+    3. Whoever dies, at any instruction, leaves words that the others can go on with.
+    """
+
+    def __init__(
+        self,
+        shape: StreamShape,
+        config: ExperienceConfig,
+        num_streams: Sequence[int],
+        learner: Wakeup,
+        actors: Sequence[Wakeup],
+        rollout: int = 0,
+    ) -> None:
+        """Allocate it.
+
+        Args:
+            shape: what a step looks like.
+            config: capacity, segments, and whether to overwrite or wait.
+            num_streams: copies and seats that the policy plays at once, by actor.
+            learner: rings the learner's process.
+            actors: each rings an actor's process.
+            rollout: steps that an on-policy learner takes at once; 0: the learner is off-policy.
+        """
+        self.shape, self.config, self.rollout = shape, config, rollout
+        self.num_streams = sum(num_streams)
+        self.learner, self._actors = learner, tuple(actors)
+        self._shared = SharedArrays({"counters": ((len(num_streams), COUNTERS), np.int64)})
+        length = config.segment_length
+        rings = []
+        for actor, streams in enumerate(num_streams):
+            # Every stream keeps one segment open; as many again are there to be read, or two
+            # rollouts. Any actor may have to fill a whole rollout while the others are away.
+            share = -(-config.capacity * streams // self.num_streams)
+            segments = max(-(-share // length), 2 * streams)
+            if rollout:
+                segments = 4 * streams + 3 * -(-rollout // length)
+            ring = ExperienceRing(shape, config, streams, segments, self._shared, actor)
+            rings.append(ring)
+        self.rings = tuple(rings)
+
+    @property
+    def counters(self) -> Integers:
+        """The words of every ring, [num_actors, COUNTERS]."""
+        counters: Integers = self._shared["counters"]
+        return counters
+
+    @property
+    def written(self) -> int:
+        """Steps committed since the run began."""
+        return _total(self.counters, WRITTEN)
+
+    @property
+    def overwritten(self) -> int:
+        """Committed steps that made room for newer ones."""
+        return _total(self.counters, OVERWRITTEN)
+
+    @property
+    def lost(self) -> int:
+        """Steps that a resumed run did not bring along; a learner waits for new ones."""
+        return _total(self.counters, LOST)
+
+    @property
+    def fill(self) -> float:
+        """The share of the capacity, or of a rollout, that holds steps to train on."""
+        if self.rollout:
+            return min(self.untaken / self.rollout, 1.0)
+        places = sum(ring.num_segments * ring.segment_length for ring in self.rings)
+        return min((self.written - self.overwritten) / places, 1.0)
+
+    @property
+    def untaken(self) -> int:
+        """Steps in closed segments that no on-policy learner took yet, and that one may."""
+        return max(_untaken(self.counters), 0)
+
+    @property
+    def may_wait(self) -> bool:
+        """Whether the user lets an actor wait for the learner."""
+        return self.config.on_full == "wait"
+
+    # The learner's side.
+
+    def has(self, steps: int) -> bool:
+        """Whether `steps` have been committed; if not, the learner will be rung when they are."""
+        return _has(self.counters, WRITTEN, steps)
+
+    def has_rollout(self) -> bool:
+        """Whether there is a rollout to take; if not, the learner will be rung when there is.
+
+        Where episodes are short a rollout is taken early: a writer without room rings too.
+        """
+        wanted = _total(self.counters, TAKEN_STEPS) + self.rollout
+        if any(ring.tight for ring in self.rings):
+            return True
+        return _has(self.counters, CLOSED_STEPS, wanted) or any(ring.tight for ring in self.rings)
+
+    def consume(self, steps: int) -> None:
+        """Tell waiting actors that the learner has had its share of the first `steps` steps."""
+        for ring in self.rings:
+            store(ring.counters, CONSUMED, steps)
+        self._let_in(steps)
+
+    def take(self, actor: int, segments: int, steps: int) -> None:
+        """Tell an actor that the first closed segments, and their steps, are copied."""
+        counters = self.rings[actor].counters
+        store(counters, TAKEN, segments)
+        store(counters, TAKEN_STEPS, steps)
+        self._let_in(NEVER)
+
+    def release(self) -> None:
+        """Take nothing any more, so that no writer ever waits for this learner."""
+        for actor in range(len(self.rings)):
+            self.take(actor, NEVER, NEVER // len(self.rings))
+
+    def take_up(self) -> None:
+        """For a new learner: take what is closed from now on, if the one before it took no more."""
+        for actor, ring in enumerate(self.rings):
+            if load(ring.counters, TAKEN) == NEVER:
+                closed, ends = load(ring.counters, CLOSED), ring.shared["queue_steps"]
+                self.take(actor, closed, int(ends[(closed - 1) % ends.size]) if closed else 0)
+
+    def _let_in(self, steps: int) -> None:
+        """Ring every actor that wanted to be rung at so many steps, or at fewer."""
+        fence_full()
+        for ring, wakeup in zip(self.rings, self._actors, strict=True):
+            counters = ring.counters
+            if 0 < load(counters, ROOM_WANTED) <= steps and exchange(counters, ROOM_WANTED, 0):
+                wakeup.ring()
+
+    def room(self, actor: int) -> Room:
+        """For an actor: whether it may write."""
+        return Room(self, actor, self._actors[actor])
+
+    # For checkpoints.
+
+    def state(self) -> State:
+        """A copy of all that is committed, taken while the writers may go on."""
+        return {str(actor): ring.state() for actor, ring in enumerate(self.rings)}
+
+    def restore(self, state: State | None, written: int) -> None:
+        """Hold what was held before, in a run that is resumed and has not begun yet.
+
+        Args:
+            state: what `state` returned, or None: the steps were not saved.
+            written: steps committed until then.
+
+        Raises:
+            CheckpointError: the steps are of another shape, or of another number of actors.
+        """
+        if state is not None and len(state) != len(self.rings):
+            raise CheckpointError(
+                f"it holds the experience of {len(state)} actors, and there are {len(self.rings)} "
+                f"now; resume with --actor.processes {len(state)}"
+            )
+        # What the rings hold is theirs; what was written before is counted in the first.
+        for actor in reversed(range(len(self.rings))):
+            saved = None if state is None else state[str(actor)]
+            ring = self.rings[actor]
+            ring.restore(saved, 0 if actor else written)
+            written -= load(ring.counters, WRITTEN)
+
+
+class Room:
+    """An actor's side: whether it may write another turn, where the user lets it wait.
+
+    It may while all actors together are within `capacity` steps of an off-policy learner, and while
+    there is not yet a whole rollout for an on-policy learner to take.
+    """
+
+    def __init__(self, experience: Experience, actor: int, wakeup: Wakeup) -> None:
+        self.wakeup = wakeup
+        """Rings this actor's process once it may go on."""
+        self.config = experience.config
+        self._learner, self._rollout = experience.learner, experience.rollout
+        self._all, self._counters = experience.counters, experience.rings[actor].counters
+        ring = experience.rings[actor]
+        self._queue, self._numbers = ring.shared["queue"], ring.shared["numbers"]
+        self._num_streams = ring.num_streams
+        self._forgiven = 0
+
+    def has_room(self) -> bool:
+        """Whether the actor may write another turn; if not, it will be rung once it may."""
+        needed = self._needed()
+        if needed <= 0:
+            return True
+        store(self._counters, ROOM_WANTED, needed)
+        fence_full()
+        if self._needed() <= 0:
+            return True
+        if self._rollout:
+            self._learner.ring()  # it may be asleep, waiting for more than there is place for
+        return False
+
+    def forgive(self) -> None:
+        """Let the actor write one more capacity of steps, or one more rollout, all the same."""
+        if self._rollout:
+            self._forgiven = load(self._counters, CLOSED_STEPS)
+        else:
+            self._forgiven = _total(self._all, WRITTEN)
+
+    def _needed(self) -> int:
+        """The steps that the learner must be through with before there is room; 0: there is."""
+        if not self._rollout:
+            needed = _total(self._all, WRITTEN) - self.config.capacity
+            consumed = load(self._counters, CONSUMED)
+            return 0 if max(consumed, self._forgiven) >= needed else needed
+        has_room = _has_room_for_rollout(
+            self._all,
+            self._counters,
+            self._queue,
+            self._numbers,
+            self._num_streams,
+            self._rollout,
+            self._forgiven,
+        )
+        return 0 if has_room else 1
+
+
+@njit(cache=True)
+def _has_room_for_rollout(
+    counters: Integers,
+    own: Integers,
+    queue: Integers,
+    numbers: Integers,
+    num_streams: int,
+    rollout: int,
+    forgiven: int,
+) -> bool:
+    passed = forgiven - load(own, TAKEN_STEPS)
+    if _untaken(counters) - max(passed, 0) >= rollout:
+        return False
+    return passed > 0 or not is_tight(own, queue, numbers, num_streams)
+
+
+@njit(cache=True)
+def _total(counters: Integers, word: int) -> int:
+    total = 0
+    for actor in range(counters.shape[0]):
+        total += load(counters[actor], word)
+    return total
+
+
+@njit(cache=True)
+def _untaken(counters: Integers) -> int:
+    """Steps that were closed and not taken."""
+    return _total(counters, CLOSED_STEPS) - _total(counters, TAKEN_STEPS)
+
+
+@njit(cache=True)
+def _has(counters: Integers, word: int, steps: int) -> bool:
+    """Whether the rings have so many steps together; if not, a writer will ring when they have.
+
+    Each writer is asked to ring once its ring has grown by an equal share of what is missing: one
+    of them must, before there is enough. The wish is stated before the check, and a writer commits
+    before it looks for a wish, so one of the two always sees the other. Where a ring passed its
+    share before its writer could see the wish, the wishes are stated anew.
+    """
+    actors = counters.shape[0]
+    grown = np.zeros(actors, np.int64)
+    while True:
+        missing = steps
+        for actor in range(actors):
+            grown[actor] = load(counters[actor], word)
+            missing -= grown[actor]
+        if missing <= 0:
+            return True
+        grown += -(-missing // actors)
+        for actor in range(actors):
+            store(counters[actor], WANTED, grown[actor])
+        fence_full()
+        total = 0
+        seen = True
+        for actor in range(actors):
+            found = load(counters[actor], word)
+            total += found
+            seen &= found < grown[actor]
+        if total >= steps:
+            return True
+        if seen:
+            return False
