@@ -71,7 +71,7 @@ class ChaoticActor(ActorRole):
         return actor
 
 
-class ChaoticRing(training.Ring):
+class ChaoticAssembly(training.Assembly):
     """A run whose roles can be made to raise."""
 
     def __init__(self, config: Config, specs: tuple[PolicySpec, ...], layout: Layout) -> None:
@@ -80,7 +80,7 @@ class ChaoticRing(training.Ring):
 
 def play(directory: Path, turns: int) -> None:
     """The run itself, in a process of its own."""
-    training.Ring = ChaoticRing  # type: ignore[misc]
+    training.Assembly = ChaoticAssembly  # type: ignore[misc]
     config = load_config(
         {
             "run": {"directory": directory, "turns": turns, "live": False},

@@ -24,7 +24,7 @@ import psutil
 from rich.console import Console
 from rich.table import Table
 
-from remuda.actor.role import ActorRole
+from remuda.assembly import Assembly
 from remuda.config import Config, load_config, overlay
 from remuda.coordinator.metrics import Goal, Record
 from remuda.envs.registry import make_env
@@ -32,7 +32,7 @@ from remuda.experience.rollouts import Rollout, Rollouts
 from remuda.policies.spec import policy_specs, ppo
 from remuda.runtime.layout import make_layout
 from remuda.streams import stream
-from remuda.train import Ring, train
+from remuda.train import train
 
 BASE: dict[str, Any] = {
     "game": "treasure_hunt",
@@ -166,8 +166,8 @@ def _play_alone() -> float:
     config = load_config(overlay(BASE, {"policy": {"experience": {"on_full": "overwrite"}}}))
     env = make_env(config.game, 1, **config.env.options)
     specs = policy_specs(config, env.agents)
-    ring = Ring(config, specs, make_layout(config, len(specs)))
-    actor = ActorRole(config, specs, ring.experience, ring.published, ring.scoreboard).build()
+    assembly = Assembly(config, specs, make_layout(config, len(specs)))
+    actor = assembly.roles()[0].build()
     return _time(actor.turn, 64 * 8)
 
 
@@ -176,16 +176,16 @@ def _update_alone() -> float:
     config = _config()
     env = make_env(config.game, 1, **config.env.options)
     specs = policy_specs(config, env.agents)
-    ring = Ring(config, specs, make_layout(config, len(specs)))
-    actor = ActorRole(config, specs, ring.experience, ring.published, ring.scoreboard).build()
+    assembly = Assembly(config, specs, make_layout(config, len(specs)))
+    actor = assembly.roles()[0].build()
     while actor.work():
         pass
-    rollout = Rollout.empty(next(iter(ring.experience.values())), len(specs))
+    rollout = Rollout.empty(next(iter(assembly.experience.values())), len(specs))
     steps = 0
     algorithm = ppo(specs, [stream(0, spec.name) for spec in specs])
     for k, spec in enumerate(specs):
-        steps += Rollouts(ring.experience[spec.name]).take(rollout, k, 1)
-        published = ring.snapshots()[spec.name].weights
+        steps += Rollouts(assembly.experience[spec.name]).take(rollout, k, 1)
+        published = assembly.snapshots()[spec.name].weights
         algorithm.load(k, _tensor(published))
     return _time(lambda: algorithm.update(rollout, 0, len(specs)), steps)
 

@@ -23,6 +23,7 @@ import psutil
 from rich.console import Console
 from rich.table import Table
 
+from remuda.assembly import Assembly
 from remuda.checkpoint.store import Checkpoints
 from remuda.config import Config, load_config, overlay
 from remuda.coordinator.board import Board
@@ -30,7 +31,6 @@ from remuda.coordinator.metrics import Record
 from remuda.envs.registry import make_env
 from remuda.policies.spec import policy_specs
 from remuda.runtime.layout import make_layout
-from remuda.train import Ring
 
 BASE: dict[str, Any] = {
     "game": "treasure_hunt",
@@ -46,19 +46,19 @@ def measure(config: Config, seconds: float, warm_up: float) -> tuple[Record, dic
     torch.set_num_threads(1)
     env = make_env(config.game, 1, **config.env.options)
     specs = policy_specs(config, env.agents)
-    ring = Ring(config, specs, make_layout(config, len(specs)))
+    assembly = Assembly(config, specs, make_layout(config, len(specs)))
     with tempfile.TemporaryDirectory() as logs:
-        runtime = ring.runtime(Path(logs), Checkpoints(Path(logs) / "checkpoints"))
+        runtime = assembly.runtime(Path(logs), Checkpoints(Path(logs) / "checkpoints"))
         try:
             runtime.start(lambda: False)
             # Not before every learner trains: what comes before is no steady state.
             needed = specs[0].config.experience.learning_starts
             limit = time.monotonic() + 60
-            while min(e.written for e in ring.experience.values()) < needed:
+            while min(e.written for e in assembly.experience.values()) < needed:
                 runtime.run_for(0.1)
                 assert time.monotonic() < limit, "no experience"
             runtime.run_for(warm_up)
-            board = Board(ring.scoreboard, ring.experience)
+            board = Board(assembly.scoreboard, assembly.experience)
             runtime.run_for(seconds) if config.schedule == "sequential" else _sit(runtime, seconds)
             record = board.between(board.start, board.read())
             pids = getattr(runtime, "pids", {})

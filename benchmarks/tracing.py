@@ -11,12 +11,12 @@ import json
 import time
 from statistics import median
 
+from remuda.assembly import Assembly
 from remuda.config import load_config
 from remuda.envs.registry import make_env
 from remuda.policies.spec import policy_specs
 from remuda.runtime.layout import make_layout
 from remuda.timeline import Timeline
-from remuda.train import Ring
 
 
 def main() -> None:
@@ -27,8 +27,8 @@ def main() -> None:
     options = parser.parse_args()
     config = load_config({"env": {"num_envs": options.copies}})
     specs = policy_specs(config, make_env(config.game, 1).agents)
-    ring = Ring(config, specs, make_layout(config, len(specs)))
-    actor = ring._roles()[0].build()
+    assembly = Assembly(config, specs, make_layout(config, len(specs)))
+    actor = assembly.roles()[0].build()
     timeline = Timeline()
     rates: dict[bool, list[float]] = {True: [], False: []}
     turns = max(3000 // options.copies, 100)

@@ -19,6 +19,7 @@ import numpy as np
 import psutil
 
 from remuda.actor.role import ActorRole
+from remuda.assembly import Assembly
 from remuda.checkpoint.store import Checkpoints
 from remuda.config import ExperienceConfig, load_config
 from remuda.envs.registry import make_env
@@ -31,7 +32,6 @@ from remuda.policies.spec import policy_specs
 from remuda.runtime.control import DONE
 from remuda.runtime.layout import make_layout
 from remuda.runtime.processes import ProcessRuntime
-from remuda.train import Ring
 
 SPAWN = multiprocessing.get_context("spawn")
 
@@ -40,10 +40,10 @@ def idle(seconds: float) -> dict[str, float]:
     """CPU share and memory of learners in whose game nothing happens, and how soon they stop."""
     config = load_config({})
     specs = policy_specs(config, make_env(config.game, 1).agents)
-    ring = Ring(config, specs, make_layout(config, len(specs)), actor_role=_Nobody)
+    assembly = Assembly(config, specs, make_layout(config, len(specs)), actor_role=_Nobody)
     with tempfile.TemporaryDirectory() as name:
         logs = Path(name)
-        runtime = ring.runtime(logs, Checkpoints(logs / "checkpoints"))
+        runtime = assembly.runtime(logs, Checkpoints(logs / "checkpoints"))
         assert isinstance(runtime, ProcessRuntime)
         try:
             runtime.start(lambda: False)

@@ -12,7 +12,7 @@ FLOORS = (
     {"envs", "policies", "experience", "publish"},
     {"actor", "learner"},
     {"runtime", "coordinator"},
-    {"train", "evaluate"},
+    {"assembly", "calibration", "train", "evaluate"},
     {"ui"},
 )
 FLOOR_OF = {room: floor for floor, rooms in enumerate(FLOORS) for room in rooms}

@@ -272,7 +272,11 @@ class LearnersConfig(Section):
     """Where policies are trained."""
 
     processes: PositiveInt | Literal["auto"] = "auto"
-    """Learner processes. `auto`: one per policy where the cores allow, else policies in groups."""
+    """Learner processes. `auto`: as few as keep up with the actors, as far as cores and memory
+    allow; policies share a process in groups."""
+    threads: PositiveInt | Literal["auto"] = "auto"
+    """Threads of each learner process. `auto`: 1, or more where cores are left over and updates are
+    much faster with them."""
     devices: tuple[str, ...] = ()
     """Devices dealt to the policies in turn, such as `cuda:0 cuda:1`. None named: every GPU there
     is, or else the CPU."""
@@ -337,6 +341,9 @@ class RunConfig(Section):
     """Greedy episodes played after training."""
     live: bool = True
     """Show the live view where the output is a terminal; else plain lines."""
+    calibrate: NonNegativeFloat = 0.5
+    """Seconds of a trial at the start, to choose processes and threads by what playing and training
+    cost here; only where there is a choice. 0: they are chosen by the cores and the memory."""
     start_limit: PositiveFloat = 120.0
     """Seconds that a process has to start."""
     stop_limit: PositiveFloat = 20.0

@@ -10,13 +10,13 @@ from dataclasses import dataclass
 import psutil
 
 from remuda.actor.role import ActorRole
+from remuda.assembly import Assembly
 from remuda.checkpoint.store import Checkpoints, Manifest
 from remuda.config import load_config, overlay
 from remuda.learner.role import LearnerRole
 from remuda.policies.spec import policy_specs
 from remuda.runtime.layout import make_layout
 from remuda.runtime.processes import ProcessRuntime
-from remuda.train import Ring
 from support import Tape
 
 SMALL = {
@@ -38,7 +38,7 @@ def small_config(**tree):
 
 def make_runtime(config, logs, learner=LearnerRole, actor=ActorRole):
     specs = policy_specs(config, Tape().agents)
-    ring = Ring(config, specs, make_layout(config, len(specs)), learner, actor)
+    ring = Assembly(config, specs, make_layout(config, len(specs)), learner, actor)
     return ring, ring.runtime(logs, Checkpoints(logs / "checkpoints"))
 
 

@@ -3,11 +3,11 @@
 import pytest
 
 from faults.runs import checkpoint, fail, restarts, run_until, small_config, start
+from remuda.assembly import Assembly
 from remuda.errors import ConfigError
 from remuda.policies.spec import policy_specs
 from remuda.runtime.layout import make_layout
 from remuda.scoreboard import Learn, Play, Policy
-from remuda.train import Ring
 from support import Tape
 
 PPO = {
@@ -52,7 +52,7 @@ def test_a_run_goes_on_with_another_number_of_actors(tmp_path):
         runtime.stop()
     config = small_config(policy=PPO, actor={"processes": 3}, env={"num_envs": 4})
     specs = policy_specs(config, Tape().agents)
-    more = Ring(config, specs, make_layout(config, len(specs)))
+    more = Assembly(config, specs, make_layout(config, len(specs)))
     more.scoreboard.restore(state["scoreboard"])
     more.experience["agent_0"].restore(None, state["written"]["agent_0"])
     assert more.scoreboard.turns() == state["scoreboard"]["play"][Play.TURNS]

@@ -5,7 +5,7 @@ import pytest
 from remuda.config import load_config
 from remuda.errors import ConfigError
 from remuda.runtime import layout as module
-from remuda.runtime.layout import make_layout
+from remuda.runtime.layout import Costs, make_layout
 
 
 @pytest.fixture
@@ -33,6 +33,45 @@ def test_as_the_user_says(machine):
     config = load_config({"learners": {"processes": 3}})
     assert make_layout(config, 4).groups == ((0, 1), (2,), (3,))
     assert make_layout(config, 2).groups == ((0,), (1,))
+
+
+@pytest.mark.parametrize(
+    ("play", "learn", "cores", "expected"),
+    [
+        (1.0, 4.8, 2, (1, 2)),  # two cores' worth of training: both, and the game beside them
+        (1.0, 4.8, 8, (2, 7)),  # no core is left over, and both wait for each other about as long
+        (1.0, 0.1, 4, (4, 1)),  # a slow game: as many actors as there are cores
+        (0.1, 1.0, 16, (1, 8)),  # one learner for each policy is all there can be
+        (1.0, 0.9, 2, (1, 1)),
+        (1.0, 0.0, 4, (4, 1)),  # training was never seen: it costs next to nothing
+    ],
+)
+def test_the_fewest_processes_that_are_as_fast_as_any(machine, play, learn, cores, expected):
+    machine(cores)
+    layout = make_layout(load_config({"env": {"num_envs": 64}}), 8, Costs(play, learn))
+    assert (len(layout.copies), len(layout.groups)) == expected
+    assert sum(layout.copies) == 64
+    assert sorted(sum(layout.groups, ())) == list(range(8))
+
+
+def test_what_the_user_says_stands_beside_what_is_measured(machine):
+    machine(4)
+    slow = Costs(1.0, 0.1)
+    one = make_layout(load_config({"actor": {"processes": 1}, "env": {"num_envs": 9}}), 2, slow)
+    assert one.copies == (9,)
+    three = load_config({"learners": {"processes": 3, "threads": 2}, "env": {"num_envs": 9}})
+    layout = make_layout(three, 4, slow)
+    assert (layout.copies, layout.threads) == ((3, 2, 2, 2), 2)
+    assert len(layout.groups) == 3
+    with pytest.raises(ConfigError, match=r"learners\.threads is 2"):
+        make_layout(load_config({"learners": {"threads": 2}, "schedule": "lockstep"}), 2)
+
+
+def test_a_process_for_each_gpu(machine):
+    machine(16, ("cuda:0", "cuda:1"))
+    layout = make_layout(load_config({}), 5)
+    assert layout.groups == ((0, 2, 4), (1, 3))
+    assert [layout.devices[i] for i in layout.groups[1]] == ["cuda:1", "cuda:1"]
 
 
 def test_devices_go_round(machine):

@@ -17,7 +17,7 @@ from remuda.ui.cli import read_arguments, run
 QUICK = [
     *("--run.turns", "3000", "--run.log-every", "0.3", "--run.evaluate_episodes", "4"),
     *("--policy.network.hidden", "16", "--policy.batch_size=16", "--policy.n_frames", "2"),
-    *("--policy.experience.learning_starts", "200"),
+    *("--policy.experience.learning_starts", "200", "--learners.processes", "2"),
 ]
 
 

@@ -63,6 +63,7 @@ class Hosting:
     restore: bool
     """Whether the role goes on from the newest checkpoint, if there is one."""
     timeline: Timeline | None
+    threads: int = 1
 
 
 def host(role: Role, control: Control, lifeline: int, hosting: Hosting) -> None:
@@ -78,7 +79,7 @@ def host(role: Role, control: Control, lifeline: int, hosting: Hosting) -> None:
     try:
         with contextlib.suppress(OSError):
             os.nice(hosting.nice)
-        with one_thread():
+        with threads(hosting.threads):
             worker = role.build()
             if hosting.restore and restore(worker, hosting.checkpoints.newest):
                 log.info("goes on from the newest checkpoint")
@@ -125,15 +126,15 @@ def _log_to(path: Path) -> None:
 
 
 @contextlib.contextmanager
-def one_thread() -> Iterator[None]:
-    """One torch thread a process: with all cores in each, processes fight and may hang.
+def threads(count: int) -> Iterator[None]:
+    """So many torch threads in this process: with all cores in each, processes fight and may hang.
 
-    It also makes sums come out the same in every schedule.
+    With one, sums come out the same in every schedule.
     """
     import torch
 
     before = torch.get_num_threads()
-    torch.set_num_threads(1)
+    torch.set_num_threads(count)
     with contextlib.suppress(RuntimeError):  # only the first call in a process may set it
         torch.set_num_interop_threads(1)
     try:

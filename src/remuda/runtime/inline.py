@@ -9,7 +9,7 @@ from contextlib import ExitStack
 
 from remuda.checkpoint.store import Checkpoints
 from remuda.errors import RemudaError
-from remuda.runtime.host import one_thread
+from remuda.runtime.host import threads
 from remuda.runtime.pace import restore
 from remuda.timeline import Span, Timeline
 from remuda.types import Role, RoleStatus, Worker
@@ -34,7 +34,7 @@ class InlineRuntime:
 
     def start(self, stopped: Callable[[], bool]) -> None:  # noqa: ARG002
         """Build every role, and let it go on from the newest checkpoint of a resumed run."""
-        self._stack.enter_context(one_thread())
+        self._stack.enter_context(threads(1))
         self._workers = tuple(role.build() for role in self.roles)
         if self._resumed:
             for worker in self._workers:

@@ -11,8 +11,24 @@ import psutil
 from remuda.config import Config
 from remuda.errors import ConfigError
 
-LEARNER_MEMORY = 800 * 2**20
-"""Bytes to reckon with for a learner process: the interpreter, torch and one policy."""
+PROCESS_MEMORY = 800 * 2**20
+"""Bytes to reckon with for a process: the interpreter, torch, and what it plays or trains."""
+WORTH_IT = 0.1
+"""The share that a layout must be faster by to be chosen over one with fewer processes."""
+
+
+@dataclass(frozen=True)
+class Costs:
+    """What a step of an agent costs on one core of this machine, in seconds."""
+
+    play: float
+    """To play it: the game, choosing, and writing it down."""
+    learn: float
+    """To train as much as one more step asks for."""
+
+    def describe(self) -> str:
+        """A few words for the user."""
+        return f"playing a step takes {self.play * 1e6:.3g} us and training {self.learn * 1e6:.3g}"
 
 
 @dataclass(frozen=True)
@@ -25,6 +41,10 @@ class Layout:
     """Numbers of policies, by learner process."""
     devices: tuple[str, ...]
     """By policy."""
+    threads: int = 1
+    """Threads of each learner process."""
+    reason: str = ""
+    """What it was chosen by, in words."""
 
     def describe(self, schedule: str, names: Sequence[str]) -> str:
         """One line for the live view and the report."""
@@ -33,47 +53,105 @@ class Layout:
             return f"one process plays and trains {len(names)} policies in turn, on {devices}"
         processes = len(self.groups)
         if processes == len(names):
-            learners = f"{processes} learner processes, one per policy"
+            learners = f"{_count(processes, 'learner process')}, one per policy"
         else:
-            learners = f"{processes} learner processes for {len(names)} policies"
-        actors = "1 actor process"
+            learners = f"{_count(processes, 'learner process')} for {len(names)} policies"
+        if self.threads > 1:
+            learners += f", {self.threads} threads each"
+        actors = _count(len(self.copies), "actor process")
         if len(self.copies) > 1:
-            actors = f"{len(self.copies)} actor processes for {sum(self.copies)} copies"
-        return f"{actors}, {learners}, on {devices}"
+            actors += f" for {sum(self.copies)} copies"
+        reason = f" ({self.reason})" if self.reason else ""
+        return f"{actors}, {learners}, on {devices}{reason}"
 
 
-def make_layout(config: Config, num_policies: int) -> Layout:
-    """Deal the policies to learner processes and devices.
+def make_layout(config: Config, num_policies: int, costs: Costs | None = None) -> Layout:
+    """Deal copies to actors, and policies to learner processes and devices.
 
-    As many processes as policies where there is a core for each; else as many as there are cores,
-    since the actor shares its core only with learners that step back for it (`learners.nice`).
-    Never more than the free memory holds.
+    What the user does not say is chosen. With `costs`: the fewest processes that are as fast as
+    any. Without: one actor, and as many learner processes as there are cores and policies. On GPUs:
+    one learner process for each. Never more than the memory holds.
 
     Raises:
         ConfigError: a device that is not there, or more actors than there can be.
     """
-    asked = config.learners.processes
-    free = int(psutil.virtual_memory().available // LEARNER_MEMORY)
-    wanted = max(min(_cores(), free), 1) if asked == "auto" else asked
-    processes = min(wanted, num_policies)
-    groups, start = [], 0
-    for share in _shares(num_policies, processes):
-        groups.append(tuple(range(start, start + share)))
-        start += share
     devices = config.learners.devices or _gpus() or ("cpu",)
     for device in (*devices, config.actor.device):
         _check_device(device)
+    _check_actors(config)
+    actors, processes = _choose(config, num_policies, devices, costs)
+    threads = config.learners.threads
+    if config.exact and threads not in (1, "auto"):
+        raise ConfigError(
+            f"learners.threads is {threads}, and sums come out differently with other numbers of "
+            f"threads; the schedule {config.schedule} needs 1"
+        )
     return Layout(
-        _shares(config.env.num_envs, _num_actors(config)),
-        tuple(groups),
+        _shares(config.env.num_envs, actors),
+        _groups(num_policies, processes, devices),
         tuple(devices[i % len(devices)] for i in range(num_policies)),
+        1 if threads == "auto" else threads,
+        costs.describe() if costs is not None else "",
     )
 
 
-def _num_actors(config: Config) -> int:
+def is_open(config: Config) -> bool:
+    """Whether there is a choice to be made that depends on what things cost."""
+    if config.exact or config.learners.devices not in ((), ("cpu",)) or _gpus() or _cores() == 1:
+        return False
+    return config.learners.processes == "auto" or (
+        config.actor.processes == "auto" and config.env.num_envs > 1
+    )
+
+
+def spare_cores(layout: Layout) -> int:
+    """Cores for each learner process besides its own, if every process has one."""
+    return max(_cores() - len(layout.copies) - len(layout.groups), 0) // len(layout.groups)
+
+
+def rate(costs: Costs, actors: int, processes: int, cores: int) -> float:
+    """Agent-steps a second that are played and trained: by what is scarcest, of three things.
+
+    The actors' time, the learners' time, and the cores that they share.
+    """
+    rates = [actors / costs.play, cores / (costs.play + costs.learn)]
+    if costs.learn > 0.0:
+        rates.append(processes / costs.learn)
+    return min(rates)
+
+
+def _choose(
+    config: Config, num_policies: int, devices: Sequence[str], costs: Costs | None
+) -> tuple[int, int]:
+    """How many actors and learner processes."""
+    cores = _cores()
+    free = max(int(psutil.virtual_memory().available // PROCESS_MEMORY), 2)
+    asked_actors, asked_learners = config.actor.processes, config.learners.processes
+    actors, learners = [1], [min(cores, free, num_policies)]
+    if set(devices) != {"cpu"}:
+        learners = [min(len(devices), num_policies)]
+    elif costs is not None:
+        actors = list(range(1, min(cores, config.env.num_envs) + 1))
+        learners = list(range(1, min(cores, num_policies) + 1))
+    if asked_actors != "auto":
+        actors = [asked_actors]
+    if asked_learners != "auto":
+        learners = [min(asked_learners, num_policies)]
+    chosen = actors[0], learners[0]
+    if costs is None:
+        return chosen
+    pairs = sorted(((a, p) for a in actors for p in learners), key=sum)
+    for pair in pairs:
+        found, best = rate(costs, *pair, cores), rate(costs, *chosen, cores)
+        if found > best * (1.0 + WORTH_IT) and sum(pair) <= free:
+            chosen = pair
+    return chosen
+
+
+def _check_actors(config: Config) -> None:
     asked, copies = config.actor.processes, config.env.num_envs
     if asked == "auto":
-        return 1
+        return
     if asked > 1 and config.exact:
         raise ConfigError(
             f"actor.processes is {asked}, and the schedule {config.schedule} fixes the order of "
@@ -84,13 +162,29 @@ def _num_actors(config: Config) -> int:
             f"actor.processes is {asked}, more than the copies of the game; raise env.num_envs, "
             f"which is {copies}, or lower the first"
         )
-    return asked
+
+
+def _groups(
+    num_policies: int, processes: int, devices: Sequence[str]
+) -> tuple[tuple[int, ...], ...]:
+    """The policies of each learner process; where it can be, a process uses one device."""
+    if len(devices) > 1 and processes % len(devices) == 0:
+        return tuple(tuple(range(i, num_policies, processes)) for i in range(processes))
+    groups, start = [], 0
+    for share in _shares(num_policies, processes):
+        groups.append(tuple(range(start, start + share)))
+        start += share
+    return tuple(groups)
 
 
 def _shares(count: int, parts: int) -> tuple[int, ...]:
     """So many parts of `count`, as equal as can be."""
     share, extra = divmod(count, parts)
     return tuple(share + (i < extra) for i in range(parts))
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}{'es' if number > 1 else ''}"
 
 
 def _cores() -> int:

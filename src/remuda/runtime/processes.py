@@ -87,12 +87,14 @@ class ProcessRuntime:
         supervision: SupervisionConfig,
         *,
         num_actors: int = 1,
+        threads: int = 1,
         nice: int,
         start_limit: float,
         stop_limit: float,
         write_limit: float,
         resumed: bool = False,
     ) -> None:
+        self._threads = threads
         self._num_actors = num_actors  # they come first; the learners follow
         self._control = Control(tuple(place.wakeup for place in places))
         self._children = [
@@ -239,6 +241,7 @@ class ProcessRuntime:
             # to a run that is resumed; while the run goes on, its ring has moved on without it.
             restore=not child.was_ready and self._resumed if is_actor else self._has_state(child),
             timeline=child.place.timeline,
+            threads=1 if is_actor else self._threads,
         )
         process = multiprocessing.get_context("spawn").Process(
             target=host,

@@ -1,0 +1,278 @@
+"""How the parts of a run are put together: shared memory, recipes of roles, a runtime for them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from remuda.actor.role import ActorRole
+from remuda.checkpoint.store import Checkpoints, Manifest
+from remuda.config import Config
+from remuda.coordinator.board import Board
+from remuda.coordinator.checkpointing import COORDINATOR, BestKeeper, Checkpointer, Contents
+from remuda.coordinator.coordinator import Coordinator, Runtime
+from remuda.coordinator.metrics import View
+from remuda.coordinator.run_directory import RunDirectory
+from remuda.coordinator.status import StatusFile
+from remuda.evaluate import evaluate
+from remuda.experience.experience import Experience
+from remuda.experience.ring import StreamShape
+from remuda.learner.role import LearnerRole
+from remuda.memory.waiting import Wakeup
+from remuda.policies.spec import PolicySpec
+from remuda.policies.stack import ParameterStack, layout_checksum, layout_size
+from remuda.publish.snapshot import PublishedWeights, Publisher, Snapshot, SnapshotReader
+from remuda.runtime.inline import InlineRuntime
+from remuda.runtime.layout import Layout
+from remuda.runtime.pace import FreePace, LockstepActor, LockstepLearner, Pace
+from remuda.runtime.processes import Place, ProcessRuntime
+from remuda.scoreboard import Scoreboard
+from remuda.streams import torch_stream
+from remuda.timeline import Timeline, write_trace
+from remuda.types import State
+
+PATIENCE = 0.005
+"""Seconds that a stack of policies waits for those fed last in a turn; updates take longer."""
+
+
+class Assembly:
+    """What actors and learners share, and the recipe of each.
+
+    Data runs round in it: from actors through experience to learners, and from learners through
+    published weights to actors.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        specs: tuple[PolicySpec, ...],
+        layout: Layout,
+        learner_role: type[LearnerRole] = LearnerRole,
+        actor_role: type[ActorRole] = ActorRole,
+    ) -> None:
+        self.config, self.specs = config, specs
+        self._learner_role, self._actor_role = learner_role, actor_role
+        self._actors = tuple(Wakeup() for _ in layout.copies)
+        self._learners = tuple(Wakeup() for _ in layout.groups)
+        self.scoreboard = Scoreboard(tuple(spec.name for spec in specs), len(layout.copies))
+        self.experience: dict[str, Experience] = {}
+        for group, wakeup in zip(layout.groups, self._learners, strict=True):
+            for spec in (specs[i] for i in group):
+                found = make_experience(spec, layout.copies, wakeup, self._actors)
+                self.experience[spec.name] = found
+        self.published = _published_weights(specs)
+        self._publish_first_weights()
+        self._layout = layout
+        self._timelines: dict[str, Timeline] = {}
+        self._resumed = False
+        self._seconds = 0.0
+
+    def restore(self, checkpoints: Checkpoints, found: Manifest) -> None:
+        """Hold what was held at a checkpoint; the roles will restore their own parts.
+
+        Raises:
+            CheckpointError: it does not fit these policies.
+        """
+        saved = checkpoints.read(found.number, COORDINATOR)
+        self.scoreboard.restore(saved["scoreboard"])
+        for spec in self.specs:
+            part = checkpoints.read(found.number, spec.name)
+            contents = part["experience"] if self.config.saves_replay else None
+            self.experience[spec.name].restore(contents, saved["written"][spec.name])
+            self._publisher(spec).restore(saved["published"][spec.name])
+        self._resumed, self._seconds = True, found.seconds
+
+    def state(self) -> State:
+        """The coordinator's part of a checkpoint."""
+        return {
+            "scoreboard": self.scoreboard.state(),
+            "written": {name: found.written for name, found in self.experience.items()},
+            "published": {name: s.state() for name, s in self.snapshots().items()},
+        }
+
+    def coordinator(self, run: RunDirectory, view: View, found: Manifest | None) -> Coordinator:
+        """The one who runs it all."""
+        config = self.config
+        contents = Contents(
+            parts=self.parts, gather=self.state, config=lasting(config), exact=config.exact
+        )
+        best = None
+        if config.checkpoint.evaluate_episodes:
+            best = BestKeeper(
+                run.checkpoints,
+                partial(measure, config),
+                view.say,
+                inline=config.schedule == "sequential",
+            )
+        return Coordinator(
+            self.runtime(run.logs, run.checkpoints),
+            partial(Board, self.scoreboard, self.experience, self._seconds),
+            self.snapshots,
+            run,
+            view,
+            StatusFile(run.status, self.published, config.schedule),
+            Checkpointer(
+                run.checkpoints,
+                config.checkpoint,
+                contents,
+                view.say,
+                found.turns if found else 0,
+            ),
+            best,
+            found.turns if found else None,
+        )
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        """The parts of a checkpoint that the roles save."""
+        return tuple(part for role in self.roles() for part in role.parts)
+
+    def runtime(self, logs: Path, checkpoints: Checkpoints) -> Runtime:
+        """The roles, and the place where the schedule lets them live."""
+        config = self.config
+        roles = self.roles()
+        if config.schedule == "sequential":
+            actor, *learners = roles
+            return InlineRuntime(
+                actor,
+                learners,
+                checkpoints,
+                resumed=self._resumed,
+                timeline=self._timeline("main"),
+            )
+        paces: list[Pace] = [FreePace() for _ in roles]
+        if config.schedule == "lockstep":
+            paces = [LockstepActor(), *(LockstepLearner() for _ in self._learners)]
+        wakeups = (*self._actors, *self._learners)
+        places = [
+            Place(role, wakeup, pace, self._timeline(role.name))
+            for role, wakeup, pace in zip(roles, wakeups, paces, strict=True)
+        ]
+        return ProcessRuntime(
+            places,
+            checkpoints,
+            logs,
+            config.supervision,
+            num_actors=len(self._actors),
+            threads=self._layout.threads,
+            nice=config.learners.nice,
+            start_limit=config.run.start_limit,
+            stop_limit=config.run.stop_limit,
+            write_limit=config.checkpoint.write_limit,
+            resumed=self._resumed,
+        )
+
+    def snapshots(self) -> dict[str, Snapshot]:
+        """The newest weights of every policy."""
+        return SnapshotReader(self.published).newer()
+
+    def write_trace(self, view: View) -> None:
+        """Write what everybody did when, if the user asked for it."""
+        path = self.config.trace
+        if path is None:
+            return
+        try:
+            count = write_trace(path, self._timelines)
+        except OSError as error:
+            view.say(f"cannot write the trace {path}: {error.strerror}")
+        else:
+            view.say(f"wrote {count:,} spans into {path}: open it in https://ui.perfetto.dev")
+
+    def roles(self) -> tuple[ActorRole | LearnerRole, ...]:
+        """The recipes of the actors, then of the learners."""
+        config, layout = self.config, self._layout
+        actors = [
+            self._actor_role(
+                config,
+                self.specs,
+                self.experience,
+                self.published,
+                self.scoreboard,
+                layout.copies,
+                index,
+            )
+            for index in range(len(layout.copies))
+        ]
+        learners = [
+            self._learner_role(
+                seed=config.seed,
+                specs=tuple(self.specs[i] for i in group),
+                devices=tuple(layout.devices[i] for i in group),
+                experience={self.specs[i].name: self.experience[self.specs[i].name] for i in group},
+                published=self.published,
+                scoreboard=self.scoreboard,
+                wakeup=wakeup,
+                saves_experience=config.saves_replay,
+                patience=PATIENCE if config.schedule == "async" else 0.0,
+            )
+            for group, wakeup in zip(layout.groups, self._learners, strict=True)
+        ]
+        roles: tuple[ActorRole | LearnerRole, ...] = (*actors, *learners)
+        return tuple(replace(role, timeline=self._timeline(role.name)) for role in roles)
+
+    def _timeline(self, role: str) -> Timeline | None:
+        """The timeline of a role, if the user asked for a trace."""
+        if self.config.trace is None:
+            return None
+        role = "main" if self.config.schedule == "sequential" else role
+        if role not in self._timelines:
+            self._timelines[role] = Timeline()
+        return self._timelines[role]
+
+    def _publish_first_weights(self) -> None:
+        """Draw every policy's first weights and publish them as version 1.
+
+        So the actor has something to act with, and a learner something to begin from.
+        """
+        for spec in self.specs:
+            network = spec.network()
+            stack = ParameterStack(network.shapes, 1)
+            network.initialise(
+                stack.parameters, torch_stream(self.config.seed, "weights", spec.name)
+            )
+            start = spec.config.exploration.start
+            self._publisher(spec).publish(stack.flat[0].numpy(), 0, start)
+
+    def _publisher(self, spec: PolicySpec) -> Publisher:
+        return Publisher(self.published, spec.name, layout_checksum(spec.network().shapes))
+
+
+def make_experience(
+    spec: PolicySpec, num_streams: Sequence[int], learner: Wakeup, actors: Sequence[Wakeup]
+) -> Experience:
+    """The experience of a policy that plays so many copies and seats at once, by actor."""
+    config, actions = spec.config, spec.actions
+    shape = StreamShape(
+        spec.observation,
+        spec.dtype,
+        config.n_frames,
+        actions.size,
+        actions.dtype,
+        actions.mask_size if spec.masked else 0,
+        config.network.recurrent,
+    )
+    rollout = config.ppo.rollout_length * sum(num_streams) if config.on_policy else 0
+    return Experience(shape, config.experience, num_streams, learner, actors, rollout)
+
+
+def _published_weights(specs: tuple[PolicySpec, ...]) -> PublishedWeights:
+    layouts = {}
+    for spec in specs:
+        shapes = spec.network().shapes
+        layouts[spec.name] = (layout_size(shapes), layout_checksum(shapes), spec.config.publish)
+    return PublishedWeights(layouts)
+
+
+def lasting(config: Config) -> dict[str, Any]:
+    """What of a configuration a resumed run must share with the run that it resumes."""
+    return config.model_dump(mode="json", include={"game", "seed", "env", "policy", "policies"})
+
+
+def measure(config: Config, snapshots: Mapping[str, Snapshot]) -> dict[str, Any]:
+    """The greedy return of snapshots, for finding the best checkpoint."""
+    evaluation = evaluate(config, snapshots, config.checkpoint.evaluate_episodes, config.seed)
+    means = [evaluation.mean(agent) for agent in range(len(evaluation.agents))]
+    return {"mean_return": sum(means) / len(means), **evaluation.as_summary()}

@@ -1,0 +1,166 @@
+"""A short trial before a run: what playing and training cost here, to choose the layout by.
+
+The trial is the run itself in small: the same game and policies play and train in this process for
+a moment, and all of it is thrown away.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from remuda.assembly import Assembly
+from remuda.config import Config, PolicyConfig, load_config, overlay
+from remuda.policies.spec import PolicySpec, policy_specs
+from remuda.runtime.host import threads
+from remuda.runtime.layout import Costs, Layout, is_open, make_layout, spare_cores
+from remuda.scoreboard import Learn, Play, Scoreboard
+from remuda.types import AgentSpec, Worker
+
+log = logging.getLogger(__name__)
+
+PATIENCE = 4
+"""So many times as long as it was to take, a trial goes on for want of updates."""
+MINIBATCH = 512
+"""Steps in a minibatch beyond which an update costs no less a step."""
+MANY_THREADS = 8
+"""More threads than this are not tried."""
+WORTH_A_THREAD = 0.8
+"""More threads are used where an update then takes no longer than this share of the time."""
+
+
+def choose_layout(config: Config, agents: tuple[AgentSpec, ...]) -> Layout:
+    """The layout of a run, by a trial where there is something to choose.
+
+    Raises:
+        ConfigError: what the user asked for cannot be.
+    """
+    specs = policy_specs(config, agents)
+    plain = make_layout(config, len(specs))
+    seconds = config.run.calibrate
+    if not seconds or not is_open(config) or any(_never_pauses(spec) for spec in specs):
+        return plain
+    try:
+        costs = measure(config, agents, seconds)
+        layout = make_layout(config, len(specs), costs)
+        spare = min(spare_cores(layout), MANY_THREADS - 1)
+        if spare and costs.learn and config.learners.threads == "auto":
+            more = measure(config, agents, seconds, 1 + spare)
+            if more.learn < costs.learn * WORTH_A_THREAD:
+                layout = replace(layout, threads=1 + spare)
+    except Exception:
+        # Whatever is wrong will show in a role, where it is told by name and with its log.
+        log.exception("the trial failed; the layout is chosen by the cores alone")
+        return plain
+    return layout
+
+
+def measure(
+    config: Config, agents: tuple[AgentSpec, ...], seconds: float, num_threads: int = 1
+) -> Costs:
+    """Play and train for about so many seconds, in this process, and see what a step costs."""
+    small = _in_small(config)
+    specs = policy_specs(small, agents)
+    with threads(num_threads):
+        assembly = Assembly(small, specs, make_layout(small, len(specs)))
+        actor, *learners = (role.build() for role in assembly.roles())
+        try:
+            board = assembly.scoreboard
+            _work(actor, learners, board, updates=1, seconds=0.0, limit=PATIENCE * seconds)
+            before = _Reading.of(board, specs)
+            _work(actor, learners, board, updates=2, seconds=seconds, limit=PATIENCE * seconds)
+            return before.costs_until(_Reading.of(board, specs))
+        finally:
+            actor.finish()
+
+
+def _in_small(config: Config) -> Config:
+    """The same run with updates that come sooner and cost as much a step; it saves nothing."""
+    tree = config.model_dump()
+    least = {"schedule": "sequential", "actor": {"processes": 1}}
+    least |= {"learners": {"processes": 1, "threads": 1}}
+    tree = overlay(tree, least | {"run": {"turns": None, "seconds": math.inf}, "trace": None})
+    tree = overlay(tree, {"policy": _sooner(config.policy, config.env.num_envs)})
+    for name in config.policies:
+        own = _sooner(config.policy_of(name), config.env.num_envs)
+        tree = overlay(tree, {"policies": {name: own}})
+    return load_config(tree)
+
+
+def _sooner(policy: PolicyConfig, num_envs: int) -> dict[str, object]:
+    if policy.on_policy:
+        enough = -(-policy.ppo.minibatches * MINIBATCH // num_envs)
+        return {"ppo": {"rollout_length": min(policy.ppo.rollout_length, enough)}}
+    return {"experience": {"learning_starts": policy.batch_size}}
+
+
+def _never_pauses(spec: PolicySpec) -> bool:
+    """Whether its learner takes all the time there is."""
+    return not spec.config.on_policy and spec.config.experience.replay_ratio is None
+
+
+def _work(
+    actor: Worker,
+    learners: Sequence[Worker],
+    board: Scoreboard,
+    updates: int,
+    seconds: float,
+    limit: float,
+) -> None:
+    """Play and train in turn, for so many seconds and updates, but no longer than the limit."""
+    begun = time.perf_counter()
+    goal = [board.learn(name)[Learn.UPDATES] + updates for name in board.policies]
+    while (spent := time.perf_counter() - begun) < limit:
+        counts = [board.learn(name)[Learn.UPDATES] for name in board.policies]
+        if spent >= seconds and all(c >= g for c, g in zip(counts, goal, strict=True)):
+            return
+        actor.work()
+        for learner in learners:
+            while learner.work() and time.perf_counter() - begun < limit:
+                pass
+
+
+@dataclass(frozen=True)
+class _Reading:
+    """Seconds and steps so far."""
+
+    steps: float
+    playing: float
+    paid: tuple[float, ...]
+    """By policy: steps that its updates were due for."""
+    learning: tuple[float, ...]
+    """By policy."""
+
+    @staticmethod
+    def of(board: Scoreboard, specs: tuple[PolicySpec, ...]) -> _Reading:
+        play = board.played()
+        rows = [board.learn(spec.name) for spec in specs]
+        paid = []
+        for spec, row in zip(specs, rows, strict=True):
+            ratio = spec.config.experience.replay_ratio or 1.0
+            per_update = spec.config.batch_size / ratio
+            on_policy = spec.config.on_policy
+            paid.append(float(row[Learn.TRAINED] if on_policy else row[Learn.UPDATES] * per_update))
+        busy = slice(Learn.SECONDS_SAMPLE, Learn.SECONDS_PUBLISH + 1)
+        return _Reading(
+            float(play[Play.AGENT_STEPS]),
+            float(play[Play.SECONDS_WEIGHTS : Play.SECONDS_WRITE + 1].sum()),
+            tuple(paid),
+            tuple(float(row[busy].sum()) for row in rows),
+        )
+
+    def costs_until(self, later: _Reading) -> Costs:
+        """What a step cost between two readings; training that was never seen counts nothing."""
+        steps = later.steps - self.steps
+        play = (later.playing - self.playing) / max(steps, 1.0)
+        shares = [
+            (end - start) / (paid - before)
+            for start, end, before, paid in zip(
+                self.learning, later.learning, self.paid, later.paid, strict=True
+            )
+            if paid > before
+        ]
+        return Costs(max(play, 1e-9), sum(shares) / len(shares) if shares else 0.0)

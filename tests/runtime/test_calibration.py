@@ -1,0 +1,79 @@
+"""The trial before a run: it measures what it claims to; what goes wrong in it costs nothing."""
+
+import time
+
+import pytest
+
+from remuda import calibration
+from remuda.calibration import choose_layout, measure
+from remuda.config import load_config, overlay
+from remuda.runtime import layout as module
+from remuda.runtime.layout import make_layout
+from support import Tape
+
+SMALL = {
+    "game": "support:Tape",
+    "env": {"num_envs": 4},
+    "policy": {
+        "algorithm": "ppo",
+        "network": {"hidden": (8,)},
+        "experience": {"segment_length": 4},
+    },
+}
+AGENTS = Tape().agents
+
+
+class SlowTape(Tape):
+    """Takes 5 ms for a turn of a copy."""
+
+    def end_turn(self):
+        time.sleep(0.005 * self.num_envs)
+        return super().end_turn()
+
+
+class BrokenTape(Tape):
+    """Fails as soon as it is played."""
+
+    def begin_turn(self):
+        raise RuntimeError("an error in the user's game")
+
+
+@pytest.fixture
+def four_cores(monkeypatch):
+    monkeypatch.setattr(module, "_cores", lambda: 4)
+
+
+@pytest.mark.parametrize("policy", [{}, {"algorithm": "iqn", "network": {"quantiles": 4}}])
+def test_what_is_slow_is_found_to_be_slow(policy, monkeypatch):
+    config = load_config(overlay(SMALL, {"policy": policy}))
+    fast = measure(config, AGENTS, 0.2)
+    slow = measure(
+        load_config(overlay(SMALL, {"game": "runtime.test_calibration:SlowTape"})), AGENTS, 0.2
+    )
+    assert 0.0025 <= slow.play < 0.1  # two agents share the 5 ms of a copy
+    assert fast.play < slow.play / 4
+    assert fast.learn > 0.0
+
+
+def test_a_slow_game_is_given_more_actors(four_cores):
+    tree = {"game": "runtime.test_calibration:SlowTape", "run": {"calibrate": 0.1}}
+    layout = choose_layout(load_config(overlay(SMALL, tree)), AGENTS)
+    assert len(layout.copies) > 1
+    assert len(layout.groups) == 1
+    assert "playing a step takes" in layout.describe("async", ["a", "b"])
+
+
+def test_there_is_no_trial_where_there_is_nothing_to_choose(four_cores, monkeypatch):
+    monkeypatch.setattr(calibration, "measure", lambda *args: pytest.fail("there was a trial"))
+    for tree in (
+        {"schedule": "sequential"},
+        {"run": {"calibrate": 0}},
+        {"actor": {"processes": 2}, "learners": {"processes": 1}},
+    ):
+        config = load_config(overlay(SMALL, tree))
+        assert choose_layout(config, AGENTS) == make_layout(config, len(AGENTS))
+
+
+def test_a_trial_that_fails_costs_nothing(four_cores):
+    config = load_config(overlay(SMALL, {"game": "runtime.test_calibration:BrokenTape"}))
+    assert choose_layout(config, AGENTS) == make_layout(config, len(AGENTS))
