@@ -1,9 +1,12 @@
 """A game small enough to be checked by hand, used where the rules of a game do not matter."""
 
+from dataclasses import fields
+
 import numpy as np
 from gymnasium.spaces import Box, Discrete
 
 from remuda.envs.vector_env import VectorEnv
+from remuda.experience.replay import Batch
 from remuda.types import AgentSpec, TurnResult
 
 
@@ -103,3 +106,10 @@ class Recall(VectorEnv):
         self._turn += 1
         over = (self._turn == 4)[:, None]
         return TurnResult(self._reward, over, np.zeros_like(over), ~over)
+
+
+def sample(replay, size):
+    """A batch of one policy, without the axis of policies."""
+    out = Batch.empty(replay.experience, 1, size)
+    replay.sample(out, 0, size)
+    return Batch(*(getattr(out, field.name)[0] for field in fields(Batch)))

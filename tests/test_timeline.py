@@ -36,7 +36,7 @@ def test_a_run_writes_what_everybody_did(schedule, tmp_path, capsys):
         *("--policy.network.hidden", "16", "--policy.batch_size", "16", "--policy.n_frames", "1"),
         *("--policy.experience.learning_starts", "200", "--policy.experience.on_full", "wait"),
         *("--run.evaluate_episodes", "0", "--trace", str(path), "--schedule", schedule),
-        *("--policy.experience.capacity", "300"),
+        *("--policy.experience.capacity", "300", "--learners.processes", "2"),
     ]
     assert run(["train", *words]) == 0
     assert f"into {path}" in capsys.readouterr().out

@@ -202,6 +202,13 @@ class PolicyConfig(Section):
     max_nonfinite: PositiveInt = 10
     """Updates in a row with a loss or weights that are not finite, after which the policy stops
     learning. Each such update is undone, and never published."""
+    priority: PositiveFloat = 1.0
+    """How often it is trained where the learner's process has not time for all it could do: so many
+    updates to each update of a policy of priority 1 there."""
+    time_budget: PositiveFloat | None = None
+    """Seconds that an update may take, in `async`. IQN and DQN halve the batch while updates take
+    longer, and double it again up to `batch_size`; PPO leaves out epochs that would take longer.
+    None: no limit."""
     target_every: PositiveInt = 200
     """Updates between two copies of the online network into the target network."""
     exploration: ExplorationConfig = ExplorationConfig()
@@ -383,8 +390,12 @@ class Config(Section):
     def _ends_and_policies_fit(self) -> Config:
         if self.run.turns is None and self.run.seconds is None:
             raise ValueError("run.turns and run.seconds are both None: the run would never end")
-        for name in self.policies:
-            self.policy_of(name)
+        for policy in (self.policy, *(self.policy_of(name) for name in self.policies)):
+            if policy.time_budget is not None and self.exact:
+                raise ValueError(
+                    "policy.time_budget goes by the clock, and a run with schedule "
+                    f"{self.schedule} repeats itself exactly; leave it out, or use async"
+                )
         return self
 
     @property

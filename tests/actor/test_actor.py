@@ -6,6 +6,7 @@ import pytest
 from remuda.actor.actor import Actor
 from remuda.actor.frames import FrameStack
 from remuda.actor.role import make_seats
+from remuda.assembly import make_experience
 from remuda.config import load_config
 from remuda.experience.replay import Replay
 from remuda.experience.writer import ExperienceWriter
@@ -16,8 +17,7 @@ from remuda.policies.stack import layout_checksum, layout_size
 from remuda.publish.snapshot import PublishedWeights, Publisher, SnapshotReader
 from remuda.scoreboard import Play, Policy, Scoreboard
 from remuda.streams import stream
-from remuda.train import make_experience
-from support import Tape
+from support import Tape, sample
 
 
 def make(env, epsilon=1.0, policy=None, **experience):
@@ -57,10 +57,10 @@ def make(env, epsilon=1.0, policy=None, **experience):
 
 
 def transitions(experience, draws=100):
-    replay = Replay(experience, 64, 1, 0.9, np.random.default_rng(0))
+    replay = Replay(experience, 1, 0.9, np.random.default_rng(0))
     found = set()
     for _ in range(draws):
-        batch = replay.sample()
+        batch = sample(replay, 64)
         for b in range(64):
             found.add(
                 (

@@ -119,7 +119,7 @@ class StopsWhileSampling(LearnerRole):
     def build(self):
         group = super().build()
         if self.specs[0].name == "agent_0":
-            replay = group.learners[0]._replay
+            replay = group.learners[0]._replays[0]
             replay._random = StopsWhenAsked(replay._random)
         return group
 
@@ -131,7 +131,7 @@ class StopsWhilePublishing(LearnerRole):
     def build(self):
         group = super().build()
         if self.specs[0].name == "agent_0":
-            publisher = group.learners[0]._student._publisher
+            publisher = group.learners[0]._students[0]._publisher
             publish = publisher.publish
             publisher.publish = lambda weights, *rest: publish(StopsWhenAsked(weights), *rest)
         return group
@@ -146,7 +146,7 @@ QUICK = (
     *("--policy.experience.learning_starts", "200", "--policy.experience.capacity", "2000"),
     *("--policy.experience.replay_ratio", "0.1", "--run.log_every", "0.5"),
     *("--checkpoint.every", "0.5", "--checkpoint.evaluate_episodes", "0"),
-    *("--run.evaluate_episodes", "0"),
+    *("--run.evaluate_episodes", "0", "--learners.processes", "2"),
 )
 """Flags of a run that soon has something to save."""
 

@@ -36,7 +36,8 @@ def test_the_others_go_on_while_one_is_away(policy, fault, tmp_path):
         assert restarts(runtime, "actor-0") == 0
         assert board.played()[Play.FORCED] == 0
         assert board.acted("agent_0")[Policy.EPISODES] > 0
-        assert board.played()[Play.AGENT_STEPS] == 2 * board.turns()
+        acted = board.played()[Play.AGENT_STEPS]
+        assert abs(acted - 2 * board.turns()) <= 12  # it goes on while we look
     finally:
         runtime.stop()
 

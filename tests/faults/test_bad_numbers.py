@@ -34,8 +34,8 @@ class Explodes(LearnerRole):
             algorithm = group.learners[0]._algorithm
             update, calls = algorithm.update, []
 
-            def explode(batch):
-                loss = update(batch)
+            def explode(batch, first, end):
+                loss = update(batch, first, end)
                 calls.append(1)
                 if len(calls) % 20 < 3:
                     algorithm.online.flat[0, 3] = float("inf")

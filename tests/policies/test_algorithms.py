@@ -9,7 +9,7 @@ from remuda.config import NetworkConfig, PolicyConfig
 from remuda.policies.actions import DiscreteActions
 from remuda.policies.algorithms.dqn import Transitions
 from remuda.policies.optimizer import Adam
-from remuda.policies.spec import PolicySpec
+from remuda.policies.spec import PolicySpec, value_learner
 from remuda.streams import torch_stream
 
 KINDS = ["dqn", "iqn"]
@@ -18,8 +18,8 @@ KINDS = ["dqn", "iqn"]
 def make(kind, policies=1, **options):
     network = NetworkConfig(hidden=(32, 32), quantiles=8, noisy=options.pop("noisy", False))
     config = PolicyConfig(algorithm=kind, network=network, n_frames=1, **options)
-    spec = PolicySpec("a", config, (2,), "float32", DiscreteActions((3,)))
-    algorithm = spec.value_learner([torch_stream(0, "test", k) for k in range(policies)])
+    specs = [PolicySpec("a", config, (2,), "float32", DiscreteActions((3,)))] * policies
+    algorithm = value_learner(specs, [torch_stream(0, "test", k) for k in range(policies)])
     for k in range(policies):
         algorithm.network.initialise(algorithm.online.of(k), torch_stream(0, "weights", k))
     algorithm.target.flat.copy_(algorithm.online.flat.detach())

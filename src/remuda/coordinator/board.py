@@ -100,6 +100,7 @@ class Board:
             staleness_max=int(learn[Learn.STALENESS_MAX]),
             entropy=_mean(learned, Learn.ENTROPY_SUM, Learn.UPDATES) if on_policy else None,
             kl=_mean(learned, Learn.KL_SUM, Learn.UPDATES) if on_policy else None,
+            batch=_mean(learned, Learn.SAMPLES, Learn.UPDATES),
             clipped=_mean(learned, Learn.CLIPPED_SUM, Learn.UPDATES) if on_policy else None,
             epsilon=float(policy[Policy.EPSILON]),
             busy=max(float(busy / seconds), 0.0),

@@ -57,6 +57,8 @@ class PolicyRecord:
     """On-policy: the policy's mean entropy, in nats."""
     kl: float | None = None
     """On-policy: how far an update moved the policy, in nats."""
+    batch: float | None = None
+    """Mean over the updates of the samples in one; a time budget makes it less."""
     clipped: float | None = None
     """On-policy: the share of steps whose probability ratio was clipped, 0 to 1."""
 

@@ -15,23 +15,37 @@ from remuda.types import Array, Bools, Floats, Integers, State
 
 @dataclass(frozen=True)
 class Batch:
-    """Transitions by time index, as in rlax: an action at t - 1 leads to what is seen at t.
+    """Transitions of K policies by time index: an action at t - 1 leads to what is seen at t.
 
     An n-step transition sums the rewards of up to n steps, fewer where the segment ends.
     """
 
     s_tm1: Floats
-    """[B, n_frames * size]: the stacked observation."""
+    """[K, B, n_frames * size]: the stacked observation."""
     a_tm1: Integers
-    """[B]: the action."""
+    """[K, B]: the action."""
     r_t: Floats
-    """[B]: the discounted sum of the rewards that followed."""
+    """[K, B]: the discounted sum of the rewards that followed."""
     discount_t: Floats
-    """[B]: what the value of s_t counts: discount ** n, or 0 where the episode terminated."""
+    """[K, B]: what the value of s_t counts: discount ** n, or 0 where the episode terminated."""
     s_t: Floats
-    """[B, n_frames * size]: the stacked observation n steps later."""
+    """[K, B, n_frames * size]: the stacked observation n steps later."""
     versions: Integers
-    """[B]: the version of the weights that chose a_tm1."""
+    """[K, B]: the version of the weights that chose a_tm1."""
+
+    @staticmethod
+    def empty(experience: Experience, num_policies: int, size: int) -> Batch:
+        """Room for so many samples of each policy, from experience like this."""
+        at = (num_policies, size)
+        width = experience.shape.n_frames * experience.shape.size
+        return Batch(
+            s_tm1=np.zeros((*at, width), np.float32),
+            a_tm1=np.zeros(at, np.int64),
+            r_t=np.zeros(at, np.float32),
+            discount_t=np.zeros(at, np.float32),
+            s_t=np.zeros((*at, width), np.float32),
+            versions=np.zeros(at, np.int64),
+        )
 
 
 @njit(cache=True)
@@ -114,15 +128,11 @@ class _Survey:
 
 
 class Replay:
-    """Draws batches from one policy's experience, each step of it with the same chance.
-
-    The arrays of a batch are used again by the next call.
-    """
+    """Draws from one policy's experience, each step of it with the same chance."""
 
     def __init__(
         self,
         experience: Experience,
-        batch_size: int,
         n_steps: int,
         discount: float,
         random: np.random.Generator,
@@ -133,39 +143,29 @@ class Replay:
         """Draws that the writer overtook, and that were drawn again."""
         self._random, self._check = random, check_sequence
         self._n_steps, self._discount = n_steps, discount
-        width = experience.shape.n_frames * experience.shape.size
-        self.batch = Batch(
-            s_tm1=np.zeros((batch_size, width), np.float32),
-            a_tm1=np.zeros(batch_size, np.int64),
-            r_t=np.zeros(batch_size, np.float32),
-            discount_t=np.zeros(batch_size, np.float32),
-            s_t=np.zeros((batch_size, width), np.float32),
-            versions=np.zeros(batch_size, np.int64),
-        )
         self._surveys = tuple(
             _Survey(np.zeros(ring.num_segments, np.int64), np.zeros(ring.num_segments, np.int64))
             for ring in experience.rings
         )
-        self._todo: Bools = np.zeros(batch_size, np.bool_)
+        self._todo: Bools = np.zeros(1, np.bool_)
         self._survey()
-        self._draw(np.zeros(batch_size, np.int64))  # nothing to do: this compiles the kernels
+        # Nothing to do: this compiles the kernels.
+        self._draw(np.zeros(1, np.int64), Batch.empty(experience, 1, 1), 0)
 
-    def sample(self) -> Batch:
-        """Draw one batch.
+    def sample(self, out: Batch, policy: int, size: int) -> None:
+        """Draw so many samples into row `policy` of a batch.
 
         Raises:
             RuntimeError: there is no step at all; wait until the experience `has` enough.
         """
-        todo = self._todo
-        todo[:] = True
-        left = todo.size
+        self._todo = todo = np.ones(size, np.bool_)
+        left = size
         while left:
             total = self._survey()
             if total == 0:
                 raise RuntimeError("there is no committed step in the ring to sample from")
-            left = self._draw(self._random.integers(0, total, todo.size))
+            left = self._draw(self._random.integers(0, total, todo.size), out, policy)
             self.redrawn += left
-        return self.batch
 
     def state(self) -> State:
         """Its random stream, and what it counted."""
@@ -184,9 +184,8 @@ class Replay:
             total += _survey(shared["sequence"], shared["committed"], survey.sequences, survey.ends)
         return total
 
-    def _draw(self, picks: Integers) -> int:
+    def _draw(self, picks: Integers, out: Batch, policy: int) -> int:
         """Copy the picks that are still to do; returns how many the writers overtook."""
-        batch = self.batch
         left = base = 0
         for ring, survey in zip(self.experience.rings, self._surveys, strict=True):
             shared = ring.shared
@@ -204,12 +203,12 @@ class Replay:
                 self.experience.shape.n_frames,
                 self._n_steps,
                 self._discount,
-                batch.s_tm1,
-                batch.a_tm1,
-                batch.r_t,
-                batch.discount_t,
-                batch.s_t,
-                batch.versions,
+                out.s_tm1[policy],
+                out.a_tm1[policy],
+                out.r_t[policy],
+                out.discount_t[policy],
+                out.s_t[policy],
+                out.versions[policy],
                 base,
                 self._check,
             )

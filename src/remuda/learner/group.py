@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from remuda.learner.learner import Learner
-from remuda.learner.on_policy import OnPolicyLearner
 from remuda.memory.waiting import Wakeup
 from remuda.types import State
 
@@ -14,7 +13,8 @@ class LearnerGroup:
     """Several learners in one process; nothing but the processor is shared between them.
 
     The rings of all its policies ring one wake-up. A learner that always has work does not starve
-    the others: after each update the next in line is asked first.
+    the others: of those that are ready, the one is served that has had the fewest updates for its
+    priority. One that had nothing to do for a while is not owed for it.
     """
 
     def __init__(self, learners: Sequence[Learner], wakeup: Wakeup, patience: float = 0.0) -> None:
@@ -28,7 +28,10 @@ class LearnerGroup:
         """
         self.learners = tuple(learners)
         self._wakeup, self._patience = wakeup, patience
-        self._next = 0
+        self._served = [0.0] * len(self.learners)
+        """By learner: updates, each counted as 1 / priority."""
+        self._now = 0.0
+        """What the learner served last had had then."""
 
     @property
     def done(self) -> bool:
@@ -37,14 +40,15 @@ class LearnerGroup:
 
     def work(self) -> bool:
         """Update the next learner that has enough to train on; False if none has."""
-        count = len(self.learners)
-        for i in range(count):
-            learner = self.learners[(self._next + i) % count]
+        served = self._served
+        for i in sorted(range(len(served)), key=served.__getitem__):
+            learner = self.learners[i]
             if learner.ready():
-                if self._patience and isinstance(learner, OnPolicyLearner):
+                if self._patience and len(learner.policies) > 1:
                     self._wakeup.wait(learner.all_ready, self._patience)
                 learner.update()
-                self._next = (self._next + i + 1) % count
+                self._now = max(self._now, served[i])
+                served[i] = self._now + 1.0 / learner.priority
                 return True
         return False
 

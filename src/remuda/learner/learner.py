@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
+from collections.abc import Iterator
 from typing import Protocol
 
 import numpy as np
@@ -19,7 +20,7 @@ log = logging.getLogger(__name__)
 
 
 class Learner(Protocol):
-    """Trains one policy, or several as a stack.
+    """Trains one policy, or several of one specification as a stack.
 
     What every learner guarantees:
 
@@ -34,11 +35,18 @@ class Learner(Protocol):
     def policies(self) -> tuple[str, ...]:
         """The names of its policies."""
 
+    @property
+    def priority(self) -> float:
+        """How many updates it is given to each one of a learner of priority 1."""
+
     def ready(self) -> bool:
-        """Whether there is enough to train on; if not, its process is rung when there is."""
+        """Whether any policy can be trained; if not, its process is rung when one can."""
+
+    def all_ready(self) -> bool:
+        """Whether every policy that still learns can be; if not, its process is rung likewise."""
 
     def update(self) -> None:
-        """Train once on what is ready, and publish if it is time."""
+        """Train once the policies that can be, and publish those whose time it is."""
 
     def publish(self) -> None:
         """Copy every policy out as its next version."""
@@ -69,7 +77,7 @@ class Student:
         self.name, self.config, self.row, self.index = name, config, row, index
         self._algorithm, self._publisher = algorithm, publisher
         self._published_at = algorithm.updates[index]
-        self._good = algorithm.learned(index)
+        self._remember()
         self._bad_in_a_row = 0
         row[Learn.VERSION] = publisher.version
 
@@ -91,8 +99,8 @@ class Student:
     def accept(self, loss: float) -> bool:
         """Whether an update was sound; if not, it is undone.
 
-        It goes back to the weights and the optimizer of the last publication. The random streams go
-        on, so that the next batch is another one.
+        It goes back to the weights and the optimizer of the last publication, and what it trained
+        since does not count. The random streams go on, so that the next batch is another one.
         """
         self.row[Learn.UPDATES] = self.updates
         if math.isfinite(loss) and self._algorithm.is_finite(self.index):
@@ -100,6 +108,7 @@ class Student:
             return True
         self._bad_in_a_row += 1
         self._algorithm.restore_learned(self.index, self._good)
+        self.row[Learn.SAMPLES] = self._good_samples
         self.row[Learn.NONFINITE] += 1
         self.row[Learn.UPDATES] = self.updates
         log.error(
@@ -126,7 +135,7 @@ class Student:
             self._algorithm.weights(self.index), self.updates, epsilon
         )
         self._published_at = self.updates
-        self._good = self._algorithm.learned(self.index)
+        self._remember()
 
     def state(self) -> State:
         """All that a successor needs to go on exactly here, but for its experience."""
@@ -144,4 +153,20 @@ class Student:
         self._bad_in_a_row = state["bad_in_a_row"]
         self.row[:] = fitting(state, "counted", self.row)
         self.row[Learn.VERSION] = self.version
+        self._remember()
+
+    def _remember(self) -> None:
+        """Keep what to go back to."""
         self._good = self._algorithm.learned(self.index)
+        self._good_samples = float(self.row[Learn.SAMPLES])
+
+
+def runs(ready: np.ndarray, width: int) -> Iterator[tuple[int, int]]:
+    """The stretches of policies that are ready, of at most `width` each, as (first, end)."""
+    first = None
+    for k, is_ready in enumerate([*ready, False]):
+        if first is not None and (not is_ready or k - first == width):
+            yield first, k
+            first = None
+        if is_ready and first is None:
+            first = k

@@ -1,16 +1,18 @@
-"""A learner that trains one policy on samples of its replay, by DQN or IQN."""
+"""A learner that trains a stack of policies on samples of what they lived through: DQN, IQN."""
 
 from __future__ import annotations
 
 import math
 import time
+from collections.abc import Sequence
 
 import numpy as np
 import torch
 
 from remuda.experience.experience import NEVER
 from remuda.experience.replay import Batch, Replay
-from remuda.learner.learner import Student
+from remuda.learner.budget import BatchBudget
+from remuda.learner.learner import Student, runs
 from remuda.policies.algorithms.dqn import DQN, Transitions
 from remuda.scoreboard import Learn
 from remuda.timeline import Span, Timeline
@@ -18,114 +20,150 @@ from remuda.types import State
 
 
 class OffPolicyLearner:
-    """Trains a private network on one ring, and copies it out to be acted with.
+    """Trains K policies of one specification as one batched computation.
 
-    It never trains more than the replay ratio allows for the steps that have been collected.
+    Each policy has its own experience, weights, hyperparameters and random streams. None is trained
+    more than its replay ratio allows for the steps that it has collected: those that are due are
+    trained, together where they are neighbours in the stack.
     """
 
     def __init__(
         self,
-        student: Student,
+        students: Sequence[Student],
         algorithm: DQN,
-        replay: Replay,
+        replays: Sequence[Replay],
         timeline: Timeline | None = None,
         saves_experience: bool = False,
     ) -> None:
-        self.policies = (student.name,)
-        self.config = student.config
-        self._student, self._algorithm, self._replay = student, algorithm, replay
+        self.policies = tuple(student.name for student in students)
+        self.priority = students[0].config.priority
+        self._students, self._algorithm, self._replays = tuple(students), algorithm, replays
         self._timeline, self._saves_experience = timeline, saves_experience
+        config = students[0].config
+        self._budget = BatchBudget(config.batch_size, config.time_budget)
+        self._batch = Batch.empty(replays[0].experience, len(students), config.batch_size)
+        self._scales = np.array([[s.config.reward_scale] for s in students], np.float32)
 
-    @property
-    def steps_needed(self) -> int:
-        """Collected steps at which the next update is due."""
-        fresh = self._replay.experience.lost + self.config.experience.learning_starts
-        return max(self._steps_paid(self._student.updates + 1), fresh)
+    def steps_needed(self, policy: int) -> int:
+        """Collected steps at which a policy's next update is due."""
+        student, experience = self._students[policy], self._replays[policy].experience
+        fresh = experience.lost + student.config.experience.learning_starts
+        return max(_steps_paid(student, student.row[Learn.SAMPLES]), fresh)
 
-    @property
-    def epsilon(self) -> float:
+    def epsilon(self, policy: int) -> float:
         """The exploration rate for the steps collected so far: a straight line, then level."""
-        exploration = self.config.exploration
-        share = min(self._replay.experience.written / exploration.decay_steps, 1.0)
+        exploration = self._students[policy].config.exploration
+        written = self._replays[policy].experience.written
+        share = min(written / exploration.decay_steps, 1.0)
         return exploration.start + share * (exploration.end - exploration.start)
 
     def ready(self) -> bool:
-        """Whether there is enough to train on; if not, its process is rung when there is."""
-        return not self._student.halted and self._replay.experience.has(self.steps_needed)
+        """Whether an update of any policy is due; for the others its process is rung."""
+        return any(self._ready())
+
+    def all_ready(self) -> bool:
+        """Whether an update of every policy that still learns is due."""
+        waiting = [not student.halted for student in self._students] & ~self._ready()
+        return not waiting.any()
 
     def update(self) -> None:
-        """Sample, train once, and publish if it is time."""
-        clock, student = time.perf_counter, self._student
-        row = student.row
+        """Train once every policy that is due, and publish those whose time it is."""
+        for first, end in runs(self._ready(), self._algorithm.width):
+            self._train(first, end)
+
+    def _train(self, first: int, end: int) -> None:
+        clock, size = time.perf_counter, self._budget.size
         start = clock()
-        batch = self._replay.sample()
-        transitions = self._to_device(batch)
+        for k in range(first, end):
+            self._replays[k].sample(self._batch, k, size)
+        transitions = self._transitions(first, end, size)
         sampled = clock()
-        loss = float(self._algorithm.update(transitions)[0])
+        losses = self._algorithm.update(transitions, first, end).cpu().numpy()
         updated = clock()
-        row[Learn.SECONDS_SAMPLE] += sampled - start
-        row[Learn.SECONDS_UPDATE] += updated - sampled
+        self._budget.spent(updated - start)
+        count = end - first
+        for k, loss in zip(range(first, end), losses, strict=True):
+            row = self._students[k].row
+            row[Learn.SECONDS_SAMPLE] += (sampled - start) / count
+            row[Learn.SECONDS_UPDATE] += (updated - sampled) / count
+            self._judge(k, float(loss), size)
+        published = clock()
+        for student in self._students[first:end]:
+            student.row[Learn.SECONDS_PUBLISH] += (published - updated) / count
         if self._timeline is not None:
             self._timeline.add(Span.SAMPLE, start, sampled)
             self._timeline.add(Span.UPDATE, sampled, updated)
-        if not student.accept(loss):
-            self._consume()
-            return
-        if student.is_due():
-            self.publish()
-            published = clock()
-            row[Learn.SECONDS_PUBLISH] += published - updated
-            if self._timeline is not None:
-                self._timeline.add(Span.PUBLISH, updated, published)
-        row[Learn.LOSS_SUM] += loss
-        row[Learn.SAMPLES] += self.config.batch_size
-        staleness = student.version - batch.versions
-        row[Learn.STALENESS_SUM] += staleness.mean()
-        row[Learn.STALENESS_MAX] = max(row[Learn.STALENESS_MAX], staleness.max())
-        row[Learn.REDRAWN] = self._replay.redrawn
-        self._consume()
+            self._timeline.add(Span.PUBLISH, updated, published)
+
+    def _judge(self, policy: int, loss: float, size: int) -> None:
+        """Count an update of one policy, or undo it; publish if it is time."""
+        student, replay = self._students[policy], self._replays[policy]
+        row = student.row
+        if student.accept(loss):
+            row[Learn.SAMPLES] += size
+            if student.is_due():
+                student.publish(self.epsilon(policy))
+            row[Learn.LOSS_SUM] += loss
+            staleness = student.version - self._batch.versions[policy, :size]
+            row[Learn.STALENESS_SUM] += staleness.mean()
+            row[Learn.STALENESS_MAX] = max(row[Learn.STALENESS_MAX], staleness.max())
+        row[Learn.REDRAWN] = replay.redrawn
+        self._consume(policy, size)
 
     def publish(self) -> None:
-        """Copy the network out as the next version."""
-        self._student.publish(self.epsilon)
+        """Copy every policy out as its next version."""
+        for k, student in enumerate(self._students):
+            student.publish(self.epsilon(k))
 
-    def state(self, policy: str) -> State:  # noqa: ARG002
-        """All that a successor needs to go on exactly here."""
-        return self._student.state() | {
-            "replay": self._replay.state(),
-            "experience": self._replay.experience.state() if self._saves_experience else None,
+    def state(self, policy: str) -> State:
+        """All that a successor needs to go on exactly here with one policy."""
+        k = self.policies.index(policy)
+        experience = self._replays[k].experience
+        return self._students[k].state() | {
+            "replay": self._replays[k].state(),
+            "experience": experience.state() if self._saves_experience else None,
         }
 
-    def restore(self, policy: str, state: State) -> None:  # noqa: ARG002
-        """Go on from what `state` returned; the ring, which outlives learners, is as it is."""
-        self._student.restore(state)
-        self._replay.restore(state["replay"])
-        self._consume()
+    def restore(self, policy: str, state: State) -> None:
+        """Go on from what `state` returned; the experience outlives learners, and is as it is."""
+        k = self.policies.index(policy)
+        self._students[k].restore(state)
+        self._replays[k].restore(state["replay"])
+        self._consume(k, self._students[k].config.batch_size)
 
-    def _consume(self) -> None:
-        """Tell an actor that waits for its learners how far this one is."""
-        if self._replay.experience.may_wait:
-            student = self._student
-            self._replay.experience.consume(
-                NEVER if student.halted else self._steps_paid(student.updates)
-            )
-
-    def _steps_paid(self, updates: int) -> int:
-        """Collected steps that so many updates are due for."""
-        experience = self.config.experience
-        per_update = (
-            self.config.batch_size / experience.replay_ratio if experience.replay_ratio else 0.0
+    def _ready(self) -> np.ndarray:
+        """[K] bool; each that is not ready has stated its wish."""
+        return np.array(
+            [
+                not student.halted and self._replays[k].experience.has(self.steps_needed(k))
+                for k, student in enumerate(self._students)
+            ]
         )
-        return experience.learning_starts + math.ceil((updates - 1) * per_update)
 
-    def _to_device(self, batch: Batch) -> Transitions:
+    def _consume(self, policy: int, last: int) -> None:
+        """Tell actors that wait how far a learner is, whose last update was of so many samples."""
+        student, experience = self._students[policy], self._replays[policy].experience
+        if experience.may_wait:
+            samples = max(student.row[Learn.SAMPLES] - last, 0.0)
+            experience.consume(NEVER if student.halted else _steps_paid(student, samples))
+
+    def _transitions(self, first: int, end: int, size: int) -> Transitions:
+        batch, device = self._batch, self._algorithm.device
+
         def move(array: np.ndarray) -> torch.Tensor:
-            return torch.from_numpy(array).unsqueeze(0).to(self._algorithm.device)
+            return torch.from_numpy(array[first:end, :size]).to(device)
 
         return Transitions(
             s_tm1=move(batch.s_tm1),
             a_tm1=move(batch.a_tm1),
-            r_t=move(batch.r_t) * self.config.reward_scale,
+            r_t=move(batch.r_t * self._scales),
             discount_t=move(batch.discount_t),
             s_t=move(batch.s_t),
         )
+
+
+def _steps_paid(student: Student, samples: float) -> int:
+    """Collected steps at which an update is due, once so many samples were trained on."""
+    experience = student.config.experience
+    per_step = experience.replay_ratio
+    return experience.learning_starts + (math.ceil(samples / per_step) if per_step else 0)

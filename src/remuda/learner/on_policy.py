@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
 from remuda.experience.rollouts import AFTER, Rollout, Rollouts
-from remuda.learner.learner import Student
+from remuda.learner.learner import Student, runs
 from remuda.policies.algorithms.ppo import PPO
 from remuda.scoreboard import Learn
 from remuda.timeline import Span, Timeline
@@ -32,6 +32,7 @@ class OnPolicyLearner:
         saves_experience: bool = False,
     ) -> None:
         self.policies = tuple(student.name for student in students)
+        self.priority = students[0].config.priority
         self._students, self._algorithm, self._rollouts = tuple(students), algorithm, rollouts
         self._timeline, self._saves_experience = timeline, saves_experience
         self._rollout = Rollout.empty(rollouts[0].experience, len(students))
@@ -62,7 +63,7 @@ class OnPolicyLearner:
         for student, is_ready in zip(self._students, ready, strict=True):
             if is_ready:
                 student.row[Learn.SECONDS_SAMPLE] += (taken - start) / sum(ready)
-        for first, end in _runs(ready):
+        for first, end in runs(ready, len(self._students)):
             self._train(first, end)
 
     def _train(self, first: int, end: int) -> None:
@@ -79,14 +80,14 @@ class OnPolicyLearner:
                     self._rollouts[k].experience.release()
                 continue
             self._count_staleness(k)
+            steps = self._rollout.num_steps[k]
+            row[Learn.SAMPLES] += steps * learned.epochs
             if student.is_due():
                 student.publish(config.exploration.end)
-            steps = self._rollout.num_steps[k]
             row[Learn.LOSS_SUM] += learned.loss[i]
             row[Learn.ENTROPY_SUM] += learned.entropy[i]
             row[Learn.KL_SUM] += learned.kl[i]
             row[Learn.CLIPPED_SUM] += learned.clipped[i]
-            row[Learn.SAMPLES] += steps * config.ppo.epochs
             row[Learn.TRAINED] += steps
         published = clock()
         for k in range(first, end):
@@ -132,14 +133,3 @@ class OnPolicyLearner:
                 for student, rollouts in zip(self._students, self._rollouts, strict=True)
             ]
         )
-
-
-def _runs(ready: np.ndarray) -> Iterator[tuple[int, int]]:
-    """The stretches of policies that are ready, as (first, end)."""
-    first = None
-    for k, is_ready in enumerate([*ready, False]):
-        if is_ready and first is None:
-            first = k
-        elif not is_ready and first is not None:
-            yield first, k
-            first = None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -52,50 +52,46 @@ class LearnerRole:
         return f"learner-{first}" if first == last else f"learner-{first}..{last}"
 
     def build(self) -> LearnerGroup:
-        """Make the learners: one for each on-policy stack, one for each other policy."""
+        """Make the learners: one for each stack."""
         from remuda.learner.group import LearnerGroup
 
         learners: list[Learner] = []
         for specs, device in self._stacks():
-            if specs[0].config.on_policy:
-                learners.append(self._on_policy(specs, device))
-            else:
-                learners.append(self._off_policy(specs[0], device))
+            make = self._on_policy if specs[0].config.on_policy else self._off_policy
+            learners.append(make(specs, device))
         return LearnerGroup(learners, self.wakeup, self.patience)
 
     def _stacks(self) -> list[tuple[tuple[PolicySpec, ...], str]]:
         """The policies that are trained together, with their device."""
         stacks: dict[object, tuple[list[PolicySpec], str]] = {}
         for spec, device in zip(self.specs, self.devices, strict=True):
-            alone = not spec.config.on_policy
-            key = spec.name if alone else (spec.specification, device)
-            stacks.setdefault(key, ([], device))[0].append(spec)
+            stacks.setdefault((spec.specification, device), ([], device))[0].append(spec)
         return [(tuple(specs), device) for specs, device in stacks.values()]
 
-    def _off_policy(self, spec: PolicySpec, device: str) -> Learner:
-        import torch
-
+    def _off_policy(self, specs: tuple[PolicySpec, ...], device: str) -> Learner:
         from remuda.experience.replay import Replay
         from remuda.learner.off_policy import OffPolicyLearner
+        from remuda.policies.spec import value_learner
 
-        published = self._newest(spec)
-        step = published.learner_step
-        streams = [torch_stream(self.seed, "learner", spec.name, step)]
-        algorithm = spec.value_learner(streams, device)
-        algorithm.load(0, torch.from_numpy(published.weights), step)
-        replay = Replay(
-            self.experience[spec.name],
-            spec.config.batch_size,
-            spec.config.n_steps,
-            spec.config.discount,
-            stream(self.seed, "replay", spec.name, step),
-        )
-        student = self._student(spec, algorithm, 0)
-        return OffPolicyLearner(student, algorithm, replay, self.timeline, self.saves_experience)
+        published = [self._newest(spec) for spec in specs]
+        streams = [
+            torch_stream(self.seed, "learner", spec.name, snapshot.learner_step)
+            for spec, snapshot in zip(specs, published, strict=True)
+        ]
+        algorithm = value_learner(specs, streams, device)
+        students = self._students(specs, algorithm, published)
+        replays = [
+            Replay(
+                self.experience[spec.name],
+                spec.config.n_steps,
+                spec.config.discount,
+                stream(self.seed, "replay", spec.name, snapshot.learner_step),
+            )
+            for spec, snapshot in zip(specs, published, strict=True)
+        ]
+        return OffPolicyLearner(students, algorithm, replays, self.timeline, self.saves_experience)
 
     def _on_policy(self, specs: tuple[PolicySpec, ...], device: str) -> Learner:
-        import torch
-
         from remuda.experience.rollouts import Rollouts
         from remuda.learner.on_policy import OnPolicyLearner
         from remuda.policies.spec import ppo
@@ -106,9 +102,7 @@ class LearnerRole:
             for spec, snapshot in zip(specs, published, strict=True)
         ]
         algorithm = ppo(specs, streams, device)
-        for k, snapshot in enumerate(published):
-            algorithm.load(k, torch.from_numpy(snapshot.weights), snapshot.learner_step)
-        students = [self._student(spec, algorithm, k) for k, spec in enumerate(specs)]
+        students = self._students(specs, algorithm, published)
         rollouts = [
             Rollouts(self.experience[spec.name], spec.config.ppo.max_staleness) for spec in specs
         ]
@@ -119,11 +113,21 @@ class LearnerRole:
 
         return SnapshotReader(self.published).newer()[spec.name]
 
-    def _student(self, spec: PolicySpec, algorithm: Algorithm, index: int) -> Student:
+    def _students(
+        self, specs: Sequence[PolicySpec], algorithm: Algorithm, published: Sequence[Snapshot]
+    ) -> list[Student]:
+        """The policies of a stack, each with its weights as they were published."""
+        import torch
+
         from remuda.learner.learner import Student
         from remuda.policies.stack import layout_checksum
         from remuda.publish.snapshot import Publisher
 
-        publisher = Publisher(self.published, spec.name, layout_checksum(algorithm.online.shapes))
-        row = self.scoreboard.learn(spec.name)
-        return Student(spec.name, spec.config, algorithm, index, publisher, row)
+        checksum = layout_checksum(algorithm.online.shapes)
+        students = []
+        for k, (spec, snapshot) in enumerate(zip(specs, published, strict=True)):
+            algorithm.load(k, torch.from_numpy(snapshot.weights), snapshot.learner_step)
+            publisher = Publisher(self.published, spec.name, checksum)
+            row = self.scoreboard.learn(spec.name)
+            students.append(Student(spec.name, spec.config, algorithm, k, publisher, row))
+        return students

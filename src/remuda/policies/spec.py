@@ -55,15 +55,26 @@ class PolicySpec:
     @property
     def specification(self) -> tuple[object, ...]:
         """What policies must have in common to be trained as one stack."""
-        ppo = self.config.ppo
-        shape = (ppo.rollout_length, ppo.epochs, ppo.minibatches, ppo.normalise_advantages)
+        config, ppo = self.config, self.config.ppo
+        shape: tuple[object, ...] = (config.batch_size, config.double, config.huber)
+        if config.on_policy:
+            shape = (
+                config.experience,
+                ppo.rollout_length,
+                ppo.epochs,
+                ppo.minibatches,
+                ppo.normalise_advantages,
+                ppo.normalise_observations,
+            )
         return (
-            self.config.algorithm,
-            self.config.network,
-            self.config.n_frames,
-            self.config.experience,
+            config.algorithm,
+            config.network,
+            # Noise is drawn for a whole stack at once; so that each draws its own, each is alone.
+            self.name if config.network.noisy else "",
+            config.n_frames,
+            config.priority,
+            config.time_budget,
             shape,
-            ppo.normalise_observations,
             self.observation,
             str(np.dtype(self.dtype)),
             repr(self.actions),
@@ -110,13 +121,16 @@ class PolicySpec:
         kind = IQN if self.config.algorithm == "iqn" else MLP
         return kind(self.num_inputs, self.actions.num_outputs, self.config.network)
 
-    def value_learner(self, streams: Sequence[torch.Generator], device: str = "cpu") -> DQN:
-        """DQN or IQN, for one policy like this for each stream."""
-        from remuda.policies.algorithms.dqn import DQN
-        from remuda.policies.algorithms.iqn import IQN
 
-        kind = IQN if self.config.algorithm == "iqn" else DQN
-        return kind([self.config] * len(streams), self._q_network(), streams, device)
+def value_learner(
+    specs: Sequence[PolicySpec], streams: Sequence[torch.Generator], device: str = "cpu"
+) -> DQN:
+    """DQN or IQN for a stack of policies of one specification."""
+    from remuda.policies.algorithms.dqn import DQN
+    from remuda.policies.algorithms.iqn import IQN
+
+    kind = IQN if specs[0].config.algorithm == "iqn" else DQN
+    return kind([spec.config for spec in specs], specs[0]._q_network(), streams, device)
 
 
 def ppo(

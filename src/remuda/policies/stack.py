@@ -37,6 +37,7 @@ class ParameterStack:
     def _hold(
         self, shapes: Shapes, flat: Tensor, gradients: Tensor | None, buffers: frozenset[str]
     ) -> None:
+        self._trained = gradients is not None
         self.shapes, self.flat, self.buffers = dict(shapes), flat, buffers
         self.parameters = _views(self.flat, self.shapes)
         if gradients is None:
@@ -51,7 +52,8 @@ class ParameterStack:
     def rows(self, first: int, end: int) -> ParameterStack:
         """The stack of some of these policies: the same memory, trained by itself."""
         part = object.__new__(ParameterStack)
-        part._hold(self.shapes, self.flat[first:end], self.gradients[first:end], self.buffers)
+        gradients = self.gradients[first:end] if self._trained else None
+        part._hold(self.shapes, self.flat[first:end], gradients, self.buffers)
         return part
 
     def backward(self, loss: Tensor) -> None:

@@ -34,10 +34,28 @@ class Transitions:
     """[K, B, num_inputs]."""
 
 
+CACHE = 2**20
+"""Bytes of one layer's activations beyond which a stack is slower on a CPU than one policy after
+another: what one layer leaves behind is no longer near when the next wants it. Measured."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """Some policies of a stack that are trained together."""
+
+    first: int
+    end: int
+    online: ParameterStack
+    target: ParameterStack
+
+
 class DQN(Algorithm):
     """Trains K private Q-networks.
 
-    Only `online` receives gradients; `target` is a copy, renewed every `target_every` updates.
+    Only `online` receives gradients; `target` is a copy, renewed every `target_every` updates. All
+    that shapes the computation is alike in a stack: the network, the batch, `double` and `huber`;
+    each policy has its own learning rate, target and random stream. Noise is drawn from the stream
+    of the first, so policies with noisy layers are trained alone.
     """
 
     def __init__(
@@ -51,6 +69,20 @@ class DQN(Algorithm):
         self.config, self.network = self.configs[0], network
         self._streams = tuple(streams)
         self.target = ParameterStack(network.shapes, len(self.configs), device)
+        self._parts: dict[tuple[int, int], Part] = {}
+
+    @property
+    def width(self) -> int:
+        """How many policies it is worth to train together."""
+        if self.device.type != "cpu":
+            return len(self.configs)
+        widest = 4 * self._passes * self.config.batch_size * max(self.config.network.hidden)
+        return max(CACHE // widest, 1)
+
+    @property
+    def _passes(self) -> int:
+        """Passes through the hidden layers for each sample."""
+        return 1
 
     def load(self, policy: int, weights: Tensor, updates: int = 0) -> None:
         """Begin from these weights [P], in the online and in the target network."""
@@ -58,29 +90,31 @@ class DQN(Algorithm):
         with torch.no_grad():
             self.target.flat[policy].copy_(weights)
 
-    def update(self, batch: Transitions) -> Tensor:
-        """Take one step on every policy's batch; returns the mean loss of each, [K]."""
-        loss = self.loss(batch).mean(-1)
-        self.online.backward(loss.sum())
-        self.clip_gradients(0, len(self.configs))
-        self.optimizer.step()
-        for policy in range(len(self.configs)):
+    def update(self, batch: Transitions, first: int = 0, end: int | None = None) -> Tensor:
+        """Train policies `first` to `end - 1`, a step on the batch of each; returns mean losses."""
+        end = len(self.configs) if end is None else end
+        part = self._part(first, end)
+        loss = self.loss(batch, part).mean(-1)
+        part.online.backward(loss.sum())
+        self.clip_gradients(first, end)
+        self.optimizer.step(range(first, end))
+        for policy in range(first, end):
             self.updates[policy] += 1
-            if self.updates[policy] % self.config.target_every == 0:
+            if self.updates[policy] % self.configs[policy].target_every == 0:
                 with torch.no_grad():
                     self.target.flat[policy].copy_(self.online.flat[policy])
         return loss.detach()
 
-    def loss(self, batch: Transitions) -> Tensor:
-        """The loss of every sample: [K, B]."""
+    def loss(self, batch: Transitions, part: Part) -> Tensor:
+        """The loss of every sample of these policies: [end - first, B]."""
         network = self.network
         with torch.no_grad():
-            q_t = network.values(self._acting(self.target), batch.s_t)
+            q_t = network.values(self._acting(part, part.target), batch.s_t)
             select = q_t
             if self.config.double:
-                select = network.values(self._acting(self.online), batch.s_t)
+                select = network.values(self._acting(part, part.online), batch.s_t)
             target = q_learning_target(batch.r_t, batch.discount_t, select, q_t)
-        q_tm1 = network.values(self._acting(self.online), batch.s_tm1)
+        q_tm1 = network.values(self._acting(part, part.online), batch.s_tm1)
         return q_learning_loss(q_tm1, batch.a_tm1, target, self.config.huber)
 
     def state(self, policy: int) -> State:
@@ -104,8 +138,14 @@ class DQN(Algorithm):
         with torch.no_grad():
             self.target.flat[policy].copy_(torch.from_numpy(fitting(state, "target", like)))
 
-    def _noise(self) -> torch.Generator | None:
-        return self._streams[0] if self.config.network.noisy else None
+    def _part(self, first: int, end: int) -> Part:
+        if (first, end) not in self._parts:
+            online, target = self.online.rows(first, end), self.target.rows(first, end)
+            self._parts[first, end] = Part(first, end, online, target)
+        return self._parts[first, end]
 
-    def _acting(self, stack: ParameterStack) -> dict[str, Tensor]:
-        return self.network.acting(stack.parameters, self._noise())
+    def _noise(self, part: Part) -> torch.Generator | None:
+        return self._streams[part.first] if self.config.network.noisy else None
+
+    def _acting(self, part: Part, stack: ParameterStack) -> dict[str, Tensor]:
+        return self.network.acting(stack.parameters, self._noise(part))

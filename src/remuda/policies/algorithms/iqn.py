@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from remuda.policies.algorithms.dqn import DQN, Transitions
+from remuda.policies.algorithms.dqn import DQN, Part, Transitions
 from remuda.policies.losses import quantile_loss
 from remuda.policies.networks import iqn
 
@@ -15,26 +15,33 @@ class IQN(DQN):
 
     network: iqn.IQN
 
-    def loss(self, batch: Transitions) -> Tensor:
-        """The loss of every sample: [K, B]."""
-        network, target_stack = self.network, self.target.parameters
+    @property
+    def _passes(self) -> int:
+        """One for each quantile."""
+        return self.config.network.quantiles
+
+    def loss(self, batch: Transitions, part: Part) -> Tensor:
+        """The loss of every sample of these policies: [end - first, B]."""
+        network = self.network
         with torch.no_grad():
-            chooser = self.online if self.config.double else self.target
-            best = network.values(self._acting(chooser), batch.s_t).argmax(-1)
-            weights = network.plain(target_stack, self._noise())
+            chooser = part.online if self.config.double else part.target
+            best = network.values(self._acting(part, chooser), batch.s_t).argmax(-1)
+            weights = network.plain(part.target.parameters, self._noise(part))
             z_t = self._taken(
-                network.quantile_values(weights, batch.s_t, self._draw_quantiles(batch)), best
+                network.quantile_values(weights, batch.s_t, self._draw_quantiles(batch, part)), best
             )
             targets = batch.r_t.unsqueeze(-1) + batch.discount_t.unsqueeze(-1) * z_t
-        quantiles = self._draw_quantiles(batch)
-        weights = network.plain(self.online.parameters, self._noise())
+        quantiles = self._draw_quantiles(batch, part)
+        weights = network.plain(part.online.parameters, self._noise(part))
         z_tm1 = network.quantile_values(weights, batch.s_tm1, quantiles)
         return quantile_loss(self._taken(z_tm1, batch.a_tm1), quantiles, targets, self.config.huber)
 
-    def _draw_quantiles(self, batch: Transitions) -> Tensor:
-        """[K, B, N], for each policy from its own stream."""
+    def _draw_quantiles(self, batch: Transitions, part: Part) -> Tensor:
+        """[end - first, B, N], for each policy from its own stream."""
         shape = (batch.a_tm1.shape[1], self.config.network.quantiles)
-        drawn = torch.stack([torch.rand(shape, generator=stream) for stream in self._streams])
+        drawn = torch.stack(
+            [torch.rand(shape, generator=stream) for stream in self._streams[part.first : part.end]]
+        )
         return drawn.to(self.device)
 
     @staticmethod

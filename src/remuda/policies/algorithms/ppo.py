@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -39,14 +40,16 @@ class Learned:
     """How far the update moved the policy, in nats."""
     clipped: Floats
     """The share of steps whose probability ratio was clipped."""
+    epochs: int
+    """How often it went through its steps, the last time perhaps not to the end."""
 
 
 class PPO(Algorithm):
     """Trains K policies, each on its own rollout, with its own hyperparameters.
 
     All that shapes the computation is alike in a stack: the network, the numbers of epochs and
-    minibatches, the length of rollouts. All else is a vector [K]: learning rate, costs, clipping,
-    discount, trace decay.
+    minibatches, the length of rollouts, the time budget. All else is a vector [K]: learning rate,
+    costs, clipping, discount, trace decay.
 
     Where a rollout was played by weights a little older than these, the objective is decoupled
     (Hilton et al. 2022): an update is held close to the policy that it begins from, and its steps
@@ -141,7 +144,8 @@ class PPO(Algorithm):
         sums = torch.zeros(4, end - first, device=self.device)
         passes = 0
         going = list(range(first, end))
-        for _ in range(self._epochs):
+        begun, budget, epoch = time.perf_counter(), self.configs[first].time_budget, 0
+        for epoch in range(1, self._epochs + 1):
             order = [
                 stream.permutation(units)
                 for stream, units in zip(self._streams[first:end], samples.units, strict=True)
@@ -159,10 +163,11 @@ class PPO(Algorithm):
                 if np.isfinite(self._target_kl[first:end]).any():
                     moved = facts[2].cpu().numpy() > KL_MARGIN * self._target_kl[first:end]
                     going = [k for k in going if not moved[k - first]]
-            if not going:
+            spent = time.perf_counter() - begun
+            if not going or (budget is not None and spent * (epoch + 1) / epoch > budget):
                 break
         loss, entropies, kl, clipped = (sums / passes).cpu().numpy()
-        return Learned(loss, entropies, kl, clipped)
+        return Learned(loss, entropies, kl, clipped, epoch)
 
     def _set_learning_rates(self, first: int, end: int) -> None:
         for k in range(first, end):
