@@ -1,13 +1,17 @@
 """Networks: a stack of K is K networks, and what is folded away changes no value."""
 
+import numpy as np
 import pytest
 import torch
 from torch.nn.functional import linear
 
-from remuda.config import NetworkConfig
+from remuda.config import NetworkConfig, PolicyConfig
+from remuda.policies.acting import ActingStack
+from remuda.policies.actions import DiscreteActions
 from remuda.policies.networks.activations import activate
 from remuda.policies.networks.iqn import IQN
 from remuda.policies.networks.q_network import MLP
+from remuda.policies.spec import PolicySpec
 from remuda.policies.stack import ParameterStack, layout_checksum, layout_size
 
 KINDS = [MLP, IQN]
@@ -114,3 +118,24 @@ def test_tanh_is_that_of_torch():
     torch.testing.assert_close(ours, x.double().tanh().float(), rtol=5e-7, atol=1e-30)
     assert activate(torch.tensor([float("nan")]), "tanh").isnan().all()
     assert activate(torch.tensor([float("nan"), -1.0, 2.0]), "relu").tolist()[1:] == [0.0, 2.0]
+
+
+@pytest.mark.parametrize("activation", ["relu", "tanh"])
+@pytest.mark.parametrize("algorithm", ["dqn", "ppo"])
+@pytest.mark.parametrize("streams", [1, 7])
+def test_a_plain_pass_equals_the_networks_own(algorithm, activation, streams):
+    """For one policy and for several, and again once weights and inputs have changed."""
+    config = PolicyConfig(algorithm=algorithm, network={"hidden": (9, 5), "activation": activation})
+    network = PolicySpec("a", config, (4,), "float32", DiscreteActions((3,))).network()
+    assert network.plain_layers
+    acting = ActingStack(network, [None] * 3, streams)
+    random = np.random.default_rng(0)
+    for _ in range(3):
+        for k in range(3):
+            acting.load(k, random.normal(size=layout_size(network.shapes)).astype(np.float32))
+        acting.inputs[...] = random.normal(size=acting.inputs.shape)
+        for first, end in ((0, 3), (1, 2), (1, 3)):
+            weights, inputs = acting._rows(first, end)
+            with torch.inference_mode():
+                expected = network.outputs(weights, inputs).numpy()
+            np.testing.assert_allclose(acting.outputs(first, end), expected, rtol=1e-4, atol=1e-5)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 import numpy as np
@@ -12,6 +12,7 @@ from numba import njit
 from remuda.checkpoint.state import fitting
 from remuda.policies.actions import Actions
 from remuda.policies.networks.network import Network, Weights
+from remuda.policies.networks.plain_pass import PlainPass
 from remuda.policies.stack import ParameterStack
 from remuda.types import Array, Bools, Floats, Integers, State
 
@@ -46,7 +47,7 @@ class ActingStack:
         self.kept: Floats = self.memories.copy()
         """[K, N, memory]: the same before the last pass."""
         self._of: list[Weights] = [self._rows(k, k + 1)[0] for k in range(count)]
-        self._parts: dict[tuple[int, int], tuple[Weights, torch.Tensor]] = {}
+        self._parts: dict[tuple[int, int], Callable[[], Floats]] = {}
 
     def load(self, policy: int, weights: Floats) -> None:
         """Take these weights [P] as the newest of one policy."""
@@ -77,16 +78,30 @@ class ActingStack:
         self.memories[policy] = fitting(state, "memories", self.memories[policy])
 
     def outputs(self, first: int, end: int) -> Floats:
-        """What policies `first` to `end - 1` make of their inputs, in one pass: [k, N, O]."""
+        """What policies `first` to `end - 1` make of their inputs, in one pass: [k, N, O].
+
+        It may be written anew by the next pass.
+        """
         part = self._parts.get((first, end))
         if part is None:
-            part = self._parts[first, end] = self._rows(first, end)
-        weights, inputs = part
+            part = self._parts[first, end] = self._part(first, end)
         with torch.inference_mode():
-            if self.network.memory:
-                return self._remember(weights, inputs, first, end)
-            found: Floats = self.network.outputs(weights, inputs.to(self._device)).cpu().numpy()
-            return found
+            return part()
+
+    def _part(self, first: int, end: int) -> Callable[[], Floats]:
+        """The pass of these policies."""
+        weights, inputs = self._rows(first, end)
+        layers = self.network.plain_layers
+        if layers and self._device.type == "cpu":
+            return PlainPass(weights, layers, inputs, self.network.config.activation)
+        if self.network.memory:
+            return lambda: self._remember(weights, inputs, first, end)
+
+        def found() -> Floats:
+            outputs: Floats = self.network.outputs(weights, inputs.to(self._device)).cpu().numpy()
+            return outputs
+
+        return found
 
     def _remember(self, weights: Weights, inputs: torch.Tensor, first: int, end: int) -> Floats:
         self.kept[first:end] = self.memories[first:end]

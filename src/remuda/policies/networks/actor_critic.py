@@ -157,6 +157,14 @@ class ActorCritic(Network):
             weights |= {"mean": parameters[MEAN], "scale": scale_of(parameters[VARIANCE])}
         return weights
 
+    @property
+    def plain_layers(self) -> tuple[str, ...]:
+        """The tower of the policy and its head, if nothing else stands before or between them."""
+        more = self.config.convolutions or self.memory or self.normalised
+        if more or self.actions.num_scales or self.input_scale != 1.0:
+            return ()
+        return (*self._hidden(self._towers[0]), "policy")
+
     def outputs(self, weights: Weights, inputs: Tensor) -> Tensor:
         """The parameters of the policies' distributions: [K, B, num_outputs]."""
         x = self._features(weights, self._towers[0], self._prepared(weights, inputs))

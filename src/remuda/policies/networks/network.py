@@ -46,6 +46,11 @@ class Network(ABC):
     def outputs(self, weights: Weights, inputs: Tensor) -> Tensor:
         """What to choose actions by, [K, B, O], from inputs [K, B, num_inputs] and `acting`."""
 
+    @property
+    def plain_layers(self) -> tuple[str, ...]:
+        """The layers that `outputs` is made of, if it is a perceptron; else none."""
+        return ()
+
     def step(self, weights: Weights, inputs: Tensor, memory: Tensor) -> tuple[Tensor, Tensor]:
         """The same where there is a memory [K, B, memory], and what it becomes."""
         return self.outputs(weights, inputs), memory

@@ -65,6 +65,11 @@ class MLP(QNetwork):
         """The hidden layers, then the head."""
         return (*(f"hidden{i}" for i in range(len(self.config.hidden))), "head")
 
+    @property
+    def plain_layers(self) -> tuple[str, ...]:
+        """All of them."""
+        return self.layers
+
     def values(self, weights: Weights, inputs: Tensor) -> Tensor:
         """Action values [K, B, A] of inputs [K, B, num_inputs]."""
         x = inputs
