@@ -45,6 +45,8 @@ def choose_layout(config: Config, agents: tuple[AgentSpec, ...]) -> Layout:
         return plain
     try:
         costs = measure(config, agents, seconds)
+        if config.env.num_envs > 1 and config.actor.processes == "auto":
+            costs = _split(config, agents, seconds / 2, costs)
         layout = make_layout(config, len(specs), costs)
         spare = min(spare_cores(layout), MANY_THREADS - 1)
         if spare and costs.learn and config.learners.threads == "auto":
@@ -75,6 +77,17 @@ def measure(
             return before.costs_until(_Reading.of(board, specs))
         finally:
             actor.finish()
+
+
+def _split(config: Config, agents: tuple[AgentSpec, ...], seconds: float, costs: Costs) -> Costs:
+    """What of playing a step is shared by the copies of a turn: seen by playing half as many."""
+    copies = config.env.num_envs
+    half = copies // 2
+    fewer = config.model_copy(update={"env": config.env.model_copy(update={"num_envs": half})})
+    dearer = measure(fewer, agents, seconds).play
+    turn = (dearer - costs.play) / (1.0 / half - 1.0 / copies)
+    turn = min(max(turn, 0.0), 0.99 * costs.play * copies)
+    return replace(costs, play=costs.play - turn / copies, turn=turn)
 
 
 def _in_small(config: Config) -> Config:

@@ -54,6 +54,16 @@ def test_the_fewest_processes_that_are_as_fast_as_any(machine, play, learn, core
     assert sorted(sum(layout.groups, ())) == list(range(8))
 
 
+def test_copies_that_share_the_cost_of_a_turn_are_not_parted(machine):
+    """Two actors would play half as many copies each, at nearly the cost of all."""
+    machine(4)
+    config = load_config({"env": {"num_envs": 16}})
+    shared = Costs(play=0.5, learn=0.5, turn=160.0)
+    assert shared.playing(16) == 10.5
+    assert len(make_layout(config, 1, shared).copies) == 1
+    assert len(make_layout(config, 1, Costs(play=10.5, learn=0.5)).copies) == 4
+
+
 def test_what_the_user_says_stands_beside_what_is_measured(machine):
     machine(4)
     slow = Costs(1.0, 0.1)

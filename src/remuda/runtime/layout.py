@@ -22,13 +22,20 @@ class Costs:
     """What a step of an agent costs on one core of this machine, in seconds."""
 
     play: float
-    """To play it: the game, choosing, and writing it down."""
+    """To play it, however many copies there are: the game, choosing, and writing it down."""
     learn: float
     """To train as much as one more step asks for."""
+    turn: float = 0.0
+    """What a turn of all copies costs besides: shared by them, it is what makes few copies dear."""
 
-    def describe(self) -> str:
+    def playing(self, copies: float) -> float:
+        """To play a step with so many copies in one actor."""
+        return self.play + self.turn / copies
+
+    def describe(self, copies: float) -> str:
         """A few words for the user."""
-        return f"playing a step takes {self.play * 1e6:.3g} us and training {self.learn * 1e6:.3g}"
+        play, learn = self.playing(copies) * 1e6, self.learn * 1e6
+        return f"playing a step takes {play:.3g} us and training {learn:.3g}"
 
 
 @dataclass(frozen=True)
@@ -91,7 +98,7 @@ def make_layout(config: Config, num_policies: int, costs: Costs | None = None) -
         _groups(num_policies, processes, devices),
         tuple(devices[i % len(devices)] for i in range(num_policies)),
         1 if threads == "auto" else threads,
-        costs.describe() if costs is not None else "",
+        costs.describe(config.env.num_envs / actors) if costs is not None else "",
     )
 
 
@@ -109,12 +116,13 @@ def spare_cores(layout: Layout) -> int:
     return max(_cores() - len(layout.copies) - len(layout.groups), 0) // len(layout.groups)
 
 
-def rate(costs: Costs, actors: int, processes: int, cores: int) -> float:
+def rate(costs: Costs, copies: int, actors: int, processes: int, cores: int) -> float:
     """Agent-steps a second that are played and trained: by what is scarcest, of three things.
 
     The actors' time, the learners' time, and the cores that they share.
     """
-    rates = [actors / costs.play, cores / (costs.play + costs.learn)]
+    play = costs.playing(copies / actors)
+    rates = [actors / play, cores / (play + costs.learn)]
     if costs.learn > 0.0:
         rates.append(processes / costs.learn)
     return min(rates)
@@ -142,7 +150,8 @@ def _choose(
         return chosen
     pairs = sorted(((a, p) for a in actors for p in learners), key=sum)
     for pair in pairs:
-        found, best = rate(costs, *pair, cores), rate(costs, *chosen, cores)
+        copies = config.env.num_envs
+        found, best = rate(costs, copies, *pair, cores), rate(costs, copies, *chosen, cores)
         if found > best * (1.0 + WORTH_IT) and sum(pair) <= free:
             chosen = pair
     return chosen
