@@ -23,7 +23,7 @@ def test_a_game_of_your_own_is_found_by_its_path():
     ("name", "options", "error", "said"),
     [
         ("treasure_hnt", {}, UnknownGameError, "Did you mean treasure_hunt"),
-        ("chess", {}, UnknownGameError, "Known games are treasure_hunt"),
+        ("chess", {}, UnknownGameError, "Known games are .*treasure_hunt"),
         ("support:Nothing", {}, UnknownGameError, "cannot load the game support:Nothing"),
         ("treasure_hunt", {"speed": 1}, ConfigError, "env.options.speed: treasure_hunt has no"),
         ("treasure_hunt", {"height": 1}, ConfigError, "treasure_hunt refuses them: height is 1"),

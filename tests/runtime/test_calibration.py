@@ -8,7 +8,7 @@ from remuda import calibration
 from remuda.calibration import choose_layout, measure
 from remuda.config import load_config, overlay
 from remuda.runtime import layout as module
-from remuda.runtime.layout import make_layout
+from remuda.runtime.layout import Costs, make_layout
 from support import Tape
 
 SMALL = {
@@ -72,6 +72,21 @@ def test_there_is_no_trial_where_there_is_nothing_to_choose(four_cores, monkeypa
     ):
         config = load_config(overlay(SMALL, tree))
         assert choose_layout(config, AGENTS) == make_layout(config, len(AGENTS))
+
+
+@pytest.mark.parametrize(("speed_up", "threads"), [(1.1, 1), (3.0, 3)])
+def test_cores_that_are_left_over_become_threads_where_these_help(speed_up, threads, monkeypatch):
+    monkeypatch.setattr(module, "_cores", lambda: 4)
+
+    def measured(config, agents, seconds, num_threads=1):
+        return Costs(play=1.0, learn=0.9 / (speed_up if num_threads > 1 else 1.0))
+
+    monkeypatch.setattr(calibration, "measure", measured)
+    config = load_config(overlay(SMALL, {"env": {"num_envs": 1}, "actor": {"processes": 1}}))
+    layout = choose_layout(config, AGENTS)
+    assert (len(layout.copies), len(layout.groups)) == (1, 1)
+    assert layout.threads == threads
+    assert ("3 threads each" in layout.describe("async", ["a", "b"])) == (threads == 3)
 
 
 def test_a_trial_that_fails_costs_nothing(four_cores):

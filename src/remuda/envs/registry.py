@@ -75,6 +75,48 @@ GAMES: dict[str, Game] = {
             kind="competitive",
             factory="remuda.envs.treasure_hunt:TreasureHunt",
         ),
+        Game(
+            name="kuhn_poker",
+            summary="two agents, three cards and one bet: the smallest game with bluffing",
+            kind="competitive",
+            factory="remuda.envs.kuhn_poker:KuhnPoker",
+        ),
+        Game(
+            name="rock_paper_scissors",
+            summary="two agents choose at once; each choice beats another",
+            kind="competitive",
+            factory="remuda.envs.matrix_games:rock_paper_scissors",
+        ),
+        Game(
+            name="matching_pennies",
+            summary="two agents choose a side; one wants them to match, one to differ",
+            kind="competitive",
+            factory="remuda.envs.matrix_games:matching_pennies",
+        ),
+        Game(
+            name="prisoners_dilemma",
+            summary="two agents cooperate or defect; each does better by defecting",
+            kind="mixed",
+            factory="remuda.envs.matrix_games:prisoners_dilemma",
+        ),
+        Game(
+            name="stag_hunt",
+            summary="two agents hunt a stag together, or a hare each alone",
+            kind="mixed",
+            factory="remuda.envs.matrix_games:stag_hunt",
+        ),
+        Game(
+            name="hawk_dove",
+            summary="two agents fight or yield; one of each is best",
+            kind="mixed",
+            factory="remuda.envs.matrix_games:hawk_dove",
+        ),
+        Game(
+            name="bach_or_stravinsky",
+            summary="two agents gain by agreeing, and like different ends",
+            kind="mixed",
+            factory="remuda.envs.matrix_games:bach_or_stravinsky",
+        ),
     )
 }
 

@@ -27,6 +27,7 @@ from gymnasium.spaces import Box, Discrete
 from numba import njit
 
 from remuda.checkpoint.state import fitting
+from remuda.envs.options import require_number, require_whole
 from remuda.envs.randomness import below, misses, seed_stream
 from remuda.envs.rendering import (
     agent_colour,
@@ -66,16 +67,16 @@ class TreasureHunt(VectorEnv):
         wall: float = -1.0,
         vision_radius: int = 2,
     ) -> None:
-        _require_whole("num_envs", num_envs, 1)
-        _require_whole("height", height, 3)
-        _require_whole("width", width, 3)
-        _require_whole("num_agents", num_agents, 1, (height - 2) * (width - 2))
-        _require_whole("max_turns", max_turns, 1)
-        _require_whole("vision_radius", vision_radius, 1)
-        _require_number("spawn_probability", spawn_probability, 0.0, 1.0)
+        require_whole("num_envs", num_envs, 1)
+        require_whole("height", height, 3)
+        require_whole("width", width, 3)
+        require_whole("num_agents", num_agents, 1, (height - 2) * (width - 2))
+        require_whole("max_turns", max_turns, 1)
+        require_whole("vision_radius", vision_radius, 1)
+        require_number("spawn_probability", spawn_probability, 0.0, 1.0)
         values = {"gem": gem, "food": food, "bone": bone, "wall": wall}
         for name, value in values.items():
-            _require_number(name, value)
+            require_number(name, value)
 
         self._options = {
             "height": height,
@@ -304,25 +305,6 @@ def greedy_walker(observations: Array, rng: np.random.Generator) -> Integers:
     appeal = rng.random((len(worth), 4)) + in_view * (1.0 * nearer - 9.0 * bones)
     actions: Integers = appeal.argmax(1)
     return actions
-
-
-def _require_whole(name: str, value: int, least: int, most: int | None = None) -> None:
-    allowed = f"at least {least}" if most is None else f"{least} to {most}"
-    if (
-        not isinstance(value, int | np.integer)
-        or value < least
-        or (most is not None and value > most)
-    ):
-        raise ValueError(f"{name} is {value!r}; allowed is a whole number, {allowed}")
-
-
-def _require_number(
-    name: str, value: float, least: float = -math.inf, most: float = math.inf
-) -> None:
-    allowed = "" if math.isinf(most) else f", {least:g} to {most:g}"
-    is_number = isinstance(value, int | float | np.number)
-    if not is_number or not math.isfinite(value) or not least <= value <= most:
-        raise ValueError(f"{name} is {value!r}; allowed is a finite number{allowed}")
 
 
 def _gem() -> Array:

@@ -220,7 +220,8 @@ def games(words: Sequence[str]) -> int:
         sees = agent.observation_space
         print(f"  observes {sees.shape} {sees.dtype}, acts in {agent.action_space}")
         options = ", ".join(f"{name} {value}" for name, value in env.options().items())
-        print(f"  options (--env.options.NAME VALUE): {options}")
+        if options:
+            print(f"  options (--env.options.NAME VALUE): {options}")
         env.close()
     return 0
 

@@ -1,0 +1,136 @@
+"""Kuhn poker (Kuhn 1950): three cards, two agents, one bet. The smallest game with bluffing.
+
+Rules. Of the cards jack, queen and king each agent is dealt one, and puts 1 into the pot. Agent 0
+passes or bets 1. After a bet the other passes, and loses what it put in, or bets too, and the
+higher card takes the pot. After a pass agent 1 passes, and the higher card takes the pot, or bets;
+agent 0 then passes or bets in its turn. At the end each is given what it won or lost.
+
+    pass pass          the higher card wins 1
+    pass bet pass      agent 1 wins 1
+    pass bet bet       the higher card wins 2
+    bet pass           agent 0 wins 1
+    bet bet            the higher card wins 2
+
+At equilibrium agent 0 loses 1/18 a game. In each turn the agent that is not to act may only wait.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from gymnasium.spaces import Box, Discrete
+from numba import njit
+
+from remuda.envs.randomness import below, seed_stream
+from remuda.envs.vector_env import VectorEnv
+from remuda.types import AgentSpec, Array, Bools, Floats, Integers, State, TurnResult
+
+WAIT, PASS, BET = 0, 1, 2
+"""Actions."""
+JACK, QUEEN, KING = 0, 1, 2
+START, PASSED, BETS, PASSED_BETS, OVER = 0, 1, 2, 3, 4
+"""What has been done so far; agent 1 is to act after `PASSED` and `BETS`, agent 0 else."""
+TO_ACT = np.array([0, 1, 1, 0])
+NEXT = np.array([[PASSED, BETS], [OVER, PASSED_BETS], [OVER, OVER], [OVER, OVER]])
+"""By what has been done, and PASS or BET: what has been done then."""
+DEALS = np.array([[0, 1], [0, 2], [1, 0], [1, 2], [2, 0], [2, 1]])
+
+
+@njit(cache=True)
+def _deal(streams: Array, cards: Integers, seeds: Integers, mask: Bools) -> None:
+    for env in range(mask.size):
+        if mask[env]:
+            seed_stream(streams, env, seeds[env])
+            cards[env] = DEALS[below(streams, env, len(DEALS))]
+
+
+class KuhnPoker(VectorEnv):
+    """Kuhn poker for two agents.
+
+    An agent observes its card (three entries, one of them 1), what has been done (four entries:
+    nothing, passed, bet, passed and bet), and whether it is to act.
+    """
+
+    turn_groups = ((0, 1),)
+
+    def __init__(self, num_envs: int = 1) -> None:
+        self.num_envs = num_envs
+        sees = Box(0.0, 1.0, (8,), np.float32)
+        self.agents = tuple(
+            AgentSpec(f"agent_{i}", sees, Discrete(3), masked=True) for i in range(2)
+        )
+        shape = (num_envs, 2)
+        self._streams = np.zeros(num_envs, np.uint64)
+        self.cards: Integers = np.zeros(shape, np.int64)
+        """[num_envs, 2]: the card of each agent."""
+        self.done: Integers = np.full(num_envs, OVER, np.int64)
+        """[num_envs]: what has been done."""
+        self._actions: Integers = np.zeros(shape, np.int64)
+        self._rewards: Floats = np.zeros(shape, np.float32)
+        self._never: Bools = np.zeros(shape, np.bool_)
+
+    def reset(self, seeds: Integers, mask: Bools) -> None:
+        """Deal."""
+        _deal(self._streams, self.cards, seeds, mask)
+        self.done[mask] = START
+
+    def begin_turn(self) -> None:
+        """Nothing but the agents moves."""
+        self._rewards[...] = 0.0
+
+    def observe(self, agent: int, out: Array) -> None:
+        """Its card, what has been done, whether it is to act."""
+        out[...] = 0.0
+        every = np.arange(self.num_envs)
+        out[every, self.cards[:, agent]] = 1.0
+        on = np.flatnonzero(self.done != OVER)
+        out[on, 3 + self.done[on]] = 1.0
+        out[:, 7] = self._to_act(agent)
+
+    def mask(self, agent: int, out: Bools) -> None:
+        """To pass or bet, or else to wait."""
+        to_act = self._to_act(agent)
+        out[:, WAIT] = ~to_act
+        out[:, PASS] = out[:, BET] = to_act
+
+    def act(self, agent: int, actions: Integers) -> None:
+        """Pass or bet, where it is this agent's turn."""
+        self._actions[:, agent] = actions
+
+    def end_turn(self) -> TurnResult:
+        """What was done counts; at the end the pot is paid out."""
+        on = np.flatnonzero(self.done != OVER)
+        before = self.done[on]
+        actor = TO_ACT[before]
+        # Who may only pass or bet and does neither has passed.
+        bets = (self._actions[on, actor] == BET).astype(np.int64)
+        self.done[on] = NEXT[before, bets]
+        over = self.done[on] == OVER
+        # The other's bet was not answered, or the cards are compared.
+        folds = over & (before != PASSED) & (bets == 0)
+        stake = np.where(over & (before != PASSED) & (bets == 1), 2.0, 1.0)
+        higher = np.where(self.cards[on, 0] > self.cards[on, 1], 0, 1)
+        winner = np.where(folds, 1 - actor, higher)
+        won = np.where(winner == 0, stake, -stake) * over
+        self._rewards[on, 0], self._rewards[on, 1] = won, -won
+        terminated = np.zeros_like(self._never)
+        terminated[on[over]] = True
+        active = np.repeat((self.done != OVER)[:, None], 2, axis=1)
+        return TurnResult(self._rewards, terminated, self._never, active)
+
+    def state(self) -> State:
+        """The cards, what has been done, the streams."""
+        return {
+            "cards": self.cards.copy(),
+            "done": self.done.copy(),
+            "streams": self._streams.copy(),
+        }
+
+    def restore(self, state: State) -> None:
+        """Go on from what `state` returned."""
+        self.cards[...], self.done[...] = state["cards"], state["done"]
+        self._streams[...] = state["streams"]
+
+    def _to_act(self, agent: int) -> Bools:
+        on = self.done != OVER
+        to_act: Bools = on & (TO_ACT[np.where(on, self.done, START)] == agent)
+        return to_act

@@ -1,0 +1,165 @@
+"""Matrix games: two agents choose at once, and a table says what each is given.
+
+Rules. In each round both agents choose one of their actions, without seeing the other's choice. The
+row of agent 0 and the column of agent 1 meet in a cell of two payoffs, the first for agent 0. An
+episode has one round, or `rounds` of them; then each sees what both chose in the round before.
+
+Payoffs, and the equilibria that tests compare with:
+
+- Rock-paper-scissors: who wins is given 1 by who loses. Biased: rock beats scissors for 2, and the
+  only equilibrium is rock 1/4, paper 1/2, scissors 1/4.
+- Matching pennies: agent 0 wants the sides to match, agent 1 wants them to differ.
+- Prisoner's dilemma: temptation 5, reward 3, punishment 1, sucker 0; both defect.
+- Stag hunt: two stags 5 each, a hare 1, a stag alone 0; all stag, all hare, or stag with 1/5.
+- Hawk-dove: temptation 2, reward 1, a fight -4, yielding 0; a hawk and a dove, or hawk with 1/5.
+- Bach or Stravinsky: agreed 5 and 1, or 1 and 5; else nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from gymnasium.spaces import Box, Discrete
+
+from remuda.envs.options import require_whole
+from remuda.envs.vector_env import VectorEnv
+from remuda.types import AgentSpec, Array, Bools, Floats, Integers, State, TurnResult
+
+NONE = -1
+"""Stands for the choice before the first round."""
+
+
+class MatrixGame(VectorEnv):
+    """A game of two agents by its table of payoffs.
+
+    An agent observes a 1, and then which action it chose in the round before and which the other,
+    each as a row of zeros and a one, or of zeros alone in the first round.
+    """
+
+    turn_groups = ((0, 1),)
+
+    def __init__(
+        self,
+        payoffs: Sequence[Sequence[Sequence[float]]],
+        num_envs: int,
+        rounds: int,
+        **options: Any,
+    ) -> None:
+        """Take the table.
+
+        Args:
+            payoffs: [rows, columns, 2]: by the choices of agents 0 and 1, what each is given.
+            num_envs: copies of the game.
+            rounds: in an episode.
+            options: by which the table was chosen.
+        """
+        require_whole("rounds", rounds, 1)
+        self.payoffs: Floats = np.array(payoffs, np.float32)
+        self.num_envs, self.rounds, self._options = num_envs, rounds, options
+        self._choices = rows, columns = self.payoffs.shape[:2]
+        sees = Box(0.0, 1.0, (1 + rows + columns,), np.float32)
+        self.agents = (
+            AgentSpec("agent_0", sees, Discrete(rows)),
+            AgentSpec("agent_1", sees, Discrete(columns)),
+        )
+        shape = (num_envs, 2)
+        self._last: Integers = np.full(shape, NONE, np.int64)
+        self._chosen: Integers = np.zeros(shape, np.int64)
+        self._round: Integers = np.zeros(num_envs, np.int64)
+        self._active: Bools = np.zeros(shape, np.bool_)
+        self._never: Bools = np.zeros(shape, np.bool_)
+
+    def options(self) -> dict[str, Any]:
+        """The rounds of an episode, and by what the table was chosen."""
+        return {"rounds": self.rounds, **self._options}
+
+    def reset(self, seeds: Integers, mask: Bools) -> None:  # noqa: ARG002
+        """Begin again; there is nothing to draw by the seeds."""
+        self._last[mask], self._round[mask], self._active[mask] = NONE, 0, True
+
+    def begin_turn(self) -> None:
+        """Nothing but the agents moves."""
+
+    def observe(self, agent: int, out: Array) -> None:
+        """What was chosen in the round before: its own choice first."""
+        out[...] = 0.0
+        out[:, 0] = 1.0
+        played = np.flatnonzero(self._last[:, 0] != NONE)
+        out[played, 1 + self._last[played, agent]] = 1.0
+        out[played, 1 + self._choices[agent] + self._last[played, 1 - agent]] = 1.0
+
+    def act(self, agent: int, actions: Integers) -> None:
+        """Choose; it counts once both have."""
+        self._chosen[:, agent] = actions
+
+    def end_turn(self) -> TurnResult:
+        """Pay both; the last round ends the episode by the rules."""
+        on = self._active[:, 0]
+        paid = self.payoffs[self._chosen[:, 0], self._chosen[:, 1]]
+        rewards = np.where(on[:, None], paid, np.float32(0.0))
+        self._last[on] = self._chosen[on]
+        self._round[on] += 1
+        over = on & (self._round >= self.rounds)
+        terminated = np.repeat(over[:, None], 2, axis=1)
+        self._active &= ~terminated
+        return TurnResult(rewards, terminated, self._never, self._active)
+
+    def state(self) -> State:
+        """The choices of the last round, and how many there were."""
+        return {
+            "last": self._last.copy(),
+            "round": self._round.copy(),
+            "active": self._active.copy(),
+        }
+
+    def restore(self, state: State) -> None:
+        """Go on from what `state` returned."""
+        self._last[...], self._round[...] = state["last"], state["round"]
+        self._active[...] = state["active"]
+
+
+def rock_paper_scissors(num_envs: int = 1, rounds: int = 1, biased: bool = False) -> MatrixGame:
+    """Each beats the one before it; biased: rock beats scissors for twice as much."""
+    rock = 2.0 if biased else 1.0
+    rows: list[list[float]] = [[0, -1, rock], [1, 0, -1], [-rock, 1, 0]]
+    return _zero_sum(rows, num_envs, rounds, biased=biased)
+
+
+def matching_pennies(num_envs: int = 1, rounds: int = 1) -> MatrixGame:
+    """Heads or tails: alike is agent 0's."""
+    return _zero_sum([[1, -1], [-1, 1]], num_envs, rounds)
+
+
+def prisoners_dilemma(num_envs: int = 1, rounds: int = 1) -> MatrixGame:
+    """Cooperate or defect."""
+    return _symmetric([[3, 0], [5, 1]], num_envs, rounds)
+
+
+def stag_hunt(num_envs: int = 1, rounds: int = 1) -> MatrixGame:
+    """Stag or hare."""
+    return _symmetric([[5, 0], [1, 1]], num_envs, rounds)
+
+
+def hawk_dove(num_envs: int = 1, rounds: int = 1) -> MatrixGame:
+    """Hawk or dove."""
+    return _symmetric([[-4, 2], [0, 1]], num_envs, rounds)
+
+
+def bach_or_stravinsky(num_envs: int = 1, rounds: int = 1) -> MatrixGame:
+    """Bach or Stravinsky: agent 0 likes Bach better."""
+    return MatrixGame([[[5, 1], [0, 0]], [[0, 0], [1, 5]]], num_envs, rounds)
+
+
+def _zero_sum(
+    rows: Sequence[Sequence[float]], num_envs: int, rounds: int, **options: Any
+) -> MatrixGame:
+    """What agent 0 is given, agent 1 gives."""
+    return MatrixGame([[[x, -x] for x in row] for row in rows], num_envs, rounds, **options)
+
+
+def _symmetric(rows: Sequence[Sequence[float]], num_envs: int, rounds: int) -> MatrixGame:
+    """The seats are alike: what agent 0 is given, by its own choice and the other's."""
+    count = range(len(rows))
+    return MatrixGame([[[rows[i][j], rows[j][i]] for j in count] for i in count], num_envs, rounds)

@@ -1,0 +1,36 @@
+"""What a game's options may be, refused with the name, the value and what is allowed."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+
+def require_whole(name: str, value: int, least: int, most: int | None = None) -> None:
+    """Refuse what is no whole number within these bounds.
+
+    Raises:
+        ValueError: it names the option, what was found, and what is allowed.
+    """
+    allowed = f"at least {least}" if most is None else f"{least} to {most}"
+    if (
+        not isinstance(value, int | np.integer)
+        or value < least
+        or (most is not None and value > most)
+    ):
+        raise ValueError(f"{name} is {value!r}; allowed is a whole number, {allowed}")
+
+
+def require_number(
+    name: str, value: float, least: float = -math.inf, most: float = math.inf
+) -> None:
+    """Refuse what is no finite number within these bounds.
+
+    Raises:
+        ValueError: it names the option, what was found, and what is allowed.
+    """
+    allowed = "" if math.isinf(most) else f", {least:g} to {most:g}"
+    is_number = isinstance(value, int | float | np.number)
+    if not is_number or not math.isfinite(value) or not least <= value <= most:
+        raise ValueError(f"{name} is {value!r}; allowed is a finite number{allowed}")
