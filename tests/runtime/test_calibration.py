@@ -60,7 +60,7 @@ def test_a_slow_game_is_given_more_actors(four_cores):
     layout = choose_layout(load_config(overlay(SMALL, tree)), AGENTS)
     assert len(layout.copies) > 1
     assert len(layout.groups) == 1
-    assert "playing a step takes" in layout.describe("async", ["a", "b"])
+    assert "a step: play " in layout.describe("async", ["a", "b"])
 
 
 def test_there_is_no_trial_where_there_is_nothing_to_choose(four_cores, monkeypatch):

@@ -35,7 +35,7 @@ class Costs:
     def describe(self, copies: float) -> str:
         """A few words for the user."""
         play, learn = self.playing(copies) * 1e6, self.learn * 1e6
-        return f"playing a step takes {play:.3g} us and training {learn:.3g}"
+        return f"a step: play {play:.3g} us, training {learn:.3g} us"
 
 
 @dataclass(frozen=True)
