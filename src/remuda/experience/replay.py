@@ -147,10 +147,10 @@ class Replay:
             _Survey(np.zeros(ring.num_segments, np.int64), np.zeros(ring.num_segments, np.int64))
             for ring in experience.rings
         )
-        self._todo: Bools = np.zeros(1, np.bool_)
         self._survey()
         # Nothing to do: this compiles the kernels.
-        self._draw(np.zeros(1, np.int64), Batch.empty(experience, 1, 1), 0)
+        nothing: Bools = np.zeros(1, np.bool_)
+        self._draw(np.zeros(1, np.int64), nothing, Batch.empty(experience, 1, 1), 0)
 
     def sample(self, out: Batch, policy: int, size: int) -> None:
         """Draw so many samples into row `policy` of a batch.
@@ -158,13 +158,13 @@ class Replay:
         Raises:
             RuntimeError: there is no step at all; wait until the experience `has` enough.
         """
-        self._todo = todo = np.ones(size, np.bool_)
+        todo: Bools = np.ones(size, np.bool_)
         left = size
         while left:
             total = self._survey()
             if total == 0:
                 raise RuntimeError("there is no committed step in the ring to sample from")
-            left = self._draw(self._random.integers(0, total, todo.size), out, policy)
+            left = self._draw(self._random.integers(0, total, size), todo, out, policy)
             self.redrawn += left
 
     def state(self) -> State:
@@ -184,8 +184,11 @@ class Replay:
             total += _survey(shared["sequence"], shared["committed"], survey.sequences, survey.ends)
         return total
 
-    def _draw(self, picks: Integers, out: Batch, policy: int) -> int:
-        """Copy the picks that are still to do; returns how many the writers overtook."""
+    def _draw(self, picks: Integers, todo: Bools, out: Batch, policy: int) -> int:
+        """Copy the picks that are still to do, and mark them done.
+
+        Returns how many the writers overtook; they stay to do.
+        """
         left = base = 0
         for ring, survey in zip(self.experience.rings, self._surveys, strict=True):
             shared = ring.shared
@@ -199,7 +202,7 @@ class Replay:
                 survey.sequences,
                 survey.ends,
                 picks,
-                self._todo,
+                todo,
                 self.experience.shape.n_frames,
                 self._n_steps,
                 self._discount,
