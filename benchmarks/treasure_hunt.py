@@ -33,9 +33,9 @@ def speed(copies: int, seconds: float) -> float:
             env.act(0, actions[i])
             env.observe(1, out)
             env.act(1, actions[i + 1])
-            result = env.end_turn()
-            if not result.active[0, 0]:
-                env.reset(actions[i], ~result.active[:, 0])
+            env.end_turn()
+            if not env.active[0, 0]:
+                env.reset(actions[i], ~env.active[:, 0])
         turns += 500
     return turns * copies * 2 / (time.perf_counter() - began)
 

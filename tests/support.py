@@ -30,14 +30,18 @@ class Tape(VectorEnv):
         shape = (num_envs, num_agents)
         self._rewards = np.zeros(shape, np.float32)
         self._ends = np.zeros(shape, np.bool_), np.zeros(shape, np.bool_)
+        self.active = np.zeros(shape, np.bool_)
 
     def state(self):
-        return {"turn": self._turn.copy(), "episode": self._episode.copy()}
+        names = ("_turn", "_episode", "active")
+        return {name: getattr(self, name).copy() for name in names}
 
     def restore(self, state):
-        self._turn[:], self._episode[:] = state["turn"], state["episode"]
+        for name, value in state.items():
+            getattr(self, name)[...] = value
 
     def reset(self, seeds, mask):
+        self.active[mask] = True
         self._turn[mask] = 0
         self._episode[mask] += 1
 
@@ -63,7 +67,8 @@ class Tape(VectorEnv):
         terminated, truncated = self._ends
         terminated[:] = (over & (self._episode % 2 == 0))[:, None]
         truncated[:] = (over & (self._episode % 2 == 1))[:, None]
-        return TurnResult(self._rewards, terminated, truncated, ~(terminated | truncated))
+        self.active[...] = ~(terminated | truncated)
+        return TurnResult(self._rewards, terminated, truncated)
 
 
 class Recall(VectorEnv):
@@ -80,8 +85,10 @@ class Recall(VectorEnv):
         self._turn = np.zeros(num_envs, np.int64)
         self._cue = np.zeros(num_envs, np.int64)
         self._reward = np.zeros((num_envs, 1), np.float32)
+        self.active = np.zeros((num_envs, 1), np.bool_)
 
     def reset(self, seeds, mask):
+        self.active[mask] = True
         self._turn[mask] = 0
         self._cue[mask] = seeds[mask] % 2
 
@@ -105,7 +112,8 @@ class Recall(VectorEnv):
     def end_turn(self):
         self._turn += 1
         over = (self._turn == 4)[:, None]
-        return TurnResult(self._reward, over, np.zeros_like(over), ~over)
+        self.active[...] = ~over
+        return TurnResult(self._reward, over, np.zeros_like(over))
 
 
 def sample(replay, size):

@@ -68,8 +68,6 @@ class TurnResult:
     """[num_envs, num_agents]: the rules ended this agent's episode; nothing is to come."""
     truncated: Bools
     """[num_envs, num_agents]: the episode was cut off; what was to come still counts."""
-    active: Bools
-    """[num_envs, num_agents]: the agent acts in the next turn. A copy with none is over."""
     info: Mapping[str, Array] = field(default_factory=dict)
     """Further facts by name, each [num_envs, ...]."""
 

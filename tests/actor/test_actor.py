@@ -168,11 +168,46 @@ def test_frames_are_stacked_and_forgotten():
     inputs = np.zeros((2, 3), np.float32)
     frames = FrameStack(inputs, 1)
     for value in (1, 2, 3, 4):
-        frames.push(np.array([[value], [10 * value]], np.uint8))
+        frames.push(np.array([[value], [10 * value]], np.uint8), np.ones(2, bool))
     assert inputs.tolist() == [[2, 3, 4], [20, 30, 40]]
     frames.start(np.array([True, False]))
-    frames.push(np.array([[5], [50]], np.uint8))
+    frames.push(np.array([[5], [50]], np.uint8), np.ones(2, bool))
     assert inputs.tolist() == [[0, 0, 5], [30, 40, 50]]
+    frames.push(np.array([[6], [60]], np.uint8), np.array([False, True]))
+    assert inputs.tolist() == [[0, 0, 5], [40, 50, 60]]
+
+
+class Relay(Tape):
+    """One agent after another, a turn each; nobody's episode ends before the copy's own."""
+
+    def reset(self, seeds, mask):
+        super().reset(seeds, mask)
+        self.active[mask] = [True, False]
+
+    def end_turn(self):
+        result = super().end_turn()
+        over = result.terminated | result.truncated
+        self.active[...] = ~over & ((self._turn[:, None] + np.arange(2)) % 2 == 0)
+        return result
+
+
+def test_who_is_not_active_makes_no_step_and_keeps_what_it_kept():
+    policy = {"algorithm": "ppo", "network": {"hidden": (8,), "recurrent": 5}}
+    env = Relay(num_envs=2, num_agents=2, lengths=(6,))
+    actor, experience, board, publishers = make(env, policy=policy)
+    for name, publisher in publishers.items():
+        size = publisher._slots["weights"].shape[1]
+        weights = np.random.default_rng(len(name)).normal(size=size)
+        publisher.publish(weights.astype(np.float32), 1, 1.0)
+    memories = [seat.stack.memories[seat.index] for seat in actor.seats]
+    for turn in range(5):
+        before = [kept.copy() for kept in memories]
+        actor.turn()
+        assert (memories[turn % 2] != before[turn % 2]).any()
+        assert (memories[1 - turn % 2] == before[1 - turn % 2]).all()
+    actor.turn()
+    assert board.play()[Play.AGENT_STEPS] == 12
+    assert [experience[f"agent_{i}"].written for i in range(2)] == [6, 6]
 
 
 def test_exploration_is_uniform_and_as_frequent_as_said():

@@ -76,15 +76,14 @@ class ObservingMoves(Small):
 class BothEnds(Small):
     def end_turn(self):
         result = super().end_turn()
-        return TurnResult(result.rewards, result.truncated, result.truncated, result.active)
+        return TurnResult(result.rewards, result.truncated, result.truncated)
 
 
 class ActiveAtTheEnd(Small):
     def end_turn(self):
         result = super().end_turn()
-        active = result.active.copy()
-        active[0, 0] = True
-        return TurnResult(result.rewards, result.terminated, result.truncated, active)
+        self.active[0, 0] = True
+        return result
 
 
 class OutsideItsSpace(Small):
@@ -97,7 +96,7 @@ class DoubleRewards(Small):
     def end_turn(self):
         result = super().end_turn()
         rewards = result.rewards.astype(np.float64)
-        return TurnResult(rewards, result.terminated, result.truncated, result.active)
+        return TurnResult(rewards, result.terminated, result.truncated)
 
 
 class InfiniteRewards(Small):
@@ -184,9 +183,8 @@ def test_a_game_with_actions_of_the_dead_is_refused():
             terminated = result.terminated.copy()
             early = (self._turn >= 2) & ~result.truncated[:, 0]
             terminated[:, 0] |= early
-            active = result.active.copy()
-            active[:, 0] &= ~early
-            return TurnResult(result.rewards, terminated, result.truncated, active)
+            self.active[:, 0] &= ~early
+            return TurnResult(result.rewards, terminated, result.truncated)
 
     with pytest.raises(ContractError, match=r"5\. actions of agents that are not active"):
         check_env(ActsOfTheDead)

@@ -64,11 +64,12 @@ def test_the_last_observation_is_kept_and_a_win_at_the_limit_is_a_win():
             assert result.terminated[i, 0] == (first + turn + 1 == 4)
             assert not result.truncated[i, 0]  # it wins before, or at, its limit
             ended[i] |= result.terminated[i, 0]
-            assert result.active[i, 0] == (not ended[i])
+            assert env.active[i, 0] == (not ended[i])
     env.reset(np.array([1, 2, 3]), np.array([True, False, False]))
     env.begin_turn()
     env.act(0, np.ones(3, np.int64))
-    assert env.end_turn().active[:, 0].tolist() == [True, False, False]
+    env.end_turn()
+    assert env.active[:, 0].tolist() == [True, False, False]
 
 
 def test_truncation_is_told_apart():

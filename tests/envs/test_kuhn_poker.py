@@ -57,7 +57,7 @@ def test_every_way_a_game_goes(cards, moves, won):
         assert masks(env) == (expected if agent == 0 else expected[::-1])
         result = step(env, agent, move)
         last = i == len(moves) - 1
-        assert result.terminated.all() == (not result.active.any()) == last
+        assert result.terminated.all() == (not env.active.any()) == last
         if not last:
             assert not result.rewards.any()
     ((winner, stake),) = won.items()

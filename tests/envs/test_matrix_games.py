@@ -69,7 +69,7 @@ def test_one_round_is_an_episode():
     assert result.rewards.tolist() == [[1, -1], [1, -1]]
     assert result.terminated.all()
     assert not result.truncated.any()
-    assert not result.active.any()
+    assert not env.active.any()
 
 
 def test_in_several_rounds_each_sees_the_last_its_own_choice_first():
@@ -77,7 +77,7 @@ def test_in_several_rounds_each_sees_the_last_its_own_choice_first():
     env.reset(np.zeros(1, np.int64), np.ones(1, bool))
     result = play(env, 0, 1)
     assert result.rewards.tolist() == [[0, 5]]
-    assert result.active.all()
+    assert env.active.all()
     assert sees(env, 0) == [1, 1, 0, 0, 1]
     assert sees(env, 1) == [1, 0, 1, 1, 0]
     assert play(env, 1, 1).terminated.all()

@@ -160,10 +160,11 @@ def test_an_episode_is_truncated_after_its_turns():
         result = env.end_turn()
         assert result.truncated.all() == (i == 2)
         assert not result.terminated.any()
-        assert result.active.all() == (i < 2)
+        assert env.active.all() == (i < 2)
     env.reset(np.arange(2), np.array([True, False]))
     env.begin_turn()
-    assert env.end_turn().active.tolist() == [[True, True], [False, False]]
+    env.end_turn()
+    assert env.active.tolist() == [[True, True], [False, False]]
 
 
 @pytest.mark.parametrize(

@@ -72,7 +72,12 @@ class _Pass:
 
 @njit(cache=True)
 def _tally(
-    rewards: Floats, acted: Bools, active: Bools, returns: np.ndarray, over: Bools, row: Row
+    rewards: Floats,
+    acted: Bools,
+    active: Bools,
+    returns: np.ndarray,
+    over: Bools,
+    row: Row,
 ) -> bool:
     """Add up a turn; marks the copies in which no agent is active any more, and tells if any."""
     num_envs, num_agents = rewards.shape
@@ -139,8 +144,10 @@ class Actor:
         self.parts = parts
         """What it saves in a checkpoint: itself, or nothing, where its world is of no use later."""
         self._every: Bools = np.ones(env.num_envs, np.bool_)
-        self._active: Bools = np.ones((env.num_envs, env.num_agents), np.bool_)
-        self._acted: Bools = self._active.copy()
+        self._acted: Bools = np.zeros((env.num_envs, env.num_agents), np.bool_)
+        # By agent: who may act now, and who of them was when it observed.
+        self._active_of = [env.active[:, agent] for agent in range(env.num_agents)]
+        self._acted_of = [self._acted[:, agent] for agent in range(env.num_agents)]
         self._over: Bools = np.ones(env.num_envs, np.bool_)
         self._returns = np.zeros((env.num_envs, env.num_agents), np.float64)
         self._seen: list[Array] = [_observation_buffer(env, agent) for agent in range(len(seats))]
@@ -212,7 +219,6 @@ class Actor:
             "world": world,
             "random": random_state(self._random),
             "returns": self._returns.copy(),
-            "active": self._active.copy(),
             "seen": self._reader.state() if self._reader is not None else None,
             "seats": {
                 str(agent): {
@@ -234,7 +240,6 @@ class Actor:
         self.env.restore(state["world"])
         restore_random(self._random, state["random"])
         self._returns[...] = fitting(state, "returns", self._returns)
-        self._active[...] = fitting(state, "active", self._active)
         if self._reader is not None:
             self._reader.restore(state["seen"])
         for agent, seat in enumerate(self.seats):
@@ -281,9 +286,7 @@ class Actor:
                 self._act(agent)
         result = env.end_turn()
         before = clock()
-        self._acted[...] = self._active
-        self._active[...] = result.active
-        any_over = _tally(result.rewards, self._acted, self._active, self._returns, self._over, row)
+        any_over = _tally(result.rewards, self._acted, env.active, self._returns, self._over, row)
         ended = result.terminated | result.truncated
         if ended.any():
             self._observe_ends(ended)
@@ -294,7 +297,7 @@ class Actor:
                     result.terminated[:, agent],
                     result.truncated[:, agent],
                     self._last_flat[agent],
-                    self._acted[:, agent],
+                    self._acted_of[agent],
                 )
         if any_over:
             self._close_episodes()
@@ -313,17 +316,17 @@ class Actor:
         env = self.env
         env.reset(np.zeros(env.num_envs, np.int64), self._every)
         env.begin_turn()
-        for _, passes in self._groups:
+        for group, passes in self._groups:
+            for agent in group:
+                self._observe(agent)
             for forward in passes:
-                for agent in forward.agents:
-                    self._observe(agent)
                 # With a stream of its own, so that the seats' own do not move.
                 self._choose(forward, np.random.default_rng(0))
-        for agent in range(len(self.seats)):
-            self._act(agent)
+            for agent in group:
+                self._act(agent)
         result = env.end_turn()
         nowhere = np.zeros_like(self._play)
-        _tally(result.rewards, self._acted, self._active, self._returns, self._over, nowhere)
+        _tally(result.rewards, self._acted, env.active, self._returns, self._over, nowhere)
         self._returns[:] = 0.0
         self._over[:] = True
 
@@ -367,7 +370,9 @@ class Actor:
     def _observe(self, agent: int) -> None:
         seat = self.seats[agent]
         self.env.observe(agent, self._seen[agent])
-        seat.frames.push(self._flat[agent])
+        acts = self._acted_of[agent]
+        acts[...] = self._active_of[agent]
+        seat.frames.push(self._flat[agent], acts)
         if seat.masked:
             self.env.mask(agent, self._choices[agent].masks)
 
@@ -386,12 +391,13 @@ class Actor:
 
     def _decide(self, agent: int) -> None:
         seat, choice = self.seats[agent], self._choices[agent]
+        seat.stack.stay(seat.index, self._acted_of[agent])
         if seat.writer is not None:
             seat.writer.decide(
                 self._flat[agent],
                 choice.actions,
                 seat.version,
-                self._active[:, agent],
+                self._acted_of[agent],
                 choice.log_probs,
                 choice.masks,
                 seat.stack.kept[seat.index],
@@ -405,6 +411,7 @@ class Actor:
     def _observe_ends(self, ended: Bools) -> None:
         for agent in np.flatnonzero(ended.any(0)):
             self.env.observe(int(agent), self._last[agent])
+            self._forget(self.seats[agent], ended[:, agent])
 
     def _close_episodes(self) -> None:
         for env in np.flatnonzero(self._over):
@@ -419,10 +426,13 @@ class Actor:
         seeds = self._random.integers(0, 2**63 - 1, self.env.num_envs)
         self.env.reset(seeds, self._over)
         self._returns[self._over] = 0.0
-        self._active[self._over] = True
         for seat in self.seats:
-            seat.frames.start(self._over)
-            seat.stack.memories[seat.index, self._over] = 0.0
+            self._forget(seat, self._over)
+
+    def _forget(self, seat: Seat, streams: Bools) -> None:
+        """What a seat sees next in these copies begins a new episode of its own."""
+        seat.frames.start(streams)
+        seat.stack.memories[seat.index, streams] = 0.0
 
 
 def _observation_buffer(env: VectorEnv, agent: int) -> Array:

@@ -10,9 +10,11 @@ from remuda.types import Array, Bools, Floats, State
 
 
 @njit(cache=True)
-def _push(stacked: Floats, seen: Array, starts: Bools, size: int) -> None:
+def _push(stacked: Floats, seen: Array, acts: Bools, starts: Bools, size: int) -> None:
     last = stacked.shape[1] - size
     for stream in range(seen.shape[0]):
+        if not acts[stream]:
+            continue
         if starts[stream]:
             stacked[stream, :last] = 0.0
             starts[stream] = False
@@ -45,6 +47,9 @@ class FrameStack:
         self._stacked[...] = fitting(state, "stacked", self._stacked)
         self._starts[...] = fitting(state, "starts", self._starts)
 
-    def push(self, seen: Array) -> None:
-        """Add the newest observations, [num_streams, size]."""
-        _push(self._stacked, seen, self._starts, self._size)
+    def push(self, seen: Array, acts: Bools) -> None:
+        """Add the newest observations, [num_streams, size], of the streams that act on them.
+
+        What an agent sees while others act is no frame of its own: it is not in its experience.
+        """
+        _push(self._stacked, seen, acts, self._starts, self._size)

@@ -64,6 +64,7 @@ class KuhnPoker(VectorEnv):
         """[num_envs, 2]: the card of each agent."""
         self.done: Integers = np.full(num_envs, OVER, np.int64)
         """[num_envs]: what has been done."""
+        self.active: Bools = np.zeros(shape, np.bool_)
         self._actions: Integers = np.zeros(shape, np.int64)
         self._rewards: Floats = np.zeros(shape, np.float32)
         self._never: Bools = np.zeros(shape, np.bool_)
@@ -72,6 +73,7 @@ class KuhnPoker(VectorEnv):
         """Deal."""
         _deal(self._streams, self.cards, seeds, mask)
         self.done[mask] = START
+        self.active[mask] = True
 
     def begin_turn(self) -> None:
         """Nothing but the agents moves."""
@@ -114,8 +116,8 @@ class KuhnPoker(VectorEnv):
         self._rewards[on, 0], self._rewards[on, 1] = won, -won
         terminated = np.zeros_like(self._never)
         terminated[on[over]] = True
-        active = np.repeat((self.done != OVER)[:, None], 2, axis=1)
-        return TurnResult(self._rewards, terminated, self._never, active)
+        self.active[...] = (self.done != OVER)[:, None]
+        return TurnResult(self._rewards, terminated, self._never)
 
     def state(self) -> State:
         """The cards, what has been done, the streams."""
@@ -129,6 +131,7 @@ class KuhnPoker(VectorEnv):
         """Go on from what `state` returned."""
         self.cards[...], self.done[...] = state["cards"], state["done"]
         self._streams[...] = state["streams"]
+        self.active[...] = (self.done != OVER)[:, None]
 
     def _to_act(self, agent: int) -> Bools:
         on = self.done != OVER

@@ -68,7 +68,7 @@ class MatrixGame(VectorEnv):
         self._last: Integers = np.full(shape, NONE, np.int64)
         self._chosen: Integers = np.zeros(shape, np.int64)
         self._round: Integers = np.zeros(num_envs, np.int64)
-        self._active: Bools = np.zeros(shape, np.bool_)
+        self.active: Bools = np.zeros(shape, np.bool_)
         self._never: Bools = np.zeros(shape, np.bool_)
 
     def options(self) -> dict[str, Any]:
@@ -77,7 +77,7 @@ class MatrixGame(VectorEnv):
 
     def reset(self, seeds: Integers, mask: Bools) -> None:  # noqa: ARG002
         """Begin again; there is nothing to draw by the seeds."""
-        self._last[mask], self._round[mask], self._active[mask] = NONE, 0, True
+        self._last[mask], self._round[mask], self.active[mask] = NONE, 0, True
 
     def begin_turn(self) -> None:
         """Nothing but the agents moves."""
@@ -96,28 +96,28 @@ class MatrixGame(VectorEnv):
 
     def end_turn(self) -> TurnResult:
         """Pay both; the last round ends the episode by the rules."""
-        on = self._active[:, 0]
+        on = self.active[:, 0]
         paid = self.payoffs[self._chosen[:, 0], self._chosen[:, 1]]
         rewards = np.where(on[:, None], paid, np.float32(0.0))
         self._last[on] = self._chosen[on]
         self._round[on] += 1
         over = on & (self._round >= self.rounds)
         terminated = np.repeat(over[:, None], 2, axis=1)
-        self._active &= ~terminated
-        return TurnResult(rewards, terminated, self._never, self._active)
+        self.active &= ~terminated
+        return TurnResult(rewards, terminated, self._never)
 
     def state(self) -> State:
         """The choices of the last round, and how many there were."""
         return {
             "last": self._last.copy(),
             "round": self._round.copy(),
-            "active": self._active.copy(),
+            "active": self.active.copy(),
         }
 
     def restore(self, state: State) -> None:
         """Go on from what `state` returned."""
         self._last[...], self._round[...] = state["last"], state["round"]
-        self._active[...] = state["active"]
+        self.active[...] = state["active"]
 
 
 def rock_paper_scissors(num_envs: int = 1, rounds: int = 1, biased: bool = False) -> MatrixGame:

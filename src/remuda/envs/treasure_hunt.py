@@ -111,17 +111,17 @@ class TreasureHunt(VectorEnv):
         self._streams: Array = np.zeros(num_envs, np.uint64)
         self._rewards: Floats = np.zeros((num_envs, num_agents), np.float32)
         self._truncated: Bools = np.zeros((num_envs, num_agents), np.bool_)
-        self._active: Bools = np.zeros((num_envs, num_agents), np.bool_)
+        self.active: Bools = np.zeros((num_envs, num_agents), np.bool_)
         never: Bools = np.zeros((num_envs, num_agents), np.bool_)
-        self._result = TurnResult(self._rewards, never, self._truncated, self._active)
+        self._result = TurnResult(self._rewards, never, self._truncated)
 
     def reset(self, seeds: Integers, mask: Bools) -> None:
         """Restart the copies in `mask`, each from its own seed."""
-        _reset(self.tiles, self.positions, self._turns, self._active, self._streams, seeds, mask)
+        _reset(self.tiles, self.positions, self._turns, self.active, self._streams, seeds, mask)
 
     def begin_turn(self) -> None:
         """Let gems, bones and food appear."""
-        _begin_turn(self.tiles, self._active, self._rewards, self._streams, self._log_miss)
+        _begin_turn(self.tiles, self.active, self._rewards, self._streams, self._log_miss)
 
     def observe(self, agent: int, out: Array) -> None:
         """Write what `agent` sees now into `out`: [num_envs, 5, view, view] uint8."""
@@ -129,11 +129,11 @@ class TreasureHunt(VectorEnv):
 
     def act(self, agent: int, actions: Integers) -> None:
         """Let `agent` move in every copy: `actions` is [num_envs], each of UP..RIGHT."""
-        _act(self.tiles, self.positions, self._active, self._rewards, self._values, agent, actions)
+        _act(self.tiles, self.positions, self.active, self._rewards, self._values, agent, actions)
 
     def end_turn(self) -> TurnResult:
         """End the turn: rewards since `begin_turn`, and which episodes were cut off."""
-        _end_turn(self._turns, self._max_turns, self._truncated, self._active)
+        _end_turn(self._turns, self._max_turns, self._truncated, self.active)
         return self._result
 
     def state(self) -> State:
@@ -151,7 +151,7 @@ class TreasureHunt(VectorEnv):
             "positions": self.positions,
             "turns": self._turns,
             "streams": self._streams,
-            "active": self._active,
+            "active": self.active,
         }
 
     def render(self, env: int = 0) -> Array:

@@ -17,11 +17,11 @@ class VectorEnv(ABC):
 
     1. The same seeds and actions give the same observations and results.
     2. Copies share nothing: what happens in one never changes another.
-    3. `reset` restarts the copies in its mask and leaves the others alone; after it every agent of
-       those copies is active.
+    3. `reset` restarts the copies in its mask and leaves the others alone; after it somebody in
+       each of those copies is active.
     4. `observe` writes all of `out` and nothing else, and changes nothing in the world.
     5. `act` takes effect at once: an agent that observes after it sees its effect. Actions of
-       agents that are not active are ignored.
+       agents that were not active when they observed are ignored.
     6. Termination is not truncation, and an agent never has both.
     7. Observations lie in the declared space, with its shape and dtype.
     8. Where it can be saved, a restored environment goes on exactly like the one that was saved.
@@ -32,6 +32,11 @@ class VectorEnv(ABC):
     turn_groups: tuple[tuple[int, ...], ...]
     """Agents that observe together, in the order in which the groups act: ((0,), (1,)) is one
     after another, ((0, 1),) is at once."""
+    active: Bools
+    """[num_envs, num_agents]: who acts when its group's turn comes. One array for good, which
+    `reset`, `act` and `end_turn` keep up to date; a copy with nobody active after `end_turn` is
+    over. An agent that is out may come back, in the same episode or, once its own has ended, in a
+    new one."""
 
     @property
     def num_agents(self) -> int:

@@ -88,6 +88,11 @@ class ActingStack:
         with torch.inference_mode():
             return part()
 
+    def stay(self, policy: int, acts: Bools) -> None:
+        """Let the streams that did not act keep what they kept before the last pass."""
+        if self.network.memory:
+            self.memories[policy, ~acts] = self.kept[policy, ~acts]
+
     def _part(self, first: int, end: int) -> Callable[[], Floats]:
         """The pass of these policies."""
         weights, inputs = self._rows(first, end)

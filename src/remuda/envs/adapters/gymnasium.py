@@ -51,14 +51,14 @@ class GymnasiumEnv(VectorEnv):
         self._rewards: Floats = np.zeros(shape, np.float32)
         self._terminated: Bools = np.zeros(shape, np.bool_)
         self._truncated: Bools = np.zeros(shape, np.bool_)
-        self._active: Bools = np.zeros(shape, np.bool_)
+        self.active: Bools = np.zeros(shape, np.bool_)
         self._discrete = isinstance(first.action_space, spaces.Discrete)
 
     def reset(self, seeds: Integers, mask: Bools) -> None:
         """Restart the copies in `mask`, each from its own seed."""
         for i in np.flatnonzero(mask).tolist():
             self._note(i, *self._copies[i].reset(seed=int(seeds[i] % 2**31)))
-            self._active[i] = True
+            self.active[i] = True
 
     def begin_turn(self) -> None:
         """Nothing moves by itself."""
@@ -76,18 +76,18 @@ class GymnasiumEnv(VectorEnv):
 
     def act(self, agent: int, actions: Integers) -> None:  # noqa: ARG002
         """Step every copy that is not over."""
-        for i in np.flatnonzero(self._active[:, 0]).tolist():
+        for i in np.flatnonzero(self.active[:, 0]).tolist():
             action = int(actions[i]) if self._discrete else actions[i]
             seen, reward, terminated, truncated, info = self._copies[i].step(action)
             self._note(i, seen, info)
             self._rewards[i] = float(reward)
             self._terminated[i] = terminated
             self._truncated[i] = truncated and not terminated
-            self._active[i] = not (terminated or truncated)
+            self.active[i] = not (terminated or truncated)
 
     def end_turn(self) -> TurnResult:
         """What the steps brought."""
-        return TurnResult(self._rewards, self._terminated, self._truncated, self._active)
+        return TurnResult(self._rewards, self._terminated, self._truncated)
 
     def render(self, env: int = 0) -> Array:
         """A picture of one copy: [height, width, 3] uint8."""
