@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 
 import numpy as np
 
@@ -34,3 +35,14 @@ def require_number(
     is_number = isinstance(value, int | float | np.number)
     if not is_number or not math.isfinite(value) or not least <= value <= most:
         raise ValueError(f"{name} is {value!r}; allowed is a finite number{allowed}")
+
+
+def require_one_of(name: str, value: str, allowed: Iterable[str]) -> None:
+    """Refuse what is none of these.
+
+    Raises:
+        ValueError: it names the option, what was found, and what is allowed.
+    """
+    allowed = tuple(allowed)
+    if value not in allowed:
+        raise ValueError(f"{name} is {value!r}; allowed are {', '.join(allowed)}")

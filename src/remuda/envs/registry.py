@@ -76,6 +76,12 @@ GAMES: dict[str, Game] = {
             factory="remuda.envs.treasure_hunt:TreasureHunt",
         ),
         Game(
+            name="bucket_brigade",
+            summary="neighbours on a ring of houses put out fires together, each tempted to rest",
+            kind="mixed",
+            factory="remuda.envs.bucket_brigade:BucketBrigade",
+        ),
+        Game(
             name="kuhn_poker",
             summary="two agents, three cards and one bet: the smallest game with bluffing",
             kind="competitive",

@@ -87,18 +87,26 @@ def wall_sprite() -> Array:
     return sprite((WALL, block(0, 0, 0.9, 0.25)), ground=WALL_EDGE)
 
 
-def agent_sprite(colour: Colour) -> Array:
-    """A round fellow with two eyes."""
+def agent_sprite(colour: Colour, ground: Colour | None = None) -> Array:
+    """A round fellow with two eyes, on a floor, or on this ground."""
     white, black = (255, 255, 255), (26, 27, 38)
     return sprite(
-        (FLOOR, block(0, 0, 0.94, 0.1)),
+        (FLOOR if ground is None else ground, block(0, 0, 0.94, 0.1)),
         (colour, block(0, 0, 0.8, 0.5)),
         (white, disc(-0.34, -0.16, 0.24)),
         (white, disc(0.34, -0.16, 0.24)),
         (black, disc(-0.28, -0.12, 0.12)),
         (black, disc(0.40, -0.12, 0.12)),
-        ground=FLOOR_EDGE,
+        ground=FLOOR_EDGE if ground is None else ground,
     )
+
+
+def paste(canvas: Array, picture: Array, x: float, y: float) -> None:
+    """Put a picture on a canvas, its centre at x and y, both in 0..1 of the canvas."""
+    height, width = picture.shape[:2]
+    top = round(y * canvas.shape[0] - height / 2)
+    left = round(x * canvas.shape[1] - width / 2)
+    canvas[top : top + height, left : left + width] = picture
 
 
 def draw_grid(cells: Array, sprites: Array) -> Array:

@@ -1,0 +1,576 @@
+"""Bucket Brigade: neighbours on a ring of houses put out fires together, each tempted to rest.
+
+- `num_houses` (10) houses on a ring are each SAFE, BURNING or RUINED. Agent h mod num_agents owns
+  house h. At the start of an episode every house burns with `prob_house_catches_fire`.
+- In a night all agents act at once. An agent goes to a house, works there or rests, and shows a
+  signal of 0 or 1 that binds nobody: an action is [house, work, signal].
+- Then the night takes its course:
+
+      1. fires are put out: with w workers at it, a burning house becomes safe with probability
+         1 - (1 - prob_solo_agent_extinguishes_fire)^w. Where suppression is `continuous`, the work
+         adds up instead, by `suppression_per_worker`, until it reaches 1;
+      2. what still burns is ruined (not where suppression is continuous);
+      3. fire spreads: each house that burns now, in order, also if lit in this pass, lights its
+         left and then its right neighbour, if safe, with `prob_fire_spreads_to_neighbor`;
+      4. each safe house catches fire with `prob_house_catches_fire`.
+
+- Work costs `cost_to_work_one_night`, and `distance_cost_alpha` for each house between the agent's
+  home and where it works; rest pays `reward_rest`. For each house that is safe now and was not
+  after the night before, an agent is given `reward_own_house_survives` or
+  `reward_other_house_survives`; for each ruined house it loses `penalty_own_house_burns` or
+  `penalty_other_house_burns`. Everybody is given `team_reward_house_survives` times the share of
+  safe houses, and loses `team_penalty_house_burns` times the share of ruined ones. Before the
+  first night all houses count as safe: a fire of the start that is put out at once pays nothing.
+- An episode ends with the first night from number `min_nights` (counted from 0) on after which
+  nothing burns. After `max_nights` (100) it is cut off.
+- An agent sees all houses, and of everybody the signal, the place and the last action; the
+  scenario's twelve numbers; and which agent it is. `scaled`, as it is unless told otherwise, a
+  ruined house is -1, places are in 0..1 and the scenario is of the order of 1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+from gymnasium.spaces import Box, MultiDiscrete
+from numba import njit
+
+from remuda.checkpoint.state import fitting
+from remuda.envs.options import require_number, require_one_of, require_whole
+from remuda.envs.randomness import seed_stream, uniform
+from remuda.envs.rendering import agent_colour, agent_sprite, disc, paste, polygon, sprite
+from remuda.envs.vector_env import VectorEnv
+from remuda.types import AgentSpec, Array, Bools, Floats, Integers, State, TurnResult
+
+SAFE, BURNING, RUINED = range(3)
+HOUSE, WORK, SIGNAL = range(3)
+"""The parts of an action."""
+FACTS = 12
+"""Numbers that tell an agent which scenario it plays."""
+TOWARDS_ONE = np.array([1, 1, 1, 100, 100, 100, 100, 100, 100, 1, 20, 10], np.float32)
+"""What these are divided by where they are scaled."""
+
+Each = float | Sequence[float]
+"""One number for everybody, or one for each agent."""
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """What sets one game apart from another; the rules above tell what each number does."""
+
+    prob_fire_spreads_to_neighbor: float
+    prob_solo_agent_extinguishes_fire: float
+    prob_house_catches_fire: float
+    team_reward_house_survives: float = 100.0
+    team_penalty_house_burns: float = 100.0
+    cost_to_work_one_night: float = 0.5
+    reward_rest: float = 0.5
+    min_nights: int = 12
+    reward_own_house_survives: Each = 1.0
+    reward_other_house_survives: Each = 0.0
+    penalty_own_house_burns: Each = 2.0
+    penalty_other_house_burns: Each = 0.0
+    num_houses: int = 10
+    suppression: str = "bernoulli"
+    suppression_per_worker: float = 0.0
+    distance_cost_alpha: float = 0.0
+    homes: tuple[int, ...] | None = None
+    """The houses that distances are counted from. None: agent i is at home in house i mod H."""
+
+
+_DEFAULT = Scenario(0.25, 0.5, 0.02, reward_own_house_survives=20.0, penalty_own_house_burns=40.0)
+_SELFISH: dict[str, Any] = {
+    "team_reward_house_survives": 10.0,
+    "team_penalty_house_burns": 10.0,
+    "reward_own_house_survives": 50.0,
+    "penalty_own_house_burns": 100.0,
+}
+SCENARIOS: dict[str, Scenario] = {
+    "default": _DEFAULT,
+    "easy": Scenario(0.1, 0.8, 0.01, min_nights=10),
+    "hard": Scenario(0.4, 0.3, 0.05, min_nights=15),
+    "trivial_cooperation": Scenario(0.15, 0.9, 0.0),
+    "early_containment": Scenario(0.35, 0.6, 0.02),
+    "greedy_neighbor": Scenario(0.15, 0.4, 0.02, cost_to_work_one_night=1.0),
+    "sparse_heroics": Scenario(0.1, 0.5, 0.02, cost_to_work_one_night=0.8, min_nights=20),
+    "rest_trap": Scenario(0.05, 0.95, 0.02, cost_to_work_one_night=0.2),
+    "chain_reaction": Scenario(0.45, 0.6, 0.03, cost_to_work_one_night=0.7, min_nights=15),
+    "deceptive_calm": Scenario(0.25, 0.6, 0.05, cost_to_work_one_night=0.4, min_nights=20),
+    "overcrowding": Scenario(
+        0.2, 0.3, 0.02, team_reward_house_survives=50.0, cost_to_work_one_night=0.6
+    ),
+    "mixed_motivation": Scenario(0.3, 0.5, 0.03, cost_to_work_one_night=0.6, min_nights=15),
+    "minimal_specialization": Scenario(0.25, 0.5, 0.02, **_SELFISH),
+    "positional_default": replace(_DEFAULT, homes=(0, 3, 5, 8), distance_cost_alpha=0.1),
+    "v2_minimal": Scenario(0.25, 0.5, 0.05, **_SELFISH, min_nights=8, num_houses=2),
+    "default_continuous": replace(_DEFAULT, suppression="continuous", suppression_per_worker=0.5),
+    "asym_b05_k09_c05": Scenario(0.5, 0.9, 0.02, **_SELFISH),
+    "asym_b09_k09_c05": Scenario(0.9, 0.9, 0.02, **_SELFISH),
+}
+
+
+class Rules(NamedTuple):
+    """A scenario for so many agents, as the compiled night takes it."""
+
+    spread: float
+    solo: float
+    spark: float
+    team_reward: float
+    team_penalty: float
+    rest: float
+    min_nights: int
+    continuous: bool
+    suppression: float
+    work_cost: Array
+    """[num_agents, num_houses]: what it costs each agent to work at each house."""
+    own_survives: Array
+    other_survives: Array
+    own_burns: Array
+    other_burns: Array
+    """These four: [num_agents]."""
+
+
+class Draws(NamedTuple):
+    """A night's random numbers, uniform in [0, 1), one for each thing that may happen."""
+
+    extinguish: Array
+    """[num_houses]"""
+    spread: Array
+    """[num_houses, 2]: to the left and to the right."""
+    spark: Array
+    """[num_houses]"""
+
+
+class BucketBrigade(VectorEnv):
+    """`num_envs` copies of Bucket Brigade; the rules are in the docstring of this module."""
+
+    def __init__(
+        self,
+        num_envs: int = 1,
+        *,
+        scenario: str = "default",
+        num_agents: int = 4,
+        max_nights: int = 100,
+        scaled: bool = True,
+        **changes: Any,
+    ) -> None:
+        """Take the scenario.
+
+        Args:
+            num_envs: copies of the game.
+            scenario: one of `SCENARIOS`.
+            num_agents: how many neighbours there are.
+            max_nights: after which an episode is cut off.
+            scaled: whether agents see numbers of the order of 1, or the plain ones.
+            changes: fields of `Scenario` to be other than the scenario's.
+        """
+        require_whole("num_envs", num_envs, 1)
+        require_whole("num_agents", num_agents, 1)
+        require_whole("max_nights", max_nights, 1)
+        require_one_of("scenario", scenario, SCENARIOS)
+        for name in changes:
+            require_one_of("a change of the scenario", name, asdict(SCENARIOS[scenario]))
+        self.scenario = replace(SCENARIOS[scenario], **changes)
+        """The scenario in force."""
+        self._options = {
+            "scenario": scenario,
+            "num_agents": num_agents,
+            "max_nights": max_nights,
+            "scaled": scaled,
+            **changes,
+        }
+        self.rules = make_rules(self.scenario, num_agents)
+        self.num_envs, self._max_nights = num_envs, max_nights
+        houses = self.scenario.num_houses
+        self._facts = _facts(self.scenario, num_agents)
+        if scaled:
+            self._facts /= TOWARDS_ONE
+        size = houses + 5 * num_agents + FACTS
+        self._scale_ruined = -1.0 if scaled else 2.0
+        self._scale_place = 1.0 / max(houses - 1, 1) if scaled else 1.0
+        bound = float(max(houses, np.abs(self._facts).max()))
+        space = Box(-1.0 if scaled else -bound, bound, (size,), np.float32)
+        actions = MultiDiscrete([houses, 2, 2])
+        self.agents = tuple(AgentSpec(f"agent_{i}", space, actions) for i in range(num_agents))
+        self.turn_groups = (tuple(range(num_agents)),)
+        self.active: Bools = np.zeros((num_envs, num_agents), np.bool_)
+
+        self.houses: Array = np.zeros((num_envs, houses), np.int8)
+        """[num_envs, num_houses]: SAFE, BURNING or RUINED."""
+        self.progress: Array = np.zeros((num_envs, houses), np.float64)
+        """[num_envs, num_houses]: how far each fire is put out, where suppression is continuous."""
+        self.actions: Integers = np.zeros((num_envs, num_agents, 3), np.int64)
+        """[num_envs, num_agents, 3]: what everybody did last."""
+        self._before: Array = np.zeros_like(self.houses)
+        self._nights: Integers = np.zeros(num_envs, np.int64)
+        self._streams: Array = np.zeros(num_envs, np.uint64)
+        self._draws = Draws(np.zeros(houses), np.zeros((houses, 2)), np.zeros(houses))
+        shape = (num_envs, num_agents)
+        self._rewards: Floats = np.zeros(shape, np.float32)
+        self._terminated: Bools = np.zeros(shape, np.bool_)
+        self._truncated: Bools = np.zeros(shape, np.bool_)
+        self._result = TurnResult(self._rewards, self._terminated, self._truncated)
+
+    def reset(self, seeds: Integers, mask: Bools) -> None:
+        """Light the first fires of the copies in `mask`, each from its own seed."""
+        self.progress[mask], self._before[mask], self._nights[mask] = 0.0, SAFE, 0
+        self.actions[mask], self.active[mask] = 0, True
+        _light(self.houses, self._streams, seeds, mask, self.rules.spark)
+
+    def begin_turn(self) -> None:
+        """Nothing happens before the agents act."""
+
+    def observe(self, agent: int, out: Array) -> None:
+        """The houses, everybody's signal, place and last action, the scenario, and who it is."""
+        place, ruined = self._scale_place, self._scale_ruined
+        _observe(self.houses, self.actions, self._facts, ruined, place, agent, out)
+
+    def act(self, agent: int, actions: Integers) -> None:
+        """What `agent` will do in the night: `actions` is [num_envs, 3] of house, work, signal."""
+        self.actions[:, agent] = actions
+
+    def end_turn(self) -> TurnResult:
+        """The night takes its course."""
+        _nights(
+            self.houses,
+            self.progress,
+            self._before,
+            self._nights,
+            self.actions,
+            self.active,
+            self._streams,
+            self._draws,
+            self.rules,
+            self._max_nights,
+            self._rewards,
+            self._terminated,
+            self._truncated,
+        )
+        return self._result
+
+    def state(self) -> State:
+        """The houses, what everybody did, the nights and the random streams."""
+        return {name: array.copy() for name, array in self._world().items()}
+
+    def restore(self, state: State) -> None:
+        """Go on from what `state` returned."""
+        for name, array in self._world().items():
+            array[...] = fitting(state, name, array)
+
+    def _world(self) -> dict[str, Array]:
+        return {
+            "houses": self.houses,
+            "progress": self.progress,
+            "before": self._before,
+            "actions": self.actions,
+            "nights": self._nights,
+            "streams": self._streams,
+            "active": self.active,
+        }
+
+    def render(self, env: int = 0) -> Array:
+        """A picture of one copy, the ring seen from above: [208, 208, 3] uint8."""
+        return _picture(self.houses[env], self.actions[env])
+
+    def options(self) -> dict[str, Any]:
+        """The game's parameters, by name; what is not there is the scenario's."""
+        return dict(self._options)
+
+
+def make_rules(scenario: Scenario, num_agents: int) -> Rules:
+    """The rules of a scenario for so many agents.
+
+    Raises:
+        ValueError: a number that cannot be; it is named.
+    """
+    for name, value in asdict(scenario).items():
+        if name.startswith("prob_"):
+            require_number(name, value, 0.0, 1.0)
+    require_whole("num_houses", scenario.num_houses, 1)
+    require_whole("min_nights", scenario.min_nights, 0)
+    require_one_of("suppression", scenario.suppression, ("bernoulli", "continuous"))
+    require_number("suppression_per_worker", scenario.suppression_per_worker, 0.0)
+    houses = scenario.num_houses
+    if scenario.homes is not None and len(scenario.homes) < num_agents:
+        raise ValueError(f"homes are {len(scenario.homes)} and the agents {num_agents}")
+    homes = np.array(scenario.homes or range(num_agents))[:num_agents] % houses
+    apart = np.abs(homes[:, None] - np.arange(houses))
+    distance = np.minimum(apart, houses - apart)
+    return Rules(
+        spread=float(scenario.prob_fire_spreads_to_neighbor),
+        solo=float(scenario.prob_solo_agent_extinguishes_fire),
+        spark=float(scenario.prob_house_catches_fire),
+        team_reward=float(scenario.team_reward_house_survives),
+        team_penalty=float(scenario.team_penalty_house_burns),
+        rest=float(scenario.reward_rest),
+        min_nights=int(scenario.min_nights),
+        continuous=scenario.suppression == "continuous",
+        suppression=float(scenario.suppression_per_worker),
+        work_cost=scenario.cost_to_work_one_night + scenario.distance_cost_alpha * distance,
+        own_survives=_each("reward_own_house_survives", scenario, num_agents),
+        other_survives=_each("reward_other_house_survives", scenario, num_agents),
+        own_burns=_each("penalty_own_house_burns", scenario, num_agents),
+        other_burns=_each("penalty_other_house_burns", scenario, num_agents),
+    )
+
+
+def _each(name: str, scenario: Scenario, num_agents: int) -> Array:
+    values = np.array(getattr(scenario, name), np.float64)
+    if values.shape not in ((), (num_agents,)):
+        raise ValueError(f"{name} is one number, or {num_agents} for so many agents")
+    return np.broadcast_to(values, num_agents).copy()
+
+
+def _facts(scenario: Scenario, num_agents: int) -> Floats:
+    facts: Floats = np.array(
+        [
+            scenario.prob_fire_spreads_to_neighbor,
+            scenario.prob_solo_agent_extinguishes_fire,
+            scenario.prob_house_catches_fire,
+            scenario.team_reward_house_survives,
+            scenario.team_penalty_house_burns,
+            np.mean(scenario.reward_own_house_survives),
+            np.mean(scenario.reward_other_house_survives),
+            np.mean(scenario.penalty_own_house_burns),
+            np.mean(scenario.penalty_other_house_burns),
+            scenario.cost_to_work_one_night,
+            scenario.min_nights,
+            num_agents,
+        ],
+        np.float32,
+    )
+    return facts
+
+
+# The rules. Everything below runs compiled, over all copies.
+
+
+@njit(cache=True)
+def night(
+    houses: Array,
+    progress: Array,
+    before: Array,
+    actions: Integers,
+    draws: Draws,
+    rules: Rules,
+    rewards: Floats,
+) -> None:
+    """One night of one copy: what the agents did and what was drawn decide everything.
+
+    Args:
+        houses: [num_houses], changed in place.
+        progress: [num_houses], changed in place.
+        before: [num_houses], the houses after the night before; made equal to `houses`.
+        actions: [num_agents, 3].
+        draws: the night's random numbers.
+        rules: the scenario.
+        rewards: [num_agents], to be written.
+    """
+    num_houses, num_agents = houses.size, actions.shape[0]
+    for house in range(num_houses):
+        if houses[house] != BURNING:
+            continue
+        workers = 0
+        for agent in range(num_agents):
+            workers += actions[agent, WORK] == 1 and actions[agent, HOUSE] == house
+        if rules.continuous:
+            progress[house] += workers * rules.suppression
+            if progress[house] >= 1.0:
+                houses[house], progress[house] = SAFE, 0.0
+        elif draws.extinguish[house] < 1.0 - (1.0 - rules.solo) ** workers:
+            houses[house] = SAFE
+        else:
+            houses[house] = RUINED
+    if rules.continuous:  # elsewhere nothing burns any more
+        for house in range(num_houses):
+            if houses[house] == BURNING:
+                left, right = (house - 1) % num_houses, (house + 1) % num_houses
+                if houses[left] == SAFE and draws.spread[house, 0] < rules.spread:
+                    houses[left], progress[left] = BURNING, 0.0
+                if houses[right] == SAFE and draws.spread[house, 1] < rules.spread:
+                    houses[right], progress[right] = BURNING, 0.0
+    for house in range(num_houses):
+        if houses[house] == SAFE and draws.spark[house] < rules.spark:
+            houses[house], progress[house] = BURNING, 0.0
+
+    safe = saved = ruined = 0
+    for house in range(num_houses):
+        safe += houses[house] == SAFE
+        saved += houses[house] == SAFE and before[house] != SAFE
+        ruined += houses[house] == RUINED
+    team = (rules.team_reward * safe - rules.team_penalty * ruined) / num_houses
+    for agent in range(num_agents):
+        own_saved = own_ruined = 0
+        if saved or ruined:
+            for house in range(agent, num_houses, num_agents):
+                own_saved += houses[house] == SAFE and before[house] != SAFE
+                own_ruined += houses[house] == RUINED
+        reward = team
+        if actions[agent, WORK] == 1:
+            reward -= rules.work_cost[agent, actions[agent, HOUSE]]
+        else:
+            reward += rules.rest
+        reward += rules.own_survives[agent] * own_saved
+        reward += rules.other_survives[agent] * (saved - own_saved)
+        reward -= rules.own_burns[agent] * own_ruined
+        reward -= rules.other_burns[agent] * (ruined - own_ruined)
+        rewards[agent] = reward
+    before[:] = houses
+
+
+@njit(cache=True)
+def _nights(
+    houses: Array,
+    progress: Array,
+    before: Array,
+    nights: Integers,
+    actions: Integers,
+    active: Bools,
+    streams: Array,
+    draws: Draws,
+    rules: Rules,
+    max_nights: int,
+    rewards: Floats,
+    terminated: Bools,
+    truncated: Bools,
+) -> None:
+    for env in range(houses.shape[0]):
+        terminated[env] = truncated[env] = False
+        if not active[env, 0]:
+            rewards[env] = 0.0
+            continue
+        _draw(streams, env, draws, rules.continuous)
+        night(houses[env], progress[env], before[env], actions[env], draws, rules, rewards[env])
+        nothing_burns = True
+        for house in range(houses.shape[1]):
+            nothing_burns &= houses[env, house] != BURNING
+        if nights[env] >= rules.min_nights and nothing_burns:
+            terminated[env], active[env] = True, False
+        elif nights[env] + 1 >= max_nights:
+            truncated[env], active[env] = True, False
+        nights[env] += 1
+
+
+@njit(cache=True)
+def _draw(streams: Array, env: int, draws: Draws, spreads: bool) -> None:
+    """Draw for all that may happen, whether it will or not; for the spreading only if any can."""
+    for house in range(draws.spark.size):
+        draws.extinguish[house] = uniform(streams, env)
+        draws.spark[house] = uniform(streams, env)
+    if spreads:
+        for house in range(draws.spark.size):
+            draws.spread[house, 0] = uniform(streams, env)
+            draws.spread[house, 1] = uniform(streams, env)
+
+
+@njit(cache=True)
+def _light(houses: Array, streams: Array, seeds: Integers, mask: Bools, spark: float) -> None:
+    for env in range(houses.shape[0]):
+        if mask[env]:
+            seed_stream(streams, env, seeds[env])
+            for house in range(houses.shape[1]):
+                houses[env, house] = BURNING if uniform(streams, env) < spark else SAFE
+
+
+@njit(cache=True)
+def _observe(
+    houses: Array,
+    actions: Integers,
+    facts: Floats,
+    ruined: float,
+    place: float,
+    agent: int,
+    out: Array,
+) -> None:
+    num_houses, num_agents = houses.shape[1], actions.shape[1]
+    signals = num_houses
+    places = signals + num_agents
+    last = places + num_agents
+    scenario = last + 2 * num_agents
+    who = scenario + FACTS
+    for env in range(houses.shape[0]):
+        row = out[env]
+        for house in range(num_houses):
+            state = houses[env, house]
+            row[house] = ruined if state == RUINED else state
+        for other in range(num_agents):
+            at = place * actions[env, other, HOUSE]
+            row[signals + other] = actions[env, other, SIGNAL]
+            row[places + other] = at
+            row[last + 2 * other] = at
+            row[last + 2 * other + 1] = actions[env, other, WORK]
+            row[who + other] = other == agent
+        row[scenario:who] = facts
+
+
+def owners_duty(
+    env: VectorEnv,
+    agent: int,
+    observations: Array,
+    random: np.random.Generator,  # noqa: ARG001
+) -> Integers:
+    """A reference policy: work at the lowest-numbered own house that burns, or else rest."""
+    assert isinstance(env, BucketBrigade)
+    own = np.arange(agent, env.scenario.num_houses, env.num_agents)
+    burning = observations[:, own] == BURNING
+    actions = np.zeros((len(observations), 3), np.int64)
+    if own.size:
+        actions[:, HOUSE] = own[burning.argmax(1)]
+        actions[:, WORK] = burning.any(1)
+    return actions
+
+
+_SIZE = 208
+"""Pixels along one side of a picture."""
+_LAWN = (26, 30, 34)
+
+
+def _picture(houses: Array, actions: Integers) -> Array:
+    canvas: Array = np.full((_SIZE, _SIZE, 3), _LAWN, np.uint8)
+    sprites = [_house(), _fire(), _ruin()]
+    around = 2 * np.pi * np.arange(houses.size) / houses.size - np.pi / 2
+    for house, angle in enumerate(around):
+        paste(
+            canvas, sprites[houses[house]], 0.5 + 0.42 * np.cos(angle), 0.5 + 0.42 * np.sin(angle)
+        )
+    for house, angle in enumerate(around):
+        here = np.flatnonzero(actions[:, HOUSE] == house)
+        for i, agent in enumerate(here):
+            # Side by side, on the inner side of the house; who works stands close to it.
+            near = 0.31 if actions[agent, WORK] else 0.22
+            aside = angle + (i - (len(here) - 1) / 2) * 0.09 / near
+            figure = agent_sprite(agent_colour(int(agent)), ground=_LAWN)
+            paste(canvas, figure, 0.5 + near * np.cos(aside), 0.5 + near * np.sin(aside))
+    return canvas
+
+
+def _house() -> Array:
+    return sprite(
+        ((214, 196, 160), polygon((-0.55, -0.1), (0.55, -0.1), (0.55, 0.8), (-0.55, 0.8))),
+        ((190, 92, 74), polygon((0.0, -0.85), (0.85, -0.05), (-0.85, -0.05))),
+        ((92, 66, 52), polygon((-0.15, 0.25), (0.2, 0.25), (0.2, 0.8), (-0.15, 0.8))),
+        ground=_LAWN,
+    )
+
+
+def _fire() -> Array:
+    return sprite(
+        ((150, 110, 90), polygon((-0.55, -0.1), (0.55, -0.1), (0.55, 0.8), (-0.55, 0.8))),
+        ((255, 120, 50), disc(0.0, 0.1, 0.62)),
+        ((255, 120, 50), polygon((-0.1, -0.95), (0.5, -0.1), (-0.55, -0.1))),
+        ((255, 205, 90), disc(0.0, 0.25, 0.4)),
+        ((255, 205, 90), polygon((0.05, -0.45), (0.32, 0.1), (-0.3, 0.1))),
+        ground=_LAWN,
+    )
+
+
+def _ruin() -> Array:
+    return sprite(
+        ((70, 66, 70), polygon((-0.6, 0.1), (-0.3, -0.2), (-0.1, 0.8), (-0.6, 0.8))),
+        ((88, 82, 86), polygon((0.15, 0.3), (0.6, 0.0), (0.6, 0.8), (0.1, 0.8))),
+        ((50, 48, 52), polygon((-0.7, 0.6), (0.7, 0.6), (0.8, 0.85), (-0.8, 0.85))),
+        ground=_LAWN,
+    )
