@@ -25,7 +25,7 @@ format: $(READY)
 	$(BIN)/ruff check --fix .
 
 bench: $(READY)
-	$(BIN)/python benchmarks/treasure_hunt.py
+	$(BIN)/python benchmarks/games.py
 	$(BIN)/python benchmarks/waiting.py
 	$(BIN)/python benchmarks/tracing.py
 	$(BIN)/python benchmarks/throughput.py

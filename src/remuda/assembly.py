@@ -50,6 +50,7 @@ class Assembly:
         config: Config,
         specs: tuple[PolicySpec, ...],
         layout: Layout,
+        facts: tuple[str, ...] = (),
         learner_role: type[LearnerRole] = LearnerRole,
         actor_role: type[ActorRole] = ActorRole,
     ) -> None:
@@ -57,7 +58,8 @@ class Assembly:
         self._learner_role, self._actor_role = learner_role, actor_role
         self._actors = tuple(Wakeup() for _ in layout.copies)
         self._learners = tuple(Wakeup() for _ in layout.groups)
-        self.scoreboard = Scoreboard(tuple(spec.name for spec in specs), len(layout.copies))
+        names = tuple(spec.name for spec in specs)
+        self.scoreboard = Scoreboard(names, len(layout.copies), facts)
         self.experience: dict[str, Experience] = {}
         for group, wakeup in zip(layout.groups, self._learners, strict=True):
             for spec in (specs[i] for i in group):
@@ -65,7 +67,7 @@ class Assembly:
                 self.experience[spec.name] = found
         self.published = _published_weights(specs)
         self._publish_first_weights()
-        self._layout = layout
+        self.layout = layout
         self._timelines: dict[str, Timeline] = {}
         self._resumed = False
         self._seconds = 0.0
@@ -157,7 +159,7 @@ class Assembly:
             logs,
             config.supervision,
             num_actors=len(self._actors),
-            threads=self._layout.threads,
+            threads=self.layout.threads,
             nice=config.learners.nice,
             start_limit=config.run.start_limit,
             stop_limit=config.run.stop_limit,
@@ -183,7 +185,7 @@ class Assembly:
 
     def roles(self) -> tuple[ActorRole | LearnerRole, ...]:
         """The recipes of the actors, then of the learners."""
-        config, layout = self.config, self._layout
+        config, layout = self.config, self.layout
         actors = [
             self._actor_role(
                 config,

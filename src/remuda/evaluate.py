@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
@@ -33,6 +33,8 @@ class Evaluation:
     agents: tuple[str, ...]
     returns: npt.NDArray[np.float64]
     """[episodes, num_agents]: the undiscounted return of each agent in each episode."""
+    facts: Mapping[str, npt.NDArray[np.float64]] = field(default_factory=dict)
+    """By name, what the game told of each episode: [episodes]."""
 
     def mean(self, agent: int) -> float:
         """Mean over the episodes of one agent's return."""
@@ -40,10 +42,7 @@ class Evaluation:
 
     def standard_error(self, agent: int) -> float:
         """Standard error of that mean; not a number for a single episode."""
-        episodes = len(self.returns)
-        if episodes < 2:
-            return float("nan")
-        return float(self.returns[:, agent].std(ddof=1) / np.sqrt(episodes))
+        return standard_error(self.returns[:, agent])
 
     def as_summary(self) -> dict[str, object]:
         """Plain data for the run's summary."""
@@ -53,7 +52,18 @@ class Evaluation:
                 name: {"mean": self.mean(i), "standard_error": self.standard_error(i)}
                 for i, name in enumerate(self.agents)
             },
+            "facts": {
+                name: {"mean": float(told.mean()), "standard_error": standard_error(told)}
+                for name, told in self.facts.items()
+            },
         }
+
+
+def standard_error(values: npt.NDArray[np.float64]) -> float:
+    """Standard error of the mean of [N] values; not a number for a single one."""
+    if len(values) < 2:
+        return float("nan")
+    return float(values.std(ddof=1) / np.sqrt(len(values)))
 
 
 def evaluate(
@@ -67,18 +77,21 @@ def evaluate(
     quota = np.full(copies, episodes // copies)
     quota[: episodes % copies] += 1
     played: list[list[Floats]] = [[] for _ in range(copies)]
+    told: list[Floats] = []
     actor = _greedy_actor(config, snapshots, copies, seed)
 
-    def on_episode(env: int, returns: Floats) -> None:
+    def on_episode(env: int, returns: Floats, facts: Floats) -> None:
         if len(played[env]) < quota[env]:
             played[env].append(returns)
+            told.append(facts)
 
     actor.on_episode = on_episode
     while any(len(done) < wanted for done, wanted in zip(played, quota, strict=True)):
         actor.turn()
     names = tuple(agent.name for agent in actor.env.agents)
     actor.finish()
-    return Evaluation(names, np.array([r for done in played for r in done], np.float64))
+    facts = dict(zip(actor.env.facts, np.array(told, np.float64).T, strict=True))
+    return Evaluation(names, np.array([r for done in played for r in done], np.float64), facts)
 
 
 def record(
@@ -92,7 +105,7 @@ def record(
     actor = _greedy_actor(config, snapshots, 1, seed)
     frames = [actor.env.render().copy()]
     episodes: list[Floats] = []
-    actor.on_episode = lambda _, returns: episodes.append(returns)
+    actor.on_episode = lambda _, returns, facts: episodes.append(returns)  # noqa: ARG005
     while len(frames) < turns and not episodes:
         actor.turn()
         frames.append(actor.env.render().copy())

@@ -55,6 +55,12 @@ class Policy(IntEnum):
     """The version it acts with now."""
 
 
+class Facts(IntEnum):
+    """What the actor counts of whole episodes; after these, the sum of each fact of the game."""
+
+    EPISODES = 0
+
+
 class Learn(IntEnum):
     """What a learner counts for its policy."""
 
@@ -91,20 +97,28 @@ class Learn(IntEnum):
 class Scoreboard:
     """A row for each actor, one of each actor for each policy, and one of each policy's learner."""
 
-    def __init__(self, policies: tuple[str, ...], num_actors: int = 1) -> None:
-        self.policies, self.num_actors = policies, num_actors
+    def __init__(
+        self, policies: tuple[str, ...], num_actors: int = 1, facts: tuple[str, ...] = ()
+    ) -> None:
+        self.policies, self.num_actors, self.fact_names = policies, num_actors, facts
         self._shared = SharedArrays(
             {
                 "play": ((num_actors, len(Play)), np.float64),
                 "policy": ((num_actors, len(policies), len(Policy)), np.float64),
                 "learn": ((len(policies), len(Learn)), np.float64),
+                "facts": ((num_actors, len(Facts) + len(facts)), np.float64),
             }
         )
 
     def state(self) -> State:
         """All rows as they are now, those of the actors added up."""
         acted = np.array([self.acted(name) for name in self.policies])
-        return {"play": self.played(), "policy": acted, "learn": self._shared["learn"].copy()}
+        return {
+            "play": self.played(),
+            "policy": acted,
+            "learn": self._shared["learn"].copy(),
+            "facts": self.told(),
+        }
 
     def restore(self, state: State) -> None:
         """Count on from what `state` returned; before any role begins.
@@ -114,7 +128,7 @@ class Scoreboard:
         Raises:
             CheckpointError: it is of another number of policies.
         """
-        for name in ("play", "policy"):
+        for name in ("play", "policy", "facts"):
             self._shared[name][0] = fitting(state, name, self._shared[name][0])
         self._shared["learn"][...] = fitting(state, "learn", self._shared["learn"])
 
@@ -127,6 +141,16 @@ class Scoreboard:
         """An actor's row of one policy, by `Policy`."""
         row: Row = self._shared["policy"][actor, self.policies.index(name)]
         return row
+
+    def facts(self, actor: int = 0) -> Row:
+        """An actor's row of whole episodes, by `Facts`, then by the game's own facts."""
+        row: Row = self._shared["facts"][actor]
+        return row
+
+    def told(self) -> Row:
+        """The rows of all actors' episodes added up."""
+        total: Row = self._shared["facts"].sum(0)
+        return total
 
     def turns(self) -> float:
         """Turns played by all actors."""

@@ -25,7 +25,7 @@ from remuda.policies.spec import PolicySpec, policy_specs
 from remuda.policies.stack import ParameterStack
 from remuda.publish.snapshot import Snapshot
 from remuda.runtime.host import LOG_FORMAT
-from remuda.runtime.layout import Layout, make_layout
+from remuda.runtime.layout import make_layout
 
 log = logging.getLogger(__name__)
 
@@ -60,14 +60,15 @@ def train(config: Config, view: View, resume: bool = False) -> Result:
         RemudaError: something that a user can mend; the message says how.
     """
     env = make_env(config.game, 1, **config.env.options)
-    agents, specs = env.agents, policy_specs(config, env.agents)
+    agents, facts, specs = env.agents, env.facts, policy_specs(config, env.agents)
     env.close()
     make_layout(config, len(specs))  # what cannot be is refused before there is a directory
     run = _claim(config, resume)
     try:
         with _log_to(run.logs / "coordinator.log"):
             layout = choose_layout(config, agents)
-            return _train(config, view, specs, layout, run, resume)
+            assembly = Assembly(config, specs, layout, facts)
+            return _train(config, view, assembly, run, resume)
     finally:
         run.unlock()
 
@@ -97,19 +98,18 @@ def _log_to(path: Path) -> Iterator[None]:
 def _train(
     config: Config,
     view: View,
-    specs: tuple[PolicySpec, ...],
-    layout: Layout,
+    assembly: Assembly,
     run: RunDirectory,
     resume: bool,
 ) -> Result:
+    specs = assembly.specs
     found = _find_checkpoint(config, run, view) if resume else None
-    assembly = Assembly(config, specs, layout)
     if found is not None:
         assembly.restore(run.checkpoints, found)
     if resume:
         run.rewind(found.turns if found else 0)
         write_config(config, run.config)
-    described = layout.describe(config.schedule, [spec.name for spec in specs])
+    described = assembly.layout.describe(config.schedule, [spec.name for spec in specs])
     signals = Signals()
     with signals.watching():
         view.start(

@@ -69,7 +69,8 @@ class TurnResult:
     truncated: Bools
     """[num_envs, num_agents]: the episode was cut off; what was to come still counts."""
     info: Mapping[str, Array] = field(default_factory=dict)
-    """Further facts by name, each [num_envs, ...]."""
+    """By name, each [num_envs]: what `VectorEnv.facts` promises, in the copies that are over now,
+    of their whole episode; elsewhere it means nothing."""
 
 
 class Worker(Protocol):

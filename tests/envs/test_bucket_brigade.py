@@ -184,6 +184,6 @@ def test_the_picture_shows_fires():
     env.reset(np.array([1]), np.ones(1, bool))
     calm = env.render()
     env.houses[0, 3] = BURNING
-    assert calm.shape == (208, 208, 3)
+    assert calm.shape == (272, 272, 3)
     assert (env.render() != calm).any()
     assert len(SCENARIOS) == 18

@@ -3,6 +3,7 @@
 import pytest
 
 from remuda.envs.registry import GAMES, find_game, make_env
+from remuda.envs.scripted import play_episodes
 from remuda.errors import ConfigError, UnknownGameError
 
 
@@ -13,6 +14,26 @@ def test_every_game_is_made_by_its_name(name):
     assert find_game(name).kind in ("cooperative", "competitive", "mixed")
     # What it says of its options is what it takes.
     assert make_env(name, 1, **env.options()).options() == env.options()
+
+
+@pytest.mark.parametrize(
+    ("name", "policy"),
+    [(name, policy) for name, game in GAMES.items() for policy in game.reference],
+)
+def test_reference_returns_are_what_play_earns(name, policy):
+    game = find_game(name)
+    copies = 40 if name == "cleanup" else 1000
+    env = game.make(copies)
+    returns = play_episodes(env, [game.policy(policy)] * env.num_agents, 2, seed=2)
+    error = returns.mean(1).std() / len(returns) ** 0.5
+    known = game.reference[policy]
+    assert abs(returns.mean() - known) < 5 * error + 0.005 * abs(known) + 1e-6
+    assert set(game.reference) == {"random", *game.scripted}
+
+
+def test_a_policy_that_nobody_wrote_is_refused():
+    with pytest.raises(ConfigError, match="tag has no scripted policy 'x'; it has random, chase"):
+        find_game("tag").policy("x")
 
 
 def test_a_game_of_your_own_is_found_by_its_path():

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from remuda.envs.scripted import at_random, play_episodes
 from remuda.envs.treasure_hunt import (
     AGENT,
     BONE,
@@ -183,29 +184,13 @@ def test_impossible_parameters_are_refused(options, said):
         TreasureHunt(1, **options)
 
 
-def mean_return(player, episodes=3000):
-    env = TreasureHunt(episodes)
-    env.reset(np.arange(episodes) * 7 + 1, np.ones(episodes, bool))
-    rng = np.random.default_rng(3)
-    out = np.zeros((episodes, 5, 5, 5), np.uint8)
-    returns = np.zeros((episodes, 2))
-    for _ in range(100):
-        env.begin_turn()
-        for agent in range(2):
-            env.observe(agent, out)
-            env.act(agent, player(out, rng))
-        returns += env.end_turn().rewards
-    return returns.mean(), returns.std() / np.sqrt(returns.size)
-
-
-def test_uniformly_random_play_earns_what_is_known():
-    mean, error = mean_return(lambda out, rng: rng.integers(0, 4, len(out)))
-    assert abs(mean - 10.7) < 4 * np.hypot(error, 0.4)
-
-
-def test_the_greedy_walker_earns_what_is_known():
-    mean, error = mean_return(greedy_walker)
-    assert abs(mean - 154.9) < 4 * np.hypot(error, 0.7)
+@pytest.mark.parametrize(
+    ("player", "known", "error_of_known"), [(at_random, 10.7, 0.4), (greedy_walker, 154.9, 0.7)]
+)
+def test_play_without_learning_earns_what_is_known(player, known, error_of_known):
+    returns = play_episodes(TreasureHunt(3000), [player] * 2, 1)
+    error = returns.std() / np.sqrt(returns.size)
+    assert abs(returns.mean() - known) < 4 * np.hypot(error, error_of_known)
 
 
 def test_a_picture_shows_the_world():

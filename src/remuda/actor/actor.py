@@ -15,9 +15,9 @@ from remuda.envs.vector_env import VectorEnv
 from remuda.experience.writer import ExperienceWriter
 from remuda.policies.acting import ActingStack, Rule
 from remuda.publish.snapshot import Snapshot, SnapshotReader
-from remuda.scoreboard import Play, Policy, Row
+from remuda.scoreboard import Facts, Play, Policy, Row
 from remuda.timeline import Span, Timeline
-from remuda.types import Array, Bools, Floats, State
+from remuda.types import Array, Bools, Floats, State, TurnResult
 
 
 @dataclass
@@ -120,6 +120,7 @@ class Actor:
         parts: tuple[str, ...] = (),
         timeline: Timeline | None = None,
         together: bool = False,
+        facts: Row | None = None,
     ) -> None:
         """Take the seats.
 
@@ -135,12 +136,13 @@ class Actor:
             timeline: where to note what it did when.
             together: let all agents observe at the start of the turn and choose in one batched
                 pass, whatever the game's `turn_groups`; their actions still take effect in order.
+            facts: the actor's row of whole episodes; None: it does not count the game's facts.
         """
         self.env, self.seats = env, tuple(seats)
         self._reader, self._random, self._play = reader, random, play
         self._max_turns = max_turns
         self._turns = turns if turns is not None else lambda: float(play[Play.TURNS])
-        self._timeline = timeline
+        self._timeline, self._facts = timeline, facts
         self.parts = parts
         """What it saves in a checkpoint: itself, or nothing, where its world is of no use later."""
         self._every: Bools = np.ones(env.num_envs, np.bool_)
@@ -161,8 +163,8 @@ class Actor:
         self._rooms = [seat.writer.room for seat in self.seats if seat.writer and seat.writer.room]
         self._waited = 0.0
         self._overtaken = 0
-        self.on_episode: Callable[[int, Floats], None] | None = None
-        """Called with a copy's number and its agents' returns when its episode is over."""
+        self.on_episode: Callable[[int, Floats, Floats], None] | None = None
+        """Called when an episode is over: its copy, its agents' returns, and the game's facts."""
         self._compile()
         self._restart()
 
@@ -300,7 +302,7 @@ class Actor:
                     self._acted_of[agent],
                 )
         if any_over:
-            self._close_episodes()
+            self._close_episodes(result)
             self._restart()
         end = clock()
         writing += end - before
@@ -413,13 +415,21 @@ class Actor:
             self.env.observe(int(agent), self._last[agent])
             self._forget(self.seats[agent], ended[:, agent])
 
-    def _close_episodes(self) -> None:
+    def _close_episodes(self, result: TurnResult) -> None:
+        told = np.stack([result.info[name] for name in self.env.facts] or [self._over])
+        if self._facts is not None:
+            self._facts[Facts.EPISODES] += self._over.sum()
+            if self.env.facts:
+                self._facts[len(Facts) :] += told[:, self._over].sum(1)
         for env in np.flatnonzero(self._over):
             for agent, seat in enumerate(self.seats):
                 seat.row[Policy.EPISODES] += 1
                 seat.row[Policy.RETURN_SUM] += self._returns[env, agent]
             if self.on_episode is not None:
-                self.on_episode(int(env), self._returns[env].astype(np.float32))
+                facts = told[: len(self.env.facts), env]
+                self.on_episode(
+                    int(env), self._returns[env].astype(np.float32), facts.astype(np.float32)
+                )
 
     def _restart(self) -> None:
         """Begin new episodes in the copies that are over."""

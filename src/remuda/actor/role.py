@@ -82,6 +82,7 @@ class ActorRole:
             self.parts,
             self.timeline,
             config.env.observe_together,
+            self.scoreboard.facts(self.index) if self.scoreboard.fact_names else None,
         )
 
 

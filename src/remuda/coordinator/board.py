@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from remuda.coordinator.metrics import PolicyRecord, Record
 from remuda.experience.experience import Experience
-from remuda.scoreboard import Learn, Play, Policy, Row, Scoreboard
+from remuda.scoreboard import Facts, Learn, Play, Policy, Row, Scoreboard
 
 SHARES = {
     "env": Play.SECONDS_ENV,
@@ -28,6 +28,7 @@ class Reading:
     play: Row
     policy: Mapping[str, Row]
     learn: Mapping[str, Row]
+    facts: Row
 
 
 class Board:
@@ -50,6 +51,7 @@ class Board:
             board.played(),
             {name: board.acted(name) for name in board.policies},
             {name: board.learn(name).copy() for name in board.policies},
+            board.told(),
         )
 
     def between(self, earlier: Reading, later: Reading) -> Record:
@@ -73,6 +75,10 @@ class Board:
             policies={
                 name: self._policy(name, earlier, later, seconds)
                 for name in self._scoreboard.policies
+            },
+            facts={
+                name: _mean(later.facts - earlier.facts, len(Facts) + i, Facts.EPISODES)
+                for i, name in enumerate(self._scoreboard.fact_names)
             },
         )
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -85,6 +85,8 @@ class Record:
     """Where the actors' time went: env, infer, write, weights, wait; shares of the interval."""
     policies: dict[str, PolicyRecord]
     """By policy."""
+    facts: dict[str, float | None] = field(default_factory=dict)
+    """By name, what the game tells of episodes: the mean over those that ended; None: none."""
 
     def to_json(self) -> str:
         """One line."""
@@ -114,16 +116,19 @@ def read_metrics(path: Path) -> Iterator[Record]:
 
 
 def scalars(record: Record) -> Iterator[tuple[str, float]]:
-    """A record as named numbers, for TensorBoard: `run/...`, `actor/...` and `agent_0/...`."""
+    """A record as named numbers, for TensorBoard: `run/...`, `game/...`, `agent_0/...`."""
     for name in ("turns_per_second", "agent_steps_per_second", "wait_seconds", "overtaken"):
         yield f"run/{name}", float(getattr(record, name))
     for share, value in record.shares.items():
         yield f"actor/{share}", value
+    for fact, mean in record.facts.items():
+        if mean is not None:
+            yield f"game/{fact}", mean
     for policy, numbers in record.policies.items():
-        for field in fields(numbers):
-            value = getattr(numbers, field.name)
+        for each in fields(numbers):
+            value = getattr(numbers, each.name)
             if value is not None:
-                yield f"{policy}/{field.name}", float(value)
+                yield f"{policy}/{each.name}", float(value)
 
 
 @dataclass(frozen=True)

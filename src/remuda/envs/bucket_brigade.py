@@ -53,6 +53,9 @@ FACTS = 12
 TOWARDS_ONE = np.array([1, 1, 1, 100, 100, 100, 100, 100, 100, 1, 20, 10], np.float32)
 """What these are divided by where they are scaled."""
 
+TEAM, WORKED = range(2)
+"""Sums over an episode: what all agents were given, and how often any of them worked."""
+
 Each = float | Sequence[float]
 """One number for everybody, or one for each agent."""
 
@@ -145,7 +148,13 @@ class Draws(NamedTuple):
 
 
 class BucketBrigade(VectorEnv):
-    """`num_envs` copies of Bucket Brigade; the rules are in the docstring of this module."""
+    """`num_envs` copies of Bucket Brigade; the rules are in the docstring of this module.
+
+    Of each episode it tells what all agents together were given per night, the share of agents that
+    worked, how many houses were ruined in the end, and how many nights it had.
+    """
+
+    facts = ("team_reward_per_night", "work_share", "ruined_houses", "nights")
 
     def __init__(
         self,
@@ -189,8 +198,7 @@ class BucketBrigade(VectorEnv):
         if scaled:
             self._facts /= TOWARDS_ONE
         size = houses + 5 * num_agents + FACTS
-        self._scale_ruined = -1.0 if scaled else 2.0
-        self._scale_place = 1.0 / max(houses - 1, 1) if scaled else 1.0
+        self._scales = (-1.0, 1.0 / max(houses - 1, 1)) if scaled else (2.0, 1.0)
         bound = float(max(houses, np.abs(self._facts).max()))
         space = Box(-1.0 if scaled else -bound, bound, (size,), np.float32)
         actions = MultiDiscrete([houses, 2, 2])
@@ -203,34 +211,51 @@ class BucketBrigade(VectorEnv):
         self.progress: Array = np.zeros((num_envs, houses), np.float64)
         """[num_envs, num_houses]: how far each fire is put out, where suppression is continuous."""
         self.actions: Integers = np.zeros((num_envs, num_agents, 3), np.int64)
-        """[num_envs, num_agents, 3]: what everybody did last."""
+        """[num_envs, num_agents, 3]: what everybody did last, and will do in the coming night."""
+        self._actions_of = [self.actions[:, agent] for agent in range(num_agents)]
+        self._seen: Floats = np.zeros((num_envs, size - num_agents), np.float32)
+        self._seen[:, -FACTS:] = self._facts
+        """[num_envs, size - num_agents]: what everybody sees alike since the last night."""
         self._before: Array = np.zeros_like(self.houses)
         self._nights: Integers = np.zeros(num_envs, np.int64)
         self._streams: Array = np.zeros(num_envs, np.uint64)
+        self._sums = np.zeros((num_envs, 2), np.float64)
         self._draws = Draws(np.zeros(houses), np.zeros((houses, 2)), np.zeros(houses))
         shape = (num_envs, num_agents)
         self._rewards: Floats = np.zeros(shape, np.float32)
         self._terminated: Bools = np.zeros(shape, np.bool_)
         self._truncated: Bools = np.zeros(shape, np.bool_)
-        self._result = TurnResult(self._rewards, self._terminated, self._truncated)
+        self._told = np.zeros((len(self.facts), num_envs), np.float64)
+        told = dict(zip(self.facts, self._told, strict=True))
+        self._result = TurnResult(self._rewards, self._terminated, self._truncated, told)
 
     def reset(self, seeds: Integers, mask: Bools) -> None:
         """Light the first fires of the copies in `mask`, each from its own seed."""
-        self.progress[mask], self._before[mask], self._nights[mask] = 0.0, SAFE, 0
-        self.actions[mask], self.active[mask] = 0, True
-        _light(self.houses, self._streams, seeds, mask, self.rules.spark)
+        _reset(
+            self.houses,
+            self.progress,
+            self._before,
+            self._nights,
+            self._sums,
+            self.actions,
+            self.active,
+            self._streams,
+            seeds,
+            mask,
+            self.rules.spark,
+        )
+        _look(self.houses, self.actions, self._scales, self._seen)
 
     def begin_turn(self) -> None:
         """Nothing happens before the agents act."""
 
     def observe(self, agent: int, out: Array) -> None:
         """The houses, everybody's signal, place and last action, the scenario, and who it is."""
-        place, ruined = self._scale_place, self._scale_ruined
-        _observe(self.houses, self.actions, self._facts, ruined, place, agent, out)
+        _observe(self._seen, agent, out)
 
     def act(self, agent: int, actions: Integers) -> None:
         """What `agent` will do in the night: `actions` is [num_envs, 3] of house, work, signal."""
-        self.actions[:, agent] = actions
+        self._actions_of[agent][...] = actions
 
     def end_turn(self) -> TurnResult:
         """The night takes its course."""
@@ -248,7 +273,10 @@ class BucketBrigade(VectorEnv):
             self._rewards,
             self._terminated,
             self._truncated,
+            self._sums,
+            self._told,
         )
+        _look(self.houses, self.actions, self._scales, self._seen)
         return self._result
 
     def state(self) -> State:
@@ -259,6 +287,7 @@ class BucketBrigade(VectorEnv):
         """Go on from what `state` returned."""
         for name, array in self._world().items():
             array[...] = fitting(state, name, array)
+        _look(self.houses, self.actions, self._scales, self._seen)
 
     def _world(self) -> dict[str, Array]:
         return {
@@ -267,12 +296,13 @@ class BucketBrigade(VectorEnv):
             "before": self._before,
             "actions": self.actions,
             "nights": self._nights,
+            "sums": self._sums,
             "streams": self._streams,
             "active": self.active,
         }
 
     def render(self, env: int = 0) -> Array:
-        """A picture of one copy, the ring seen from above: [208, 208, 3] uint8."""
+        """A picture of one copy, the ring seen from above: [272, 272, 3] uint8."""
         return _picture(self.houses[env], self.actions[env])
 
     def options(self) -> dict[str, Any]:
@@ -436,7 +466,10 @@ def _nights(
     rewards: Floats,
     terminated: Bools,
     truncated: Bools,
+    sums: Array,
+    told: Array,
 ) -> None:
+    num_agents = actions.shape[1]
     for env in range(houses.shape[0]):
         terminated[env] = truncated[env] = False
         if not active[env, 0]:
@@ -444,14 +477,22 @@ def _nights(
             continue
         _draw(streams, env, draws, rules.continuous)
         night(houses[env], progress[env], before[env], actions[env], draws, rules, rewards[env])
-        nothing_burns = True
+        for agent in range(num_agents):
+            sums[env, TEAM] += rewards[env, agent]
+            sums[env, WORKED] += actions[env, agent, WORK]
+        nothing_burns, ruined = True, 0
         for house in range(houses.shape[1]):
             nothing_burns &= houses[env, house] != BURNING
-        if nights[env] >= rules.min_nights and nothing_burns:
-            terminated[env], active[env] = True, False
-        elif nights[env] + 1 >= max_nights:
-            truncated[env], active[env] = True, False
+            ruined += houses[env, house] == RUINED
         nights[env] += 1
+        if nights[env] > rules.min_nights and nothing_burns:
+            terminated[env], active[env] = True, False
+        elif nights[env] >= max_nights:
+            truncated[env], active[env] = True, False
+        if not active[env, 0]:
+            told[0, env] = sums[env, TEAM] / nights[env]
+            told[1, env] = sums[env, WORKED] / (nights[env] * num_agents)
+            told[2, env], told[3, env] = ruined, nights[env]
 
 
 @njit(cache=True)
@@ -467,43 +508,58 @@ def _draw(streams: Array, env: int, draws: Draws, spreads: bool) -> None:
 
 
 @njit(cache=True)
-def _light(houses: Array, streams: Array, seeds: Integers, mask: Bools, spark: float) -> None:
+def _reset(
+    houses: Array,
+    progress: Array,
+    before: Array,
+    nights: Integers,
+    sums: Array,
+    actions: Integers,
+    active: Bools,
+    streams: Array,
+    seeds: Integers,
+    mask: Bools,
+    spark: float,
+) -> None:
+    """Light the first fires."""
     for env in range(houses.shape[0]):
         if mask[env]:
+            progress[env], before[env], nights[env], sums[env] = 0.0, SAFE, 0, 0.0
+            actions[env], active[env] = 0, True
             seed_stream(streams, env, seeds[env])
             for house in range(houses.shape[1]):
                 houses[env, house] = BURNING if uniform(streams, env) < spark else SAFE
 
 
 @njit(cache=True)
-def _observe(
-    houses: Array,
-    actions: Integers,
-    facts: Floats,
-    ruined: float,
-    place: float,
-    agent: int,
-    out: Array,
-) -> None:
+def _look(houses: Array, actions: Integers, scales: tuple[float, float], seen: Floats) -> None:
+    """What everybody sees alike: houses, signals, places and last actions."""
     num_houses, num_agents = houses.shape[1], actions.shape[1]
+    ruined, place = scales
     signals = num_houses
     places = signals + num_agents
     last = places + num_agents
-    scenario = last + 2 * num_agents
-    who = scenario + FACTS
     for env in range(houses.shape[0]):
-        row = out[env]
+        row = seen[env]
         for house in range(num_houses):
             state = houses[env, house]
             row[house] = ruined if state == RUINED else state
-        for other in range(num_agents):
-            at = place * actions[env, other, HOUSE]
-            row[signals + other] = actions[env, other, SIGNAL]
-            row[places + other] = at
-            row[last + 2 * other] = at
-            row[last + 2 * other + 1] = actions[env, other, WORK]
-            row[who + other] = other == agent
-        row[scenario:who] = facts
+        for agent in range(num_agents):
+            at = place * actions[env, agent, HOUSE]
+            row[signals + agent] = actions[env, agent, SIGNAL]
+            row[places + agent] = at
+            row[last + 2 * agent] = at
+            row[last + 2 * agent + 1] = actions[env, agent, WORK]
+
+
+@njit(cache=True)
+def _observe(seen: Floats, agent: int, out: Array) -> None:
+    common, size = seen.shape[1], out.shape[1]
+    for env in range(out.shape[0]):
+        for i in range(common):
+            out[env, i] = seen[env, i]
+        for i in range(common, size):
+            out[env, i] = i == common + agent
 
 
 def owners_duty(
@@ -523,14 +579,15 @@ def owners_duty(
     return actions
 
 
-_SIZE = 208
+_SIZE = 272
 """Pixels along one side of a picture."""
+_ZOOM = 2
 _LAWN = (26, 30, 34)
 
 
 def _picture(houses: Array, actions: Integers) -> Array:
     canvas: Array = np.full((_SIZE, _SIZE, 3), _LAWN, np.uint8)
-    sprites = [_house(), _fire(), _ruin()]
+    sprites = [_zoomed(each) for each in (_house(), _fire(), _ruin())]
     around = 2 * np.pi * np.arange(houses.size) / houses.size - np.pi / 2
     for house, angle in enumerate(around):
         paste(
@@ -540,11 +597,16 @@ def _picture(houses: Array, actions: Integers) -> Array:
         here = np.flatnonzero(actions[:, HOUSE] == house)
         for i, agent in enumerate(here):
             # Side by side, on the inner side of the house; who works stands close to it.
-            near = 0.31 if actions[agent, WORK] else 0.22
-            aside = angle + (i - (len(here) - 1) / 2) * 0.09 / near
-            figure = agent_sprite(agent_colour(int(agent)), ground=_LAWN)
+            near = 0.29 if actions[agent, WORK] else 0.2
+            aside = angle + (i - (len(here) - 1) / 2) * 0.125 / near
+            figure = _zoomed(agent_sprite(agent_colour(int(agent)), ground=_LAWN))
             paste(canvas, figure, 0.5 + near * np.cos(aside), 0.5 + near * np.sin(aside))
     return canvas
+
+
+def _zoomed(picture: Array) -> Array:
+    bigger: Array = picture.repeat(_ZOOM, axis=0).repeat(_ZOOM, axis=1)
+    return bigger
 
 
 def _house() -> Array:

@@ -21,6 +21,7 @@ from itertools import chain
 import numpy as np
 
 from remuda.checkpoint.state import pack, unpack
+from remuda.envs.scripted import masks_of, sample_actions
 from remuda.envs.vector_env import VectorEnv
 from remuda.errors import ContractError
 from remuda.types import Array, Bools, Integers
@@ -318,14 +319,15 @@ def _turns(
     return trace
 
 
-def _draw(env: VectorEnv, agent: int, streams: list[np.random.Generator]) -> Integers:
-    """An action for every copy, each from the copy's own stream."""
-    space = env.agents[agent].action_space
-    drawn = []
-    for stream in streams:
-        space.seed(int(stream.integers(2**31)))
-        drawn.append(space.sample())
-    return np.array(drawn)
+def _draw(env: VectorEnv, agent: int, streams: list[np.random.Generator]) -> Array:
+    """An action for every copy that is allowed there, each from the copy's own stream."""
+    space, masks = env.agents[agent].action_space, masks_of(env, agent)
+    return np.concatenate(
+        [
+            sample_actions(space, 1, stream, None if masks is None else masks[e : e + 1])
+            for e, stream in enumerate(streams)
+        ]
+    )
 
 
 def _look(env: VectorEnv, agent: int) -> Array:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import difflib
 import inspect
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -13,7 +13,11 @@ from typing import TYPE_CHECKING, Any
 from remuda.errors import ConfigError, UnknownGameError
 
 if TYPE_CHECKING:
+    from remuda.envs.scripted import ScriptedPolicy
     from remuda.envs.vector_env import VectorEnv
+
+RANDOM = "random"
+"""The policy that every game has: uniform over what is allowed."""
 
 
 @dataclass(frozen=True)
@@ -27,6 +31,11 @@ class Game:
     """cooperative, competitive or mixed."""
     factory: str
     """`module:callable`; it takes `num_envs` and the game's options, and returns a `VectorEnv`."""
+    scripted: Mapping[str, str] = field(default_factory=dict)
+    """Policies written by hand, by name: each `module:callable`, a `ScriptedPolicy`."""
+    reference: Mapping[str, float] = field(default_factory=dict)
+    """The mean return of an agent in an episode, by who plays all seats: `random`, or one of
+    `scripted`; with the game's own options."""
 
     def load(self) -> Callable[..., VectorEnv]:
         """Import the factory.
@@ -43,6 +52,25 @@ class Game:
         except (ImportError, AttributeError) as error:
             raise UnknownGameError(f"cannot load the game {self.factory}: {error}") from None
         return factory
+
+    def policy(self, name: str) -> ScriptedPolicy:
+        """A policy that plays without learning: `random`, or one of `scripted`.
+
+        Raises:
+            ConfigError: there is none of that name.
+        """
+        if name == RANDOM:
+            from remuda.envs.scripted import at_random
+
+            return at_random
+        if name not in self.scripted:
+            raise ConfigError(
+                f"{self.name} has no scripted policy {name!r}; "
+                f"it has {', '.join([RANDOM, *self.scripted])}"
+            )
+        module, _, attribute = self.scripted[name].partition(":")
+        policy: ScriptedPolicy = getattr(import_module(module), attribute)
+        return policy
 
     def make(self, num_envs: int, **options: Any) -> VectorEnv:
         """Build `num_envs` copies.
@@ -74,54 +102,84 @@ GAMES: dict[str, Game] = {
             summary="agents compete for gems and food on a grid, and step round bones",
             kind="competitive",
             factory="remuda.envs.treasure_hunt:TreasureHunt",
+            scripted={"greedy_walker": "remuda.envs.treasure_hunt:greedy_walker"},
+            reference={"random": 11.0, "greedy_walker": 155.7},
+        ),
+        Game(
+            name="cleanup",
+            summary="somebody must clean the river or no apple grows, and cleaning pays nothing",
+            kind="mixed",
+            factory="remuda.envs.cleanup:Cleanup",
+            scripted={
+                "harvesters": "remuda.envs.cleanup:harvesters",
+                "division_of_labour": "remuda.envs.cleanup:division_of_labour",
+            },
+            reference={"random": -2.26, "harvesters": 3.12, "division_of_labour": 4.16},
+        ),
+        Game(
+            name="tag",
+            summary="one agent chases the others; whoever it reaches chases instead",
+            kind="competitive",
+            factory="remuda.envs.tag:Tag",
+            scripted={"chase_and_flee": "remuda.envs.tag:chase_and_flee"},
+            reference={"random": 163.8, "chase_and_flee": 160.7},
         ),
         Game(
             name="bucket_brigade",
             summary="neighbours on a ring of houses put out fires together, each tempted to rest",
             kind="mixed",
             factory="remuda.envs.bucket_brigade:BucketBrigade",
+            scripted={"owners_duty": "remuda.envs.bucket_brigade:owners_duty"},
+            reference={"random": 825.0, "owners_duty": 1025.0},
         ),
         Game(
             name="kuhn_poker",
             summary="two agents, three cards and one bet: the smallest game with bluffing",
             kind="competitive",
             factory="remuda.envs.kuhn_poker:KuhnPoker",
+            reference={"random": 0.0},
         ),
         Game(
             name="rock_paper_scissors",
             summary="two agents choose at once; each choice beats another",
             kind="competitive",
             factory="remuda.envs.matrix_games:rock_paper_scissors",
+            reference={"random": 0.0},
         ),
         Game(
             name="matching_pennies",
             summary="two agents choose a side; one wants them to match, one to differ",
             kind="competitive",
             factory="remuda.envs.matrix_games:matching_pennies",
+            reference={"random": 0.0},
         ),
         Game(
             name="prisoners_dilemma",
             summary="two agents cooperate or defect; each does better by defecting",
             kind="mixed",
             factory="remuda.envs.matrix_games:prisoners_dilemma",
+            reference={"random": 2.25},
         ),
         Game(
             name="stag_hunt",
             summary="two agents hunt a stag together, or a hare each alone",
             kind="mixed",
             factory="remuda.envs.matrix_games:stag_hunt",
+            reference={"random": 1.75},
         ),
         Game(
             name="hawk_dove",
             summary="two agents fight or yield; one of each is best",
             kind="mixed",
             factory="remuda.envs.matrix_games:hawk_dove",
+            reference={"random": -0.25},
         ),
         Game(
             name="bach_or_stravinsky",
             summary="two agents gain by agreeing, and like different ends",
             kind="mixed",
             factory="remuda.envs.matrix_games:bach_or_stravinsky",
+            reference={"random": 1.5},
         ),
     )
 }

@@ -277,19 +277,17 @@ def _end_turn(turns: Integers, max_turns: int, truncated: Bools, active: Bools) 
             active[env, agent] = active[env, agent] and turns[env] < max_turns
 
 
-def greedy_walker(observations: Array, rng: np.random.Generator) -> Integers:
+def greedy_walker(
+    env: VectorEnv,  # noqa: ARG001
+    agent: int,  # noqa: ARG001
+    observations: Array,
+    random: np.random.Generator,
+) -> Integers:
     """A reference policy: towards the best thing in view, or else a random walk.
 
     It steps towards the gem or food of the best value per distance, the first in row order among
     equals, by either of the moves that bring it nearer, and never onto a bone on the way. With
     neither gem nor food in view it moves uniformly at random.
-
-    Args:
-        observations: [N, 5, view, view] uint8.
-        rng: chooses between equally good moves.
-
-    Returns:
-        [N] int64 actions.
     """
     view = observations.shape[-1]
     centre = view // 2
@@ -302,7 +300,7 @@ def greedy_walker(observations: Array, rng: np.random.Generator) -> Integers:
     steps = np.array([(-1, 0), (1, 0), (0, -1), (0, 1)])  # UP, DOWN, LEFT, RIGHT
     bones = observations[:, BONE - 1, centre + steps[:, 0], centre + steps[:, 1]] == 1
     in_view = worth.any((1, 2))[:, None]
-    appeal = rng.random((len(worth), 4)) + in_view * (1.0 * nearer - 9.0 * bones)
+    appeal = random.random((len(worth), 4)) + in_view * (1.0 * nearer - 9.0 * bones)
     actions: Integers = appeal.argmax(1)
     return actions
 

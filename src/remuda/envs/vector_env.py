@@ -38,6 +38,10 @@ class VectorEnv(ABC):
     over. An agent that is out may come back, in the same episode or, once its own has ended, in a
     new one."""
 
+    facts: tuple[str, ...] = ()
+    """What is told of each episode when it is over, next to the returns: the names in
+    `TurnResult.info`. Runs show their means over episodes."""
+
     @property
     def num_agents(self) -> int:
         """How many agents one copy seats."""

@@ -1,0 +1,569 @@
+"""Cleanup: somebody must clean the river or no apple grows, and cleaning pays nothing.
+
+- The world is 21 x 31 tiles with a border of wall. Rows 1 to 6 are river, and so are columns 10 and
+  11 down to row 12; rows 14 to 19 are orchard; the rest is sand, where the agents start, each on a
+  tile of its own. At the start the river is clean, and `start_apples` (20) lie on random tiles of
+  the orchard. An episode is cut off after `max_turns` (100); it never ends by itself.
+- In a turn, first each clean tile of the river is polluted with `pollution_probability` (0.009).
+  Then on each tile of the orchard without an apple one grows with probability
+  `growth_probability` (0.002) x max(0, 1 - share / `barren_share`), where share is the polluted
+  share of the river and `barren_share` 0.5. Then the agents act, one after another.
+- An agent moves up, down, left or right, which turns it that way also where a wall or an agent is
+  in its way; or it cleans, or zaps, with a beam. A beam covers the three tiles ahead, and on each
+  side the tile beside the agent and the two ahead of that one; a wall ends a lane. Cleaning makes
+  polluted water under it clean.
+- Who steps on an apple eats it and is given 1; who is hit by a zap is given -1; all else gives 0.
+- An agent sees the tiles around it up to `vision_radius` (5) away, each as one of wall, river,
+  pollution, orchard, apple, agent, clean beam, zap beam, sand: an agent before the beam over it,
+  and a beam before what lies under it. Everybody sees a beam once, when next it looks. Beyond the
+  map all is wall. It also sees which way it faces, and where it is, in 0..1: [1095] float32, tile
+  by tile, then the facing, the row and the column.
+"""
+
+from __future__ import annotations
+
+import math
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from gymnasium.spaces import Box, Discrete
+from numba import njit
+
+from remuda.checkpoint.state import fitting
+from remuda.envs.options import require_number, require_whole
+from remuda.envs.randomness import below, misses, seed_stream
+from remuda.envs.rendering import (
+    agent_colour,
+    agent_sprite,
+    block,
+    disc,
+    draw_grid,
+    floor_sprite,
+    polygon,
+    sprite,
+    wall_sprite,
+)
+from remuda.envs.vector_env import VectorEnv
+from remuda.types import AgentSpec, Array, Bools, Floats, Integers, State, TurnResult
+
+HEIGHT, WIDTH = 21, 31
+WALL, RIVER, POLLUTION, ORCHARD, APPLE, AGENT, CLEAN_BEAM, ZAP_BEAM, SAND = range(9)
+"""What an agent sees on a tile, in the order of the channels."""
+KINDS = 9
+UP, DOWN, LEFT, RIGHT, CLEAN, ZAP = range(6)
+"""Actions; the first four are also the ways to face."""
+STEPS: Integers = np.array([(-1, 0), (1, 0), (0, -1), (0, 1)])
+"""[4, 2]: by facing, how row and column change."""
+BEAM_LENGTH = 3
+LONG_AGO = -(2**62)
+
+POLLUTED, CLEANED, EATEN, EQUAL = range(4)
+FACTS = ("polluted_share", "cleaning_actions", "apples_eaten", "equality")
+"""Of an episode: the mean polluted share of the river, how often anybody cleaned, how many apples
+were eaten, and 1 - Gini of the returns (those below 0 count as 0), after Perolat et al. 2017."""
+
+
+class Cleanup(VectorEnv):
+    """`num_envs` copies of Cleanup; the rules are in the docstring of this module."""
+
+    facts = FACTS
+
+    def __init__(
+        self,
+        num_envs: int = 1,
+        *,
+        num_agents: int = 10,
+        max_turns: int = 100,
+        pollution_probability: float = 0.009,
+        growth_probability: float = 0.002,
+        barren_share: float = 0.5,
+        start_apples: int = 20,
+        vision_radius: int = 5,
+    ) -> None:
+        terrain = _terrain()
+        self._river, self._orchard = np.argwhere(terrain == RIVER), np.argwhere(terrain == ORCHARD)
+        self._sand = np.argwhere(terrain == SAND)
+        require_whole("num_envs", num_envs, 1)
+        require_whole("num_agents", num_agents, 1, len(self._sand))
+        require_whole("max_turns", max_turns, 1)
+        require_number("pollution_probability", pollution_probability, 0.0, 1.0)
+        require_number("growth_probability", growth_probability, 0.0, 1.0)
+        require_number("barren_share", barren_share, 1e-6)
+        require_whole("start_apples", start_apples, 0, len(self._orchard))
+        require_whole("vision_radius", vision_radius, 1)
+        self._options = {
+            "num_agents": num_agents,
+            "max_turns": max_turns,
+            "pollution_probability": pollution_probability,
+            "growth_probability": growth_probability,
+            "barren_share": barren_share,
+            "start_apples": start_apples,
+            "vision_radius": vision_radius,
+        }
+        self.num_envs, self._max_turns, self._start_apples = num_envs, max_turns, start_apples
+        self._log_clean = _log_miss(pollution_probability)
+        self._growth, self._barren = growth_probability, barren_share
+        self._radius = vision_radius
+        size = (2 * vision_radius + 1) ** 2 * KINDS + len(STEPS) + 2
+        space = Box(0.0, 1.0, (size,), np.float32)
+        self.agents = tuple(AgentSpec(f"agent_{i}", space, Discrete(6)) for i in range(num_agents))
+        self.turn_groups = tuple((agent,) for agent in range(num_agents))
+        shape = (num_envs, num_agents)
+        self.active: Bools = np.zeros(shape, np.bool_)
+
+        # Maps lie in a wide frame of wall, so that a view needs no bounds: what an agent at (y, x)
+        # sees begins at (y, x) of the framed map.
+        framed = (num_envs, HEIGHT + 2 * vision_radius, WIDTH + 2 * vision_radius)
+        inside = slice(vision_radius, -vision_radius)
+        self._framed: Array = np.full(framed, WALL, np.int8)
+        self.tiles: Array = self._framed[:, inside, inside]
+        """[num_envs, 21, 31] int8: the ground, WALL to APPLE or SAND."""
+        self._terrain = terrain
+        self._framed_agents: Array = np.zeros(framed, np.int16)
+        self.standing: Array = self._framed_agents[:, inside, inside]
+        """[num_envs, 21, 31] int16: 1 + the agent that stands there, or 0."""
+        self._framed_beams: Array = np.zeros(framed, np.int8)
+        self.beams: Array = self._framed_beams[:, inside, inside]
+        """[num_envs, 21, 31] int8: which beam was there last..."""
+        self._framed_fired: Integers = np.full(framed, LONG_AGO, np.int64)
+        self.fired: Integers = self._framed_fired[:, inside, inside]
+        """[num_envs, 21, 31]: ...and when, on the copy's clock."""
+        self._clock: Integers = np.zeros(num_envs, np.int64)  # acts of anybody, in all episodes
+        self.positions: Integers = np.ones((*shape, 2), np.int64)
+        """[num_envs, num_agents, 2]: row and column of each agent."""
+        self.facing: Integers = np.zeros(shape, np.int64)
+        """[num_envs, num_agents]: UP to RIGHT."""
+        self.polluted: Integers = np.zeros(num_envs, np.int64)
+        """[num_envs]: how many tiles of the river are polluted."""
+        self._turns: Integers = np.zeros(num_envs, np.int64)
+        self._streams: Array = np.zeros(num_envs, np.uint64)
+        self._sums = np.zeros((num_envs, len(FACTS)), np.float64)
+        self._returns = np.zeros(shape, np.float64)
+        self._rewards: Floats = np.zeros(shape, np.float32)
+        self._truncated: Bools = np.zeros(shape, np.bool_)
+        never: Bools = np.zeros(shape, np.bool_)
+        told = np.zeros((len(FACTS), num_envs), np.float64)
+        self._told = told
+        self._result = TurnResult(
+            self._rewards, never, self._truncated, dict(zip(FACTS, told, strict=True))
+        )
+
+    def reset(self, seeds: Integers, mask: Bools) -> None:
+        """Restart the copies in `mask`, each from its own seed."""
+        self.tiles[mask], self.standing[mask], self.fired[mask] = self._terrain, 0, LONG_AGO
+        self.polluted[mask], self._turns[mask] = 0, 0
+        self._sums[mask], self._returns[mask], self.active[mask] = 0.0, 0.0, True
+        _place(
+            self.tiles,
+            self.standing,
+            self.positions,
+            self.facing,
+            self._sand,
+            self._orchard,
+            self._start_apples,
+            self._streams,
+            seeds,
+            mask,
+        )
+
+    def begin_turn(self) -> None:
+        """Let pollution come and apples grow."""
+        self._rewards[:] = 0.0
+        _grow(
+            self.tiles,
+            self.polluted,
+            self._river,
+            self._orchard,
+            self.active,
+            self._streams,
+            self._log_clean,
+            self._growth,
+            self._barren,
+        )
+
+    def observe(self, agent: int, out: Array) -> None:
+        """What `agent` sees now: [num_envs, 1095] float32."""
+        _observe(
+            self._framed,
+            self._framed_agents,
+            self._framed_beams,
+            self._framed_fired,
+            self._clock,
+            self.positions,
+            self.facing,
+            agent,
+            2 * self._radius + 1,
+            out,
+        )
+
+    def act(self, agent: int, actions: Integers) -> None:
+        """Let `agent` move, clean or zap in every copy: `actions` is [num_envs]."""
+        _act(
+            self.tiles,
+            self.standing,
+            self.beams,
+            self.fired,
+            self._clock,
+            self.positions,
+            self.facing,
+            self.polluted,
+            self.active,
+            self._sums,
+            self._rewards,
+            agent,
+            actions,
+        )
+
+    def end_turn(self) -> TurnResult:
+        """End the turn: rewards since `begin_turn`, and which episodes were cut off."""
+        _end_turn(
+            self._turns,
+            self._max_turns,
+            self.polluted,
+            len(self._river),
+            self._rewards,
+            self._returns,
+            self._sums,
+            self._told,
+            self._truncated,
+            self.active,
+        )
+        return self._result
+
+    def state(self) -> State:
+        """The maps, the agents, the turns, the random streams and the facts so far."""
+        return {name: array.copy() for name, array in self._world().items()}
+
+    def restore(self, state: State) -> None:
+        """Go on from what `state` returned."""
+        for name, array in self._world().items():
+            array[...] = fitting(state, name, array)
+
+    def _world(self) -> dict[str, Array]:
+        return {
+            "tiles": self._framed,
+            "standing": self._framed_agents,
+            "beams": self._framed_beams,
+            "fired": self._framed_fired,
+            "clock": self._clock,
+            "positions": self.positions,
+            "facing": self.facing,
+            "polluted": self.polluted,
+            "turns": self._turns,
+            "streams": self._streams,
+            "sums": self._sums,
+            "returns": self._returns,
+            "active": self.active,
+        }
+
+    def render(self, env: int = 0) -> Array:
+        """A picture of one copy, with the beams of the last turn: [336, 496, 3] uint8."""
+        cells = self.tiles[env].astype(np.int64)
+        fresh = self._clock[env] - self.fired[env] <= self.num_agents
+        cells[fresh] = self.beams[env][fresh]
+        for agent, (y, x) in enumerate(self.positions[env]):
+            cells[y, x] = KINDS + agent
+        return draw_grid(cells, self._sprites)
+
+    def options(self) -> dict[str, Any]:
+        """The game's parameters in force, by name."""
+        return dict(self._options)
+
+    @cached_property
+    def _sprites(self) -> Array:
+        """One for each kind of tile, in the order of their numbers, then one for each agent."""
+        agents = [agent_sprite(agent_colour(agent)) for agent in range(self.num_agents)]
+        ground = [wall_sprite(), _water(), _pollution(), _tree(False), _tree(True), floor_sprite()]
+        beams = [_beam((120, 220, 255)), _beam((255, 110, 110))]
+        return np.stack([*ground, *beams, _sand(), *agents], dtype=np.uint8)
+
+
+def _terrain() -> Array:
+    """The map at the start: [21, 31] int8, without agents and apples."""
+    terrain: Array = np.full((HEIGHT, WIDTH), SAND, np.int8)
+    terrain[1:7], terrain[7:13, 10:12], terrain[14:20] = RIVER, RIVER, ORCHARD
+    terrain[[0, -1]] = terrain[:, [0, -1]] = WALL
+    return terrain
+
+
+def _log_miss(probability: float) -> float:
+    return math.log1p(-probability) if probability < 1 else -math.inf
+
+
+# The rules. Everything below runs compiled, over all copies.
+
+
+@njit(cache=True)
+def _place(
+    tiles: Array,
+    standing: Array,
+    positions: Integers,
+    facing: Integers,
+    sand: Integers,
+    orchard: Integers,
+    start_apples: int,
+    streams: Array,
+    seeds: Integers,
+    mask: Bools,
+) -> None:
+    """Draw where agents and apples are at the start."""
+    for env in range(tiles.shape[0]):
+        if not mask[env]:
+            continue
+        seed_stream(streams, env, seeds[env])
+        for agent in range(positions.shape[1]):
+            y, x = sand[below(streams, env, len(sand))]
+            while standing[env, y, x]:
+                y, x = sand[below(streams, env, len(sand))]
+            standing[env, y, x] = agent + 1
+            positions[env, agent] = y, x
+            facing[env, agent] = below(streams, env, 4)
+        apples = 0
+        while apples < start_apples:
+            y, x = orchard[below(streams, env, len(orchard))]
+            apples += tiles[env, y, x] == ORCHARD
+            tiles[env, y, x] = APPLE
+
+
+@njit(cache=True)
+def _grow(
+    tiles: Array,
+    polluted: Integers,
+    river: Integers,
+    orchard: Integers,
+    active: Bools,
+    streams: Array,
+    log_clean: float,
+    growth_probability: float,
+    barren_share: float,
+) -> None:
+    for env in range(tiles.shape[0]):
+        if not active[env, 0]:
+            continue
+        # A draw for every tile has the same law as geometric gaps between the tiles that are hit.
+        hit = misses(streams, env, log_clean)
+        while hit < len(river):
+            y, x = river[int(hit)]
+            polluted[env] += tiles[env, y, x] == RIVER
+            tiles[env, y, x] = POLLUTION
+            hit += 1.0 + misses(streams, env, log_clean)
+        share = polluted[env] / len(river)
+        growth = growth_probability * max(0.0, 1.0 - share / barren_share)
+        log_bare = math.log1p(-growth) if growth < 1.0 else -math.inf
+        hit = misses(streams, env, log_bare)
+        while hit < len(orchard):
+            y, x = orchard[int(hit)]
+            tiles[env, y, x] = APPLE
+            hit += 1.0 + misses(streams, env, log_bare)
+
+
+@njit(cache=True)
+def _observe(
+    tiles: Array,
+    standing: Array,
+    beams: Array,
+    fired: Integers,
+    clock: Integers,
+    positions: Integers,
+    facing: Integers,
+    agent: int,
+    view: int,
+    out: Array,
+) -> None:
+    num_agents = positions.shape[1]
+    seen = view * view * KINDS
+    for env in range(out.shape[0]):
+        row = out[env]
+        row[:] = 0.0
+        top, left = positions[env, agent]
+        at = 0
+        for y in range(top, top + view):
+            for x in range(left, left + view):
+                kind = tiles[env, y, x]
+                if clock[env] - fired[env, y, x] <= num_agents:
+                    kind = beams[env, y, x]
+                if standing[env, y, x]:
+                    kind = AGENT
+                row[at + kind] = 1.0
+                at += KINDS
+        row[seen + facing[env, agent]] = 1.0
+        row[seen + 4] = top / (HEIGHT - 1)
+        row[seen + 5] = left / (WIDTH - 1)
+
+
+@njit(cache=True)
+def _act(
+    tiles: Array,
+    standing: Array,
+    beams: Array,
+    fired: Integers,
+    clock: Integers,
+    positions: Integers,
+    facing: Integers,
+    polluted: Integers,
+    active: Bools,
+    sums: Array,
+    rewards: Floats,
+    agent: int,
+    actions: Integers,
+) -> None:
+    for env in range(tiles.shape[0]):
+        if not active[env, agent]:
+            continue
+        y, x = positions[env, agent]
+        action = actions[env]
+        if action < CLEAN:
+            facing[env, agent] = action
+            to_y, to_x = y + STEPS[action, 0], x + STEPS[action, 1]
+            if tiles[env, to_y, to_x] != WALL and not standing[env, to_y, to_x]:
+                standing[env, y, x] = 0
+                standing[env, to_y, to_x] = agent + 1
+                positions[env, agent] = to_y, to_x
+                if tiles[env, to_y, to_x] == APPLE:
+                    tiles[env, to_y, to_x] = ORCHARD
+                    sums[env, EATEN] += 1.0
+                    rewards[env, agent] += 1.0
+        else:
+            sums[env, CLEANED] += action == CLEAN
+            ahead_y, ahead_x = STEPS[facing[env, agent]]
+            for side in range(-1, 2):  # lanes: to one side, ahead, to the other side
+                first = 1 if side == 0 else 0
+                for distance in range(first, first + BEAM_LENGTH):
+                    beam_y = y + distance * ahead_y + side * ahead_x
+                    beam_x = x + distance * ahead_x + side * ahead_y
+                    if tiles[env, beam_y, beam_x] == WALL:
+                        break
+                    beams[env, beam_y, beam_x] = CLEAN_BEAM if action == CLEAN else ZAP_BEAM
+                    fired[env, beam_y, beam_x] = clock[env]
+                    if action == ZAP:
+                        if standing[env, beam_y, beam_x]:
+                            rewards[env, standing[env, beam_y, beam_x] - 1] -= 1.0
+                    elif tiles[env, beam_y, beam_x] == POLLUTION:
+                        tiles[env, beam_y, beam_x] = RIVER
+                        polluted[env] -= 1
+        clock[env] += 1
+
+
+@njit(cache=True)
+def _end_turn(
+    turns: Integers,
+    max_turns: int,
+    polluted: Integers,
+    river: int,
+    rewards: Floats,
+    returns: Array,
+    sums: Array,
+    told: Array,
+    truncated: Bools,
+    active: Bools,
+) -> None:
+    num_envs, num_agents = active.shape
+    for env in range(num_envs):
+        truncated[env] = False
+        if not active[env, 0]:
+            continue
+        turns[env] += 1
+        sums[env, POLLUTED] += polluted[env] / river
+        for agent in range(num_agents):
+            returns[env, agent] += rewards[env, agent]
+        if turns[env] >= max_turns:
+            truncated[env], active[env] = True, False
+            told[POLLUTED, env] = sums[env, POLLUTED] / turns[env]
+            told[CLEANED, env], told[EATEN, env] = sums[env, CLEANED], sums[env, EATEN]
+            told[EQUAL, env] = _equality(returns[env])
+
+
+@njit(cache=True)
+def _equality(returns: Array) -> float:
+    """1 - Gini coefficient; those below 0 count as 0, and where nobody has anything, all is equal.
+
+    G = sum of |x_i - x_j| over all pairs (i, j) / (2 n sum of x): Perolat et al. 2017, "A
+    multi-agent reinforcement learning model of common-pool resource appropriation".
+    """
+    apart = total = 0.0
+    for one in returns:
+        total += max(one, 0.0)
+        for other in returns:
+            apart += abs(max(one, 0.0) - max(other, 0.0))
+    return 1.0 - apart / (2.0 * returns.size * total) if total > 0.0 else 1.0
+
+
+def harvesters(
+    env: VectorEnv, agent: int, observations: Array, random: np.random.Generator
+) -> Integers:
+    """A reference policy: towards the nearest apple of the whole map, and nobody ever cleans."""
+    assert isinstance(env, Cleanup)
+    actions = random.integers(0, 4, len(observations))
+    for copy in range(len(observations)):
+        at = env.positions[copy, agent]
+        actions[copy] = _towards(at, np.argwhere(env.tiles[copy] == APPLE), actions[copy])
+    return actions
+
+
+def division_of_labour(
+    env: VectorEnv, agent: int, observations: Array, random: np.random.Generator
+) -> Integers:
+    """A reference policy: three of ten agents keep the river clean, the others harvest."""
+    assert isinstance(env, Cleanup)
+    if agent % 10 >= 3:
+        return harvesters(env, agent, observations, random)
+    actions = random.integers(0, 4, len(observations))
+    for copy in range(len(observations)):
+        at = env.positions[copy, agent]
+        dirty = np.argwhere(env.tiles[copy] == POLLUTION)
+        ahead, aside = _axes(int(env.facing[copy, agent])) @ (dirty - at).T
+        lane = (aside == 0) & (ahead >= 1) & (ahead <= BEAM_LENGTH)
+        lanes = lane | ((np.abs(aside) == 1) & (ahead >= 0) & (ahead < BEAM_LENGTH))
+        actions[copy] = CLEAN if lanes.any() else _towards(at, dirty, actions[copy])
+    return actions
+
+
+def _axes(facing: int) -> Integers:
+    """[2, 2]: how far ahead, and how far aside, by row and column."""
+    ahead = STEPS[facing]
+    return np.stack([ahead, ahead[::-1]])
+
+
+def _towards(at: Integers, places: Integers, otherwise: int) -> int:
+    """A step that brings nearer to the nearest place, along the longer way first."""
+    if not len(places):
+        return otherwise
+    way = places[np.abs(places - at).sum(1).argmin()] - at
+    if abs(way[0]) >= abs(way[1]):
+        return UP if way[0] < 0 else DOWN
+    return LEFT if way[1] < 0 else RIGHT
+
+
+def _water() -> Array:
+    deep, wave = (44, 84, 140), (70, 118, 176)
+    return sprite(
+        (wave, polygon((-0.7, -0.35), (-0.1, -0.35), (-0.1, -0.22), (-0.7, -0.22))),
+        (wave, polygon((0.1, 0.3), (0.75, 0.3), (0.75, 0.43), (0.1, 0.43))),
+        ground=deep,
+    )
+
+
+def _pollution() -> Array:
+    return sprite(
+        ((112, 98, 52), disc(-0.3, -0.2, 0.45)),
+        ((112, 98, 52), disc(0.35, 0.3, 0.5)),
+        ((140, 126, 66), disc(-0.35, -0.28, 0.16)),
+        ((140, 126, 66), disc(0.4, 0.22, 0.2)),
+        ground=(66, 78, 84),
+    )
+
+
+def _tree(apple: bool) -> Array:
+    layers = [((40, 78, 52), block(0, 0, 0.94, 0.3)), ((50, 96, 62), disc(-0.2, -0.2, 0.5))]
+    if apple:
+        layers += [((226, 72, 72), disc(0, 0.05, 0.46)), ((250, 160, 150), disc(-0.16, -0.1, 0.13))]
+    return sprite(*layers, ground=(32, 62, 42))
+
+
+def _sand() -> Array:
+    return sprite(((104, 92, 72), block(0, 0, 0.96, 0.1)), ground=(96, 85, 66))
+
+
+def _beam(colour: tuple[int, int, int]) -> Array:
+    return sprite((colour, block(0, 0, 0.7, 0.3)), ground=(60, 66, 90))

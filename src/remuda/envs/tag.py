@@ -1,0 +1,282 @@
+"""Tag: one agent is "it" and chases the others; whoever it reaches is "it" instead.
+
+- The world is `height` x `width` tiles (11 x 11) with a border of wall. Five agents start on
+  distinct random tiles, and one of them, drawn at random, is "it". An episode is cut off after
+  `max_turns` (20); it never ends by itself.
+- The agents act one after another. An agent moves up, down, left or right, unless a wall or an
+  agent is in its way. After "it" has moved, or tried to, an agent that stands on one of the four
+  tiles beside it is "it" instead; among several the first of those above, below, left and right.
+  If that agent's own move is still to come in this turn, it can tag back.
+- Who is not "it" after its own move is given `reward` (10), and who is gets nothing.
+- An agent sees the tiles around it up to `vision_radius` (4) away, itself in the middle, each as
+  one of wall, agent, the agent that is "it", or nothing; beyond the map all is wall. It also sees
+  whether it is "it" itself: [244] uint8, channel by channel, then that.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from gymnasium.spaces import Box, Discrete
+from numba import njit
+
+from remuda.checkpoint.state import fitting
+from remuda.envs.options import require_number, require_whole
+from remuda.envs.randomness import below, seed_stream
+from remuda.envs.rendering import (
+    agent_colour,
+    agent_sprite,
+    draw_grid,
+    floor_sprite,
+    wall_sprite,
+)
+from remuda.envs.vector_env import VectorEnv
+from remuda.types import AgentSpec, Array, Bools, Floats, Integers, State, TurnResult
+
+EMPTY, WALL, AGENT = 0, -1, 1
+"""What is on a tile: nothing, wall, or AGENT + the number of the agent that stands there."""
+UP, DOWN, LEFT, RIGHT = range(4)
+STEPS: Integers = np.array([(-1, 0), (1, 0), (0, -1), (0, 1)])
+"""[4, 2]: by action, how row and column change; also the order in which "it" looks round."""
+CHANNELS = 3
+"""Wall, agent, the agent that is "it"."""
+
+
+class Tag(VectorEnv):
+    """`num_envs` copies of Tag; the rules are in the docstring of this module."""
+
+    facts = ("tags",)
+
+    def __init__(
+        self,
+        num_envs: int = 1,
+        *,
+        height: int = 11,
+        width: int = 11,
+        num_agents: int = 5,
+        max_turns: int = 20,
+        reward: float = 10.0,
+        vision_radius: int = 4,
+    ) -> None:
+        require_whole("num_envs", num_envs, 1)
+        require_whole("height", height, 3)
+        require_whole("width", width, 3)
+        require_whole("num_agents", num_agents, 2, (height - 2) * (width - 2))
+        require_whole("max_turns", max_turns, 1)
+        require_number("reward", reward)
+        require_whole("vision_radius", vision_radius, 1)
+        self._options = {
+            "height": height,
+            "width": width,
+            "num_agents": num_agents,
+            "max_turns": max_turns,
+            "reward": reward,
+            "vision_radius": vision_radius,
+        }
+        self.num_envs, self._max_turns, self._reward = num_envs, max_turns, reward
+        self._view = 2 * vision_radius + 1
+        space = Box(0, 1, (CHANNELS * self._view**2 + 1,), np.uint8)
+        self.agents = tuple(AgentSpec(f"agent_{i}", space, Discrete(4)) for i in range(num_agents))
+        self.turn_groups = tuple((agent,) for agent in range(num_agents))
+        shape = (num_envs, num_agents)
+        self.active: Bools = np.zeros(shape, np.bool_)
+
+        # The map lies in a wide frame of wall, so that a view needs no bounds: what an agent at
+        # (y, x) of the map sees begins at (y, x) of the framed map.
+        framed = (num_envs, height + 2 * vision_radius, width + 2 * vision_radius)
+        self._framed: Array = np.full(framed, WALL, np.int16)
+        inside = slice(vision_radius, -vision_radius)
+        self.tiles: Array = self._framed[:, inside, inside]
+        """[num_envs, height, width] int16: WALL, EMPTY, or AGENT + who stands there."""
+        self.positions: Integers = np.ones((*shape, 2), np.int64)
+        """[num_envs, num_agents, 2]: row and column of each agent."""
+        self.it: Integers = np.zeros(num_envs, np.int64)
+        """[num_envs]: which agent is "it"."""
+        self._tags = np.zeros((1, num_envs), np.float64)
+        self._turns: Integers = np.zeros(num_envs, np.int64)
+        self._streams: Array = np.zeros(num_envs, np.uint64)
+        self._rewards: Floats = np.zeros(shape, np.float32)
+        self._truncated: Bools = np.zeros(shape, np.bool_)
+        never: Bools = np.zeros(shape, np.bool_)
+        self._result = TurnResult(
+            self._rewards, never, self._truncated, {self.facts[0]: self._tags[0]}
+        )
+
+    def reset(self, seeds: Integers, mask: Bools) -> None:
+        """Restart the copies in `mask`, each from its own seed."""
+        self._turns[mask], self._tags[:, mask], self.active[mask] = 0, 0.0, True
+        _place(self.tiles, self.positions, self.it, self._streams, seeds, mask)
+
+    def begin_turn(self) -> None:
+        """Nothing but the agents moves."""
+        self._rewards[:] = 0.0
+
+    def observe(self, agent: int, out: Array) -> None:
+        """What `agent` sees now: [num_envs, 244] uint8."""
+        _observe(self._framed, self.positions, self.it, agent, self._view, out)
+
+    def act(self, agent: int, actions: Integers) -> None:
+        """Let `agent` move in every copy, and tag if it is "it": `actions` is [num_envs]."""
+        _act(
+            self.tiles,
+            self.positions,
+            self.it,
+            self.active,
+            self._rewards,
+            self._reward,
+            self._tags[0],
+            agent,
+            actions,
+        )
+
+    def end_turn(self) -> TurnResult:
+        """End the turn: rewards since `begin_turn`, and which episodes were cut off."""
+        on = self.active[:, 0]
+        self._turns += on
+        self._truncated[:] = (on & (self._turns >= self._max_turns))[:, None]
+        self.active &= ~self._truncated
+        return self._result
+
+    def state(self) -> State:
+        """The maps, the agents' places, who is "it", the turns and the random streams."""
+        return {name: array.copy() for name, array in self._world().items()}
+
+    def restore(self, state: State) -> None:
+        """Go on from what `state` returned."""
+        for name, array in self._world().items():
+            array[...] = fitting(state, name, array)
+
+    def _world(self) -> dict[str, Array]:
+        return {
+            "tiles": self._framed,
+            "positions": self.positions,
+            "it": self.it,
+            "tags": self._tags,
+            "turns": self._turns,
+            "streams": self._streams,
+            "active": self.active,
+        }
+
+    def render(self, env: int = 0) -> Array:
+        """A picture of one copy; "it" is red: [height * 16, width * 16, 3] uint8."""
+        cells = self.tiles[env] + 1
+        y, x = self.positions[env, self.it[env]]
+        cells[y, x] = -1  # the last of the sprites
+        return draw_grid(cells, self._sprites)
+
+    def options(self) -> dict[str, Any]:
+        """The game's parameters in force, by name."""
+        return dict(self._options)
+
+    @cached_property
+    def _sprites(self) -> Array:
+        """Wall, floor, one for each agent, and the one that is "it"."""
+        agents = [agent_sprite(agent_colour(1 + agent)) for agent in range(self.num_agents)]
+        chaser = agent_sprite((235, 60, 60), ground=(92, 34, 44))
+        return np.stack([wall_sprite(), floor_sprite(), *agents, chaser], dtype=np.uint8)
+
+
+# The rules. Everything below runs compiled, over all copies.
+
+
+@njit(cache=True)
+def _place(
+    tiles: Array, positions: Integers, it: Integers, streams: Array, seeds: Integers, mask: Bools
+) -> None:
+    """Draw where the agents are at the start, and which of them is "it"."""
+    height, width = tiles.shape[1:]
+    for env in range(tiles.shape[0]):
+        if not mask[env]:
+            continue
+        seed_stream(streams, env, seeds[env])
+        tiles[env, 1:-1, 1:-1] = EMPTY
+        for agent in range(positions.shape[1]):
+            y = x = 0  # the corner: wall, so a free tile is drawn at least once
+            while tiles[env, y, x] != EMPTY:
+                y = 1 + below(streams, env, height - 2)
+                x = 1 + below(streams, env, width - 2)
+            tiles[env, y, x] = AGENT + agent
+            positions[env, agent] = y, x
+        it[env] = below(streams, env, positions.shape[1])
+
+
+@njit(cache=True)
+def _observe(
+    framed: Array, positions: Integers, it: Integers, agent: int, view: int, out: Array
+) -> None:
+    area = view * view
+    for env in range(out.shape[0]):
+        row = out[env]
+        top, left = positions[env, agent]
+        chaser = AGENT + it[env]
+        at = 0
+        for y in range(top, top + view):
+            for x in range(left, left + view):
+                tile = framed[env, y, x]
+                row[at] = tile == WALL
+                row[at + area] = tile >= AGENT and tile != chaser
+                row[at + 2 * area] = tile == chaser
+                at += 1
+        row[CHANNELS * area] = it[env] == agent
+
+
+@njit(cache=True)
+def _act(
+    tiles: Array,
+    positions: Integers,
+    it: Integers,
+    active: Bools,
+    rewards: Floats,
+    reward: float,
+    tags: Array,
+    agent: int,
+    actions: Integers,
+) -> None:
+    for env in range(tiles.shape[0]):
+        if not active[env, agent]:
+            continue
+        y, x = positions[env, agent]
+        to_y, to_x = y + STEPS[actions[env], 0], x + STEPS[actions[env], 1]
+        if tiles[env, to_y, to_x] == EMPTY:
+            tiles[env, y, x], tiles[env, to_y, to_x] = EMPTY, AGENT + agent
+            positions[env, agent] = to_y, to_x
+            y, x = to_y, to_x
+        if it[env] == agent:
+            for way in range(4):
+                beside = tiles[env, y + STEPS[way, 0], x + STEPS[way, 1]]
+                if beside >= AGENT:
+                    it[env] = beside - AGENT
+                    tags[env] += 1.0
+                    break
+        if it[env] != agent:
+            rewards[env, agent] += reward
+
+
+def chase_and_flee(
+    env: VectorEnv,
+    agent: int,  # noqa: ARG001
+    observations: Array,
+    random: np.random.Generator,
+) -> Integers:
+    """A reference policy: "it" runs to the nearest agent, all others run from "it" if they see it.
+
+    Distances are counted in steps; where several moves are as good, one is drawn.
+    """
+    assert isinstance(env, Tag)
+    view = env._view
+    seen = observations[:, :-1].reshape(-1, CHANNELS, view, view)
+    rows, columns = np.indices((view, view)) - view // 2
+    after = [np.abs(rows - y) + np.abs(columns - x) for y, x in STEPS]  # [4][view, view]
+    distance = np.stack(after)[None]
+    far = 4 * view
+    chases = observations[:, -1] == 1
+    mark = np.where(chases[:, None, None], seen[:, 1], seen[:, 2])
+    nearest = np.where(mark[:, None] == 1, distance, far).min((2, 3))  # [N, 4]
+    middle = view // 2 + STEPS
+    blocked = seen[:, :2, middle[:, 0], middle[:, 1]].max(1)
+    sees = mark.max((1, 2))[:, None]
+    appeal = np.where(chases[:, None], -nearest, nearest) * sees - far * blocked
+    actions: Integers = (appeal + random.random(appeal.shape)).argmax(1)
+    return actions
