@@ -19,7 +19,7 @@ from remuda.coordinator.coordinator import Signals
 from remuda.coordinator.metrics import Goal, Record, View
 from remuda.coordinator.run_directory import RunDirectory
 from remuda.envs.registry import make_env
-from remuda.errors import CheckpointError, RoleDiedError
+from remuda.errors import CheckpointError, ConfigError, RoleDiedError
 from remuda.evaluate import Evaluation, evaluate
 from remuda.policies.spec import PolicySpec, policy_specs
 from remuda.policies.stack import ParameterStack
@@ -61,6 +61,11 @@ def train(config: Config, view: View, resume: bool = False) -> Result:
     """
     env = make_env(config.game, 1, **config.env.options)
     agents, facts, specs = env.agents, env.facts, policy_specs(config, env.agents)
+    if config.env.observe_together and not env.can_observe_together:
+        raise ConfigError(
+            f"env.observe_together: in {config.game} one agent acts at a time, and sees what those "
+            "before it did; leave it false"
+        )
     env.close()
     make_layout(config, len(specs))  # what cannot be is refused before there is a directory
     run = _claim(config, resume)

@@ -185,7 +185,10 @@ GAMES: dict[str, Game] = {
 }
 
 
-LIBRARIES = {"gymnasium": "remuda.envs.adapters.gymnasium:make_gymnasium"}
+LIBRARIES = {
+    "gymnasium": "remuda.envs.adapters.gymnasium:make_gymnasium",
+    "pettingzoo": "remuda.envs.adapters.pettingzoo:make_pettingzoo",
+}
 """By library, what makes an environment of a name that the library knows."""
 
 

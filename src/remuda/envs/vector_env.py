@@ -38,6 +38,9 @@ class VectorEnv(ABC):
     over. An agent that is out may come back, in the same episode or, once its own has ended, in a
     new one."""
 
+    can_observe_together: bool = True
+    """Whether all agents may observe at the start of a turn, as `env.observe_together` has it. Not
+    where who acts next depends on what the one before did."""
     facts: tuple[str, ...] = ()
     """What is told of each episode when it is over, next to the returns: the names in
     `TurnResult.info`. Runs show their means over episodes."""

@@ -7,10 +7,17 @@ from typing import Any
 
 import gymnasium
 import numpy as np
-from gymnasium import spaces
 
+from remuda.envs.adapters.spaces import (
+    MASK,
+    deeds_of,
+    picture_of,
+    seed_of,
+    sight_of,
+    write_mask,
+)
 from remuda.envs.vector_env import VectorEnv
-from remuda.errors import ConfigError, ContractError
+from remuda.errors import ConfigError
 from remuda.types import AgentSpec, Array, Bools, Floats, Integers, TurnResult
 
 AGENT = "agent_0"
@@ -20,7 +27,8 @@ class GymnasiumEnv(VectorEnv):
     """Copies of one Gymnasium environment, stepped one after another.
 
     Observations that are no Box are flattened by `gymnasium.spaces.flatten`. Where `info` holds an
-    `action_mask` after a reset, it is asked for after each step too.
+    `action_mask` after a reset, or the observation is a dictionary of `observation` and
+    `action_mask`, it is asked for after each step too.
     """
 
     turn_groups = ((0,),)
@@ -38,26 +46,24 @@ class GymnasiumEnv(VectorEnv):
         self.num_envs = num_envs
         self._copies = [make() for _ in range(num_envs)]
         first = self._copies[0]
-        self._space = first.observation_space
-        _, info = first.reset(seed=0)
-        masked = "action_mask" in info
-        space, self._flatten = _as_box(self._space)
-        self.agents = (AgentSpec(AGENT, space, first.action_space, masked=masked),)
+        self._sight, self._deeds = sight_of(first.observation_space), deeds_of(first.action_space)
+        seen, info = first.reset(seed=0)
+        masked = self._sight.has_mask or MASK in info
+        space = self._sight.space
+        self.agents = (AgentSpec(AGENT, space, self._deeds.space, masked=masked),)
         self._seen = np.zeros((num_envs, *space.shape), space.dtype)
-        self._masks: Bools = np.zeros(
-            (num_envs, np.size(info["action_mask"]) if masked else 0), np.bool_
-        )
+        width = np.size(self._sight.mask(seen, info)) if masked else 0
+        self._masks: Bools = np.zeros((num_envs, width), np.bool_)
         shape = (num_envs, 1)
         self._rewards: Floats = np.zeros(shape, np.float32)
         self._terminated: Bools = np.zeros(shape, np.bool_)
         self._truncated: Bools = np.zeros(shape, np.bool_)
         self.active: Bools = np.zeros(shape, np.bool_)
-        self._discrete = isinstance(first.action_space, spaces.Discrete)
 
     def reset(self, seeds: Integers, mask: Bools) -> None:
         """Restart the copies in `mask`, each from its own seed."""
         for i in np.flatnonzero(mask).tolist():
-            self._note(i, *self._copies[i].reset(seed=int(seeds[i] % 2**31)))
+            self._note(i, *self._copies[i].reset(seed=seed_of(seeds[i])))
             self.active[i] = True
 
     def begin_turn(self) -> None:
@@ -76,9 +82,9 @@ class GymnasiumEnv(VectorEnv):
 
     def act(self, agent: int, actions: Integers) -> None:  # noqa: ARG002
         """Step every copy that is not over."""
+        deeds = self._deeds.unpack(actions)
         for i in np.flatnonzero(self.active[:, 0]).tolist():
-            action = int(actions[i]) if self._discrete else actions[i]
-            seen, reward, terminated, truncated, info = self._copies[i].step(action)
+            seen, reward, terminated, truncated, info = self._copies[i].step(deeds[i])
             self._note(i, seen, info)
             self._rewards[i] = float(reward)
             self._terminated[i] = terminated
@@ -92,12 +98,9 @@ class GymnasiumEnv(VectorEnv):
     def render(self, env: int = 0) -> Array:
         """A picture of one copy: [height, width, 3] uint8."""
         try:
-            picture = self._copies[env].render()
+            return picture_of(self._copies[env].render(), self._copies[env])
         except gymnasium.error.Error as error:  # what it draws with is not installed
             raise NotImplementedError(" ".join(str(error).split())) from None
-        if not isinstance(picture, np.ndarray):
-            raise NotImplementedError(f"{self._copies[env]} has no picture of its world")
-        return picture
 
     def close(self) -> None:
         """Close every copy."""
@@ -105,24 +108,9 @@ class GymnasiumEnv(VectorEnv):
             copy.close()
 
     def _note(self, i: int, seen: Any, info: dict[str, Any]) -> None:
-        self._seen[i] = self._flatten(seen)
+        self._sight.write(seen, self._seen[i])
         if self._masks.shape[1]:
-            self._masks[i] = np.asarray(info["action_mask"], np.bool_).ravel()
-
-
-def _as_box(space: spaces.Space[Any]) -> tuple[spaces.Box, Callable[[Any], Any]]:
-    """A space as a Box, and how what is seen gets into it."""
-    if isinstance(space, spaces.Box):
-        return space, lambda seen: seen
-    try:
-        flat = spaces.flatten_space(space)
-    except NotImplementedError:
-        flat = None
-    if not isinstance(flat, spaces.Box):
-        raise ContractError(f"an agent that sees {space} cannot be given numbers of one length")
-    low, high = flat.low.astype(np.float32), flat.high.astype(np.float32)
-    box = spaces.Box(low, high, dtype=np.float32)
-    return box, lambda seen: spaces.flatten(space, seen)
+            write_mask(self._sight.mask(seen, info), self._masks[i])
 
 
 def make_gymnasium(name: str, num_envs: int = 1, **options: Any) -> GymnasiumEnv:

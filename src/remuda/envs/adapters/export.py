@@ -1,0 +1,260 @@
+"""The other way: a Remuda game as a PettingZoo environment, for use with other libraries.
+
+    from remuda.envs.adapters.export import aec_env, parallel_env
+
+    env = parallel_env("treasure_hunt", num_agents=4)
+
+`ParallelGame` lets all agents observe at the start of a turn; their actions still take effect in
+the game's order. `AECGame` keeps that order: who acts later sees what those before it did.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from gymnasium import spaces
+
+try:
+    from pettingzoo import AECEnv, ParallelEnv
+except ImportError as error:
+    from remuda.errors import ConfigError
+
+    raise ConfigError(
+        f"a game as a PettingZoo environment needs PettingZoo ({error}): "
+        "pip install 'remuda[pettingzoo]'"
+    ) from None
+
+from remuda.envs.adapters.spaces import MASK, OBSERVATION
+from remuda.envs.registry import make_env
+from remuda.envs.scripted import masks_of, possibilities
+from remuda.envs.vector_env import VectorEnv
+from remuda.types import Array
+
+EVERY = np.ones(1, np.bool_)
+
+
+class _Table:
+    """One copy of a game, with its agents by name."""
+
+    def __init__(self, game: VectorEnv) -> None:
+        if game.num_envs != 1:
+            raise ValueError(f"one copy becomes an environment, not {game.num_envs}")
+        self.game = game
+        self.names = [spec.name for spec in game.agents]
+        self.index = {name: i for i, name in enumerate(self.names)}
+        self.sees = {spec.name: _sees(spec) for spec in game.agents}
+        self.acts = {spec.name: spec.action_space for spec in game.agents}
+        self._random = np.random.default_rng()
+
+    def reset(self, seed: int | None) -> None:
+        if seed is not None:
+            self._random = np.random.default_rng(seed)
+        self.game.reset(self._random.integers(2**62, size=1), EVERY)
+
+    def look(self, name: str) -> Any:
+        """What an agent sees now, with its mask where it has one."""
+        agent = self.index[name]
+        spec = self.game.agents[agent]
+        space = spec.observation_space
+        seen: Array = np.zeros((1, *(space.shape or ())), space.dtype)
+        self.game.observe(agent, seen)
+        masks = masks_of(self.game, agent)
+        return seen[0] if masks is None else {OBSERVATION: seen[0], MASK: masks[0].astype(np.int8)}
+
+    def act(self, name: str, action: Any) -> None:
+        self.game.act(self.index[name], np.asarray(action)[None])
+
+    def live(self) -> list[str]:
+        """The agents that act."""
+        return [name for i, name in enumerate(self.names) if self.game.active[0, i]]
+
+    def picture(self, mode: str | None) -> Array | None:
+        if mode is None:
+            return None
+        return self.game.render()
+
+
+def _sees(spec: Any) -> spaces.Space[Any]:
+    if not spec.masked:
+        space: spaces.Space[Any] = spec.observation_space
+        return space
+    allowed = spaces.Box(0, 1, (possibilities(spec),), np.int8)
+    return spaces.Dict({OBSERVATION: spec.observation_space, MASK: allowed})
+
+
+class ParallelGame(ParallelEnv[str, Any, Any]):  # type: ignore[misc]
+    """A game as a PettingZoo environment whose agents act at once."""
+
+    def __init__(self, game: VectorEnv, name: str = "game", render_mode: str | None = None) -> None:
+        """Take one copy.
+
+        Args:
+            game: one copy of it.
+            name: of the environment.
+            render_mode: `rgb_array`: `render` returns a picture; None: nothing.
+        """
+        self._table = _Table(game)
+        self.render_mode = render_mode
+        self.metadata = {"name": name, "render_modes": ["rgb_array"], "is_parallelizable": True}
+        self.possible_agents = list(self._table.names)
+        self.agents: list[str] = []
+
+    def observation_space(self, agent: str) -> spaces.Space[Any]:
+        """What an agent may see."""
+        return self._table.sees[agent]
+
+    def action_space(self, agent: str) -> spaces.Space[Any]:
+        """What an agent may do."""
+        return self._table.acts[agent]
+
+    def reset(
+        self,
+        seed: int | None = None,
+        options: dict[str, Any] | None = None,  # noqa: ARG002
+    ) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
+        """Begin an episode; returns what everybody sees."""
+        self._table.reset(seed)
+        self.agents = self._table.live()
+        self._table.game.begin_turn()
+        return {name: self._table.look(name) for name in self.agents}, _nothing(self.agents)
+
+    def step(self, actions: dict[str, Any]) -> tuple[dict[str, Any], ...]:
+        """One turn, in the game's order."""
+        table, game, played = self._table, self._table.game, self.agents
+        for group in game.turn_groups:
+            for i in group:
+                if table.names[i] in actions:
+                    table.act(table.names[i], actions[table.names[i]])
+        result = game.end_turn()
+        index = table.index
+        rewards = {name: float(result.rewards[0, index[name]]) for name in played}
+        terminated = {name: bool(result.terminated[0, index[name]]) for name in played}
+        truncated = {name: bool(result.truncated[0, index[name]]) for name in played}
+        self.agents = table.live()
+        if self.agents:
+            game.begin_turn()
+        told = [*played, *(name for name in self.agents if name not in played)]
+        seen = {name: table.look(name) for name in told}
+        return seen, rewards, terminated, truncated, _nothing(told)
+
+    def render(self) -> Array | None:
+        """A picture: [height, width, 3] uint8."""
+        return self._table.picture(self.render_mode)
+
+    def close(self) -> None:
+        """Give back what the game holds."""
+        self._table.game.close()
+
+
+class AECGame(AECEnv[str, Any, Any]):  # type: ignore[misc]
+    """A game as a PettingZoo environment where one agent acts at a time."""
+
+    def __init__(self, game: VectorEnv, name: str = "game", render_mode: str | None = None) -> None:
+        """Take one copy.
+
+        Args:
+            game: one copy of it.
+            name: of the environment.
+            render_mode: `rgb_array`: `render` returns a picture; None: nothing.
+        """
+        super().__init__()
+        self._table = _Table(game)
+        self.render_mode = render_mode
+        self.metadata = {"name": name, "render_modes": ["rgb_array"], "is_parallelizable": True}
+        self.possible_agents = list(self._table.names)
+        self.agents: list[str] = []
+
+    def observation_space(self, agent: str) -> spaces.Space[Any]:
+        """What an agent may see."""
+        return self._table.sees[agent]
+
+    def action_space(self, agent: str) -> spaces.Space[Any]:
+        """What an agent may do."""
+        return self._table.acts[agent]
+
+    def reset(
+        self,
+        seed: int | None = None,
+        options: dict[str, Any] | None = None,  # noqa: ARG002
+    ) -> None:
+        """Begin an episode."""
+        self._table.reset(seed)
+        self.agents = self._table.live()
+        self.rewards = dict.fromkeys(self.agents, 0.0)
+        self._cumulative_rewards = dict.fromkeys(self.agents, 0.0)
+        self.terminations = dict.fromkeys(self.agents, False)
+        self.truncations = dict.fromkeys(self.agents, False)
+        self.infos = _nothing(self.agents)
+        self._skip_agent_selection = None
+        self._begin_turn()
+
+    def observe(self, agent: str) -> Any:
+        """What an agent sees; those that act at once see the world before any of them acted."""
+        return self._seen[agent] if agent in self._seen else self._table.look(agent)
+
+    def step(self, action: Any) -> None:
+        """Let the selected agent act; the last one of a turn ends it, and brings the rewards."""
+        if self.terminations[self.agent_selection] or self.truncations[self.agent_selection]:
+            self._was_dead_step(action)
+            return
+        self._cumulative_rewards[self.agent_selection] = 0.0
+        self._clear_rewards()
+        self._table.act(self.agent_selection, action)
+        if not self._next_agent():
+            self._end_turn()
+        self._accumulate_rewards()
+
+    def _begin_turn(self) -> None:
+        self._table.game.begin_turn()
+        self._groups = iter(self._table.game.turn_groups)
+        self._waiting: list[str] = []
+        self._next_agent()
+
+    def _next_agent(self) -> bool:
+        """Select who acts next in this turn; False: nobody is left."""
+        while not self._waiting:
+            group = next(self._groups, None)
+            if group is None:
+                self._seen: dict[str, Any] = {}
+                return False
+            live = set(self._table.live())
+            self._waiting = [name for i in group if (name := self._table.names[i]) in live]
+            self._seen = {name: self._table.look(name) for name in self._waiting}
+        self.agent_selection = self._waiting.pop(0)
+        return True
+
+    def _end_turn(self) -> None:
+        result = self._table.game.end_turn()
+        index = self._table.index
+        for name in self.agents:
+            self.rewards[name] = float(result.rewards[0, index[name]])
+            self.terminations[name] = bool(result.terminated[0, index[name]])
+            self.truncations[name] = bool(result.truncated[0, index[name]])
+        if self._table.live():
+            self._begin_turn()
+            self._deads_step_first()
+        else:
+            self.agent_selection = self.agents[0]
+
+    def render(self) -> Array | None:
+        """A picture: [height, width, 3] uint8."""
+        return self._table.picture(self.render_mode)
+
+    def close(self) -> None:
+        """Give back what the game holds."""
+        self._table.game.close()
+
+
+def parallel_env(game: str, render_mode: str | None = None, **options: Any) -> ParallelGame:
+    """The game called `game`, with its options, as an environment whose agents act at once."""
+    return ParallelGame(make_env(game, 1, **options), game, render_mode)
+
+
+def aec_env(game: str, render_mode: str | None = None, **options: Any) -> AECGame:
+    """The game called `game`, with its options, as an environment of one agent at a time."""
+    return AECGame(make_env(game, 1, **options), game, render_mode)
+
+
+def _nothing(names: list[str]) -> dict[str, dict[str, Any]]:
+    return {name: {} for name in names}

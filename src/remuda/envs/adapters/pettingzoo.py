@@ -1,0 +1,368 @@
+"""PettingZoo environments, of both kinds: many agents, many copies.
+
+`ParallelCopies` holds environments whose agents act at once, `AECCopies` those where one agent acts
+at a time. Neither can be saved in mid-episode, since PettingZoo's environments cannot.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import warnings
+from abc import abstractmethod
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from remuda.envs.adapters.spaces import (
+    MASK,
+    deeds_of,
+    picture_of,
+    seed_of,
+    sight_of,
+    write_mask,
+)
+from remuda.envs.scripted import possibilities
+from remuda.envs.vector_env import VectorEnv
+from remuda.errors import ConfigError
+from remuda.types import AgentSpec, Array, Bools, Floats, Integers, TurnResult
+
+if TYPE_CHECKING:
+    from pettingzoo import AECEnv, ParallelEnv
+
+
+class _Copies(VectorEnv):
+    """What both kinds have in common: the arrays of all copies, and how they are filled."""
+
+    def __init__(self, copies: Sequence[Any], masked: Mapping[Any, bool]) -> None:
+        """Take the copies, the first of which has been reset.
+
+        Args:
+            copies: environments, all made alike.
+            masked: by agent, whether its `info` holds a mask.
+
+        Raises:
+            ContractError: what an agent sees cannot be written as numbers.
+        """
+        first = copies[0]
+        names = tuple(first.possible_agents)
+        self._copies, self._names = copies, names
+        self._index = {name: i for i, name in enumerate(names)}
+        self._sights = [sight_of(first.observation_space(name)) for name in names]
+        self._deeds = [deeds_of(first.action_space(name)) for name in names]
+        self.num_envs = len(copies)
+        self.agents = tuple(
+            AgentSpec(
+                str(name),
+                sight.space,
+                deeds.space,
+                masked=sight.has_mask or masked.get(name, False),
+            )
+            for name, sight, deeds in zip(names, self._sights, self._deeds, strict=True)
+        )
+        self._seen = [
+            np.zeros((self.num_envs, *sight.space.shape), sight.space.dtype)
+            for sight in self._sights
+        ]
+        self._masks: list[Bools] = [
+            np.ones((self.num_envs, possibilities(spec) if spec.masked else 0), np.bool_)
+            for spec in self.agents
+        ]
+        shape = (self.num_envs, len(names))
+        self.active: Bools = np.zeros(shape, np.bool_)
+        self._rewards: Floats = np.zeros(shape, np.float32)
+        self._terminated: Bools = np.zeros(shape, np.bool_)
+        self._truncated: Bools = np.zeros(shape, np.bool_)
+        # Whether an agent is in an episode of its own, which has begun and not ended.
+        self._playing: Bools = np.zeros(shape, np.bool_)
+        self._result = TurnResult(self._rewards, self._terminated, self._truncated)
+
+    def reset(self, seeds: Integers, mask: Bools) -> None:
+        """Restart the copies in `mask`, each from its own seed."""
+        for e in np.flatnonzero(mask).tolist():
+            self.active[e] = self._playing[e] = False
+            for seen, masks in zip(self._seen, self._masks, strict=True):
+                seen[e], masks[e] = 0, True
+            self._restart(e, seed_of(seeds[e]))
+
+    @abstractmethod
+    def _restart(self, e: int, seed: int) -> None:
+        """Restart one copy, and fill in who is active and what they see."""
+
+    def begin_turn(self) -> None:
+        """Nothing moves by itself."""
+        self._rewards[:] = 0.0
+        self._terminated[:] = False
+        self._truncated[:] = False
+
+    def observe(self, agent: int, out: Array) -> None:
+        """What it saw last: [num_envs, *observation_shape]."""
+        out[...] = self._seen[agent]
+
+    def mask(self, agent: int, out: Bools) -> None:
+        """What it may do: [num_envs, possibilities]."""
+        out[...] = self._masks[agent]
+
+    def end_turn(self) -> TurnResult:
+        """What the steps of this turn brought."""
+        return self._result
+
+    def render(self, env: int = 0) -> Array:
+        """A picture of one copy: [height, width, 3] uint8."""
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # those of environments that cannot draw
+            return picture_of(self._copies[env].render(), self._copies[env])
+
+    def close(self) -> None:
+        """Close every copy."""
+        for copy in self._copies:
+            copy.close()
+
+    def _note(self, e: int, agent: int, seen: Any, info: Mapping[str, Any]) -> None:
+        """Write down what an agent sees and may do."""
+        sight, masks = self._sights[agent], self._masks[agent]
+        sight.write(seen, self._seen[agent][e])
+        if masks.shape[1]:
+            write_mask(sight.mask(seen, info), masks[e])
+
+    def _pay(self, e: int, rewards: Mapping[Any, Any]) -> None:
+        for name, reward in rewards.items():
+            if reward:
+                self._rewards[e, self._index[name]] += float(reward)
+
+    def _end(self, e: int, agent: int, terminated: bool) -> None:
+        """The agent's episode is over; an end by the rules is no truncation."""
+        self._playing[e, agent] = self.active[e, agent] = False
+        self._terminated[e, agent] = terminated
+        self._truncated[e, agent] = not terminated
+
+    def _nobody_left(self, e: int) -> None:
+        """The copy is over; who is still in an episode is cut off."""
+        for agent in np.flatnonzero(self._playing[e]).tolist():
+            self._end(e, agent, terminated=False)
+
+
+class ParallelCopies(_Copies):
+    """Copies of a PettingZoo environment whose agents act at once.
+
+    In a turn every agent in the environment's `agents` acts. One that dies keeps what it saw last;
+    one that comes back begins an episode of its own.
+    """
+
+    def __init__(self, make: Callable[[], ParallelEnv[Any, Any, Any]], num_envs: int = 1) -> None:
+        """Make the copies.
+
+        Args:
+            make: makes one copy.
+            num_envs: copies.
+
+        Raises:
+            ContractError: what an agent sees cannot be written as numbers.
+        """
+        copies = [make() for _ in range(num_envs)]
+        _, infos = copies[0].reset(seed=0)
+        super().__init__(copies, {name: MASK in info for name, info in infos.items()})
+        self.turn_groups = (tuple(range(self.num_agents)),)
+        self._chosen: list[Any] = [None] * self.num_agents
+
+    def _restart(self, e: int, seed: int) -> None:
+        seen, infos = self._copies[e].reset(seed=seed)
+        self._note_all(e, seen, infos)
+        self._let_play(e)
+
+    def act(self, agent: int, actions: Array) -> None:
+        """Choose; the copies are stepped once all have."""
+        self._chosen[agent] = self._deeds[agent].unpack(actions)
+
+    def end_turn(self) -> TurnResult:
+        """Step every copy that is not over."""
+        names, chosen = self._names, self._chosen
+        playing = self.active.tolist()
+        for e, copy in enumerate(self._copies):
+            actions = {names[i]: chosen[i][e] for i, acts in enumerate(playing[e]) if acts}
+            if not actions:
+                continue
+            seen, rewards, terminations, truncations, infos = copy.step(actions)
+            self._note_all(e, seen, infos)
+            self._pay(e, rewards)
+            for name in names:
+                terminated = bool(terminations.get(name, False))
+                if terminated or truncations.get(name, False):
+                    agent = self._index[name]
+                    if self._playing[e, agent]:
+                        self._end(e, agent, terminated)
+            self._let_play(e)
+        return self._result
+
+    def _note_all(self, e: int, seen: Mapping[Any, Any], infos: Mapping[Any, Any]) -> None:
+        for name, what in seen.items():
+            agent = self._index.get(name)
+            if agent is not None and what is not None:
+                self._note(e, agent, what, infos.get(name) or {})
+
+    def _let_play(self, e: int) -> None:
+        """Who is in `agents` acts next, but who has just ended."""
+        live = self._copies[e].agents
+        self.active[e] = False
+        for name in live:
+            agent = self._index[name]
+            if not (self._terminated[e, agent] or self._truncated[e, agent]):
+                self.active[e, agent] = self._playing[e, agent] = True
+        if not self.active[e].any():
+            self._nobody_left(e)
+
+
+class AECCopies(_Copies):
+    """Copies of a PettingZoo environment where one agent acts at a time.
+
+    A turn is a round in which every agent may act once, in the order of `possible_agents`, where
+    the environment has selected it. Agents that are dead are stepped through without being asked.
+    What an agent is given between two of its acts counts for the turn in which it comes.
+    """
+
+    can_observe_together = False
+
+    def __init__(self, make: Callable[[], AECEnv[Any, Any, Any]], num_envs: int = 1) -> None:
+        """Make the copies.
+
+        Args:
+            make: makes one copy.
+            num_envs: copies.
+
+        Raises:
+            ContractError: what an agent sees cannot be written as numbers.
+        """
+        copies = [make() for _ in range(num_envs)]
+        copies[0].reset(seed=0)
+        masked = {name: MASK in info for name, info in copies[0].infos.items()}
+        super().__init__(copies, masked)
+        self.turn_groups = tuple((agent,) for agent in range(self.num_agents))
+
+    def _restart(self, e: int, seed: int) -> None:
+        copy = self._copies[e]
+        copy.reset(seed=seed)
+        for name in copy.agents:
+            agent = self._index[name]
+            self._playing[e, agent] = True
+            self._look(e, copy, name)
+        self._select(e, copy)
+
+    def act(self, agent: int, actions: Array) -> None:
+        """Step the copies that have selected this agent."""
+        deeds = self._deeds[agent].unpack(actions)
+        for e in np.flatnonzero(self.active[:, agent]).tolist():
+            copy = self._copies[e]
+            self.active[e, agent] = False
+            copy.step(deeds[e])
+            self._pay(e, copy.rewards)
+            self._note_ends(e, copy)
+            self._select(e, copy)
+
+    def _note_ends(self, e: int, copy: AECEnv[Any, Any, Any]) -> None:
+        terminations, truncations = copy.terminations, copy.truncations
+        if not (any(terminations.values()) or any(truncations.values())):
+            return
+        for name in list(copy.agents):
+            agent = self._index[name]
+            ended = terminations[name] or truncations[name]
+            if ended and self._playing[e, agent]:
+                self._look(e, copy, name)
+                self._end(e, agent, bool(terminations[name]))
+
+    def _select(self, e: int, copy: AECEnv[Any, Any, Any]) -> None:
+        """Find out who acts next, by way of the dead."""
+        while copy.agents:
+            name = copy.agent_selection
+            if not (copy.terminations[name] or copy.truncations[name]):
+                agent = self._index[name]
+                self.active[e, agent] = self._playing[e, agent] = True
+                self._look(e, copy, name)
+                return
+            copy.step(None)
+        self._nobody_left(e)
+
+    def _look(self, e: int, copy: AECEnv[Any, Any, Any], name: Any) -> None:
+        self._note(e, self._index[name], copy.observe(name), copy.infos.get(name) or {})
+
+
+def make_pettingzoo(
+    name: str, num_envs: int = 1, *, api: str = "auto", **options: Any
+) -> ParallelCopies | AECCopies:
+    """Copies of an environment of PettingZoo, or of a library like it.
+
+    Args:
+        name: what PettingZoo knows it as, `classic/tictactoe-v3` or `classic.tictactoe_v3`; or a
+            module with `parallel_env` or `env`, such as `mpe2.simple_spread_v3`.
+        num_envs: copies.
+        api: `parallel`, `aec`, or `auto`: parallel where it is offered.
+        options: what the environment takes.
+
+    Raises:
+        ConfigError: there is no such environment, or it lacks what it needs.
+    """
+    wanted = {"auto": (PARALLEL, AEC), "parallel": (PARALLEL,), "aec": (AEC,)}
+    if api not in wanted:
+        raise ConfigError(f"env.options.api is {api!r}; allowed are {', '.join(wanted)}")
+    os.environ.setdefault("SDL_VIDEODRIVER", "dummy")  # pictures, and no window
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        offered = _offered(name)
+        kind = next((each for each in wanted[api] if each in offered), None)
+        if kind is None:
+            raise ConfigError(f"pettingzoo:{name} offers no {' and no '.join(wanted[api])}")
+        make, adapter = offered[kind], ParallelCopies if kind == PARALLEL else AECCopies
+        try:
+            options = _drawing(make, options)
+            return adapter(lambda: make(**options), num_envs)
+        except (TypeError, ValueError, AssertionError, ImportError) as error:
+            line = " ".join(str(error).split())
+            raise ConfigError(f"pettingzoo:{name} cannot be made: {line}") from None
+
+
+PARALLEL, AEC = "parallel_env", "env"
+"""What a module calls the functions that make an environment of each kind."""
+
+
+def _offered(name: str) -> dict[str, Callable[..., Any]]:
+    """What makes an environment of that name, by kind."""
+    try:
+        import pettingzoo
+    except ImportError as error:
+        raise ConfigError(
+            f"pettingzoo:{name} needs PettingZoo ({error}): pip install 'remuda[pettingzoo]'"
+        ) from None
+    path = name.removeprefix("pettingzoo.").replace(".", "/")
+    known = re.sub(r"_v(\d+)$", r"-v\1", path)  # its modules end in _v3, its names in -v3
+    kinds = {PARALLEL: "parallel", AEC: "aec"}
+    registered: dict[str, Callable[..., Any]] = {
+        kind: partial(pettingzoo.make, word, known)
+        for kind, word in kinds.items()
+        if known in getattr(pettingzoo, f"{word}_registry", {})
+    }
+    if registered:
+        return registered
+    try:
+        module = import_module(name)
+    except (ImportError, ValueError) as error:
+        raise ConfigError(
+            f"pettingzoo:{name} cannot be loaded: {error}; name what PettingZoo knows, such as "
+            "pettingzoo:classic/tictactoe-v3, or a module with an environment, such as "
+            "pettingzoo:mpe2.simple_spread_v3"
+        ) from None
+    return {kind: getattr(module, kind) for kind in kinds if hasattr(module, kind)}
+
+
+def _drawing(make: Callable[..., Any], options: dict[str, Any]) -> dict[str, Any]:
+    """The options, with pictures asked for where the environment has them."""
+    if "render_mode" in options:
+        return options
+    try:
+        kind = make(**options, render_mode="rgb_array")
+        modes: Iterable[str] = kind.metadata.get("render_modes") or ()
+        kind.close()
+    except Exception:  # whatever it is, it will come again without the mode
+        return options
+    return options | {"render_mode": "rgb_array"} if "rgb_array" in modes else options

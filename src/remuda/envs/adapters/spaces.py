@@ -1,0 +1,120 @@
+"""What agents of other libraries see and do, as the arrays that policies take."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from gymnasium import spaces
+
+from remuda.errors import ContractError
+from remuda.types import Array, Bools
+
+MASK = "action_mask"
+"""Where libraries tell what is allowed: beside the observation in a dictionary, or in `info`."""
+OBSERVATION = "observation"
+
+
+@dataclass(frozen=True)
+class Sight:
+    """How to write down what one agent sees."""
+
+    space: spaces.Box
+    """As policies take it."""
+    flatten: Callable[[Any], Any]
+    """From what the library gives, without its mask, to an array of that space."""
+    has_mask: bool
+    """Whether the library's observation is a dictionary with the mask in it."""
+
+    def write(self, seen: Any, out: Array) -> None:
+        """Write what the library gave into one row."""
+        out[...] = self.flatten(seen[OBSERVATION] if self.has_mask else seen)
+
+    def mask(self, seen: Any, info: Mapping[str, Any]) -> Any:
+        """What is allowed, as the library tells it; None: it does not."""
+        return seen[MASK] if self.has_mask else info.get(MASK)
+
+
+def sight_of(space: spaces.Space[Any]) -> Sight:
+    """How to write down what is seen in a space.
+
+    Raises:
+        ContractError: what is seen cannot be written as so many numbers.
+    """
+    has_mask = isinstance(space, spaces.Dict) and set(space.spaces) == {OBSERVATION, MASK}
+    if has_mask:
+        assert isinstance(space, spaces.Dict)
+        space = space[OBSERVATION]
+    if isinstance(space, spaces.Box):
+        return Sight(space, lambda seen: seen, has_mask)
+    try:
+        flat = spaces.flatten_space(space)
+    except NotImplementedError:
+        flat = None
+    if not isinstance(flat, spaces.Box):
+        raise ContractError(f"an agent that sees {space} cannot be given numbers of one length")
+    low, high = flat.low.astype(np.float32), flat.high.astype(np.float32)
+    box = spaces.Box(low, high, dtype=np.float32)
+    return Sight(box, lambda seen: spaces.flatten(space, seen), has_mask)
+
+
+def write_mask(mask: Any, out: Bools) -> None:
+    """Write a library's mask into one row; the parts of a tuple follow one another.
+
+    Where nothing is allowed, because it is another's turn, all is: nobody will act on it.
+    """
+    if mask is None:
+        out[...] = True
+        return
+    if isinstance(mask, tuple):
+        mask = np.concatenate([np.ravel(part) for part in mask])
+    out[...] = np.ravel(np.asarray(mask)).astype(np.bool_)
+    if not out.any():
+        out[...] = True
+
+
+@dataclass(frozen=True)
+class Deeds:
+    """How one agent acts."""
+
+    space: spaces.Space[Any]
+    """As policies take it: discrete choices begin at 0."""
+    unpack: Callable[[Array], Any]
+    """From [num_envs, *shape] to an action for each copy, as the library takes it."""
+
+
+def deeds_of(space: spaces.Space[Any]) -> Deeds:
+    """How to act in a space; one that policies cannot act in stays as it is, for them to refuse."""
+    if isinstance(space, spaces.Discrete):
+        start = int(space.start)
+        return Deeds(spaces.Discrete(int(space.n)), lambda actions: (actions + start).tolist())
+    if isinstance(space, spaces.MultiDiscrete):
+        first, dtype = space.start, space.dtype
+        return Deeds(
+            spaces.MultiDiscrete(space.nvec), lambda actions: (actions + first).astype(dtype)
+        )
+    if isinstance(space, spaces.MultiBinary):
+        shape, two = space.shape, np.full(int(np.prod(space.shape)), 2)
+        return Deeds(
+            spaces.MultiDiscrete(two),
+            lambda actions: actions.reshape(-1, *shape).astype(np.int8),
+        )
+    return Deeds(space, lambda actions: actions)
+
+
+def seed_of(seed: int) -> int:
+    """A seed as these libraries take it."""
+    return int(seed) % 2**31
+
+
+def picture_of(picture: Any, whose: object) -> Array:
+    """What a library's `render` gave.
+
+    Raises:
+        NotImplementedError: it is no picture.
+    """
+    if not isinstance(picture, np.ndarray):
+        raise NotImplementedError(f"{whose} has no picture of its world")
+    return picture
