@@ -203,7 +203,7 @@ def test_the_selected_agent_acts_and_the_dead_are_stepped_through():
     assert result.terminated.tolist() == [[False, False, True]]
     assert result.rewards.tolist() == [[1, 0, 10]]
     env.observe(2, seen)
-    assert seen.tolist() == [[4, 0]]  # what c saw last
+    assert seen.tolist() == [[0, 0]]  # c was never asked, and saw nothing
     assert env.active.tolist() == [[True, False, False]]
     # a adds 3 and names b, who adds 1 in the same turn: 8, and both are cut off.
     result = turn(2, 0, 0)

@@ -82,14 +82,15 @@ class GymnasiumEnv(VectorEnv):
 
     def act(self, agent: int, actions: Integers) -> None:  # noqa: ARG002
         """Step every copy that is not over."""
-        deeds = self._deeds.unpack(actions)
+        deeds, copies = self._deeds.unpack(actions), self._copies
         for i in np.flatnonzero(self.active[:, 0]).tolist():
-            seen, reward, terminated, truncated, info = self._copies[i].step(deeds[i])
+            seen, reward, terminated, truncated, info = copies[i].step(deeds[i])
             self._note(i, seen, info)
-            self._rewards[i] = float(reward)
-            self._terminated[i] = terminated
-            self._truncated[i] = truncated and not terminated
-            self.active[i] = not (terminated or truncated)
+            self._rewards[i, 0] = reward
+            if terminated or truncated:
+                self._terminated[i, 0] = terminated
+                self._truncated[i, 0] = not terminated
+                self.active[i, 0] = False
 
     def end_turn(self) -> TurnResult:
         """What the steps brought."""

@@ -111,7 +111,7 @@ class _Copies(VectorEnv):
         return self._result
 
     def render(self, env: int = 0) -> Array:
-        """A picture of one copy: [height, width, 3] uint8."""
+        """A picture of one copy, if there is but one: [height, width, 3] uint8."""
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # those of environments that cannot draw
             return picture_of(self._copies[env].render(), self._copies[env])
@@ -219,7 +219,8 @@ class AECCopies(_Copies):
     """Copies of a PettingZoo environment where one agent acts at a time.
 
     A turn is a round in which every agent may act once, in the order of `possible_agents`, where
-    the environment has selected it. Agents that are dead are stepped through without being asked.
+    the environment has selected it. An agent observes when it is selected, and zeros before that.
+    Agents that are dead are stepped through without being asked.
     What an agent is given between two of its acts counts for the turn in which it comes.
     """
 
@@ -240,14 +241,13 @@ class AECCopies(_Copies):
         masked = {name: MASK in info for name, info in copies[0].infos.items()}
         super().__init__(copies, masked)
         self.turn_groups = tuple((agent,) for agent in range(self.num_agents))
+        self._asks_info = [masked.get(name, False) for name in self._names]
 
     def _restart(self, e: int, seed: int) -> None:
         copy = self._copies[e]
         copy.reset(seed=seed)
         for name in copy.agents:
-            agent = self._index[name]
-            self._playing[e, agent] = True
-            self._look(e, copy, name)
+            self._playing[e, self._index[name]] = True
         self._select(e, copy)
 
     def act(self, agent: int, actions: Array) -> None:
@@ -258,34 +258,46 @@ class AECCopies(_Copies):
             self.active[e, agent] = False
             copy.step(deeds[e])
             self._pay(e, copy.rewards)
-            self._note_ends(e, copy)
-            self._select(e, copy)
+            # Each of these goes through a pile of wrappers: asked for once.
+            terminations, truncations = copy.terminations, copy.truncations
+            if any(terminations.values()) or any(truncations.values()):
+                self._note_ends(e, copy, terminations, truncations)
+                if self._playing[e].any():
+                    self._select(e, copy)
+            else:
+                self._look(e, copy, copy.agent_selection)
 
-    def _note_ends(self, e: int, copy: AECEnv[Any, Any, Any]) -> None:
-        terminations, truncations = copy.terminations, copy.truncations
-        if not (any(terminations.values()) or any(truncations.values())):
-            return
-        for name in list(copy.agents):
+    def _note_ends(
+        self,
+        e: int,
+        copy: AECEnv[Any, Any, Any],
+        terminations: Mapping[Any, bool],
+        truncations: Mapping[Any, bool],
+    ) -> None:
+        """Find out whose episode is over."""
+        for name, terminated in terminations.items():
             agent = self._index[name]
-            ended = terminations[name] or truncations[name]
-            if ended and self._playing[e, agent]:
-                self._look(e, copy, name)
-                self._end(e, agent, bool(terminations[name]))
+            if (terminated or truncations[name]) and self._playing[e, agent]:
+                if not terminated:  # what it saw last still tells what would have come
+                    self._look(e, copy, name)
+                self._end(e, agent, bool(terminated))
 
     def _select(self, e: int, copy: AECEnv[Any, Any, Any]) -> None:
         """Find out who acts next, by way of the dead."""
         while copy.agents:
             name = copy.agent_selection
             if not (copy.terminations[name] or copy.truncations[name]):
-                agent = self._index[name]
-                self.active[e, agent] = self._playing[e, agent] = True
                 self._look(e, copy, name)
                 return
             copy.step(None)
         self._nobody_left(e)
 
     def _look(self, e: int, copy: AECEnv[Any, Any, Any], name: Any) -> None:
-        self._note(e, self._index[name], copy.observe(name), copy.infos.get(name) or {})
+        """Let an agent observe: it acts next, unless its episode is over."""
+        agent = self._index[name]
+        self.active[e, agent] = self._playing[e, agent] = True
+        infos = copy.infos if self._asks_info[agent] else {}
+        self._note(e, agent, copy.observe(name), infos.get(name) or {})
 
 
 def make_pettingzoo(
@@ -315,7 +327,8 @@ def make_pettingzoo(
             raise ConfigError(f"pettingzoo:{name} offers no {' and no '.join(wanted[api])}")
         make, adapter = offered[kind], ParallelCopies if kind == PARALLEL else AECCopies
         try:
-            options = _drawing(make, options)
+            if num_envs == 1:  # for pictures of play; drawing may cost even where nobody looks
+                options = _drawing(make, options)
             return adapter(lambda: make(**options), num_envs)
         except (TypeError, ValueError, AssertionError, ImportError) as error:
             line = " ".join(str(error).split())
