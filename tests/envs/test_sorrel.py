@@ -1,0 +1,192 @@
+"""Sorrel games: the game's own loop stays in charge, and policies of Remuda act in its agents."""
+
+import importlib.util
+import random
+import sys
+
+import numpy as np
+import pytest
+
+from remuda.envs.adapters.sorrel import SorrelCopies
+from remuda.envs.contract import VectorEnvContract
+from remuda.errors import ContractError
+from sorrel_double import Berries, Berry, Environment, berries
+
+
+class TestBerries(VectorEnvContract):
+    def make(self, num_envs):
+        return SorrelCopies(berries, num_envs)
+
+
+def test_the_game_s_own_loop_plays_as_it_would_alone():
+    """The same random numbers and actions: the same world, turn by turn."""
+    env = SorrelCopies(berries, 2, max_turns=30)
+    env.reset(np.array([3, 4]), np.ones(2, bool))
+    copy = env._copies[0].game
+
+    alone = berries(max_turns=30)
+    np.random.seed(0)
+    np.random.set_state(np.random.RandomState(np.random.MT19937(3)).get_state())
+    chosen = []
+    for agent in alone.agents:
+        agent.model.take_action = lambda state: chosen.pop(0)
+    alone.reset()
+    drawn = np.random.default_rng(1).integers(0, 2, (29, 3))
+    for actions in drawn:
+        env.begin_turn()
+        seen = np.zeros((2, 27), np.float32)
+        for agent, action in enumerate(actions):
+            assert env.active[0].tolist() == [i == agent for i in range(3)]
+            env.observe(agent, seen)
+            env.act(agent, np.array([action, 0]))
+        rewards = env.end_turn().rewards[0]
+        chosen = actions.tolist()
+        alone.take_turn()
+        assert rewards.tolist() == [reward for _, reward, _ in alone.turn_stats]
+        where = [agent.location for agent in alone.agents]
+        assert [agent.location for agent in copy.agents] == where
+    assert copy.turn_stats == alone.turn_stats
+    assert alone.world.total_reward != 0
+
+
+def test_an_episode_is_cut_off_by_the_adapter_and_ended_by_the_game():
+    env = SorrelCopies(berries, 1, max_turns=4)
+    env.reset(np.array([0]), np.ones(1, bool))
+    for turn in range(4):
+        env.begin_turn()
+        for agent in range(3):
+            env.act(agent, np.array([0]))
+        result = env.end_turn()
+        assert result.truncated.all() == (turn == 3)
+        assert not result.terminated.any()
+    assert not env.active.any()
+    last = np.zeros((1, 27), np.float32)
+    env.observe(1, last)
+    assert (last == env._copies[0].game.agents[1].pov(env._copies[0].game.world)).all()
+
+    class EndsWithABerry(Berries):
+        def take_turn(self, epoch=0):
+            super().take_turn(epoch)
+            self.world.is_done = any(isinstance(e, Berry) for e in self.world.map[0])
+
+    def game():
+        made = berries()
+        made.__class__, made.stop_if_done = EndsWithABerry, True
+        return made
+
+    env = SorrelCopies(game, 1, max_turns=1000)
+    env.reset(np.array([0]), np.ones(1, bool))
+    while env.active.any():
+        env.begin_turn()
+        for agent in range(3):
+            env.act(agent, np.array([0]))
+        result = env.end_turn()
+    assert result.terminated.all()
+    assert not result.truncated.any()
+
+
+def test_an_agent_that_the_game_passes_over_does_not_act():
+    class Lazy(Berries):
+        def take_turn(self, epoch=0):
+            everybody = self.agents
+            self.agents = everybody if self.turn % 2 else everybody[:2]
+            Environment.take_turn(self, epoch)
+            self.agents = everybody
+
+    def game():
+        made = berries()
+        made.__class__ = Lazy
+        return made
+
+    env = SorrelCopies(game, 1)
+    env.reset(np.array([0]), np.ones(1, bool))
+    acted = []
+    for _ in range(6):
+        env.begin_turn()
+        row = []
+        for agent in range(3):
+            row.append(bool(env.active[0, agent]))
+            env.act(agent, np.array([0]))
+        env.end_turn()
+        acted.append(row)
+    assert acted == [[True, True, False], [True, True, True]] * 3
+
+
+def test_nobody_else_s_random_numbers_are_touched():
+    np.random.seed(7)
+    random.seed(7)
+    before = np.random.random(3).tolist(), random.random()
+    np.random.seed(7)
+    random.seed(7)
+    env = SorrelCopies(berries, 2)
+    env.reset(np.array([1, 2]), np.ones(2, bool))
+    env.begin_turn()
+    env.act(0, np.zeros(2, np.int64))
+    assert (np.random.random(3).tolist(), random.random()) == before
+
+
+def test_what_is_no_game_is_refused():
+    with pytest.raises(ContractError, match="dict is no Sorrel game: it has no take_turn"):
+        SorrelCopies(dict)
+
+    class Stacks(Berries):
+        def setup_agents(self):
+            super().setup_agents()
+            for agent in self.agents:
+                agent.get_action = lambda state, a=agent: a.model.take_action(np.tile(state, 2))
+
+    def game():
+        made = berries()
+        made.__class__ = Stacks
+        made.setup_agents()
+        made.reset()
+        return made
+
+    env = SorrelCopies(game)
+    with pytest.raises(ContractError, match="agent 0 acts on 54 numbers, and its `pov` gave 27"):
+        env.reset(np.array([0]), np.ones(1, bool))
+
+
+def test_a_fault_in_the_game_is_not_swallowed():
+    class Breaks(Berries):
+        def take_turn(self, epoch=0):
+            super().take_turn(epoch)
+            raise ZeroDivisionError("in the game")
+
+    def game():
+        made = berries()
+        made.__class__ = Breaks
+        return made
+
+    env = SorrelCopies(game)
+    env.reset(np.array([0]), np.ones(1, bool))
+    env.act(0, np.array([0]))
+    env.act(1, np.array([0]))
+    with pytest.raises(ZeroDivisionError):
+        env.act(2, np.array([0]))
+
+
+@pytest.mark.skipif(
+    sys.version_info < (3, 12) or importlib.util.find_spec("sorrel") is None,
+    reason="Sorrel needs Python 3.12, and is not installed by default",
+)
+def test_sorrel_s_own_treasurehunt():
+    from sorrel.examples.treasurehunt.entities import EmptyEntity
+    from sorrel.examples.treasurehunt.env import TreasurehuntEnv
+    from sorrel.examples.treasurehunt.world import TreasurehuntWorld
+
+    config = {
+        "experiment": {"epochs": 1, "max_turns": 20, "record_period": 50},
+        "model": {"agent_vision_radius": 2, "epsilon_decay": 0.0001},
+        "world": {"height": 10, "width": 10, "gem_value": 10, "spawn_prob": 0.02},
+    }
+
+    class Suite(VectorEnvContract):
+        def make(self, num_envs):
+            return SorrelCopies(
+                lambda: TreasurehuntEnv(TreasurehuntWorld(config, EmptyEntity()), config), num_envs
+            )
+
+    for name in dir(Suite):
+        if name.startswith("test_"):
+            getattr(Suite(), name)()
