@@ -121,3 +121,21 @@ def sample(replay, size):
     out = Batch.empty(replay.experience, 1, size)
     replay.sample(out, 0, size)
     return Batch(*(getattr(out, field.name)[0] for field in fields(Batch)))
+
+
+class OneCopy(Tape):
+    """A game that several copies of cannot be had."""
+
+    def __init__(self, num_envs=1):
+        if num_envs > 1:
+            raise ValueError("only one copy at a time")
+        super().__init__(num_envs)
+
+
+class BreaksInTurnThree(Tape):
+    """A game with a fault."""
+
+    def end_turn(self):
+        if self._turn[0] == 2:
+            raise ZeroDivisionError("the third turn")
+        return super().end_turn()

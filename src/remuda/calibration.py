@@ -95,6 +95,7 @@ def _in_small(config: Config) -> Config:
     tree = config.model_dump()
     least = {"schedule": "sequential", "actor": {"processes": 1}}
     least |= {"learners": {"processes": 1, "threads": 1}}
+    least |= {"env": {"workers": 1}}
     tree = overlay(tree, least | {"run": {"turns": None, "seconds": math.inf}, "trace": None})
     tree = overlay(tree, {"policy": _sooner(config.policy, config.env.num_envs)})
     for name in config.policies:

@@ -52,6 +52,8 @@ class EnvConfig(Section):
     observe_together: bool = False
     """Let all agents observe at the start of the turn and choose in one batched pass, which is much
     faster with few copies; their actions still take effect in the game's order."""
+    workers: PositiveInt = 1
+    """Processes that step an actor's copies, for slow environments in Python; 1: the actor does."""
     options: dict[str, Any] = {}
     """The game's own parameters by name; `remuda games` lists them."""
 

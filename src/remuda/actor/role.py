@@ -57,7 +57,7 @@ class ActorRole:
 
         config, play = self.config, self.scoreboard.play(self.index)
         begins = f"{self.name} from turn {int(play[Play.TURNS])}"
-        env = make_env(config.game, self.copies[self.index], **config.env.options)
+        env = self._environment(self.copies[self.index])
         seats = make_seats(
             env,
             self.specs,
@@ -84,6 +84,14 @@ class ActorRole:
             config.env.observe_together,
             self.scoreboard.facts(self.index) if self.scoreboard.fact_names else None,
         )
+
+    def _environment(self, copies: int) -> VectorEnv:
+        env = self.config.env
+        if env.workers == 1:
+            return make_env(self.config.game, copies, **env.options)
+        from remuda.envs.workers import WorkerEnvs
+
+        return WorkerEnvs(self.config.game, copies, env.workers, **env.options)
 
 
 def make_seats(

@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import logging
 import os
 import signal
 import sys
-import threading
-import weakref
 from collections.abc import Iterator
 from dataclasses import dataclass
-from multiprocessing.reduction import DupFd
 from pathlib import Path
-from typing import Any
 
 from remuda.checkpoint.store import Checkpoints
 from remuda.errors import RemudaError
+from remuda.memory.lifeline import die_with_parent
 from remuda.runtime.control import DONE, RUNNING, Control
 from remuda.runtime.pace import Desk, Pace, restore
 from remuda.timeline import Timeline
@@ -28,27 +24,6 @@ EXCEPTION = 70
 HELD_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 """Signals that are the coordinator's to act on, and that children ignore."""
 LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
-
-
-class Lifeline:
-    """A pipe whose other end the coordinator alone holds: when it closes, that process is gone."""
-
-    def __init__(self) -> None:
-        self._read, self._write = os.pipe()
-        self._closers = [weakref.finalize(self, os.close, fd) for fd in (self._read, self._write)]
-
-    def close(self) -> None:
-        """For the coordinator: let go."""
-        for close in self._closers:
-            close()
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return _hold, (DupFd(self._read),)
-
-
-def _hold(read: Any) -> int:
-    descriptor: int = read.detach()
-    return descriptor
 
 
 @dataclass(frozen=True)
@@ -68,7 +43,7 @@ class Hosting:
 
 def host(role: Role, control: Control, lifeline: int, hosting: Hosting) -> None:
     """Run a role until it is done or asked to stop. The main function of every child."""
-    _die_with_the_coordinator(lifeline)
+    die_with_parent(lifeline)
     # The terminal sends Ctrl-C to every process at once; stopping is the coordinator's to order.
     for number in HELD_SIGNALS:
         signal.signal(number, signal.SIG_IGN)
@@ -99,21 +74,6 @@ def host(role: Role, control: Control, lifeline: int, hosting: Hosting) -> None:
     except Exception:
         log.exception("ended by an exception")
         sys.exit(EXCEPTION)
-
-
-def _die_with_the_coordinator(lifeline: int) -> None:
-    if sys.platform == "linux":
-        pr_set_pdeathsig = 1
-        ctypes.CDLL(None).prctl(pr_set_pdeathsig, signal.SIGKILL)
-    parent = os.getppid()
-
-    def watch() -> None:
-        os.read(lifeline, 1)  # returns only when the other end is closed
-        os.kill(os.getpid(), signal.SIGKILL)
-
-    threading.Thread(target=watch, name="lifeline", daemon=True).start()
-    if os.getppid() != parent:
-        os.kill(os.getpid(), signal.SIGKILL)
 
 
 def _log_to(path: Path) -> None:

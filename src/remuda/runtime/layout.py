@@ -139,7 +139,8 @@ def _choose(
     if set(devices) != {"cpu"}:
         learners = [min(len(devices), num_policies)]
     elif costs is not None:
-        actors = list(range(1, min(cores, config.env.num_envs) + 1))
+        if config.env.workers == 1:  # else an actor has cores enough as it is
+            actors = list(range(1, min(cores, config.env.num_envs) + 1))
         learners = list(range(1, min(cores, num_policies) + 1))
     if asked_actors != "auto":
         actors = [asked_actors]

@@ -17,9 +17,10 @@ from pathlib import Path
 from remuda.checkpoint.store import Checkpoints
 from remuda.config import SupervisionConfig
 from remuda.errors import RoleDiedError
+from remuda.memory.lifeline import Lifeline
 from remuda.memory.waiting import Wakeup
 from remuda.runtime.control import DONE, RUNNING, STARTING, Control
-from remuda.runtime.host import EXCEPTION, HELD_SIGNALS, Hosting, Lifeline, host
+from remuda.runtime.host import EXCEPTION, HELD_SIGNALS, Hosting, host
 from remuda.runtime.pace import Pace
 from remuda.timeline import Timeline
 from remuda.types import Role, RoleStatus

@@ -1,0 +1,318 @@
+"""Copies of a game spread over processes: for environments in Python that take long to step.
+
+The parent, an actor, puts what is to be done into shared memory and rings; every worker does it for
+its own copies and rings back. They take turns: while a worker works, the parent sleeps and touches
+nothing of its share, and the other way round. Who dies: a worker's death is an exception in the
+parent, whose supervisor restarts it with new workers; the parent's death is the workers' own.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import signal
+import sys
+import time
+import traceback
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from multiprocessing.process import current_process
+from typing import Any
+
+import numpy as np
+
+from remuda.envs.registry import make_env
+from remuda.envs.scripted import possibilities
+from remuda.envs.vector_env import VectorEnv
+from remuda.errors import RemudaError
+from remuda.memory.atomic import load, store
+from remuda.memory.lifeline import Lifeline, die_with_parent
+from remuda.memory.shared import SharedArrays
+from remuda.memory.waiting import Wakeup
+from remuda.types import Array, Bools, Integers, TurnResult
+
+REQUESTED, DONE, FAILED = range(3)
+"""Words of a worker. The parent counts requests in the first; the worker sets the second to that
+number when it has done one, and the third to 1 if it could not."""
+RESET, BEGIN, END, STOP = range(4)
+"""What is to be done, besides acting and observing."""
+MESSAGE = 2000
+"""Bytes of a worker's last words."""
+GLANCE = 1.0
+"""Seconds between two looks at whether a worker that does not answer still lives."""
+
+
+@dataclass(frozen=True)
+class _Share:
+    """What a worker is told when it is spawned."""
+
+    index: int
+    game: str
+    options: dict[str, Any]
+    first: int
+    end: int
+    """The copies that are its own."""
+    shared: SharedArrays
+    mine: Wakeup
+    parents: Wakeup
+
+
+class WorkerEnvs(VectorEnv):
+    """A game of the registry whose copies are stepped by several processes.
+
+    It is the game itself in all but two things: it cannot be saved in mid-episode, and it has no
+    pictures.
+    """
+
+    def __init__(self, game: str, num_envs: int, workers: int, **options: Any) -> None:
+        """Spawn the workers, and wait until all are ready.
+
+        Args:
+            game: its name.
+            num_envs: copies, over all workers.
+            workers: processes; no more than copies.
+            options: the game's own.
+
+        Raises:
+            RemudaError: a worker could not make its copies; the message is its own.
+        """
+        one = make_env(game, 1, **options)
+        self.num_envs = num_envs
+        self.agents, self.turn_groups = one.agents, one.turn_groups
+        self.facts, self.can_observe_together = one.facts, one.can_observe_together
+        self._options = one.options()
+        one.close()
+        workers = min(workers, num_envs)
+        self._shared = shared = SharedArrays(self._layout(workers))
+        self.active: Bools = shared["active"]
+        told = {name: shared["facts"][i] for i, name in enumerate(self.facts)}
+        self._result = TurnResult(
+            shared["rewards"], shared["terminated"], shared["truncated"], told
+        )
+        self._group_of = {agent: group for group in self.turn_groups for agent in group}
+        self._next_group = dict(pairwise(self.turn_groups))
+        self._fresh: set[int] = set()
+        """Agents whose observations are those of now."""
+        self._begins = False
+        self._wakeup = Wakeup()
+        self._lifeline = Lifeline()
+        self._requests = 1  # to make its copies
+        shared["words"][:, REQUESTED] = 1
+        bounds = [num_envs * i // workers for i in range(workers + 1)]
+        self._wakeups = [Wakeup() for _ in range(workers)]
+        self._processes = [
+            self._spawn(
+                _Share(i, game, options, bounds[i], bounds[i + 1], shared, wakeup, self._wakeup)
+            )
+            for i, wakeup in enumerate(self._wakeups)
+        ]
+        self._await()
+
+    def reset(self, seeds: Integers, mask: Bools) -> None:
+        """Restart the copies in `mask`, each from its own seed."""
+        if self._shared["acts"].any():
+            self._ask()
+        self._shared["seeds"][:], self._shared["mask"][:] = seeds, mask
+        self._ask(RESET)
+
+    def begin_turn(self) -> None:
+        """The world moves with the first observation, or act, of the turn."""
+        self._begins = True
+        self._fresh.clear()
+
+    def observe(self, agent: int, out: Array) -> None:
+        """What `agent` sees now: [num_envs, *observation_shape]."""
+        self._look(agent)
+        out[...] = self._shared[f"seen {agent}"]
+
+    def mask(self, agent: int, out: Bools) -> None:
+        """What `agent` may do now: [num_envs, possibilities]."""
+        self._look(agent)
+        out[...] = self._shared[f"mask {agent}"]
+
+    def act(self, agent: int, actions: Array) -> None:
+        """Let `agent` act: with all of its group, or when anybody observes before that."""
+        acts = self._shared["acts"]
+        if acts[agent]:
+            self._ask()  # it acted before, and nobody has looked since
+        self._shared[f"actions {agent}"][...] = actions
+        acts[agent] = True
+        self._fresh.clear()
+        group = self._group_of[agent]
+        following = self._next_group.get(group)
+        if following is not None and acts[list(group)].all():
+            self._look_all(following)  # the last group of a turn waits for its end
+
+    def end_turn(self) -> TurnResult:
+        """End the turn in all copies."""
+        self._ask(END)
+        return self._result
+
+    def options(self) -> dict[str, Any]:
+        """The game's parameters in force, by name."""
+        return dict(self._options)
+
+    def close(self) -> None:
+        """Ask the workers to end, and end those that do not."""
+        self._requests += 1
+        for i, wakeup in enumerate(self._wakeups):
+            self._shared["todo"][i, STOP] = True
+            store(self._shared["words"].reshape(-1), 3 * i + REQUESTED, self._requests)
+            wakeup.ring()
+        limit = time.monotonic() + 5.0
+        for process in self._processes:
+            process.join(max(limit - time.monotonic(), 0.0))
+            if process.is_alive():
+                process.kill()
+                process.join()
+            process.close()
+        self._processes = []
+        self._lifeline.close()
+
+    def _look(self, agent: int) -> None:
+        if agent not in self._fresh:
+            self._look_all(self._group_of[agent])
+
+    def _look_all(self, group: tuple[int, ...]) -> None:
+        self._shared["observes"][list(group)] = True
+        self._ask()
+        self._fresh.update(group)
+
+    def _ask(self, *what: int) -> None:
+        """Let all workers do what was put down, and wait for them."""
+        todo = self._shared["todo"]
+        todo[:, BEGIN] = self._begins
+        for each in what:
+            todo[:, each] = True
+        self._requests += 1
+        for i, wakeup in enumerate(self._wakeups):
+            store(self._shared["words"].reshape(-1), 3 * i + REQUESTED, self._requests)
+            wakeup.ring()
+        self._await()
+        todo[:] = False
+        self._shared["acts"][:] = self._shared["observes"][:] = False
+        self._begins = False
+        self._fresh.clear()
+
+    def _await(self) -> None:
+        words = self._shared["words"].reshape(-1)
+
+        def all_done() -> bool:
+            return all(
+                load(words, 3 * i + DONE) == self._requests for i in range(len(self._wakeups))
+            )
+
+        while not self._wakeup.wait(all_done, GLANCE):
+            for i, process in enumerate(self._processes):
+                if not process.is_alive():
+                    self._tell(i, f"ended with exit code {process.exitcode}")
+        for i in range(len(self._wakeups)):
+            if words[3 * i + FAILED]:
+                self._tell(i, bytes(self._shared["message"][i]).rstrip(b"\0").decode())
+
+    def _tell(self, worker: int, what: str) -> None:
+        for process in self._processes:
+            process.kill()
+        raise RemudaError(f"worker {worker} of the environment (env.workers): {what}")
+
+    def _layout(self, workers: int) -> dict[str, tuple[tuple[int, ...], Any]]:
+        num_envs, num_agents = self.num_envs, len(self.agents)
+        each = (num_envs, num_agents)
+        layout: dict[str, tuple[tuple[int, ...], Any]] = {
+            "words": ((workers, 3), np.int64),
+            "todo": ((workers, 4), np.bool_),
+            "message": ((workers, MESSAGE), np.uint8),
+            "seeds": ((num_envs,), np.int64),
+            "mask": ((num_envs,), np.bool_),
+            "acts": ((num_agents,), np.bool_),
+            "observes": ((num_agents,), np.bool_),
+            "active": (each, np.bool_),
+            "rewards": (each, np.float32),
+            "terminated": (each, np.bool_),
+            "truncated": (each, np.bool_),
+            "facts": ((len(self.facts), num_envs), np.float64),
+        }
+        for i, spec in enumerate(self.agents):
+            sees, acts = spec.observation_space, spec.action_space
+            layout[f"seen {i}"] = ((num_envs, *(sees.shape or ())), sees.dtype)
+            layout[f"actions {i}"] = ((num_envs, *(acts.shape or ())), acts.dtype or np.int64)
+            if spec.masked:
+                layout[f"mask {i}"] = ((num_envs, possibilities(spec)), np.bool_)
+        return layout
+
+    def _spawn(self, share: _Share) -> Any:
+        process = multiprocessing.get_context("spawn").Process(
+            target=_work, args=(share, self._lifeline), name=f"env-{share.index}", daemon=True
+        )
+        # Actors are daemons, which multiprocessing forbids children, since it would lose sight of
+        # them when it kills their parent. These end by their lifeline.
+        config: dict[str, Any] = current_process()._config  # type: ignore[attr-defined]
+        daemon = config.pop("daemon", None)
+        try:
+            process.start()
+        finally:
+            if daemon is not None:
+                config["daemon"] = daemon
+        return process
+
+
+def _work(share: _Share, lifeline: int) -> None:
+    """The main function of a worker."""
+    die_with_parent(lifeline)
+    for number in (signal.SIGINT, signal.SIGTERM):  # stopping is the parent's to order
+        signal.signal(number, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGINT, signal.SIGTERM))
+    shared, words = share.shared, share.shared["words"].reshape(-1)
+    requested, done, failed = (3 * share.index + word for word in (REQUESTED, DONE, FAILED))
+    parents = share.parents
+
+    def answer() -> None:
+        store(words, done, load(words, requested))
+        parents.ring()
+
+    try:
+        env = make_env(share.game, share.end - share.first, **share.options)
+        answer()
+        while True:
+            while not share.mine.wait(lambda: load(words, requested) != load(words, done), 60.0):
+                pass  # the lifeline ends this where nobody is left to ask
+            if shared["todo"][share.index, STOP]:
+                env.close()
+                return
+            _serve(env, shared, share)
+            answer()
+    except Exception as error:
+        traceback.print_exc(file=sys.stderr)
+        message = (" ".join(str(error).split()) or type(error).__name__).encode()[:MESSAGE]
+        if not isinstance(error, RemudaError):
+            message = f"{type(error).__name__}: ".encode() + message
+        message = message[:MESSAGE]
+        shared["message"][share.index, : len(message)] = np.frombuffer(message, np.uint8)
+        words[failed] = 1
+        answer()
+
+
+def _serve(env: VectorEnv, shared: SharedArrays, share: _Share) -> None:
+    """Do what is asked, in the order in which a turn goes."""
+    own, todo = slice(share.first, share.end), shared["todo"][share.index]
+    if todo[RESET]:
+        env.reset(shared["seeds"][own], shared["mask"][own])
+    if todo[BEGIN]:
+        env.begin_turn()
+    for agent in _in_turn(env.turn_groups, shared["acts"]):
+        env.act(agent, shared[f"actions {agent}"][own])
+    if todo[END]:
+        result = env.end_turn()
+        shared["rewards"][own] = result.rewards
+        shared["terminated"][own], shared["truncated"][own] = result.terminated, result.truncated
+        for i, name in enumerate(env.facts):
+            shared["facts"][i, own] = result.info[name]
+    for agent in np.flatnonzero(shared["observes"]).tolist():
+        env.observe(agent, shared[f"seen {agent}"][own])
+        if env.agents[agent].masked:
+            env.mask(agent, shared[f"mask {agent}"][own])
+    shared["active"][own] = env.active
+
+
+def _in_turn(groups: Sequence[tuple[int, ...]], acts: Bools) -> list[int]:
+    return [agent for group in groups for agent in group if acts[agent]]
