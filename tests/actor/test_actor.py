@@ -17,6 +17,7 @@ from remuda.policies.stack import layout_checksum, layout_size
 from remuda.publish.snapshot import PublishedWeights, Publisher, SnapshotReader
 from remuda.scoreboard import Play, Policy, Scoreboard
 from remuda.streams import stream
+from remuda.types import TurnResult
 from support import Tape, sample
 
 
@@ -239,3 +240,30 @@ def test_a_memory_begins_anew_with_an_episode_and_is_written_with_its_segments()
     assert (kept[1] != 0).any()
     begun = experience["agent_0"].rings[0].shared["numbers"][:3].argsort()
     assert (experience["agent_0"].rings[0].shared["memories"][begun] == 0).all()
+
+
+def test_what_the_game_tells_of_its_episodes_is_counted_when_they_are_over():
+    """By hand: copies of 3 and 5 turns tell their length; means come from the sums."""
+
+    class Telling(Tape):
+        facts = ("length", "copy")
+
+        def end_turn(self):
+            result = super().end_turn()
+            told = {"length": self._turn.astype(float), "copy": np.arange(2.0) + 1}
+            return TurnResult(result.rewards, result.terminated, result.truncated, told)
+
+    env = Telling(2, 1)
+    specs = policy_specs(load_config({"policy": {"network": {"hidden": (8,)}}}), env.agents)
+    board = Scoreboard(("agent_0",), facts=env.facts)
+    seats = make_seats(env, specs, board, seed=0, purpose="actor")
+    actor = Actor(env, seats, board.play(), stream(0, "env"), facts=board.facts())
+    heard = []
+    actor.on_episode = lambda copy, returns, facts: heard.append((copy, *facts.tolist()))
+    for _ in range(15):
+        actor.turn()
+    assert board.told().tolist() == [5 + 3, 5 * 3 + 3 * 5, 5 * 1 + 3 * 2]
+    assert sorted(heard) == [(0, 3, 1)] * 5 + [(1, 5, 2)] * 3
+    other = Scoreboard(("agent_0",), facts=env.facts)
+    other.restore(board.state())
+    assert other.told().tolist() == board.told().tolist()

@@ -60,7 +60,7 @@ def test_flags_go_over_the_file_over_the_defaults(tmp_path):
         ("evaluate", "run is missing"),
         ("evaluate nowhere", "nowhere is no run directory"),
         ("watch nowhere", "nowhere is no run directory"),
-        ("games 3", "takes no options"),
+        ("games 3 4", "what is '4' for?"),
     ],
 )
 def test_mistakes_are_told_in_one_line(words, said, capsys):

@@ -40,7 +40,7 @@ def a_policy(i: int, mean_return: float | None = None) -> PolicyRecord:
     )
 
 
-def a_record(i: int, names: list[str]) -> Record:
+def a_record(i: int, names: list[str], facts: Any = None) -> Record:
     return Record(
         seconds=5.0 * i,
         turns=1000 * i,
@@ -52,6 +52,7 @@ def a_record(i: int, names: list[str]) -> Record:
         overtaken=0,
         shares={"env": 0.3, "infer": 0.5, "write": 0.1, "weights": 0.05, "wait": 0.0},
         policies={name: a_policy(i, float(i + k)) for k, name in enumerate(names)},
+        facts=dict(facts or {}),
     )
 
 
@@ -174,6 +175,27 @@ def test_what_is_summarised(tmp_path: Path) -> None:
     assert policy.staleness == pytest.approx(4.0)
     assert (policy.episodes, policy.updates, policy.version) == (400, 3900, 40)
     assert policy.replay_ratio == pytest.approx(0.64)
+
+
+def test_what_the_game_tells_of_its_episodes_is_shown(tmp_path: Path) -> None:
+    run = a_run(tmp_path, ["red"])
+    write_report(run)
+    assert not (run / "game.png").exists()
+    told = [{"apples_eaten": float(i), "equality": None if i < 3 else 0.5} for i in range(1, 41)]
+    lines = [a_record(i, ["red"], told[i - 1]).to_json() + "\n" for i in range(1, 41)]
+    (run / "metrics.jsonl").write_text("".join(lines))
+    summary = json.loads((run / "summary.json").read_text())
+    summary["evaluation"]["facts"] = {"apples_eaten": {"mean": 12.5, "standard_error": 0.25}}
+    (run / "summary.json").write_text(json.dumps(summary))
+    page = write_report(run).read_text()
+    for words in ("game.png", "Apples eaten", "12.5 ± 0.25", "38.0", "Equality", "0.50"):
+        assert words in page
+    with Image.open(run / "game.png") as image:
+        assert image.width > 1000
+    console = Console(width=80, file=io.StringIO())
+    print_summary(run, console)
+    assert isinstance(console.file, io.StringIO)
+    assert "apples eaten" in console.file.getvalue()
 
 
 @pytest.mark.parametrize("missing", ["config.yaml", "metrics.jsonl", "summary.json"])

@@ -416,20 +416,19 @@ class Actor:
             self._forget(self.seats[agent], ended[:, agent])
 
     def _close_episodes(self, result: TurnResult) -> None:
-        told = np.stack([result.info[name] for name in self.env.facts] or [self._over])
+        told = np.zeros((len(self.env.facts), self.env.num_envs), np.float32)
+        for i, name in enumerate(self.env.facts):
+            told[i] = result.info[name]
         if self._facts is not None:
             self._facts[Facts.EPISODES] += self._over.sum()
-            if self.env.facts:
-                self._facts[len(Facts) :] += told[:, self._over].sum(1)
+            self._facts[len(Facts) :] += told[:, self._over].sum(1)
         for env in np.flatnonzero(self._over):
             for agent, seat in enumerate(self.seats):
                 seat.row[Policy.EPISODES] += 1
                 seat.row[Policy.RETURN_SUM] += self._returns[env, agent]
             if self.on_episode is not None:
-                facts = told[: len(self.env.facts), env]
-                self.on_episode(
-                    int(env), self._returns[env].astype(np.float32), facts.astype(np.float32)
-                )
+                returns = self._returns[env].astype(np.float32)
+                self.on_episode(int(env), returns, told[:, env].copy())
 
     def _restart(self) -> None:
         """Begin new episodes in the copies that are over."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import NonNegativeInt, PositiveInt
+from pydantic import Field, NonNegativeInt, PositiveInt
 
 from remuda import __version__
 from remuda.config import Config, Section, load_config, overlay, read_config
@@ -60,6 +60,38 @@ class StatusOptions(Section):
     """The run directory."""
     format: Literal["table", "json"] = "table"
     """A table to read, or the whole status as JSON; `--json` is short for the latter."""
+
+
+class GamesOptions(Section):
+    """The games that can be played."""
+
+    game: str = ""
+    """The game whose rules to tell; empty: list all of them."""
+
+
+class PlayEnvOptions(Section):
+    """The game that is shown."""
+
+    options: dict[str, Any] = Field(default_factory=dict)
+    """The game's own parameters by name, as in `--env.options.num_agents 4`."""
+
+
+class PlayOptions(Section):
+    """A game with random or scripted agents, without any learning."""
+
+    game: str = "treasure_hunt"
+    """The game; `remuda games` lists them."""
+    policy: str = "random"
+    """Who plays all seats: `random`, or one that `remuda games GAME` lists."""
+    out: Path | None = None
+    """The GIF to write. None: show it in the terminal."""
+    turns: PositiveInt = 100
+    """The most turns to show; an episode's end comes first."""
+    seed: NonNegativeInt = 0
+    """Seed of the game and of the policies."""
+    frames_per_second: PositiveInt = 8
+    """Turns shown in a second."""
+    env: PlayEnvOptions = PlayEnvOptions()
 
 
 def train(words: Sequence[str]) -> int:
@@ -164,7 +196,7 @@ def evaluate(words: Sequence[str]) -> int:
 
     from remuda.coordinator.run_directory import RunDirectory
     from remuda.evaluate import evaluate as play
-    from remuda.evaluate import load_run
+    from remuda.evaluate import load_run, standard_error
 
     config, snapshots = load_run(RunDirectory.open(options.run), options.checkpoint)
     evaluation = play(config, snapshots, options.episodes, options.seed)
@@ -178,6 +210,8 @@ def evaluate(words: Sequence[str]) -> int:
     for i, name in enumerate(evaluation.agents):
         mean, error = evaluation.mean(i), evaluation.standard_error(i)
         print(f"  {name:<{width}}  return {mean:8.1f} ± {error:.1f}")
+    for name, told in evaluation.facts.items():
+        print(f"  {name.replace('_', ' ')}: {told.mean():.4g} ± {standard_error(told):.2g}")
     return 0
 
 
@@ -206,23 +240,34 @@ def watch(words: Sequence[str]) -> int:
 
 
 def games(words: Sequence[str]) -> int:
-    """List the games."""
-    if words:
-        raise ConfigError(f"what is {words[0]!r} for? `remuda games` takes no options")
+    """List the games, or tell the rules of one."""
+    options = validate(parse_flags(words, GamesOptions, positional="game"), GamesOptions)
 
-    from remuda.envs.registry import GAMES
+    from remuda.envs.registry import find_game
+    from remuda.ui.games import print_game, print_games
 
-    for game in GAMES.values():
-        env = game.make(num_envs=1)
-        agent = env.agents[0]
-        print(f"{game.name}: {game.summary}")
-        print(f"  {game.kind}, {env.num_agents} agents")
-        sees = agent.observation_space
-        print(f"  observes {sees.shape} {sees.dtype}, acts in {agent.action_space}")
-        options = ", ".join(f"{name} {value}" for name, value in env.options().items())
-        if options:
-            print(f"  options (--env.options.NAME VALUE): {options}")
-        env.close()
+    if options.game:
+        print_game(find_game(options.game))
+    else:
+        print_games()
+    return 0
+
+
+def play(words: Sequence[str]) -> int:
+    """Show a game with random or scripted agents, in the terminal or as a GIF."""
+    options = validate(parse_flags(words, PlayOptions, positional="game"), PlayOptions)
+
+    from remuda.ui.playing import play as show
+
+    show(
+        options.game,
+        options.policy,
+        turns=options.turns,
+        seed=options.seed,
+        frames_per_second=options.frames_per_second,
+        out=options.out,
+        options=options.env.options,
+    )
     return 0
 
 
@@ -266,7 +311,8 @@ COMMANDS = {
     "status": Command(status, StatusOptions, "run"),
     "evaluate": Command(evaluate, EvaluateOptions, "run"),
     "watch": Command(watch, WatchOptions, "run"),
-    "games": Command(games),
+    "games": Command(games, GamesOptions, "game"),
+    "play": Command(play, PlayOptions, "game"),
 }
 
 
@@ -285,6 +331,8 @@ def usage() -> str:
         "",
         "`remuda COMMAND --help` lists the options of a command. To begin with:",
         "",
+        "  remuda games",
+        "  remuda play cleanup --policy division_of_labour",
         "  remuda train treasure_hunt",
         "  remuda train treasure_hunt --run.seconds 60 --policies.agent_0.learning_rate 1e-3",
         "  remuda train --config my_run.yaml --seed 3",

@@ -21,8 +21,10 @@ from remuda.coordinator.metrics import PolicyRecord, Record
 from remuda.coordinator.run_directory import write_file
 from remuda.ui.summary import (
     COLUMNS,
+    FactSummary,
     RunSummary,
     clock,
+    number,
     rate,
     read_run,
     restarted,
@@ -98,6 +100,8 @@ def write_report(run: Path) -> Path:
     with mpl.rc_context(LOOK):
         write_file(run / "learning.png", _png(learning_chart(summary)))
         write_file(run / "throughput.png", _png(throughput_chart(summary)))
+        if summary.told:
+            write_file(run / "game.png", _png(game_chart(summary)))
     page = run / "report.html"
     write_file(page, page_of(summary).encode())
     return page
@@ -123,6 +127,25 @@ def learning_chart(summary: RunSummary) -> Figure:
         bottom.set_yscale("log")
     _finish(figure, "turns", named=top)
     return figure
+
+
+def game_chart(summary: RunSummary) -> Figure:
+    """What the game tells of its episodes, over turns: a panel for each fact."""
+    told = summary.told
+    figure, panels = _panels(*(_title(fact) for fact in told), heights=(1.2,) * len(told))
+    turns = max(summary.facts["turns"], 1)
+    for axes, fact in zip(panels, told, strict=True):
+        means = [(record.turns, record.facts.get(fact.name)) for record in summary.records]
+        _curve(axes, ((x, y, 1) for x, y in means if y is not None), INK, "")
+    panels[0].set_xlim(0, turns)  # and so the others'
+    panels[0].xaxis.set_major_locator(MaxNLocator(8, integer=True))
+    panels[0].xaxis.set_major_formatter(EngFormatter(sep=""))
+    _finish(figure, "turns", named=panels[0])
+    return figure
+
+
+def _title(fact: FactSummary) -> str:
+    return fact.words[:1].upper() + fact.words[1:]
 
 
 def _mean_returns(records: Iterable[Record]) -> Iterator[Point]:
@@ -385,6 +408,7 @@ def page_of(summary: RunSummary) -> str:
 {_table(summary)}
 </div>
 <p class="note">{_notes(summary)}</p>
+{_game(summary)}
 <h2>Learning</h2>
 {_figure("learning.png", "chart", "Return and loss of each policy over the turns played")}
 <h2>Throughput</h2>
@@ -428,6 +452,29 @@ def _table(summary: RunSummary) -> str:
         rows.append(f'<tr><th scope="row">{dot}{escape(policy.name)}</th>{cells}</tr>')
     head = f'<thead><tr><th scope="col">policy</th>{headings}</tr></thead>'
     return f"<table>\n{head}\n<tbody>\n" + "\n".join(rows) + "\n</tbody>\n</table>"
+
+
+def _game(summary: RunSummary) -> str:
+    """What the game tells of its episodes, as a table and a chart; empty: nothing."""
+    if not summary.told:
+        return ""
+    rows = "\n".join(
+        f'<tr><th scope="row">{escape(_title(fact))}</th>'
+        f'<td class="main">{escape(fact.greedy_words).replace("-", "−")}</td>'
+        f"<td>{number(fact.training).replace('-', '−')}</td></tr>"
+        for fact in summary.told
+    )
+    return f"""<h2>Episodes</h2>
+<div class="scroll">
+<table>
+<thead><tr><th scope="col">of an episode, on average</th><th scope="col">greedy</th>
+<th scope="col">in training</th></tr></thead>
+<tbody>
+{rows}
+</tbody>
+</table>
+</div>
+{_figure("game.png", "chart", "What the game tells of its episodes, over the turns played")}"""
 
 
 def _notes(summary: RunSummary) -> str:

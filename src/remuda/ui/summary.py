@@ -45,10 +45,30 @@ class PolicySummary:
     @property
     def greedy(self) -> str:
         """The greedy return in words."""
-        if self.greedy_return is None:
-            return NOTHING
-        mean = number(self.greedy_return)
-        return mean if self.standard_error is None else f"{mean} ± {number(self.standard_error)}"
+        return _with_error(self.greedy_return, self.standard_error)
+
+
+@dataclass(frozen=True)
+class FactSummary:
+    """One of the facts that the game tells of its episodes. None: there was nothing to measure."""
+
+    name: str
+    greedy: float | None
+    """Mean over the episodes of the evaluation."""
+    standard_error: float | None
+    """Of that mean."""
+    training: float | None
+    """Mean over the last tenth of training, exploration included."""
+
+    @property
+    def words(self) -> str:
+        """The name as it is read."""
+        return self.name.replace("_", " ")
+
+    @property
+    def greedy_words(self) -> str:
+        """The greedy mean in words."""
+        return _with_error(self.greedy, self.standard_error)
 
 
 @dataclass(frozen=True)
@@ -63,6 +83,9 @@ class RunSummary:
     records: tuple[Record, ...]
     """The content of `metrics.jsonl`."""
     policies: tuple[PolicySummary, ...]
+
+    told: tuple[FactSummary, ...] = ()
+    """What the game tells of its episodes."""
 
     @property
     def episodes_evaluated(self) -> int:
@@ -85,8 +108,28 @@ def read_run(path: Path) -> RunSummary:
     except ValueError as error:
         raise RunDirectoryError(f"{files.metrics} is damaged: {error}") from None
     return RunSummary(
-        files, read_config(files.config), facts, records, tuple(_policies(facts, records))
+        files,
+        read_config(files.config),
+        facts,
+        records,
+        tuple(_policies(facts, records)),
+        tuple(_told(facts, records)),
     )
+
+
+def _told(facts: dict[str, Any], records: Sequence[Record]) -> Iterator[FactSummary]:
+    evaluated = (facts.get("evaluation") or {}).get("facts", {})
+    trained = records[-1].facts if records else {}
+    for name in trained or evaluated:
+        greedy = evaluated.get(name, {})
+        begin = (1 - END) * records[-1].turns if records else 0
+        at_end = [r.facts.get(name) for r in records if r.turns >= begin]
+        yield FactSummary(
+            name,
+            _finite(greedy.get("mean")),
+            _finite(greedy.get("standard_error")),
+            weighted_mean([(value, 1) for value in at_end if value is not None]),
+        )
 
 
 def _policies(facts: dict[str, Any], records: Sequence[Record]) -> Iterator[PolicySummary]:
@@ -147,6 +190,12 @@ def weighted_mean(pairs: Iterator[tuple[float, int]] | Sequence[tuple[float, int
 
 def _finite(value: float | None) -> float | None:
     return value if value is not None and math.isfinite(value) else None
+
+
+def _with_error(mean: float | None, error: float | None) -> str:
+    if mean is None:
+        return NOTHING
+    return number(mean) if error is None else f"{number(mean)} ± {number(error)}"
 
 
 def number(value: float | None) -> str:
@@ -244,6 +293,9 @@ def print_summary(run: Path, console: Console | None = None) -> None:
     console.print()
     console.print(_table(summary, console.width < NARROW))
     console.print()
+    if summary.told:
+        console.print(_facts_table(summary))
+        console.print()
     for name, path in _files(summary.files):
         console.print(Text.assemble((f"{name:<9}", "dim"), str(path)), soft_wrap=True)
 
@@ -261,6 +313,19 @@ def _table(summary: RunSummary, narrow: bool) -> Table:
         table.add_column(heading, justify="right", no_wrap=True)
     for policy in summary.policies:
         table.add_row(Text(policy.name), *(tell(policy) for _, tell in columns))
+    return table
+
+
+def _facts_table(summary: RunSummary) -> Table:
+    from rich import box
+    from rich.table import Table
+
+    table = Table(box=box.SIMPLE_HEAD, header_style="dim", pad_edge=False, show_edge=False)
+    table.add_column("of an episode", style="bold")
+    for heading in ("greedy", "in training"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    for fact in summary.told:
+        table.add_row(fact.words, fact.greedy_words, number(fact.training))
     return table
 
 

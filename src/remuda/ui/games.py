@@ -1,0 +1,131 @@
+"""`remuda games`: what can be played, and what one game is."""
+
+from __future__ import annotations
+
+import inspect
+import sys
+import textwrap
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from remuda.envs.registry import GAMES, Game
+from remuda.envs.vector_env import VectorEnv
+
+if TYPE_CHECKING:
+    from gymnasium import Space
+
+
+def print_games(console: Console | None = None) -> None:
+    """All games, three lines each."""
+    console = console or Console()
+    for game in GAMES.values():
+        env = game.make(num_envs=1)
+        agent = env.agents[0]
+        known = ", ".join(f"{name} {value:g}" for name, value in game.reference.items())
+        console.print(
+            Text.assemble(
+                (f"{game.name:<20}", "bold"),
+                f"{game.kind:<12}",
+                f"{env.num_agents} {_order(env)}".ljust(11),
+                f"sees {_space(agent.observation_space)}, {_space(agent.action_space)} actions",
+            )
+        )
+        console.print(Text(f"  {game.summary}\n  an agent's return: {known}", "dim"))
+        env.close()
+    console.print(
+        "\n`remuda games NAME` tells the rules, `remuda play NAME` shows a game. Besides these:\n"
+        "gymnasium:CartPole-v1, pettingzoo:classic/tictactoe-v3, and your own as module:callable.",
+        soft_wrap=True,
+    )
+
+
+def print_game(game: Game, console: Console | None = None) -> None:
+    """The rules of one game, its options, and the policies written for it."""
+    console = console or Console()
+    env = game.make(num_envs=1)
+    console.print(Text(game.name, "bold"))
+    console.print(Text(reflow(_rules(env), min(console.width, 100))))
+    rows = {
+        "kind": game.kind,
+        "agents": f"{env.num_agents}, {_order(env)}",
+        "observe": f"{env.agents[0].observation_space}",
+        "actions": f"{env.agents[0].action_space}" + (", masked" if env.agents[0].masked else ""),
+        "options": "\n".join(
+            f"--env.options.{name} {value}" for name, value in env.options().items()
+        ),
+        "policies": "\n".join(
+            name + (f", {game.reference[name]:g} an episode" if name in game.reference else "")
+            for name in ("random", *game.scripted)
+        ),
+        "facts": ", ".join(fact.replace("_", " ") for fact in env.facts),
+    }
+    table = Table(box=None, show_header=False, pad_edge=False)
+    table.add_column(style="dim")
+    table.add_column()
+    for name, value in rows.items():
+        if value:
+            table.add_row(name, value)
+    console.print()
+    console.print(table)
+    env.close()
+
+
+def _rules(env: VectorEnv) -> str:
+    """The docstring of the module that the game is written in: its rules."""
+    kind = type(env)
+    module = sys.modules.get(kind.__module__) or import_module(kind.__module__)
+    return inspect.cleandoc(kind.__doc__ or "" if ".adapters." in kind.__module__ else _doc(module))
+
+
+def _doc(module: object) -> str:
+    return (getattr(module, "__doc__", None) or "").strip()
+
+
+def reflow(text: str, width: int) -> str:
+    """Text as it is written in the code, wrapped anew; what is indented stays as it is."""
+    paragraphs: list[list[str]] = []
+    begins = True
+    for line in text.splitlines():
+        bullet, table = line.startswith("- "), line.startswith("    ")
+        if begins or bullet or table or not line.strip() or paragraphs[-1][0].startswith("    "):
+            paragraphs.append([line])
+        else:
+            paragraphs[-1].append(line.strip())
+        begins = not line.strip()
+    wrapped = [
+        lines[0]
+        if lines[0].startswith("    ")
+        else textwrap.fill(
+            " ".join(lines), width, subsequent_indent="  " if lines[0][:1] in "- " else ""
+        )
+        for lines in paragraphs
+    ]
+    return "\n".join(wrapped)
+
+
+def _order(env: VectorEnv) -> str:
+    """How the agents act in a turn."""
+    if env.num_agents == 1:
+        return "alone"
+    if len(env.turn_groups) == 1:
+        return "at once"
+    if all(len(group) == 1 for group in env.turn_groups):
+        return "in turn"
+    return f"in {len(env.turn_groups)} groups"
+
+
+def _space(space: Space[object]) -> str:
+    """A space in few words."""
+    from gymnasium.spaces import Box, Discrete, MultiDiscrete
+
+    if isinstance(space, Discrete):
+        return f"{space.n}"
+    if isinstance(space, MultiDiscrete):
+        return " x ".join(str(n) for n in space.nvec.ravel())
+    if isinstance(space, Box):
+        return f"{' x '.join(str(n) for n in space.shape)} {space.dtype}"
+    return str(space)

@@ -1,0 +1,168 @@
+"""`remuda play`: a game with random or scripted agents, in the terminal or as a GIF."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from PIL import Image
+from rich.color import Color
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.segment import Segment, Segments
+from rich.style import Style
+from rich.text import Text
+
+from remuda.envs.registry import find_game
+from remuda.envs.scripted import ScriptedPolicy
+from remuda.envs.vector_env import VectorEnv
+from remuda.errors import ConfigError
+from remuda.types import Array
+from remuda.ui.recording import write_gif
+from remuda.ui.summary import number
+
+LOWER_HALF = "\u2584"
+"""A character whose lower half is ink: two pixels, one above the other."""
+
+
+@dataclass
+class Moment:
+    """A game at the end of a turn."""
+
+    turn: int
+    actions: dict[str, Any]
+    """By agent, what those did that acted."""
+    returns: dict[str, float]
+    """By agent, what it was given so far in this episode."""
+    picture: Array | None
+    """[height, width, 3] uint8; None: the game draws none."""
+    over: bool = False
+
+
+def play(
+    game: str,
+    policy: str,
+    *,
+    turns: int,
+    seed: int,
+    frames_per_second: int,
+    out: Path | None,
+    options: dict[str, Any],
+    console: Console | None = None,
+) -> None:
+    """Show one episode, or the beginning of it.
+
+    Args:
+        game: its name.
+        policy: `random`, or one of those written for the game.
+        turns: the most to show.
+        seed: of the game and the policies.
+        frames_per_second: turns shown in a second.
+        out: the GIF to write; None: show it in the terminal.
+        options: the game's own.
+        console: where to show it.
+
+    Raises:
+        ConfigError: there is no such policy, or no picture to write.
+    """
+    console = console or Console()
+    found = find_game(game)
+    env = found.make(1, **options)
+    moments = episode(env, found.policy(policy), turns, seed)
+    if out is not None:
+        seen = list(moments)
+        pictures = [moment.picture for moment in seen if moment.picture is not None]
+        if not pictures:
+            raise ConfigError(f"{game} draws no pictures; leave out --out to read what happens")
+        write_gif(pictures, out, frames_per_second)
+        console.print(f"wrote {out}")
+        console.print(_words(seen[-1]))
+    elif console.is_terminal:
+        with Live(console=console, auto_refresh=False) as live:
+            for moment in moments:
+                live.update(_shown(moment, console), refresh=True)
+                time.sleep(1.0 / frames_per_second)
+    else:
+        for moment in moments:
+            if moment.turn:
+                console.print(_words(moment))
+    env.close()
+
+
+def episode(env: VectorEnv, policy: ScriptedPolicy, turns: int, seed: int) -> Iterator[Moment]:
+    """The start of an episode and the end of each of its turns, one copy, all seats alike."""
+    random = np.random.default_rng(seed)
+    env.reset(random.integers(2**62, size=1), np.ones(1, np.bool_))
+    names = [spec.name for spec in env.agents]
+    seen = [
+        np.zeros((1, *(spec.observation_space.shape or ())), spec.observation_space.dtype)
+        for spec in env.agents
+    ]
+    returns = np.zeros(len(names))
+    yield Moment(0, {}, dict.fromkeys(names, 0.0), _picture(env))
+    for turn in itertools.count(1):
+        actions: dict[str, Any] = {}
+        env.begin_turn()
+        for group in env.turn_groups:
+            acts = [bool(env.active[0, agent]) for agent in group]
+            for agent in group:
+                env.observe(agent, seen[agent])
+            chosen = [policy(env, agent, seen[agent], random) for agent in group]
+            for agent, action, acted in zip(group, chosen, acts, strict=True):
+                env.act(agent, action)
+                if acted:
+                    actions[names[agent]] = np.asarray(action)[0].tolist()
+        returns += env.end_turn().rewards[0]
+        over = not env.active.any()
+        yield Moment(
+            turn, actions, dict(zip(names, returns.tolist(), strict=True)), _picture(env), over
+        )
+        if over or turn >= turns:
+            return
+
+
+def _picture(env: VectorEnv) -> Array | None:
+    try:
+        return env.render().copy()
+    except NotImplementedError:
+        return None
+
+
+def _words(moment: Moment) -> Text:
+    acted = "  ".join(f"{name} {action}" for name, action in moment.actions.items())
+    earned = "  ".join(f"{name} {number(value)}" for name, value in moment.returns.items())
+    line = Text.assemble(
+        (f"turn {moment.turn}", "bold"), ("  acted  ", "dim"), acted, ("  so far  ", "dim"), earned
+    )
+    if moment.over:
+        line.append("  (over)", "dim")
+    return line
+
+
+def _shown(moment: Moment, console: Console) -> RenderableType:
+    if moment.picture is None:
+        return _words(moment)
+    earned = "  ".join(f"{name} {number(value)}" for name, value in moment.returns.items())
+    words = Text(f"turn {moment.turn}   {earned}")
+    height = max(console.height - 3, 4)
+    return Group(blocks(moment.picture, console.width, height), words)
+
+
+def blocks(picture: Array, columns: int, rows: int) -> Segments:
+    """A picture in characters, two pixels in each, within so many columns and rows."""
+    height, width = picture.shape[:2]
+    scale = min(columns / width, 2 * rows / height, 0.25)
+    size = max(round(width * scale), 1), max(2 * round(height * scale / 2), 2)
+    small = np.asarray(Image.fromarray(picture).resize(size, Image.Resampling.BOX))
+    segments = []
+    for upper, lower in zip(small[::2], small[1::2], strict=True):
+        for above, below in zip(upper.tolist(), lower.tolist(), strict=True):
+            style = Style(color=Color.from_rgb(*below), bgcolor=Color.from_rgb(*above))
+            segments.append(Segment(LOWER_HALF, style))
+        segments.append(Segment.line())
+    return Segments(segments)
