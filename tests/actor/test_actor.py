@@ -113,7 +113,7 @@ def test_counts_and_returns():
     env = Tape(num_envs=2, num_agents=2, lengths=(3, 5))
     actor, _, board, _ = make(env)
     ended = []
-    actor.on_episode = lambda copy, returns: ended.append((copy, returns.tolist()))
+    actor.on_episode = lambda copy, returns, facts: ended.append((copy, returns.tolist()))
     for _ in range(15):
         actor.work()
     assert (board.play()[Play.TURNS], board.play()[Play.AGENT_STEPS]) == (30, 60)
