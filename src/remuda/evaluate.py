@@ -14,8 +14,10 @@ from remuda.checkpoint.state import fitting
 from remuda.config import Config
 from remuda.coordinator.checkpointing import COORDINATOR
 from remuda.coordinator.run_directory import RunDirectory
-from remuda.envs.registry import make_env
-from remuda.errors import CheckpointError, RunDirectoryError
+from remuda.envs.registry import find_game, make_env
+from remuda.envs.scripted import SeatsTaken
+from remuda.envs.vector_env import VectorEnv
+from remuda.errors import CheckpointError, ConfigError, RunDirectoryError
 from remuda.policies.spec import PolicySpec, policy_specs
 from remuda.publish.snapshot import Snapshot
 from remuda.scoreboard import Scoreboard
@@ -67,18 +69,33 @@ def standard_error(values: npt.NDArray[np.float64]) -> float:
 
 
 def evaluate(
-    config: Config, snapshots: Mapping[str, Snapshot], episodes: int, seed: int = 0
+    config: Config,
+    snapshots: Mapping[str, Snapshot],
+    episodes: int,
+    seed: int = 0,
+    scripted: Mapping[str, str] | None = None,
 ) -> Evaluation:
     """Play `episodes` episodes, every policy greedy, and return what each agent earned.
 
     Each copy of the game plays the same number of episodes, so that short ones do not count more.
+
+    Args:
+        config: of the run.
+        snapshots: the policies, by name.
+        episodes: how many, over all copies.
+        seed: of the games.
+        scripted: by agent, who plays in its place without having learned: `random`, or one of those
+            written for the game.
+
+    Raises:
+        ConfigError: there is no such agent, or no such scripted policy.
     """
     copies = min(COPIES, episodes)
     quota = np.full(copies, episodes // copies)
     quota[: episodes % copies] += 1
     played: list[list[Floats]] = [[] for _ in range(copies)]
     told: list[Floats] = []
-    actor = _greedy_actor(config, snapshots, copies, seed)
+    actor = _greedy_actor(config, snapshots, copies, seed, scripted)
 
     def on_episode(env: int, returns: Floats, facts: Floats) -> None:
         if len(played[env]) < quota[env]:
@@ -192,10 +209,16 @@ def _flatten(spec: PolicySpec, tensors: Mapping[str, Floats], run: RunDirectory)
 
 
 def _greedy_actor(
-    config: Config, snapshots: Mapping[str, Snapshot], copies: int, seed: int
+    config: Config,
+    snapshots: Mapping[str, Snapshot],
+    copies: int,
+    seed: int,
+    scripted: Mapping[str, str] | None = None,
 ) -> Actor:
     env = make_env(config.game, copies, **config.env.options)
     specs = policy_specs(config, env.agents)
+    if scripted:
+        env = _with_scripted(config, env, scripted, stream(seed, "evaluation", "scripted"))
     scoreboard = Scoreboard(tuple(spec.name for spec in specs))
     seats = make_seats(env, specs, scoreboard, seed=seed, purpose="evaluation", noisy=False)
     actor = Actor(env, seats, scoreboard.play(), stream(seed, "evaluation", "env"))
@@ -203,3 +226,14 @@ def _greedy_actor(
         snapshot = snapshots[seat.policy]
         actor.load(seat, Snapshot(snapshot.weights, snapshot.version, snapshot.learner_step, 0.0))
     return actor
+
+
+def _with_scripted(
+    config: Config, env: VectorEnv, scripted: Mapping[str, str], random: np.random.Generator
+) -> SeatsTaken:
+    game, names = find_game(config.game), [spec.name for spec in env.agents]
+    for name in scripted:
+        if name not in names:
+            raise ConfigError(f"{config.game} has no agent {name!r}; it has {', '.join(names)}")
+    seats = {names.index(name): game.policy(policy) for name, policy in scripted.items()}
+    return SeatsTaken(env, seats, random)

@@ -1,5 +1,7 @@
 """The contract suite: the games keep it, and it refuses every way to break it."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -130,6 +132,116 @@ class GreyPictures(Small):
         return super().render(env)[..., 0]
 
 
+class PaysTheDead(Small):
+    """The last agent dies after three turns, and goes on earning."""
+
+    def end_turn(self):
+        result = super().end_turn()
+        dead = self._turns >= 3
+        terminated = result.terminated.copy()
+        terminated[:, -1] = (self._turns == 3) & ~result.truncated[:, -1]
+        result.truncated[dead & (self._turns > 3), -1] = False
+        self.active[dead, -1] = False
+        result.rewards[dead & (self._turns > 3), -1] = 1.0
+        return TurnResult(result.rewards, terminated, result.truncated)
+
+
+class DiesTwice(PaysTheDead):
+    def end_turn(self):
+        result = super().end_turn()
+        result.rewards[self._turns > 3, -1] = 0.0
+        result.terminated[self._turns == 5, -1] = True
+        return result
+
+
+class ForgetsAnEnd(Small):
+    def end_turn(self):
+        result = super().end_turn()
+        result.truncated[:, 0] = False
+        return result
+
+
+class KeepsActions(Small):
+    """What an agent does takes effect at the end of the turn, from the caller's own array."""
+
+    def begin_turn(self):
+        self._kept = {}
+        super().begin_turn()
+
+    def act(self, agent, actions):
+        self._kept[agent] = actions
+
+    def end_turn(self):
+        for agent, actions in self._kept.items():
+            super().act(agent, actions % 4)
+        return super().end_turn()
+
+
+class SharesItsMap(Small):
+    """All environments of this class have one map."""
+
+    SHARED = np.zeros((8, 6, 6), np.int8)
+
+    def __init__(self, num_envs):
+        super().__init__(num_envs)
+        self.tiles = self.SHARED[:num_envs]
+        self.tiles[...] = self._framed[:, 2:-2, 2:-2]
+        self._framed = np.lib.stride_tricks.as_strided(self._framed)
+
+    def begin_turn(self):
+        super().begin_turn()
+        self._framed[:, 2:-2, 2:-2] = self.tiles
+
+
+class ForgetsFacts(Small):
+    facts = ("gems",)
+
+
+class InfiniteFacts(Small):
+    facts = ("gems",)
+
+    def end_turn(self):
+        result = super().end_turn()
+        told = {"gems": np.full(self.num_envs, np.inf)}
+        return TurnResult(result.rewards, result.terminated, result.truncated, told)
+
+
+class Masked(Small):
+    """Up is forbidden at the top."""
+
+    def __init__(self, num_envs):
+        super().__init__(num_envs)
+        self.agents = tuple(replace(spec, masked=True) for spec in self.agents)
+
+    def mask(self, agent, out):
+        out[...] = True
+        out[:, 0] = self.positions[:, agent, 0] > 1
+
+
+class MaskLeavesHoles(Masked):
+    def mask(self, agent, out):
+        keep = out[:, 1].copy()
+        super().mask(agent, out)
+        out[:, 1] = keep
+
+
+class MaskMoves(Masked):
+    def mask(self, agent, out):
+        super().mask(agent, out)
+        self.begin_turn()
+
+
+class NothingIsAllowed(Masked):
+    def mask(self, agent, out):
+        super().mask(agent, out)
+        out[self.positions[:, agent, 0] == 1] = False
+
+
+class TestMasked(VectorEnvContract):
+    def make(self, num_envs):
+        return Masked(num_envs)
+
+
 @pytest.mark.parametrize(
     ("broken", "guarantee"),
     [
@@ -148,6 +260,16 @@ class GreyPictures(Small):
         (ForgetsTheTurn, "8. `restore` goes on exactly where"),
         (SavesAnObject, "8. `state` is plain data"),
         (GreyPictures, "`render` gives"),
+        (PaysTheDead, "9. an agent whose episode has ended is given nothing"),
+        (DiesTwice, "9. an agent whose episode has ended ends no second time"),
+        (ForgetsAnEnd, "9. when a copy is over"),
+        (MaskLeavesHoles, "10. `mask` writes all of `out`"),
+        (MaskMoves, "10. `mask` changes nothing"),
+        (NothingIsAllowed, "10. agent_"),
+        (KeepsActions, "11. `act` keeps no hold"),
+        (SharesItsMap, "12. environments that are used side by side share nothing"),
+        (ForgetsFacts, "13. the fact 'gems' is told"),
+        (InfiniteFacts, "13. the fact 'gems' is finite"),
     ],
 )
 def test_a_broken_environment_is_refused(broken, guarantee):

@@ -80,9 +80,9 @@ def test_the_seed_suite_tells_a_game_that_is_not_repeatable():
             super().reset()
 
     with pytest.raises(AssertionError):
-        parallel_seed_test(lambda: Unseeded(make_env("treasure_hunt", 1)))
+        parallel_seed_test(lambda: Unseeded(make_env("cleanup", 1)))
     with pytest.raises(AssertionError):
-        seed_test(lambda: UnseededInTurn(make_env("treasure_hunt", 1)))
+        seed_test(lambda: UnseededInTurn(make_env("cleanup", 1)))
 
 
 def test_there_and_back_is_the_same_game():

@@ -11,6 +11,7 @@ from numba import njit
 
 from remuda.actor.frames import FrameStack
 from remuda.checkpoint.state import fitting, random_state, restore_random
+from remuda.envs.scripted import room_for
 from remuda.envs.vector_env import VectorEnv
 from remuda.experience.writer import ExperienceWriter
 from remuda.policies.acting import ActingStack, Rule
@@ -152,7 +153,7 @@ class Actor:
         self._acted_of = [self._acted[:, agent] for agent in range(env.num_agents)]
         self._over: Bools = np.ones(env.num_envs, np.bool_)
         self._returns = np.zeros((env.num_envs, env.num_agents), np.float64)
-        self._seen: list[Array] = [_observation_buffer(env, agent) for agent in range(len(seats))]
+        self._seen: list[Array] = [room_for(env, agent) for agent in range(len(seats))]
         self._flat = [seen.reshape(env.num_envs, -1) for seen in self._seen]
         self._last = [seen.copy() for seen in self._seen]
         self._last_flat = [last.reshape(env.num_envs, -1) for last in self._last]
@@ -442,8 +443,3 @@ class Actor:
         """What a seat sees next in these copies begins a new episode of its own."""
         seat.frames.start(streams)
         seat.stack.memories[seat.index, streams] = 0.0
-
-
-def _observation_buffer(env: VectorEnv, agent: int) -> Array:
-    space = env.agents[agent].observation_space
-    return np.zeros((env.num_envs, *(space.shape or ())), space.dtype)

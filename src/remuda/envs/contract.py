@@ -21,7 +21,14 @@ from itertools import chain
 import numpy as np
 
 from remuda.checkpoint.state import pack, unpack
-from remuda.envs.scripted import masks_of, sample_actions
+from remuda.envs.scripted import (
+    allows_something,
+    at_random,
+    masks_of,
+    possibilities,
+    sample_actions,
+    turns,
+)
 from remuda.envs.vector_env import VectorEnv
 from remuda.errors import ContractError
 from remuda.types import Array, Bools, Integers
@@ -41,8 +48,12 @@ class Trace:
     terminated: list[Bools]
     truncated: list[Bools]
     active: list[Bools]
-    overs: int = 0
-    """Episodes that ended."""
+    """After the turn."""
+    began: list[Bools]
+    """Who was active at any time in the turn."""
+    over: list[Bools]
+    """[num_envs], by turn: in which copies nobody was active any more."""
+    info: list[dict[str, Array]]
 
     def same_as(self, other: Trace, env: int = 0, other_env: int = 0) -> bool:
         """Whether one copy here went as another did there."""
@@ -188,6 +199,84 @@ class VectorEnvContract:
                 "6. an agent whose episode ended is not active",
             )
 
+    def test_the_dead_are_left_alone(self) -> None:
+        """9. Whose own episode has ended is given nothing, and ends no second time."""
+        env = self.make(3)
+        trace = play(env, seed=12)
+        # Who is in an episode of its own, and who has been active in it.
+        playing = np.ones((3, env.num_agents), np.bool_)
+        has_acted = np.zeros_like(playing)
+        rows = zip(
+            trace.began, trace.rewards, trace.terminated, trace.truncated, trace.over, strict=True
+        )
+        for began, rewards, terminated, truncated, over in rows:
+            playing |= began
+            has_acted |= began
+            ended = terminated | truncated
+            _require(
+                not (ended & ~playing).any(),
+                "9. an agent whose episode has ended ends no second time before it is active again",
+            )
+            _require(
+                not rewards[~playing].any(),
+                "9. an agent whose episode has ended is given nothing before it is active again",
+            )
+            playing &= ~ended
+            has_acted &= ~ended
+            _require(
+                not (has_acted & over[:, None]).any(),
+                "9. when a copy is over, the episode of every agent in it has ended",
+            )
+            playing[over] = True
+
+    def test_masks_allow_something(self) -> None:
+        """10. `mask` writes all of `out`, changes nothing, and allows the active something."""
+        env = self.make(3)
+        random = np.random.default_rng(0)
+        if not any(spec.masked for spec in env.agents):
+            return
+        for _ in zip(
+            range(TURNS), turns(env, [_checks_masks] * env.num_agents, random), strict=False
+        ):
+            pass
+        env.close()
+
+    def test_actions_and_observations_stay_the_caller_s(self) -> None:
+        """11. The arrays that `observe`, `mask` and `act` were given may be used again."""
+        first, second = (play(self.make(3), seed=6, spoil_actions=spoil) for spoil in (False, True))
+        _require(
+            all(first.same_as(second, env, env) for env in range(3)),
+            "11. `act` keeps no hold of the array of actions, which its caller uses again",
+        )
+
+    def test_environments_share_nothing(self) -> None:
+        """12. Two environments side by side share nothing, nor do copies made later."""
+        alone = play(self.make(2), seed=13)
+        env, other = self.make(2), self.make(2)
+        other.reset(_seeds(2, 14), np.ones(2, np.bool_))
+        _turns(other, 5, seed=14)
+        beside = play(env, seed=13, meanwhile=lambda: _turns(other, 1, seed=15))
+        other.close()
+        _require(
+            all(alone.same_as(beside, copy, copy) for copy in range(2)),
+            "12. environments that are used side by side share nothing",
+        )
+
+    def test_facts_are_told_when_an_episode_is_over(self) -> None:
+        """13. `TurnResult.info` holds the promised facts, finite in copies that are over."""
+        env = self.make(3)
+        trace = play(env, seed=16)
+        for info, over in zip(trace.info, trace.over, strict=True):
+            for name in env.facts:
+                _require(
+                    name in info and info[name].shape == (3,),
+                    f"13. the fact {name!r} is told by every `end_turn`, as [num_envs]",
+                )
+                _require(
+                    bool(np.isfinite(info[name][over]).all()),
+                    f"13. the fact {name!r} is finite where an episode is over",
+                )
+
     def test_observations_lie_in_their_space(self) -> None:
         """7. Observations lie in the declared space, with its shape and dtype."""
         trace = play(self.make(2), seed=9)
@@ -262,6 +351,8 @@ def play(
     *,
     others_act_differently: bool = False,
     inactive_action: int | None = None,
+    spoil_actions: bool = False,
+    meanwhile: Callable[[], object] | None = None,
 ) -> Trace:
     """Play `TURNS` turns with random actions; the first copy's depend on the seed alone."""
     env.reset(_seeds(env.num_envs, seed), np.ones(env.num_envs, np.bool_))
@@ -271,6 +362,8 @@ def play(
         seed=seed,
         others=1 if others_act_differently else 0,
         inactive_action=inactive_action,
+        spoil_actions=spoil_actions,
+        meanwhile=meanwhile,
     )
     env.close()
     return trace
@@ -282,14 +375,20 @@ def _turns(
     seed: int = 0,
     others: int = 0,
     inactive_action: int | None = None,
+    spoil_actions: bool = False,
+    meanwhile: Callable[[], object] | None = None,
 ) -> Trace:
-    trace = Trace([], [], [], [], [])
+    trace = Trace([], [], [], [], [], [], [], [])
     streams = [np.random.default_rng([seed, e, others if e else 0]) for e in range(env.num_envs)]
     active = env.active
     for _ in range(count):
+        if meanwhile is not None:
+            meanwhile()
+        began = active.copy()
         env.begin_turn()
         seen: list[Array] = [np.empty((env.num_envs, 0))] * env.num_agents
         for group in env.turn_groups:
+            began |= active
             acts = active[:, group].copy()
             for agent in group:
                 seen[agent] = _look(env, agent)
@@ -298,6 +397,8 @@ def _turns(
                 if inactive_action is not None:
                     chosen[i][~acts[:, i]] = inactive_action
                 env.act(agent, chosen[i])
+                if spoil_actions:
+                    chosen[i].view(np.uint8)[...] = 0x5A
         result = env.end_turn()
         _require(
             env.active is active,
@@ -309,7 +410,9 @@ def _turns(
         trace.truncated.append(result.truncated.copy())
         trace.active.append(active.copy())
         over: Bools = ~np.any(active, axis=1)
-        trace.overs += int(over.sum())
+        trace.began.append(began)
+        trace.over.append(over)
+        trace.info.append({name: np.array(told) for name, told in result.info.items()})
         if over.any():
             # Only copies that restart draw, so that a copy's stream depends on nothing else.
             seeds = np.array(
@@ -328,6 +431,31 @@ def _draw(env: VectorEnv, agent: int, streams: list[np.random.Generator]) -> Arr
             for e, stream in enumerate(streams)
         ]
     )
+
+
+def _checks_masks(env: VectorEnv, agent: int, seen: Array, random: np.random.Generator) -> Array:
+    """A scripted policy that looks closely at what it is allowed."""
+    spec = env.agents[agent]
+    if spec.masked:
+        active, before = env.active.copy(), _look(env, agent)
+        found = []
+        for start in (False, True):
+            masks: Bools = np.full((env.num_envs, possibilities(spec)), start, np.bool_)
+            env.mask(agent, masks)
+            found.append(masks)
+        _require(
+            np.array_equal(found[0], found[1]),
+            "10. `mask` writes all of `out`, and the same when asked again",
+        )
+        _require(
+            np.array_equal(before, _look(env, agent)) and np.array_equal(active, env.active),
+            "10. `mask` changes nothing in the world",
+        )
+        _require(
+            bool(allows_something(spec, found[0])[active[:, agent]].all()),
+            f"10. {spec.name} may always do something where it is active",
+        )
+    return at_random(env, agent, seen, random)
 
 
 def _look(env: VectorEnv, agent: int) -> Array:

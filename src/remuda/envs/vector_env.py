@@ -25,6 +25,12 @@ class VectorEnv(ABC):
     6. Termination is not truncation, and an agent never has both.
     7. Observations lie in the declared space, with its shape and dtype.
     8. Where it can be saved, a restored environment goes on exactly like the one that was saved.
+    9. An agent whose own episode has ended is given nothing, and ends no second time, before it is
+       active again. When a copy is over, every agent's episode has ended.
+    10. `mask` writes all of `out` and changes nothing; who is active may always do something.
+    11. It keeps no hold of the arrays that `observe`, `mask` and `act` were given.
+    12. Environments side by side share nothing.
+    13. In copies that are over, `end_turn` tells the facts that the environment promises.
     """
 
     num_envs: int

@@ -32,6 +32,9 @@ class EvaluateOptions(Section):
     checkpoint: Literal["final", "best"] | PositiveInt = "final"
     """`final`: the weights at the end of the run, or the newest there are; `best`: those of the
     checkpoint that did best in evaluation; or a checkpoint's number."""
+    scripted: dict[str, str] = Field(default_factory=dict)
+    """By agent, who plays in its place without having learned: `random`, or one that `remuda games`
+    lists for the game, as in `--scripted.agent_1 random`."""
     format: Literal["table", "json"] = "table"
     """A table to read, or one line of JSON."""
 
@@ -197,9 +200,10 @@ def evaluate(words: Sequence[str]) -> int:
     from remuda.coordinator.run_directory import RunDirectory
     from remuda.evaluate import evaluate as play
     from remuda.evaluate import load_run, standard_error
+    from remuda.ui.summary import number
 
     config, snapshots = load_run(RunDirectory.open(options.run), options.checkpoint)
-    evaluation = play(config, snapshots, options.episodes, options.seed)
+    evaluation = play(config, snapshots, options.episodes, options.seed, options.scripted)
     if options.format == "json":
         import json
 
@@ -209,7 +213,8 @@ def evaluate(words: Sequence[str]) -> int:
     width = max(len(name) for name in evaluation.agents)
     for i, name in enumerate(evaluation.agents):
         mean, error = evaluation.mean(i), evaluation.standard_error(i)
-        print(f"  {name:<{width}}  return {mean:8.1f} ± {error:.1f}")
+        who = f"  ({options.scripted[name]})" if name in options.scripted else ""
+        print(f"  {name:<{width}}  return {number(mean):>8} ± {number(error)}{who}")
     for name, told in evaluation.facts.items():
         print(f"  {name.replace('_', ' ')}: {told.mean():.4g} ± {standard_error(told):.2g}")
     return 0

@@ -19,7 +19,7 @@ from rich.style import Style
 from rich.text import Text
 
 from remuda.envs.registry import find_game
-from remuda.envs.scripted import ScriptedPolicy
+from remuda.envs.scripted import ScriptedPolicy, room_for
 from remuda.envs.vector_env import VectorEnv
 from remuda.errors import ConfigError
 from remuda.types import Array
@@ -99,10 +99,7 @@ def episode(env: VectorEnv, policy: ScriptedPolicy, turns: int, seed: int) -> It
     random = np.random.default_rng(seed)
     env.reset(random.integers(2**62, size=1), np.ones(1, np.bool_))
     names = [spec.name for spec in env.agents]
-    seen = [
-        np.zeros((1, *(spec.observation_space.shape or ())), spec.observation_space.dtype)
-        for spec in env.agents
-    ]
+    seen = [room_for(env, agent) for agent in range(env.num_agents)]
     returns = np.zeros(len(names))
     yield Moment(0, {}, dict.fromkeys(names, 0.0), _picture(env))
     for turn in itertools.count(1):

@@ -131,7 +131,9 @@ class _Copies(VectorEnv):
     def _pay(self, e: int, rewards: Mapping[Any, Any]) -> None:
         for name, reward in rewards.items():
             if reward:
-                self._rewards[e, self._index[name]] += float(reward)
+                agent = self._index[name]
+                if self._playing[e, agent]:
+                    self._rewards[e, agent] += float(reward)
 
     def _end(self, e: int, agent: int, terminated: bool) -> None:
         """The agent's episode is over; an end by the rules is no truncation."""

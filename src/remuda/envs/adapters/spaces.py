@@ -101,7 +101,7 @@ def deeds_of(space: spaces.Space[Any]) -> Deeds:
             spaces.MultiDiscrete(two),
             lambda actions: actions.reshape(-1, *shape).astype(np.int8),
         )
-    return Deeds(space, lambda actions: actions)
+    return Deeds(space, lambda actions: actions.copy())
 
 
 def seed_of(seed: int) -> int:
