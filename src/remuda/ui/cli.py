@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -349,6 +350,9 @@ def usage() -> str:
 def main(words: Sequence[str] | None = None) -> None:
     """Run the command line and end the process with its exit code."""
     words = sys.argv[1:] if words is None else words
+    # A game of the user's own lies where he works, which is not where the program lies.
+    if os.getcwd() not in sys.path:
+        sys.path.insert(0, os.getcwd())
     sys.exit(run(words))
 
 
