@@ -15,8 +15,8 @@ from remuda.config import Config
 from remuda.coordinator.checkpointing import COORDINATOR
 from remuda.coordinator.run_directory import RunDirectory
 from remuda.envs.registry import find_game, make_env
-from remuda.envs.scripted import SeatsTaken
 from remuda.envs.vector_env import VectorEnv
+from remuda.envs.wrapped import SeatsTaken
 from remuda.errors import CheckpointError, ConfigError, RunDirectoryError
 from remuda.policies.spec import PolicySpec, policy_specs
 from remuda.publish.snapshot import Snapshot

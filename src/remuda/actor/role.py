@@ -87,11 +87,18 @@ class ActorRole:
 
     def _environment(self, copies: int) -> VectorEnv:
         env = self.config.env
+        game: VectorEnv
         if env.workers == 1:
-            return make_env(self.config.game, copies, **env.options)
-        from remuda.envs.workers import WorkerEnvs
+            game = make_env(self.config.game, copies, **env.options)
+        else:
+            from remuda.envs.workers import WorkerEnvs
 
-        return WorkerEnvs(self.config.game, copies, env.workers, **env.options)
+            game = WorkerEnvs(self.config.game, copies, env.workers, **env.options)
+        if env.share_rewards:
+            from remuda.envs.wrapped import SharedRewards
+
+            game = SharedRewards(game, env.share_rewards)
+        return game
 
 
 def make_seats(

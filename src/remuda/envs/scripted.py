@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 from gymnasium.spaces import Box, Discrete, MultiDiscrete, Space
@@ -82,63 +82,6 @@ def sample_actions(
     shape = (count, *space.shape)
     drawn = np.where(bounded, random.uniform(low, high, shape), random.normal(size=shape))
     return drawn.clip(space.low, space.high).astype(space.dtype)
-
-
-class SeatsTaken(VectorEnv):
-    """A game in which scripted policies sit on some seats, whatever others choose for them."""
-
-    def __init__(
-        self, game: VectorEnv, scripted: Mapping[int, ScriptedPolicy], random: np.random.Generator
-    ) -> None:
-        """Take the seats.
-
-        Args:
-            game: the game itself.
-            scripted: by agent, who plays it.
-            random: what they draw from.
-        """
-        self.game, self._scripted, self._random = game, dict(scripted), random
-        self.num_envs, self.agents, self.turn_groups = game.num_envs, game.agents, game.turn_groups
-        self.active, self.facts = game.active, game.facts
-        self.can_observe_together = game.can_observe_together
-        self._seen = {agent: room_for(game, agent) for agent in scripted}
-
-    def reset(self, seeds: Integers, mask: Bools) -> None:
-        """As the game."""
-        self.game.reset(seeds, mask)
-
-    def begin_turn(self) -> None:
-        """As the game."""
-        self.game.begin_turn()
-
-    def observe(self, agent: int, out: Array) -> None:
-        """As the game; a scripted policy remembers what its agent saw."""
-        self.game.observe(agent, out)
-        if agent in self._seen:
-            self._seen[agent][...] = out
-
-    def mask(self, agent: int, out: Bools) -> None:
-        """As the game."""
-        self.game.mask(agent, out)
-
-    def act(self, agent: int, actions: Array) -> None:
-        """As the game, but for the seats that are taken."""
-        if agent in self._scripted:
-            policy = self._scripted[agent]
-            actions = policy(self.game, agent, self._seen[agent], self._random)
-        self.game.act(agent, actions)
-
-    def end_turn(self) -> TurnResult:
-        """As the game."""
-        return self.game.end_turn()
-
-    def render(self, env: int = 0) -> Array:
-        """As the game."""
-        return self.game.render(env)
-
-    def close(self) -> None:
-        """As the game."""
-        self.game.close()
 
 
 def room_for(env: VectorEnv, agent: int) -> Array:

@@ -1,0 +1,131 @@
+"""A game with something about it changed: every call goes to the game, but for those overridden."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from remuda.envs.scripted import ScriptedPolicy, room_for
+from remuda.envs.vector_env import VectorEnv
+from remuda.types import Array, Bools, Floats, Integers, State, TurnResult
+
+
+class Wrapped(VectorEnv):
+    """The game itself; to be inherited."""
+
+    def __init__(self, game: VectorEnv) -> None:
+        """Wrap a game."""
+        self.game = game
+        self.num_envs, self.agents, self.turn_groups = game.num_envs, game.agents, game.turn_groups
+        self.active, self.facts = game.active, game.facts
+        self.can_observe_together = game.can_observe_together
+
+    def reset(self, seeds: Integers, mask: Bools) -> None:
+        """As the game."""
+        self.game.reset(seeds, mask)
+
+    def begin_turn(self) -> None:
+        """As the game."""
+        self.game.begin_turn()
+
+    def observe(self, agent: int, out: Array) -> None:
+        """As the game."""
+        self.game.observe(agent, out)
+
+    def mask(self, agent: int, out: Bools) -> None:
+        """As the game."""
+        self.game.mask(agent, out)
+
+    def act(self, agent: int, actions: Array) -> None:
+        """As the game."""
+        self.game.act(agent, actions)
+
+    def end_turn(self) -> TurnResult:
+        """As the game."""
+        return self.game.end_turn()
+
+    def render(self, env: int = 0) -> Array:
+        """As the game."""
+        return self.game.render(env)
+
+    def state(self) -> State:
+        """As the game."""
+        return self.game.state()
+
+    def restore(self, state: State) -> None:
+        """As the game."""
+        self.game.restore(state)
+
+    def close(self) -> None:
+        """As the game."""
+        self.game.close()
+
+    def options(self) -> dict[str, Any]:
+        """As the game."""
+        return self.game.options()
+
+
+class SharedRewards(Wrapped):
+    """Agents are given a share of what all are given, as prosocial learners are.
+
+    With a share of 1 all of a team are given the mean of what its members would have been given;
+    with 0 each its own; in between, a mixture (Peysakhovich and Lerer 2018, "Prosocial learning
+    agents solve generalized stag hunts better than selfish ones"). In a game without teams all
+    agents are one.
+    """
+
+    def __init__(self, game: VectorEnv, share: float) -> None:
+        """Wrap a game.
+
+        Args:
+            game: the game.
+            share: of the team's mean in what an agent is given, 0 to 1.
+        """
+        super().__init__(game)
+        teams: dict[str, list[int]] = defaultdict(list)
+        for agent, spec in enumerate(game.agents):
+            teams[spec.team].append(agent)
+        # [num_agents, num_agents]: what each is given of what each would have been given.
+        self._mixture: Floats = ((1.0 - share) * np.eye(game.num_agents)).astype(np.float32)
+        for members in teams.values():
+            self._mixture[np.ix_(members, members)] += share / len(members)
+
+    def end_turn(self) -> TurnResult:
+        """As the game, with rewards shared."""
+        result = self.game.end_turn()
+        return replace(result, rewards=result.rewards @ self._mixture)
+
+
+class SeatsTaken(Wrapped):
+    """Scripted policies sit on some seats, whatever others choose for them."""
+
+    def __init__(
+        self, game: VectorEnv, scripted: Mapping[int, ScriptedPolicy], random: np.random.Generator
+    ) -> None:
+        """Take the seats.
+
+        Args:
+            game: the game itself.
+            scripted: by agent, who plays it.
+            random: what they draw from.
+        """
+        super().__init__(game)
+        self._scripted, self._random = dict(scripted), random
+        self._seen = {agent: room_for(game, agent) for agent in scripted}
+
+    def observe(self, agent: int, out: Array) -> None:
+        """As the game; a scripted policy remembers what its agent saw."""
+        self.game.observe(agent, out)
+        if agent in self._seen:
+            self._seen[agent][...] = out
+
+    def act(self, agent: int, actions: Array) -> None:
+        """As the game, but for the seats that are taken."""
+        if agent in self._scripted:
+            policy = self._scripted[agent]
+            actions = policy(self.game, agent, self._seen[agent], self._random)
+        self.game.act(agent, actions)

@@ -1,0 +1,71 @@
+"""Games with something about them changed."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from remuda.actor.role import ActorRole
+from remuda.config import load_config
+from remuda.envs.bucket_brigade import BucketBrigade
+from remuda.envs.contract import VectorEnvContract
+from remuda.envs.registry import make_env
+from remuda.envs.scripted import at_random, play_episodes
+from remuda.envs.treasure_hunt import TreasureHunt, greedy_walker
+from remuda.envs.wrapped import SeatsTaken, SharedRewards
+from support import Tape
+
+
+class TestSharedRewards(VectorEnvContract):
+    def make(self, num_envs):
+        return SharedRewards(BucketBrigade(num_envs), 0.5)
+
+
+class TestSeatsTaken(VectorEnvContract):
+    def make(self, num_envs):
+        def up(env, agent, seen, random):
+            return np.zeros(len(seen), np.int64)
+
+        return SeatsTaken(TreasureHunt(num_envs, max_turns=20), {1: up}, np.random.default_rng(0))
+
+
+@pytest.mark.parametrize(
+    ("share", "teams", "expected"),
+    [
+        (0.0, "   ", [0, 1, 5]),
+        (1.0, "   ", [2, 2, 2]),
+        (0.5, "   ", [1, 1.5, 3.5]),
+        (1.0, "aab", [0.5, 0.5, 5]),
+        (0.5, "aba", [1.25, 1, 3.75]),
+    ],
+)
+def test_shared_rewards_by_hand(share, teams, expected):
+    tape = Tape(2, 3)
+    tape.agents = tuple(
+        replace(spec, team=team.strip()) for spec, team in zip(tape.agents, teams, strict=True)
+    )
+    env = SharedRewards(tape, share)
+    env.reset(np.zeros(2, np.int64), np.ones(2, bool))
+    env.begin_turn()
+    for agent, given in enumerate((0, 1, 5)):
+        env.act(agent, np.full(2, given))
+    assert env.end_turn().rewards == pytest.approx(np.array([expected] * 2))
+
+
+def test_the_actor_shares_rewards_where_the_user_asks_for_it():
+    class Role(ActorRole):
+        def __init__(self, config):
+            object.__setattr__(self, "config", config)
+
+    plain = Role(load_config({}))._environment(3)
+    assert isinstance(plain, TreasureHunt)
+    shared = Role(load_config({"env": {"share_rewards": 0.25}}))._environment(3)
+    assert isinstance(shared, SharedRewards)
+    assert shared._mixture.tolist() == [[0.875, 0.125], [0.125, 0.875]]
+
+
+def test_scripted_policies_take_seats():
+    env = SeatsTaken(make_env("treasure_hunt", 100), {0: greedy_walker}, np.random.default_rng(0))
+    returns = play_episodes(env, [at_random] * 2, 1)
+    assert returns[:, 0].mean() > 100
+    assert returns[:, 1].mean() < 40

@@ -1,0 +1,80 @@
+"""Policies learn in the games of other libraries: masks, pictures, continuous actions, Sorrel."""
+
+import pytest
+
+from remuda.config import load_config, overlay
+from remuda.coordinator.run_directory import RunDirectory
+from remuda.evaluate import evaluate, load_run
+from remuda.train import train
+from remuda.ui.live import PlainView
+
+
+def trained(directory, **tree):
+    base = {
+        "run": {"directory": directory, "evaluate_episodes": 200, "log_every": 3600},
+        "policy": {"algorithm": "ppo"},
+        "checkpoint": {"every": 3600, "evaluate_episodes": 0},
+    }
+    return train(load_config(overlay(base, tree)), PlainView())
+
+
+def test_convolutions_learn_from_a_picture_of_gymnasium(tmp_path):
+    result = trained(
+        tmp_path / "run",
+        game="foreign_games:spots",
+        schedule="sequential",
+        env={"num_envs": 16},
+        policy={
+            "network": {"convolutions": ((8, 4, 2),), "hidden": (32,), "activation": "relu"},
+            "experience": {"segment_length": 8},
+            "ppo": {"rollout_length": 32},
+        },
+        run={"turns": 40_000},
+    )
+    assert result.evaluation.mean(0) > 7.6  # of 8; at random 4
+
+
+def test_a_sorrel_society_learns(tmp_path):
+    result = trained(
+        tmp_path / "run",
+        game="foreign_games:society",
+        schedule="sequential",
+        env={"num_envs": 16},
+        policy={"experience": {"segment_length": 20}, "ppo": {"rollout_length": 40}},
+        run={"turns": 15_000},
+    )
+    # Three who walk at random collide, and earn less than nothing.
+    assert sum(result.evaluation.mean(agent) for agent in range(3)) > 10
+
+
+@pytest.mark.slow
+def test_tic_tac_toe_is_learned_by_both_sides(tmp_path):
+    """Both learn against each other, and then neither loses to who plays at random."""
+    trained(
+        tmp_path / "run",
+        game="pettingzoo:classic/tictactoe-v3",
+        env={"num_envs": 64},
+        policy={"discount": 1.0, "experience": {"segment_length": 5}},
+        run={"turns": 150_000, "evaluate_episodes": 0},
+    )
+    config, snapshots = load_run(RunDirectory.open(tmp_path / "run"))
+    for seat, other in (("player_1", "player_2"), ("player_2", "player_1")):
+        found = evaluate(config, snapshots, 500, scripted={other: "random"})
+        returns = found.returns[:, found.agents.index(seat)]
+        assert (returns >= 0).mean() > 0.75
+
+
+@pytest.mark.slow
+def test_pendulum_is_swung_up(tmp_path):
+    result = trained(
+        tmp_path / "run",
+        game="gymnasium:Pendulum-v1",
+        env={"num_envs": 16},
+        policy={
+            "discount": 0.95,
+            "reward_scale": 0.1,
+            "ppo": {"rollout_length": 64, "epochs": 10, "entropy_cost": 0.0},
+        },
+        run={"turns": 250_000},
+    )
+    assert result.evaluation.mean(0) > -400  # hanging down it is -1200
