@@ -1,7 +1,10 @@
-"""Does it learn, how well and how fast: CartPole-v1 and Treasure Hunt, by PPO, seed by seed.
+"""Does it learn, how well and how fast: independent PPO in several games, seed by seed.
 
 python benchmarks/learning.py cartpole --seeds 10
 python benchmarks/learning.py treasure_hunt --seeds 3
+python benchmarks/learning.py bucket_brigade --seeds 5
+python benchmarks/learning.py tic_tac_toe --seeds 5
+python benchmarks/learning.py cleanup --seeds 3
 """
 
 from __future__ import annotations
@@ -9,8 +12,10 @@ from __future__ import annotations
 import argparse
 import tempfile
 import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
-from statistics import median
+from statistics import mean, median, stdev
 from typing import Any
 
 from rich.console import Console
@@ -18,6 +23,8 @@ from rich.table import Table
 
 from remuda.config import load_config, overlay
 from remuda.coordinator.metrics import Goal, Record
+from remuda.coordinator.run_directory import RunDirectory
+from remuda.evaluate import evaluate, load_run, standard_error
 from remuda.train import Result, train
 
 CARTPOLE: dict[str, Any] = {
@@ -39,6 +46,60 @@ TREASURE_HUNT: dict[str, Any] = {
     "env": {"num_envs": 64},
     "policy": {"algorithm": "ppo"},
     "run": {"evaluate_episodes": 200, "log_every": 0.5},
+}
+BUCKET_BRIGADE: dict[str, Any] = {
+    "game": "bucket_brigade",
+    "env": {"num_envs": 64},
+    "policy": {"algorithm": "ppo", "reward_scale": 0.01},
+    "run": {"evaluate_episodes": 2000},
+}
+
+
+@dataclass(frozen=True)
+class Brigade:
+    """A scenario of Bucket Brigade, and how it is trained."""
+
+    scenario: str
+    turns: int
+    optimum: float
+    """Team reward per night of the best four cooperators."""
+    bar: float | None = None
+    more: Mapping[str, Any] = field(default_factory=dict)
+    note: str = ""
+
+
+BRIGADES = (
+    Brigade("rest_trap", 2_000_000, 393.7, 388.0),
+    Brigade("default", 5_000_000, 379.9, 340.0),
+    Brigade("v2_minimal", 4_000_000, 38.3, 30.0),
+    Brigade("minimal_specialization", 2_000_000, 33.8, 0.0),
+    Brigade(
+        "minimal_specialization",
+        5_000_000,
+        33.8,
+        more={
+            "env": {"num_envs": 256, "share_rewards": 1.0},
+            "policy": {"ppo": {"rollout_length": 64}},
+        },
+        note=" (env.share_rewards 1)",
+    ),
+)
+TIC_TAC_TOE: dict[str, Any] = {
+    "game": "pettingzoo:classic/tictactoe-v3",
+    "env": {"num_envs": 64},
+    "policy": {
+        "algorithm": "ppo",
+        "discount": 1.0,
+        "experience": {"segment_length": 5},
+        "ppo": {"entropy_cost": 0.03},
+    },
+    "run": {"turns": 1_500_000, "evaluate_episodes": 0},
+}
+CLEANUP: dict[str, Any] = {
+    "game": "cleanup",
+    "env": {"num_envs": 32},
+    "policy": {"algorithm": "ppo"},
+    "run": {"turns": 600_000, "evaluate_episodes": 200},
 }
 
 
@@ -129,13 +190,97 @@ def treasure_hunt(seeds: int, console: Console) -> None:
     console.print(table)
 
 
+def bucket_brigade(seeds: int, console: Console) -> None:
+    """Four independent learners; the team's reward per night, greedy, beside the optimum."""
+    table = Table("scenario", "seed", "team reward per night", "bar", "optimum", "work", "minutes")
+    for brigade in BRIGADES:
+        found = []
+        name = brigade.scenario + brigade.note
+        for seed in range(seeds):
+            start = time.perf_counter()
+            tree = overlay(
+                BUCKET_BRIGADE,
+                {
+                    "env": {"options": {"scenario": brigade.scenario}},
+                    "run": {"turns": brigade.turns},
+                },
+            )
+            result, _ = run(overlay(tree, dict(brigade.more)), "async", seed, 0.0)
+            assert result.evaluation is not None
+            facts = result.evaluation.facts
+            reward, work = facts["team_reward_per_night"], facts["work_share"]
+            found.append(float(reward.mean()))
+            told = f"{found[-1]:.1f} ± {standard_error(reward):.1f}"
+            minutes = f"{(time.perf_counter() - start) / 60:.1f}"
+            table.add_row(name, str(seed), told, "", "", f"{work.mean():.2f}", minutes)
+            console.print(f"{name} seed {seed}: {told} in {minutes} minutes")
+        seeds_apart = stdev(found) / len(found) ** 0.5 if len(found) > 1 else float("nan")
+        table.add_row(
+            name,
+            "all",
+            f"{mean(found):.1f} ± {seeds_apart:.1f}",
+            "" if brigade.bar is None else f"{brigade.bar:g}",
+            f"{brigade.optimum:g}",
+            end_section=True,
+        )
+    console.print(table)
+
+
+def tic_tac_toe(seeds: int, console: Console) -> None:
+    """Two learn against each other; then each plays, greedy, against who plays at random."""
+    table = Table("seed", "first: wins or draws", "second: wins or draws", "minutes")
+    for seed in range(seeds):
+        start = time.perf_counter()
+        shares = []
+        with tempfile.TemporaryDirectory() as directory:
+            path = Path(directory) / "run"
+            fixed = {"seed": seed, "run": {"directory": str(path)}, "checkpoint": {"every": 3600}}
+            train(load_config(overlay(TIC_TAC_TOE, fixed)), Watch(0.0))
+            config, snapshots = load_run(RunDirectory.open(path))
+            for seat, other in ((0, "player_2"), (1, "player_1")):
+                played = evaluate(config, snapshots, 2000, seed, {other: "random"})
+                shares.append(float((played.returns[:, seat] >= 0.0).mean()))
+        minutes = f"{(time.perf_counter() - start) / 60:.1f}"
+        table.add_row(str(seed), *(f"{share:.1%}" for share in shares), minutes)
+        console.print(f"tic-tac-toe seed {seed}: {shares} in {minutes} minutes")
+    console.print(table)
+
+
+def cleanup(seeds: int, console: Console) -> None:
+    """The dilemma: ten who learn for themselves, beside ten who share what they are given."""
+    names = ("return of an agent", "polluted_share", "cleaning_actions", "apples_eaten", "equality")
+    table = Table("rewards", "seed", *(name.replace("_", " ") for name in names), "minutes")
+    for share in (0.0, 1.0):
+        for seed in range(seeds):
+            start = time.perf_counter()
+            tree = overlay(CLEANUP, {"env": {"share_rewards": share}})
+            result, _ = run(tree, "async", seed, 0.0)
+            assert result.evaluation is not None
+            facts = {name: float(told.mean()) for name, told in result.evaluation.facts.items()}
+            facts["return of an agent"] = float(result.evaluation.returns.mean())
+            minutes = f"{(time.perf_counter() - start) / 60:.1f}"
+            words = [f"{facts[name]:.2f}" for name in names]
+            table.add_row("shared" if share else "own", str(seed), *words, minutes)
+            console.print(f"cleanup, share {share:g}, seed {seed}: {words} in {minutes} minutes")
+    console.print(table)
+
+
+GAMES = {
+    "cartpole": cartpole,
+    "treasure_hunt": treasure_hunt,
+    "bucket_brigade": bucket_brigade,
+    "tic_tac_toe": tic_tac_toe,
+    "cleanup": cleanup,
+}
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("what", choices=("cartpole", "treasure_hunt"))
+    parser.add_argument("what", choices=GAMES)
     parser.add_argument("--seeds", type=int, default=3)
     options = parser.parse_args()
     console = Console(width=110)
-    {"cartpole": cartpole, "treasure_hunt": treasure_hunt}[options.what](options.seeds, console)
+    GAMES[options.what](options.seeds, console)
 
 
 if __name__ == "__main__":
