@@ -52,6 +52,9 @@ class EnvConfig(Section):
     observe_together: bool = False
     """Let all agents observe at the start of the turn and choose in one batched pass, which is much
     faster with few copies; their actions still take effect in the game's order."""
+    scripted: dict[str, str] = {}
+    """By agent, who takes its seat without learning: `random`, one that `remuda games GAME` lists,
+    or your own as `module:callable`."""
     share_rewards: Share = 0.0
     """How much of what an agent is given in training is the mean of what its team is given, or all
     agents where there are no teams; 0: each its own. Evaluations always tell each one's own."""

@@ -15,9 +15,8 @@ from remuda.config import Config
 from remuda.coordinator.checkpointing import COORDINATOR
 from remuda.coordinator.run_directory import RunDirectory
 from remuda.envs.registry import find_game, make_env
-from remuda.envs.vector_env import VectorEnv
-from remuda.envs.wrapped import SeatsTaken
-from remuda.errors import CheckpointError, ConfigError, RunDirectoryError
+from remuda.envs.wrapped import with_scripted
+from remuda.errors import CheckpointError, RunDirectoryError
 from remuda.policies.spec import PolicySpec, policy_specs
 from remuda.publish.snapshot import Snapshot
 from remuda.scoreboard import Scoreboard
@@ -84,8 +83,7 @@ def evaluate(
         snapshots: the policies, by name.
         episodes: how many, over all copies.
         seed: of the games.
-        scripted: by agent, who plays in its place without having learned: `random`, or one of those
-            written for the game.
+        scripted: by agent, who plays in its place without having learned, besides those of the run.
 
     Raises:
         ConfigError: there is no such agent, or no such scripted policy.
@@ -217,8 +215,10 @@ def _greedy_actor(
 ) -> Actor:
     env = make_env(config.game, copies, **config.env.options)
     specs = policy_specs(config, env.agents)
-    if scripted:
-        env = _with_scripted(config, env, scripted, stream(seed, "evaluation", "scripted"))
+    random = stream(seed, "evaluation", "scripted")
+    env = with_scripted(
+        find_game(config.game), env, {**config.env.scripted, **(scripted or {})}, random
+    )
     scoreboard = Scoreboard(tuple(spec.name for spec in specs))
     seats = make_seats(env, specs, scoreboard, seed=seed, purpose="evaluation", noisy=False)
     actor = Actor(env, seats, scoreboard.play(), stream(seed, "evaluation", "env"))
@@ -226,14 +226,3 @@ def _greedy_actor(
         snapshot = snapshots[seat.policy]
         actor.load(seat, Snapshot(snapshot.weights, snapshot.version, snapshot.learner_step, 0.0))
     return actor
-
-
-def _with_scripted(
-    config: Config, env: VectorEnv, scripted: Mapping[str, str], random: np.random.Generator
-) -> SeatsTaken:
-    game, names = find_game(config.game), [spec.name for spec in env.agents]
-    for name in scripted:
-        if name not in names:
-            raise ConfigError(f"{config.game} has no agent {name!r}; it has {', '.join(names)}")
-    seats = {names.index(name): game.policy(policy) for name, policy in scripted.items()}
-    return SeatsTaken(env, seats, random)

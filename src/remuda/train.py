@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 import torch
 
 from remuda import __version__
@@ -18,7 +19,8 @@ from remuda.config import Config, write_config
 from remuda.coordinator.coordinator import Signals
 from remuda.coordinator.metrics import Goal, Record, View
 from remuda.coordinator.run_directory import RunDirectory
-from remuda.envs.registry import make_env
+from remuda.envs.registry import find_game, make_env
+from remuda.envs.wrapped import with_scripted
 from remuda.errors import CheckpointError, ConfigError, RoleDiedError
 from remuda.evaluate import Evaluation, evaluate
 from remuda.policies.spec import PolicySpec, policy_specs
@@ -61,6 +63,7 @@ def train(config: Config, view: View, resume: bool = False) -> Result:
     """
     env = make_env(config.game, 1, **config.env.options)
     agents, facts, specs = env.agents, env.facts, policy_specs(config, env.agents)
+    with_scripted(find_game(config.game), env, config.env.scripted, np.random.default_rng(0))
     if config.env.observe_together and not env.can_observe_together:
         raise ConfigError(
             f"env.observe_together: in {config.game} one agent acts at a time, and sees what those "

@@ -7,12 +7,17 @@ import pytest
 
 from remuda.actor.role import ActorRole
 from remuda.config import load_config
+from remuda.coordinator.run_directory import RunDirectory
 from remuda.envs.bucket_brigade import BucketBrigade
 from remuda.envs.contract import VectorEnvContract
 from remuda.envs.registry import make_env
 from remuda.envs.scripted import at_random, play_episodes
 from remuda.envs.treasure_hunt import TreasureHunt, greedy_walker
 from remuda.envs.wrapped import SeatsTaken, SharedRewards
+from remuda.errors import ConfigError
+from remuda.evaluate import evaluate, load_run
+from remuda.train import train
+from remuda.ui.live import PlainView
 from support import Tape
 
 
@@ -69,3 +74,38 @@ def test_scripted_policies_take_seats():
     returns = play_episodes(env, [at_random] * 2, 1)
     assert returns[:, 0].mean() > 100
     assert returns[:, 1].mean() < 40
+
+
+def test_a_run_may_leave_seats_to_scripted_policies(tmp_path):
+    config = load_config(
+        {
+            "schedule": "sequential",
+            "env": {"num_envs": 8, "scripted": {"agent_1": "greedy_walker"}},
+            "policy": {"algorithm": "ppo"},
+            "run": {"turns": 4000, "directory": tmp_path / "run", "evaluate_episodes": 40},
+        }
+    )
+    result = train(config, PlainView())
+    learns, scripted = (result.record.policies[f"agent_{i}"] for i in range(2))
+    assert learns.updates > 0
+    assert scripted.updates == scripted.steps == 0
+    assert scripted.mean_return > 100
+    assert result.evaluation.mean(1) > 100
+    _, snapshots = load_run(RunDirectory.open(tmp_path / "run"))
+    against_nobody = evaluate(config, snapshots, 40, scripted={"agent_1": "random"})
+    assert against_nobody.mean(1) < 40
+
+
+@pytest.mark.parametrize(
+    ("scripted", "said"),
+    [
+        ({"bob": "random"}, "env.scripted.bob: treasure_hunt has no such agent; it has agent_0"),
+        ({"agent_1": "bob"}, "treasure_hunt has no scripted policy 'bob'; it has random, greedy"),
+        ({"agent_1": "support:bob"}, "cannot load the scripted policy 'support:bob'"),
+    ],
+)
+def test_wrong_seats_are_told_before_anything_begins(scripted, said, tmp_path):
+    run = {"directory": tmp_path / "run"}
+    with pytest.raises(ConfigError, match=said):
+        train(load_config({"env": {"scripted": scripted}, "run": run}), PlainView())
+    assert not (tmp_path / "run").exists()

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from remuda.config import Config
-from remuda.envs.registry import make_env
+from remuda.envs.registry import find_game, make_env
+from remuda.envs.wrapped import SharedRewards, with_scripted
 from remuda.experience.experience import Experience
 from remuda.policies.spec import PolicySpec
 from remuda.publish.snapshot import PublishedWeights
@@ -57,7 +58,12 @@ class ActorRole:
 
         config, play = self.config, self.scoreboard.play(self.index)
         begins = f"{self.name} from turn {int(play[Play.TURNS])}"
-        env = self._environment(self.copies[self.index])
+        env = with_scripted(
+            find_game(config.game),
+            self._environment(self.copies[self.index]),
+            config.env.scripted,
+            stream(config.seed, "scripted", begins),
+        )
         seats = make_seats(
             env,
             self.specs,
@@ -67,7 +73,9 @@ class ActorRole:
             purpose=begins,
             device=config.actor.device,
         )
-        for seat in seats:
+        for spec, seat in zip(env.agents, seats, strict=True):
+            if spec.name in config.env.scripted:
+                continue  # what it does is not what its policy chose
             seat.writer = ExperienceWriter(self.experience[seat.policy], self.index)
             if not self.parts:
                 seat.writer.close_orphans()
@@ -94,11 +102,7 @@ class ActorRole:
             from remuda.envs.workers import WorkerEnvs
 
             game = WorkerEnvs(self.config.game, copies, env.workers, **env.options)
-        if env.share_rewards:
-            from remuda.envs.wrapped import SharedRewards
-
-            game = SharedRewards(game, env.share_rewards)
-        return game
+        return SharedRewards(game, env.share_rewards) if env.share_rewards else game
 
 
 def make_seats(

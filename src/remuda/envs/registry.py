@@ -54,7 +54,7 @@ class Game:
         return factory
 
     def policy(self, name: str) -> ScriptedPolicy:
-        """A policy that plays without learning: `random`, or one of `scripted`.
+        """A policy that plays without learning: `random`, one of `scripted`, or `module:callable`.
 
         Raises:
             ConfigError: there is none of that name.
@@ -63,13 +63,16 @@ class Game:
             from remuda.envs.scripted import at_random
 
             return at_random
-        if name not in self.scripted:
+        if name not in self.scripted and ":" not in name:
             raise ConfigError(
                 f"{self.name} has no scripted policy {name!r}; "
-                f"it has {', '.join([RANDOM, *self.scripted])}"
+                f"it has {', '.join([RANDOM, *self.scripted])}, and takes yours as module:callable"
             )
-        module, _, attribute = self.scripted[name].partition(":")
-        policy: ScriptedPolicy = getattr(import_module(module), attribute)
+        module, _, attribute = self.scripted.get(name, name).partition(":")
+        try:
+            policy: ScriptedPolicy = getattr(import_module(module), attribute)
+        except (ImportError, AttributeError, ValueError) as error:
+            raise ConfigError(f"cannot load the scripted policy {name!r}: {error}") from None
         return policy
 
     def make(self, num_envs: int, **options: Any) -> VectorEnv:

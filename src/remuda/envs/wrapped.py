@@ -9,8 +9,10 @@ from typing import Any
 
 import numpy as np
 
+from remuda.envs.registry import Game
 from remuda.envs.scripted import ScriptedPolicy, room_for
 from remuda.envs.vector_env import VectorEnv
+from remuda.errors import ConfigError
 from remuda.types import Array, Bools, Floats, Integers, State, TurnResult
 
 
@@ -129,3 +131,29 @@ class SeatsTaken(Wrapped):
             policy = self._scripted[agent]
             actions = policy(self.game, agent, self._seen[agent], self._random)
         self.game.act(agent, actions)
+
+
+def with_scripted(
+    game: Game, env: VectorEnv, scripted: Mapping[str, str], random: np.random.Generator
+) -> VectorEnv:
+    """The copies `env` of a game, with scripted policies on some seats.
+
+    Args:
+        game: which game it is.
+        env: its copies.
+        scripted: by agent, the policy's name, as `Game.policy` takes it.
+        random: what the policies draw from.
+
+    Raises:
+        ConfigError: there is no such agent, or no such policy.
+    """
+    if not scripted:
+        return env
+    names = [spec.name for spec in env.agents]
+    for name in scripted:
+        if name not in names:
+            raise ConfigError(
+                f"env.scripted.{name}: {game.name} has no such agent; it has {', '.join(names)}"
+            )
+    seats = {names.index(name): game.policy(policy) for name, policy in scripted.items()}
+    return SeatsTaken(env, seats, random)

@@ -34,8 +34,8 @@ class EvaluateOptions(Section):
     """`final`: the weights at the end of the run, or the newest there are; `best`: those of the
     checkpoint that did best in evaluation; or a checkpoint's number."""
     scripted: dict[str, str] = Field(default_factory=dict)
-    """By agent, who plays in its place without having learned: `random`, or one that `remuda games`
-    lists for the game, as in `--scripted.agent_1 random`."""
+    """By agent, who plays in its place without having learned, as in `--scripted.agent_1 random`:
+    `random`, one that `remuda games GAME` lists, or your own as `module:callable`."""
     format: Literal["table", "json"] = "table"
     """A table to read, or one line of JSON."""
 
