@@ -59,7 +59,8 @@ class EnvConfig(Section):
     """How much of what an agent is given in training is the mean of what its team is given, or all
     agents where there are no teams; 0: each its own. Evaluations always tell each one's own."""
     workers: PositiveInt = 1
-    """Processes that step an actor's copies, for slow environments in Python; 1: the actor does."""
+    """Processes that step an actor's copies, for slow environments in Python; 1: the actor does.
+    With more, a resumed run begins new episodes."""
     options: dict[str, Any] = {}
     """The game's own parameters by name; `remuda games` lists them."""
 

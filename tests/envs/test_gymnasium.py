@@ -5,9 +5,11 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
+from foreign_games import spots
 from remuda.envs.adapters.gymnasium import GymnasiumEnv, make_gymnasium
 from remuda.envs.contract import VectorEnvContract
 from remuda.envs.registry import make_env
+from remuda.envs.scripted import sample_actions
 from remuda.errors import ConfigError, ContractError
 
 
@@ -42,6 +44,49 @@ class Corridor(gymnasium.Env):
 class TestCartPole(VectorEnvContract):
     def make(self, num_envs):
         return make_env("gymnasium:CartPole-v1", num_envs)
+
+
+class TestPendulum(VectorEnvContract):
+    def make(self, num_envs):
+        return make_env("gymnasium:Pendulum-v1", num_envs)
+
+
+class TestPictures(VectorEnvContract):
+    def make(self, num_envs):
+        return spots(num_envs)
+
+
+class TestForbiddenMoves(VectorEnvContract):
+    def make(self, num_envs):
+        return GymnasiumEnv(Corridor, num_envs)
+
+
+def test_actions_are_handed_on_as_the_library_takes_them():
+    class Odd(Corridor):
+        """Acts in a space of its own, and notes what it was given."""
+
+        def __init__(self, space):
+            super().__init__()
+            self.action_space, self.given = space, []
+
+        def step(self, action):
+            assert self.action_space.contains(action), (action, self.action_space)
+            self.given.append(np.asarray(action).tolist())
+            return self._see(), 0.0, False, False, self._info()
+
+    for space, ours, theirs in (
+        (spaces.Discrete(3, start=4), [0, 2], [4, 6]),
+        (spaces.MultiDiscrete([2, 3]), [[1, 2], [0, 1]], [[1, 2], [0, 1]]),
+        (spaces.MultiDiscrete([2, 3], start=[5, 1]), [[1, 2], [0, 1]], [[6, 3], [5, 2]]),
+        (spaces.MultiBinary(3), [[1, 0, 1], [0, 0, 1]], [[1, 0, 1], [0, 0, 1]]),
+        (spaces.Box(-1, 1, (2,)), [[0.5, -1.0], [0.0, 1.0]], [[0.5, -1.0], [0.0, 1.0]]),
+    ):
+        env = GymnasiumEnv(lambda s=space: Odd(s), 2)
+        env.reset(np.array([1, 2]), np.ones(2, bool))
+        env.act(0, np.array(ours, env.agents[0].action_space.dtype))
+        assert [copy.given[0] for copy in env._copies] == theirs
+        chosen = sample_actions(env.agents[0].action_space, 5, np.random.default_rng(0))
+        assert all(env.agents[0].action_space.contains(action) for action in chosen)
 
 
 def test_the_last_observation_is_kept_and_a_win_at_the_limit_is_a_win():

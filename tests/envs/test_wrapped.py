@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from remuda.actor.role import ActorRole
+from remuda.checkpoint.state import pack, unpack
 from remuda.config import load_config
 from remuda.coordinator.run_directory import RunDirectory
 from remuda.envs.bucket_brigade import BucketBrigade
@@ -21,6 +22,11 @@ from remuda.ui.live import PlainView
 from support import Tape
 
 
+def up(env, agent, seen, random):
+    """A policy that draws nothing, so that copies stay independent of each other."""
+    return np.zeros(len(seen), np.int64)
+
+
 class TestSharedRewards(VectorEnvContract):
     def make(self, num_envs):
         return SharedRewards(BucketBrigade(num_envs), 0.5)
@@ -28,10 +34,8 @@ class TestSharedRewards(VectorEnvContract):
 
 class TestSeatsTaken(VectorEnvContract):
     def make(self, num_envs):
-        def up(env, agent, seen, random):
-            return np.zeros(len(seen), np.int64)
-
-        return SeatsTaken(TreasureHunt(num_envs, max_turns=20), {1: up}, np.random.default_rng(0))
+        game = TreasureHunt(num_envs, max_turns=20)
+        return SeatsTaken(game, {1: up}, np.random.default_rng(0))
 
 
 @pytest.mark.parametrize(
@@ -74,6 +78,30 @@ def test_scripted_policies_take_seats():
     returns = play_episodes(env, [at_random] * 2, 1)
     assert returns[:, 0].mean() > 100
     assert returns[:, 1].mean() < 40
+
+
+def test_what_scripted_policies_draw_is_saved_with_the_game():
+    env, twin = (
+        SeatsTaken(make_env("treasure_hunt", 3), {0: at_random}, np.random.default_rng(seed))
+        for seed in (1, 2)
+    )
+    still = np.zeros(3, np.int64)
+
+    def turns(env):
+        rewards = []
+        for _ in range(30):
+            env.begin_turn()
+            for agent in range(2):
+                env.observe(agent, np.zeros((3, 5, 5, 5), np.uint8))
+                env.act(agent, still)
+            rewards.append(env.end_turn().rewards.tolist())
+        return rewards
+
+    for each in (env, twin):
+        each.reset(np.arange(3), np.ones(3, bool))
+    turns(env)
+    twin.restore(unpack(pack(env.state())))
+    assert turns(env) == turns(twin)
 
 
 def test_a_run_may_leave_seats_to_scripted_policies(tmp_path):

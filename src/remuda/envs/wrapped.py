@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from remuda.checkpoint.state import random_state, restore_random
 from remuda.envs.registry import Game
 from remuda.envs.scripted import ScriptedPolicy, room_for
 from remuda.envs.vector_env import VectorEnv
@@ -124,6 +125,15 @@ class SeatsTaken(Wrapped):
         self.game.observe(agent, out)
         if agent in self._seen:
             self._seen[agent][...] = out
+
+    def state(self) -> State:
+        """The game's, and what the scripted policies draw from."""
+        return {"game": self.game.state(), "random": random_state(self._random)}
+
+    def restore(self, state: State) -> None:
+        """Go on from what `state` returned."""
+        self.game.restore(state["game"])
+        restore_random(self._random, state["random"])
 
     def act(self, agent: int, actions: Array) -> None:
         """As the game, but for the seats that are taken."""
