@@ -38,7 +38,7 @@ import numpy as np
 from gymnasium.spaces import Box, MultiDiscrete
 from numba import njit
 
-from remuda.checkpoint.state import fitting
+from remuda.envs.array_game import ArrayGame
 from remuda.envs.options import require_number, require_one_of, require_whole
 from remuda.envs.randomness import seed_stream, uniform
 from remuda.envs.rendering import agent_colour, agent_sprite, disc, paste, polygon, sprite
@@ -147,7 +147,7 @@ class Draws(NamedTuple):
     """[num_houses]"""
 
 
-class BucketBrigade(VectorEnv):
+class BucketBrigade(ArrayGame):
     """`num_envs` copies of Bucket Brigade; the rules are in the docstring of this module.
 
     Of each episode it tells what all agents together were given per night, the share of agents that
@@ -279,14 +279,9 @@ class BucketBrigade(VectorEnv):
         _look(self.houses, self.actions, self._scales, self._seen)
         return self._result
 
-    def state(self) -> State:
-        """The houses, what everybody did, the nights and the random streams."""
-        return {name: array.copy() for name, array in self._world().items()}
-
     def restore(self, state: State) -> None:
         """Go on from what `state` returned."""
-        for name, array in self._world().items():
-            array[...] = fitting(state, name, array)
+        super().restore(state)
         _look(self.houses, self.actions, self._scales, self._seen)
 
     def _world(self) -> dict[str, Array]:
@@ -304,10 +299,6 @@ class BucketBrigade(VectorEnv):
     def render(self, env: int = 0) -> Array:
         """A picture of one copy, the ring seen from above: [272, 272, 3] uint8."""
         return _picture(self.houses[env], self.actions[env])
-
-    def options(self) -> dict[str, Any]:
-        """The game's parameters, by name; what is not there is the scenario's."""
-        return dict(self._options)
 
 
 def make_rules(scenario: Scenario, num_agents: int) -> Rules:

@@ -24,13 +24,12 @@ from __future__ import annotations
 
 import math
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 from gymnasium.spaces import Box, Discrete
 from numba import njit
 
-from remuda.checkpoint.state import fitting
+from remuda.envs.array_game import ArrayGame
 from remuda.envs.options import require_number, require_whole
 from remuda.envs.randomness import below, misses, seed_stream
 from remuda.envs.rendering import (
@@ -45,7 +44,7 @@ from remuda.envs.rendering import (
     wall_sprite,
 )
 from remuda.envs.vector_env import VectorEnv
-from remuda.types import AgentSpec, Array, Bools, Floats, Integers, State, TurnResult
+from remuda.types import AgentSpec, Array, Bools, Floats, Integers, TurnResult
 
 HEIGHT, WIDTH = 21, 31
 WALL, RIVER, POLLUTION, ORCHARD, APPLE, AGENT, CLEAN_BEAM, ZAP_BEAM, SAND = range(9)
@@ -64,7 +63,7 @@ FACTS = ("polluted_share", "cleaning_actions", "apples_eaten", "equality")
 were eaten, and 1 - Gini of the returns (those below 0 count as 0), after Perolat et al. 2017."""
 
 
-class Cleanup(VectorEnv):
+class Cleanup(ArrayGame):
     """`num_envs` copies of Cleanup; the rules are in the docstring of this module."""
 
     facts = FACTS
@@ -231,15 +230,6 @@ class Cleanup(VectorEnv):
         )
         return self._result
 
-    def state(self) -> State:
-        """The maps, the agents, the turns, the random streams and the facts so far."""
-        return {name: array.copy() for name, array in self._world().items()}
-
-    def restore(self, state: State) -> None:
-        """Go on from what `state` returned."""
-        for name, array in self._world().items():
-            array[...] = fitting(state, name, array)
-
     def _world(self) -> dict[str, Array]:
         return {
             "tiles": self._framed,
@@ -265,10 +255,6 @@ class Cleanup(VectorEnv):
         for agent, (y, x) in enumerate(self.positions[env]):
             cells[y, x] = KINDS + agent
         return draw_grid(cells, self._sprites)
-
-    def options(self) -> dict[str, Any]:
-        """The game's parameters in force, by name."""
-        return dict(self._options)
 
     @cached_property
     def _sprites(self) -> Array:

@@ -16,13 +16,12 @@
 from __future__ import annotations
 
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 from gymnasium.spaces import Box, Discrete
 from numba import njit
 
-from remuda.checkpoint.state import fitting
+from remuda.envs.array_game import ArrayGame
 from remuda.envs.options import require_number, require_whole
 from remuda.envs.randomness import below, seed_stream
 from remuda.envs.rendering import (
@@ -33,7 +32,7 @@ from remuda.envs.rendering import (
     wall_sprite,
 )
 from remuda.envs.vector_env import VectorEnv
-from remuda.types import AgentSpec, Array, Bools, Floats, Integers, State, TurnResult
+from remuda.types import AgentSpec, Array, Bools, Floats, Integers, TurnResult
 
 EMPTY, WALL, AGENT = 0, -1, 1
 """What is on a tile: nothing, wall, or AGENT + the number of the agent that stands there."""
@@ -44,7 +43,7 @@ CHANNELS = 3
 """Wall, agent, the agent that is "it"."""
 
 
-class Tag(VectorEnv):
+class Tag(ArrayGame):
     """`num_envs` copies of Tag; the rules are in the docstring of this module."""
 
     facts = ("tags",)
@@ -139,15 +138,6 @@ class Tag(VectorEnv):
         self.active &= ~self._truncated
         return self._result
 
-    def state(self) -> State:
-        """The maps, the agents' places, who is "it", the turns and the random streams."""
-        return {name: array.copy() for name, array in self._world().items()}
-
-    def restore(self, state: State) -> None:
-        """Go on from what `state` returned."""
-        for name, array in self._world().items():
-            array[...] = fitting(state, name, array)
-
     def _world(self) -> dict[str, Array]:
         return {
             "tiles": self._framed,
@@ -165,10 +155,6 @@ class Tag(VectorEnv):
         y, x = self.positions[env, self.it[env]]
         cells[y, x] = -1  # the last of the sprites
         return draw_grid(cells, self._sprites)
-
-    def options(self) -> dict[str, Any]:
-        """The game's parameters in force, by name."""
-        return dict(self._options)
 
     @cached_property
     def _sprites(self) -> Array:

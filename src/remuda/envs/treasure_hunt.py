@@ -20,13 +20,12 @@ from __future__ import annotations
 
 import math
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 from gymnasium.spaces import Box, Discrete
 from numba import njit
 
-from remuda.checkpoint.state import fitting
+from remuda.envs.array_game import ArrayGame
 from remuda.envs.options import require_number, require_whole
 from remuda.envs.randomness import below, misses, seed_stream
 from remuda.envs.rendering import (
@@ -41,7 +40,7 @@ from remuda.envs.rendering import (
     wall_sprite,
 )
 from remuda.envs.vector_env import VectorEnv
-from remuda.types import AgentSpec, Array, Bools, Floats, Integers, State, TurnResult
+from remuda.types import AgentSpec, Array, Bools, Floats, Integers, TurnResult
 
 # What lies on a tile. An observation has one channel for each but EMPTY, in this order.
 EMPTY, WALL, GEM, BONE, FOOD, AGENT = range(6)
@@ -49,7 +48,7 @@ NUM_CHANNELS = 5
 UP, DOWN, LEFT, RIGHT = range(4)
 
 
-class TreasureHunt(VectorEnv):
+class TreasureHunt(ArrayGame):
     """`num_envs` copies of Treasure Hunt; the rules are in the docstring of this module."""
 
     def __init__(
@@ -136,15 +135,6 @@ class TreasureHunt(VectorEnv):
         _end_turn(self._turns, self._max_turns, self._truncated, self.active)
         return self._result
 
-    def state(self) -> State:
-        """The maps, the agents' places, the turns and the random streams."""
-        return {name: array.copy() for name, array in self._world().items()}
-
-    def restore(self, state: State) -> None:
-        """Go on from what `state` returned."""
-        for name, array in self._world().items():
-            array[...] = fitting(state, name, array)
-
     def _world(self) -> dict[str, Array]:
         return {
             "tiles": self._framed,
@@ -160,10 +150,6 @@ class TreasureHunt(VectorEnv):
         for agent, (y, x) in enumerate(self.positions[env]):
             cells[y, x] = AGENT + agent
         return draw_grid(cells, self._sprites)
-
-    def options(self) -> dict[str, Any]:
-        """The game's parameters in force, by name."""
-        return dict(self._options)
 
     @cached_property
     def _sprites(self) -> Array:

@@ -83,8 +83,8 @@ def _sees(spec: Any) -> spaces.Space[Any]:
     return spaces.Dict({OBSERVATION: spec.observation_space, MASK: allowed})
 
 
-class ParallelGame(ParallelEnv[str, Any, Any]):  # type: ignore[misc]
-    """A game as a PettingZoo environment whose agents act at once."""
+class _Exported:
+    """What both kinds have in common."""
 
     def __init__(self, game: VectorEnv, name: str = "game", render_mode: str | None = None) -> None:
         """Take one copy.
@@ -107,6 +107,18 @@ class ParallelGame(ParallelEnv[str, Any, Any]):  # type: ignore[misc]
     def action_space(self, agent: str) -> spaces.Space[Any]:
         """What an agent may do."""
         return self._table.acts[agent]
+
+    def render(self) -> Array | None:
+        """A picture: [height, width, 3] uint8."""
+        return self._table.picture(self.render_mode)
+
+    def close(self) -> None:
+        """Give back what the game holds."""
+        self._table.game.close()
+
+
+class ParallelGame(_Exported, ParallelEnv[str, Any, Any]):  # type: ignore[misc]
+    """A game as a PettingZoo environment whose agents act at once."""
 
     def reset(
         self,
@@ -138,40 +150,9 @@ class ParallelGame(ParallelEnv[str, Any, Any]):  # type: ignore[misc]
         seen = {name: table.look(name) for name in told}
         return seen, rewards, terminated, truncated, _nothing(told)
 
-    def render(self) -> Array | None:
-        """A picture: [height, width, 3] uint8."""
-        return self._table.picture(self.render_mode)
 
-    def close(self) -> None:
-        """Give back what the game holds."""
-        self._table.game.close()
-
-
-class AECGame(AECEnv[str, Any, Any]):  # type: ignore[misc]
+class AECGame(_Exported, AECEnv[str, Any, Any]):  # type: ignore[misc]
     """A game as a PettingZoo environment where one agent acts at a time."""
-
-    def __init__(self, game: VectorEnv, name: str = "game", render_mode: str | None = None) -> None:
-        """Take one copy.
-
-        Args:
-            game: one copy of it.
-            name: of the environment.
-            render_mode: `rgb_array`: `render` returns a picture; None: nothing.
-        """
-        super().__init__()
-        self._table = _Table(game)
-        self.render_mode = render_mode
-        self.metadata = {"name": name, "render_modes": ["rgb_array"], "is_parallelizable": True}
-        self.possible_agents = list(self._table.names)
-        self.agents: list[str] = []
-
-    def observation_space(self, agent: str) -> spaces.Space[Any]:
-        """What an agent may see."""
-        return self._table.sees[agent]
-
-    def action_space(self, agent: str) -> spaces.Space[Any]:
-        """What an agent may do."""
-        return self._table.acts[agent]
 
     def reset(
         self,
@@ -236,14 +217,6 @@ class AECGame(AECEnv[str, Any, Any]):  # type: ignore[misc]
             self._deads_step_first()
         else:
             self.agent_selection = self.agents[0]
-
-    def render(self) -> Array | None:
-        """A picture: [height, width, 3] uint8."""
-        return self._table.picture(self.render_mode)
-
-    def close(self) -> None:
-        """Give back what the game holds."""
-        self._table.game.close()
 
 
 def parallel_env(game: str, render_mode: str | None = None, **options: Any) -> ParallelGame:
