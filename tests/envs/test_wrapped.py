@@ -127,7 +127,7 @@ def test_a_run_may_leave_seats_to_scripted_policies(tmp_path):
 @pytest.mark.parametrize(
     ("scripted", "said"),
     [
-        ({"bob": "random"}, "env.scripted.bob: treasure_hunt has no such agent; it has agent_0"),
+        ({"bob": "random"}, "treasure_hunt has no agent 'bob' to be scripted; it has agent_0"),
         ({"agent_1": "bob"}, "treasure_hunt has no scripted policy 'bob'; it has random, greedy"),
         ({"agent_1": "support:bob"}, "cannot load the scripted policy 'support:bob'"),
     ],

@@ -163,7 +163,7 @@ def with_scripted(
     for name in scripted:
         if name not in names:
             raise ConfigError(
-                f"env.scripted.{name}: {game.name} has no such agent; it has {', '.join(names)}"
+                f"{game.name} has no agent {name!r} to be scripted; it has {', '.join(names)}"
             )
     seats = {names.index(name): game.policy(policy) for name, policy in scripted.items()}
     return SeatsTaken(env, seats, random)
