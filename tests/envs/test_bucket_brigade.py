@@ -187,3 +187,33 @@ def test_the_picture_shows_fires():
     assert calm.shape == (272, 272, 3)
     assert (env.render() != calm).any()
     assert len(SCENARIOS) == 18
+
+
+def test_facts_of_an_episode_by_hand():
+    """Two episodes in two copies, added up beside the game."""
+    env = BucketBrigade(2, scenario="easy", min_nights=3, max_nights=6)
+    random = np.random.default_rng(0)
+    seen = []
+    for episode in range(2):
+        env.reset(np.arange(2) + 10 * episode, np.ones(2, bool))
+        team, worked, nights = np.zeros(2), np.zeros(2), np.zeros(2)
+        while env.active.any():
+            on = env.active[:, 0].copy()
+            env.begin_turn()
+            for agent in range(4):
+                actions = random.integers(0, [10, 2, 2], (2, 3))
+                worked += on * actions[:, 1]
+                env.act(agent, actions)
+            result = env.end_turn()
+            team += result.rewards.sum(1)
+            nights += on
+            for copy in np.flatnonzero(on & ~env.active[:, 0]):
+                told = {name: float(values[copy]) for name, values in result.info.items()}
+                assert told == {
+                    "team_reward_per_night": pytest.approx(team[copy] / nights[copy], rel=1e-5),
+                    "work_share": pytest.approx(worked[copy] / (4 * nights[copy])),
+                    "ruined_houses": (env.houses[copy] == RUINED).sum(),
+                    "nights": nights[copy],
+                }
+                seen.append(told)
+    assert len(seen) == 4

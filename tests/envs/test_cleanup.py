@@ -202,6 +202,11 @@ def test_what_an_agent_sees():
     kinds, _, _ = look(env, 0)
     assert kinds[5, 5] == AGENT
     assert kinds[4, 5] == kinds[5, 6] == ZAP_BEAM
+    env = world((10, 15, UP), (8, 15, UP))
+    env.act(0, np.array([ZAP]))
+    kinds, _, _ = look(env, 1)
+    assert kinds[5, 5] == AGENT  # not the beam that it stands in
+    assert kinds[4, 5] == kinds[6, 5] == ZAP_BEAM
 
 
 def test_pollution_comes_and_apples_grow_as_often_as_they_should():
@@ -223,6 +228,19 @@ def test_pollution_comes_and_apples_grow_as_often_as_they_should():
     assert grown == pytest.approx(expected_grown, rel=0.05)
     assert env.polluted.mean() / river == pytest.approx(1 - 0.991**50, rel=0.02)
     assert (env.polluted == (env.tiles == POLLUTION).sum((1, 2))).all()
+
+
+def test_likely_things_happen_to_each_tile_by_itself():
+    options = {"num_agents": 1, "start_apples": 0, "barren_share": 1.0}
+    env = Cleanup(100, pollution_probability=0.5, growth_probability=1.0, **options)
+    env.reset(np.arange(100), np.ones(100, bool))
+    env.begin_turn()
+    polluted = env.tiles == POLLUTION
+    assert polluted.sum() / (100 * 186) == pytest.approx(0.5, abs=0.02)
+    grown = (env.tiles[:, 14:20, 1:30] == APPLE).mean()
+    assert grown == pytest.approx(0.5, abs=0.02)  # 1 - the polluted share
+    beside = polluted[:, 1:7, 2:30] == polluted[:, 1:7, 1:29]
+    assert beside.mean() == pytest.approx(0.5, abs=0.03)  # neighbours know nothing of each other
 
 
 def test_nothing_grows_where_half_of_the_river_is_polluted():

@@ -9,10 +9,12 @@ from pettingzoo import AECEnv, ParallelEnv
 
 from remuda.envs.adapters.export import AECGame, ParallelGame, aec_env, parallel_env
 from remuda.envs.adapters.pettingzoo import AECCopies, ParallelCopies
+from remuda.envs.adapters.spaces import write_mask
 from remuda.envs.contract import VectorEnvContract
 from remuda.envs.registry import GAMES, make_env
 from remuda.envs.scripted import at_random, play_episodes
 from remuda.errors import ConfigError, ContractError
+from support import Tape
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # they import what is deprecated
@@ -68,6 +70,17 @@ def test_the_suites_of_pettingzoo_pass(game, capsys):
     parallel_seed_test(lambda: parallel_env(game, **small), 200)
     seed_test(lambda: aec_env(game, **small), 200)
     assert "Passed Parallel API test" in capsys.readouterr().out
+
+
+def test_those_who_act_at_once_do_not_see_each_other_act():
+    """One after another in the AEC loop, and yet each as the world was before any of them acted."""
+    env = AECGame(Tape(1, 3, together=True))
+    env.reset(seed=0)
+    for turn in range(2):
+        for agent in range(3):
+            seen, *_ = env.last()
+            assert seen.tolist() == [0, agent, 0, turn, 0]  # no act was taken this turn
+            env.step(1)
 
 
 def test_the_seed_suite_tells_a_game_that_is_not_repeatable():
@@ -242,6 +255,8 @@ class Revival(ParallelEnv):
         over = self.turn == 6
         dies = self.turn == 2 and "dies" in played
         rewards = {n: float(actions[n].sum()) for n in played}
+        if "dies" not in played:
+            rewards["dies"] = 7.0  # which is nobody's
         self.agents = [] if over else ["stays"]
         if not over and self.turn % 3 != 2:
             self.agents.append("rests")
@@ -283,6 +298,39 @@ def test_agents_fall_out_die_and_come_back():
     # At the end all are cut off, also the one that was out just then.
     assert truncated[-1].tolist() == [True, True, True]
     assert not truncated[:-1].any()
+
+
+def test_who_has_ended_does_not_act_though_the_environment_still_lists_it():
+    class Stubborn(Revival):
+        def step(self, actions):
+            told = super().step(actions)
+            if self.turn == 2:
+                self.agents.append("dies")
+            elif self.turn == 3:
+                self.agents = [name for name in self.agents if name != "dies"]
+            return told
+
+    env = ParallelCopies(Stubborn)
+    env.reset(np.array([0]), np.ones(1, bool))
+    for _ in range(2):
+        env.begin_turn()
+        for agent in range(3):
+            env.act(agent, np.array([[1, 2]]))
+        result = env.end_turn()
+    assert result.terminated[0].tolist() == [False, True, False]
+    assert env.active[0].tolist() == [False, False, True]
+
+
+def test_masks_of_every_form():
+    out = np.zeros(5, bool)
+    for mask, expected in (
+        (np.array([1, 0, 1, 0, 0], np.int8), [1, 0, 1, 0, 0]),
+        ((np.array([1, 0]), np.array([0, 0, 1])), [1, 0, 0, 0, 1]),
+        (np.zeros(5, np.int8), [1, 1, 1, 1, 1]),  # another's turn
+        (None, [1, 1, 1, 1, 1]),
+    ):
+        write_mask(mask, out)
+        assert out.tolist() == [bool(allowed) for allowed in expected]
 
 
 def test_an_agent_sees_numbers_however_its_space_is_nested():
