@@ -9,7 +9,7 @@ import remuda
 ROOT = Path(remuda.__file__).parent
 FLOORS = (
     {"errors", "types", "streams", "config", "memory", "scoreboard", "timeline", "checkpoint"},
-    {"envs", "policies", "experience", "publish"},
+    {"envs", "policies", "experience", "publish", "population"},
     {"actor", "learner"},
     {"runtime", "coordinator"},
     {"assembly", "calibration", "train", "evaluate"},

@@ -1,0 +1,346 @@
+"""Matchmakers: who plays whom. Each is one small class; what it promises is tested by counting.
+
+A matchmaker proposes matches for a game of so many seats. It keeps nothing but what it says in
+`state`, draws from the stream that it is given, and never seats one policy twice in a match unless
+there are fewer policies than seats, or it is self-play.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from itertools import combinations
+
+import numpy as np
+
+from remuda.errors import ConfigError
+from remuda.population.ledger import Ledger
+from remuda.population.records import Match, Member, PolicyRef, Population
+from remuda.types import Array, State
+
+Seating = tuple[PolicyRef, ...]
+"""By seat: who sits there."""
+
+
+class Matchmaker(ABC):
+    """Proposes matches."""
+
+    def __init__(self, num_seats: int) -> None:
+        """Match for a game of so many seats."""
+        self.num_seats = num_seats
+        self._proposed = 0
+
+    def propose(
+        self, population: Population, ledger: Ledger, count: int, random: np.random.Generator
+    ) -> list[Match]:
+        """So many matches, numbered on from those before.
+
+        Raises:
+            ConfigError: nobody may take a seat.
+        """
+        for seat in range(self.num_seats):
+            if not population.for_seat(seat):
+                raise ConfigError(f"no policy of the population may take seat {seat}")
+        matches = []
+        for _ in range(count):
+            seats = self.seat(population, ledger, random)
+            matches.append(Match(self._proposed, seats))
+            self._proposed += 1
+        return matches
+
+    @abstractmethod
+    def seat(self, population: Population, ledger: Ledger, random: np.random.Generator) -> Seating:
+        """Who sits where in the next match."""
+
+    def state(self) -> State:
+        """What a successor needs to propose what this would have."""
+        return {"proposed": self._proposed}
+
+    def restore(self, state: State) -> None:
+        """Go on from what `state` returned."""
+        self._proposed = state["proposed"]
+
+
+class Fixed(Matchmaker):
+    """The same seating in every match: a shared world in which every agent has its own policy."""
+
+    def __init__(self, seats: Sequence[str]) -> None:
+        """Seat these policies, by agent."""
+        super().__init__(len(seats))
+        self._seating = tuple(PolicyRef(policy) for policy in seats)
+
+    def seat(self, population: Population, ledger: Ledger, random: np.random.Generator) -> Seating:  # noqa: ARG002
+        """As ever."""
+        return self._seating
+
+
+class Random(Matchmaker):
+    """All seatings of different policies are equally likely."""
+
+    def seat(self, population: Population, ledger: Ledger, random: np.random.Generator) -> Seating:  # noqa: ARG002
+        """Draw anew until nobody sits twice, which leaves all that remain equally likely."""
+        return draw_different([population.for_seat(s) for s in range(self.num_seats)], random)
+
+
+class RoundRobin(Matchmaker):
+    """Everybody meets everybody: every combination of policies, in turn on every seat.
+
+    A cycle has each combination once in each rotation of its seats, in an order drawn anew, so that
+    after any number of matches no two seatings differ by more than one game. Seatings that policies
+    may not take are passed over. A birth or a retirement begins a new cycle.
+    """
+
+    def __init__(self, num_seats: int) -> None:
+        """Begin the first cycle with the first match."""
+        super().__init__(num_seats)
+        self._cycle: list[Seating] = []
+        self._members: list[PolicyRef] = []
+
+    def seat(self, population: Population, ledger: Ledger, random: np.random.Generator) -> Seating:  # noqa: ARG002
+        """The next of the cycle."""
+        members = [member.ref for member in population.members]
+        if not self._cycle or members != self._members:
+            self._members, self._cycle = members, self._new_cycle(population, random)
+        return self._cycle.pop()
+
+    def _new_cycle(self, population: Population, random: np.random.Generator) -> list[Seating]:
+        refs, seats = [member.ref for member in population.members], self.num_seats
+        if len(refs) < seats:
+            raise ConfigError(
+                f"a round robin of {seats} seats needs as many policies; there are {len(refs)}"
+            )
+        seatings = [
+            rotated
+            for chosen in combinations(refs, seats)
+            for rotated in (chosen[i:] + chosen[:i] for i in range(seats))
+            if all(population[ref].may_sit(seat) for seat, ref in enumerate(rotated))
+        ]
+        if not seatings:
+            raise ConfigError("no combination of different policies may take the seats together")
+        return [seatings[i] for i in random.permutation(len(seatings))]
+
+    def state(self) -> State:
+        """The rest of the cycle too."""
+        plain = [[[ref.policy, ref.version] for ref in seating] for seating in self._cycle]
+        members = [[ref.policy, ref.version] for ref in self._members]
+        return {**super().state(), "cycle": plain, "members": members}
+
+    def restore(self, state: State) -> None:
+        """Go on from what `state` returned."""
+        super().restore(state)
+        self._cycle = [tuple(PolicyRef(*ref) for ref in seating) for seating in state["cycle"]]
+        self._members = [PolicyRef(*ref) for ref in state["members"]]
+
+
+class Fitness(Matchmaker):
+    """Equals play: no two ratings in a match differ by more than the window.
+
+    The first of a match is drawn from all who have enough others within the window, the rest from
+    those whom the window still allows. Where nobody has enough, the closest ratings there are meet.
+    """
+
+    def __init__(self, num_seats: int, window: float) -> None:
+        """Match within this difference of ratings, on openskill's scale."""
+        super().__init__(num_seats)
+        self.window = window
+
+    def seat(self, population: Population, ledger: Ledger, random: np.random.Generator) -> Seating:  # noqa: ARG002
+        """Draw a group within the window, and seat it."""
+        ranked = sorted(population.members, key=lambda member: member.rating)
+        group = self._draw_group(ranked, random)
+        return seat_all(group, self.num_seats, random)
+
+    def _draw_group(self, ranked: list[Member], random: np.random.Generator) -> list[Member]:
+        seats = self.num_seats
+        if len(ranked) <= seats:
+            return ranked
+        # Every group within the window is a choice from a run of neighbours; the first of it is
+        # drawn from all who are in such a run, and it chooses among the runs that it is in.
+        runs = [
+            (first, last)
+            for first, last in zip(range(len(ranked)), self._reach(ranked), strict=True)
+            if last - first >= seats
+        ]
+        if not runs:
+            closest = min(
+                range(len(ranked) - seats + 1),
+                key=lambda i: ranked[i + seats - 1].rating - ranked[i].rating,
+            )
+            return ranked[closest : closest + seats]
+        able = sorted({i for first, last in runs for i in range(first, last)})
+        one = able[random.integers(len(able))]
+        mine = [(first, last) for first, last in runs if first <= one < last]
+        first, last = mine[random.integers(len(mine))]
+        others = [i for i in range(first, last) if i != one]
+        chosen = random.choice(len(others), seats - 1, replace=False)
+        return [ranked[one], *(ranked[others[i]] for i in chosen)]
+
+    def _reach(self, ranked: list[Member]) -> list[int]:
+        """By member: one past the last whom the window above it reaches."""
+        ratings = np.array([member.rating for member in ranked])
+        reach: list[int] = np.searchsorted(ratings, ratings + self.window, side="right").tolist()
+        return reach
+
+
+class SelfPlay(Matchmaker):
+    """A policy that learns against itself, and against what it was.
+
+    The learner takes each seat in turn. Every other seat goes, with probability `newest`, to its
+    live weights, and else to one of its frozen copies, all equally likely. Learners take turns.
+    """
+
+    def __init__(self, num_seats: int, newest: float = 0.5) -> None:
+        """Play the live weights with this probability."""
+        super().__init__(num_seats)
+        self.newest = newest
+
+    def seat(self, population: Population, ledger: Ledger, random: np.random.Generator) -> Seating:  # noqa: ARG002
+        """The learner on its seat, itself or its past on the others."""
+        able = [m for m in population.learning if m.seats is None]
+        if not able:
+            raise ConfigError("self-play needs a policy that learns and may take every seat")
+        turn, place = divmod(self._proposed, self.num_seats)
+        learner = able[turn % len(able)].ref
+        past = population.past_of(learner.policy)
+
+        def other() -> PolicyRef:
+            if not past or random.random() < self.newest:
+                return learner
+            return past[random.integers(len(past))].ref
+
+        return tuple(learner if seat == place else other() for seat in range(self.num_seats))
+
+
+def hard(loses: Array) -> Array:
+    """The chance to lose, squared: those whom one loses to most."""
+    squared: Array = loses**2
+    return squared
+
+
+def even(loses: Array) -> Array:
+    """The chance to lose times that to win: those who are one's equals."""
+    product: Array = loses * (1.0 - loses)
+    return product
+
+
+WEIGHTINGS: Mapping[str, Callable[[Array], Array]] = {"hard": hard, "even": even}
+
+
+class Prioritized(Matchmaker):
+    """Prioritized fictitious self-play: opponents by the chance to lose to them.
+
+    A learner, each in turn and on each seat in turn, meets others drawn with probability in
+    proportion to a weighting of its chance to lose to them (Vinyals et al. 2019, "Grandmaster level
+    in StarCraft II"). Where every weight is 0, all are equally likely.
+    """
+
+    def __init__(self, num_seats: int, weighting: str = "hard") -> None:
+        """Weigh by `hard` or `even`.
+
+        Raises:
+            ConfigError: there is no such weighting.
+        """
+        super().__init__(num_seats)
+        if weighting not in WEIGHTINGS:
+            known = ", ".join(WEIGHTINGS)
+            raise ConfigError(f"there is no weighting {weighting!r}; there are {known}")
+        self._weigh = WEIGHTINGS[weighting]
+
+    def chances(self, learner: PolicyRef, others: Sequence[PolicyRef], ledger: Ledger) -> Array:
+        """The probability of each of these opponents: [len(others)]."""
+        loses = np.array([1.0 - ledger.win_rate(learner, other) for other in others])
+        weights = self._weigh(loses)
+        total = weights.sum()
+        chances: Array = weights / total if total > 0.0 else np.full(len(others), 1 / len(others))
+        return chances
+
+    def seat(self, population: Population, ledger: Ledger, random: np.random.Generator) -> Seating:
+        """The learner on its seat, opponents drawn one after another without repetition."""
+        learning = population.learning
+        if not learning:
+            raise ConfigError("nobody in the population learns, so nobody's opponents are chosen")
+        turn, place = divmod(self._proposed, self.num_seats)
+        learner = learning[turn % len(learning)]
+        if not learner.may_sit(place):
+            place = next(seat for seat in range(self.num_seats) if learner.may_sit(seat))
+        seated = {place: learner.ref}
+        for seat in range(self.num_seats):
+            if seat == place:
+                continue
+            able = [m.ref for m in population.for_seat(seat) if m.ref not in seated.values()]
+            if not able:  # fewer policies than seats: they sit more than once
+                able = [m.ref for m in population.for_seat(seat)]
+            seated[seat] = able[random.choice(len(able), p=self.chances(learner.ref, able, ledger))]
+        return tuple(seated[seat] for seat in range(self.num_seats))
+
+
+class Teams(Matchmaker):
+    """Populations against each other: every seat belongs to a team, and each team has policies.
+
+    Within a team all seatings of different policies are equally likely; teams are never mixed.
+    """
+
+    def __init__(self, seats: Sequence[str], policies: Mapping[str, Sequence[str]]) -> None:
+        """Deal out the seats.
+
+        Args:
+            seats: by seat, its team.
+            policies: by team, the policies that play for it; their frozen copies do too.
+
+        Raises:
+            ConfigError: a team without policies, or a policy in two teams.
+        """
+        super().__init__(len(seats))
+        self._seats = tuple(seats)
+        self._team_of: dict[str, str] = {}
+        for team, members in policies.items():
+            for policy in members:
+                if self._team_of.setdefault(policy, team) != team:
+                    raise ConfigError(f"the policy {policy} plays for two teams")
+        for team in seats:
+            if not policies.get(team):
+                raise ConfigError(f"the team {team!r} has a seat and no policy")
+
+    def seat(self, population: Population, ledger: Ledger, random: np.random.Generator) -> Seating:  # noqa: ARG002
+        """Draw for each seat from its team."""
+        able = [
+            tuple(m for m in population.for_seat(seat) if self._team_of.get(m.ref.policy) == team)
+            for seat, team in enumerate(self._seats)
+        ]
+        for seat, members in enumerate(able):
+            if not members:
+                raise ConfigError(f"the team {self._seats[seat]!r} has nobody left for seat {seat}")
+        return draw_different(able, random)
+
+
+TRIES = 1000
+"""Draws before it is taken that there are not enough different policies for the seats."""
+
+
+def draw_different(able: Sequence[Sequence[Member]], random: np.random.Generator) -> Seating:
+    """One for each seat from those who may sit there, all seatings without repetition alike.
+
+    Where there is no such seating, policies sit more than once.
+    """
+    enough = len({member.ref for members in able for member in members}) >= len(able)
+    seating: Seating = ()
+    for _ in range(TRIES if enough else 1):
+        seating = tuple(members[int(random.integers(len(members)))].ref for members in able)
+        if len(set(seating)) == len(seating):
+            break
+    return seating
+
+
+def seat_all(group: Sequence[Member], num_seats: int, random: np.random.Generator) -> Seating:
+    """A group on the seats, in any order that their restrictions allow.
+
+    Raises:
+        ConfigError: there is no such order.
+    """
+    group = [group[i % len(group)] for i in range(num_seats)]
+    for _ in range(TRIES):
+        order = random.permutation(num_seats)
+        if all(group[member].may_sit(seat) for seat, member in enumerate(order)):
+            return tuple(group[member].ref for member in order)
+    names = ", ".join(str(member.ref) for member in group)
+    raise ConfigError(f"the policies {names} may not take the seats together")

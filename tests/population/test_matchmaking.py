@@ -1,0 +1,263 @@
+"""Matchmakers, by counting what they propose."""
+
+from collections import Counter
+from itertools import combinations, permutations
+
+import numpy as np
+import pytest
+from scipy.stats import chisquare
+
+from remuda.checkpoint.state import pack, unpack
+from remuda.errors import ConfigError
+from remuda.population.ledger import Ledger
+from remuda.population.matchmaking import (
+    Fitness,
+    Fixed,
+    Prioritized,
+    Random,
+    RoundRobin,
+    SelfPlay,
+    Teams,
+)
+from remuda.population.records import Match, Member, PolicyRef, Population, Result
+
+
+def people(count, **options):
+    return Population([Member(PolicyRef(f"p{i}"), **options) for i in range(count)])
+
+
+def seatings(matchmaker, population, count, ledger=None, seed=0):
+    random = np.random.default_rng(seed)
+    matches = matchmaker.propose(population, ledger or Ledger(), count, random)
+    return [tuple(str(ref) for ref in match.seats) for match in matches]
+
+
+def test_matches_are_numbered():
+    random = np.random.default_rng(0)
+    matchmaker, population = Random(2), people(3)
+    first = matchmaker.propose(population, Ledger(), 3, random)
+    second = matchmaker.propose(population, Ledger(), 2, random)
+    assert [match.id for match in first + second] == [0, 1, 2, 3, 4]
+    assert {match.purpose for match in first} == {"training"}
+
+
+def test_fixed_is_ever_the_same():
+    assert set(seatings(Fixed(["p2", "p0", "p2"]), people(3), 10)) == {("p2", "p0", "p2")}
+
+
+@pytest.mark.parametrize(("policies", "seats"), [(5, 2), (4, 3), (4, 4)])
+def test_random_seatings_are_uniform_and_seat_nobody_twice(policies, seats):
+    found = Counter(seatings(Random(seats), people(policies), 24_000))
+    expected = list(permutations([f"p{i}" for i in range(policies)], seats))
+    assert set(found) == set(expected)
+    assert chisquare([found[seating] for seating in expected]).pvalue > 0.001
+
+
+def test_random_keeps_policies_on_the_seats_they_may_take():
+    population = people(4)
+    population[PolicyRef("p3")].seats = frozenset({1})
+    population[PolicyRef("p0")].seats = frozenset({0})
+    found = Counter(seatings(Random(2), population, 14_000))
+    allowed = [
+        s for s in permutations(["p0", "p1", "p2", "p3"], 2) if s[0] != "p3" and s[1] != "p0"
+    ]
+    assert set(found) == set(allowed)
+    assert chisquare([found[seating] for seating in allowed]).pvalue > 0.001
+
+
+def test_fewer_policies_than_seats_sit_more_than_once():
+    assert set(seatings(Random(3), people(1), 5)) == {("p0", "p0", "p0")}
+    assert all(set(s) <= {"p0", "p1"} for s in seatings(Random(3), people(2), 50))
+
+
+@pytest.mark.parametrize(("policies", "seats"), [(8, 2), (8, 4), (5, 3), (3, 3)])
+def test_a_round_robin_is_exact_within_a_cycle(policies, seats):
+    names = [f"p{i}" for i in range(policies)]
+    cycle = len(list(combinations(names, seats))) * seats
+    matchmaker, population, random = RoundRobin(seats), people(policies), np.random.default_rng(0)
+    found = [
+        tuple(str(ref) for ref in match.seats)
+        for match in matchmaker.propose(population, Ledger(), 3 * cycle, random)
+    ]
+    for begin in range(0, 3 * cycle, cycle):
+        played = found[begin : begin + cycle]
+        groups = Counter(frozenset(seating) for seating in played)
+        assert groups == dict.fromkeys(map(frozenset, combinations(names, seats)), seats)
+        places = Counter((name, seat) for s in played for seat, name in enumerate(s))
+        assert len(places) == policies * seats
+        assert len(set(places.values())) == 1  # every policy on every seat equally often
+    # At no time have two seatings been played more than one game apart.
+    for end in (1, cycle // 2, cycle + 3, 2 * cycle + cycle // 3):
+        counts = Counter(found[:end])
+        all_counts = [counts[s] for s in set(found)]
+        assert max(all_counts) - min(all_counts) <= 1
+    assert found[:cycle] != found[cycle : 2 * cycle]  # the order is drawn anew
+
+
+def test_a_birth_begins_a_new_cycle_and_the_retired_play_no_more():
+    matchmaker, population = RoundRobin(2), people(3)
+    seatings(matchmaker, population, 4)
+    population.add(Member(PolicyRef("born")))
+    assert len(set(seatings(matchmaker, population, 12))) == 12
+    population.retire(PolicyRef("p1"))
+    assert not any("p1" in seating for seating in seatings(matchmaker, population, 50))
+    population.retire(PolicyRef("p2"))
+    population.retire(PolicyRef("born"))
+    with pytest.raises(ConfigError, match="a round robin of 2 seats needs as many policies"):
+        seatings(matchmaker, population, 1)
+
+
+def test_the_fitness_window_is_never_broken_and_everybody_in_reach_plays():
+    ratings = [0.0, 1.0, 2.5, 3.0, 4.5, 20.0, 21.0, 40.0]
+    population = people(8)
+    for member, rating in zip(population.members, ratings, strict=True):
+        member.rating = rating
+    of = {f"p{i}": rating for i, rating in enumerate(ratings)}
+    for seats, window in ((2, 2.0), (3, 3.0)):
+        found = seatings(Fitness(seats, window), population, 4000)
+        spreads = [max(of[n] for n in s) - min(of[n] for n in s) for s in found]
+        assert max(spreads) <= window
+        assert all(len(set(s)) == seats for s in found)
+        played = Counter(name for s in found for name in s)
+        within = {"p0", "p1", "p2", "p3", "p4"} | ({"p5", "p6"} if seats == 2 else set())
+        assert set(played) == within  # the worst and the best of those in reach too
+    # All seats are alike.
+    places = Counter(
+        s.index("p2") for s in seatings(Fitness(3, 3.0), population, 6000) if "p2" in s
+    )
+    assert chisquare([places[seat] for seat in range(3)]).pvalue > 0.001
+    # Where nobody is in reach, the closest meet.
+    assert {frozenset(s) for s in seatings(Fitness(2, 0.1), population, 50)} == {
+        frozenset({"p2", "p3"})
+    }
+
+
+def test_self_play_meets_itself_and_its_past():
+    population = people(2)
+    for version in range(3):
+        population.freeze("p0", version)
+    matchmaker = SelfPlay(2, newest=0.5)
+    found = seatings(matchmaker, population, 40_000)
+    # The learners take turns, and each takes the seats in turn.
+    assert [s[0] for s in found[2:4]] == ["p1", "p1"]
+    mine = [s for s in found if "p0" in s]
+    assert len(mine) == 20_000
+    assert all(s[i % 2] == "p0" for i, s in enumerate(mine))
+    others = Counter(s[1 - i % 2] for i, s in enumerate(mine))
+    assert set(others) == {"p0", "p0@0", "p0@1", "p0@2"}
+    expected = [10_000, *[10_000 / 3] * 3]
+    counts = [others[name] for name in ("p0", "p0@0", "p0@1", "p0@2")]
+    assert chisquare(counts, expected).pvalue > 0.001
+    assert set(seatings(SelfPlay(3), people(1), 9)) == {("p0", "p0", "p0")}
+
+
+def known_ledger():
+    """p0 against: p1, to whom it always loses; p2, even, by draws; p3, whom it always beats."""
+    ledger = Ledger()
+    returns = {"p1": (0.0, 1.0), "p2": (0.5, 0.5), "p3": (1.0, 0.0)}
+    for i in range(60):
+        other = f"p{1 + i % 3}"
+        ledger.append(Result(Match(i, (PolicyRef("p0"), PolicyRef(other))), returns[other]))
+    return ledger
+
+
+@pytest.mark.parametrize(
+    ("weighting", "weights"),
+    [
+        ("hard", {"p1": (20.5 / 21) ** 2, "p2": 0.25, "p3": (0.5 / 21) ** 2}),
+        ("even", {"p1": 20.5 / 21 * 0.5 / 21, "p2": 0.25, "p3": 20.5 / 21 * 0.5 / 21}),
+    ],
+)
+def test_prioritized_frequencies_are_those_of_theory(weighting, weights):
+    population = people(4)
+    for name in ("p1", "p2", "p3"):  # only p0 learns
+        population.retire(PolicyRef(name))
+        population.add(Member(PolicyRef(name, 0)))
+    ledger = Ledger()
+    for result in known_ledger().results:
+        one, other = result.match.seats
+        match = Match(result.match.id, (one, PolicyRef(other.policy, 0)))
+        ledger.append(Result(match, result.returns))
+    found = seatings(Prioritized(2, weighting), population, 100_000, ledger)
+    assert all(s[i % 2] == "p0" for i, s in enumerate(found))
+    met = Counter(s[1 - i % 2].removesuffix("@0") for i, s in enumerate(found))
+    total = sum(weights.values())
+    for name, weight in weights.items():
+        assert met[name] / 100_000 == pytest.approx(weight / total, abs=0.02)
+
+
+def test_prioritized_against_those_whom_one_always_beats_is_uniform():
+    """No division by zero where every weight is 0."""
+    matchmaker = Prioritized(2)
+    ledger = known_ledger()
+    ledger.win_rate = lambda one, other: 1.0
+    assert matchmaker.chances(
+        PolicyRef("p0"), [PolicyRef("p1"), PolicyRef("p2")], ledger
+    ).tolist() == [
+        0.5,
+        0.5,
+    ]
+    with pytest.raises(ConfigError, match="no weighting 'soft'; there are hard, even"):
+        Prioritized(2, "soft")
+
+
+def test_prioritized_of_several_seats_seats_nobody_twice():
+    found = seatings(Prioritized(4), people(6), 600, known_ledger())
+    assert all(len(set(s)) == 4 for s in found)
+    learners = Counter(s[i % 4] for i, s in enumerate(found))
+    assert learners == {f"p{i}": 100 for i in range(6)}
+
+
+def test_teams_are_never_mixed():
+    red, blue = [f"r{i}" for i in range(8)], [f"b{i}" for i in range(8)]
+    population = Population([Member(PolicyRef(name)) for name in red + blue])
+    population.freeze("r0", 3)
+    matchmaker = Teams(["red", "blue", "red", "blue", "blue"], {"red": red, "blue": blue})
+    found = seatings(matchmaker, population, 18_000)
+    for seating in found:
+        assert [name[0] for name in seating] == ["r", "b", "r", "b", "b"]
+        assert len(set(seating)) == 5
+    firsts = Counter(seating[0] for seating in found)
+    assert set(firsts) == {*red, "r0@3"}
+    assert chisquare(list(firsts.values())).pvalue > 0.001
+
+
+def test_wrong_teams_are_told():
+    with pytest.raises(ConfigError, match="the policy a plays for two teams"):
+        Teams(["red", "blue"], {"red": ["a"], "blue": ["a"]})
+    with pytest.raises(ConfigError, match="the team 'blue' has a seat and no policy"):
+        Teams(["red", "blue"], {"red": ["a"]})
+    population = Population([Member(PolicyRef("a")), Member(PolicyRef("b"))])
+    matchmaker = Teams(["red", "blue"], {"red": ["a"], "blue": ["b"]})
+    population.retire(PolicyRef("b"))
+    with pytest.raises(ConfigError, match="the team 'blue' has nobody left for seat 1"):
+        seatings(matchmaker, population, 1)
+
+
+def test_a_seat_that_nobody_may_take_is_told():
+    with pytest.raises(ConfigError, match="no policy of the population may take seat 1"):
+        seatings(Random(2), people(3, seats=frozenset({0})), 1)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: Fixed(["p0", "p1"]),
+        lambda: Random(2),
+        lambda: RoundRobin(2),
+        lambda: Fitness(2, 5.0),
+        lambda: SelfPlay(2),
+        lambda: Prioritized(2),
+        lambda: Teams(["red", "blue"], {"red": ["p0", "p1"], "blue": ["p2", "p3"]}),
+    ],
+)
+def test_a_league_goes_on_exactly(make):
+    population, ledger = people(4), known_ledger()
+    random, matchmaker = np.random.default_rng(3), make()
+    matchmaker.propose(population, ledger, 7, random)
+    saved = unpack(pack({"maker": matchmaker.state(), "random": dict(random.bit_generator.state)}))
+    rest = matchmaker.propose(population, ledger, 30, random)
+    again, other = make(), np.random.default_rng(9)
+    again.restore(saved["maker"])
+    other.bit_generator.state = saved["random"]
+    assert again.propose(population, ledger, 30, other) == rest
