@@ -98,7 +98,7 @@ CLEANUP: dict[str, Any] = {
     "game": "cleanup",
     "env": {"num_envs": 32},
     "policy": {"algorithm": "ppo"},
-    "run": {"turns": 600_000, "evaluate_episodes": 200},
+    "run": {"turns": 300_000, "evaluate_episodes": 200},
 }
 
 
