@@ -12,7 +12,7 @@ FLOORS = (
     {"envs", "policies", "experience", "publish", "population"},
     {"actor", "learner"},
     {"runtime", "coordinator"},
-    {"assembly", "calibration", "train", "evaluate"},
+    {"assembly", "calibration", "train", "evaluate", "tournament"},
     {"ui"},
 )
 FLOOR_OF = {room: floor for floor, rooms in enumerate(FLOORS) for room in rooms}

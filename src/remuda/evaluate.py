@@ -73,6 +73,7 @@ def evaluate(
     episodes: int,
     seed: int = 0,
     scripted: Mapping[str, str] | None = None,
+    sampled: bool = False,
 ) -> Evaluation:
     """Play `episodes` episodes, every policy greedy, and return what each agent earned.
 
@@ -84,6 +85,7 @@ def evaluate(
         episodes: how many, over all copies.
         seed: of the games.
         scripted: by agent, who plays in its place without having learned, besides those of the run.
+        sampled: whether policies explore as they do at the end of training, instead.
 
     Raises:
         ConfigError: there is no such agent, or no such scripted policy.
@@ -93,7 +95,7 @@ def evaluate(
     quota[: episodes % copies] += 1
     played: list[list[Floats]] = [[] for _ in range(copies)]
     told: list[Floats] = []
-    actor = _greedy_actor(config, snapshots, copies, seed, scripted)
+    actor = _make_actor(config, snapshots, copies, seed, scripted, sampled)
 
     def on_episode(env: int, returns: Floats, facts: Floats) -> None:
         if len(played[env]) < quota[env]:
@@ -117,7 +119,7 @@ def record(
     seed: int = 0,
 ) -> list[Array]:
     """Pictures of one copy over so many turns of greedy play, each [height, width, 3] uint8."""
-    actor = _greedy_actor(config, snapshots, 1, seed)
+    actor = _make_actor(config, snapshots, 1, seed)
     frames = [actor.env.render().copy()]
     episodes: list[Floats] = []
     actor.on_episode = lambda _, returns, facts: episodes.append(returns)  # noqa: ARG005
@@ -206,12 +208,13 @@ def _flatten(spec: PolicySpec, tensors: Mapping[str, Floats], run: RunDirectory)
     return flat
 
 
-def _greedy_actor(
+def _make_actor(
     config: Config,
     snapshots: Mapping[str, Snapshot],
     copies: int,
     seed: int,
     scripted: Mapping[str, str] | None = None,
+    sampled: bool = False,
 ) -> Actor:
     env = make_env(config.game, copies, **config.env.options)
     specs = policy_specs(config, env.agents)
@@ -222,7 +225,10 @@ def _greedy_actor(
     scoreboard = Scoreboard(tuple(spec.name for spec in specs))
     seats = make_seats(env, specs, scoreboard, seed=seed, purpose="evaluation", noisy=False)
     actor = Actor(env, seats, scoreboard.play(), stream(seed, "evaluation", "env"))
-    for seat in seats:
+    for spec, seat in zip(specs, seats, strict=True):
         snapshot = snapshots[seat.policy]
-        actor.load(seat, Snapshot(snapshot.weights, snapshot.version, snapshot.learner_step, 0.0))
+        explores = spec.config.exploration.end if sampled else 0.0
+        actor.load(
+            seat, Snapshot(snapshot.weights, snapshot.version, snapshot.learner_step, explores)
+        )
     return actor

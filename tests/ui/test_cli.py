@@ -43,7 +43,7 @@ def test_flags_go_over_the_file_over_the_defaults(tmp_path):
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ("trian", "no command 'trian'; there are train, status, evaluate, watch, games"),
+        ("trian", "no command 'trian'; there are train, status, evaluate"),
         ("train tresure_hunt", "Did you mean treasure_hunt?"),
         ("train nowhere:Game", "cannot load the game nowhere:Game: No module named 'nowhere'"),
         ("train --sed 1", "--sed is no key of the configuration; did you mean --seed?"),

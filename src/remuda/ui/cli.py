@@ -57,6 +57,23 @@ class WatchOptions(Section):
     """Turns shown in a second."""
 
 
+class TournamentOptions(Section):
+    """Checkpoints of a run against each other: what an agent of each earns among those of each."""
+
+    run: Path
+    """The run directory."""
+    checkpoints: tuple[PositiveInt, ...] = ()
+    """Which of them; none: all there are, and the weights at the end of the run."""
+    episodes: PositiveInt = 100
+    """Episodes for each pair and seat."""
+    sampled: bool = False
+    """Let policies explore as at the end of training; else they are greedy."""
+    seed: NonNegativeInt = 0
+    """Seed of the games."""
+    format: Literal["table", "json"] = "table"
+    """A table to read, or one line of JSON."""
+
+
 class StatusOptions(Section):
     """What a run is doing, from another terminal."""
 
@@ -245,6 +262,31 @@ def watch(words: Sequence[str]) -> int:
     return 0
 
 
+def tournament(words: Sequence[str]) -> int:
+    """Let a run's checkpoints play against each other."""
+    options = validate(parse_flags(words, TournamentOptions, positional="run"), TournamentOptions)
+
+    from remuda.coordinator.run_directory import RunDirectory
+    from remuda.evaluate import load_run
+    from remuda.tournament import play_tournament
+    from remuda.ui.tournament import print_tournament
+
+    run = RunDirectory.open(options.run)
+    config, final = load_run(run)
+    numbers = options.checkpoints or tuple(run.checkpoints.numbers())
+    entrants = {str(number): load_run(run, number)[1] for number in numbers}
+    if not options.checkpoints:
+        entrants["final"] = final
+    found = play_tournament(config, entrants, options.episodes, options.seed, options.sampled)
+    if options.format == "json":
+        import json
+
+        print(json.dumps(found.as_summary()))
+    else:
+        print_tournament(config.game, found)
+    return 0
+
+
 def games(words: Sequence[str]) -> int:
     """List the games, or tell the rules of one."""
     options = validate(parse_flags(words, GamesOptions, positional="game"), GamesOptions)
@@ -316,6 +358,7 @@ COMMANDS = {
     "train": Command(train, Config, "game"),
     "status": Command(status, StatusOptions, "run"),
     "evaluate": Command(evaluate, EvaluateOptions, "run"),
+    "tournament": Command(tournament, TournamentOptions, "run"),
     "watch": Command(watch, WatchOptions, "run"),
     "games": Command(games, GamesOptions, "game"),
     "play": Command(play, PlayOptions, "game"),
@@ -332,7 +375,7 @@ def usage() -> str:
     ]
     for name, command in COMMANDS.items():
         words = f"{name} {command.positional.upper()}".strip()
-        lines.append(f"  {words:<14} {command.summary}")
+        lines.append(f"  {words:<15} {command.summary}")
     lines += [
         "",
         "`remuda COMMAND --help` lists the options of a command. To begin with:",

@@ -1,0 +1,89 @@
+"""A tournament: checkpoints of a run against each other, and what each earns against each."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from remuda.config import Config
+from remuda.evaluate import evaluate, standard_error
+from remuda.publish.snapshot import Snapshot
+
+Numbers = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Tournament:
+    """Returns by who plays against whom."""
+
+    entrants: tuple[str, ...]
+    means: Numbers
+    """[N, N]: the mean return of one agent of the row's entrant, when all other agents are the
+    column's; averaged over the seats, each as often. On the diagonal all agents are of one."""
+    errors: Numbers
+    """[N, N]: standard errors of these means, over the episodes."""
+    episodes: int
+    """In each cell and seat."""
+
+    def as_summary(self) -> dict[str, object]:
+        """Plain data."""
+        return {
+            "entrants": list(self.entrants),
+            "means": self.means.tolist(),
+            "standard_errors": self.errors.tolist(),
+            "episodes": self.episodes,
+        }
+
+
+def play_tournament(
+    config: Config,
+    entrants: Mapping[str, Mapping[str, Snapshot]],
+    episodes: int,
+    seed: int = 0,
+    sampled: bool = False,
+) -> Tournament:
+    """Let all play against all, themselves included.
+
+    Args:
+        config: of the run.
+        entrants: by name, each its policies.
+        episodes: for each pair and each seat of the first of it.
+        seed: of the games; every pair plays others.
+        sampled: whether policies explore as at the end of training; else they are greedy.
+    """
+    names = tuple(entrants)
+    count = len(names)
+    means, errors = np.zeros((count, count)), np.zeros((count, count))
+    for row, one in enumerate(names):
+        for column, other in enumerate(names):
+            returns = _meet(
+                config,
+                entrants[one],
+                entrants[other],
+                episodes,
+                seed + row * count + column,
+                sampled,
+            )
+            means[row, column], errors[row, column] = returns.mean(), standard_error(returns)
+    return Tournament(names, means, errors, episodes)
+
+
+def _meet(
+    config: Config,
+    one: Mapping[str, Snapshot],
+    other: Mapping[str, Snapshot],
+    episodes: int,
+    seed: int,
+    sampled: bool,
+) -> Numbers:
+    """The returns of one agent of the first among agents of the second, seat by seat: [M]."""
+    seats: Sequence[str] = tuple(one)
+    found = []
+    for seat, policy in enumerate(seats):
+        seated = {**other, policy: one[policy]}
+        played = evaluate(config, seated, episodes, seed * len(seats) + seat, sampled=sampled)
+        found.append(played.returns[:, seat])
+    return np.concatenate(found)
