@@ -74,8 +74,14 @@ class ChaoticActor(ActorRole):
 class ChaoticAssembly(training.Assembly):
     """A run whose roles can be made to raise."""
 
-    def __init__(self, config: Config, specs: tuple[PolicySpec, ...], layout: Layout) -> None:
-        super().__init__(config, specs, layout, ChaoticLearner, ChaoticActor)
+    def __init__(
+        self,
+        config: Config,
+        specs: tuple[PolicySpec, ...],
+        layout: Layout,
+        facts: tuple[str, ...] = (),
+    ) -> None:
+        super().__init__(config, specs, layout, ChaoticLearner, ChaoticActor, facts)
 
 
 def play(directory: Path, turns: int) -> None:

@@ -50,9 +50,9 @@ class Assembly:
         config: Config,
         specs: tuple[PolicySpec, ...],
         layout: Layout,
-        facts: tuple[str, ...] = (),
         learner_role: type[LearnerRole] = LearnerRole,
         actor_role: type[ActorRole] = ActorRole,
+        facts: tuple[str, ...] = (),
     ) -> None:
         self.config, self.specs = config, specs
         self._learner_role, self._actor_role = learner_role, actor_role

@@ -75,7 +75,7 @@ def train(config: Config, view: View, resume: bool = False) -> Result:
     try:
         with _log_to(run.logs / "coordinator.log"):
             layout = choose_layout(config, agents)
-            assembly = Assembly(config, specs, layout, facts)
+            assembly = Assembly(config, specs, layout, facts=facts)
             return _train(config, view, assembly, run, resume)
     finally:
         run.unlock()

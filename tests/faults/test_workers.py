@@ -1,0 +1,55 @@
+"""Environments in worker processes, in a real run: whoever dies, the run goes on."""
+
+import os
+import signal
+
+import psutil
+import pytest
+
+from faults.runs import fail, restarts, run_until, start
+from remuda.scoreboard import Learn, Play
+
+PPO = {
+    "algorithm": "ppo",
+    "network": {"hidden": (16,)},
+    "ppo": {"rollout_length": 32},
+    "experience": {"segment_length": 4, "wait_limit": 60.0},
+    "publish": {"every": 1},
+}
+
+
+def workers_of(runtime):
+    """The worker processes of the actor, as they are now."""
+    try:
+        found = psutil.Process(runtime.pids["actor"]).children()
+        return [child for child in found if "spawn_main" in " ".join(child.cmdline())]
+    except (KeyError, psutil.NoSuchProcess):
+        return []
+
+
+@pytest.mark.parametrize("who", ["a worker", "a stopped worker", "the actor"])
+def test_a_run_survives_the_death_of(who, tmp_path):
+    ring, runtime = start(
+        tmp_path,
+        policy=PPO,
+        env={"num_envs": 4, "workers": 2},
+        supervision={"silence_limit": 5.0},
+    )
+    try:
+        board, learn = ring.scoreboard, ring.scoreboard.learn("agent_0")
+        run_until(runtime, lambda: learn[Learn.UPDATES] > 5)
+        workers = workers_of(runtime)
+        assert len(workers) == 2
+        if who == "the actor":
+            fail(runtime, "actor", "kill -9")
+        else:
+            os.kill(workers[1].pid, signal.SIGKILL if who == "a worker" else signal.SIGSTOP)
+        run_until(runtime, lambda: restarts(runtime, "actor") == 1)
+        before = board.play()[Play.TURNS], learn[Learn.UPDATES]
+        run_until(runtime, lambda: board.play()[Play.TURNS] > before[0] + 1000)
+        run_until(runtime, lambda: learn[Learn.UPDATES] > before[1] + 5)
+        assert not any(worker.is_running() for worker in workers), "an old worker is left"
+        assert len(workers_of(runtime)) == 2
+        assert restarts(runtime, "actor") == 1
+    finally:
+        runtime.stop()
