@@ -419,6 +419,10 @@ def _turns(
                 [stream.integers(2**62) if over[e] else -1 for e, stream in enumerate(streams)]
             )
             env.reset(seeds, over)
+            _require(
+                bool(active[over].any(1).all()),
+                "3. after `reset` somebody in each copy of the mask is active",
+            )
     return trace
 
 

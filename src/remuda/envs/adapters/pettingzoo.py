@@ -84,6 +84,7 @@ class _Copies(VectorEnv):
         """Restart the copies in `mask`, each from its own seed."""
         for e in np.flatnonzero(mask).tolist():
             self.active[e] = self._playing[e] = False
+            self._terminated[e] = self._truncated[e] = False
             for seen, masks in zip(self._seen, self._masks, strict=True):
                 seen[e], masks[e] = 0, True
             self._restart(e, seed_of(seeds[e]))
