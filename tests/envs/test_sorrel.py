@@ -112,6 +112,25 @@ def test_an_agent_that_the_game_passes_over_does_not_act():
     assert acted == [[True, True, False], [True, True, True]] * 3
 
 
+def test_a_game_may_make_its_agents_anew():
+    class Renewed(Berries):
+        def reset(self):
+            self.setup_agents()
+            super().reset()
+
+    def game():
+        made = berries()
+        made.__class__ = Renewed
+        return made
+
+    env = SorrelCopies(game)
+    for seed in range(2):
+        env.reset(np.array([seed]), np.ones(1, bool))
+        assert env.active[0].tolist() == [True, False, False]
+        env.act(0, np.array([0]))
+        assert env.active[0].tolist() == [False, True, False]
+
+
 def test_nobody_else_s_random_numbers_are_touched():
     np.random.seed(7)
     random.seed(7)

@@ -135,8 +135,14 @@ class _Copy:
         self.rewards = np.zeros(len(sizes))
         """What each was given since this was last emptied."""
         self.seen = [np.zeros(size, np.float32) for size in sizes]
-        for i, (agent, size) in enumerate(zip(game.agents, sizes, strict=True)):
-            agent.model = StandIn(size, self._asks(i), self._tells(i))
+        self._stand_ins = [
+            StandIn(size, self._asks(i), self._tells(i)) for i, size in enumerate(sizes)
+        ]
+        self._stand_in()
+
+    def _stand_in(self) -> None:
+        for agent, stand_in in zip(self.game.agents, self._stand_ins, strict=True):
+            agent.model = stand_in
 
     def restart(self, seed: int) -> None:
         """Begin an episode, up to the first question."""
@@ -161,6 +167,7 @@ class _Copy:
     def _episode(self) -> None:
         game, world = self.game, self.game.world
         game.reset()
+        self._stand_in()  # it may have made its agents anew
         for agent in game.agents:
             agent.model.start_epoch_action(epoch=0)
         while not self._over():
