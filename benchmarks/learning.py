@@ -92,7 +92,7 @@ TIC_TAC_TOE: dict[str, Any] = {
         "experience": {"segment_length": 5},
         "ppo": {"rollout_length": 32},
     },
-    "run": {"turns": 600_000, "evaluate_episodes": 2000},
+    "run": {"turns": 1_200_000, "evaluate_episodes": 2000},
 }
 CLEANUP: dict[str, Any] = {
     "game": "cleanup",
