@@ -27,7 +27,9 @@ def workers_of(runtime):
         return []
 
 
-@pytest.mark.parametrize("who", ["a worker", "a stopped worker", "the actor"])
+@pytest.mark.parametrize(
+    "who", ["a worker", pytest.param("a stopped worker", marks=pytest.mark.slow), "the actor"]
+)
 def test_a_run_survives_the_death_of(who, tmp_path):
     ring, runtime = start(
         tmp_path,
