@@ -64,7 +64,8 @@ def test_tic_tac_toe_is_learned_against_who_plays_at_random(seat, other, tmp_pat
         run={"turns": 200_000},
     )
     returns = result.evaluation.returns
-    assert (returns[:, seat] >= 0).mean() > 0.65  # at random 0.71 and 0.42
+    # At random the first wins or draws 0.71 of the games, the second 0.42.
+    assert (returns[:, seat] >= 0).mean() > (0.8, 0.65)[seat]
     other_policy = result.record.policies[other]
     assert other_policy.updates == 0
     assert other_policy.steps == 0
