@@ -284,6 +284,77 @@ class PolicyConfig(Section):
         return self
 
 
+class TeamConfig(Section):
+    """A team of a population."""
+
+    policies: tuple[str, ...]
+    """The policies that play for it."""
+    agents: tuple[str, ...] = ()
+    """The agents whose seats are its own. None: those that the game puts into a team of this
+    name."""
+
+
+class SnapshotsConfig(Section):
+    """Frozen copies of what policies were, which play on and do not learn."""
+
+    every: PositiveInt | None = None
+    """Versions between two copies of a policy. None: not by versions."""
+    win_rate: Share | None = None
+    """A policy is copied once it wins this share of its matches against its copies, draws halved.
+    None: not by wins."""
+    games: PositiveInt = 100
+    """Matches against its copies that a win rate must stand on."""
+    keep: PositiveInt = 10
+    """The most copies of a policy that play at a time."""
+    drop: Literal["oldest", "weakest", "crowded"] = "oldest"
+    """Which of them makes room for a new one: the `oldest`, the `weakest` by rating, or the most
+    `crowded`: whose neighbours in time are closest, so that the rest spans the whole past."""
+
+    @property
+    def on(self) -> bool:
+        """Whether there are any."""
+        return self.every is not None or self.win_rate is not None
+
+
+class PopulationConfig(Section):
+    """Who plays whom. Without it, every agent of the game has a policy of its own."""
+
+    matchmaker: str = "fixed"
+    """`fixed`: the same seats for good. `random`: all seatings are equally likely. `round_robin`:
+    every combination on every seat, in turn. `fitness`: equals by rating. `self_play`: against
+    itself and its frozen copies. `prioritized`: against those one loses to. `teams`: the policies
+    of one team against another's. Or your own, as `module:Class`."""
+    policies: PositiveInt | tuple[str, ...] | None = None
+    """How many policies there are, or their names. None: one for each agent, of its name; with
+    `self_play`: one. `fixed`: agents take them in turn, so that with 1 all share one."""
+    seats: dict[str, tuple[str, ...]] = {}
+    """By policy, the agents whose seats it may take, where it may not take all."""
+    teams: dict[str, TeamConfig] = {}
+    """By team: `policies`, and the `agents` whose seats are its own."""
+    newest: Share = 0.5
+    """`self_play`: the share of the other seats that the live weights take; frozen copies take the
+    rest."""
+    window: PositiveFloat = 4.0
+    """`fitness`: the most that two ratings in a match may differ by; ratings begin at 25."""
+    weighting: Literal["hard", "even"] = "hard"
+    """`prioritized`: by the chance to lose to them, squared, or `even`: by the chance to lose times
+    the chance to win."""
+    options: dict[str, Any] = {}
+    """Parameters of your own matchmaker by name."""
+    snapshots: SnapshotsConfig = SnapshotsConfig()
+    """Frozen copies."""
+
+    @property
+    def dealt(self) -> bool:
+        """Whether seats are dealt anew for each match, instead of every agent keeping its own."""
+        return (
+            self.matchmaker != "fixed"
+            or self.policies is not None
+            or self.snapshots.on
+            or bool(self.teams)
+        )
+
+
 class LearnersConfig(Section):
     """Where policies are trained."""
 
@@ -380,6 +451,8 @@ class Config(Section):
     """The game."""
     policy: PolicyConfig = PolicyConfig()
     """What holds for every policy."""
+    population: PopulationConfig = PopulationConfig()
+    """Who plays whom."""
     policies: dict[str, dict[str, Any]] = {}
     """What differs for one policy, by its name: `--policies.agent_0.learning_rate 1e-3`."""
     actor: ActorConfig = ActorConfig()

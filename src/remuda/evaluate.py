@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from remuda.actor.actor import Actor
+from remuda.actor.fixed import FixedSeats
 from remuda.actor.role import make_seats
 from remuda.checkpoint.state import fitting
 from remuda.config import Config
@@ -224,11 +225,12 @@ def _make_actor(
     )
     scoreboard = Scoreboard(tuple(spec.name for spec in specs))
     seats = make_seats(env, specs, scoreboard, seed=seed, purpose="evaluation", noisy=False)
-    actor = Actor(env, seats, scoreboard.play(), stream(seed, "evaluation", "env"))
+    fixed = FixedSeats(env, seats)
+    actor = Actor(env, fixed, scoreboard.play(), stream(seed, "evaluation", "env"))
     for spec, seat in zip(specs, seats, strict=True):
         snapshot = snapshots[seat.policy]
         explores = spec.config.exploration.end if sampled else 0.0
-        actor.load(
+        fixed.load(
             seat, Snapshot(snapshot.weights, snapshot.version, snapshot.learner_step, explores)
         )
     return actor

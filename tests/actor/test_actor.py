@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from remuda.actor.actor import Actor
+from remuda.actor.fixed import FixedSeats
 from remuda.actor.frames import FrameStack
 from remuda.actor.role import make_seats
 from remuda.assembly import make_experience
@@ -53,7 +54,9 @@ def make(env, epsilon=1.0, policy=None, **experience):
         found = make_experience(spec, (env.num_envs,), Wakeup(), (Wakeup(),))
         experience[spec.name] = found
         seat.writer = ExperienceWriter(found)
-    actor = Actor(env, seats, board.play(), stream(0, "env"), SnapshotReader(published))
+    actor = Actor(
+        env, FixedSeats(env, seats), board.play(), stream(0, "env"), SnapshotReader(published)
+    )
     return actor, experience, board, publishers
 
 
@@ -200,7 +203,7 @@ def test_who_is_not_active_makes_no_step_and_keeps_what_it_kept():
         size = publisher._slots["weights"].shape[1]
         weights = np.random.default_rng(len(name)).normal(size=size)
         publisher.publish(weights.astype(np.float32), 1, 1.0)
-    memories = [seat.stack.memories[seat.index] for seat in actor.seats]
+    memories = [seat.stack.memories[seat.index] for seat in actor.seats.seats]
     for turn in range(5):
         before = [kept.copy() for kept in memories]
         actor.turn()
@@ -229,13 +232,13 @@ def test_a_memory_begins_anew_with_an_episode_and_is_written_with_its_segments()
     size = publishers["agent_0"]._slots["weights"].shape[1]
     weights = np.random.default_rng(0).normal(size=size)
     publishers["agent_0"].publish(weights.astype(np.float32), 1, 1.0)
-    memories = actor.seats[0].stack.memories[0]
+    memories = actor.seats.seats[0].stack.memories[0]
     for turn in range(1, 4):
         actor.turn()
         assert (memories[1] != 0).any()
         assert (memories[0] != 0).any() == (turn < 3)
     actor.turn()
-    kept = actor.seats[0].stack.kept[0]
+    kept = actor.seats.seats[0].stack.kept[0]
     assert (kept[0] == 0).all()
     assert (kept[1] != 0).any()
     begun = experience["agent_0"].rings[0].shared["numbers"][:3].argsort()
@@ -257,7 +260,7 @@ def test_what_the_game_tells_of_its_episodes_is_counted_when_they_are_over():
     specs = policy_specs(load_config({"policy": {"network": {"hidden": (8,)}}}), env.agents)
     board = Scoreboard(("agent_0",), facts=env.facts)
     seats = make_seats(env, specs, board, seed=0, purpose="actor")
-    actor = Actor(env, seats, board.play(), stream(0, "env"), facts=board.facts())
+    actor = Actor(env, FixedSeats(env, seats), board.play(), stream(0, "env"), facts=board.facts())
     heard = []
     actor.on_episode = lambda copy, returns, facts: heard.append((copy, *facts.tolist()))
     for _ in range(15):

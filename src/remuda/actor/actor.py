@@ -3,72 +3,18 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable
 
 import numpy as np
 from numba import njit
 
-from remuda.actor.frames import FrameStack
+from remuda.actor.seats import Seats
 from remuda.checkpoint.state import fitting, random_state, restore_random
-from remuda.envs.scripted import room_for
 from remuda.envs.vector_env import VectorEnv
-from remuda.experience.writer import ExperienceWriter
-from remuda.policies.acting import ActingStack, Rule
-from remuda.publish.snapshot import Snapshot, SnapshotReader
-from remuda.scoreboard import Facts, Play, Policy, Row
+from remuda.publish.snapshot import SnapshotReader
+from remuda.scoreboard import Facts, Play, Row
 from remuda.timeline import Span, Timeline
-from remuda.types import Array, Bools, Floats, State, TurnResult
-
-
-@dataclass
-class Seat:
-    """An agent of the environment, with the policy that plays it."""
-
-    policy: str
-    """The policy's name."""
-    stack: ActingStack
-    """Where its network is..."""
-    index: int
-    """...and its row there."""
-    frames: FrameStack
-    rule: Rule
-    """How it chooses what to do."""
-    random: np.random.Generator
-    """The policy's stream for exploration."""
-    row: Row
-    """Its row of the scoreboard."""
-    masked: bool = False
-    """Whether the environment tells what it may do."""
-    writer: ExperienceWriter | None = None
-    """Where its experience goes; None: nobody learns from it."""
-    version: int = 0
-    epsilon: float = 0.0
-
-
-@dataclass(frozen=True)
-class _Choice:
-    """What one seat does in a turn: arrays [num_envs, ...] that are written anew in each."""
-
-    actions: Array
-    """[num_envs, size]."""
-    log_probs: Floats
-    """[num_envs]."""
-    masks: Bools
-    """[num_envs, mask_size], or [num_envs, 0]: anything is allowed."""
-    shape: tuple[int, ...]
-    """Of the actions, as the environment takes them."""
-
-
-@dataclass(frozen=True)
-class _Pass:
-    """One forward pass: seats that observe together, whose networks are neighbours in a stack."""
-
-    stack: ActingStack
-    first: int
-    end: int
-    agents: tuple[int, ...]
-    """In the order of the stack's rows."""
+from remuda.types import Bools, Floats, State, TurnResult
 
 
 @njit(cache=True)
@@ -98,7 +44,7 @@ def _tally(
 
 
 class Actor:
-    """Plays `env`, one seat per agent.
+    """Plays `env` by whoever is on its seats.
 
     What it guarantees:
 
@@ -112,7 +58,7 @@ class Actor:
     def __init__(
         self,
         env: VectorEnv,
-        seats: Sequence[Seat],
+        seats: Seats,
         play: Row,
         random: np.random.Generator,
         reader: SnapshotReader | None = None,
@@ -120,14 +66,13 @@ class Actor:
         turns: Callable[[], float] | None = None,
         parts: tuple[str, ...] = (),
         timeline: Timeline | None = None,
-        together: bool = False,
         facts: Row | None = None,
     ) -> None:
         """Take the seats.
 
         Args:
             env: the copies of the game.
-            seats: one for each agent, in their order.
+            seats: who plays its agents.
             play: the actor's row of the scoreboard.
             random: the stream of the episodes' seeds.
             reader: where newer weights come from; None: the seats keep theirs.
@@ -135,11 +80,9 @@ class Actor:
             turns: tells how many were played by all of them; None: this is the only one.
             parts: what it saves in a checkpoint.
             timeline: where to note what it did when.
-            together: let all agents observe at the start of the turn and choose in one batched
-                pass, whatever the game's `turn_groups`; their actions still take effect in order.
             facts: the actor's row of whole episodes; None: it does not count the game's facts.
         """
-        self.env, self.seats = env, tuple(seats)
+        self.env, self.seats = env, seats
         self._reader, self._random, self._play = reader, random, play
         self._max_turns = max_turns
         self._turns = turns if turns is not None else lambda: float(play[Play.TURNS])
@@ -147,21 +90,9 @@ class Actor:
         self.parts = parts
         """What it saves in a checkpoint: itself, or nothing, where its world is of no use later."""
         self._every: Bools = np.ones(env.num_envs, np.bool_)
-        self._acted: Bools = np.zeros((env.num_envs, env.num_agents), np.bool_)
-        # By agent: who may act now, and who of them was when it observed.
-        self._active_of = [env.active[:, agent] for agent in range(env.num_agents)]
-        self._acted_of = [self._acted[:, agent] for agent in range(env.num_agents)]
         self._over: Bools = np.ones(env.num_envs, np.bool_)
         self._returns = np.zeros((env.num_envs, env.num_agents), np.float64)
-        self._seen: list[Array] = [room_for(env, agent) for agent in range(len(seats))]
-        self._flat = [seen.reshape(env.num_envs, -1) for seen in self._seen]
-        self._last = [seen.copy() for seen in self._seen]
-        self._last_flat = [last.reshape(env.num_envs, -1) for last in self._last]
-        self._choices = [self._room_for(agent) for agent in range(len(seats))]
-        everyone = tuple(agent for group in env.turn_groups for agent in group)
-        groups = (everyone,) if together else env.turn_groups
-        self._groups = [(group, self._passes(group)) for group in groups]
-        self._rooms = [seat.writer.room for seat in self.seats if seat.writer and seat.writer.room]
+        self._rooms = seats.rooms
         self._waited = 0.0
         self._overtaken = 0
         self.on_episode: Callable[[int, Floats, Floats], None] | None = None
@@ -223,17 +154,7 @@ class Actor:
             "random": random_state(self._random),
             "returns": self._returns.copy(),
             "seen": self._reader.state() if self._reader is not None else None,
-            "seats": {
-                str(agent): {
-                    "acting": seat.stack.state(seat.index),
-                    "frames": seat.frames.state(),
-                    "random": random_state(seat.random),
-                    "writer": seat.writer.state() if seat.writer is not None else None,
-                    "version": seat.version,
-                    "epsilon": seat.epsilon,
-                }
-                for agent, seat in enumerate(self.seats)
-            },
+            "seats": self.seats.state(),
         }
 
     def restore(self, part: str, state: State) -> None:  # noqa: ARG002
@@ -245,18 +166,11 @@ class Actor:
         self._returns[...] = fitting(state, "returns", self._returns)
         if self._reader is not None:
             self._reader.restore(state["seen"])
-        for agent, seat in enumerate(self.seats):
-            saved = state["seats"][str(agent)]
-            seat.stack.restore(seat.index, saved["acting"])
-            seat.frames.restore(saved["frames"])
-            restore_random(seat.random, saved["random"])
-            if seat.writer is not None:
-                seat.writer.restore(saved["writer"])
-            seat.version, seat.epsilon = saved["version"], saved["epsilon"]
+        self.seats.restore(state["seats"])
 
     def turn(self) -> None:
         """One turn, as in the docstring of `remuda.types`."""
-        env, clock, row = self.env, time.perf_counter, self._play
+        env, seats, clock, row = self.env, self.seats, time.perf_counter, self._play
         trace = self._timeline
         start = clock()
         if self._reader is not None and self._reader.is_news():
@@ -268,15 +182,13 @@ class Actor:
         inferring = writing = 0.0
         env.begin_turn()
         acted = loaded
-        for group, passes in self._groups:
+        for number, group in enumerate(seats.groups):
             for agent in group:
-                self._observe(agent)
+                seats.observe(agent)
             before = clock()
-            for forward in passes:
-                self._choose(forward)
+            seats.choose(number)
             between = clock()
-            for agent in group:
-                self._decide(agent)
+            seats.decide(number)
             written = clock()
             inferring += between - before
             writing += written - between
@@ -286,22 +198,11 @@ class Actor:
                 trace.add(Span.WRITE, between, written)
                 acted = written
             for agent in group:
-                self._act(agent)
+                seats.act(agent)
         result = env.end_turn()
         before = clock()
-        any_over = _tally(result.rewards, self._acted, env.active, self._returns, self._over, row)
-        ended = result.terminated | result.truncated
-        if ended.any():
-            self._observe_ends(ended)
-        for agent, seat in enumerate(self.seats):
-            if seat.writer is not None:
-                seat.writer.outcome(
-                    result.rewards[:, agent],
-                    result.terminated[:, agent],
-                    result.truncated[:, agent],
-                    self._last_flat[agent],
-                    self._acted_of[agent],
-                )
+        any_over = _tally(result.rewards, seats.acted, env.active, self._returns, self._over, row)
+        seats.outcome(result)
         if any_over:
             self._close_episodes(result)
             self._restart()
@@ -319,102 +220,23 @@ class Actor:
         env = self.env
         env.reset(np.zeros(env.num_envs, np.int64), self._every)
         env.begin_turn()
-        for group, passes in self._groups:
+        for number, group in enumerate(self.seats.groups):
             for agent in group:
-                self._observe(agent)
-            for forward in passes:
-                # With a stream of its own, so that the seats' own do not move.
-                self._choose(forward, np.random.default_rng(0))
+                self.seats.observe(agent)
+            # With a stream of its own, so that the seats' own do not move.
+            self.seats.choose(number, np.random.default_rng(0))
             for agent in group:
-                self._act(agent)
+                self.seats.act(agent)
         result = env.end_turn()
         nowhere = np.zeros_like(self._play)
-        _tally(result.rewards, self._acted, env.active, self._returns, self._over, nowhere)
+        _tally(result.rewards, self.seats.acted, env.active, self._returns, self._over, nowhere)
         self._returns[:] = 0.0
         self._over[:] = True
 
     def _load(self, reader: SnapshotReader) -> None:
-        news = reader.newer()
-        for seat in self.seats:
-            if seat.policy in news:
-                self.load(seat, news[seat.policy])
+        self.seats.take(reader.newer())
         self._play[Play.OVERTAKEN] += reader.overtaken - self._overtaken
         self._overtaken = reader.overtaken
-
-    def load(self, seat: Seat, snapshot: Snapshot) -> None:
-        """Let a seat act with this snapshot from now on."""
-        seat.stack.load(seat.index, snapshot.weights)
-        seat.version, seat.epsilon = snapshot.version, snapshot.epsilon
-        seat.row[Policy.EPSILON], seat.row[Policy.VERSION] = snapshot.epsilon, snapshot.version
-
-    def _room_for(self, agent: int) -> _Choice:
-        seat, num_envs = self.seats[agent], self.env.num_envs
-        actions = seat.rule.actions
-        return _Choice(
-            np.zeros((num_envs, actions.size), actions.dtype),
-            np.zeros(num_envs, np.float32),
-            np.ones((num_envs, actions.mask_size if seat.masked else 0), np.bool_),
-            (num_envs, *(self.env.agents[agent].action_space.shape or ())),
-        )
-
-    def _passes(self, group: tuple[int, ...]) -> list[_Pass]:
-        """The forward passes in which the agents of a group choose: as few as there can be."""
-        passes: list[_Pass] = []
-        for agent in sorted(group, key=lambda a: (id(self.seats[a].stack), self.seats[a].index)):
-            seat = self.seats[agent]
-            last = passes[-1] if passes else None
-            if last is not None and last.stack is seat.stack and last.end == seat.index:
-                agents = (*last.agents, agent)
-                passes[-1] = _Pass(seat.stack, last.first, seat.index + 1, agents)
-            else:
-                passes.append(_Pass(seat.stack, seat.index, seat.index + 1, (agent,)))
-        return passes
-
-    def _observe(self, agent: int) -> None:
-        seat = self.seats[agent]
-        self.env.observe(agent, self._seen[agent])
-        acts = self._acted_of[agent]
-        acts[...] = self._active_of[agent]
-        seat.frames.push(self._flat[agent], acts)
-        if seat.masked:
-            self.env.mask(agent, self._choices[agent].masks)
-
-    def _choose(self, forward: _Pass, random: np.random.Generator | None = None) -> None:
-        outputs = forward.stack.outputs(forward.first, forward.end)
-        for i, agent in enumerate(forward.agents):
-            seat, choice = self.seats[agent], self._choices[agent]
-            seat.rule.choose(
-                outputs[i],
-                choice.masks,
-                seat.random if random is None else random,
-                seat.epsilon if random is None else 1.0,
-                choice.actions,
-                choice.log_probs,
-            )
-
-    def _decide(self, agent: int) -> None:
-        seat, choice = self.seats[agent], self._choices[agent]
-        seat.stack.stay(seat.index, self._acted_of[agent])
-        if seat.writer is not None:
-            seat.writer.decide(
-                self._flat[agent],
-                choice.actions,
-                seat.version,
-                self._acted_of[agent],
-                choice.log_probs,
-                choice.masks,
-                seat.stack.kept[seat.index],
-            )
-
-    def _act(self, agent: int) -> None:
-        choice = self._choices[agent]
-        actions = self.seats[agent].rule.actions.within_bounds(choice.actions)
-        self.env.act(agent, actions.reshape(choice.shape))
-
-    def _observe_ends(self, ended: Bools) -> None:
-        for agent in np.flatnonzero(ended.any(0)):
-            self.env.observe(int(agent), self._last[agent])
-            self._forget(self.seats[agent], ended[:, agent])
 
     def _close_episodes(self, result: TurnResult) -> None:
         told = np.zeros((len(self.env.facts), self.env.num_envs), np.float32)
@@ -423,11 +245,10 @@ class Actor:
         if self._facts is not None:
             self._facts[Facts.EPISODES] += self._over.sum()
             self._facts[len(Facts) :] += told[:, self._over].sum(1)
-        for env in np.flatnonzero(self._over):
-            for agent, seat in enumerate(self.seats):
-                seat.row[Policy.EPISODES] += 1
-                seat.row[Policy.RETURN_SUM] += self._returns[env, agent]
-            if self.on_episode is not None:
+        cut: Bools = np.any(result.truncated, axis=1)
+        self.seats.close(self._over, self._returns, cut)
+        if self.on_episode is not None:
+            for env in np.flatnonzero(self._over):
                 returns = self._returns[env].astype(np.float32)
                 self.on_episode(int(env), returns, told[:, env].copy())
 
@@ -436,10 +257,4 @@ class Actor:
         seeds = self._random.integers(0, 2**63 - 1, self.env.num_envs)
         self.env.reset(seeds, self._over)
         self._returns[self._over] = 0.0
-        for seat in self.seats:
-            self._forget(seat, self._over)
-
-    def _forget(self, seat: Seat, streams: Bools) -> None:
-        """What a seat sees next in these copies begins a new episode of its own."""
-        seat.frames.start(streams)
-        seat.stack.memories[seat.index, streams] = 0.0
+        self.seats.begin(self._over)

@@ -17,7 +17,8 @@ from remuda.streams import stream, torch_stream
 from remuda.timeline import Timeline
 
 if TYPE_CHECKING:
-    from remuda.actor.actor import Actor, Seat
+    from remuda.actor.actor import Actor
+    from remuda.actor.fixed import Seat
     from remuda.envs.vector_env import VectorEnv
 
 
@@ -53,6 +54,7 @@ class ActorRole:
         successor of one that died plays other episodes.
         """
         from remuda.actor.actor import Actor
+        from remuda.actor.fixed import FixedSeats
         from remuda.experience.writer import ExperienceWriter
         from remuda.publish.snapshot import SnapshotReader
 
@@ -81,7 +83,7 @@ class ActorRole:
                 seat.writer.close_orphans()
         return Actor(
             env,
-            seats,
+            FixedSeats(env, seats, config.env.observe_together),
             play,
             stream(config.seed, "env", begins),
             SnapshotReader(self.published),
@@ -89,7 +91,6 @@ class ActorRole:
             self.scoreboard.turns,
             self.parts,
             self.timeline,
-            config.env.observe_together,
             self.scoreboard.facts(self.index) if self.scoreboard.fact_names else None,
         )
 
@@ -128,7 +129,7 @@ def make_seats(
         device: of the networks.
         noisy: whether noisy layers explore; without, they act on their means.
     """
-    from remuda.actor.actor import Seat
+    from remuda.actor.fixed import Seat
     from remuda.actor.frames import FrameStack
     from remuda.policies.acting import ActingStack
 

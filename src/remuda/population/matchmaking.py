@@ -7,9 +7,10 @@ there are fewer policies than seats, or it is self-play.
 
 from __future__ import annotations
 
+import math
+import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from itertools import combinations
 
 import numpy as np
 
@@ -52,6 +53,10 @@ class Matchmaker(ABC):
     def seat(self, population: Population, ledger: Ledger, random: np.random.Generator) -> Seating:
         """Who sits where in the next match."""
 
+    def begin_at(self, number: int) -> None:
+        """Number the next match so; whoever proposed those before is gone."""
+        self._proposed = number
+
     def state(self) -> State:
         """What a successor needs to propose what this would have."""
         return {"proposed": self._proposed}
@@ -93,43 +98,108 @@ class RoundRobin(Matchmaker):
     def __init__(self, num_seats: int) -> None:
         """Begin the first cycle with the first match."""
         super().__init__(num_seats)
-        self._cycle: list[Seating] = []
         self._members: list[PolicyRef] = []
+        self._order = Order(0, 1, 0)
 
     def seat(self, population: Population, ledger: Ledger, random: np.random.Generator) -> Seating:  # noqa: ARG002
-        """The next of the cycle."""
+        """The next of the cycle that policies may take."""
         members = [member.ref for member in population.members]
-        if not self._cycle or members != self._members:
-            self._members, self._cycle = members, self._new_cycle(population, random)
-        return self._cycle.pop()
+        if members != self._members:
+            self._members, self._order = members, Order(0, 1, 0)
+        passed = 0
+        while True:
+            if self._order.left == 0:
+                self._order = Order.draw(self._cycle_length(), random)
+            seating = self._seating(self._order.next())
+            if all(population[ref].may_sit(seat) for seat, ref in enumerate(seating)):
+                return seating
+            passed += 1
+            if passed > 2 * self._order.count:  # a whole cycle, wherever it was begun
+                raise ConfigError(
+                    "no combination of different policies may take the seats together"
+                )
 
-    def _new_cycle(self, population: Population, random: np.random.Generator) -> list[Seating]:
-        refs, seats = [member.ref for member in population.members], self.num_seats
-        if len(refs) < seats:
+    def _cycle_length(self) -> int:
+        count, seats = len(self._members), self.num_seats
+        if count < seats:
             raise ConfigError(
-                f"a round robin of {seats} seats needs as many policies; there are {len(refs)}"
+                f"a round robin of {seats} seats needs as many policies; there are {count}"
             )
-        seatings = [
-            rotated
-            for chosen in combinations(refs, seats)
-            for rotated in (chosen[i:] + chosen[:i] for i in range(seats))
-            if all(population[ref].may_sit(seat) for seat, ref in enumerate(rotated))
+        return math.comb(count, seats) * seats
+
+    def _seating(self, number: int) -> Seating:
+        combination, turned = divmod(number, self.num_seats)
+        chosen = [
+            self._members[i]
+            for i in nth_combination(len(self._members), self.num_seats, combination)
         ]
-        if not seatings:
-            raise ConfigError("no combination of different policies may take the seats together")
-        return [seatings[i] for i in random.permutation(len(seatings))]
+        return (*chosen[turned:], *chosen[:turned])
 
     def state(self) -> State:
-        """The rest of the cycle too."""
-        plain = [[[ref.policy, ref.version] for ref in seating] for seating in self._cycle]
+        """Where it is in its cycle too."""
         members = [[ref.policy, ref.version] for ref in self._members]
-        return {**super().state(), "cycle": plain, "members": members}
+        return {**super().state(), "order": self._order.plain(), "members": members}
 
     def restore(self, state: State) -> None:
         """Go on from what `state` returned."""
         super().restore(state)
-        self._cycle = [tuple(PolicyRef(*ref) for ref in seating) for seating in state["cycle"]]
+        self._order = Order(*state["order"])
         self._members = [PolicyRef(*ref) for ref in state["members"]]
+
+
+class Order:
+    """The numbers from 0 to `count` - 1, each once, in a mixed-up order that takes no memory.
+
+    Some numbers are turned by a Feistel network over the next power of four; those beyond the
+    count are turned again until they are not (Black and Rogaway 2002, "Ciphers with arbitrary
+    finite domains").
+    """
+
+    def __init__(self, count: int, key: int, done: int) -> None:
+        self.count, self._key, self._done = count, key, done
+        self._bits = max((max(count - 1, 1).bit_length() + 1) // 2, 2)
+
+    @staticmethod
+    def draw(count: int, random: np.random.Generator) -> Order:
+        """One of many orders."""
+        return Order(count, int(random.integers(1, 2**62)), 0)
+
+    @property
+    def left(self) -> int:
+        """How many are to come."""
+        return self.count - self._done
+
+    def next(self) -> int:
+        """The next of them."""
+        number = self._turn(self._done)
+        while number >= self.count:
+            number = self._turn(number)
+        self._done += 1
+        return number
+
+    def plain(self) -> list[int]:
+        """What makes another that goes on from here."""
+        return [self.count, self._key, self._done]
+
+    def _turn(self, number: int) -> int:
+        mask = (1 << self._bits) - 1
+        left, right = number >> self._bits, number & mask
+        for round_ in range(4):
+            mixed = zlib.crc32(f"{self._key} {round_} {right}".encode()) & mask
+            left, right = right, left ^ mixed
+        return left << self._bits | right
+
+
+def nth_combination(count: int, size: int, number: int) -> list[int]:
+    """Of all ways to choose `size` out of `count`, in lexicographic order, the one of a number."""
+    chosen: list[int] = []
+    for i in range(count):
+        with_i = math.comb(count - i - 1, size - len(chosen) - 1) if len(chosen) < size else 0
+        if number < with_i:
+            chosen.append(i)
+        else:
+            number -= with_i
+    return chosen
 
 
 class Fitness(Matchmaker):

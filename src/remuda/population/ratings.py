@@ -2,24 +2,35 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
 import numpy as np
 
-from remuda.population.records import Population, Result
+from remuda.population.records import GAMES, REWARD, Population, Result
+from remuda.types import State
+
+
+def count(population: Population, result: Result) -> None:
+    """Count the games and the reward of all who sat, those who still exist."""
+    for ref, earned in zip(result.match.seats, result.returns, strict=True):
+        if ref in population:
+            numbers = population[ref].numbers
+            numbers[GAMES] += 1
+            numbers[REWARD] += earned
 
 
 def rate(population: Population, result: Result, teams: Sequence[str] = ()) -> None:
-    """Let a result count: in games, reward and rating of all who sat, those who still exist.
+    """Let a result change the ratings of all who sat; nothing, where one of them is gone.
 
     Teams are ranked by the mean return of their seats; without teams everybody stands alone. A
     policy on several seats of one match is rated once, by the mean of what its seats would make of
     it.
 
     Args:
-        population: the members, whose records are changed.
+        population: the members, whose ratings are changed.
         result: what came of a match.
         teams: by seat, its team; empty, or an empty name: it stands for itself.
     """
@@ -29,11 +40,7 @@ def rate(population: Population, result: Result, teams: Sequence[str] = ()) -> N
     for seat in range(len(seats)):
         sides.setdefault((teams[seat] if teams else "") or seat, []).append(seat)
     members = {ref: population[ref] for ref in set(seats) if ref in population}
-    for seat, ref in enumerate(seats):
-        if ref in members:
-            members[ref].games += 1
-            members[ref].total_reward += result.returns[seat]
-    if len(sides) < 2 or len(members) < len(set(seats)):
+    if len(sides) < 2 or len(members) < len(set(seats)) or len(members) < 2:
         return
     groups = list(sides.values())
     before = [
@@ -50,8 +57,39 @@ def rate(population: Population, result: Result, teams: Sequence[str] = ()) -> N
         for seat, rating in zip(side, rated, strict=True):
             found.setdefault(seats[seat], []).append((rating.mu, rating.sigma))
     for ref, ratings in found.items():
-        means = np.mean(ratings, axis=0)
-        members[ref].rating, members[ref].uncertainty = float(means[0]), float(means[1])
+        members[ref].rate(*(float(mean) for mean in np.mean(ratings, axis=0)))
+
+
+class Rater:
+    """Rates results one by one, at its own pace, so that no game waits for it.
+
+    Rating a result takes about as long as playing a hundred steps. Of results that come faster than
+    they are asked for, the newest `ROOM` are kept, and those before are never rated.
+    """
+
+    ROOM = 256
+
+    def __init__(self, teams: Sequence[str] = ()) -> None:
+        self._teams = tuple(teams)
+        self._waiting: deque[Result] = deque(maxlen=self.ROOM)
+
+    def add(self, result: Result) -> None:
+        """Rate this when it is its turn."""
+        self._waiting.append(result)
+
+    def step(self, population: Population) -> None:
+        """Rate the oldest that waits."""
+        if self._waiting:
+            rate(population, self._waiting.popleft(), self._teams)
+
+    def state(self) -> State:
+        """What still waits."""
+        return {"waiting": [result.plain() for result in self._waiting]}
+
+    def restore(self, state: State) -> None:
+        """Go on from what `state` returned."""
+        self._waiting.clear()
+        self._waiting.extend(Result.from_plain(plain) for plain in state["waiting"])
 
 
 @cache

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any
+
+import numpy as np
+import numpy.typing as npt
 
 from remuda.errors import ConfigError
 from remuda.types import State
+
+Numbers = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, order=True)
@@ -48,27 +54,63 @@ class Result:
     """By seat: the oldest and the newest version that acted."""
     truncated: bool = False
 
+    def plain(self) -> list[Any]:
+        """Who sat where, and the returns, as plain data."""
+        seats = [[ref.policy, ref.version] for ref in self.match.seats]
+        return [self.match.id, seats, list(self.returns)]
 
-@dataclass
+    @staticmethod
+    def from_plain(plain: Sequence[Any]) -> Result:
+        """What `plain` returned."""
+        number, seats, returns = plain
+        return Result(Match(number, tuple(PolicyRef(*seat) for seat in seats)), tuple(returns))
+
+
+GAMES, REWARD, RATING, UNCERTAINTY = range(4)
+"""The numbers of a member."""
+FRESH = (0.0, 0.0, 25.0, 25.0 / 3.0)
+"""Those of one that has not played: openskill's scale begins at 25, and sure of nothing."""
+
+
 class Member:
-    """What is known of one policy, or of a frozen copy of one."""
+    """What is known of one policy, or of a frozen copy of one.
 
-    ref: PolicyRef
-    seats: frozenset[int] | None = None
-    """The seats it may take; None: any."""
-    parent: PolicyRef | None = None
-    """Whom it was copied from."""
-    born: int = 0
-    """Matches that were over when it came."""
-    games: int = 0
-    """Seats that it has taken in matches that are over."""
-    total_reward: float = 0.0
-    """Sum over these seats of the undiscounted return."""
-    rating: float = 25.0
-    """The mean of what is believed of its skill, on openskill's scale."""
-    uncertainty: float = 25.0 / 3.0
-    """The standard deviation of that."""
-    hyperparameters: dict[str, Any] = field(default_factory=dict)
+    Its numbers are a row of its population's, so that whoever counts writes them in one place.
+    """
+
+    def __init__(
+        self,
+        ref: PolicyRef,
+        seats: frozenset[int] | None = None,
+        parent: PolicyRef | None = None,
+        born: int = 0,
+        hyperparameters: dict[str, Any] | None = None,
+    ) -> None:
+        self.ref, self.seats, self.parent, self.born = ref, seats, parent, born
+        self.hyperparameters = hyperparameters or {}
+        self.numbers: Numbers = np.array(FRESH)
+        self.place = -1
+        """Its row, once it is in a population."""
+
+    @property
+    def games(self) -> int:
+        """Seats that it has taken in matches that are over."""
+        return int(self.numbers[GAMES])
+
+    @property
+    def total_reward(self) -> float:
+        """Sum over these seats of the undiscounted return."""
+        return float(self.numbers[REWARD])
+
+    @property
+    def rating(self) -> float:
+        """The mean of what is believed of its skill, on openskill's scale."""
+        return float(self.numbers[RATING])
+
+    @property
+    def uncertainty(self) -> float:
+        """The standard deviation of that."""
+        return float(self.numbers[UNCERTAINTY])
 
     @property
     def learns(self) -> bool:
@@ -79,6 +121,10 @@ class Member:
         """Whether it may take this seat."""
         return self.seats is None or seat in self.seats
 
+    def rate(self, rating: float, uncertainty: float) -> None:
+        """Believe this of its skill from now on."""
+        self.numbers[RATING], self.numbers[UNCERTAINTY] = rating, uncertainty
+
 
 class Population:
     """The policies there are, in the order of their birth.
@@ -87,12 +133,22 @@ class Population:
 
     1. A frozen copy is a member of its own, with a reference that no other member ever has.
     2. Who is retired is in no match that is proposed after.
-    3. A copy of a policy whose record is restored goes on with that record.
+    3. A member keeps its place, and its row of `numbers`, as long as it is in the population.
     """
 
-    def __init__(self, members: list[Member] | None = None) -> None:
+    def __init__(self, members: Iterable[Member] = (), numbers: Numbers | None = None) -> None:
+        """Begin with these members.
+
+        Args:
+            members: in order.
+            numbers: [places, 4] where their numbers stand; None: memory of its own, that grows.
+        """
         self._members: dict[PolicyRef, Member] = {}
-        for member in members or []:
+        self._grows = numbers is None
+        self.numbers: Numbers = np.zeros((16, len(FRESH))) if numbers is None else numbers
+        """[places, 4], by `Member.place`."""
+        self._views: dict[object, tuple[Member, ...]] = {}
+        for member in members:
             self.add(member)
 
     def __len__(self) -> int:
@@ -107,50 +163,61 @@ class Population:
     @property
     def members(self) -> tuple[Member, ...]:
         """All of them."""
-        return tuple(self._members.values())
+        return self._view("members", lambda: tuple(self._members.values()))
 
     @property
     def learning(self) -> tuple[Member, ...]:
         """Those whose weights still change."""
-        return tuple(member for member in self.members if member.learns)
+        return self._view("learning", lambda: tuple(m for m in self.members if m.learns))
 
     def past_of(self, policy: str) -> tuple[Member, ...]:
         """The frozen copies of a policy, the oldest first."""
-        past = (m for m in self.members if m.ref.policy == policy and m.ref.is_frozen)
-        return tuple(sorted(past, key=lambda member: member.ref.version))
+
+        def find() -> tuple[Member, ...]:
+            past = [m for m in self.members if m.ref.policy == policy and m.ref.is_frozen]
+            return tuple(sorted(past, key=lambda member: member.ref.version))
+
+        return self._view(("past", policy), find)
 
     def for_seat(self, seat: int) -> tuple[Member, ...]:
         """Who may take a seat."""
-        return tuple(member for member in self.members if member.may_sit(seat))
+        return self._view(("seat", seat), lambda: tuple(m for m in self.members if m.may_sit(seat)))
 
-    def add(self, member: Member) -> None:
-        """Take in a member.
+    def add(self, member: Member, place: int | None = None) -> None:
+        """Take in a member, in a place that is free; None: the first.
 
         Raises:
             ConfigError: there is one of that name.
         """
         if member.ref in self._members:
             raise ConfigError(f"there is a policy {member.ref} in the population already")
+        taken = {other.place for other in self._members.values()}
+        if place is None:
+            place = next(i for i in range(len(taken) + 1) if i not in taken)
+        if place >= len(self.numbers) and self._grows:
+            self.numbers = np.concatenate((self.numbers, np.zeros_like(self.numbers)))
+            for other in self._members.values():
+                other.numbers = self.numbers[other.place]
+        self.numbers[place] = member.numbers
+        member.place, member.numbers = place, self.numbers[place]
         self._members[member.ref] = member
+        self._views.clear()
 
-    def freeze(self, policy: str, version: int, born: int = 0) -> Member:
-        """Take in a frozen copy of a live policy, with its record so far as a beginning."""
+    def freeze(self, policy: str, version: int, born: int = 0, place: int | None = None) -> Member:
+        """Take in a frozen copy of a live policy, rated as that is now."""
         live = self._members[PolicyRef(policy)]
-        copy = Member(
-            PolicyRef(policy, version),
-            live.seats,
-            live.ref,
-            born,
-            rating=live.rating,
-            uncertainty=live.uncertainty,
-            hyperparameters=dict(live.hyperparameters),
-        )
-        self.add(copy)
+        ref = PolicyRef(policy, version)
+        copy = Member(ref, live.seats, live.ref, born, dict(live.hyperparameters))
+        copy.rate(live.rating, live.uncertainty)
+        self.add(copy, place)
         return copy
 
     def retire(self, ref: PolicyRef) -> Member:
-        """Let a member go; what it did stays in the ledger."""
-        return self._members.pop(ref)
+        """Let a member go; what it did stays in the ledger. Its numbers are its own from now on."""
+        member = self._members.pop(ref)
+        member.numbers = member.numbers.copy()
+        self._views.clear()
+        return member
 
     def state(self) -> State:
         """All records, as plain data."""
@@ -161,11 +228,9 @@ class Population:
                 "seats": None if m.seats is None else sorted(m.seats),
                 "parent": None if m.parent is None else [m.parent.policy, m.parent.version],
                 "born": m.born,
-                "games": m.games,
-                "total_reward": m.total_reward,
-                "rating": m.rating,
-                "uncertainty": m.uncertainty,
                 "hyperparameters": m.hyperparameters,
+                "place": m.place,
+                "numbers": m.numbers.tolist(),
             }
             for i, m in enumerate(self.members)
         }
@@ -174,14 +239,21 @@ class Population:
         """Go on from what `state` returned."""
         self._members.clear()
         for i in range(len(state)):
-            saved = dict(state[str(i)])
-            ref = PolicyRef(saved.pop("policy"), saved.pop("version"))
-            seats, parent = saved.pop("seats"), saved.pop("parent")
-            self.add(
-                Member(
-                    ref,
-                    None if seats is None else frozenset(seats),
-                    None if parent is None else PolicyRef(*parent),
-                    **saved,
-                )
+            saved = state[str(i)]
+            seats, parent = saved["seats"], saved["parent"]
+            member = Member(
+                PolicyRef(saved["policy"], saved["version"]),
+                None if seats is None else frozenset(seats),
+                None if parent is None else PolicyRef(*parent),
+                saved["born"],
+                saved["hyperparameters"],
             )
+            member.numbers = np.array(saved["numbers"])
+            self.add(member, saved["place"])
+
+    def _view(self, key: object, find: Callable[[], tuple[Member, ...]]) -> tuple[Member, ...]:
+        """What was found since somebody last came or went: matchmakers ask for each match."""
+        found = self._views.get(key)
+        if found is None:
+            found = self._views[key] = find()
+        return found

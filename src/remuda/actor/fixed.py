@@ -1,0 +1,241 @@
+"""Seats for good: each agent of the game has one policy, which plays it in every copy."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from remuda.actor.frames import FrameStack
+from remuda.actor.seats import groups_of
+from remuda.checkpoint.state import random_state, restore_random
+from remuda.envs.scripted import room_for
+from remuda.envs.vector_env import VectorEnv
+from remuda.experience.experience import Room
+from remuda.experience.writer import ExperienceWriter
+from remuda.policies.acting import ActingStack, Rule
+from remuda.publish.snapshot import Snapshot
+from remuda.scoreboard import Policy, Row
+from remuda.types import Array, Bools, Floats, State, TurnResult
+
+
+@dataclass
+class Seat:
+    """An agent of the environment, with the policy that plays it."""
+
+    policy: str
+    """The policy's name."""
+    stack: ActingStack
+    """Where its network is..."""
+    index: int
+    """...and its row there."""
+    frames: FrameStack
+    rule: Rule
+    """How it chooses what to do."""
+    random: np.random.Generator
+    """The policy's stream for exploration."""
+    row: Row
+    """Its row of the scoreboard."""
+    masked: bool = False
+    """Whether the environment tells what it may do."""
+    writer: ExperienceWriter | None = None
+    """Where its experience goes; None: nobody learns from it."""
+    version: int = 0
+    epsilon: float = 0.0
+
+
+@dataclass(frozen=True)
+class _Choice:
+    """What one seat does in a turn: arrays [num_envs, ...] that are written anew in each."""
+
+    actions: Array
+    """[num_envs, size]."""
+    log_probs: Floats
+    """[num_envs]."""
+    masks: Bools
+    """[num_envs, mask_size], or [num_envs, 0]: anything is allowed."""
+    shape: tuple[int, ...]
+    """Of the actions, as the environment takes them."""
+
+
+@dataclass(frozen=True)
+class _Pass:
+    """One forward pass: seats that observe together, whose networks are neighbours in a stack."""
+
+    stack: ActingStack
+    first: int
+    end: int
+    agents: tuple[int, ...]
+    """In the order of the stack's rows."""
+
+
+class FixedSeats:
+    """A seat for each agent, with its own stream of exploration and its own experience."""
+
+    def __init__(self, env: VectorEnv, seats: Sequence[Seat], together: bool = False) -> None:
+        """Take the seats.
+
+        Args:
+            env: the copies of the game.
+            seats: one for each agent, in their order.
+            together: all agents observe at the start of the turn and choose in one batched pass.
+        """
+        self._env, self.seats = env, tuple(seats)
+        self.groups: Sequence[tuple[int, ...]] = groups_of(env, together)
+        self.acted: Bools = np.zeros((env.num_envs, env.num_agents), np.bool_)
+        # By agent: who may act now, and who of them was when it observed.
+        self._active_of = [env.active[:, agent] for agent in range(env.num_agents)]
+        self._acted_of = [self.acted[:, agent] for agent in range(env.num_agents)]
+        self._seen: list[Array] = [room_for(env, agent) for agent in range(len(seats))]
+        self._flat = [seen.reshape(env.num_envs, -1) for seen in self._seen]
+        self._last = [seen.copy() for seen in self._seen]
+        self._last_flat = [last.reshape(env.num_envs, -1) for last in self._last]
+        self._choices = [self._room_for(agent) for agent in range(len(seats))]
+        self._passes_of = [self._passes(group) for group in self.groups]
+
+    @property
+    def rooms(self) -> list[Room]:
+        """Where a writer may have to wait."""
+        return [seat.writer.room for seat in self.seats if seat.writer and seat.writer.room]
+
+    def observe(self, agent: int) -> None:
+        """See what there is to see, and what may be done."""
+        seat = self.seats[agent]
+        self._env.observe(agent, self._seen[agent])
+        acts = self._acted_of[agent]
+        acts[...] = self._active_of[agent]
+        seat.frames.push(self._flat[agent], acts)
+        if seat.masked:
+            self._env.mask(agent, self._choices[agent].masks)
+
+    def choose(self, group: int, random: np.random.Generator | None = None) -> None:
+        """Forward passes, and a choice for every stream."""
+        for forward in self._passes_of[group]:
+            outputs = forward.stack.outputs(forward.first, forward.end)
+            for i, agent in enumerate(forward.agents):
+                seat, choice = self.seats[agent], self._choices[agent]
+                seat.rule.choose(
+                    outputs[i],
+                    choice.masks,
+                    seat.random if random is None else random,
+                    seat.epsilon if random is None else 1.0,
+                    choice.actions,
+                    choice.log_probs,
+                )
+
+    def decide(self, group: int) -> None:
+        """Write down what was seen and chosen."""
+        for agent in self.groups[group]:
+            seat, choice = self.seats[agent], self._choices[agent]
+            seat.stack.stay(seat.index, self._acted_of[agent])
+            if seat.writer is not None:
+                seat.writer.decide(
+                    self._flat[agent],
+                    choice.actions,
+                    seat.version,
+                    self._acted_of[agent],
+                    choice.log_probs,
+                    choice.masks,
+                    seat.stack.kept[seat.index],
+                )
+
+    def act(self, agent: int) -> None:
+        """Let what was chosen take effect."""
+        choice = self._choices[agent]
+        actions = self.seats[agent].rule.actions.within_bounds(choice.actions)
+        self._env.act(agent, actions.reshape(choice.shape))
+
+    def outcome(self, result: TurnResult) -> None:
+        """Write down what came of it."""
+        ended = result.terminated | result.truncated
+        if ended.any():
+            for agent in np.flatnonzero(ended.any(0)).tolist():
+                self._env.observe(agent, self._last[agent])
+                self._forget(self.seats[agent], ended[:, agent])
+        for agent, seat in enumerate(self.seats):
+            if seat.writer is not None:
+                seat.writer.outcome(
+                    result.rewards[:, agent],
+                    result.terminated[:, agent],
+                    result.truncated[:, agent],
+                    self._last_flat[agent],
+                    self._acted_of[agent],
+                )
+
+    def close(self, over: Bools, returns: np.ndarray, truncated: Bools) -> None:  # noqa: ARG002
+        """Count the episodes of the copies that are over."""
+        for env in np.flatnonzero(over):
+            for agent, seat in enumerate(self.seats):
+                seat.row[Policy.EPISODES] += 1
+                seat.row[Policy.RETURN_SUM] += returns[env, agent]
+
+    def begin(self, over: Bools) -> None:
+        """What is seen next in these copies begins a new episode."""
+        for seat in self.seats:
+            self._forget(seat, over)
+
+    def take(self, news: Mapping[str, Snapshot]) -> None:
+        """Act with newer weights from now on."""
+        for seat in self.seats:
+            if seat.policy in news:
+                self.load(seat, news[seat.policy])
+
+    def load(self, seat: Seat, snapshot: Snapshot) -> None:
+        """Let a seat act with this snapshot from now on."""
+        seat.stack.load(seat.index, snapshot.weights)
+        seat.version, seat.epsilon = snapshot.version, snapshot.epsilon
+        seat.row[Policy.EPSILON], seat.row[Policy.VERSION] = snapshot.epsilon, snapshot.version
+
+    def state(self) -> State:
+        """What every seat is in the middle of."""
+        return {
+            str(agent): {
+                "acting": seat.stack.state(seat.index),
+                "frames": seat.frames.state(),
+                "random": random_state(seat.random),
+                "writer": seat.writer.state() if seat.writer is not None else None,
+                "version": seat.version,
+                "epsilon": seat.epsilon,
+            }
+            for agent, seat in enumerate(self.seats)
+        }
+
+    def restore(self, state: State) -> None:
+        """Go on from what `state` returned."""
+        for agent, seat in enumerate(self.seats):
+            saved = state[str(agent)]
+            seat.stack.restore(seat.index, saved["acting"])
+            seat.frames.restore(saved["frames"])
+            restore_random(seat.random, saved["random"])
+            if seat.writer is not None:
+                seat.writer.restore(saved["writer"])
+            seat.version, seat.epsilon = saved["version"], saved["epsilon"]
+
+    def _room_for(self, agent: int) -> _Choice:
+        seat, num_envs = self.seats[agent], self._env.num_envs
+        actions = seat.rule.actions
+        return _Choice(
+            np.zeros((num_envs, actions.size), actions.dtype),
+            np.zeros(num_envs, np.float32),
+            np.ones((num_envs, actions.mask_size if seat.masked else 0), np.bool_),
+            (num_envs, *(self._env.agents[agent].action_space.shape or ())),
+        )
+
+    def _passes(self, group: tuple[int, ...]) -> list[_Pass]:
+        """The forward passes in which the agents of a group choose: as few as there can be."""
+        passes: list[_Pass] = []
+        for agent in sorted(group, key=lambda a: (id(self.seats[a].stack), self.seats[a].index)):
+            seat = self.seats[agent]
+            last = passes[-1] if passes else None
+            if last is not None and last.stack is seat.stack and last.end == seat.index:
+                agents = (*last.agents, agent)
+                passes[-1] = _Pass(seat.stack, last.first, seat.index + 1, agents)
+            else:
+                passes.append(_Pass(seat.stack, seat.index, seat.index + 1, (agent,)))
+        return passes
+
+    def _forget(self, seat: Seat, streams: Bools) -> None:
+        """What a seat sees next in these copies begins a new episode of its own."""
+        seat.frames.start(streams)
+        seat.stack.memories[seat.index, streams] = 0.0

@@ -1,0 +1,72 @@
+"""Seats: who plays the agents of a game, as the loop of the actor knows them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+import numpy as np
+
+from remuda.envs.vector_env import VectorEnv
+from remuda.experience.experience import Room
+from remuda.publish.snapshot import Snapshot
+from remuda.types import Bools, State, TurnResult
+
+
+class Seats(Protocol):
+    """Policies on the seats of a game: `FixedSeats` for good, `DealtSeats` for a match at a time.
+
+    In each turn, for each group: `observe` for its agents, `choose`, `decide`, `act` for its
+    agents; then `outcome`; and for copies that are over `close` and `begin`.
+    """
+
+    groups: Sequence[tuple[int, ...]]
+    """Agents that observe together, in the order in which they act."""
+    acted: Bools
+    """[num_envs, num_agents]: who was active when it observed, in this turn."""
+
+    @property
+    def rooms(self) -> list[Room]:
+        """Where a writer may have to wait."""
+
+    def observe(self, agent: int) -> None:
+        """See what there is to see, and what may be done."""
+
+    def choose(self, group: int, random: np.random.Generator | None = None) -> None:
+        """Choose for a group's agents; `random`: only try, with this stream, and count nothing."""
+
+    def decide(self, group: int) -> None:
+        """Write down what the group saw and chose."""
+
+    def act(self, agent: int) -> None:
+        """Let what was chosen take effect."""
+
+    def outcome(self, result: TurnResult) -> None:
+        """Write down what came of the turn."""
+
+    def close(self, over: Bools, returns: np.ndarray, truncated: Bools) -> None:
+        """Count the episodes of the copies that are over.
+
+        Args:
+            over: [num_envs].
+            returns: [num_envs, num_agents].
+            truncated: [num_envs] whether the episode was cut off for anybody.
+        """
+
+    def begin(self, over: Bools) -> None:
+        """Begin new episodes in these copies."""
+
+    def take(self, news: Mapping[str, Snapshot]) -> None:
+        """Act with newer weights from now on."""
+
+    def state(self) -> State:
+        """All that a successor needs to go on exactly here."""
+
+    def restore(self, state: State) -> None:
+        """Go on from what `state` returned."""
+
+
+def groups_of(env: VectorEnv, together: bool) -> tuple[tuple[int, ...], ...]:
+    """Agents that observe together: those of the game's groups, or all."""
+    everyone = tuple(agent for group in env.turn_groups for agent in group)
+    return (everyone,) if together else env.turn_groups

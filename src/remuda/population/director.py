@@ -1,0 +1,159 @@
+"""Directors: who exists. They return commands, which are carried out and logged elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Protocol
+
+from remuda.config import SnapshotsConfig
+from remuda.population.ledger import Ledger
+from remuda.population.records import Member, PolicyRef, Population
+from remuda.types import State
+
+
+@dataclass(frozen=True)
+class Freeze:
+    """Keep a copy of a policy's live weights."""
+
+    policy: str
+
+
+@dataclass(frozen=True)
+class Retire:
+    """Let a member go, once the matches that it plays in are over."""
+
+    ref: PolicyRef
+
+
+Command = Freeze | Retire
+
+
+class Director(Protocol):
+    """Decides who comes and who goes."""
+
+    def step(
+        self, population: Population, ledger: Ledger, versions: Mapping[str, int]
+    ) -> list[Command]:
+        """What is to be done now.
+
+        Args:
+            population: as it is.
+            ledger: what came of its matches.
+            versions: by policy, those of the live weights that play.
+        """
+
+    def state(self) -> State:
+        """What a successor needs to command what this would have."""
+
+    def restore(self, state: State) -> None:
+        """Go on from what `state` returned."""
+
+
+class Snapshots:
+    """Keeps copies of what every policy was: so many, with a rule for which are dropped.
+
+    A policy is frozen every so many versions, or once it wins often enough against the copies of
+    it that there are, whichever comes first.
+    """
+
+    def __init__(self, config: SnapshotsConfig) -> None:
+        self._config = config
+        self._frozen_at: dict[str, int] = {}
+        self._before: dict[str, dict[str, tuple[float, float]]] = {}
+        """By policy and copy: meetings, and wins of the live weights, when it was frozen last."""
+
+    def step(
+        self, population: Population, ledger: Ledger, versions: Mapping[str, int]
+    ) -> list[Command]:
+        """Freeze who is due, and make room for it."""
+        commands: list[Command] = []
+        for policy, version in versions.items():
+            past = population.past_of(policy)
+            if policy not in self._frozen_at:
+                self._frozen_at[policy] = past[-1].ref.version if past else 0
+            since = version - self._frozen_at[policy]
+            if since <= 0 or not (
+                (self._config.every is not None and since >= self._config.every)
+                or self._wins(population, ledger, policy, past)
+            ):
+                continue
+            self._frozen_at[policy] = version
+            live = PolicyRef(policy)
+            self._before[policy] = {str(m.ref): _score(ledger, live, m.ref) for m in past}
+            if len(past) >= self._config.keep:
+                commands.append(Retire(DROPS[self._config.drop](past).ref))
+            commands.append(Freeze(policy))
+        return commands
+
+    def _wins(
+        self, population: Population, ledger: Ledger, policy: str, past: Sequence[Member]
+    ) -> bool:
+        """Whether it wins often enough against its copies, in the matches since the last of them.
+
+        The first copy is made once it has played as many games as a win rate takes.
+        """
+        wanted, games, live = self._config.win_rate, self._config.games, PolicyRef(policy)
+        if wanted is None:
+            return False
+        if not past:
+            return population[live].games >= games
+        before = self._before.get(policy, {})
+        met = won = 0.0
+        for member in past:
+            met_before, won_before = before.get(str(member.ref), (0.0, 0.0))
+            met_now, won_now = _score(ledger, live, member.ref)
+            met, won = met + met_now - met_before, won + won_now - won_before
+        return met >= games and won / met >= wanted
+
+    def state(self) -> State:
+        """When each was frozen last, and what had come of its matches then."""
+        before = {
+            p: {ref: list(score) for ref, score in b.items()} for p, b in self._before.items()
+        }
+        return {"frozen_at": dict(self._frozen_at), "before": before}
+
+    def restore(self, state: State) -> None:
+        """Go on from what `state` returned."""
+        self._frozen_at = dict(state["frozen_at"])
+        self._before = {
+            policy: {ref: (met, won) for ref, (met, won) in scores.items()}
+            for policy, scores in state["before"].items()
+        }
+
+
+def _score(ledger: Ledger, one: PolicyRef, other: PolicyRef) -> tuple[float, float]:
+    """Meetings, and how many of them the first won."""
+    met = ledger.meetings(one, other)
+    return float(met), ledger.win_rate(one, other, doubt=0.0) * met
+
+
+def oldest(past: Sequence[Member]) -> Member:
+    """The one that was frozen first."""
+    return past[0]
+
+
+def weakest(past: Sequence[Member]) -> Member:
+    """The one of the lowest rating."""
+    return min(past, key=lambda member: member.rating)
+
+
+def crowded(past: Sequence[Member]) -> Member:
+    """The one whose neighbours are closest in versions, so that the rest is spread evenly.
+
+    The first and the newest are kept.
+    """
+    if len(past) < 3:
+        return past[0]
+    gaps = [after.ref.version - before.ref.version for before, after in pairwise(past)]
+    least = min(range(1, len(past) - 1), key=lambda i: gaps[i - 1] + gaps[i])
+    return past[least]
+
+
+DROPS: Mapping[str, Callable[[Sequence[Member]], Member]] = {
+    "oldest": oldest,
+    "weakest": weakest,
+    "crowded": crowded,
+}
+"""By name, who of the frozen copies is dropped, the oldest first."""

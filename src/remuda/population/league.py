@@ -1,0 +1,205 @@
+"""The league: in one actor, who plays whom now, what came of it, and who exists."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+
+from remuda.checkpoint.state import fitting, random_state, restore_random
+from remuda.population.director import Director, Freeze
+from remuda.population.ledger import FREEZE, MATCH, RETIRE, Ledger, count
+from remuda.population.matchmaking import Matchmaker
+from remuda.population.ratings import Rater
+from remuda.population.records import Match, Numbers, PolicyRef, Result
+from remuda.population.table import MATCHES, POLICY, PROPOSED, VERSION, Table
+from remuda.publish.snapshot import Snapshot
+from remuda.types import Array, Bools, Integers, State
+
+RATED = 4
+"""The most matches of a turn that wait to be rated..."""
+EVERY = 4
+"""...and turns between two that are: a rating costs as much as a turn of some games."""
+
+
+class League:
+    """Deals the seats of so many copies of a game, and keeps the books of its population.
+
+    Everything lasting is in the table, so that the successor of an actor that died goes on with
+    it. What it loses: the matches that were being played, and where a matchmaker was in its cycle.
+    """
+
+    def __init__(
+        self,
+        table: Table,
+        matchmaker: Matchmaker,
+        director: Director | None,
+        random: np.random.Generator,
+        num_envs: int,
+        seats: Mapping[str, frozenset[int]] | None = None,
+        teams: Sequence[str] = (),
+    ) -> None:
+        """Go on with a table.
+
+        Args:
+            table: of the population.
+            matchmaker: who plays whom.
+            director: who exists; None: those who do.
+            random: the stream that matches are drawn from.
+            num_envs: copies of the game.
+            seats: by policy, the seats that it may take, where it may not take all.
+            teams: by seat, its team, for ratings.
+        """
+        table.repair()
+        self.table, self.matchmaker = table, matchmaker
+        self.population = table.population(seats)
+        self.ledger = Ledger(self.population, table.pairs)
+        self._director, self._random, self._rater = director, random, Rater(teams)
+        self.seated: Integers = np.zeros((num_envs, table.seats), np.int64)
+        """[num_envs, seats]: the place in the population of whoever sits there."""
+        self._matches: Integers = np.zeros(num_envs, np.int64)
+        self._leaving: list[int] = []
+        self._postponed: list[str] = []
+        self._turns = 0
+        matchmaker.begin_at(table.word(PROPOSED))
+
+    def deal(self, over: Bools) -> None:
+        """Seat the next matches in these copies.
+
+        Raises:
+            ConfigError: nobody may take a seat.
+        """
+        copies = np.flatnonzero(over)
+        matches = self.matchmaker.propose(self.population, self.ledger, len(copies), self._random)
+        population = self.population
+        for copy, match in zip(copies.tolist(), matches, strict=True):
+            self._matches[copy] = match.id
+            self.seated[copy] = [population[ref].place for ref in match.seats]
+        if matches:
+            self.table.set_word(PROPOSED, matches[-1].id + 1)
+
+    def close(
+        self, over: Bools, returns: Numbers, oldest: Integers, newest: Integers, truncated: Bools
+    ) -> None:
+        """Note the results of these copies.
+
+        Args:
+            over: [num_envs] which of them are over.
+            returns: [num_envs, seats].
+            oldest: [num_envs, seats] the oldest version that acted...
+            newest: ...and the newest.
+            truncated: [num_envs] whether the match was cut off.
+        """
+        count(self.seated, returns, over, self.ledger.pairs, self.population.numbers)
+        copies = np.flatnonzero(over)
+        identity = self.table.identity[self.seated[copies]]
+        records = self.table.empty_records(len(copies))
+        records["number"], records["kind"] = self._matches[copies], MATCH
+        records["truncated"] = truncated[copies]
+        records["policy"], records["version"] = identity[..., POLICY], identity[..., VERSION]
+        records["oldest"], records["newest"] = oldest[copies], newest[copies]
+        records["returns"] = returns[copies]
+        self.table.add_records(records)
+        self.table.set_word(MATCHES, self.table.word(MATCHES) + len(copies))
+        for i in range(0, len(copies), -(-len(copies) // RATED)):
+            self._rater.add(self._result(records[i]))
+
+    def step(self, versions: Mapping[str, int], weights: Callable[[str], Snapshot]) -> list[int]:
+        """Rate, and do what the director commands; between two turns.
+
+        Args:
+            versions: by policy, that of the live weights that play.
+            weights: by policy, a look at them.
+
+        Returns:
+            The places that hold a new frozen copy.
+        """
+        self._turns += 1
+        if self._turns % EVERY == 0:
+            self._rater.step(self.population)
+        if self._director is None:
+            return []
+        for command in self._director.step(self.population, self.ledger, versions):
+            if isinstance(command, Freeze):
+                self._postponed.append(command.policy)
+            else:
+                self._retire(command.ref)
+        self._leaving = [place for place in self._leaving if not self._free(place)]
+        frozen = {policy: self._freeze(policy, weights(policy)) for policy in self._postponed}
+        self._postponed = [policy for policy, place in frozen.items() if place is None]
+        return [place for place in frozen.values() if place is not None]
+
+    def state(self) -> State:
+        """The matches that are being played, and what the table does not hold."""
+        return {
+            "matchmaker": self.matchmaker.state(),
+            "director": self._director.state() if self._director is not None else None,
+            "rater": self._rater.state(),
+            "random": random_state(self._random),
+            "seated": self.seated.copy(),
+            "matches": self._matches.copy(),
+            "leaving": self._leaving,
+            "postponed": self._postponed,
+            "turns": self._turns,
+        }
+
+    def restore(self, state: State, matches: bool = True) -> None:
+        """Go on from what `state` returned; `matches`: with those that were being played too."""
+        self.matchmaker.restore(state["matchmaker"])
+        if self._director is not None:
+            self._director.restore(state["director"])
+        self._rater.restore(state["rater"])
+        restore_random(self._random, state["random"])
+        self._postponed, self._turns = list(state["postponed"]), state["turns"]
+        if not matches:
+            self.matchmaker.begin_at(self.table.word(PROPOSED))
+            return
+        self.seated[...] = fitting(state, "seated", self.seated)
+        self._matches[...] = fitting(state, "matches", self._matches)
+        self._leaving = list(state["leaving"])
+        for place in self._leaving:
+            # The table holds it still, and it is no member any more.
+            policy, version = self.table.identity[place, [POLICY, VERSION]].tolist()
+            ref = PolicyRef(self.table.policies[policy], version)
+            if ref in self.population:
+                self.population.retire(ref)
+
+    def _retire(self, ref: PolicyRef) -> None:
+        member = self.population.retire(ref)
+        self._log(RETIRE, ref, 0)
+        self._leaving.append(member.place)
+
+    def _free(self, place: int) -> bool:
+        """Empty a place, once nobody sits there any more."""
+        if (self.seated == place).any():
+            return False
+        self.table.retire(place)
+        self.ledger.forget(place)
+        return True
+
+    def _freeze(self, policy: str, snapshot: Snapshot) -> int | None:
+        """Keep a copy; None: there is no place free at present."""
+        if PolicyRef(policy, snapshot.version) in self.population:
+            return None
+        taken = {member.place for member in self.population.members} | set(self._leaving)
+        free = [place for place in self.table.places_of(policy) if place not in taken]
+        if not free:
+            return None
+        born = self.table.word(MATCHES)
+        member = self.population.freeze(policy, snapshot.version, born, free[0])
+        digest = self.table.freeze(member, snapshot)
+        self._log(FREEZE, member.ref, digest)
+        return free[0]
+
+    def _log(self, kind: int, ref: PolicyRef, digest: int) -> None:
+        record = self.table.empty_records(1)
+        record["kind"], record["number"] = kind, self.table.word(MATCHES)
+        record["policy"][:, 0] = self.table.policies.index(ref.policy)
+        record["version"][:, 0], record["digest"] = ref.version, digest
+        self.table.add_records(record)
+
+    def _result(self, record: Array) -> Result:
+        names = self.table.policies
+        seats = zip(record["policy"].tolist(), record["version"].tolist(), strict=True)
+        match = Match(int(record["number"]), tuple(PolicyRef(names[p], v) for p, v in seats))
+        return Result(match, tuple(record["returns"].tolist()))
