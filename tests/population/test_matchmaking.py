@@ -202,7 +202,8 @@ def test_prioritized_against_those_whom_one_always_beats_is_uniform():
 
 
 def test_prioritized_of_several_seats_seats_nobody_twice():
-    found = seatings(Prioritized(4), people(6), 600, known_ledger())
+    population = people(6)
+    found = seatings(Prioritized(4), population, 600, known_ledger(population))
     assert all(len(set(s)) == 4 for s in found)
     learners = Counter(s[i % 4] for i, s in enumerate(found))
     assert learners == {f"p{i}": 100 for i in range(6)}
@@ -252,7 +253,8 @@ def test_a_seat_that_nobody_may_take_is_told():
     ],
 )
 def test_a_league_goes_on_exactly(make):
-    population, ledger = people(4), known_ledger()
+    population = people(4)
+    ledger = known_ledger(population)
     random, matchmaker = np.random.default_rng(3), make()
     matchmaker.propose(population, ledger, 7, random)
     saved = unpack(pack({"maker": matchmaker.state(), "random": dict(random.bit_generator.state)}))
