@@ -8,22 +8,25 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from remuda.actor.role import ActorRole
+from remuda.actor.role import ActorRole, network_layout
 from remuda.checkpoint.store import Checkpoints, Manifest
 from remuda.config import Config
 from remuda.coordinator.board import Board
 from remuda.coordinator.checkpointing import COORDINATOR, BestKeeper, Checkpointer, Contents
 from remuda.coordinator.coordinator import Coordinator, Runtime
+from remuda.coordinator.ledger import Scribe
 from remuda.coordinator.metrics import View
 from remuda.coordinator.run_directory import RunDirectory
 from remuda.coordinator.status import StatusFile
 from remuda.evaluate import evaluate
-from remuda.experience.experience import Experience
-from remuda.experience.ring import StreamShape
+from remuda.experience.experience import Experience, segments_for
+from remuda.experience.ring import Block, StreamShape
 from remuda.learner.role import LearnerRole
 from remuda.memory.waiting import Wakeup
-from remuda.policies.spec import PolicySpec
+from remuda.policies.spec import PolicySpec, alike
 from remuda.policies.stack import ParameterStack, layout_checksum, layout_size
+from remuda.population.setup import copies_of, seats_of, sits_once
+from remuda.population.table import Table
 from remuda.publish.snapshot import PublishedWeights, Publisher, Snapshot, SnapshotReader
 from remuda.runtime.inline import InlineRuntime
 from remuda.runtime.layout import Layout
@@ -32,7 +35,7 @@ from remuda.runtime.processes import Place, ProcessRuntime
 from remuda.scoreboard import Scoreboard
 from remuda.streams import torch_stream
 from remuda.timeline import Timeline, write_trace
-from remuda.types import State
+from remuda.types import AgentSpec, State
 
 PATIENCE = 0.005
 """Seconds that a stack of policies waits for those fed last in a turn; updates take longer."""
@@ -53,17 +56,39 @@ class Assembly:
         learner_role: type[LearnerRole] = LearnerRole,
         actor_role: type[ActorRole] = ActorRole,
         facts: tuple[str, ...] = (),
+        agents: tuple[AgentSpec, ...] = (),
     ) -> None:
+        """Make what they share.
+
+        Args:
+            config: of the run.
+            specs: its policies.
+            layout: who lives where.
+            learner_role: the recipe of learners.
+            actor_role: the recipe of actors.
+            facts: what the game tells of episodes.
+            agents: of the game; needed where seats are dealt.
+        """
         self.config, self.specs = config, specs
         self._learner_role, self._actor_role = learner_role, actor_role
         self._actors = tuple(Wakeup() for _ in layout.copies)
         self._learners = tuple(Wakeup() for _ in layout.groups)
         names = tuple(spec.name for spec in specs)
         self.scoreboard = Scoreboard(names, len(layout.copies), facts)
+        self.table: Table | None = None
         self.experience: dict[str, Experience] = {}
-        for group, wakeup in zip(layout.groups, self._learners, strict=True):
-            for spec in (specs[i] for i in group):
-                found = make_experience(spec, layout.copies, wakeup, self._actors)
+        learners = {
+            specs[i].name: wakeup
+            for group, wakeup in zip(layout.groups, self._learners, strict=True)
+            for i in group
+        }
+        if config.population.dealt:
+            sizes = {spec.name: layout_size(spec.network().shapes) for spec in specs}
+            self.table = Table(sizes, len(agents), copies_of(config.population))
+            self.experience = dealt_experience(config, specs, agents, learners, self._actors[0])
+        else:
+            for spec in specs:
+                found = make_experience(spec, layout.copies, learners[spec.name], self._actors)
                 self.experience[spec.name] = found
         self.published = _published_weights(specs)
         self._publish_first_weights()
@@ -85,6 +110,8 @@ class Assembly:
             contents = part["experience"] if self.config.saves_replay else None
             self.experience[spec.name].restore(contents, saved["written"][spec.name])
             self._publisher(spec).restore(saved["published"][spec.name])
+        if self.table is not None:
+            self.table.restore(saved["population"])
         self._resumed, self._seconds = True, found.seconds
 
     def state(self) -> State:
@@ -93,6 +120,7 @@ class Assembly:
             "scoreboard": self.scoreboard.state(),
             "written": {name: found.written for name, found in self.experience.items()},
             "published": {name: s.state() for name, s in self.snapshots().items()},
+            "population": self.table.state() if self.table is not None else None,
         }
 
     def coordinator(self, run: RunDirectory, view: View, found: Manifest | None) -> Coordinator:
@@ -111,7 +139,7 @@ class Assembly:
             )
         return Coordinator(
             self.runtime(run.logs, run.checkpoints),
-            partial(Board, self.scoreboard, self.experience, self._seconds),
+            partial(Board, self.scoreboard, self.experience, self._seconds, self.table),
             self.snapshots,
             run,
             view,
@@ -125,6 +153,7 @@ class Assembly:
             ),
             best,
             found.turns if found else None,
+            Scribe(self.table, run.ledger, view.say) if self.table is not None else None,
         )
 
     @property
@@ -195,6 +224,7 @@ class Assembly:
                 self.scoreboard,
                 layout.copies,
                 index,
+                self.table,
             )
             for index in range(len(layout.copies))
         ]
@@ -246,8 +276,14 @@ def make_experience(
     spec: PolicySpec, num_streams: Sequence[int], learner: Wakeup, actors: Sequence[Wakeup]
 ) -> Experience:
     """The experience of a policy that plays so many copies and seats at once, by actor."""
+    config = spec.config
+    rollout = config.ppo.rollout_length * sum(num_streams) if config.on_policy else 0
+    return Experience(_stream_shape(spec), config.experience, num_streams, learner, actors, rollout)
+
+
+def _stream_shape(spec: PolicySpec) -> StreamShape:
     config, actions = spec.config, spec.actions
-    shape = StreamShape(
+    return StreamShape(
         spec.observation,
         spec.dtype,
         config.n_frames,
@@ -256,8 +292,43 @@ def make_experience(
         actions.mask_size if spec.masked else 0,
         config.network.recurrent,
     )
-    rollout = config.ppo.rollout_length * sum(num_streams) if config.on_policy else 0
-    return Experience(shape, config.experience, num_streams, learner, actors, rollout)
+
+
+def dealt_experience(
+    config: Config,
+    specs: tuple[PolicySpec, ...],
+    agents: tuple[AgentSpec, ...],
+    learners: Mapping[str, Wakeup],
+    actor: Wakeup,
+) -> dict[str, Experience]:
+    """The experience of policies whose seats are dealt, by policy; those alike in one block.
+
+    A policy is expected to play its share of all streams, and may play any number of them.
+    """
+    names, copies = [spec.name for spec in specs], config.env.num_envs
+    allowed = seats_of(config, agents, names)
+    once = sits_once(config, agents, names)
+    rivals = [len(allowed.get(name, agents)) for name in names]
+    blocks: dict[tuple[Any, ...], list[PolicySpec]] = {}
+    for spec in specs:
+        first = min(allowed.get(spec.name, {0}))
+        streams = copies * sum(alike(agents[first], agent) for agent in agents)
+        share = max(copies * len(agents) * rivals[names.index(spec.name)] // sum(rivals), 1)
+        rollout = spec.config.ppo.rollout_length * share if spec.config.on_policy else 0
+        key = (streams, rollout, spec.config.experience, network_layout(spec), spec.masked)
+        blocks.setdefault(key, []).append(spec)
+    found: dict[str, Experience] = {}
+    for (streams, rollout, experience, *_), members in blocks.items():
+        shape, most_open = _stream_shape(members[0]), copies if once else streams
+        length = experience.segment_length
+        segments = segments_for(experience.capacity, length, most_open, rollout)
+        block = Block(shape, len(members), length, segments)
+        for index, spec in enumerate(members):
+            wakeup = learners[spec.name]
+            found[spec.name] = Experience(
+                shape, experience, (streams,), wakeup, (actor,), rollout, block, index, most_open
+            )
+    return found
 
 
 def _published_weights(specs: tuple[PolicySpec, ...]) -> PublishedWeights:
@@ -270,7 +341,9 @@ def _published_weights(specs: tuple[PolicySpec, ...]) -> PublishedWeights:
 
 def lasting(config: Config) -> dict[str, Any]:
     """What of a configuration a resumed run must share with the run that it resumes."""
-    return config.model_dump(mode="json", include={"game", "seed", "env", "policy", "policies"})
+    return config.model_dump(
+        mode="json", include={"game", "seed", "env", "policy", "policies", "population"}
+    )
 
 
 def measure(config: Config, snapshots: Mapping[str, Snapshot]) -> dict[str, Any]:

@@ -67,7 +67,7 @@ def measure(
     small = _in_small(config)
     specs = policy_specs(small, agents)
     with threads(num_threads):
-        assembly = Assembly(small, specs, make_layout(small, len(specs)))
+        assembly = Assembly(small, specs, make_layout(small, len(specs)), agents=agents)
         actor, *learners = (role.build() for role in assembly.roles())
         try:
             board = assembly.scoreboard

@@ -3,22 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import numpy.typing as npt
 
 from remuda.actor.actor import Actor
+from remuda.actor.dealt import DealtSeats
 from remuda.actor.fixed import FixedSeats
-from remuda.actor.role import make_seats
+from remuda.actor.role import make_casts, make_seats
+from remuda.actor.seats import Seats
 from remuda.checkpoint.state import fitting
 from remuda.config import Config
 from remuda.coordinator.checkpointing import COORDINATOR
 from remuda.coordinator.run_directory import RunDirectory
 from remuda.envs.registry import find_game, make_env
+from remuda.envs.vector_env import VectorEnv
 from remuda.envs.wrapped import with_scripted
 from remuda.errors import CheckpointError, RunDirectoryError
 from remuda.policies.spec import PolicySpec, policy_specs
+from remuda.population.league import League
+from remuda.population.setup import make_matchmaker, seats_of
+from remuda.population.table import Table
 from remuda.publish.snapshot import Snapshot
 from remuda.scoreboard import Scoreboard
 from remuda.streams import stream
@@ -37,6 +43,8 @@ class Evaluation:
     """[episodes, num_agents]: the undiscounted return of each agent in each episode."""
     facts: Mapping[str, npt.NDArray[np.float64]] = field(default_factory=dict)
     """By name, what the game told of each episode: [episodes]."""
+    policies: Mapping[str, npt.NDArray[np.float64]] = field(default_factory=dict)
+    """By policy, what it earned on each seat that it had, where seats are dealt: [seats]."""
 
     def mean(self, agent: int) -> float:
         """Mean over the episodes of one agent's return."""
@@ -58,6 +66,10 @@ class Evaluation:
                 name: {"mean": float(told.mean()), "standard_error": standard_error(told)}
                 for name, told in self.facts.items()
             },
+            "policies": {
+                name: {"mean": float(earned.mean()), "standard_error": standard_error(earned)}
+                for name, earned in self.policies.items()
+            },
         }
 
 
@@ -75,10 +87,12 @@ def evaluate(
     seed: int = 0,
     scripted: Mapping[str, str] | None = None,
     sampled: bool = False,
+    seating: Mapping[str, str] | None = None,
 ) -> Evaluation:
     """Play `episodes` episodes, every policy greedy, and return what each agent earned.
 
     Each copy of the game plays the same number of episodes, so that short ones do not count more.
+    The seats of a population are dealt by its matchmaker, to live policies.
 
     Args:
         config: of the run.
@@ -87,6 +101,8 @@ def evaluate(
         seed: of the games.
         scripted: by agent, who plays in its place without having learned, besides those of the run.
         sampled: whether policies explore as they do at the end of training, instead.
+        seating: by agent, the policy whose network plays it for good; `snapshots` are then those of
+            the agents.
 
     Raises:
         ConfigError: there is no such agent, or no such scripted policy.
@@ -96,12 +112,19 @@ def evaluate(
     quota[: episodes % copies] += 1
     played: list[list[Floats]] = [[] for _ in range(copies)]
     told: list[Floats] = []
-    actor = _make_actor(config, snapshots, copies, seed, scripted, sampled)
+    actor = _make_actor(config, snapshots, copies, seed, scripted, sampled, seating)
+    silent = {*config.env.scripted, *(scripted or {})}
+    earned: dict[str, list[float]] = {}
+    dealt = actor.seats if isinstance(actor.seats, DealtSeats) else None
 
     def on_episode(env: int, returns: Floats, facts: Floats) -> None:
         if len(played[env]) < quota[env]:
             played[env].append(returns)
             told.append(facts)
+            if dealt is not None:
+                for i, policy in enumerate(dealt.sitting(env)):
+                    if actor.env.agents[i].name not in silent:
+                        earned.setdefault(policy, []).append(float(returns[i]))
 
     actor.on_episode = on_episode
     while any(len(done) < wanted for done, wanted in zip(played, quota, strict=True)):
@@ -109,7 +132,9 @@ def evaluate(
     names = tuple(agent.name for agent in actor.env.agents)
     actor.finish()
     facts = dict(zip(actor.env.facts, np.array(told, np.float64).T, strict=True))
-    return Evaluation(names, np.array([r for done in played for r in done], np.float64), facts)
+    returns = np.array([r for done in played for r in done], np.float64)
+    policies = {name: np.array(earned[name]) for name in snapshots if name in earned}
+    return Evaluation(names, returns, facts, policies)
 
 
 def record(
@@ -216,6 +241,7 @@ def _make_actor(
     seed: int,
     scripted: Mapping[str, str] | None = None,
     sampled: bool = False,
+    seating: Mapping[str, str] | None = None,
 ) -> Actor:
     env = make_env(config.game, copies, **config.env.options)
     specs = policy_specs(config, env.agents)
@@ -223,14 +249,43 @@ def _make_actor(
     env = with_scripted(
         find_game(config.game), env, {**config.env.scripted, **(scripted or {})}, random
     )
-    scoreboard = Scoreboard(tuple(spec.name for spec in specs))
-    seats = make_seats(env, specs, scoreboard, seed=seed, purpose="evaluation", noisy=False)
-    fixed = FixedSeats(env, seats)
-    actor = Actor(env, fixed, scoreboard.play(), stream(seed, "evaluation", "env"))
-    for spec, seat in zip(specs, seats, strict=True):
-        snapshot = snapshots[seat.policy]
-        explores = spec.config.exploration.end if sampled else 0.0
-        fixed.load(
-            seat, Snapshot(snapshot.weights, snapshot.version, snapshot.learner_step, explores)
+    if seating is not None:
+        of = {spec.name: spec for spec in specs}
+        specs = tuple(replace(of[seating[agent.name]], name=agent.name) for agent in env.agents)
+    ready = {
+        spec.name: replace(
+            snapshots[spec.name], epsilon=spec.config.exploration.end if sampled else 0.0
         )
-    return actor
+        for spec in specs
+    }
+    scoreboard = Scoreboard(tuple(spec.name for spec in specs))
+    seats: Seats
+    if config.population.dealt and seating is None:
+        seats = _dealt(config, env, specs, scoreboard, seed)
+    else:
+        fixed = make_seats(env, specs, scoreboard, seed=seed, purpose="evaluation", noisy=False)
+        seats = FixedSeats(env, fixed)
+    seats.take(ready)
+    return Actor(env, seats, scoreboard.play(), stream(seed, "evaluation", "env"))
+
+
+def _dealt(
+    config: Config,
+    env: VectorEnv,
+    specs: tuple[PolicySpec, ...],
+    scoreboard: Scoreboard,
+    seed: int,
+) -> DealtSeats:
+    """Seats that are dealt to live policies as in training, in a table of their own."""
+    names = [spec.name for spec in specs]
+    table = Table(dict.fromkeys(names, 0), len(env.agents), 0)
+    league = League(
+        table,
+        make_matchmaker(config, env.agents, names),
+        None,
+        stream(seed, "evaluation", "matches"),
+        env.num_envs,
+        seats_of(config, env.agents, names),
+    )
+    casts = make_casts(env, specs, league, {}, seed=seed, purpose="evaluation", noisy=False)
+    return DealtSeats(env, casts, league, scoreboard.policies_of())

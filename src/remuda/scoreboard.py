@@ -142,6 +142,11 @@ class Scoreboard:
         row: Row = self._shared["policy"][actor, self.policies.index(name)]
         return row
 
+    def policies_of(self, actor: int = 0) -> Row:
+        """An actor's rows of all policies, [policies, fields by `Policy`]."""
+        rows: Row = self._shared["policy"][actor]
+        return rows
+
     def facts(self, actor: int = 0) -> Row:
         """An actor's row of whole episodes, by `Facts`, then by the game's own facts."""
         row: Row = self._shared["facts"][actor]

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
 from remuda.config import Config
+from remuda.envs.registry import make_env
 from remuda.evaluate import evaluate, standard_error
+from remuda.policies.spec import policy_specs
+from remuda.population.setup import seats_of
 from remuda.publish.snapshot import Snapshot
 
 Numbers = npt.NDArray[np.float64]
@@ -80,10 +83,27 @@ def _meet(
     sampled: bool,
 ) -> Numbers:
     """The returns of one agent of the first among agents of the second, seat by seat: [M]."""
-    seats: Sequence[str] = tuple(one)
+    env = make_env(config.game, 1, **config.env.options)
+    names = [spec.name for spec in policy_specs(config, env.agents)]
+    allowed = seats_of(config, env.agents, names) if config.population.dealt else {}
+    env.close()
+    agents = [agent.name for agent in env.agents]
+    # Who of an entrant plays an agent: with a policy each its own, else those that may, in turn.
+    seating = {}
+    for seat, agent in enumerate(agents):
+        able = [name for name in names if seat in allowed.get(name, {seat})]
+        seating[agent] = agent if agent in able else able[seat % len(able)]
     found = []
-    for seat, policy in enumerate(seats):
-        seated = {**other, policy: one[policy]}
-        played = evaluate(config, seated, episodes, seed * len(seats) + seat, sampled=sampled)
+    for seat, agent in enumerate(agents):
+        seated = {other_agent: other[seating[other_agent]] for other_agent in agents}
+        seated[agent] = one[seating[agent]]
+        played = evaluate(
+            config,
+            seated,
+            episodes,
+            seed * len(agents) + seat,
+            sampled=sampled,
+            seating=seating,
+        )
         found.append(played.returns[:, seat])
     return np.concatenate(found)

@@ -25,6 +25,7 @@ from remuda.errors import CheckpointError, ConfigError, RoleDiedError
 from remuda.evaluate import Evaluation, evaluate
 from remuda.policies.spec import PolicySpec, policy_specs
 from remuda.policies.stack import ParameterStack
+from remuda.population.setup import check_population
 from remuda.publish.snapshot import Snapshot
 from remuda.runtime.host import LOG_FORMAT
 from remuda.runtime.layout import make_layout
@@ -63,6 +64,8 @@ def train(config: Config, view: View, resume: bool = False) -> Result:
     """
     env = make_env(config.game, 1, **config.env.options)
     agents, facts, specs = env.agents, env.facts, policy_specs(config, env.agents)
+    if config.population.dealt:
+        check_population(config, agents, [spec.name for spec in specs])
     with_scripted(find_game(config.game), env, config.env.scripted, np.random.default_rng(0))
     if config.env.observe_together and not env.can_observe_together:
         raise ConfigError(
@@ -75,7 +78,7 @@ def train(config: Config, view: View, resume: bool = False) -> Result:
     try:
         with _log_to(run.logs / "coordinator.log"):
             layout = choose_layout(config, agents)
-            assembly = Assembly(config, specs, layout, facts=facts)
+            assembly = Assembly(config, specs, layout, facts=facts, agents=agents)
             return _train(config, view, assembly, run, resume)
     finally:
         run.unlock()

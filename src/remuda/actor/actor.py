@@ -67,6 +67,7 @@ class Actor:
         parts: tuple[str, ...] = (),
         timeline: Timeline | None = None,
         facts: Row | None = None,
+        exact: bool = True,
     ) -> None:
         """Take the seats.
 
@@ -81,12 +82,14 @@ class Actor:
             parts: what it saves in a checkpoint.
             timeline: where to note what it did when.
             facts: the actor's row of whole episodes; None: it does not count the game's facts.
+            exact: a successor goes on in the middle of its episodes; else with what lasts beyond
+                them.
         """
         self.env, self.seats = env, seats
         self._reader, self._random, self._play = reader, random, play
         self._max_turns = max_turns
         self._turns = turns if turns is not None else lambda: float(play[Play.TURNS])
-        self._timeline, self._facts = timeline, facts
+        self._timeline, self._facts, self._exact = timeline, facts, exact
         self.parts = parts
         """What it saves in a checkpoint: itself, or nothing, where its world is of no use later."""
         self._every: Bools = np.ones(env.num_envs, np.bool_)
@@ -145,12 +148,15 @@ class Actor:
 
         An environment that cannot be saved is left out; its episodes are begun anew.
         """
+        if not self._exact:
+            return {"world": None, "lasting": self.seats.lasting()}
         try:
             world = self.env.state()
         except NotImplementedError:
             world = None
         return {
             "world": world,
+            "lasting": self.seats.lasting(),
             "random": random_state(self._random),
             "returns": self._returns.copy(),
             "seen": self._reader.state() if self._reader is not None else None,
@@ -160,6 +166,7 @@ class Actor:
     def restore(self, part: str, state: State) -> None:  # noqa: ARG002
         """Go on from what `state` returned."""
         if state["world"] is None:
+            self.seats.restore_lasting(state["lasting"])
             return
         self.env.restore(state["world"])
         restore_random(self._random, state["random"])

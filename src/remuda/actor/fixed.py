@@ -212,6 +212,13 @@ class FixedSeats:
                 seat.writer.restore(saved["writer"])
             seat.version, seat.epsilon = saved["version"], saved["epsilon"]
 
+    def lasting(self) -> State:
+        """Nothing."""
+        return {}
+
+    def restore_lasting(self, state: State) -> None:
+        """Begin anew."""
+
     def _room_for(self, agent: int) -> _Choice:
         seat, num_envs = self.seats[agent], self._env.num_envs
         actions = seat.rule.actions

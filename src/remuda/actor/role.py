@@ -10,7 +10,10 @@ from remuda.config import Config
 from remuda.envs.registry import find_game, make_env
 from remuda.envs.wrapped import SharedRewards, with_scripted
 from remuda.experience.experience import Experience
-from remuda.policies.spec import PolicySpec
+from remuda.policies.spec import PolicySpec, alike
+from remuda.population.records import PolicyRef
+from remuda.population.setup import seats_of
+from remuda.population.table import Table
 from remuda.publish.snapshot import PublishedWeights
 from remuda.scoreboard import Play, Scoreboard
 from remuda.streams import stream, torch_stream
@@ -18,8 +21,11 @@ from remuda.timeline import Timeline
 
 if TYPE_CHECKING:
     from remuda.actor.actor import Actor
+    from remuda.actor.dealt import Cast
     from remuda.actor.fixed import Seat
+    from remuda.actor.seats import Seats
     from remuda.envs.vector_env import VectorEnv
+    from remuda.population.league import League
 
 
 @dataclass(frozen=True)
@@ -35,6 +41,8 @@ class ActorRole:
     """Copies of the game that each actor plays."""
     index: int = 0
     """Which of the actors this is."""
+    table: Table | None = None
+    """Of the population, where seats are dealt."""
     timeline: Timeline | None = None
 
     @property
@@ -44,8 +52,8 @@ class ActorRole:
 
     @property
     def parts(self) -> tuple[str, ...]:
-        """The world as it is, where the schedule keeps everything at one moment."""
-        return (self.name,) if self.config.exact else ()
+        """The world as it is, where the schedule keeps everything at one moment; and the league."""
+        return (self.name,) if self.config.exact or self.table is not None else ()
 
     def build(self) -> Actor:
         """Make the game and its seats.
@@ -54,8 +62,6 @@ class ActorRole:
         successor of one that died plays other episodes.
         """
         from remuda.actor.actor import Actor
-        from remuda.actor.fixed import FixedSeats
-        from remuda.experience.writer import ExperienceWriter
         from remuda.publish.snapshot import SnapshotReader
 
         config, play = self.config, self.scoreboard.play(self.index)
@@ -66,6 +72,26 @@ class ActorRole:
             config.env.scripted,
             stream(config.seed, "scripted", begins),
         )
+        seats = self._dealt(env, begins) if self.table is not None else self._fixed(env, begins)
+        return Actor(
+            env,
+            seats,
+            play,
+            stream(config.seed, "env", begins),
+            SnapshotReader(self.published),
+            config.run.turns,
+            self.scoreboard.turns,
+            self.parts,
+            self.timeline,
+            self.scoreboard.facts(self.index) if self.scoreboard.fact_names else None,
+            exact=config.exact,
+        )
+
+    def _fixed(self, env: VectorEnv, begins: str) -> Seats:
+        from remuda.actor.fixed import FixedSeats
+        from remuda.experience.writer import ExperienceWriter
+
+        config = self.config
         seats = make_seats(
             env,
             self.specs,
@@ -79,20 +105,42 @@ class ActorRole:
             if spec.name in config.env.scripted:
                 continue  # what it does is not what its policy chose
             seat.writer = ExperienceWriter(self.experience[seat.policy], self.index)
-            if not self.parts:
+            if not config.exact:
                 seat.writer.close_orphans()
-        return Actor(
-            env,
-            FixedSeats(env, seats, config.env.observe_together),
-            play,
-            stream(config.seed, "env", begins),
-            SnapshotReader(self.published),
-            config.run.turns,
-            self.scoreboard.turns,
-            self.parts,
-            self.timeline,
-            self.scoreboard.facts(self.index) if self.scoreboard.fact_names else None,
+        return FixedSeats(env, seats, config.env.observe_together)
+
+    def _dealt(self, env: VectorEnv, begins: str) -> Seats:
+        from remuda.actor.dealt import DealtSeats
+        from remuda.population.league import League
+        from remuda.population.setup import make_director, make_matchmaker, teams_of
+
+        config = self.config
+        assert self.table is not None
+        names = [spec.name for spec in self.specs]
+        league = League(
+            self.table,
+            make_matchmaker(config, env.agents, names),
+            make_director(config.population),
+            stream(config.seed, "matches", begins),
+            env.num_envs,
+            seats_of(config, env.agents, names),
+            teams_of(config.population, env.agents),
         )
+        casts = make_casts(
+            env,
+            self.specs,
+            league,
+            self.experience,
+            seed=config.seed,
+            purpose=begins,
+            device=config.actor.device,
+        )
+        if not config.exact:
+            for cast in casts:
+                for writer in cast.writers:
+                    writer.close_orphans()
+        rows = self.scoreboard.policies_of(self.index)
+        return DealtSeats(env, casts, league, rows, config.env.observe_together)
 
     def _environment(self, copies: int) -> VectorEnv:
         env = self.config.env
@@ -104,6 +152,98 @@ class ActorRole:
 
             game = WorkerEnvs(self.config.game, copies, env.workers, **env.options)
         return SharedRewards(game, env.share_rewards) if env.share_rewards else game
+
+
+def make_casts(
+    env: VectorEnv,
+    specs: tuple[PolicySpec, ...],
+    league: League,
+    experience: Mapping[str, Experience],
+    *,
+    seed: int,
+    purpose: str,
+    device: str = "cpu",
+    noisy: bool = True,
+) -> list[Cast]:
+    """Everybody who may sit at a game: policies with equal networks and seats in one stack.
+
+    Args:
+        env: the copies that are played.
+        specs: the live policies.
+        league: who deals the seats.
+        experience: by policy, where it goes; empty: nobody learns.
+        seed: of the run.
+        purpose: part of the names of the random streams.
+        device: of the networks.
+        noisy: whether noisy layers explore; without, they act on their means.
+    """
+    from remuda.actor.dealt import Cast, Kind
+    from remuda.actor.plan import STEP
+    from remuda.experience.dealt_writer import DealtWriter
+    from remuda.policies.acting import ActingStack
+
+    table = league.table
+    kinds: dict[int, Kind] = {}
+    for number, spec in enumerate(specs):
+        first = seats_for(league, number)[0]
+        agents = tuple(a for a in range(env.num_agents) if alike(env.agents[first], env.agents[a]))
+        if agents[0] not in kinds:
+            kinds[agents[0]] = Kind(env, agents, spec)
+    groups: dict[object, list[int]] = {}
+    for number, spec in enumerate(specs):
+        kind = next(k for k in kinds.values() if seats_for(league, number)[0] in k.agents)
+        key = (kind.agents, network_layout(spec), spec.config.on_policy)
+        groups.setdefault(key, []).append(number)
+    casts = []
+    for members in groups.values():
+        mine = [specs[number] for number in members]
+        kind = next(k for k in kinds.values() if seats_for(league, members[0])[0] in k.agents)
+        owners = [(number, number) for number in members]
+        owners += [
+            (place, number) for number in members for place in table.places_of(specs[number].name)
+        ]
+        owners.sort()
+        noise = [
+            torch_stream(seed, purpose, "noise", specs[number].name, place)
+            if noisy and specs[number].config.network.noisy
+            else None
+            for place, number in owners
+        ]
+        width = -(-len(kind.seen_flat) // STEP) * STEP
+        stack = ActingStack(mine[0].network(), noise, width, device)
+        places = [place for place, _ in owners]
+        blocks: dict[int, list[PolicySpec]] = {}
+        for spec in mine if experience else ():
+            blocks.setdefault(id(experience[spec.name].block), []).append(spec)
+        writers = [
+            DealtWriter(
+                [
+                    experience[spec.name]
+                    for spec in sorted(block, key=lambda s: experience[s.name].index)
+                ],
+                [
+                    places.index(table.policies.index(spec.name))
+                    for spec in sorted(block, key=lambda s: experience[s.name].index)
+                ],
+            )
+            for block in blocks.values()
+        ]
+        random = stream(seed, purpose, "dealt", mine[0].name)
+        casts.append(Cast(kind, mine, places, stack, writers, random, len(table.numbers)))
+    return casts
+
+
+def seats_for(league: League, number: int) -> list[int]:
+    """The seats that a live policy may take."""
+    name = league.table.policies[number]
+    member = league.population[PolicyRef(name)]
+    return [seat for seat in range(league.table.seats) if member.may_sit(seat)]
+
+
+def network_layout(spec: PolicySpec) -> tuple[object, ...]:
+    """What networks must have in common to act as one stack."""
+    network = spec.network()
+    return (type(network), tuple(network.shapes.items()), network.config)
 
 
 def make_seats(
@@ -133,14 +273,10 @@ def make_seats(
     from remuda.actor.frames import FrameStack
     from remuda.policies.acting import ActingStack
 
-    def layout(spec: PolicySpec) -> tuple[object, ...]:
-        network = spec.network()
-        return (type(network), tuple(network.shapes.items()), network.config)
-
     stacks: dict[tuple[object, ...], tuple[ActingStack, list[str]]] = {}
     for spec in specs:
-        if layout(spec) not in stacks:
-            names = [other.name for other in specs if layout(other) == layout(spec)]
+        if network_layout(spec) not in stacks:
+            names = [other.name for other in specs if network_layout(other) == network_layout(spec)]
             noise = [
                 torch_stream(seed, purpose, "noise", name)
                 if noisy and spec.config.network.noisy
@@ -148,10 +284,10 @@ def make_seats(
                 for name in names
             ]
             acting = ActingStack(spec.network(), noise, env.num_envs, device)
-            stacks[layout(spec)] = (acting, names)
+            stacks[network_layout(spec)] = (acting, names)
     seats = []
     for spec in specs:
-        stack, names = stacks[layout(spec)]
+        stack, names = stacks[network_layout(spec)]
         index = names.index(spec.name)
         seats.append(
             Seat(

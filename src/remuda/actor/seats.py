@@ -65,6 +65,12 @@ class Seats(Protocol):
     def restore(self, state: State) -> None:
         """Go on from what `state` returned."""
 
+    def lasting(self) -> State:
+        """What of it still means something where other episodes are played."""
+
+    def restore_lasting(self, state: State) -> None:
+        """Go on from what `lasting` returned."""
+
 
 def groups_of(env: VectorEnv, together: bool) -> tuple[tuple[int, ...], ...]:
     """Agents that observe together: those of the game's groups, or all."""

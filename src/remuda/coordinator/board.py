@@ -6,8 +6,9 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from remuda.coordinator.metrics import PolicyRecord, Record
+from remuda.coordinator.metrics import MemberRecord, PolicyRecord, Record
 from remuda.experience.experience import Experience
+from remuda.population.table import MATCHES, Table
 from remuda.scoreboard import Facts, Learn, Play, Policy, Row, Scoreboard
 
 SHARES = {
@@ -38,9 +39,14 @@ class Board:
     """
 
     def __init__(
-        self, scoreboard: Scoreboard, experience: Mapping[str, Experience], seconds: float = 0.0
+        self,
+        scoreboard: Scoreboard,
+        experience: Mapping[str, Experience],
+        seconds: float = 0.0,
+        table: Table | None = None,
     ) -> None:
         self._scoreboard, self._experience, self._seconds = scoreboard, experience, seconds
+        self._table = table
         self.start = self.read()
 
     def read(self) -> Reading:
@@ -80,7 +86,24 @@ class Board:
                 name: _mean(later.facts - earlier.facts, len(Facts) + i, Facts.EPISODES)
                 for i, name in enumerate(self._scoreboard.fact_names)
             },
+            members=self._members(),
+            matches=self._table.word(MATCHES) if self._table is not None else 0,
         )
+
+    def _members(self) -> dict[str, MemberRecord]:
+        """Of the population, as they are now."""
+        if self._table is None:
+            return {}
+        return {
+            str(member.ref): MemberRecord(
+                member.games,
+                member.total_reward / member.games if member.games else None,
+                member.rating,
+                member.uncertainty,
+                member.learns,
+            )
+            for member in self._table.population().members
+        }
 
     def _policy(self, name: str, earlier: Reading, later: Reading, seconds: float) -> PolicyRecord:
         experience = self._experience[name]

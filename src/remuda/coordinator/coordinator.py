@@ -14,6 +14,7 @@ from typing import Protocol
 from remuda.config import RunConfig
 from remuda.coordinator.board import Board
 from remuda.coordinator.checkpointing import BestKeeper, Checkpointer
+from remuda.coordinator.ledger import Scribe
 from remuda.coordinator.metrics import Record, View
 from remuda.coordinator.metrics_log import MetricsLog
 from remuda.coordinator.run_directory import RunDirectory
@@ -118,10 +119,12 @@ class Coordinator:
         checkpointer: Checkpointer,
         best: BestKeeper | None,
         resumed_at: int | None = None,
+        scribe: Scribe | None = None,
     ) -> None:
         self._runtime, self._make_board, self._snapshots = runtime, make_board, snapshots
         self._run, self._view, self._status = run, view, status
         self._checkpointer, self._best = checkpointer, best
+        self._scribe = scribe
         self._metrics = MetricsLog(run, view.say, resumed_at)
         self._undone: dict[str, int] = {}
         self._halted: set[str] = set()
@@ -155,6 +158,8 @@ class Coordinator:
                 died = error
             for message in self._runtime.news():
                 self._tell(message)
+            if self._scribe is not None:
+                self._scribe.write()
             now = board.read()
             record = board.between(recent[0], now)
             recent.append(now)

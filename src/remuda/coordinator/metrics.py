@@ -64,6 +64,22 @@ class PolicyRecord:
 
 
 @dataclass(frozen=True)
+class MemberRecord:
+    """One member of a population, since it came."""
+
+    games: int
+    """Seats that it has taken in matches that are over."""
+    mean_return: float | None
+    """Mean over these of the undiscounted return; None: it has not played."""
+    rating: float
+    """What is believed of its skill, on openskill's scale, which begins at 25."""
+    uncertainty: float
+    """The standard deviation of that."""
+    learns: bool
+    """Whether its weights still change."""
+
+
+@dataclass(frozen=True)
 class Record:
     """The whole run in one interval."""
 
@@ -87,6 +103,10 @@ class Record:
     """By policy."""
     facts: dict[str, float | None] = field(default_factory=dict)
     """By name, what the game tells of episodes: the mean over those that ended; None: none."""
+    members: dict[str, MemberRecord] = field(default_factory=dict)
+    """Of a population whose seats are dealt: `policy`, or `policy@version` for a frozen copy."""
+    matches: int = 0
+    """Total of matches that are over, where seats are dealt."""
 
     def to_json(self) -> str:
         """One line."""
@@ -102,7 +122,8 @@ class Record:
         data: dict[str, Any] = json.loads(line)
         try:
             policies = {name: PolicyRecord(**p) for name, p in data.pop("policies").items()}
-            return Record(policies=policies, **data)
+            members = {n: MemberRecord(**m) for n, m in data.pop("members", {}).items()}
+            return Record(policies=policies, members=members, **data)
         except (TypeError, KeyError, AttributeError) as error:
             raise ValueError(f"not a line of metrics: {error}") from None
 
@@ -124,6 +145,10 @@ def scalars(record: Record) -> Iterator[tuple[str, float]]:
     for fact, mean in record.facts.items():
         if mean is not None:
             yield f"game/{fact}", mean
+    for name, member in record.members.items():
+        if member.learns:
+            yield f"{name}/rating", member.rating
+            yield f"{name}/games", float(member.games)
     for policy, numbers in record.policies.items():
         for each in fields(numbers):
             value = getattr(numbers, each.name)

@@ -33,6 +33,7 @@ class RunDirectory:
         self.path = path
         self.config = path / "config.yaml"
         self.metrics = path / "metrics.jsonl"
+        self.ledger = path / "ledger.bin"
         self.summary = path / "summary.json"
         self.weights = path / "weights"
         self.logs = path / "logs"

@@ -27,6 +27,8 @@ from remuda.experience.ring import (
     TAKEN_STEPS,
     WANTED,
     WRITTEN,
+    Block,
+    BlockRow,
     ExperienceRing,
     StreamShape,
     is_tight,
@@ -59,8 +61,11 @@ class Experience:
         learner: Wakeup,
         actors: Sequence[Wakeup],
         rollout: int = 0,
+        block: Block | None = None,
+        index: int = 0,
+        most_open: int | None = None,
     ) -> None:
-        """Allocate it.
+        """Allocate it, if it is not part of a block.
 
         Args:
             shape: what a step looks like.
@@ -69,10 +74,22 @@ class Experience:
             learner: rings the learner's process.
             actors: each rings an actor's process.
             rollout: steps that an on-policy learner takes at once; 0: the learner is off-policy.
+            block: where its ring stands among those of other policies, for the only actor there is.
+            index: its ring in the block.
+            most_open: segments that may be open at a time; None: one for each stream.
         """
         self.shape, self.config, self.rollout = shape, config, rollout
         self.num_streams = sum(num_streams)
         self.learner, self._actors = learner, tuple(actors)
+        self.block, self.index = block, index
+        self._shared: SharedArrays | BlockRow
+        if block is not None:
+            self._shared = row = block.row(index)
+            segments = len(row["sequence"])
+            self.rings: tuple[ExperienceRing, ...] = (
+                ExperienceRing(shape, config, num_streams[0], segments, row, 0, row, most_open),
+            )
+            return
         self._shared = SharedArrays({"counters": ((len(num_streams), COUNTERS), np.int64)})
         length = config.segment_length
         rings = []
@@ -80,9 +97,7 @@ class Experience:
             # Every stream keeps one segment open; as many again are there to be read, or two
             # rollouts. Any actor may have to fill a whole rollout while the others are away.
             share = -(-config.capacity * streams // self.num_streams)
-            segments = max(-(-share // length), 2 * streams)
-            if rollout:
-                segments = 4 * streams + 3 * -(-rollout // length)
+            segments = segments_for(share, length, streams, rollout)
             ring = ExperienceRing(shape, config, streams, segments, self._shared, actor)
             rings.append(ring)
         self.rings = tuple(rings)
@@ -208,6 +223,13 @@ class Experience:
             written -= load(ring.counters, WRITTEN)
 
 
+def segments_for(steps: int, length: int, most_open: int, rollout: int) -> int:
+    """Segments of a ring that is to hold so many steps, or whole rollouts, while it is written."""
+    if rollout:
+        return 4 * most_open + 3 * -(-rollout // length)
+    return max(-(-steps // length), 2 * most_open)
+
+
 class Room:
     """An actor's side: whether it may write another turn, where the user lets it wait.
 
@@ -223,7 +245,7 @@ class Room:
         self._all, self._counters = experience.counters, experience.rings[actor].counters
         ring = experience.rings[actor]
         self._queue, self._numbers = ring.shared["queue"], ring.shared["numbers"]
-        self._num_streams = ring.num_streams
+        self._most_open = ring.most_open
         self._forgiven = 0
 
     def has_room(self) -> bool:
@@ -257,7 +279,7 @@ class Room:
             self._counters,
             self._queue,
             self._numbers,
-            self._num_streams,
+            self._most_open,
             self._rollout,
             self._forgiven,
         )
@@ -270,14 +292,14 @@ def _has_room_for_rollout(
     own: Integers,
     queue: Integers,
     numbers: Integers,
-    num_streams: int,
+    most_open: int,
     rollout: int,
     forgiven: int,
 ) -> bool:
     passed = forgiven - load(own, TAKEN_STEPS)
     if _untaken(counters) - max(passed, 0) >= rollout:
         return False
-    return passed > 0 or not is_tight(own, queue, numbers, num_streams)
+    return passed > 0 or not is_tight(own, queue, numbers, most_open)
 
 
 @njit(cache=True)

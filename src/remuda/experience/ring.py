@@ -35,7 +35,7 @@ from numba import njit
 from remuda.checkpoint.state import fitting
 from remuda.config import ExperienceConfig
 from remuda.memory.atomic import fence_acquire, load, store
-from remuda.memory.shared import SharedArrays
+from remuda.memory.shared import Fields, SharedArrays
 from remuda.types import Array, Integers, State
 
 # Words of `counters`; each stands on a cache line of its own, so that no two processes fight.
@@ -99,6 +99,59 @@ class StreamShape:
         return int(np.prod(self.observation, dtype=np.int64))
 
 
+class Block:
+    """The rings of several policies whose steps look alike, with one actor, side by side.
+
+    So the actor writes the streams of all of them in one call. Each ring is a row of it, with the
+    words that belong to it, and knows nothing of the others.
+    """
+
+    def __init__(self, shape: StreamShape, rings: int, length: int, segments: int) -> None:
+        """Allocate `rings` of so many segments of at most `length` steps."""
+        fields = fields_of(shape, length, segments)
+        self.shared = SharedArrays(
+            {name: ((rings, *size), dtype) for name, (size, dtype) in fields.items()}
+            | {"counters": ((rings, 1, COUNTERS), np.int64)}
+        )
+
+    def row(self, ring: int) -> BlockRow:
+        """The arrays of one ring."""
+        return BlockRow(self.shared, ring)
+
+
+@dataclass(frozen=True)
+class BlockRow:
+    """One ring's arrays in a block, by name."""
+
+    shared: SharedArrays
+    ring: int
+
+    def __getitem__(self, name: str) -> Array:
+        row: Array = self.shared[name][self.ring]
+        return row
+
+
+def fields_of(shape: StreamShape, length: int, segments: int) -> Fields:
+    """The arrays of a ring."""
+    return {
+        "observations": ((segments, length + shape.n_frames, shape.size), shape.dtype),
+        "actions": ((segments, length, shape.action_size), shape.action_dtype),
+        "log_probs": ((segments, length), np.float32),  # of the actions, when they were chosen
+        "masks": ((segments, length, shape.mask_size), np.bool_),
+        "rewards": ((segments, length), np.float32),
+        "discounts": ((segments, length), np.float32),  # 0: the episode terminated here
+        "versions": ((segments, length), np.int64),
+        "sequence": ((segments,), np.int64),
+        "committed": ((segments,), np.int64),
+        "memories": ((segments, shape.memory), np.float32),  # before the first step
+        "numbers": ((segments,), np.int64),  # HEAD when it was begun
+        "streams": ((segments,), np.int64),
+        "queue": ((segments,), np.int64),
+        "queue_sequence": ((segments,), np.int64),
+        "queue_steps": ((segments,), np.int64),
+    }
+
+
 class ExperienceRing:
     """One policy's experience with one actor: written by that actor, read by one learner.
 
@@ -115,10 +168,12 @@ class ExperienceRing:
         config: ExperienceConfig,
         num_streams: int,
         segments: int,
-        counters: SharedArrays,
+        counters: SharedArrays | BlockRow,
         actor: int,
+        shared: BlockRow | None = None,
+        most_open: int | None = None,
     ) -> None:
-        """Allocate it.
+        """Allocate it, if it is not part of a block.
 
         Args:
             shape: what a step looks like.
@@ -127,33 +182,15 @@ class ExperienceRing:
             segments: how many of them there are.
             counters: the words of all rings of the policy...
             actor: ...and the row that is this ring's.
+            shared: its part of a block; None: it is alone.
+            most_open: segments that may be open at a time; None: one for each stream.
         """
         length = config.segment_length
+        self.most_open = num_streams if most_open is None else most_open
         self.shape, self.config = shape, config
         self.num_segments, self.segment_length, self.num_streams = segments, length, num_streams
         self._all_counters, self.actor = counters, actor
-        self.shared = SharedArrays(
-            {
-                "observations": ((segments, length + shape.n_frames, shape.size), shape.dtype),
-                "actions": ((segments, length, shape.action_size), shape.action_dtype),
-                "log_probs": (
-                    (segments, length),
-                    np.float32,
-                ),  # of the actions, when they were chosen
-                "masks": ((segments, length, shape.mask_size), np.bool_),
-                "rewards": ((segments, length), np.float32),
-                "discounts": ((segments, length), np.float32),  # 0: the episode terminated here
-                "versions": ((segments, length), np.int64),
-                "sequence": ((segments,), np.int64),
-                "committed": ((segments,), np.int64),
-                "memories": ((segments, shape.memory), np.float32),  # before the first step
-                "numbers": ((segments,), np.int64),  # HEAD when it was begun
-                "streams": ((segments,), np.int64),
-                "queue": ((segments,), np.int64),
-                "queue_sequence": ((segments,), np.int64),
-                "queue_steps": ((segments,), np.int64),
-            }
-        )
+        self.shared = SharedArrays(fields_of(shape, length, segments)) if shared is None else shared
         for name in CONTENTS:
             _poison(self.shared[name])
 
@@ -170,7 +207,7 @@ class ExperienceRing:
         So it is where episodes are much shorter than segments; a rollout is then taken early.
         """
         shared = self.shared
-        return is_tight(self.counters, shared["queue"], shared["numbers"], self.num_streams)
+        return is_tight(self.counters, shared["queue"], shared["numbers"], self.most_open)
 
     def state(self) -> State:
         """A copy of all that is committed, taken while the writer may go on.
@@ -224,7 +261,7 @@ SAVED_COUNTERS = {
 
 
 @njit(cache=True)
-def is_tight(counters: Integers, queue: Integers, numbers: Integers, num_streams: int) -> bool:
+def is_tight(counters: Integers, queue: Integers, numbers: Integers, most_open: int) -> bool:
     """Whether the next turn's segments might take the place of a closed one that nobody took.
 
     A turn begins at most one segment for each stream, and passes over at most as many open ones.
@@ -232,7 +269,7 @@ def is_tight(counters: Integers, queue: Integers, numbers: Integers, num_streams
     segments = queue.size
     head, closed = load(counters, HEAD), load(counters, CLOSED)
     for i in range(max(load(counters, TAKEN), closed - segments), closed):
-        if head + 2 * num_streams > numbers[queue[i % segments]] + segments:
+        if head + 2 * most_open > numbers[queue[i % segments]] + segments:
             return True
     return False
 

@@ -83,6 +83,68 @@ def _close_segment(
 
 
 @njit(cache=True)
+def decide_one(
+    observations: Array,
+    actions: Array,
+    log_probs: Floats,
+    masks: Bools,
+    versions: Integers,
+    sequence: Integers,
+    committed: Integers,
+    memories: Floats,
+    numbers: Integers,
+    streams: Integers,
+    queue: Integers,
+    queue_sequence: Integers,
+    queue_steps: Integers,
+    counters: Integers,
+    n_frames: int,
+    slots: Integers,
+    lengths: Integers,
+    stream: int,
+    seen: Array,
+    chosen: Array,
+    chance: float,
+    allowed: Bools,
+    kept: Floats,
+    version: int,
+) -> int:
+    """Write what a stream sees and does; what it sees also completes the step before.
+
+    Returns the steps that are complete now.
+    """
+    before = n_frames - 1
+    fresh = 0
+    slot, t = slots[stream], lengths[stream]
+    if slot == NOWHERE:
+        slot = _begin_segment(sequence, committed, numbers, streams, counters, slots, stream)
+        observations[slot, :before] = 0
+        observations[slot, before] = seen
+        memories[slot] = kept
+        store(sequence, slot, sequence[slot] + 1)
+        t = 0
+    else:
+        observations[slot, before + t] = seen
+        if t > 0:
+            store(committed, slot, t)
+            fresh = 1
+        if t == actions.shape[1]:  # the episode goes on in another segment, with the same frames
+            _close_segment(sequence, committed, queue, queue_sequence, queue_steps, counters, slot)
+            last = slot
+            slot = _begin_segment(sequence, committed, numbers, streams, counters, slots, stream)
+            observations[slot, :n_frames] = observations[last, t : t + n_frames]
+            memories[slot] = kept
+            store(sequence, slot, sequence[slot] + 1)
+            t = 0
+    actions[slot, t] = chosen
+    log_probs[slot, t] = chance
+    masks[slot, t] = allowed
+    versions[slot, t] = version
+    slots[stream], lengths[stream] = slot, t
+    return fresh
+
+
+@njit(cache=True)
 def _decide(
     observations: Array,
     actions: Array,
@@ -109,44 +171,82 @@ def _decide(
     kept: Floats,
     version: int,
 ) -> int:
-    """Write what each stream sees and does; what it sees also completes the step before."""
-    before = n_frames - 1
-    full_length = actions.shape[1]
+    """Write what each active stream sees and does; returns the steps that are complete now."""
     fresh = 0
     for stream in range(slots.size):
-        if not active[stream]:
-            continue
-        slot, t = slots[stream], lengths[stream]
-        if slot == NOWHERE:
-            slot = _begin_segment(sequence, committed, numbers, streams, counters, slots, stream)
-            observations[slot, :before] = 0
-            observations[slot, before] = seen[stream]
-            memories[slot] = kept[stream]
-            store(sequence, slot, sequence[slot] + 1)
-            t = 0
-        else:
-            observations[slot, before + t] = seen[stream]
-            if t > 0:
-                store(committed, slot, t)
-                fresh += 1
-            if t == full_length:  # the episode goes on in another segment, with the same frames
-                _close_segment(
-                    sequence, committed, queue, queue_sequence, queue_steps, counters, slot
-                )
-                last = slot
-                slot = _begin_segment(
-                    sequence, committed, numbers, streams, counters, slots, stream
-                )
-                observations[slot, :n_frames] = observations[last, t : t + n_frames]
-                memories[slot] = kept[stream]
-                store(sequence, slot, sequence[slot] + 1)
-                t = 0
-        actions[slot, t] = chosen[stream]
-        log_probs[slot, t] = chances[stream]
-        masks[slot, t] = allowed[stream]
-        versions[slot, t] = version
-        slots[stream], lengths[stream] = slot, t
+        if active[stream]:
+            fresh += decide_one(
+                observations,
+                actions,
+                log_probs,
+                masks,
+                versions,
+                sequence,
+                committed,
+                memories,
+                numbers,
+                streams,
+                queue,
+                queue_sequence,
+                queue_steps,
+                counters,
+                n_frames,
+                slots,
+                lengths,
+                stream,
+                seen[stream],
+                chosen[stream],
+                chances[stream],
+                allowed[stream],
+                kept[stream],
+                version,
+            )
     return fresh
+
+
+@njit(cache=True)
+def outcome_one(
+    observations: Array,
+    rewards: Floats,
+    discounts: Floats,
+    sequence: Integers,
+    committed: Integers,
+    queue: Integers,
+    queue_sequence: Integers,
+    queue_steps: Integers,
+    counters: Integers,
+    n_frames: int,
+    slots: Integers,
+    lengths: Integers,
+    stream: int,
+    acted: bool,
+    given: float,
+    terminated: bool,
+    truncated: bool,
+    last_seen: Array,
+) -> int:
+    """Write what came of a stream's last decision; an episode's end completes it at once.
+
+    Returns the steps that are complete now.
+    """
+    slot = slots[stream]
+    if slot == NOWHERE:
+        return 0
+    if acted:
+        t = lengths[stream]
+        lengths[stream] = t + 1
+        rewards[slot, t] = given
+    else:  # it had no turn of its own: what it is given belongs to its last decision
+        t = lengths[stream] - 1
+        rewards[slot, t] += given
+    discounts[slot, t] = 0.0 if terminated else 1.0
+    if not (terminated or truncated):
+        return 0
+    observations[slot, n_frames + t] = last_seen
+    store(committed, slot, t + 1)
+    _close_segment(sequence, committed, queue, queue_sequence, queue_steps, counters, slot)
+    slots[stream] = NOWHERE
+    return 1
 
 
 @njit(cache=True)
@@ -169,31 +269,34 @@ def _outcome(
     truncated: Bools,
     last_seen: Array,
 ) -> int:
-    """Write what came of each stream's last decision; an episode's end completes it at once."""
+    """Write what came of each stream's last decision; returns the steps that are complete now."""
     fresh = 0
     for stream in range(slots.size):
-        slot = slots[stream]
-        if slot == NOWHERE:
-            continue
-        if active[stream]:
-            t = lengths[stream]
-            lengths[stream] = t + 1
-            rewards[slot, t] = given[stream]
-        else:  # it had no turn of its own: what it is given belongs to its last decision
-            t = lengths[stream] - 1
-            rewards[slot, t] += given[stream]
-        discounts[slot, t] = 0.0 if terminated[stream] else 1.0
-        if terminated[stream] or truncated[stream]:
-            observations[slot, n_frames + t] = last_seen[stream]
-            store(committed, slot, t + 1)
-            fresh += 1
-            _close_segment(sequence, committed, queue, queue_sequence, queue_steps, counters, slot)
-            slots[stream] = NOWHERE
+        fresh += outcome_one(
+            observations,
+            rewards,
+            discounts,
+            sequence,
+            committed,
+            queue,
+            queue_sequence,
+            queue_steps,
+            counters,
+            n_frames,
+            slots,
+            lengths,
+            stream,
+            active[stream],
+            given[stream],
+            terminated[stream],
+            truncated[stream],
+            last_seen[stream],
+        )
     return fresh
 
 
 @njit(cache=True)
-def _count(counters: Integers, fresh: int, word: int) -> bool:
+def count(counters: Integers, fresh: int, word: int) -> bool:
     """Count committed steps; whether the learner is to be rung, for what the other word counts."""
     store(counters, WRITTEN, counters[WRITTEN] + fresh)
     fence_full()
@@ -202,7 +305,7 @@ def _count(counters: Integers, fresh: int, word: int) -> bool:
 
 
 @njit(cache=True)
-def _repair(
+def repair(
     sequence: Integers, committed: Integers, queue_steps: Integers, counters: Integers
 ) -> None:
     """Empty the segment that a writer before this one may have left half ready.
@@ -222,7 +325,7 @@ def _repair(
 
 
 @njit(cache=True)
-def _close_orphans(
+def close_orphans_of(
     sequence: Integers,
     committed: Integers,
     queue: Integers,
@@ -264,7 +367,7 @@ class ExperienceWriter:
         self._no_chances: Floats = np.zeros(streams, np.float32)
         self._no_masks: Bools = np.ones((streams, ring.shape.mask_size), np.bool_)
         self._no_memories: Floats = np.zeros((streams, ring.shape.memory), np.float32)
-        _repair(
+        repair(
             ring.shared["sequence"],
             ring.shared["committed"],
             ring.shared["queue_steps"],
@@ -320,7 +423,7 @@ class ExperienceWriter:
             self._no_memories if memories is None else memories,
             version,
         )
-        if fresh and _count(self._counters, fresh, self._watched):
+        if fresh and count(self._counters, fresh, self._watched):
             self._learner.ring()
 
     def outcome(
@@ -361,7 +464,7 @@ class ExperienceWriter:
             truncated,
             last_seen,
         )
-        if fresh and _count(self._counters, fresh, self._watched):
+        if fresh and count(self._counters, fresh, self._watched):
             self._learner.ring()
 
     def close_orphans(self) -> None:
@@ -370,7 +473,7 @@ class ExperienceWriter:
         Not for a writer that will be restored: it goes on with these segments.
         """
         shared = self._shared
-        _close_orphans(
+        close_orphans_of(
             shared["sequence"],
             shared["committed"],
             shared["queue"],
@@ -397,4 +500,4 @@ class ExperienceWriter:
         chosen = np.zeros((streams, shape.action_size), shape.action_dtype)
         self.decide(seen, chosen, 0, nobody[:, 0])
         self.outcome(given[:, 0], nobody[:, 0], nobody[:, 0], seen, nobody[:, 0])
-        _count(self._counters, 0, WRITTEN)
+        count(self._counters, 0, WRITTEN)

@@ -16,6 +16,9 @@ from remuda.policies.networks.plain_pass import PlainPass
 from remuda.policies.stack import ParameterStack
 from remuda.types import Array, Bools, Floats, Integers, State
 
+KEPT_ROOMS = 256
+"""Passes of different shapes that are kept ready."""
+
 
 class ActingStack:
     """K policies that act and never learn, each for N streams.
@@ -48,6 +51,7 @@ class ActingStack:
         """[K, N, memory]: the same before the last pass."""
         self._of: list[Weights] = [self._rows(k, k + 1)[0] for k in range(count)]
         self._parts: dict[tuple[int, int], Callable[[], Floats]] = {}
+        self._rooms: dict[tuple[int, int, int], tuple[Floats, Callable[[], Floats]]] = {}
 
     def load(self, policy: int, weights: Floats) -> None:
         """Take these weights [P] as the newest of one policy."""
@@ -77,6 +81,48 @@ class ActingStack:
             noise.set_state(torch.from_numpy(state["noise"]))
         self.memories[policy] = fitting(state, "memories", self.memories[policy])
 
+    def flat_weights(self, policy: int) -> Floats:
+        """The weights [P] that one policy was loaded with."""
+        weights: Floats = self._stack.flat[policy].cpu().numpy().copy()
+        return weights
+
+    def room(self, first: int, end: int, width: int) -> tuple[Floats, Callable[[], Floats]]:
+        """Where policies `first` to `end - 1` are given `width` streams each, and their pass.
+
+        The room, [k * width, num_inputs], is the same memory for all passes of this kind: fill it,
+        then call the pass, which returns [k, width, O].
+        """
+        key = (first, end, width)
+        if key not in self._rooms:
+            if len(self._rooms) >= KEPT_ROOMS:
+                self._rooms.clear()
+            count = (end - first) * width
+            inputs = self._tensor.view(-1, self.network.num_inputs)[:count]
+            inputs = inputs.view(end - first, width, -1)
+            self._rooms[key] = (
+                self.inputs.reshape(-1, self.network.num_inputs)[:count],
+                self._pass(self._rows(first, end)[0], inputs),
+            )
+        return self._rooms[key]
+
+    def remember(self, first: int, end: int, width: int, memories: Floats) -> tuple[Floats, Floats]:
+        """Likewise for networks with a memory: outputs, and what they keep, [k, width, memory].
+
+        Args:
+            first: the first policy.
+            end: one past the last.
+            width: streams of each.
+            memories: [k, width, memory] before.
+        """
+        count = (end - first) * width
+        inputs = self._tensor.view(-1, self.network.num_inputs)[:count]
+        inputs = inputs.view(end - first, width, -1).to(self._device)
+        weights, _ = self._rows(first, end)
+        with torch.inference_mode():
+            before = torch.from_numpy(memories).to(self._device)
+            outputs, after = self.network.step(weights, inputs, before)
+        return outputs.cpu().numpy(), after.cpu().numpy()
+
     def outputs(self, first: int, end: int) -> Floats:
         """What policies `first` to `end - 1` make of their inputs, in one pass: [k, N, O].
 
@@ -96,14 +142,20 @@ class ActingStack:
     def _part(self, first: int, end: int) -> Callable[[], Floats]:
         """The pass of these policies."""
         weights, inputs = self._rows(first, end)
+        if self.network.memory:
+            return lambda: self._remember(weights, inputs, first, end)
+        return self._pass(weights, inputs)
+
+    def _pass(self, weights: Weights, inputs: torch.Tensor) -> Callable[[], Floats]:
+        """The pass of these weights over these inputs, wherever they are then."""
         layers = self.network.plain_layers
         if layers and self._device.type == "cpu":
             return PlainPass(weights, layers, inputs, self.network.config.activation)
-        if self.network.memory:
-            return lambda: self._remember(weights, inputs, first, end)
 
         def found() -> Floats:
-            outputs: Floats = self.network.outputs(weights, inputs.to(self._device)).cpu().numpy()
+            with torch.inference_mode():
+                moved = inputs.to(self._device)
+                outputs: Floats = self.network.outputs(weights, moved).cpu().numpy()
             return outputs
 
         return found

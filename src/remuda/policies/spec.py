@@ -10,7 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from remuda.config import Config, PolicyConfig
-from remuda.errors import ContractError
+from remuda.errors import ConfigError, ContractError
+from remuda.population.setup import policy_names, seats_of
 from remuda.types import AgentSpec
 
 if TYPE_CHECKING:
@@ -143,46 +144,69 @@ def ppo(
 
 
 def policy_specs(config: Config, agents: Sequence[AgentSpec]) -> tuple[PolicySpec, ...]:
-    """One policy for each agent, of the agent's name.
+    """The policies of a run: one for each agent, of its name, or those of the population.
 
     Raises:
         ContractError: an agent whose spaces no algorithm here can learn in.
-        ConfigError: `policies` names a policy that no agent has.
+        ConfigError: `policies` or `population` names what is not there, or a policy may take seats
+            that are not alike.
     """
-    from gymnasium.spaces import Box, Discrete
-
-    from remuda.errors import ConfigError
-    from remuda.policies.actions import actions_of
-
-    names = [agent.name for agent in agents]
+    names = policy_names(config, agents)
     for name in config.policies:
         if name not in names:
             raise ConfigError(
                 f"policies.{name}: {config.game} has no such policy; it has {', '.join(names)}"
             )
+    if not config.population.dealt:
+        return tuple(_spec(config, agent.name, agent) for agent in agents)
+    allowed = seats_of(config, agents, names)
     specs = []
-    for agent in agents:
-        sees, does = agent.observation_space, agent.action_space
-        if not isinstance(sees, Box):
-            raise ContractError(f"{agent.name} observes {sees}; policies learn from a Box")
-        found = config.policy_of(agent.name)
-        actions = actions_of(does, agent.name)
-        if not found.on_policy and (not isinstance(does, Discrete) or agent.masked):
-            what = "with masks" if agent.masked else f"in {does}"
-            raise ContractError(
-                f"{agent.name} acts {what}; {found.algorithm} needs Discrete actions that are "
-                "always allowed: use --policy.algorithm ppo"
-            )
-        pixels = sees.dtype == np.uint8 and bool((sees.high == 255).all())
-        specs.append(
-            PolicySpec(
-                name=agent.name,
-                config=found,
-                observation=sees.shape,
-                dtype=sees.dtype,
-                actions=actions,
-                masked=agent.masked,
-                scale=1.0 / 255.0 if pixels else 1.0,
-            )
-        )
+    for name in names:
+        seats = [agents[i] for i in sorted(allowed.get(name, frozenset(range(len(agents)))))]
+        for other in seats[1:]:
+            if not alike(seats[0], other):
+                raise ConfigError(
+                    f"the policy {name} may take the seats of {seats[0].name} and {other.name}, "
+                    "which see or do different things; tell which are its own, as in "
+                    f"--population.seats.{name} [{seats[0].name}]"
+                )
+        specs.append(_spec(config, name, seats[0]))
     return tuple(specs)
+
+
+def alike(one: AgentSpec, other: AgentSpec) -> bool:
+    """Whether the same policies may sit there."""
+    return (
+        one.observation_space == other.observation_space
+        and one.action_space == other.action_space
+        and one.masked == other.masked
+    )
+
+
+def _spec(config: Config, name: str, agent: AgentSpec) -> PolicySpec:
+    """A policy that sees and does what an agent does."""
+    from gymnasium.spaces import Box, Discrete
+
+    from remuda.policies.actions import actions_of
+
+    sees, does = agent.observation_space, agent.action_space
+    if not isinstance(sees, Box):
+        raise ContractError(f"{agent.name} observes {sees}; policies learn from a Box")
+    found = config.policy_of(name)
+    actions = actions_of(does, agent.name)
+    if not found.on_policy and (not isinstance(does, Discrete) or agent.masked):
+        what = "with masks" if agent.masked else f"in {does}"
+        raise ContractError(
+            f"{agent.name} acts {what}; {found.algorithm} needs Discrete actions that are "
+            "always allowed: use --policy.algorithm ppo"
+        )
+    pixels = sees.dtype == np.uint8 and bool((sees.high == 255).all())
+    return PolicySpec(
+        name=name,
+        config=found,
+        observation=sees.shape,
+        dtype=sees.dtype,
+        actions=actions,
+        masked=agent.masked,
+        scale=1.0 / 255.0 if pixels else 1.0,
+    )

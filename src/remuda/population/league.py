@@ -105,7 +105,7 @@ class League:
             self._rater.add(self._result(records[i]))
 
     def step(self, versions: Mapping[str, int], weights: Callable[[str], Snapshot]) -> list[int]:
-        """Rate, and do what the director commands; between two turns.
+        """Do what the director commands; between two turns.
 
         Args:
             versions: by policy, that of the live weights that play.
@@ -114,9 +114,6 @@ class League:
         Returns:
             The places that hold a new frozen copy.
         """
-        self._turns += 1
-        if self._turns % EVERY == 0:
-            self._rater.step(self.population)
         if self._director is None:
             return []
         for command in self._director.step(self.population, self.ledger, versions):
@@ -128,6 +125,12 @@ class League:
         frozen = {policy: self._freeze(policy, weights(policy)) for policy in self._postponed}
         self._postponed = [policy for policy, place in frozen.items() if place is None]
         return [place for place in frozen.values() if place is not None]
+
+    def rate(self) -> None:
+        """Once in each turn: now and then a result is rated."""
+        self._turns += 1
+        if self._turns % EVERY == 0:
+            self._rater.step(self.population)
 
     def state(self) -> State:
         """The matches that are being played, and what the table does not hold."""

@@ -107,7 +107,7 @@ def is_open(config: Config) -> bool:
     if config.exact or config.learners.devices not in ((), ("cpu",)) or _gpus() or _cores() == 1:
         return False
     return config.learners.processes == "auto" or (
-        config.actor.processes == "auto" and config.env.num_envs > 1
+        config.actor.processes == "auto" and config.env.num_envs > 1 and not config.population.dealt
     )
 
 
@@ -139,7 +139,8 @@ def _choose(
     if set(devices) != {"cpu"}:
         learners = [min(len(devices), num_policies)]
     elif costs is not None:
-        if config.env.workers == 1:  # else an actor has cores enough as it is
+        # Else an actor has cores enough as it is, or deals the seats of all.
+        if config.env.workers == 1 and not config.population.dealt:
             actors = list(range(1, min(cores, config.env.num_envs) + 1))
         learners = list(range(1, min(cores, num_policies) + 1))
     if asked_actors != "auto":
@@ -162,6 +163,11 @@ def _check_actors(config: Config) -> None:
     asked, copies = config.actor.processes, config.env.num_envs
     if asked == "auto":
         return
+    if asked > 1 and config.population.dealt:
+        raise ConfigError(
+            f"actor.processes is {asked}, and the seats of a population are dealt by one actor; "
+            "leave it out. Several processes may step its copies: env.workers"
+        )
     if asked > 1 and config.exact:
         raise ConfigError(
             f"actor.processes is {asked}, and the schedule {config.schedule} fixes the order of "

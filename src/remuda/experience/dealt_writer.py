@@ -1,0 +1,306 @@
+"""The actor's end of a block of rings: it writes the streams of many policies in one call.
+
+Which policy a stream belongs to changes from match to match, and always at an episode's start, so
+that no segment ever holds steps of two.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numba import njit
+
+from remuda.checkpoint.state import fitting
+from remuda.experience.experience import Experience, Room
+from remuda.experience.ring import CLOSED_STEPS, WRITTEN
+from remuda.experience.writer import (
+    NOWHERE,
+    close_orphans_of,
+    count,
+    decide_one,
+    outcome_one,
+    repair,
+)
+from remuda.types import Array, Bools, Floats, Integers, State
+
+Arrays = tuple[Array, ...]
+"""Of a block, each [rings, segments, ...]."""
+
+
+@njit(cache=True)
+def _decide_dealt(
+    contents: Arrays,
+    books: Arrays,
+    begun: Arrays,
+    closed: Arrays,
+    n_frames: int,
+    slots: Integers,
+    lengths: Integers,
+    rows: Integers,
+    begins: Integers,
+    streams: Integers,
+    active: Bools,
+    seen: Array,
+    chosen: Array,
+    chances: Floats,
+    allowed: Bools,
+    kept: Floats,
+    version: Integers,
+    watched: int,
+    rings: Bools,
+) -> None:
+    """Write what each active stream sees and does; marks the rings whose learner is to be rung."""
+    observations, actions, log_probs, masks, versions = contents
+    sequence, committed = books
+    memories, numbers, owners = begun
+    queue, queue_sequence, queue_steps, counters = closed
+    for p in range(rows.size):
+        fresh = 0
+        for i in range(begins[rows[p]], begins[rows[p] + 1]):
+            stream = streams[i]
+            if active[stream]:
+                fresh += decide_one(
+                    observations[p],
+                    actions[p],
+                    log_probs[p],
+                    masks[p],
+                    versions[p],
+                    sequence[p],
+                    committed[p],
+                    memories[p],
+                    numbers[p],
+                    owners[p],
+                    queue[p],
+                    queue_sequence[p],
+                    queue_steps[p],
+                    counters[p, 0],
+                    n_frames,
+                    slots[p],
+                    lengths[p],
+                    stream,
+                    seen[stream],
+                    chosen[stream],
+                    chances[stream],
+                    allowed[stream],
+                    kept[stream],
+                    version[rows[p]],
+                )
+        rings[p] = fresh > 0 and count(counters[p, 0], fresh, watched)
+
+
+@njit(cache=True)
+def _outcome_dealt(
+    contents: Arrays,
+    books: Arrays,
+    closed: Arrays,
+    n_frames: int,
+    slots: Integers,
+    lengths: Integers,
+    rows: Integers,
+    begins: Integers,
+    streams: Integers,
+    active: Bools,
+    given: Floats,
+    terminated: Bools,
+    truncated: Bools,
+    last_seen: Array,
+    watched: int,
+    rings: Bools,
+) -> None:
+    """Write what came of each stream's last decision; marks the rings likewise."""
+    observations, rewards, discounts = contents
+    sequence, committed = books
+    queue, queue_sequence, queue_steps, counters = closed
+    for p in range(rows.size):
+        fresh = 0
+        for i in range(begins[rows[p]], begins[rows[p] + 1]):
+            stream = streams[i]
+            fresh += outcome_one(
+                observations[p],
+                rewards[p],
+                discounts[p],
+                sequence[p],
+                committed[p],
+                queue[p],
+                queue_sequence[p],
+                queue_steps[p],
+                counters[p, 0],
+                n_frames,
+                slots[p],
+                lengths[p],
+                stream,
+                active[stream],
+                given[stream],
+                terminated[stream],
+                truncated[stream],
+                last_seen[stream],
+            )
+        rings[p] = fresh > 0 and count(counters[p, 0], fresh, watched)
+
+
+class DealtWriter:
+    """Writes the streams of several policies into the rings of a block.
+
+    Streams are numbered over all seats and copies. Each call is given, for every row of a stack of
+    networks, the streams that it plays: those of row k are `streams[begins[k] : begins[k + 1]]`.
+    """
+
+    def __init__(self, experiences: Sequence[Experience], rows: Sequence[int]) -> None:
+        """Begin to write.
+
+        Args:
+            experiences: of the policies, in the order of their block.
+            rows: by policy, its row in the stack.
+        """
+        block = experiences[0].block
+        assert block is not None
+        self._shared = block.shared
+        self._learners = [experience.learner for experience in experiences]
+        self.rooms: list[Room] = [e.room(0) for e in experiences if e.may_wait]
+        """Where it may have to wait."""
+        self._rows: Integers = np.array(rows, np.int64)
+        ring = experiences[0].rings[0]
+        self._n_frames, num_rings = ring.shape.n_frames, len(experiences)
+        self._watched = CLOSED_STEPS if experiences[0].rollout else WRITTEN
+        self._slots: Integers = np.full((num_rings, ring.num_streams), NOWHERE, np.int64)
+        self._lengths: Integers = np.zeros((num_rings, ring.num_streams), np.int64)
+        self._rings: Bools = np.zeros(num_rings, np.bool_)
+        shared = self._shared
+        self._contents = tuple(
+            shared[name] for name in ("observations", "actions", "log_probs", "masks", "versions")
+        )
+        self._results = tuple(shared[name] for name in ("observations", "rewards", "discounts"))
+        self._books = tuple(shared[name] for name in ("sequence", "committed"))
+        self._closed = tuple(
+            shared[name] for name in ("queue", "queue_sequence", "queue_steps", "counters")
+        )
+        self._begun = tuple(shared[name] for name in ("memories", "numbers", "streams"))
+        for p in range(num_rings):
+            repair(
+                shared["sequence"][p],
+                shared["committed"][p],
+                shared["queue_steps"][p],
+                shared["counters"][p, 0],
+            )
+
+    def decide(
+        self,
+        begins: Integers,
+        streams: Integers,
+        active: Bools,
+        seen: Array,
+        chosen: Array,
+        log_probs: Floats,
+        masks: Bools,
+        memories: Floats,
+        versions: Integers,
+    ) -> None:
+        """Write a decision of the streams that are active.
+
+        Args:
+            begins: [rows + 1] where each row's streams begin...
+            streams: ...in this list of numbers.
+            active: [num_streams].
+            seen: [num_streams, size] what each saw, unstacked.
+            chosen: [num_streams, action_size] what each does.
+            log_probs: [num_streams], of what was chosen when it was chosen.
+            masks: [num_streams, mask_size] what each was allowed to do.
+            memories: [num_streams, memory] what each had kept before it saw this.
+            versions: [rows] of the weights that chose.
+        """
+        _decide_dealt(
+            self._contents,
+            self._books,
+            self._begun,
+            self._closed,
+            self._n_frames,
+            self._slots,
+            self._lengths,
+            self._rows,
+            begins,
+            streams,
+            active,
+            seen,
+            chosen,
+            log_probs,
+            masks,
+            memories,
+            versions,
+            self._watched,
+            self._rings,
+        )
+        self._ring()
+
+    def outcome(
+        self,
+        begins: Integers,
+        streams: Integers,
+        active: Bools,
+        rewards: Floats,
+        terminated: Bools,
+        truncated: Bools,
+        last_seen: Array,
+    ) -> None:
+        """Write what came of the decisions.
+
+        Args:
+            begins: [rows + 1] where each row's streams begin...
+            streams: ...in this list of numbers.
+            active: [num_streams] who decided in this turn.
+            rewards: [num_streams].
+            terminated: [num_streams].
+            truncated: [num_streams].
+            last_seen: [num_streams, size] what was seen after the turn; read only for streams whose
+                episode ended.
+        """
+        _outcome_dealt(
+            self._results,
+            self._books,
+            self._closed,
+            self._n_frames,
+            self._slots,
+            self._lengths,
+            self._rows,
+            begins,
+            streams,
+            active,
+            rewards,
+            terminated,
+            truncated,
+            last_seen,
+            self._watched,
+            self._rings,
+        )
+        self._ring()
+
+    def close_orphans(self) -> None:
+        """Close what a writer before this one had open when it died, so that it can be taken.
+
+        Not for a writer that will be restored: it goes on with these segments.
+        """
+        shared = self._shared
+        for p in range(len(self._rows)):
+            close_orphans_of(
+                shared["sequence"][p],
+                shared["committed"][p],
+                shared["queue"][p],
+                shared["queue_sequence"][p],
+                shared["queue_steps"][p],
+                shared["counters"][p, 0],
+            )
+
+    def state(self) -> State:
+        """Which segments the streams have open; the rings save the segments themselves."""
+        return {"slots": self._slots.copy(), "lengths": self._lengths.copy()}
+
+    def restore(self, state: State) -> None:
+        """Go on writing where `state` was called; the rings must be as they were then."""
+        self._slots[...] = fitting(state, "slots", self._slots)
+        self._lengths[...] = fitting(state, "lengths", self._lengths)
+
+    def _ring(self) -> None:
+        """Wake the learners that have enough to train on now."""
+        if self._rings.any():
+            for p in np.flatnonzero(self._rings):
+                self._learners[p].ring()

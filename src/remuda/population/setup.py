@@ -1,0 +1,207 @@
+"""From the configuration of a population to its parts: policies, seats, teams, a matchmaker."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+
+from remuda.config import Config, PopulationConfig
+from remuda.errors import ConfigError
+from remuda.population.director import Director, Snapshots
+from remuda.population.ledger import Ledger
+from remuda.population.matchmaking import (
+    Fitness,
+    Fixed,
+    Matchmaker,
+    Prioritized,
+    Random,
+    RoundRobin,
+    SelfPlay,
+    Teams,
+)
+from remuda.population.records import Member, PolicyRef, Population
+from remuda.types import AgentSpec
+
+SPARE = 2
+"""Places for frozen copies beyond those that play: one that was dropped may still be in a match."""
+
+
+def policy_names(config: Config, agents: Sequence[AgentSpec]) -> tuple[str, ...]:
+    """The names of the policies that a run trains.
+
+    Raises:
+        ConfigError: a policy is named twice.
+    """
+    population = config.population
+    asked = population.policies
+    if population.teams and asked is None:
+        asked = tuple(name for team in population.teams.values() for name in team.policies)
+    if asked is None:
+        if population.matchmaker == "self_play":
+            return ("policy",)
+        return tuple(agent.name for agent in agents)
+    names = tuple(f"policy_{i}" for i in range(asked)) if isinstance(asked, int) else asked
+    if not names:
+        raise ConfigError("population.policies is empty; give a number or names")
+    for name in names:
+        if names.count(name) > 1:
+            raise ConfigError(f"population.policies names {name} twice")
+        if not name or set(name) & set("/@."):
+            raise ConfigError(f"population.policies: {name!r} is no name; leave out / @ and .")
+    return names
+
+
+def seats_of(
+    config: Config, agents: Sequence[AgentSpec], names: Sequence[str]
+) -> dict[str, frozenset[int]]:
+    """By policy, the seats that it may take, for those that may not take all.
+
+    Raises:
+        ConfigError: a name that no policy, agent or team has.
+    """
+    population, numbers = config.population, {agent.name: i for i, agent in enumerate(agents)}
+    found: dict[str, frozenset[int]] = {}
+
+    def allow(name: str, seats: Sequence[str], key: str) -> None:
+        if name not in names:
+            raise ConfigError(f"{key}: there is no policy {name}; there are {', '.join(names)}")
+        for seat in seats:
+            if seat not in numbers:
+                raise ConfigError(
+                    f"{key}: {config.game} has no agent {seat}; it has {', '.join(numbers)}"
+                )
+        if not seats:
+            raise ConfigError(f"{key}: no agent is named")
+        found[name] = frozenset(numbers[seat] for seat in seats)
+
+    sides = teams_of(population, agents)
+    for team, members in population.teams.items():
+        seats = [agents[i].name for i, side in enumerate(sides) if side == team]
+        for name in members.policies:
+            allow(name, seats, f"population.teams.{team}")
+    for name, chosen in population.seats.items():
+        allow(name, chosen, f"population.seats.{name}")
+    return found
+
+
+def teams_of(population: PopulationConfig, agents: Sequence[AgentSpec]) -> tuple[str, ...]:
+    """By seat, its team; an empty name: it stands for itself.
+
+    Raises:
+        ConfigError: an agent in two teams, or in none where there are teams.
+    """
+    own = tuple(agent.team for agent in agents)
+    if not population.teams:
+        return own
+    if not any(team.agents for team in population.teams.values()):
+        for agent, side in zip(agents, own, strict=True):
+            if side not in population.teams:
+                said = f"the game puts it into {side!r}" if side else "the game has no teams"
+                raise ConfigError(
+                    f"population.teams has no team for {agent.name}: {said}; name the agents of "
+                    "each, as in --population.teams.red.agents [agent_0,agent_1]"
+                )
+        return own
+    sides = {}
+    for team, members in population.teams.items():
+        for name in members.agents:
+            if name in sides:
+                raise ConfigError(f"population.teams: {name} is in two teams")
+            sides[name] = team
+    for agent in agents:
+        if agent.name not in sides:
+            raise ConfigError(f"population.teams: {agent.name} is in no team")
+    return tuple(sides[agent.name] for agent in agents)
+
+
+def make_matchmaker(
+    config: Config, agents: Sequence[AgentSpec], names: Sequence[str]
+) -> Matchmaker:
+    """Who plays whom.
+
+    Raises:
+        ConfigError: there is no such matchmaker, or it cannot be made so.
+    """
+    population, seats = config.population, len(agents)
+    if population.teams and population.matchmaker != "teams":
+        raise ConfigError(
+            f"population.teams is for the matchmaker teams, and population.matchmaker is "
+            f"{population.matchmaker}"
+        )
+    known: Mapping[str, Callable[[], Matchmaker]] = {
+        "fixed": lambda: Fixed([names[seat % len(names)] for seat in range(seats)]),
+        "random": lambda: Random(seats),
+        "round_robin": lambda: RoundRobin(seats),
+        "fitness": lambda: Fitness(seats, population.window),
+        "self_play": lambda: SelfPlay(seats, population.newest),
+        "prioritized": lambda: Prioritized(seats, population.weighting),
+        "teams": lambda: Teams(
+            teams_of(population, agents),
+            {team: members.policies for team, members in population.teams.items()},
+        ),
+    }
+    if population.matchmaker in known:
+        return known[population.matchmaker]()
+    if ":" not in population.matchmaker:
+        raise ConfigError(
+            f"population.matchmaker {population.matchmaker!r} is none; there are "
+            f"{', '.join(known)}, or your own as module:Class"
+        )
+    return _own(population, seats)
+
+
+def make_director(population: PopulationConfig) -> Director | None:
+    """Who exists; None: those who do."""
+    return Snapshots(population.snapshots) if population.snapshots.on else None
+
+
+def check_population(config: Config, agents: Sequence[AgentSpec], names: Sequence[str]) -> None:
+    """Propose a match, as a run would, so that what cannot be is refused before it begins.
+
+    Raises:
+        ConfigError: nobody may take a seat, or whatever else is wrong.
+    """
+    if config.env.scripted:
+        raise ConfigError(
+            "env.scripted takes a seat for good, and population deals all seats by match; leave "
+            "one of them out"
+        )
+    allowed = seats_of(config, agents, names)
+    members = [Member(PolicyRef(name), allowed.get(name)) for name in names]
+    population = Population(members)
+    matchmaker = make_matchmaker(config, agents, names)
+    matchmaker.propose(population, Ledger(population), 1, np.random.default_rng(0))
+
+
+def copies_of(population: PopulationConfig) -> int:
+    """Places for frozen copies of each policy."""
+    return population.snapshots.keep + SPARE if population.snapshots.on else 0
+
+
+def sits_once(config: Config, agents: Sequence[AgentSpec], names: Sequence[str]) -> bool:
+    """Whether a policy has one seat of a match at most."""
+    kind = config.population.matchmaker
+    return kind in ("random", "round_robin", "fitness", "prioritized") and len(names) >= len(agents)
+
+
+def _own(population: PopulationConfig, seats: int) -> Matchmaker:
+    module, _, name = population.matchmaker.partition(":")
+    try:
+        found = getattr(importlib.import_module(module), name)
+    except (ImportError, AttributeError) as error:
+        raise ConfigError(f"population.matchmaker {population.matchmaker}: {error}") from None
+    try:
+        matchmaker = found(seats, **population.options)
+    except TypeError as error:
+        raise ConfigError(
+            f"population.matchmaker {population.matchmaker} is called with the number of seats and "
+            f"with population.options by name: {error}"
+        ) from None
+    if not isinstance(matchmaker, Matchmaker):
+        raise ConfigError(
+            f"population.matchmaker {population.matchmaker} must be a subclass of "
+            "remuda.population.matchmaking.Matchmaker"
+        )
+    return matchmaker
