@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from equivalence.runs import LEARNED, PLAYED, PPO, assert_same, outcome, run
+from remuda.checkpoint.state import pack
 from remuda.checkpoint.store import Checkpoints
 from remuda.coordinator.metrics import read_metrics
 from remuda.scoreboard import Learn, Play
@@ -27,6 +28,35 @@ def test_a_resumed_run_equals_an_uninterrupted_one(schedule, algorithm, noisy, t
     for turns in (500, 800):
         run(tmp_path / "parts", resume=True, **tree, run={"turns": turns})
     assert_same(whole, outcome(tmp_path / "parts"))
+
+
+@pytest.mark.parametrize(
+    ("schedule", "matchmaker", "algorithm"),
+    [("sequential", "prioritized", "ppo"), ("lockstep", "self_play", "dqn")],
+)
+def test_a_league_resumes_exactly(schedule, matchmaker, algorithm, tmp_path):
+    tree = {
+        "schedule": schedule,
+        "env": {"num_envs": 4, "options": {"max_turns": 30}},
+        "policy": {"algorithm": algorithm, "ppo": PPO | {"rollout_length": 10}},
+        "population": {
+            "matchmaker": matchmaker,
+            "policies": 2,
+            "snapshots": {"every": 4, "keep": 3, "drop": "crowded"},
+        },
+    }
+    whole = run(tmp_path / "whole", **tree)
+    run(tmp_path / "parts", **tree, run={"turns": 274})  # in the middle of a match
+    for turns in (500, 800):
+        run(tmp_path / "parts", resume=True, **tree, run={"turns": turns})
+    assert_same(whole, outcome(tmp_path / "parts"))
+    ledgers = [(tmp_path / name / "ledger.bin").read_bytes() for name in ("whole", "parts")]
+    assert ledgers[0] == ledgers[1]
+    tables = []
+    for name in ("whole", "parts"):
+        kept = Checkpoints(tmp_path / name / "checkpoints")
+        tables.append(pack(kept.read(kept.numbers()[-1], "coordinator")["population"]))
+    assert tables[0] == tables[1]  # who exists, all records, and the frozen weights
 
 
 def test_a_run_changes_its_schedule_when_it_is_resumed(tmp_path):

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from equivalence.runs import PPO, assert_same, run
+from remuda.population.ledger import FREEZE, MATCH, RETIRE, read_records
 
 
 def options(algorithm, mode, agents, processes):
@@ -50,6 +51,29 @@ def test_lockstep_equals_sequential_where_stacks_learn_from_rollouts(
     tree = options("ppo", mode, 3, processes)
     tree["policy"]["ppo"] = PPO
     assert_same(sequential(**tree), run(tmp_path / "run", schedule="lockstep", **tree))
+
+
+POPULATION = {
+    "matchmaker": "self_play",
+    "policies": 2,
+    "snapshots": {"every": 4, "keep": 2},
+}
+
+
+@pytest.mark.parametrize("algorithm", ["dqn", "ppo"])
+def test_lockstep_equals_sequential_where_seats_are_dealt(algorithm, tmp_path):
+    tree = options(algorithm, "double_buffer", 3, 2) | {"population": POPULATION}
+    tree["env"] = {"num_envs": 4, "options": {"num_agents": 3, "max_turns": 30}}
+    tree["policy"]["ppo"] = PPO | {"rollout_length": 10}
+    outcomes = [
+        run(tmp_path / schedule, schedule=schedule, **tree)
+        for schedule in ("sequential", "lockstep")
+    ]
+    assert_same(*outcomes)
+    ledgers = [(tmp_path / name / "ledger.bin").read_bytes() for name in ("sequential", "lockstep")]
+    assert ledgers[0] == ledgers[1]
+    kinds = read_records(tmp_path / "lockstep" / "ledger.bin")[1]["kind"]
+    assert {MATCH, FREEZE, RETIRE} == set(kinds)
 
 
 def test_how_stacks_share_processes_changes_no_more_than_rounding(tmp_path):

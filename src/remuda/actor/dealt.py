@@ -193,9 +193,9 @@ class Cast:
 
     def forget(self, agent: int, copies: Bools) -> None:
         """What is seen next in these copies begins a new episode of the agent's own."""
-        part = self.kind.streams_of(agent)
         self.frames[self.kind.agents.index(agent)].start(copies)
-        self.memories[part][copies] = 0.0
+        if self.stack.network.memory:
+            self.memories[self.kind.streams_of(agent)][copies] = 0.0
 
     def state(self) -> State:
         """Networks, streams, and what is in the middle of being written."""
@@ -279,6 +279,7 @@ class DealtSeats:
         self._versions: Integers = np.zeros(len(league.table.numbers), np.int64)
         self._steps = dict.fromkeys(league.table.policies, 0)
         self._oldest: Integers = np.zeros((env.num_envs, env.num_agents), np.int64)
+        self._fresh: Bools = np.zeros(env.num_envs, np.bool_)
         for member in league.population.members:
             if not member.learns:
                 self._load(member.place, league.table.snapshot(member.place))
@@ -330,6 +331,9 @@ class DealtSeats:
                 kind = self._kind_of[agent]
                 self._env.observe(agent, kind.last[kind.agents.index(agent)])
                 self._forget(agent, ended[:, agent])
+        if self._fresh.any():  # their first turn: newer weights were taken after they were dealt
+            self._oldest[self._fresh] = self._versions[self.league.seated[self._fresh]]
+            self._fresh[:] = False
         for kind in self._kinds:
             rewards = kind.by_stream(result.rewards)
             terminated = kind.by_stream(result.terminated)
@@ -356,7 +360,7 @@ class DealtSeats:
             self._load(place, league.table.snapshot(place))
         league.deal(over)
         self._deal()
-        self._oldest[over] = self._versions[league.seated[over]]
+        self._fresh |= over
         for agent in range(self._env.num_agents):
             self._forget(agent, over)
 
@@ -377,6 +381,7 @@ class DealtSeats:
             "casts": {str(i): cast.state() for i, cast in enumerate(self.casts)},
             "versions": self._versions.copy(),
             "oldest": self._oldest.copy(),
+            "fresh": self._fresh.copy(),
             "steps": dict(self._steps),
         }
 
@@ -387,6 +392,7 @@ class DealtSeats:
             cast.restore(state["casts"][str(i)])
         self._versions[...] = fitting(state, "versions", self._versions)
         self._oldest[...] = fitting(state, "oldest", self._oldest)
+        self._fresh[...] = fitting(state, "fresh", self._fresh)
         self._steps = dict(state["steps"])
         self._deal()
 

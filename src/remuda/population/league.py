@@ -16,10 +16,8 @@ from remuda.population.table import MATCHES, POLICY, PROPOSED, VERSION, Table
 from remuda.publish.snapshot import Snapshot
 from remuda.types import Array, Bools, Integers, State
 
-RATED = 4
-"""The most matches of a turn that wait to be rated..."""
-EVERY = 4
-"""...and turns between two that are: a rating costs as much as a turn of some games."""
+EVERY = 8
+"""Turns for each rating of a match: one costs as much as a turn of some games."""
 
 
 class League:
@@ -101,8 +99,8 @@ class League:
         records["returns"] = returns[copies]
         self.table.add_records(records)
         self.table.set_word(MATCHES, self.table.word(MATCHES) + len(copies))
-        for i in range(0, len(copies), -(-len(copies) // RATED)):
-            self._rater.add(self._result(records[i]))
+        for record in records[: self._rater.room]:
+            self._rater.add(self._result(record))
 
     def step(self, versions: Mapping[str, int], weights: Callable[[str], Snapshot]) -> list[int]:
         """Do what the director commands; between two turns.

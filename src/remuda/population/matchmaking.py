@@ -147,6 +147,9 @@ class RoundRobin(Matchmaker):
         self._members = [PolicyRef(*ref) for ref in state["members"]]
 
 
+MIX, WORD = 0x9E3779B97F4A7C15, 2**64 - 1
+
+
 class Order:
     """The numbers from 0 to `count` - 1, each once, in a mixed-up order that takes no memory.
 
@@ -157,6 +160,7 @@ class Order:
 
     def __init__(self, count: int, key: int, done: int) -> None:
         self.count, self._key, self._done = count, key, done
+        self._keys = [zlib.crc32(f"{key} {i}".encode()) for i in range(4)]
         self._bits = max((max(count - 1, 1).bit_length() + 1) // 2, 2)
 
     @staticmethod
@@ -184,9 +188,9 @@ class Order:
     def _turn(self, number: int) -> int:
         mask = (1 << self._bits) - 1
         left, right = number >> self._bits, number & mask
-        for round_ in range(4):
-            mixed = zlib.crc32(f"{self._key} {round_} {right}".encode()) & mask
-            left, right = right, left ^ mixed
+        for key in self._keys:
+            mixed = (right + key) * MIX & WORD
+            left, right = right, left ^ ((mixed ^ mixed >> 29) * MIX >> 32 & mask)
         return left << self._bits | right
 
 
@@ -266,7 +270,7 @@ class SelfPlay(Matchmaker):
 
     def seat(self, population: Population, ledger: Ledger, random: np.random.Generator) -> Seating:  # noqa: ARG002
         """The learner on its seat, itself or its past on the others."""
-        able = [m for m in population.learning if m.seats is None]
+        able = population.free
         if not able:
             raise ConfigError("self-play needs a policy that learns and may take every seat")
         turn, place = divmod(self._proposed, self.num_seats)
@@ -276,7 +280,7 @@ class SelfPlay(Matchmaker):
         def other() -> PolicyRef:
             if not past or random.random() < self.newest:
                 return learner
-            return past[random.integers(len(past))].ref
+            return past[int(random.random() * len(past))].ref
 
         return tuple(learner if seat == place else other() for seat in range(self.num_seats))
 

@@ -9,17 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from remuda.population.records import GAMES, REWARD, Population, Result
+from remuda.population.records import Population, Result
 from remuda.types import State
-
-
-def count(population: Population, result: Result) -> None:
-    """Count the games and the reward of all who sat, those who still exist."""
-    for ref, earned in zip(result.match.seats, result.returns, strict=True):
-        if ref in population:
-            numbers = population[ref].numbers
-            numbers[GAMES] += 1
-            numbers[REWARD] += earned
 
 
 def rate(population: Population, result: Result, teams: Sequence[str] = ()) -> None:
@@ -63,19 +54,24 @@ def rate(population: Population, result: Result, teams: Sequence[str] = ()) -> N
 class Rater:
     """Rates results one by one, at its own pace, so that no game waits for it.
 
-    Rating a result takes about as long as playing a hundred steps. Of results that come faster than
-    they are asked for, the newest `ROOM` are kept, and those before are never rated.
+    Where results come faster, those that it has no room for are never rated.
     """
 
-    ROOM = 256
+    ROOM = 64
 
     def __init__(self, teams: Sequence[str] = ()) -> None:
         self._teams = tuple(teams)
-        self._waiting: deque[Result] = deque(maxlen=self.ROOM)
+        self._waiting: deque[Result] = deque()
+
+    @property
+    def room(self) -> int:
+        """How many results more it takes."""
+        return self.ROOM - len(self._waiting)
 
     def add(self, result: Result) -> None:
-        """Rate this when it is its turn."""
-        self._waiting.append(result)
+        """Rate this when it is its turn, if there is room."""
+        if self.room:
+            self._waiting.append(result)
 
     def step(self, population: Population) -> None:
         """Rate the oldest that waits."""

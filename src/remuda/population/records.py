@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -15,8 +15,7 @@ from remuda.types import State
 Numbers = npt.NDArray[np.float64]
 
 
-@dataclass(frozen=True, order=True)
-class PolicyRef:
+class PolicyRef(NamedTuple):
     """A policy as it plays: its live weights, or a frozen copy of them."""
 
     policy: str
@@ -178,6 +177,11 @@ class Population:
             return tuple(sorted(past, key=lambda member: member.ref.version))
 
         return self._view(("past", policy), find)
+
+    @property
+    def free(self) -> tuple[Member, ...]:
+        """Those who learn and may take every seat."""
+        return self._view("free", lambda: tuple(m for m in self.learning if m.seats is None))
 
     def for_seat(self, seat: int) -> tuple[Member, ...]:
         """Who may take a seat."""

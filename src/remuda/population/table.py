@@ -34,6 +34,8 @@ MATCHES, PROPOSED, RECORDS = 0 * STRIDE, 1 * STRIDE, 2 * STRIDE
 """Words: matches that are over, matches proposed, records written. Each on its own cache line."""
 NEWEST = 1 << 14
 """Records that are kept for the coordinator, which fetches them several times a second."""
+AT_ONCE = NEWEST // 4
+"""The most that are written before they are counted."""
 TRIES = 1000
 
 
@@ -167,25 +169,24 @@ class Table:
 
     def add_records(self, records: Array) -> None:
         """Tell the coordinator what happened."""
-        kept, begin = self._shared["records"], self.word(RECORDS)
-        places = np.arange(begin, begin + len(records)) % NEWEST
-        kept[places] = records
-        self.set_word(RECORDS, begin + len(records))
+        kept = self._shared["records"]
+        for start in range(0, len(records), AT_ONCE):
+            part, begin = records[start : start + AT_ONCE], self.word(RECORDS)
+            kept[np.arange(begin, begin + len(part)) % NEWEST] = part
+            self.set_word(RECORDS, begin + len(part))
 
     def records_since(self, begin: int) -> tuple[Array, int]:
         """The records from number `begin` on, and the number of the next to come.
 
         Of those that came too fast to be fetched, the older ones are lost.
         """
-        while True:
-            end = self.word(RECORDS)
-            begin = max(begin, end - NEWEST)
-            found = self._shared["records"][np.arange(begin, end) % NEWEST]
-            fence_acquire()
-            # The actor may be writing as many again, beyond those that it has counted.
-            if self.word(RECORDS) - begin <= NEWEST // 2 or end - begin <= NEWEST // 2:
-                return found, end
-            begin = end - NEWEST // 4
+        end = self.word(RECORDS)
+        begin = max(begin, end - NEWEST)
+        found = self._shared["records"][np.arange(begin, end) % NEWEST]
+        fence_acquire()
+        # Meanwhile the actor may have written more, and be writing beyond what it has counted.
+        whole = self.word(RECORDS) + AT_ONCE - NEWEST
+        return found[max(whole - begin, 0) :], end
 
     def empty_records(self, count: int) -> Array:
         """Room for so many records, with nothing in them."""
