@@ -10,7 +10,7 @@ ROOT = Path(remuda.__file__).parent
 FLOORS = (
     {"errors", "types", "streams", "config", "memory", "scoreboard", "timeline", "checkpoint"},
     {"envs", "policies", "experience", "publish", "population"},
-    {"actor", "learner"},
+    {"actor", "learner", "analysis"},
     {"runtime", "coordinator"},
     {"assembly", "calibration", "train", "evaluate", "tournament"},
     {"ui"},

@@ -1,0 +1,1 @@
+"""What trained policies amount to: exact values of small games."""
