@@ -92,6 +92,10 @@ class Learn(IntEnum):
     """On-policy: sum over updates of how far the policy moved, in nats."""
     CLIPPED_SUM = 16
     """On-policy: sum over updates of the share of steps whose ratio was clipped."""
+    STALENESS_LOW_SUM = 17
+    """Sum over updates of the least staleness in a batch..."""
+    STALENESS_HIGH_SUM = 18
+    """...and of the greatest."""
 
 
 class Scoreboard:

@@ -6,6 +6,8 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+import numpy as np
+
 from remuda.coordinator.metrics import MemberRecord, PolicyRecord, Record
 from remuda.experience.experience import Experience
 from remuda.population.table import MATCHES, Table
@@ -94,6 +96,9 @@ class Board:
         """Of the population, as they are now."""
         if self._table is None:
             return {}
+        met, won, _ = self._table.pairs
+        met, won = met - np.diag(met.diagonal()), won - np.diag(won.diagonal())
+        total, wins = met.sum(1), won.sum(1)
         return {
             str(member.ref): MemberRecord(
                 member.games,
@@ -101,6 +106,7 @@ class Board:
                 member.rating,
                 member.uncertainty,
                 member.learns,
+                float(wins[member.place] / total[member.place]) if total[member.place] else None,
             )
             for member in self._table.population().members
         }
@@ -126,6 +132,8 @@ class Board:
             redrawn=int(learn[Learn.REDRAWN]),
             trained=int(learn[Learn.TRAINED]),
             lost=int(learn[Learn.LOST]),
+            staleness_low=_mean(learned, Learn.STALENESS_LOW_SUM, Learn.UPDATES),
+            staleness_high=_mean(learned, Learn.STALENESS_HIGH_SUM, Learn.UPDATES),
             staleness_max=int(learn[Learn.STALENESS_MAX]),
             entropy=_mean(learned, Learn.ENTROPY_SUM, Learn.UPDATES) if on_policy else None,
             kl=_mean(learned, Learn.KL_SUM, Learn.UPDATES) if on_policy else None,

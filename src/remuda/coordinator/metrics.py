@@ -59,6 +59,10 @@ class PolicyRecord:
     """On-policy: how far an update moved the policy, in nats."""
     batch: float | None = None
     """Mean over the updates of the samples in one; a time budget makes it less."""
+    staleness_low: float | None = None
+    """Mean over the updates of the least staleness in a batch..."""
+    staleness_high: float | None = None
+    """...and of the greatest."""
     clipped: float | None = None
     """On-policy: the share of steps whose probability ratio was clipped, 0 to 1."""
 
@@ -77,6 +81,8 @@ class MemberRecord:
     """The standard deviation of that."""
     learns: bool
     """Whether its weights still change."""
+    win_rate: float | None = None
+    """The share of meetings with others that it won, draws halved; None: it has met nobody."""
 
 
 @dataclass(frozen=True)

@@ -125,6 +125,15 @@ class Student:
             self.row[Learn.HALTED] = 1
         return False
 
+    def count_staleness(self, versions: np.ndarray) -> None:
+        """Count how many versions ago a batch was chosen: its least, mean and greatest lag."""
+        lag, row = self.version - versions, self.row
+        low, high = lag.min(), lag.max()
+        row[Learn.STALENESS_SUM] += lag.mean()
+        row[Learn.STALENESS_LOW_SUM] += low
+        row[Learn.STALENESS_HIGH_SUM] += high
+        row[Learn.STALENESS_MAX] = max(row[Learn.STALENESS_MAX], high)
+
     def is_due(self) -> bool:
         """Whether it is time to publish."""
         return self.updates - self._published_at >= self.config.publish.every

@@ -104,9 +104,7 @@ class OffPolicyLearner:
             if student.is_due():
                 student.publish(self.epsilon(policy))
             row[Learn.LOSS_SUM] += loss
-            staleness = student.version - self._batch.versions[policy, :size]
-            row[Learn.STALENESS_SUM] += staleness.mean()
-            row[Learn.STALENESS_MAX] = max(row[Learn.STALENESS_MAX], staleness.max())
+            student.count_staleness(self._batch.versions[policy, :size])
         row[Learn.REDRAWN] = replay.redrawn
         self._consume(policy, size)
 

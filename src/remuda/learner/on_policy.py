@@ -99,10 +99,8 @@ class OnPolicyLearner:
     def _count_staleness(self, policy: int) -> None:
         rollout, student = self._rollout, self._students[policy]
         used = slice(0, int(rollout.num_rows[policy]))
-        versions = rollout.versions[policy, used][rollout.streams[policy, used] != AFTER]
-        row = student.row
-        row[Learn.STALENESS_SUM] += student.version - versions.mean()
-        row[Learn.STALENESS_MAX] = max(row[Learn.STALENESS_MAX], student.version - versions.min())
+        steps = rollout.streams[policy, used] != AFTER
+        student.count_staleness(rollout.versions[policy, used][steps])
 
     def publish(self) -> None:
         """Copy every policy out as its next version."""

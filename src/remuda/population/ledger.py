@@ -203,6 +203,26 @@ def read_records(path: Path) -> tuple[tuple[str, ...], Array]:
     return names, np.frombuffer(rest, kind, whole)
 
 
+def payoffs(records: Array) -> tuple[list[tuple[int, int]], Numbers]:
+    """Who met whom, and what came of it.
+
+    Args:
+        records: of a ledger on disk.
+
+    Returns:
+        Policies and versions, live weights as -1, in order; and [3, N, N] meetings, what the row
+        won, and what it earned, by `MET`, `WON`, `EARNED`.
+    """
+    matches = records[records["kind"] == MATCH]
+    pairs = np.stack((matches["policy"].astype(np.int64), matches["version"]), -1)
+    found, places = np.unique(pairs.reshape(-1, 2), axis=0, return_inverse=True)
+    places = places.reshape(matches["policy"].shape).astype(np.int64)
+    sums, nobody = np.zeros((3, len(found), len(found))), np.zeros((len(found), 4))
+    over: Bools = np.ones(len(matches), np.bool_)
+    count(places, matches["returns"].astype(np.float64), over, sums, nobody)
+    return [(int(policy), int(version)) for policy, version in found], sums
+
+
 def results(path: Path) -> Iterator[Result]:
     """The results of a ledger on disk, one by one.
 

@@ -15,7 +15,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from remuda.coordinator.metrics import Goal, PolicyRecord, Record, View
+from remuda.coordinator.metrics import Goal, MemberRecord, PolicyRecord, Record, View
 from remuda.ui.summary import NOTHING, clock, number, percent, rate, waited
 
 MEMORY = 3.0
@@ -197,6 +197,8 @@ class Course:
 
     def __init__(self) -> None:
         self.last: PolicyRecord | None = None
+        self.member: MemberRecord | None = None
+        """Its record in the population, if there is one."""
         self.returns, self.loss, self.staleness = Recent(), Recent(), Recent()
         self.updates_per_second, self.busy = Recent(), Recent()
         self.history = History()
@@ -230,7 +232,9 @@ SPARKLINE = (10, 24)
 """Its least and its greatest width."""
 
 
-def columns_with(sparkline_width: int, on_policy: bool = False) -> tuple[Column, ...]:
+def columns_with(
+    sparkline_width: int, on_policy: bool = False, dealt: bool = False
+) -> tuple[Column, ...]:
     """All columns beside the policies' names."""
 
     def course(c: Course, _: PolicyRecord) -> str:
@@ -239,18 +243,37 @@ def columns_with(sparkline_width: int, on_policy: bool = False) -> tuple[Column,
     explores = Column("epsilon", 7, lambda _, p: f"{p.epsilon:.2f}", 6)
     if on_policy:
         explores = Column("entropy", 7, lambda _, p: number(p.entropy), 6)
+    standing = (
+        Column("rating", 10, lambda c, _: rating(c.member), 1),
+        Column("wins", 4, lambda c, _: percent(c.member.win_rate if c.member else None), 4),
+        Column("games", 9, lambda c, _: f"{c.member.games:,}" if c.member else NOTHING, 6),
+    )
     return (
         Column("return", 8, lambda c, _: tenths(c.returns.value), 0, "bold"),
         Column("", sparkline_width, course, 1, "green"),
+        *(standing if dealt else ()),
         Column("loss", 7, lambda c, _: number(c.loss.value), 2),
         Column("updates/s", 9, lambda c, _: rate(c.updates_per_second.value), 2),
         Column("busy", 4, lambda c, _: percent(c.busy.value), 3),
         Column("stale", 5, lambda c, _: tenths(c.staleness.value), 4),
+        Column("range", 7, lambda _, p: lag(p), 9),
         Column("ratio", 5, lambda _, p: number(p.replay_ratio), 5),
         explores,
         Column("version", 7, lambda _, p: f"{p.version:,}", 7),
         Column("replay", 6, lambda _, p: percent(p.replay_fill), 8),
     )
+
+
+def rating(member: MemberRecord | None) -> str:
+    """What is believed of a skill, and how sure that is."""
+    return NOTHING if member is None else f"{member.rating:.1f} ±{member.uncertainty:.1f}"
+
+
+def lag(policy: PolicyRecord) -> str:
+    """The least and the greatest staleness of a batch."""
+    if policy.staleness_low is None:
+        return NOTHING
+    return f"{tenths(policy.staleness_low)}-{tenths(policy.staleness_high)}"
 
 
 GAP = 2
@@ -281,7 +304,9 @@ class Picture:
         for share, value in record.shares.items():
             self._shares.setdefault(share, Recent()).add(value, seconds, seconds)
         for name, policy in record.policies.items():
-            self._courses.setdefault(name, Course()).add(policy, seconds)
+            course = self._courses.setdefault(name, Course())
+            course.add(policy, seconds)
+            course.member = record.members.get(name)
         self._record = record
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
@@ -301,6 +326,8 @@ class Picture:
         lines.add_row()
         lines.add_row(self._speed(self._record))
         lines.add_row(self._time(width))
+        if self._record.members:
+            lines.add_row(self._population(self._record))
         lines.add_row()
         room = max(height - LINES_ABOVE - 1, 2)
         shown = len(self._courses) if len(self._courses) <= room else room - 1
@@ -364,12 +391,24 @@ class Picture:
         bar.append("━" * (room - begin), "bright_black")
         return bar + legend
 
+    def _population(self, record: Record) -> Text:
+        frozen = sum(not member.learns for member in record.members.values())
+        return Text.assemble(
+            (f"{record.matches:,}", "bold"),
+            (" matches   ", "dim"),
+            (f"{len(record.members) - frozen}", "bold"),
+            (" policies that learn   ", "dim"),
+            (f"{frozen}", "bold"),
+            (" frozen copies", "dim"),
+        )
+
     def _policies(self, width: int, shown: int) -> Table:
         longest = max((len(name) for name in self._courses), default=0)
         name_width = min(max(longest, len("policy")), NAME)
         last = [course.last for course in self._courses.values() if course.last]
         on_policy = all(record.entropy is not None for record in last)
-        columns = fitting(width - name_width, on_policy)
+        dealt = bool(self._record and self._record.members)
+        columns = fitting(width - name_width, on_policy, dealt)
         table = Table(box=None, padding=(0, GAP, 0, 0), pad_edge=False, header_style="dim")
         table.add_column("policy", width=name_width, no_wrap=True, overflow="ellipsis")
         for column in columns:
@@ -392,18 +431,18 @@ def _side_by_side(bar: ProgressBar, words: Text) -> Table:
     return row
 
 
-def fitting(width: int, on_policy: bool = False) -> list[Column]:
+def fitting(width: int, on_policy: bool = False, dealt: bool = False) -> list[Column]:
     """The columns that fit into `width` beside the names; the least important are left out.
 
     What is left of the width goes to the sparkline.
     """
     narrowest, widest = SPARKLINE
-    columns = list(columns_with(narrowest, on_policy))
+    columns = list(columns_with(narrowest, on_policy, dealt))
     while len(columns) > 1 and _width(columns) > width:
         columns.remove(max(columns, key=lambda column: column.rank))
     spare = max(width - _width(columns), 0)
     kept = {column.heading for column in columns}
-    grown = columns_with(min(narrowest + spare, widest), on_policy)
+    grown = columns_with(min(narrowest + spare, widest), on_policy, dealt)
     return [column for column in grown if column.heading in kept]
 
 

@@ -19,12 +19,16 @@ from matplotlib.ticker import EngFormatter, MaxNLocator, PercentFormatter
 
 from remuda.coordinator.metrics import PolicyRecord, Record
 from remuda.coordinator.run_directory import write_file
+from remuda.population.ledger import payoffs, read_records
+from remuda.population.records import PolicyRef
 from remuda.ui.summary import (
-    COLUMNS,
     FactSummary,
     RunSummary,
     clock,
+    columns_of,
     number,
+    percent,
+    population_words,
     rate,
     read_run,
     restarted,
@@ -102,6 +106,8 @@ def write_report(run: Path) -> Path:
         write_file(run / "throughput.png", _png(throughput_chart(summary)))
         if summary.told:
             write_file(run / "game.png", _png(game_chart(summary)))
+        if summary.files.ledger.is_file():
+            write_file(run / "payoff.png", _png(payoff_chart(summary)))
     page = run / "report.html"
     write_file(page, page_of(summary).encode())
     return page
@@ -141,6 +147,44 @@ def game_chart(summary: RunSummary) -> Figure:
     panels[0].xaxis.set_major_locator(MaxNLocator(8, integer=True))
     panels[0].xaxis.set_major_formatter(EngFormatter(sep=""))
     _finish(figure, "turns", named=panels[0])
+    return figure
+
+
+MOST = 24
+"""The most members in the picture of payoffs."""
+
+
+def payoff_chart(summary: RunSummary) -> Figure:
+    """What the row earns against the column, in training so far, as a heat map."""
+    names, records = read_records(summary.files.ledger)
+    refs, sums = payoffs(records)
+    # The live policies, and of the frozen copies the newest.
+    kept = sorted(range(len(refs)), key=lambda i: (refs[i][1] >= 0, -refs[i][1], refs[i][0]))[:MOST]
+    kept.sort(key=lambda i: (refs[i][1] >= 0, refs[i][0], refs[i][1]))
+    labels = [str(PolicyRef(names[p], version)) for p, version in (refs[i] for i in kept)]
+    met, _, earned = sums[:, kept][:, :, kept]
+    means = np.where(met > 0, earned / np.maximum(met, 1), np.nan)
+    count = len(kept)
+    figure = Figure(figsize=(9.6, 1.6 + 0.32 * max(count, 4)), dpi=160, layout="constrained")
+    FigureCanvasAgg(figure)
+    axes = figure.subplots()
+    known = means[np.isfinite(means)]
+    low, high = (float(known.min()), float(known.max())) if known.size else (0.0, 1.0)
+    if low < 0 < high:
+        low, high = -max(-low, high), max(-low, high)
+    picture = axes.imshow(means, cmap="RdBu" if low < 0 < high else "viridis", vmin=low, vmax=high)
+    axes.set_xticks(range(count), labels, rotation=90 if count > 4 else 0)
+    axes.set_yticks(range(count), labels)
+    axes.grid(visible=False)
+    axes.set_title("What the row earns against the column")
+    if count <= 12:
+        middle, span = (low + high) / 2, max(high - low, 1e-9)
+        for i, j in np.argwhere(np.isfinite(means)).tolist():
+            extreme = abs(means[i, j] - middle) > 0.32 * span
+            dark = extreme if low < 0 < high else means[i, j] < middle
+            colour = "white" if dark else INK
+            axes.text(j, i, number(means[i, j]), ha="center", va="center", color=colour, size=8)
+    figure.colorbar(picture, ax=axes, shrink=0.8, label="mean return")
     return figure
 
 
@@ -408,6 +452,7 @@ def page_of(summary: RunSummary) -> str:
 {_table(summary)}
 </div>
 <p class="note">{_notes(summary)}</p>
+{_population(summary)}
 {_game(summary)}
 <h2>Learning</h2>
 {_figure("learning.png", "chart", "Return and loss of each policy over the turns played")}
@@ -441,13 +486,14 @@ def _facts(facts: dict[str, Any]) -> str:
 
 
 def _table(summary: RunSummary) -> str:
-    headings = "".join(f'<th scope="col">{heading}</th>' for heading, _ in COLUMNS)
+    columns = columns_of(summary)
+    headings = "".join(f'<th scope="col">{heading}</th>' for heading, _ in columns)
     colours = _colours(summary)
     rows = []
     for policy in summary.policies:
         colour = to_hex(colours[policy.name])
         dot = f'<span class="dot" style="background: {colour}"></span>'
-        first, *rest = (escape(tell(policy)).replace("-", "−") for _, tell in COLUMNS)
+        first, *rest = (escape(tell(policy)).replace("-", "−") for _, tell in columns)
         cells = f'<td class="main">{first}</td>' + "".join(f"<td>{cell}</td>" for cell in rest)
         rows.append(f'<tr><th scope="row">{dot}{escape(policy.name)}</th>{cells}</tr>')
     head = f'<thead><tr><th scope="col">policy</th>{headings}</tr></thead>'
@@ -475,6 +521,39 @@ def _game(summary: RunSummary) -> str:
 </table>
 </div>
 {_figure("game.png", "chart", "What the game tells of its episodes, over the turns played")}"""
+
+
+def _population(summary: RunSummary) -> str:
+    """Who played whom: ratings of the frozen copies, and the payoffs; empty: nothing was dealt."""
+    if not summary.records or not summary.records[-1].members:
+        return ""
+    record = summary.records[-1]
+    frozen = [(name, m) for name, m in record.members.items() if not m.learns]
+    frozen.sort(key=lambda pair: -pair[1].rating)
+    rows = "\n".join(
+        f'<tr><th scope="row">{escape(name)}</th>'
+        f'<td class="main">{m.rating:.1f} ± {m.uncertainty:.1f}</td>'
+        f"<td>{percent(m.win_rate)}</td><td>{m.games:,}</td>"
+        f"<td>{number(m.mean_return).replace('-', '−')}</td></tr>"
+        for name, m in frozen[:MOST]
+    )
+    table = f"""<div class="scroll">
+<table>
+<thead><tr><th scope="col">frozen copy</th><th scope="col">rating</th><th scope="col">wins</th>
+<th scope="col">games</th><th scope="col">mean return</th></tr></thead>
+<tbody>
+{rows}
+</tbody>
+</table>
+</div>"""
+    picture = ""
+    if summary.files.ledger.is_file():
+        picture = _figure("payoff.png", "chart", "What each earned against each, in training")
+    return f"""<h2>Population</h2>
+<p class="note">{population_words(record)}. Ratings are openskill's, which begin at 25 ± 8.3; wins
+are the share of meetings with others in which a seat earned more, draws halved.</p>
+{picture}
+{table if frozen else ""}"""
 
 
 def _notes(summary: RunSummary) -> str:

@@ -47,6 +47,9 @@ def print_status(path: Path, status: dict[str, Any], console: Console | None = N
     console.print(_roles(status))
     console.print()
     console.print(_policies(status))
+    if status.get("members"):
+        console.print()
+        console.print(_members(status))
     for error in status["errors"]:
         when = time.strftime("%H:%M:%S", time.localtime(error["time"]))
         console.print(Text.assemble(("\n" + when, "dim"), "  ", error["message"]))
@@ -112,9 +115,23 @@ def _policies(status: dict[str, Any]) -> Table:
     return table
 
 
+def _members(status: dict[str, Any]) -> Table:
+    table = _table("member", "rating", "wins", "games", "mean return")
+    ranked = sorted(status["members"].items(), key=lambda pair: -pair[1]["rating"])
+    for name, member in ranked:
+        table.add_row(
+            Text(name, "" if member["learns"] else "dim"),
+            f"{member['rating']:.1f} ± {member['uncertainty']:.1f}",
+            percent(member["win_rate"]),
+            f"{member['games']:,}",
+            number(member["mean_return"]),
+        )
+    return table
+
+
 def _table(*headings: str) -> Table:
     table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
     for heading in headings:
-        words = heading in ("role", "policy", "state", "last problem")
+        words = heading in ("role", "policy", "member", "state", "last problem")
         table.add_column(heading, justify="left" if words else "right", overflow="fold")
     return table

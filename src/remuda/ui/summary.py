@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from remuda.config import read_config
-from remuda.coordinator.metrics import Record, read_metrics
+from remuda.coordinator.metrics import MemberRecord, Record, read_metrics
 from remuda.coordinator.run_directory import RunDirectory
 from remuda.errors import RunDirectoryError
 
@@ -41,6 +41,14 @@ class PolicySummary:
     staleness: float | None = None
     """Mean over all updates."""
     replay_ratio: float | None = None
+    member: MemberRecord | None = None
+    """Its record in a population whose seats are dealt."""
+
+    @property
+    def rating(self) -> str:
+        """What is believed of its skill, and how sure that is."""
+        found = self.member
+        return NOTHING if found is None else f"{found.rating:.1f} ± {found.uncertainty:.1f}"
 
     @property
     def greedy(self) -> str:
@@ -133,8 +141,10 @@ def _told(facts: dict[str, Any], records: Sequence[Record]) -> Iterator[FactSumm
 
 
 def _policies(facts: dict[str, Any], records: Sequence[Record]) -> Iterator[PolicySummary]:
-    evaluated = (facts.get("evaluation") or {}).get("agents", {})
+    evaluation = facts.get("evaluation") or {}
+    evaluated = evaluation.get("policies") or evaluation.get("agents", {})
     trained = records[-1].policies if records else {}
+    members = records[-1].members if records else {}
     for name in trained or evaluated:
         greedy = evaluated.get(name, {})
         mean, error = _finite(greedy.get("mean")), _finite(greedy.get("standard_error"))
@@ -154,6 +164,7 @@ def _policies(facts: dict[str, Any], records: Sequence[Record]) -> Iterator[Poli
             last.version,
             weighted_mean(_staleness(records, name)),
             last.replay_ratio,
+            members.get(name),
         )
 
 
@@ -263,6 +274,21 @@ COLUMNS: tuple[Column, ...] = (
 )
 """What is told of each policy beside its name: the heading, and the words."""
 
+STANDING: tuple[Column, ...] = (
+    ("rating", lambda p: p.rating),
+    ("wins", lambda p: percent(p.member.win_rate if p.member else None)),
+    ("games", lambda p: f"{p.member.games:,}" if p.member else NOTHING),
+)
+"""Likewise, of a population."""
+
+
+def columns_of(summary: RunSummary) -> tuple[Column, ...]:
+    """What there is to tell of each policy."""
+    if not any(policy.member for policy in summary.policies):
+        return COLUMNS
+    return (*COLUMNS[:2], *STANDING, *(column for column in COLUMNS[2:] if column[0] != "episodes"))
+
+
 NARROW = 96
 """Columns of a terminal below which the policies' versions and episodes are left out."""
 
@@ -293,6 +319,9 @@ def print_summary(run: Path, console: Console | None = None) -> None:
     console.print()
     console.print(_table(summary, console.width < NARROW))
     console.print()
+    if summary.records and summary.records[-1].members:
+        console.print(Text(population_words(summary.records[-1]), "dim"))
+        console.print()
     if summary.told:
         console.print(_facts_table(summary))
         console.print()
@@ -300,13 +329,24 @@ def print_summary(run: Path, console: Console | None = None) -> None:
         console.print(Text.assemble((f"{name:<9}", "dim"), str(path)), soft_wrap=True)
 
 
+def population_words(record: Record) -> str:
+    """How large a population is, and how much it played."""
+    frozen = sum(not member.learns for member in record.members.values())
+    copies = f", and {frozen} frozen copies of what they were" if frozen else ""
+    live = len(record.members) - frozen
+    policies = "1 policy" if live == 1 else f"{live} policies"
+    return f"{record.matches:,} matches of {policies}{copies}"
+
+
 def _table(summary: RunSummary, narrow: bool) -> Table:
     from rich import box
     from rich.table import Table
     from rich.text import Text
 
-    left_out = ("version", "episodes") if narrow else ()
-    columns = [column for column in COLUMNS if column[0] not in left_out]
+    left_out = {"version", "episodes"} if narrow else set()
+    if narrow and any(policy.member for policy in summary.policies):
+        left_out |= {"games", "staleness"}
+    columns = [column for column in columns_of(summary) if column[0] not in left_out]
     table = Table(box=box.SIMPLE_HEAD, header_style="dim", pad_edge=False, show_edge=False)
     table.add_column("policy", style="bold", overflow="ellipsis", max_width=24)
     for heading, _ in columns:
