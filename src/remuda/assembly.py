@@ -239,6 +239,7 @@ class Assembly:
                 wakeup=wakeup,
                 saves_experience=config.saves_replay,
                 patience=PATIENCE if config.schedule == "async" else 0.0,
+                exact=config.exact,
             )
             for group, wakeup in zip(layout.groups, self._learners, strict=True)
         ]

@@ -121,6 +121,9 @@ class Role(Protocol):
     def build(self) -> Worker:
         """Make the worker, in the process that is to run it."""
 
+    def let_go(self) -> None:
+        """Its process has died: let nobody wait for it before there is a successor."""
+
 
 @dataclass(frozen=True)
 class RoleStatus:

@@ -87,6 +87,9 @@ class ActorRole:
             exact=config.exact,
         )
 
+    def let_go(self) -> None:
+        """Nothing: learners sleep until there is something to train on."""
+
     def _fixed(self, env: VectorEnv, begins: str) -> Seats:
         from remuda.actor.fixed import FixedSeats
         from remuda.experience.writer import ExperienceWriter

@@ -174,9 +174,13 @@ class Experience:
         """Take nothing any more, so that no writer ever waits for this learner."""
         for actor in range(len(self.rings)):
             self.take(actor, NEVER, NEVER // len(self.rings))
+        self.consume(NEVER)
 
     def take_up(self) -> None:
         """For a new learner: take what is closed from now on, if the one before it took no more."""
+        for ring in self.rings:
+            if load(ring.counters, CONSUMED) == NEVER:
+                store(ring.counters, CONSUMED, self.written)
         for actor, ring in enumerate(self.rings):
             if load(ring.counters, TAKEN) == NEVER:
                 closed, ends = load(ring.counters, CLOSED), ring.shared["queue_steps"]

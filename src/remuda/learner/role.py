@@ -39,6 +39,8 @@ class LearnerRole:
     saves_experience: bool = False
     patience: float = 0.0
     """Seconds that a stack waits for the rest of its policies once some are ready."""
+    exact: bool = False
+    """Whether every step must be trained on, whatever happens."""
 
     @property
     def parts(self) -> tuple[str, ...]:
@@ -60,6 +62,16 @@ class LearnerRole:
             make = self._on_policy if specs[0].config.on_policy else self._off_policy
             learners.append(make(specs, device))
         return LearnerGroup(learners, self.wakeup, self.patience)
+
+    def let_go(self) -> None:
+        """Nobody is there to take experience: let actors write over it, and never wait.
+
+        The words of a learner in its rings are its runtime's from its death to the start of its
+        successor, which takes what comes from then on.
+        """
+        if not self.exact:
+            for experience in self.experience.values():
+                experience.release()
 
     def _stacks(self) -> list[tuple[tuple[PolicySpec, ...], str]]:
         """The policies that are trained together, with their device."""

@@ -313,6 +313,7 @@ class ProcessRuntime:
         """Take note of a death, and plan the successor, or note why there is none."""
         if child.process is not None:
             child.process.close()
+            child.place.role.let_go()
         child.process, child.problem, child.due = None, problem, 0.0
         self._control.reset(child.index)
         obituary = f"the process {child.name} {problem}"

@@ -255,8 +255,7 @@ def columns_with(
         Column("loss", 7, lambda c, _: number(c.loss.value), 2),
         Column("updates/s", 9, lambda c, _: rate(c.updates_per_second.value), 2),
         Column("busy", 4, lambda c, _: percent(c.busy.value), 3),
-        Column("stale", 5, lambda c, _: tenths(c.staleness.value), 4),
-        Column("range", 7, lambda _, p: lag(p), 9),
+        Column("stale", 9, lag, 4),
         Column("ratio", 5, lambda _, p: number(p.replay_ratio), 5),
         explores,
         Column("version", 7, lambda _, p: f"{p.version:,}", 7),
@@ -269,11 +268,12 @@ def rating(member: MemberRecord | None) -> str:
     return NOTHING if member is None else f"{member.rating:.1f} ±{member.uncertainty:.1f}"
 
 
-def lag(policy: PolicyRecord) -> str:
-    """The least and the greatest staleness of a batch."""
-    if policy.staleness_low is None:
-        return NOTHING
-    return f"{tenths(policy.staleness_low)}-{tenths(policy.staleness_high)}"
+def lag(course: Course, policy: PolicyRecord) -> str:
+    """The staleness of a batch: its mean, and from its least to its greatest."""
+    low, high = policy.staleness_low, policy.staleness_high
+    if low is None or high is None:
+        return tenths(course.staleness.value)
+    return f"{tenths(course.staleness.value)} ({low:.0f}-{high:.0f})"
 
 
 GAP = 2

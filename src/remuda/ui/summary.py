@@ -345,7 +345,7 @@ def _table(summary: RunSummary, narrow: bool) -> Table:
 
     left_out = {"version", "episodes"} if narrow else set()
     if narrow and any(policy.member for policy in summary.policies):
-        left_out |= {"games", "staleness"}
+        left_out |= {"games", "staleness", "updates"}
     columns = [column for column in columns_of(summary) if column[0] not in left_out]
     table = Table(box=box.SIMPLE_HEAD, header_style="dim", pad_edge=False, show_edge=False)
     table.add_column("policy", style="bold", overflow="ellipsis", max_width=24)

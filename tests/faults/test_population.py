@@ -1,0 +1,167 @@
+"""A population outlives whoever dies: matches go on, and records stay."""
+
+import numpy as np
+import pytest
+
+from faults.runs import (
+    FAULTS,
+    SabotagedActor,
+    SabotagedLearner,
+    fail,
+    restarts,
+    run_until,
+    small_config,
+)
+from remuda.assembly import Assembly
+from remuda.checkpoint.store import Checkpoints, Manifest
+from remuda.coordinator.ledger import Scribe
+from remuda.policies.spec import policy_specs
+from remuda.population.ledger import MATCH, read_records
+from remuda.population.records import PolicyRef
+from remuda.population.table import MATCHES, PROPOSED
+from remuda.runtime.layout import make_layout
+from remuda.scoreboard import Learn, Play
+from support import Tape
+
+NAMES = [f"policy_{i}" for i in range(4)]
+PPO = {
+    "algorithm": "ppo",
+    "network": {"hidden": (16,)},
+    "ppo": {"rollout_length": 16},
+    "experience": {"segment_length": 4, "wait_limit": 120.0},
+    "publish": {"every": 1},
+}
+
+
+def start(tmp_path, **tree):
+    config = small_config(
+        policy=PPO,
+        env={"num_envs": 4},
+        learners={"processes": 4},
+        population={
+            "matchmaker": "round_robin",
+            "policies": NAMES,
+            "snapshots": {"every": 20, "keep": 2},
+        },
+        **tree,
+    )
+    agents = Tape().agents
+    specs = policy_specs(config, agents)
+    layout = make_layout(config, len(specs))
+    ring = Assembly(config, specs, layout, SabotagedLearner, SabotagedActor, agents=agents)
+    runtime = ring.runtime(tmp_path, Checkpoints(tmp_path / "checkpoints"))
+    runtime.start(lambda: False)
+    return ring, runtime
+
+
+def save(ring, runtime, tmp_path):
+    store = Checkpoints(tmp_path / "checkpoints")
+    number = store.begin()
+    assert runtime.save(number) == {*NAMES, "actor"}
+    store.write(number, "coordinator", ring.state())
+    store.commit(Manifest(number, 0, 0.0, False, {}, {}))
+    return store.read(number, "policy_2")["algorithm"]["updates"]
+
+
+def records_of(ring):
+    return {m.ref: (m.games, m.total_reward) for m in ring.table.population().members}
+
+
+@pytest.mark.parametrize("fault", ["exception", "kill -9"])
+def test_one_crashed_learner_holds_up_neither_the_others_nor_their_matches(fault, tmp_path):
+    supervision = {"silence_limit": 20.0, "backoff": 6.0}
+    ring, runtime = start(tmp_path, supervision=supervision)
+    try:
+        learn = {name: ring.scoreboard.learn(name) for name in NAMES}
+        run_until(runtime, lambda: all(row[Learn.UPDATES] > 5 for row in learn.values()))
+        saved = save(ring, runtime, tmp_path)
+        before = {name: row[Learn.UPDATES] for name, row in learn.items()}
+        matches, version = ring.table.word(MATCHES), learn["policy_2"][Learn.VERSION]
+        games = records_of(ring)
+        # While it is away the others must come far further than one rollout takes them.
+        fail(runtime, "learner-policy_2", fault)
+        for name in set(NAMES) - {"policy_2"}:
+            assert learn[name][Learn.UPDATES] > before[name] + 10, f"{name} stood still"
+        assert ring.table.word(MATCHES) > matches + 200
+        now = records_of(ring)
+        for name in NAMES:
+            assert now[PolicyRef(name)][0] > games[PolicyRef(name)][0] + 50  # it plays on as it is
+        assert restarts(runtime, "actor") == 0
+        assert ring.scoreboard.played()[Play.FORCED] == 0
+        run_until(runtime, lambda: learn["policy_2"][Learn.UPDATES] > saved + 5)
+        run_until(runtime, lambda: learn["policy_2"][Learn.VERSION] > version + 5)
+        assert records_of(ring)[PolicyRef("policy_2")][0] >= now[PolicyRef("policy_2")][0]
+    finally:
+        runtime.stop()
+
+
+@pytest.mark.parametrize("fault", sorted(FAULTS))
+def test_a_population_outlives_its_actor(fault, tmp_path):
+    ring, runtime = start(tmp_path, supervision={"silence_limit": 5.0, "backoff": 0.05})
+    try:
+        table = ring.table
+        scribe = Scribe(table, tmp_path / "ledger.bin", print)
+        frozen = lambda: [m for m in table.population().members if not m.learns]  # noqa: E731
+        run_until(runtime, lambda: len(frozen()) >= 4)
+        kept = {m.place: (str(m.ref), table.snapshot(m.place).weights) for m in frozen()}
+        fail(runtime, "actor", fault)
+        matches, proposed = table.word(MATCHES), table.word(PROPOSED)
+        for place, (ref, weights) in kept.items():
+            now = {m.place: str(m.ref) for m in table.population().members}
+            if now.get(place) == ref:
+                assert np.array_equal(table.snapshot(place).weights, weights)
+        run_until(runtime, lambda: table.word(MATCHES) > matches + 300)
+        runtime.stop()
+        scribe.write()
+        members = table.population().members
+        assert {m.ref for m in members if m.learns} == {PolicyRef(name) for name in NAMES}
+        for name in NAMES:
+            assert len([m for m in members if m.ref.policy == name and not m.learns]) <= 3
+        records = read_records(tmp_path / "ledger.bin")[1]
+        numbers = records["number"][records["kind"] == MATCH]
+        assert len(set(numbers)) == len(numbers)  # no match has the number of another
+        assert numbers.max() > proposed
+        met, won, _ = table.pairs
+        assert np.allclose(met, met.T, atol=2)
+        assert np.allclose(won + won.T, met, atol=2)  # sums of one match may have been half done
+    finally:
+        runtime.stop()
+
+
+def test_a_league_in_async_is_resumed_with_its_population(tmp_path):
+    ring, runtime = start(tmp_path)
+    try:
+        found = lambda: [m for m in ring.table.population().members if not m.learns]  # noqa: E731
+        run_until(runtime, lambda: len(found()) >= 8)
+        save(ring, runtime, tmp_path)
+    finally:
+        runtime.stop()
+    store = Checkpoints(tmp_path / "checkpoints")
+    state = store.read(store.numbers()[-1], "coordinator")["population"]
+    config = ring.config
+    agents = Tape().agents
+    specs = policy_specs(config, agents)
+    again = Assembly(config, specs, make_layout(config, 4), agents=agents)
+    again.table.restore(state)
+    assert records_of(again) == {
+        m.ref: (m.games, m.total_reward) for m in _population(state, ring).members
+    }
+    again._resumed = True
+    runtime = again.runtime(tmp_path, store)
+    try:
+        matches = again.table.word(MATCHES)
+        runtime.start(lambda: False)
+        run_until(runtime, lambda: again.table.word(MATCHES) > matches + 50)
+        assert min(games for games, _ in records_of(again).values()) >= 0
+        assert again.table.word(PROPOSED) > matches
+    finally:
+        runtime.stop()
+
+
+def _population(state, ring):
+    from remuda.population.table import Table
+
+    sizes = {name: len(ring.snapshots()[name].weights) for name in NAMES}
+    table = Table(sizes, 2, ring.table.copies)
+    table.restore(state)
+    return table.population()
