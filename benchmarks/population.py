@@ -1,0 +1,249 @@
+"""Populations: do they find equilibria, and what does dealing seats cost.
+
+python benchmarks/population.py kuhn --seeds 5         self-play against a pool: exploitability
+python benchmarks/population.py connect_four           20 minutes of self-play: wins, ratings
+python benchmarks/population.py speed --rounds 3       dealt seats against seats for good
+python benchmarks/population.py many                   8 and 64 policies: cost and memory
+"""
+
+from __future__ import annotations
+
+import argparse
+import multiprocessing
+import tempfile
+import time
+from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import psutil
+from rich.console import Console
+from rich.table import Table
+
+from remuda.analysis.kuhn import Strategy, average, strategies, summary
+from remuda.config import load_config, overlay
+from remuda.coordinator.checkpointing import COORDINATOR
+from remuda.coordinator.metrics import Goal, Record
+from remuda.coordinator.run_directory import RunDirectory
+from remuda.envs.registry import make_env
+from remuda.evaluate import evaluate, load_run
+from remuda.policies.spec import policy_specs
+from remuda.population.table import POLICY, VERSION
+from remuda.train import Result, train
+
+KUHN: dict[str, Any] = {
+    "game": "kuhn_poker",
+    "env": {"num_envs": 512},
+    "policy": {
+        "algorithm": "ppo",
+        "discount": 1.0,
+        "reward_scale": 1.0,
+        "experience": {"segment_length": 4},
+        "ppo": {"entropy_cost": 0.1, "rollout_length": 4, "normalise_advantages": False},
+    },
+    "population": {
+        "matchmaker": "self_play",
+        "newest": 0.5,
+        # The newest 60 of about 75: what is averaged leaves out the beginning.
+        "snapshots": {"every": 20, "keep": 60},
+    },
+    "run": {"turns": 4_000_000, "evaluate_episodes": 0},
+    "checkpoint": {"every": 3600, "evaluate_episodes": 0},
+}
+CONNECT_FOUR: dict[str, Any] = {
+    "game": "pettingzoo:classic/connect_four-v3",
+    "env": {"num_envs": 64},
+    "policy": {
+        "algorithm": "ppo",
+        "reward_scale": 1.0,
+        "network": {"hidden": (128, 128)},
+        "ppo": {"entropy_cost": 0.02, "rollout_length": 64},
+    },
+    "population": {
+        "matchmaker": "self_play",
+        "snapshots": {"every": 10, "keep": 30, "drop": "oldest"},
+    },
+    "run": {"turns": None, "seconds": 1200, "evaluate_episodes": 0},
+    "checkpoint": {"every": 60, "evaluate_episodes": 0},
+}
+SPEED: dict[str, Any] = {
+    "policy": {"algorithm": "ppo"},
+    "env": {"num_envs": 64, "options": {"num_agents": 8}},
+    "run": {"turns": 10**9, "evaluate_episodes": 0, "log_every": 0.5},
+    "checkpoint": {"every": 3600, "evaluate_episodes": 0},
+}
+DEALT: dict[str, Any] = {"matchmaker": "round_robin", "policies": 8}
+WARM_UP = 4.0
+"""Seconds of a run that are not counted."""
+
+
+class Watch:
+    """Keeps the records of a run, and the memory of all its processes."""
+
+    def __init__(self) -> None:
+        self.records: list[Record] = []
+        self.memory = 0.0
+        """The most MiB at a time that belong to this process and its children, shared ones once."""
+
+    def start(self, goal: Goal) -> None: ...
+
+    def show(self, record: Record) -> None: ...
+
+    def say(self, message: str) -> None: ...
+
+    def close(self) -> None: ...
+
+    def log(self, record: Record) -> None:
+        self.records.append(record)
+        own = psutil.Process()
+        family = [own, *own.children(recursive=True)]
+        self.memory = max(self.memory, sum(p.memory_full_info().pss for p in family) / 2**20)
+
+    def trained(self) -> float:
+        """Agent-steps trained a second, after the warm-up."""
+        kept = [r for r in self.records if r.seconds >= WARM_UP]
+        first, last = kept[0], kept[-1]
+        steps = [sum(p.trained for p in record.policies.values()) for record in (first, last)]
+        return (steps[1] - steps[0]) / (last.seconds - first.seconds)
+
+
+def run(tree: dict[str, Any], directory: Path, seed: int = 0) -> tuple[Result, Watch]:
+    watch = Watch()
+    tree = overlay(tree, {"seed": seed, "run": {"directory": str(directory)}})
+    return train(load_config(tree), watch), watch
+
+
+def pool_of(directory: Path) -> list[tuple[Strategy, Strategy]]:
+    """What the frozen copies in the last checkpoint do, the oldest first."""
+    files = RunDirectory.open(directory)
+    config = files.read_config()
+    spec = policy_specs(config, make_env(config.game, 1).agents)[0]
+    saved = files.checkpoints.read(files.checkpoints.numbers()[-1], COORDINATOR)["population"]
+    weights, identity = saved["copies"][spec.name]["weights"], saved["identity"]
+    held = [i for i in range(1, len(identity)) if identity[i, POLICY] >= 0]
+    held.sort(key=lambda place: int(identity[place, VERSION]))
+    return [strategies(spec, weights[place - 1]) for place in held]
+
+
+def kuhn(console: Console, seeds: int) -> None:
+    """The average policy of the pool, against exact best responses."""
+    table = Table("seed", "exploitability", "value", "last alone", "matches", "seconds")
+    for seed in range(seeds):
+        begun = time.monotonic()
+        with tempfile.TemporaryDirectory() as home:
+            result, _ = run(KUHN, Path(home) / "run", seed)
+            pool = pool_of(Path(home) / "run")
+        found = summary(*average([f for f, _ in pool], [s for _, s in pool]))
+        last = summary(*pool[-1])
+        table.add_row(
+            str(seed),
+            f"{found['exploitability']:.4f}",
+            f"{found['value']:.4f}",
+            f"{last['exploitability']:.4f}",
+            f"{result.record.matches:,}",
+            f"{time.monotonic() - begun:.0f}",
+        )
+        console.print(f"seed {seed}: {found['exploitability']:.4f} {found['value']:.4f}")
+    console.print(table)
+
+
+def connect_four(console: Console, seconds: float) -> None:
+    """Self-play for so long; wins against random in both seats, and ratings of the pool."""
+    with tempfile.TemporaryDirectory() as home:
+        tree = overlay(CONNECT_FOUR, {"run": {"seconds": seconds}})
+        result, watch = run(tree, Path(home) / "run")
+        config, snapshots = load_run(RunDirectory.open(Path(home) / "run"))
+        for seat in range(2):
+            other = f"player_{1 - seat}"
+            played = evaluate(config, snapshots, 500, scripted={other: "random"})
+            returns = played.returns[:, seat]
+            wins = float((returns > 0).mean())
+            console.print(f"against random as player {seat}: {wins:.1%} won of {len(returns)}")
+        members = watch.records[-1].members
+        frozen = sorted((int(n.split("@")[1]), m) for n, m in members.items() if not m.learns)
+        ratings = [m.rating for _, m in frozen]
+        table = Table("copy", "rating", "±", "games", "above that of 10 before")
+        for i, (version, member) in enumerate(frozen):
+            above = "" if i < 10 else str(ratings[i] > ratings[i - 10])
+            row = (f"{member.rating:.1f}", f"{member.uncertainty:.1f}", f"{member.games:,}")
+            table.add_row(str(version), *row, above)
+        console.print(table)
+        console.print(f"{result.record.matches:,} matches")
+
+
+def rate_of(tree: dict[str, Any], seconds: float) -> tuple[float, float]:
+    """Trained agent-steps a second, and MiB; in a process of its own, so that nothing lingers."""
+    with tempfile.TemporaryDirectory() as home:
+        tree = overlay(overlay(SPEED, tree), {"run": {"seconds": seconds}})
+        _, watch = run(tree, Path(home) / "run")
+    return watch.trained(), watch.memory
+
+
+def in_turns(
+    trees: dict[str, dict[str, Any]], seconds: float, rounds: int
+) -> dict[str, list[tuple[float, float]]]:
+    """Measure each in turn, several times over."""
+    found: dict[str, list[tuple[float, float]]] = {name: [] for name in trees}
+    for _ in range(rounds):
+        for name, tree in trees.items():
+            context = multiprocessing.get_context("spawn")
+            with ProcessPoolExecutor(1, context) as pool:
+                found[name].append(pool.submit(rate_of, tree, seconds).result())
+    return found
+
+
+def speed(console: Console, seconds: float, rounds: int) -> None:
+    """The same policies on seats for good and dealt by a round robin."""
+    table = Table("game", "fixed", "round robin", "ratio")
+    for game in ("treasure_hunt", "bucket_brigade"):
+        found = in_turns(
+            {"fixed": {"game": game}, "dealt": {"game": game, "population": DEALT}}, seconds, rounds
+        )
+        fixed, dealt = ([rate for rate, _ in found[name]] for name in ("fixed", "dealt"))
+        ratios = [d / f for d, f in zip(dealt, fixed, strict=True)]
+        table.add_row(
+            game, f"{median(fixed):,.0f}", f"{median(dealt):,.0f}", f"{median(ratios):.2f}"
+        )
+    console.print(table)
+
+
+def many(console: Console, seconds: float, rounds: int) -> None:
+    """What a trained step costs by the number of policies, and all the memory it takes."""
+    trees = {
+        str(count): {
+            "game": "treasure_hunt",
+            "population": {"matchmaker": "round_robin", "policies": count},
+        }
+        for count in (8, 64)
+    }
+    found = in_turns(trees, seconds, rounds)
+    table = Table("policies", "trained agent-steps/s", "cost against 8", "GiB")
+    base = median(rate for rate, _ in found["8"])
+    for name, measured in found.items():
+        rate = median(rate for rate, _ in measured)
+        memory = max(memory for _, memory in measured)
+        table.add_row(name, f"{rate:,.0f}", f"{base / rate:.2f}", f"{memory / 1024:.2f}")
+    console.print(table)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("what", choices=("kuhn", "connect_four", "speed", "many"))
+    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--seconds", type=float, default=None)
+    parser.add_argument("--rounds", type=int, default=3)
+    words = parser.parse_args()
+    console = Console()
+    todo: dict[str, Callable[[], None]] = {
+        "kuhn": lambda: kuhn(console, words.seeds),
+        "connect_four": lambda: connect_four(console, words.seconds or 1200),
+        "speed": lambda: speed(console, words.seconds or 20, words.rounds),
+        "many": lambda: many(console, words.seconds or 40, words.rounds),
+    }
+    todo[words.what]()
+
+
+if __name__ == "__main__":
+    main()
