@@ -215,6 +215,7 @@ def many(console: Console, seconds: float, rounds: int) -> None:
         str(count): {
             "game": "treasure_hunt",
             "population": {"matchmaker": "round_robin", "policies": count},
+            "env": {"num_envs": 8 * count},  # so that each policy has as many streams
         }
         for count in (8, 64)
     }

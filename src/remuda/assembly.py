@@ -37,6 +37,9 @@ from remuda.streams import torch_stream
 from remuda.timeline import Timeline, write_trace
 from remuda.types import AgentSpec, State
 
+AHEAD = 2
+"""Rollouts that an actor plays ahead where seats are dealt: some policies play more than others for
+a while, and those that play less should be trained together with them."""
 PATIENCE = 0.005
 """Seconds that a stack of policies waits for those fed last in a turn; updates take longer."""
 
@@ -321,13 +324,22 @@ def dealt_experience(
     found: dict[str, Experience] = {}
     for (streams, rollout, experience, *_), members in blocks.items():
         shape, most_open = _stream_shape(members[0]), copies if once else streams
-        length = experience.segment_length
-        segments = segments_for(experience.capacity, length, most_open, rollout)
+        share = max(copies * len(agents) // len(specs), 1)
+        likely, length = min(most_open, 2 * share), experience.segment_length
+        segments = segments_for(experience.capacity, length, most_open, likely, rollout)
         block = Block(shape, len(members), length, segments)
         for index, spec in enumerate(members):
-            wakeup = learners[spec.name]
             found[spec.name] = Experience(
-                shape, experience, (streams,), wakeup, (actor,), rollout, block, index, most_open
+                shape,
+                experience,
+                (streams,),
+                learners[spec.name],
+                (actor,),
+                rollout,
+                block,
+                index,
+                likely,
+                AHEAD,
             )
     return found
 

@@ -156,6 +156,10 @@ class PPOConfig(Section):
     """Give each input mean 0 and standard deviation 1 over all that was seen, within 10."""
     normalise_rewards: bool = False
     """Divide rewards by the standard deviation of their running discounted sum."""
+    correction: Literal["decoupled", "vtrace", "none"] = "decoupled"
+    """How steps that older weights chose are corrected for. `decoupled`: each counts by how likely
+    the newest weights were to choose it, at most 2 (Hilton et al. 2022). `vtrace`: so do the errors
+    that follow it in its segment, at most 1 (Espeholt et al. 2018). `none`: as if they were new."""
     max_staleness: NonNegativeInt | None = None
     """Segments begun by weights that are more versions old than this are not trained on. None: as
     `wait` has it, where the actor is at most one rollout ahead."""

@@ -96,6 +96,8 @@ class Learn(IntEnum):
     """Sum over updates of the least staleness in a batch..."""
     STALENESS_HIGH_SUM = 18
     """...and of the greatest."""
+    EFFECTIVE_SUM = 19
+    """On-policy: sum over updates of the effective share of their steps."""
 
 
 class Scoreboard:

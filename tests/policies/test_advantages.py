@@ -4,7 +4,12 @@ import numpy as np
 import pytest
 import torch
 
-from remuda.policies.advantages import RunningMoments, generalised_advantages
+from remuda.policies.advantages import (
+    RunningMoments,
+    effective_share,
+    generalised_advantages,
+    vtrace,
+)
 from remuda.policies.losses import normalised
 
 
@@ -43,6 +48,60 @@ def test_with_lambda_one_it_is_the_return_minus_the_value():
     for i in range(5, -1, -1):
         returns = r[i] + 0.9 * returns
         assert found[i] + v[i] == pytest.approx(returns, abs=1e-6)
+
+
+def traced(r, discount, values, after, ratios, trace_decay=1.0, most=1.0):
+    found = np.full((2, len(r)), 7.0, np.float32)
+    vtrace(r, discount, values, np.array(after), ratios, trace_decay, most, *found)
+    return found[0].tolist(), found[1].tolist()
+
+
+def test_vtrace_by_hand():
+    # Two segments; the first is cut off, the second terminated after a step.
+    r, values = floats(1, 2, 0, 3, 0), floats(0.5, 1.0, 3.0, 2.0, 9.0)
+    discount, after = floats(0.5, 0.5, 0.0, 0.0, 0.0), [False, False, True, False, True]
+    ratios = floats(0.5, 4.0, 1.0, 0.25, 1.0)
+    # errors: 1 + 0.5 - 0.5 = 1; 2 + 1.5 - 1 = 2.5; 3 - 2 = 1
+    # second row: weight min(4, 1) = 1: target 1 + 2.5 = 3.5; credited 2.5
+    # first: weight 0.5, cut 0.5: target 0.5 + 0.5 * 1 + 0.5 * 0.5 * 2.5 = 1.625
+    #        credited 1 + 0.5 * 3.5 - 0.5 = 2.25
+    # last: target 2 + 0.25 * 1, credited 1
+    advantages, targets = traced(r, discount, values, after, ratios)
+    assert advantages == pytest.approx([2.25, 2.5, 0.0, 1.0, 0.0])
+    assert targets == pytest.approx([1.625, 3.5, 3.0, 2.25, 9.0])
+    # An error may count up to rho-bar 2, a trace never more than 1.
+    advantages, targets = traced(r, discount, values, after, floats(3, 4, 1, 1, 1), most=2.0)
+    # second: 1 + 2 * 2.5 = 6; first: 0.5 + 2 * 1 + 0.5 * 1 * 5 = 5, credited 1 + 0.5 * 6 - 0.5
+    assert targets[:2] == pytest.approx([5.0, 6.0])
+    assert advantages[:2] == pytest.approx([3.5, 2.5])
+    # Lambda 0.5 cuts what follows: first target 0.5 + 0.5 + 0.5 * 0.5 * 0.5 * 2.5
+    advantages, targets = traced(r, discount, values, after, ratios, trace_decay=0.5)
+    assert targets[0] == pytest.approx(1.3125)
+    assert advantages[0] == pytest.approx(1.0 + 0.5 * 0.5 * 2.5)
+
+
+def test_vtrace_without_lag_is_n_step_returns():
+    rng = np.random.default_rng(0)
+    r, v = rng.random(7, np.float32), rng.random(7, np.float32)
+    discount, after, ones = np.full(7, 0.9, np.float32), [False] * 6 + [True], np.ones(7, "f4")
+    advantages, targets = traced(r, discount, v, after, ones)
+    returns = v[6]
+    for i in range(5, -1, -1):
+        returns = r[i] + 0.9 * returns
+        assert targets[i] == pytest.approx(returns, abs=1e-5)
+        assert advantages[i] == pytest.approx(returns - v[i], abs=1e-5)
+    # With any lambda it is generalised advantage estimation.
+    advantages, targets = traced(r, discount, v, after, ones, trace_decay=0.7)
+    expected = advantages_of(r, discount, v, after, 0.7)
+    assert advantages == pytest.approx(expected, abs=1e-5)
+    assert targets[:6] == pytest.approx((np.array(expected) + v)[:6].tolist(), abs=1e-5)
+
+
+def test_the_effective_share_of_weighted_samples():
+    assert effective_share(floats(1, 1, 1, 1)) == 1.0
+    assert effective_share(floats(2, 0, 0, 0)) == 0.25
+    assert effective_share(floats(1, 3)) == pytest.approx(16 / 20)
+    assert effective_share(floats(0, 0)) == 0.0
 
 
 def test_normalised_advantages():

@@ -318,9 +318,36 @@ def test_steps_count_by_how_likely_the_policy_is_now_to_make_them():
     rollout.log_probs[0, 0] -= 0.5  # it is likelier now than when it was made
     rollout.log_probs[0, 1] += 0.5
     rollout.log_probs[0, 2] -= 5.0
-    batch = algorithm._prepare(rollout, Rows(rollout, 0, 1, torch.device("cpu")), 0, 1)
+    samples = Rows(rollout, 0, 1, torch.device("cpu"))
+    batch, effective = algorithm._prepare(rollout, samples, 0, 1)
     expected = [np.exp(0.5), np.exp(-0.5), 2.0, 1.0, 1.0]
     assert batch.weights[0, :5].tolist() == pytest.approx(expected, rel=1e-4)
+    steps = int(rollout.num_steps[0])
+    ratios = np.array([np.exp(0.5), np.exp(-0.5), np.exp(5.0), *[1.0] * (steps - 3)])
+    assert effective[0] == pytest.approx(ratios.sum() ** 2 / steps / (ratios**2).sum(), rel=1e-3)
+    plain, _ = make(correction="none")._prepare(rollout, samples, 0, 1)
+    assert plain.weights[0, :5].tolist() == [1.0] * 5
+    # By V-trace a step counts at most once, and less where it is less likely now; see below.
+    traced, _ = make(correction="vtrace")._prepare(rollout, samples, 0, 1)
+    expected = [1.0, np.exp(-0.5), 1.0, 1.0, 1.0]
+    assert traced.weights[0, :5].tolist() == pytest.approx(expected, rel=1e-4)
+
+
+def test_with_fresh_steps_every_correction_is_the_same():
+    found = []
+    for correction in ("decoupled", "vtrace", "none"):
+        algorithm = make(correction=correction)
+        rollout = play(algorithm, bandit, np.random.default_rng(0))
+        samples = Rows(rollout, 0, 1, torch.device("cpu"))
+        batch, effective = algorithm._prepare(rollout, samples, 0, 1)
+        assert effective[0] == pytest.approx(1.0, abs=1e-5)
+        rows = rollout.streams[0] != AFTER
+        rows[int(rollout.num_rows[0]) :] = False
+        rows = rows[: batch.values.shape[1]]
+        found.append([x[0, rows] for x in (batch.weights, batch.advantages, batch.targets)])
+    for other in found[1:]:
+        for one, another in zip(found[0], other, strict=True):
+            torch.testing.assert_close(one, another, rtol=1e-4, atol=1e-5)
 
 
 def test_a_reward_that_is_no_number_is_forgotten_with_the_update_it_spoiled():

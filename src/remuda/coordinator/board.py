@@ -132,6 +132,7 @@ class Board:
             redrawn=int(learn[Learn.REDRAWN]),
             trained=int(learn[Learn.TRAINED]),
             lost=int(learn[Learn.LOST]),
+            effective=_mean(learned, Learn.EFFECTIVE_SUM, Learn.UPDATES) if on_policy else None,
             staleness_low=_mean(learned, Learn.STALENESS_LOW_SUM, Learn.UPDATES),
             staleness_high=_mean(learned, Learn.STALENESS_HIGH_SUM, Learn.UPDATES),
             staleness_max=int(learn[Learn.STALENESS_MAX]),

@@ -59,6 +59,8 @@ class PolicyRecord:
     """On-policy: how far an update moved the policy, in nats."""
     batch: float | None = None
     """Mean over the updates of the samples in one; a time budget makes it less."""
+    effective: float | None = None
+    """On-policy: effective sample size as a share of the steps, 0 to 1; less as they get older."""
     staleness_low: float | None = None
     """Mean over the updates of the least staleness in a batch..."""
     staleness_high: float | None = None

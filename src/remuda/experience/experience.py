@@ -63,7 +63,8 @@ class Experience:
         rollout: int = 0,
         block: Block | None = None,
         index: int = 0,
-        most_open: int | None = None,
+        likely: int | None = None,
+        ahead: int = 1,
     ) -> None:
         """Allocate it, if it is not part of a block.
 
@@ -76,18 +77,20 @@ class Experience:
             rollout: steps that an on-policy learner takes at once; 0: the learner is off-policy.
             block: where its ring stands among those of other policies, for the only actor there is.
             index: its ring in the block.
-            most_open: segments that may be open at a time; None: one for each stream.
+            likely: segments that are open at a time, or begun in a turn, unless by a rare chance,
+                which may cost steps; None: one for each stream.
+            ahead: rollouts that an actor which may wait plays before it does.
         """
         self.shape, self.config, self.rollout = shape, config, rollout
         self.num_streams = sum(num_streams)
         self.learner, self._actors = learner, tuple(actors)
-        self.block, self.index = block, index
+        self.block, self.index, self.ahead = block, index, ahead
         self._shared: SharedArrays | BlockRow
         if block is not None:
             self._shared = row = block.row(index)
             segments = len(row["sequence"])
             self.rings: tuple[ExperienceRing, ...] = (
-                ExperienceRing(shape, config, num_streams[0], segments, row, 0, row, most_open),
+                ExperienceRing(shape, config, num_streams[0], segments, row, 0, row, likely),
             )
             return
         self._shared = SharedArrays({"counters": ((len(num_streams), COUNTERS), np.int64)})
@@ -97,7 +100,7 @@ class Experience:
             # Every stream keeps one segment open; as many again are there to be read, or two
             # rollouts. Any actor may have to fill a whole rollout while the others are away.
             share = -(-config.capacity * streams // self.num_streams)
-            segments = segments_for(share, length, streams, rollout)
+            segments = segments_for(share, length, streams, streams, rollout)
             ring = ExperienceRing(shape, config, streams, segments, self._shared, actor)
             rings.append(ring)
         self.rings = tuple(rings)
@@ -130,6 +133,12 @@ class Experience:
             return min(self.untaken / self.rollout, 1.0)
         places = sum(ring.num_segments * ring.segment_length for ring in self.rings)
         return min((self.written - self.overwritten) / places, 1.0)
+
+    @property
+    def is_urgent(self) -> bool:
+        """Whether an actor that may wait does so now, for a rollout to be taken."""
+        full = self.untaken >= self.ahead * self.rollout
+        return full or (self.untaken > 0 and any(ring.tight for ring in self.rings))
 
     @property
     def untaken(self) -> int:
@@ -227,29 +236,37 @@ class Experience:
             written -= load(ring.counters, WRITTEN)
 
 
-def segments_for(steps: int, length: int, most_open: int, rollout: int) -> int:
-    """Segments of a ring that is to hold so many steps, or whole rollouts, while it is written."""
+def segments_for(steps: int, length: int, most_open: int, likely: int, rollout: int) -> int:
+    """Segments of a ring that is to hold so many steps, or whole rollouts, while it is written.
+
+    Args:
+        steps: the capacity, off-policy.
+        length: of a segment.
+        most_open: segments that may be open at a time.
+        likely: those that are, as a rule.
+        rollout: its steps; 0: off-policy.
+    """
     if rollout:
-        return 4 * most_open + 3 * -(-rollout // length)
-    return max(-(-steps // length), 2 * most_open)
+        return most_open + 3 * likely + 3 * -(-rollout // length)
+    return max(-(-steps // length), most_open + likely)
 
 
 class Room:
     """An actor's side: whether it may write another turn, where the user lets it wait.
 
     It may while all actors together are within `capacity` steps of an off-policy learner, and while
-    there is not yet a whole rollout for an on-policy learner to take.
+    there is not yet a whole rollout for an on-policy learner to take; two, where seats are dealt.
     """
 
     def __init__(self, experience: Experience, actor: int, wakeup: Wakeup) -> None:
         self.wakeup = wakeup
         """Rings this actor's process once it may go on."""
         self.config = experience.config
-        self._learner, self._rollout = experience.learner, experience.rollout
+        self._learner, self._rollout = experience.learner, experience.ahead * experience.rollout
         self._all, self._counters = experience.counters, experience.rings[actor].counters
         ring = experience.rings[actor]
         self._queue, self._numbers = ring.shared["queue"], ring.shared["numbers"]
-        self._most_open = ring.most_open
+        self._likely = ring.likely
         self._forgiven = 0
 
     def has_room(self) -> bool:
@@ -283,7 +300,7 @@ class Room:
             self._counters,
             self._queue,
             self._numbers,
-            self._most_open,
+            self._likely,
             self._rollout,
             self._forgiven,
         )
@@ -296,14 +313,14 @@ def _has_room_for_rollout(
     own: Integers,
     queue: Integers,
     numbers: Integers,
-    most_open: int,
+    likely: int,
     rollout: int,
     forgiven: int,
 ) -> bool:
     passed = forgiven - load(own, TAKEN_STEPS)
     if _untaken(counters) - max(passed, 0) >= rollout:
         return False
-    return passed > 0 or not is_tight(own, queue, numbers, most_open)
+    return passed > 0 or not is_tight(own, queue, numbers, likely)
 
 
 @njit(cache=True)

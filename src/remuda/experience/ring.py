@@ -171,7 +171,7 @@ class ExperienceRing:
         counters: SharedArrays | BlockRow,
         actor: int,
         shared: BlockRow | None = None,
-        most_open: int | None = None,
+        likely: int | None = None,
     ) -> None:
         """Allocate it, if it is not part of a block.
 
@@ -183,10 +183,10 @@ class ExperienceRing:
             counters: the words of all rings of the policy...
             actor: ...and the row that is this ring's.
             shared: its part of a block; None: it is alone.
-            most_open: segments that may be open at a time; None: one for each stream.
+            likely: segments that are open at a time, as a rule; None: one for each stream.
         """
         length = config.segment_length
-        self.most_open = num_streams if most_open is None else most_open
+        self.likely = num_streams if likely is None else likely
         self.shape, self.config = shape, config
         self.num_segments, self.segment_length, self.num_streams = segments, length, num_streams
         self._all_counters, self.actor = counters, actor
@@ -207,7 +207,7 @@ class ExperienceRing:
         So it is where episodes are much shorter than segments; a rollout is then taken early.
         """
         shared = self.shared
-        return is_tight(self.counters, shared["queue"], shared["numbers"], self.most_open)
+        return is_tight(self.counters, shared["queue"], shared["numbers"], self.likely)
 
     def state(self) -> State:
         """A copy of all that is committed, taken while the writer may go on.
@@ -261,7 +261,7 @@ SAVED_COUNTERS = {
 
 
 @njit(cache=True)
-def is_tight(counters: Integers, queue: Integers, numbers: Integers, most_open: int) -> bool:
+def is_tight(counters: Integers, queue: Integers, numbers: Integers, likely: int) -> bool:
     """Whether the next turn's segments might take the place of a closed one that nobody took.
 
     A turn begins at most one segment for each stream, and passes over at most as many open ones.
@@ -269,7 +269,7 @@ def is_tight(counters: Integers, queue: Integers, numbers: Integers, most_open: 
     segments = queue.size
     head, closed = load(counters, HEAD), load(counters, CLOSED)
     for i in range(max(load(counters, TAKEN), closed - segments), closed):
-        if head + 2 * most_open > numbers[queue[i % segments]] + segments:
+        if head + 2 * likely > numbers[queue[i % segments]] + segments:
             return True
     return False
 

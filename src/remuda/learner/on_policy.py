@@ -43,8 +43,20 @@ class OnPolicyLearner:
         return not waiting.any()
 
     def ready(self) -> bool:
-        """Whether any policy has a rollout; for the others the process is rung."""
-        return any(self._ready())
+        """Whether any policy has a rollout; for the others the process is rung.
+
+        Where actors may play ahead, it waits for all of its stack, so that they are trained
+        together, until an actor has to wait for one.
+        """
+        ready = self._ready()
+        if self._rollouts[0].experience.ahead == 1 or not ready.any():
+            return bool(ready.any())
+        halted = [student.halted for student in self._students]
+        return bool((ready | halted).all()) or any(
+            rollouts.experience.is_urgent
+            for rollouts, is_ready in zip(self._rollouts, ready, strict=True)
+            if is_ready
+        )
 
     def update(self) -> None:
         """Take a rollout of every policy that has one, train them, and publish."""
@@ -88,6 +100,7 @@ class OnPolicyLearner:
             row[Learn.ENTROPY_SUM] += learned.entropy[i]
             row[Learn.KL_SUM] += learned.kl[i]
             row[Learn.CLIPPED_SUM] += learned.clipped[i]
+            row[Learn.EFFECTIVE_SUM] += learned.effective[i]
             row[Learn.TRAINED] += steps
         published = clock()
         for k in range(first, end):

@@ -43,6 +43,59 @@ def generalised_advantages(
         advantages[i] = following
 
 
+@njit(cache=True)
+def vtrace(
+    r_t: Floats,
+    discount_t: Floats,
+    values: Floats,
+    after: Bools,
+    ratios: Floats,
+    trace_decay: float,
+    most: float,
+    advantages: Floats,
+    targets: Floats,
+) -> None:
+    """V-trace (Espeholt et al. 2018, section 4.1): corrected for who acted, step by step.
+
+    Each temporal-difference error is weighted by how likelier the action is now than when it was
+    chosen, at most `most`; what follows it is cut by that too, at most 1. Where nothing has changed
+    this is `generalised_advantages`: with lambda 1, targets are n-step returns.
+
+    Args:
+        r_t: [R] rewards.
+        discount_t: [R] what the next row's value counts; 0 after a termination.
+        values: [R] values of what was seen.
+        after: [R] the row holds no step, but what was seen after the last step of a segment.
+        ratios: [R] of the action's probability now to that when it was chosen.
+        trace_decay: lambda, in the traces, and as in Espeholt et al.'s later code (RLax) in what
+            an action is credited with.
+        most: the most that an error counts; rho-bar.
+        advantages: [R] to be written: what to credit the action with, before its own weight.
+        targets: [R] to be written: of the values.
+    """
+    beyond = 0.0  # what the targets of the next row are above its value
+    for i in range(r_t.size - 1, -1, -1):
+        if after[i]:
+            beyond = 0.0
+            advantages[i] = 0.0
+            targets[i] = values[i]
+            continue
+        error = r_t[i] + discount_t[i] * values[i + 1] - values[i]
+        advantages[i] = error + discount_t[i] * trace_decay * beyond
+        weight, cut = min(ratios[i], most), min(ratios[i], 1.0)
+        beyond = weight * error + discount_t[i] * trace_decay * cut * beyond
+        targets[i] = values[i] + beyond
+
+
+def effective_share(ratios: np.ndarray) -> float:
+    """The effective sample size of weighted samples [N], as a share of them (Kong 1992): 0 to 1.
+
+    (sum w)^2 / (N sum w^2): 1 where all weigh the same, 1 / N where one outweighs all.
+    """
+    squares = float(np.square(ratios, dtype=np.float64).sum())
+    return float(ratios.sum(dtype=np.float64)) ** 2 / (len(ratios) * squares) if squares else 0.0
+
+
 class RunningMoments:
     """Mean and variance of everything seen so far (Chan et al. 1983), by batches."""
 

@@ -14,7 +14,12 @@ from torch import Tensor
 from remuda.checkpoint.state import fitting, random_state, restore_random
 from remuda.config import PolicyConfig, PPOConfig
 from remuda.experience.rollouts import AFTER, Rollout
-from remuda.policies.advantages import RunningMoments, generalised_advantages
+from remuda.policies.advantages import (
+    RunningMoments,
+    effective_share,
+    generalised_advantages,
+    vtrace,
+)
 from remuda.policies.algorithms.algorithm import Algorithm
 from remuda.policies.algorithms.by_hand import ByHand
 from remuda.policies.algorithms.samples import Rows, Sequences
@@ -23,7 +28,7 @@ from remuda.policies.losses import normalised
 from remuda.policies.networks.actor_critic import COUNT, MEAN, VARIANCE, ActorCritic
 from remuda.types import Floats, Integers, State
 
-WEIGHT_LIMIT = 2.0
+WEIGHT_LIMITS = {"decoupled": 2.0, "vtrace": 1.0}
 """The most that a step counts, however much likelier it is now than when it was made."""
 KL_MARGIN = 1.5
 """An update ends once it has moved a policy by so many times its `target_kl`."""
@@ -40,6 +45,8 @@ class Learned:
     """How far the update moved the policy, in nats."""
     clipped: Floats
     """The share of steps whose probability ratio was clipped."""
+    effective: Floats
+    """The effective share of the steps, by how likely these weights were to choose them."""
     epochs: int
     """How often it went through its steps, the last time perhaps not to the end."""
 
@@ -51,9 +58,10 @@ class PPO(Algorithm):
     minibatches, the length of rollouts, the time budget. All else is a vector [K]: learning rate,
     costs, clipping, discount, trace decay.
 
-    Where a rollout was played by weights a little older than these, the objective is decoupled
-    (Hilton et al. 2022): an update is held close to the policy that it begins from, and its steps
-    are weighted by how likely that policy was to make them. With fresh rollouts this is plain PPO.
+    Where a rollout was played by weights older than these, the objective is decoupled (Hilton et
+    al. 2022): an update is held close to the policy that it begins from, and its steps are weighted
+    by how likely that policy was to make them; with V-trace, so is what they are credited with.
+    With fresh rollouts this is plain PPO.
     """
 
     def __init__(
@@ -82,9 +90,9 @@ class PPO(Algorithm):
     def update(self, rollout: Rollout, first: int, end: int) -> Learned:
         """Train policies `first` to `end - 1` on their rows of a rollout."""
         samples = (Sequences if self.network.memory else Rows)(rollout, first, end, self.device)
-        batch = self._prepare(rollout, samples, first, end)
+        batch, effective = self._prepare(rollout, samples, first, end)
         self._set_learning_rates(first, end)
-        learned = self._train(batch, samples, first, end)
+        learned = self._train(batch, samples, first, end, effective)
         for k in range(first, end):
             if self.network.normalised:
                 used = slice(0, int(rollout.num_rows[k]))
@@ -94,8 +102,10 @@ class PPO(Algorithm):
             self.updates[k] += 1
         return learned
 
-    def _prepare(self, rollout: Rollout, samples: Rows | Sequences, first: int, end: int) -> Batch:
-        """Values, advantages and targets of a rollout."""
+    def _prepare(
+        self, rollout: Rollout, samples: Rows | Sequences, first: int, end: int
+    ) -> tuple[Batch, Floats]:
+        """Values, advantages and targets of a rollout; and its effective share, by policy."""
         at, rows = slice(first, end), int(rollout.num_rows[first:end].max())
         observations = self._to_device(rollout.observations[at, :rows])
         actions = self._to_device(rollout.actions[at, :rows])
@@ -103,7 +113,11 @@ class PPO(Algorithm):
         engine = self._engine(first, end)
         log_prox, before = engine.evaluate(observations, actions, masks, samples.everything())
         values = before.cpu().numpy()
-        advantages = np.zeros_like(values)
+        chances = log_prox.cpu().numpy()
+        with np.errstate(over="ignore"):
+            ratios = np.exp(chances - rollout.log_probs[at, :rows])
+        advantages, targets = np.zeros_like(values), values.copy()
+        weights, effective = np.ones_like(values), np.ones(end - first, np.float32)
         for i, k in enumerate(range(first, end)):
             used = int(rollout.num_rows[k])
             config = self.configs[k]
@@ -112,28 +126,52 @@ class PPO(Algorithm):
             discounts = rollout.discounts[k, :used] * np.float32(config.discount)
             if config.ppo.normalise_rewards:
                 rewards = rewards * self._returns[k].scale(rewards, discounts, streams)
+            after, correction = streams == AFTER, config.ppo.correction
+            effective[i] = effective_share(ratios[i, :used][~after])
+            if correction != "none":
+                weights[i] = np.minimum(ratios[i], WEIGHT_LIMITS[correction])
+            if correction == "vtrace":
+                vtrace(
+                    rewards,
+                    discounts,
+                    values[i, :used],
+                    after,
+                    ratios[i, :used],
+                    config.ppo.gae_lambda,
+                    WEIGHT_LIMITS["vtrace"],
+                    advantages[i, :used],
+                    targets[i, :used],
+                )
+                continue
             generalised_advantages(
                 rewards,
                 discounts,
                 values[i, :used],
-                streams == AFTER,
+                after,
                 config.ppo.gae_lambda,
                 advantages[i, :used],
             )
-        found_advantages = self._to_device(advantages)
-        log_mu = self._to_device(rollout.log_probs[at, :rows])
-        return Batch(
+            targets[i] += advantages[i]
+        batch = Batch(
             observations=observations,
             actions=actions,
             masks=masks,
             log_prox=log_prox,
-            weights=(log_prox - log_mu).exp_().clamp_(max=WEIGHT_LIMIT),
-            advantages=found_advantages,
+            weights=self._to_device(weights),
+            advantages=self._to_device(advantages),
             values=before,
-            targets=found_advantages + before,
+            targets=self._to_device(targets),
         )
+        return batch, effective
 
-    def _train(self, batch: Batch, samples: Rows | Sequences, first: int, end: int) -> Learned:
+    def _train(
+        self,
+        batch: Batch,
+        samples: Rows | Sequences,
+        first: int,
+        end: int,
+        effective: Floats,
+    ) -> Learned:
         engine = self._engine(first, end)
         costs = Costs(*(part[first:end] for part in self._costs))
         # A rollout that was taken early, or that is a little longer than asked, is cut to the size
@@ -167,7 +205,7 @@ class PPO(Algorithm):
             if not going or (budget is not None and spent * (epoch + 1) / epoch > budget):
                 break
         loss, entropies, kl, clipped = (sums / passes).cpu().numpy()
-        return Learned(loss, entropies, kl, clipped, epoch)
+        return Learned(loss, entropies, kl, clipped, effective, epoch)
 
     def _set_learning_rates(self, first: int, end: int) -> None:
         for k in range(first, end):

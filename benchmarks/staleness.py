@@ -1,0 +1,138 @@
+"""Learning from old steps: PPO in Treasure Hunt whose actor acts with weights of some versions ago.
+
+python benchmarks/staleness.py --lag 10 --seeds 3
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections import defaultdict, deque
+from dataclasses import dataclass
+from statistics import mean
+from typing import Any
+
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+
+from remuda.actor.actor import Actor
+from remuda.actor.role import ActorRole
+from remuda.assembly import Assembly
+from remuda.config import load_config, overlay
+from remuda.envs.registry import make_env
+from remuda.policies.spec import policy_specs
+from remuda.publish.snapshot import Snapshot, SnapshotReader
+from remuda.runtime.host import threads
+from remuda.runtime.layout import make_layout
+from remuda.scoreboard import Learn, Policy
+
+BASE: dict[str, Any] = {
+    "game": "treasure_hunt",
+    "schedule": "sequential",
+    "env": {"num_envs": 64},
+    "policy": {"algorithm": "ppo", "ppo": {"rollout_length": 32}},
+}
+
+
+class LateReader(SnapshotReader):
+    """Hands on every snapshot once so many newer ones of its policy are there."""
+
+    def __init__(self, reader: SnapshotReader, lag: int) -> None:
+        self._reader, self._lag = reader, lag
+        self._held: dict[str, deque[Snapshot]] = defaultdict(deque)
+        self._first = True
+
+    @property
+    def overtaken(self) -> int:  # type: ignore[override]
+        return self._reader.overtaken
+
+    def is_news(self) -> bool:
+        return self._reader.is_news()
+
+    def newer(self) -> dict[str, Snapshot]:
+        due = {}
+        for policy, s in self._reader.newer().items():
+            copy = Snapshot(s.weights.copy(), s.version, s.learner_step, s.epsilon)
+            held = self._held[policy]
+            held.append(copy)
+            if len(held) > self._lag:
+                due[policy] = held.popleft()
+            elif copy.version == 1:  # there is nothing older to act with
+                due[policy] = copy
+        return due
+
+
+@dataclass(frozen=True)
+class LateActor(ActorRole):
+    """Acts with weights of `lag` versions ago."""
+
+    lag: int = 0
+
+    def build(self) -> Actor:
+        actor = super().build()
+        assert actor._reader is not None
+        actor._reader = LateReader(actor._reader, self.lag)
+        return actor
+
+
+def learn(lag: int, correction: str, seed: int, turns: int) -> tuple[float, float, float]:
+    """The mean return over the last quarter; mean staleness, and effective share."""
+    tree = overlay(BASE, {"seed": seed, "policy": {"ppo": {"correction": correction}}})
+    config = load_config(overlay(tree, {"run": {"turns": turns}}))
+    agents = make_env(config.game, 1).agents
+    specs = policy_specs(config, agents)
+
+    with threads(1):
+        assembly = Assembly(config, specs, make_layout(config, len(specs)), agents=agents)
+        actor_role, *learner_roles = assembly.roles()
+        fields = {name: getattr(actor_role, name) for name in actor_role.__dataclass_fields__}
+        actor = LateActor(**fields, lag=lag).build()
+        learners = [role.build() for role in learner_roles]
+        board, begun = assembly.scoreboard, None
+        while not actor.done:
+            actor.work()
+            for learner in learners:
+                while learner.work():
+                    pass
+            if begun is None and board.turns() > 0.75 * turns:
+                begun = [board.acted(spec.name).copy() for spec in specs]
+        rows = [board.acted(spec.name) for spec in specs]
+        assert begun is not None
+        earned = [
+            (row[Policy.RETURN_SUM] - old[Policy.RETURN_SUM])
+            / (row[Policy.EPISODES] - old[Policy.EPISODES])
+            for row, old in zip(rows, begun, strict=True)
+        ]
+        learned = [board.learn(spec.name) for spec in specs]
+        lags = [row[Learn.STALENESS_SUM] / row[Learn.UPDATES] for row in learned]
+        shares = [row[Learn.EFFECTIVE_SUM] / row[Learn.UPDATES] for row in learned]
+        return float(np.mean(earned)), float(np.mean(lags)), float(np.mean(shares))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--lag", type=int, default=10)
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--turns", type=int, default=400_000)
+    words = parser.parse_args()
+    table = Table("lag", "correction", "return at the end", "against lag 0", "staleness", "ESS")
+    base = 0.0
+    for lag, correction in (
+        (0, "none"),
+        (words.lag, "none"),
+        (words.lag, "decoupled"),
+        (words.lag, "vtrace"),
+    ):
+        found = [learn(lag, correction, seed, words.turns) for seed in range(words.seeds)]
+        returns = [each[0] for each in found]
+        base = base or mean(returns)
+        each = " ".join(f"{x:.1f}" for x in returns)
+        row = (f"{mean(returns):.1f} ({each})", f"{mean(returns) / base:.2f}")
+        stale, share = mean(x[1] for x in found), mean(x[2] for x in found)
+        table.add_row(str(lag), correction, *row, f"{stale:.1f}", f"{share:.2f}")
+        Console().print(f"lag {lag}, {correction}: {row[0]}")
+    Console().print(table)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,74 @@
+"""The examples run as they are, only shorter, and show what their pages say."""
+
+from collections import Counter
+from itertools import combinations
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from remuda.config import load_config, overlay, read_config
+from remuda.population.ledger import MATCH, read_records
+from remuda.train import train
+from remuda.ui.live import PlainView
+from remuda.ui.report import write_report
+
+EXAMPLES = Path(__file__).parent.parent / "examples"
+
+
+def run(name, directory, **tree):
+    """Train an example; returns the result, the names of the policies, and who sat where."""
+    shorter = {"directory": directory, "evaluate_episodes": 20}
+    tree = overlay(tree, {"run": shorter, "checkpoint": {"evaluate_episodes": 0}})
+    config = load_config(overlay(read_config(EXAMPLES / f"{name}.yaml"), tree))
+    result = train(config, PlainView())
+    names, records = read_records(directory / "ledger.bin")
+    return result, names, records[records["kind"] == MATCH], records
+
+
+def test_every_example_has_a_page():
+    for path in EXAMPLES.glob("*.yaml"):
+        page = (EXAMPLES.parent / "docs" / f"{path.stem}.md").read_text()
+        assert f"remuda train --config examples/{path.name}" in page
+
+
+def test_self_play_of_kuhn_poker(tmp_path):
+    result, names, matches, records = run("self_play", tmp_path / "run", run={"turns": 200_000})
+    assert names == ("policy",)
+    newest = (matches["version"] == -1).all(1).mean()
+    frozen = result.record.members.keys() - {"policy"}
+    assert len(frozen) > 1
+    # Half the games, once there is a past.
+    begun = records["number"][records["kind"] != MATCH].min()
+    late = matches["number"] > begun + 1000
+    assert (matches["version"][late] == -1).all(1).mean() == pytest.approx(0.5, abs=0.05)
+    assert newest > 0.5
+    assert (matches["returns"].sum(1) == 0).all()
+    write_report(tmp_path / "run")
+    assert "frozen copy" in (tmp_path / "run" / "report.html").read_text()
+    assert (tmp_path / "run" / "payoff.png").stat().st_size > 10_000
+
+
+def test_a_round_robin_of_eight_in_bucket_brigade(tmp_path):
+    result, names, matches, _ = run("round_robin", tmp_path / "run", run={"turns": 60_000})
+    assert len(names) == 8
+    met = Counter(tuple(sorted(seats)) for seats in matches["policy"].tolist())
+    cycles = len(matches) / (70 * 4)
+    assert cycles > 1
+    # Matches end in another order than they begin, and those that last longer are fewer.
+    counts = np.array([met[pick] for pick in combinations(range(8), 4)])
+    assert counts.min() > 0
+    games = [member.games for member in result.record.members.values()]
+    assert max(games) < 1.2 * min(games)
+    assert all(p.trained > 0 for p in result.record.policies.values())
+    assert set(result.evaluation.policies) == set(names)
+
+
+def test_two_teams_of_eight_in_tag(tmp_path):
+    result, names, matches, _ = run("teams", tmp_path / "run", run={"turns": 60_000})
+    red = np.array([name.startswith("red") for name in names])
+    sides = red[matches["policy"]]
+    assert (sides == [True, True, False, False]).all()
+    assert len(set(map(tuple, matches["policy"].tolist()))) > 500
+    assert all(member.games > 100 for member in result.record.members.values())
+    assert all(p.trained > 0 for p in result.record.policies.values())
