@@ -75,9 +75,12 @@ class LateActor(ActorRole):
         return actor
 
 
-def learn(lag: int, correction: str, seed: int, turns: int) -> tuple[float, float, float]:
+def learn(
+    lag: int, correction: str, seed: int, turns: int, rate: float
+) -> tuple[float, float, float]:
     """The mean return over the last quarter; mean staleness, and effective share."""
-    tree = overlay(BASE, {"seed": seed, "policy": {"ppo": {"correction": correction}}})
+    policy = {"learning_rate": rate, "ppo": {"correction": correction}}
+    tree = overlay(BASE, {"seed": seed, "policy": policy})
     config = load_config(overlay(tree, {"run": {"turns": turns}}))
     agents = make_env(config.game, 1).agents
     specs = policy_specs(config, agents)
@@ -114,6 +117,7 @@ def main() -> None:
     parser.add_argument("--lag", type=int, default=10)
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--turns", type=int, default=400_000)
+    parser.add_argument("--rate", type=float, default=1e-3, help="learning rate")
     words = parser.parse_args()
     table = Table("lag", "correction", "return at the end", "against lag 0", "staleness", "ESS")
     base = 0.0
@@ -123,7 +127,9 @@ def main() -> None:
         (words.lag, "decoupled"),
         (words.lag, "vtrace"),
     ):
-        found = [learn(lag, correction, seed, words.turns) for seed in range(words.seeds)]
+        found = [
+            learn(lag, correction, seed, words.turns, words.rate) for seed in range(words.seeds)
+        ]
         returns = [each[0] for each in found]
         base = base or mean(returns)
         each = " ".join(f"{x:.1f}" for x in returns)

@@ -1,5 +1,7 @@
 """`sequential` and `lockstep` agree bit for bit, and a run with a seed repeats itself."""
 
+from itertools import product
+
 import numpy as np
 import pytest
 
@@ -13,6 +15,20 @@ def options(algorithm, mode, agents, processes):
         "env": {"options": {"num_agents": agents}},
         "learners": {"processes": processes},
     }
+
+
+QUICK = {
+    ("dqn", "snapshot", 1, 1),
+    ("dqn", "double_buffer", 4, 4),
+    ("iqn", "snapshot", 4, 4),
+    ("iqn", "double_buffer", 1, 4),
+    ("iqn", "double_buffer", 4, 1),
+}
+"""Combinations in which every two values of different options meet; the rest are slow."""
+COMBINATIONS = [
+    pytest.param(*each, marks=() if each in QUICK else pytest.mark.slow)
+    for each in product(("dqn", "iqn"), ("snapshot", "double_buffer"), (1, 4), (1, 4))
+]
 
 
 @pytest.fixture(scope="module")
@@ -30,10 +46,7 @@ def sequential(tmp_path_factory):
     return get
 
 
-@pytest.mark.parametrize("processes", [1, 4])
-@pytest.mark.parametrize("agents", [1, 4])
-@pytest.mark.parametrize("mode", ["snapshot", "double_buffer"])
-@pytest.mark.parametrize("algorithm", ["dqn", "iqn"])
+@pytest.mark.parametrize(("algorithm", "mode", "agents", "processes"), COMBINATIONS)
 def test_lockstep_equals_sequential(algorithm, mode, agents, processes, tmp_path, sequential):
     tree = options(algorithm, mode, agents, processes)
     if agents == 1 and processes > 1:

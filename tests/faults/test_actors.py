@@ -19,8 +19,15 @@ PPO = {
 }
 
 
-@pytest.mark.parametrize("policy", [PPO, {}], ids=["ppo", "iqn"])
-@pytest.mark.parametrize("fault", ["exception", "kill -9"])
+@pytest.mark.parametrize(
+    ("policy", "fault"),
+    [
+        pytest.param(PPO, "kill -9", id="ppo-kill -9"),
+        pytest.param({}, "exception", id="iqn-exception"),
+        pytest.param(PPO, "exception", id="ppo-exception", marks=pytest.mark.slow),
+        pytest.param({}, "kill -9", id="iqn-kill -9", marks=pytest.mark.slow),
+    ],
+)
 def test_the_others_go_on_while_one_is_away(policy, fault, tmp_path):
     ring, runtime = start(tmp_path, policy=policy, actor={"processes": 2}, env={"num_envs": 3})
     try:

@@ -67,7 +67,7 @@ def records_of(ring):
     return {m.ref: (m.games, m.total_reward) for m in ring.table.population().members}
 
 
-@pytest.mark.parametrize("fault", ["exception", "kill -9"])
+@pytest.mark.parametrize("fault", ["kill -9", pytest.param("exception", marks=pytest.mark.slow)])
 def test_one_crashed_learner_holds_up_neither_the_others_nor_their_matches(fault, tmp_path):
     supervision = {"silence_limit": 20.0, "backoff": 6.0}
     ring, runtime = start(tmp_path, supervision=supervision)
@@ -95,7 +95,13 @@ def test_one_crashed_learner_holds_up_neither_the_others_nor_their_matches(fault
         runtime.stop()
 
 
-@pytest.mark.parametrize("fault", sorted(FAULTS))
+QUICK = {"kill -9", "stopped"}
+"""How a role dies is found out in the same way as elsewhere; what is left behind is not."""
+
+
+@pytest.mark.parametrize(
+    "fault", [pytest.param(f, marks=() if f in QUICK else pytest.mark.slow) for f in sorted(FAULTS)]
+)
 def test_a_population_outlives_its_actor(fault, tmp_path):
     ring, runtime = start(tmp_path, supervision={"silence_limit": 5.0, "backoff": 0.05})
     try:

@@ -80,7 +80,14 @@ def test_a_stack_that_learns_from_rollouts_goes_on(role, fault, tmp_path):
         runtime.stop()
 
 
-@pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.parametrize(
+    "fault",
+    [
+        # Every way is tried on a learner above; here two that are found out in different ways.
+        pytest.param(f, marks=() if f in ("kill -9", "stopped") else pytest.mark.slow)
+        for f in FAULTS
+    ],
+)
 def test_an_actor_goes_on_with_new_episodes(fault, tmp_path):
     ring, runtime = start(tmp_path)
     try:

@@ -12,7 +12,7 @@ from remuda.envs.wrapped import SharedRewards, with_scripted
 from remuda.experience.experience import Experience
 from remuda.policies.spec import PolicySpec, alike
 from remuda.population.records import PolicyRef
-from remuda.population.setup import seats_of
+from remuda.population.setup import seats_of, teams_of
 from remuda.population.table import Table
 from remuda.publish.snapshot import PublishedWeights
 from remuda.scoreboard import Play, Scoreboard
@@ -115,7 +115,7 @@ class ActorRole:
     def _dealt(self, env: VectorEnv, begins: str) -> Seats:
         from remuda.actor.dealt import DealtSeats
         from remuda.population.league import League
-        from remuda.population.setup import make_director, make_matchmaker, teams_of
+        from remuda.population.setup import make_director, make_matchmaker
 
         config = self.config
         assert self.table is not None
@@ -154,7 +154,9 @@ class ActorRole:
             from remuda.envs.workers import WorkerEnvs
 
             game = WorkerEnvs(self.config.game, copies, env.workers, **env.options)
-        return SharedRewards(game, env.share_rewards) if env.share_rewards else game
+        if not env.share_rewards:
+            return game
+        return SharedRewards(game, env.share_rewards, teams_of(self.config.population, game.agents))
 
 
 def make_casts(

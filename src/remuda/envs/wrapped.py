@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -81,17 +81,18 @@ class SharedRewards(Wrapped):
     agents are one.
     """
 
-    def __init__(self, game: VectorEnv, share: float) -> None:
+    def __init__(self, game: VectorEnv, share: float, sides: Sequence[str] = ()) -> None:
         """Wrap a game.
 
         Args:
             game: the game.
             share: of the team's mean in what an agent is given, 0 to 1.
+            sides: by agent, its team; empty: as the game has it.
         """
         super().__init__(game)
         teams: dict[str, list[int]] = defaultdict(list)
         for agent, spec in enumerate(game.agents):
-            teams[spec.team].append(agent)
+            teams[sides[agent] if sides else spec.team].append(agent)
         # [num_agents, num_agents]: what each is given of what each would have been given.
         self._mixture: Floats = ((1.0 - share) * np.eye(game.num_agents)).astype(np.float32)
         for members in teams.values():
