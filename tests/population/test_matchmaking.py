@@ -190,7 +190,7 @@ def test_prioritized_against_those_whom_one_always_beats_is_uniform():
     """No division by zero where every weight is 0."""
     matchmaker = Prioritized(2)
     ledger = known_ledger(people(4))
-    ledger.win_rate = lambda one, other: 1.0
+    ledger.win_rates = lambda one, others: np.ones(len(others))
     assert matchmaker.chances(
         PolicyRef("p0"), [PolicyRef("p1"), PolicyRef("p2")], ledger
     ).tolist() == [

@@ -55,6 +55,8 @@ def test_the_ledger_counts_wins_draws_and_payoffs_between_seats():
     assert ledger.win_rate(B, A, doubt=0.0) == 0.25
     assert ledger.win_rate(A, B, doubt=2.0) == pytest.approx(2.5 / 4)
     assert ledger.win_rate(A, C) == ledger.win_rate(A, C, doubt=0.0) == 0.5
+    expected = [ledger.win_rate(A, B, doubt=2.0), 0.5]
+    assert ledger.win_rates(A, [B, C], doubt=2.0).tolist() == pytest.approx(expected)
     assert ledger.payoff(A, B) == 2.5
     assert np.isnan(ledger.payoff(A, C))
     ledger.append(result([A, A, C], [1.0, 0.0, 0.5]))  # on two seats: two meetings with c

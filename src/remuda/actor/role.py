@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from remuda.config import Config
 from remuda.envs.registry import find_game, make_env
@@ -188,53 +188,41 @@ def make_casts(
     from remuda.policies.acting import ActingStack
 
     table = league.table
-    kinds: dict[int, Kind] = {}
+    kinds: dict[tuple[int, ...], Kind] = {}
+    together: dict[tuple[Any, ...], list[int]] = {}
     for number, spec in enumerate(specs):
         first = seats_for(league, number)[0]
         agents = tuple(a for a in range(env.num_agents) if alike(env.agents[first], env.agents[a]))
-        if agents[0] not in kinds:
-            kinds[agents[0]] = Kind(env, agents, spec)
-    groups: dict[object, list[int]] = {}
-    for number, spec in enumerate(specs):
-        kind = next(k for k in kinds.values() if seats_for(league, number)[0] in k.agents)
-        key = (kind.agents, network_layout(spec), spec.config.on_policy)
-        groups.setdefault(key, []).append(number)
+        if agents not in kinds:
+            kinds[agents] = Kind(env, agents, spec)
+        key = (agents, network_layout(spec), spec.config.on_policy)
+        together.setdefault(key, []).append(number)
     casts = []
-    for members in groups.values():
-        mine = [specs[number] for number in members]
-        kind = next(k for k in kinds.values() if seats_for(league, members[0])[0] in k.agents)
-        owners = [(number, number) for number in members]
-        owners += [
-            (place, number) for number in members for place in table.places_of(specs[number].name)
-        ]
-        owners.sort()
+    for (agents, *_), numbers in together.items():
+        kind, live = kinds[agents], [specs[number] for number in numbers]
+        # By place in the population, in order: whose network stands there.
+        owners = sorted(
+            [(number, specs[number]) for number in numbers]
+            + [(place, spec) for spec in live for place in table.places_of(spec.name)],
+            key=lambda owner: owner[0],
+        )
+        places = [place for place, _ in owners]
         noise = [
-            torch_stream(seed, purpose, "noise", specs[number].name, place)
-            if noisy and specs[number].config.network.noisy
+            torch_stream(seed, purpose, "noise", spec.name, place)
+            if noisy and spec.config.network.noisy
             else None
-            for place, number in owners
+            for place, spec in owners
         ]
         width = -(-len(kind.seen_flat) // STEP) * STEP
-        stack = ActingStack(mine[0].network(), noise, width, device)
-        places = [place for place, _ in owners]
-        blocks: dict[int, list[PolicySpec]] = {}
-        for spec in mine if experience else ():
-            blocks.setdefault(id(experience[spec.name].block), []).append(spec)
-        writers = [
-            DealtWriter(
-                [
-                    experience[spec.name]
-                    for spec in sorted(block, key=lambda s: experience[s.name].index)
-                ],
-                [
-                    places.index(table.policies.index(spec.name))
-                    for spec in sorted(block, key=lambda s: experience[s.name].index)
-                ],
-            )
-            for block in blocks.values()
-        ]
-        random = stream(seed, purpose, "dealt", mine[0].name)
-        casts.append(Cast(kind, mine, places, stack, writers, random, len(table.numbers)))
+        stack = ActingStack(live[0].network(), noise, width, device)
+        blocks: dict[int, list[tuple[Experience, int]]] = {}
+        for number, spec in zip(numbers, live, strict=True):
+            if spec.name in experience:
+                found = experience[spec.name]
+                blocks.setdefault(id(found.block), []).append((found, places.index(number)))
+        writers = [DealtWriter(block) for block in blocks.values()]
+        random = stream(seed, purpose, "dealt", live[0].name)
+        casts.append(Cast(kind, live, places, stack, writers, random, len(table.numbers)))
     return casts
 
 

@@ -146,13 +146,14 @@ class DealtWriter:
     networks, the streams that it plays: those of row k are `streams[begins[k] : begins[k + 1]]`.
     """
 
-    def __init__(self, experiences: Sequence[Experience], rows: Sequence[int]) -> None:
+    def __init__(self, policies: Sequence[tuple[Experience, int]]) -> None:
         """Begin to write.
 
         Args:
-            experiences: of the policies, in the order of their block.
-            rows: by policy, its row in the stack.
+            policies: all whose rings are in one block: the experience of each, and its row in the
+                stack.
         """
+        experiences, rows = zip(*sorted(policies, key=lambda pair: pair[0].index), strict=True)
         block = experiences[0].block
         assert block is not None
         self._shared = block.shared

@@ -102,6 +102,14 @@ class Ledger:
             return 0.5
         return (self._between(WON, one, other) + 0.5 * doubt) / (met + doubt)
 
+    def win_rates(self, one: PolicyRef, others: Sequence[PolicyRef], doubt: float = 1.0) -> Numbers:
+        """Likewise, of members of the population against several: [len(others)]."""
+        place = self._population[one].place
+        places = [self._population[other].place for other in others]
+        met, won = self.pairs[MET, place, places], self.pairs[WON, place, places]
+        rates: Numbers = (won + 0.5 * doubt) / (met + doubt)
+        return rates
+
     def payoff(self, one: PolicyRef, other: PolicyRef) -> float:
         """Mean over their meetings of the return of `one`; not a number where they never met."""
         met = self._between(MET, one, other)

@@ -322,8 +322,7 @@ class Prioritized(Matchmaker):
 
     def chances(self, learner: PolicyRef, others: Sequence[PolicyRef], ledger: Ledger) -> Array:
         """The probability of each of these opponents: [len(others)]."""
-        loses = np.array([1.0 - ledger.win_rate(learner, other) for other in others])
-        weights = self._weigh(loses)
+        weights = self._weigh(1.0 - ledger.win_rates(learner, others))
         total = weights.sum()
         chances: Array = weights / total if total > 0.0 else np.full(len(others), 1 / len(others))
         return chances

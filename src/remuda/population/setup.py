@@ -130,6 +130,11 @@ def make_matchmaker(
             f"population.teams is for the matchmaker teams, and population.matchmaker is "
             f"{population.matchmaker}"
         )
+    if population.matchmaker == "teams" and not population.teams:
+        raise ConfigError(
+            "population.matchmaker teams needs population.teams, as in "
+            "--population.teams.red.policies [red_0,red_1] --population.teams.red.agents [agent_0]"
+        )
     known: Mapping[str, Callable[[], Matchmaker]] = {
         "fixed": lambda: Fixed([names[seat % len(names)] for seat in range(seats)]),
         "random": lambda: Random(seats),

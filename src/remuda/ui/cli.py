@@ -228,11 +228,14 @@ def evaluate(words: Sequence[str]) -> int:
         print(json.dumps(evaluation.as_summary()))
         return 0
     print(f"{config.game}: {options.episodes} greedy episodes of {options.run}")
-    width = max(len(name) for name in evaluation.agents)
+    width = max(len(name) for name in (*evaluation.agents, *evaluation.policies))
     for i, name in enumerate(evaluation.agents):
         mean, error = evaluation.mean(i), evaluation.standard_error(i)
         who = f"  ({options.scripted[name]})" if name in options.scripted else ""
         print(f"  {name:<{width}}  return {number(mean):>8} ± {number(error)}{who}")
+    for name, earned in evaluation.policies.items():
+        earns = f"{number(earned.mean()):>8} ± {number(standard_error(earned))}"
+        print(f"  {name:<{width}}  return {earns}  on {len(earned)} seats")
     for name, told in evaluation.facts.items():
         print(f"  {name.replace('_', ' ')}: {told.mean():.4g} ± {standard_error(told):.2g}")
     return 0
