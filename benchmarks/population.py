@@ -59,11 +59,12 @@ CONNECT_FOUR: dict[str, Any] = {
         "algorithm": "ppo",
         "reward_scale": 1.0,
         "network": {"hidden": (128, 128)},
-        "ppo": {"entropy_cost": 0.02, "rollout_length": 64},
+        "ppo": {"entropy_cost": 0.03, "rollout_length": 64},
     },
     "population": {
         "matchmaker": "self_play",
-        "snapshots": {"every": 10, "keep": 30, "drop": "oldest"},
+        # The whole past: those who play almost at random must still be beaten.
+        "snapshots": {"every": 10, "keep": 30, "drop": "crowded"},
     },
     "run": {"turns": None, "seconds": 1200, "evaluate_episodes": 0},
     "checkpoint": {"every": 60, "evaluate_episodes": 0},
