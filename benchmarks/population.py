@@ -1,6 +1,7 @@
 """Populations: do they find equilibria, and what does dealing seats cost.
 
 python benchmarks/population.py kuhn --seeds 5         self-play against a pool: exploitability
+python benchmarks/population.py kuhn_anchor --seeds 5  held by an anchor: the last 100 versions
 python benchmarks/population.py connect_four           20 minutes of self-play: wins, ratings
 python benchmarks/population.py speed --rounds 3       dealt seats against seats for good
 python benchmarks/population.py many                   8 and 64 policies: cost and memory
@@ -52,6 +53,13 @@ KUHN: dict[str, Any] = {
     "run": {"turns": 4_000_000, "evaluate_episodes": 0},
     "checkpoint": {"every": 3600, "evaluate_episodes": 0},
 }
+KUHN_ANCHOR: dict[str, Any] = overlay(
+    KUHN,
+    {
+        "policy": {"ppo": {"entropy_cost": 0.02, "anchor_cost": 0.2, "anchor_every": 50}},
+        "population": {"newest": 1.0, "snapshots": {"every": 1, "keep": 100}},
+    },
+)
 CONNECT_FOUR: dict[str, Any] = {
     "game": "pettingzoo:classic/connect_four-v3",
     "env": {"num_envs": 64},
@@ -128,13 +136,13 @@ def pool_of(directory: Path) -> list[tuple[Strategy, Strategy]]:
     return [strategies(spec, weights[place - 1]) for place in held]
 
 
-def kuhn(console: Console, seeds: int) -> None:
+def kuhn(console: Console, seeds: int, tree: dict[str, Any]) -> None:
     """The average policy of the pool, against exact best responses."""
     table = Table("seed", "exploitability", "value", "last alone", "matches", "seconds")
     for seed in range(seeds):
         begun = time.monotonic()
         with tempfile.TemporaryDirectory() as home:
-            result, _ = run(KUHN, Path(home) / "run", seed)
+            result, _ = run(tree, Path(home) / "run", seed)
             pool = pool_of(Path(home) / "run")
         found = summary(*average([f for f, _ in pool], [s for _, s in pool]))
         last = summary(*pool[-1])
@@ -232,14 +240,15 @@ def many(console: Console, seconds: float, rounds: int) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("what", choices=("kuhn", "connect_four", "speed", "many"))
+    parser.add_argument("what", choices=("kuhn", "kuhn_anchor", "connect_four", "speed", "many"))
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=None)
     parser.add_argument("--rounds", type=int, default=3)
     words = parser.parse_args()
     console = Console()
     todo: dict[str, Callable[[], None]] = {
-        "kuhn": lambda: kuhn(console, words.seeds),
+        "kuhn": lambda: kuhn(console, words.seeds, KUHN),
+        "kuhn_anchor": lambda: kuhn(console, words.seeds, KUHN_ANCHOR),
         "connect_four": lambda: connect_four(console, words.seconds or 1200),
         "speed": lambda: speed(console, words.seconds or 20, words.rounds),
         "many": lambda: many(console, words.seconds or 40, words.rounds),

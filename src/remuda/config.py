@@ -148,6 +148,11 @@ class PPOConfig(Section):
     """Weight of the value loss."""
     entropy_cost: NonNegativeFloat = 0.01
     """Weight of the entropy that is kept up."""
+    anchor_cost: NonNegativeFloat = 0.0
+    """Weight of the divergence KL(policy, anchor), where the anchor is the policy as it was: it
+    holds play against oneself together (as in magnetic mirror descent, Sokota et al. 2023)."""
+    anchor_every: PositiveInt = 100
+    """Updates after which the policy becomes its own anchor."""
     target_kl: PositiveFloat | None = None
     """An update ends early once the policy has moved by 1.5 times this, in nats. None: never."""
     normalise_advantages: bool = True
@@ -285,6 +290,11 @@ class PolicyConfig(Section):
             raise ValueError("network.dueling is for iqn and dqn; ppo has a value of its own")
         if self.network.recurrent and not self.network.shared:
             raise ValueError("network.recurrent needs network.shared: there is one memory")
+        if self.network.recurrent and self.ppo.anchor_cost:
+            raise ValueError(
+                "ppo.anchor_cost is for policies without a memory, and network.recurrent is "
+                f"{self.network.recurrent}; set one of them to 0"
+            )
         return self
 
 

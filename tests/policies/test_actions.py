@@ -1,5 +1,7 @@
 """Kinds of actions: acting and learning mean the same distribution."""
 
+import math
+
 import numpy as np
 import pytest
 import torch
@@ -92,3 +94,20 @@ def test_spaces():
     for space in (Discrete(3, start=1), Text(3), Box(0, 9, (2,), np.uint8)):
         with pytest.raises(ContractError, match="a acts in"):
             actions_of(space, "a")
+
+
+def test_divergence_by_hand():
+    actions = DiscreteActions((2, 3))
+    outputs = torch.tensor([[[0.0, math.log(3.0), 0.0, 0.0, 5.0]]])
+    others = torch.tensor([[[0.0, 0.0, 0.0, math.log(2.0), -5.0]]])
+    masks = torch.tensor([[[True, True, True, True, False]]])
+    # 1/4, 3/4 from 1/2, 1/2; and 1/2, 1/2 from 1/3, 2/3
+    first = 0.25 * math.log(0.5) + 0.75 * math.log(1.5)
+    second = 0.5 * math.log(1.5) + 0.5 * math.log(0.75)
+    assert actions.divergence(outputs, others, masks).item() == pytest.approx(first + second)
+    assert actions.divergence(outputs, outputs, masks).item() == 0.0
+    box = ContinuousActions(np.zeros(2, "f4"), np.ones(2, "f4"))
+    one = torch.tensor([[[1.0, 2.0, 0.0, 0.0]]])
+    other = torch.tensor([[[0.0, 2.0, math.log(2.0), 0.0]]])
+    # log 2 + (1 + 1) / (2 * 4) - 1/2, and nothing for the second
+    assert box.divergence(one, other, None).item() == pytest.approx(math.log(2.0) + 0.25 - 0.5)

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 
+from remuda.checkpoint.state import pack, unpack
 from remuda.config import PolicyConfig
 from remuda.experience.experience import Experience
 from remuda.experience.ring import StreamShape
@@ -360,3 +361,27 @@ def test_a_reward_that_is_no_number_is_forgotten_with_the_update_it_spoiled():
     algorithm.restore_learned(0, good)
     assert np.isfinite(algorithm.update(play(algorithm, bandit, random), 0, 1).loss[0])
     assert algorithm.is_finite(0)
+
+
+def test_an_anchor_holds_a_policy_and_moves_on():
+    moved = {}
+    for cost in (0.0, 5.0):
+        algorithm = make(anchor_cost=cost, anchor_every=3, entropy_cost=0.0)
+        random = np.random.default_rng(0)
+        before = algorithm.weights(0).copy()
+        for _ in range(3):
+            algorithm.update(play(algorithm, bandit, random), 0, 1)
+        rollout = play(algorithm, bandit, random)
+        batch, _ = algorithm._prepare(rollout, Rows(rollout, 0, 1, torch.device("cpu")), 0, 1)
+        moved[cost] = float(batch.log_prox.exp().max())
+        if cost:
+            assert np.array_equal(algorithm._anchor.flat[0].numpy(), before)
+            other = make(anchor_cost=cost, anchor_every=3, entropy_cost=0.0)
+            other.restore(0, unpack(pack(algorithm.state(0))))
+            state = random.bit_generator.state
+            algorithm.update(rollout, 0, 1)
+            random.bit_generator.state = state
+            other.update(rollout, 0, 1)
+            assert np.array_equal(algorithm.weights(0), other.weights(0))
+            assert not np.array_equal(algorithm._anchor.flat[0].numpy(), before)
+    assert moved[5.0] < moved[0.0] - 0.05

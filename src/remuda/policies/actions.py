@@ -17,7 +17,7 @@ from numba import njit
 from torch import Tensor
 
 from remuda.errors import ContractError
-from remuda.policies.losses import entropy, log_probabilities
+from remuda.policies.losses import LEAST_LOG, entropy, log_probabilities
 from remuda.types import Array, Bools, Floats, Integers
 
 if TYPE_CHECKING:
@@ -78,6 +78,16 @@ class Actions(ABC):
             masks: [K, B, mask_size] bool, or None.
         """
 
+    def divergence(self, outputs: Tensor, others: Tensor, masks: Tensor | None) -> Tensor:
+        """KL(pi, other) in nats, [K, B], of the distributions that two outputs describe.
+
+        Args:
+            outputs: [K, B, num_outputs] of pi.
+            others: likewise, of the other.
+            masks: [K, B, mask_size] bool, or None.
+        """
+        raise NotImplementedError(f"{type(self).__name__} has no divergence")
+
     def within_bounds(self, actions: Array) -> Array:
         """The actions [N, size] as the environment may take them."""
         return actions
@@ -127,6 +137,20 @@ class DiscreteActions(Actions):
             start += size
         return log_probs, entropies
 
+    def divergence(self, outputs: Tensor, others: Tensor, masks: Tensor | None) -> Tensor:
+        """Summed over the choices; what is forbidden counts nothing."""
+        total = torch.zeros((), device=outputs.device)
+        start = 0
+        for size in self.sizes:
+            part = slice(start, start + size)
+            mask = None if masks is None else masks[..., part]
+            log_pi = log_probabilities(outputs[..., part], mask)
+            log_other = log_probabilities(others[..., part], mask)
+            apart = log_pi.clamp(min=LEAST_LOG) - log_other.clamp(min=LEAST_LOG)
+            total = total + (log_pi.exp() * apart).sum(-1)
+            start += size
+        return total
+
 
 class ContinuousActions(Actions):
     """Numbers from independent normal distributions; their scales do not depend on what is seen.
@@ -171,6 +195,14 @@ class ContinuousActions(Actions):
         z = (actions - means) * (-log_scales).exp()
         log_probs = (-0.5 * z.square() - log_scales - HALF_LOG_TWO_PI).sum(-1)
         return log_probs, (log_scales + 0.5 + HALF_LOG_TWO_PI).sum(-1)
+
+    def divergence(self, outputs: Tensor, others: Tensor, masks: Tensor | None) -> Tensor:  # noqa: ARG002
+        """Of normal distributions, summed over the numbers."""
+        means, log_scales = outputs.chunk(2, -1)
+        other_means, other_scales = others.chunk(2, -1)
+        ratio = (2.0 * (log_scales - other_scales)).exp()
+        apart = (means - other_means).square() * (-2.0 * other_scales).exp()
+        return (other_scales - log_scales + 0.5 * (ratio + apart - 1.0)).sum(-1)
 
     def within_bounds(self, actions: Array) -> Array:
         """Within the bounds of the space."""

@@ -66,6 +66,7 @@ class PolicySpec:
                 ppo.minibatches,
                 ppo.normalise_advantages,
                 ppo.normalise_observations,
+                ppo.anchor_cost > 0.0,
             )
         return (
             config.algorithm,

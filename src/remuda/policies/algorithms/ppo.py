@@ -26,6 +26,7 @@ from remuda.policies.algorithms.samples import Rows, Sequences
 from remuda.policies.algorithms.surrogate import Batch, Costs, Surrogate
 from remuda.policies.losses import normalised
 from remuda.policies.networks.actor_critic import COUNT, MEAN, VARIANCE, ActorCritic
+from remuda.policies.stack import ParameterStack
 from remuda.types import Floats, Integers, State
 
 WEIGHT_LIMITS = {"decoupled": 2.0, "vtrace": 1.0}
@@ -84,12 +85,20 @@ class PPO(Algorithm):
         def column(name: str) -> Floats:
             return np.array([[_number(c.ppo, name)] for c in self.configs], np.float32)
 
+        self._anchor: ParameterStack | None = None
+        if any(config.ppo.anchor_cost for config in self.configs):
+            self._anchor = ParameterStack(network.shapes, len(self.configs), device)
         self._costs = Costs(*(column(name) for name in Costs._fields))
         self._target_kl = column("target_kl")[:, 0]
 
     def update(self, rollout: Rollout, first: int, end: int) -> Learned:
         """Train policies `first` to `end - 1` on their rows of a rollout."""
         samples = (Sequences if self.network.memory else Rows)(rollout, first, end, self.device)
+        if self._anchor is not None:
+            with torch.no_grad():
+                for k in range(first, end):
+                    if self.updates[k] % self.configs[k].ppo.anchor_every == 0:
+                        self._anchor.flat[k].copy_(self.online.flat[k])
         batch, effective = self._prepare(rollout, samples, first, end)
         self._set_learning_rates(first, end)
         learned = self._train(batch, samples, first, end, effective)
@@ -232,8 +241,16 @@ class PPO(Algorithm):
     def _engine(self, first: int, end: int) -> ByHand | Surrogate:
         """What works out the loss and its gradients for these policies."""
         if (first, end) not in self._engines:
-            kind = ByHand if ByHand.suits(self.network, self.device) else Surrogate
-            self._engines[first, end] = kind(self.network, self.online.rows(first, end))
+            part = self.online.rows(first, end)
+            if self._anchor is not None:
+                engine: ByHand | Surrogate = Surrogate(
+                    self.network, part, self._anchor.rows(first, end)
+                )
+            elif ByHand.suits(self.network, self.device):
+                engine = ByHand(self.network, part)
+            else:
+                engine = Surrogate(self.network, part)
+            self._engines[first, end] = engine
         return self._engines[first, end]
 
     def _to_device(self, array: np.ndarray) -> Tensor:
@@ -244,12 +261,17 @@ class PPO(Algorithm):
         return super().learned(policy) | {
             "trained": self._trained[policy],
             "returns": self._returns[policy].state(),
+            "anchor": self._anchor.flat[policy].cpu().numpy().copy() if self._anchor else None,
         }
 
     def restore_learned(self, policy: int, state: State) -> None:
         """Go on from what `learned` returned; the random stream goes on where it is."""
         super().restore_learned(policy, state)
         self._trained[policy] = state["trained"]
+        if self._anchor is not None:
+            like = np.empty(self._anchor.flat[policy].shape, np.float32)
+            with torch.no_grad():
+                self._anchor.flat[policy].copy_(torch.from_numpy(fitting(state, "anchor", like)))
         self._returns[policy].restore(state["returns"])
 
     def state(self, policy: int) -> State:

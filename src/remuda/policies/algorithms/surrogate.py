@@ -41,13 +41,17 @@ class Costs(NamedTuple):
     value_clip: Floats
     """Infinity: none."""
     entropy_cost: Floats
+    anchor_cost: Floats
 
 
 class Surrogate:
     """Evaluates and differentiates K policies of one layout."""
 
-    def __init__(self, network: ActorCritic, part: ParameterStack) -> None:
-        self._network, self._part = network, part
+    def __init__(
+        self, network: ActorCritic, part: ParameterStack, anchor: ParameterStack | None = None
+    ) -> None:
+        """Work on these policies; `anchor`: what they were, where that is to hold them."""
+        self._network, self._part, self._anchor = network, part, anchor
         self._costs: dict[int, list[Tensor]] = {}
 
     def evaluate(
@@ -79,8 +83,9 @@ class Surrogate:
             costs: of each policy.
         """
         network, parameters, valid = self._network, self._part.parameters, pick.valid
-        clip, value_cost, value_clip, entropy_cost = self._on_device(costs)
-        inputs = network.prepare(parameters, pick.of(batch.observations))
+        clip, value_cost, value_clip, entropy_cost, anchor_cost = self._on_device(costs)
+        seen = pick.of(batch.observations)
+        inputs = network.prepare(parameters, seen)
         outputs, values = network.policy_and_value(parameters, inputs, pick.memory)
         masks = None if batch.masks is None else pick.of(batch.masks)
         log_pi, entropies = network.actions.log_probs_and_entropy(
@@ -95,6 +100,12 @@ class Surrogate:
             + value_cost.squeeze(1) * mean_of(errors, valid)
             - entropy_cost.squeeze(1) * entropy
         )
+        if self._anchor is not None:
+            with torch.no_grad():
+                held = self._anchor.parameters
+                others, _ = network.policy_and_value(held, network.prepare(held, seen), None)
+            apart = network.actions.divergence(outputs, others, masks)
+            loss = loss + anchor_cost.squeeze(1) * mean_of(apart.expand_as(values), valid)
         self._part.backward(loss.sum())
         with torch.no_grad():
             kl = mean_of(kl_estimate(log_pi, log_prox), valid)
