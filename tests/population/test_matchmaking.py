@@ -290,3 +290,23 @@ def test_orders_are_permutations():
         order = Order.draw(count, np.random.default_rng(count))
         assert sorted(order.next() for _ in range(count)) == list(range(count))
         assert order.left == 0
+
+
+@pytest.mark.parametrize("seats", [8, 10])
+def test_nobody_sits_twice_where_all_must_sit(seats):
+    """A random draw for each seat would hardly ever be a seating of ten."""
+    found = seatings(Random(seats), people(seats), 3_000)
+    assert all(len(set(s)) == seats for s in found)
+    first = Counter(s[0] for s in found)
+    assert chisquare([first[f"p{i}"] for i in range(seats)]).pvalue > 0.001
+
+
+def test_seats_that_overlap_are_filled_without_repetition():
+    """p0 may only sit on seat 0, and so on: one seating in ten million draws."""
+    population = Population(
+        [Member(PolicyRef(f"p{i}"), frozenset(range(i + 1))) for i in range(10)]
+    )
+    assert set(seatings(Random(10), population, 3)) == {tuple(f"p{i}" for i in range(10))}
+    stuck = Population([Member(PolicyRef(f"p{i}"), frozenset({0, i})) for i in range(2)])
+    stuck.add(Member(PolicyRef("p2"), frozenset({1})))
+    assert all(len(set(s)) == 2 for s in seatings(Random(2), stuck, 100))

@@ -12,7 +12,7 @@ from remuda.envs.wrapped import SharedRewards, with_scripted
 from remuda.experience.experience import Experience
 from remuda.policies.spec import PolicySpec, alike
 from remuda.population.records import PolicyRef
-from remuda.population.setup import seats_of, teams_of
+from remuda.population.setup import seats_of, sits_once, teams_of
 from remuda.population.table import Table
 from remuda.publish.snapshot import PublishedWeights
 from remuda.scoreboard import Play, Scoreboard
@@ -128,6 +128,7 @@ class ActorRole:
             env.num_envs,
             seats_of(config, env.agents, names),
             teams_of(config.population, env.agents),
+            sits_once(config, env.agents, names),
         )
         casts = make_casts(
             env,

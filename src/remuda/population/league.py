@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 
 from remuda.checkpoint.state import fitting, random_state, restore_random
+from remuda.errors import RemudaError
 from remuda.population.director import Director, Freeze
 from remuda.population.ledger import FREEZE, MATCH, RETIRE, Ledger, count
 from remuda.population.matchmaking import Matchmaker
@@ -36,6 +37,7 @@ class League:
         num_envs: int,
         seats: Mapping[str, frozenset[int]] | None = None,
         teams: Sequence[str] = (),
+        once: bool = False,
     ) -> None:
         """Go on with a table.
 
@@ -47,6 +49,7 @@ class League:
             num_envs: copies of the game.
             seats: by policy, the seats that it may take, where it may not take all.
             teams: by seat, its team, for ratings.
+            once: rings are only as large as if a policy had one seat of a match at most.
         """
         table.repair()
         self.table, self.matchmaker = table, matchmaker
@@ -58,7 +61,7 @@ class League:
         self._matches: Integers = np.zeros(num_envs, np.int64)
         self._leaving: list[int] = []
         self._postponed: list[str] = []
-        self._turns = 0
+        self._turns, self._once = 0, once
         matchmaker.begin_at(table.word(PROPOSED))
 
     def deal(self, over: Bools) -> None:
@@ -71,6 +74,8 @@ class League:
         matches = self.matchmaker.propose(self.population, self.ledger, len(copies), self._random)
         population = self.population
         for copy, match in zip(copies.tolist(), matches, strict=True):
+            if self._once and len(set(match.seats)) < len(match.seats):
+                raise RemudaError(f"match {match.id} seats a policy twice; this is a fault")
             self._matches[copy] = match.id
             self.seated[copy] = [population[ref].place for ref in match.seats]
         if matches:

@@ -387,7 +387,7 @@ class Teams(Matchmaker):
 
 
 TRIES = 1000
-"""Draws before it is taken that there are not enough different policies for the seats."""
+"""Draws before any seating is taken that seats nobody twice, where not all are equally likely."""
 
 
 def draw_different(able: Sequence[Sequence[Member]], random: np.random.Generator) -> Seating:
@@ -395,13 +395,42 @@ def draw_different(able: Sequence[Sequence[Member]], random: np.random.Generator
 
     Where there is no such seating, policies sit more than once.
     """
-    enough = len({member.ref for members in able for member in members}) >= len(able)
-    seating: Seating = ()
-    for _ in range(TRIES if enough else 1):
-        seating = tuple(members[int(random.integers(len(members)))].ref for members in able)
-        if len(set(seating)) == len(seating):
-            break
-    return seating
+    seats_of: dict[tuple[PolicyRef, ...], list[int]] = {}
+    for seat, members in enumerate(able):
+        seats_of.setdefault(tuple(member.ref for member in members), []).append(seat)
+    if sum(len(refs) for refs in seats_of) == len({ref for refs in seats_of for ref in refs}):
+        # Seats that the same may take, and nobody else: these are drawn by themselves.
+        seating: dict[int, PolicyRef] = {}
+        for refs, seats in seats_of.items():
+            chosen = random.choice(len(refs), len(seats), replace=len(refs) < len(seats))
+            seating |= {seat: refs[i] for seat, i in zip(seats, chosen, strict=True)}
+        return tuple(seating[seat] for seat in range(len(able)))
+    drawn: Seating = ()
+    for _ in range(TRIES):
+        drawn = tuple(members[int(random.integers(len(members)))].ref for members in able)
+        if len(set(drawn)) == len(drawn):
+            return drawn
+    return match_up([[member.ref for member in members] for members in able], random) or drawn
+
+
+def match_up(able: Sequence[Sequence[PolicyRef]], random: np.random.Generator) -> Seating:
+    """Some seating without repetition, by augmenting paths; empty: there is none."""
+    seat_of: dict[PolicyRef, int] = {}
+
+    def seat(number: int, asked: set[PolicyRef]) -> bool:
+        for i in random.permutation(len(able[number])):
+            ref = able[number][i]
+            if ref not in asked:
+                asked.add(ref)
+                if ref not in seat_of or seat(seat_of[ref], asked):
+                    seat_of[ref] = number
+                    return True
+        return False
+
+    if not all(seat(number, set()) for number in range(len(able))):
+        return ()
+    seated = {number: ref for ref, number in seat_of.items()}
+    return tuple(seated[number] for number in range(len(able)))
 
 
 def seat_all(group: Sequence[Member], num_seats: int, random: np.random.Generator) -> Seating:

@@ -187,8 +187,10 @@ def copies_of(population: PopulationConfig) -> int:
 
 def sits_once(config: Config, agents: Sequence[AgentSpec], names: Sequence[str]) -> bool:
     """Whether a policy has one seat of a match at most."""
-    kind = config.population.matchmaker
-    return kind in ("random", "round_robin", "fitness", "prioritized") and len(names) >= len(agents)
+    population = config.population
+    different = ("random", "round_robin", "fitness", "prioritized")
+    enough = len(names) >= len(agents) and not population.seats
+    return enough and population.matchmaker in different
 
 
 def _own(population: PopulationConfig, seats: int) -> Matchmaker:

@@ -116,12 +116,19 @@ class Table:
     def population(self, seats: Mapping[str, frozenset[int]] | None = None) -> Population:
         """Everybody who is in it; their numbers are the table's own.
 
+        Anybody may ask while the actor goes on; who is frozen in that moment is left out.
+
         Args:
             seats: by policy, the seats that it may take, where it may not take all.
         """
         found = Population(numbers=self.numbers)
         for place in range(len(self.numbers)):
-            policy, version, parent, parent_version, born = self._shared["identity"][place].tolist()
+            before = load(self._shared["sequence"], place)
+            row = self._shared["identity"][place].copy()
+            fence_acquire()
+            if before % 2 == 1 or load(self._shared["sequence"], place) != before:
+                continue  # it is just being frozen
+            policy, version, parent, parent_version, born = row.tolist()
             if policy == NOBODY:
                 continue
             name = self.policies[policy]
@@ -151,7 +158,7 @@ class Table:
 
     def retire(self, place: int) -> None:
         """Nobody is in this place any more."""
-        self._shared["identity"][place] = NOBODY
+        self._shared["identity"][place, POLICY] = NOBODY  # one word: nobody sees half of it
 
     def repair(self) -> None:
         """For the successor of an actor that died: empty the place that it was writing."""
