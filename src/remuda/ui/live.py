@@ -255,7 +255,7 @@ def columns_with(
         Column("loss", 7, lambda c, _: number(c.loss.value), 2),
         Column("updates/s", 9, lambda c, _: rate(c.updates_per_second.value), 2),
         Column("busy", 4, lambda c, _: percent(c.busy.value), 3),
-        Column("stale", 9, lag, 4),
+        Column("stale", 11, lag, 4),
         Column("ratio", 5, lambda _, p: number(p.replay_ratio), 5),
         explores,
         Column("version", 7, lambda _, p: f"{p.version:,}", 7),

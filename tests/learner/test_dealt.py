@@ -1,0 +1,73 @@
+"""Where seats are dealt, policies that play unequally are trained together all the same."""
+
+import numpy as np
+
+from remuda.assembly import Assembly
+from remuda.config import load_config
+from remuda.policies.spec import policy_specs
+from remuda.population.matchmaking import Matchmaker
+from remuda.population.records import PolicyRef
+from remuda.runtime.layout import make_layout
+from remuda.scoreboard import Learn, Play
+from support import Tape
+
+
+class Unequal(Matchmaker):
+    """policy_0 is in every match; the others share the other seat; policy_3 never plays."""
+
+    def seat(self, population, ledger, random):
+        return (PolicyRef("policy_0"), PolicyRef(f"policy_{random.integers(1, 3)}"))
+
+
+def trained_together(matchmaker, turns):
+    """How many policies each update trained, and all counters; in one process."""
+    config = load_config(
+        {
+            "game": "support:Tape",
+            "schedule": "sequential",
+            "env": {"num_envs": 8},
+            "policy": {
+                "algorithm": "ppo",
+                "network": {"hidden": (8,)},
+                "ppo": {"rollout_length": 16, "minibatches": 1},
+                "experience": {"segment_length": 5},
+            },
+            "population": {"matchmaker": matchmaker, "policies": 4},
+            "learners": {"processes": 1},
+            "run": {"turns": None, "seconds": 3600},
+        }
+    )
+    agents = Tape().agents
+    specs = policy_specs(config, agents)
+    assembly = Assembly(config, specs, make_layout(config, 4), agents=agents)
+    actor, *learners = (role.build() for role in assembly.roles())
+    rows = [assembly.scoreboard.learn(spec.name) for spec in specs]
+    sizes = []
+    for _ in range(turns):
+        worked = actor.work()
+        for learner in learners:
+            before = [row[Learn.UPDATES] for row in rows]
+            while learner.work():
+                after = [row[Learn.UPDATES] for row in rows]
+                sizes.append(sum(a > b for a, b in zip(after, before, strict=True)))
+                before, worked = after, True
+        assert worked, "neither the actor nor a learner could go on"
+    return sizes, [dict(zip(Learn, row, strict=True)) for row in rows], assembly
+
+
+def test_a_stack_waits_for_all_its_policies():
+    sizes, rows, assembly = trained_together("random", 800)
+    assert len(sizes) > 20
+    assert np.mean(sizes) > 3.0  # of 4, though they play unequally for a while
+    assert assembly.scoreboard.played()[Play.WAITS] == 0
+    for row in rows:
+        assert row[Learn.LOST] == 0
+        assert row[Learn.TRAINED] > 0.8 * 800 * 16 / 4
+
+
+def test_who_never_plays_holds_up_nobody():
+    _, rows, _ = trained_together("learner.test_dealt:Unequal", 600)
+    updates = [row[Learn.UPDATES] for row in rows]
+    assert updates[3] == 0
+    assert min(updates[:3]) > 5
+    assert updates[0] > 1.5 * max(updates[1:3])
