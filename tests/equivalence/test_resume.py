@@ -15,8 +15,17 @@ from remuda.coordinator.metrics import read_metrics
 from remuda.scoreboard import Learn, Play
 
 
-@pytest.mark.parametrize("schedule", ["sequential", "lockstep"])
-@pytest.mark.parametrize(("algorithm", "noisy"), [("dqn", False), ("iqn", True), ("ppo", False)])
+@pytest.mark.parametrize(
+    ("algorithm", "noisy", "schedule"),
+    [
+        ("dqn", False, "sequential"),
+        ("iqn", True, "sequential"),
+        ("ppo", False, "sequential"),
+        pytest.param("dqn", False, "lockstep", marks=pytest.mark.slow),  # as iqn, without noise
+        ("iqn", True, "lockstep"),
+        ("ppo", False, "lockstep"),
+    ],
+)
 def test_a_resumed_run_equals_an_uninterrupted_one(schedule, algorithm, noisy, tmp_path):
     tree = {
         "schedule": schedule,

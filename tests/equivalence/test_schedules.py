@@ -69,7 +69,7 @@ def test_lockstep_equals_sequential_where_stacks_learn_from_rollouts(
 POPULATION = {
     "matchmaker": "self_play",
     "policies": 2,
-    "snapshots": {"every": 2, "keep": 2},
+    "snapshots": {"every": 1, "keep": 2},
 }
 
 

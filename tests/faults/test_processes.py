@@ -21,8 +21,15 @@ from remuda.errors import RoleDiedError
 from remuda.scoreboard import Learn, Play
 
 
-@pytest.mark.parametrize("mode", ["snapshot", "double_buffer"])
-@pytest.mark.parametrize("role", [StopsWhileSampling, StopsWhilePublishing])
+@pytest.mark.parametrize(
+    ("role", "mode"),
+    [
+        (StopsWhilePublishing, "snapshot"),
+        (StopsWhilePublishing, "double_buffer"),
+        (StopsWhileSampling, "snapshot"),
+        pytest.param(StopsWhileSampling, "double_buffer", marks=pytest.mark.slow),
+    ],
+)
 def test_the_actor_goes_on_while_a_learner_is_stopped(role, mode, tmp_path):
     config = small_config(policy={"publish": {"mode": mode}}, run={"stop_limit": 1.0})
     ring, runtime = make_runtime(config, tmp_path, role)

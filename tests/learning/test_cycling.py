@@ -10,11 +10,12 @@ import pytest
 import torch
 
 from remuda.config import load_config
+from remuda.coordinator.checkpointing import COORDINATOR
 from remuda.coordinator.run_directory import RunDirectory
 from remuda.envs.registry import make_env
-from remuda.evaluate import load_run
 from remuda.policies.spec import policy_specs
 from remuda.policies.stack import ParameterStack
+from remuda.population.table import POLICY, VERSION
 from remuda.train import train
 from remuda.ui.live import PlainView
 
@@ -29,22 +30,31 @@ def exploitability(first, second):
 
 
 def mixtures(directory):
-    """What each policy of a run does, as probabilities: [2][3]."""
-    config, snapshots = load_run(RunDirectory.open(directory))
+    """What the policies of a run did in its last versions, as probabilities: [versions][2][3]."""
+    files = RunDirectory.open(directory)
+    config = files.read_config()
     env = make_env(config.game, 1)
     env.reset(np.zeros(1, np.int64), np.ones(1, bool))
+    saved = files.checkpoints.read(files.checkpoints.numbers()[-1], COORDINATOR)["population"]
+    specs = policy_specs(config, env.agents)
     found = []
-    for agent, spec in enumerate(policy_specs(config, env.agents)):
+    for agent, spec in enumerate(specs):
         seen = np.zeros((1, 1, spec.observation_size), np.float32)
         env.observe(agent, seen[0])
-        network = spec.network()
-        stack = ParameterStack(network.shapes, 1)
-        with torch.no_grad():
-            stack.flat[0].copy_(torch.from_numpy(snapshots[spec.name].weights))
-            weights = network.acting(stack.parameters, None)
-            logits = network.outputs(weights, torch.from_numpy(seen))[0, 0]
-        found.append(logits.double().softmax(0).numpy())
-    return found
+        network, stack = spec.network(), ParameterStack(spec.network().shapes, 1)
+        weights_of = saved["copies"][spec.name]["weights"]
+        first = len(specs) + agent * len(weights_of)
+        versions = saved["identity"][first : first + len(weights_of), VERSION]
+        held = saved["identity"][first : first + len(weights_of), POLICY] == agent
+        mine = []
+        for i in np.argsort(versions)[held[np.argsort(versions)]]:
+            with torch.no_grad():
+                stack.flat[0].copy_(torch.from_numpy(weights_of[i]))
+                weights = network.acting(stack.parameters, None)
+                logits = network.outputs(weights, torch.from_numpy(seen))[0, 0]
+            mine.append(logits.double().softmax(0).numpy())
+        found.append(mine)
+    return list(zip(*found, strict=True))
 
 
 def test_exploitability_by_hand():
@@ -67,6 +77,8 @@ def test_two_learners_without_entropy_or_a_past_are_exploitable_in_the_end(seed,
             "experience": {"segment_length": 1},
             "ppo": {"entropy_cost": 0.0, "rollout_length": 32},
         },
+        # Frozen copies that never play: the last versions, to be looked at afterwards.
+        "population": {"matchmaker": "fixed", "snapshots": {"every": 1, "keep": 15}},
         "run": {
             "turns": 200_000,
             "directory": tmp_path / "run",
@@ -76,4 +88,7 @@ def test_two_learners_without_entropy_or_a_past_are_exploitable_in_the_end(seed,
         "checkpoint": {"every": 3600, "evaluate_episodes": 0},
     }
     train(load_config(tree), PlainView())
-    assert exploitability(*mixtures(tmp_path / "run")) >= 0.8
+    last = [exploitability(*pair) for pair in mixtures(tmp_path / "run")]
+    assert len(last) == 15
+    # It goes round, and on the way from one corner to the next it passes the middle of a side.
+    assert np.median(last) >= 0.8
