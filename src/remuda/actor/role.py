@@ -21,7 +21,7 @@ from remuda.timeline import Timeline
 
 if TYPE_CHECKING:
     from remuda.actor.actor import Actor
-    from remuda.actor.dealt import Cast
+    from remuda.actor.cast import Cast
     from remuda.actor.fixed import Seat
     from remuda.actor.seats import Seats
     from remuda.envs.vector_env import VectorEnv
@@ -183,7 +183,7 @@ def make_casts(
         device: of the networks.
         noisy: whether noisy layers explore; without, they act on their means.
     """
-    from remuda.actor.dealt import Cast, Kind
+    from remuda.actor.cast import Cast, Kind
     from remuda.actor.plan import STEP
     from remuda.experience.dealt_writer import DealtWriter
     from remuda.policies.acting import ActingStack
