@@ -61,13 +61,13 @@ KUHN_ANCHOR: dict[str, Any] = overlay(
     },
 )
 CONNECT_FOUR: dict[str, Any] = {
-    "game": "pettingzoo:classic/connect_four-v3",
-    "env": {"num_envs": 64},
+    "game": "connect_four",
+    "env": {"num_envs": 256},
     "policy": {
         "algorithm": "ppo",
         "reward_scale": 1.0,
         "network": {"hidden": (128, 128)},
-        "ppo": {"entropy_cost": 0.03, "rollout_length": 64},
+        "ppo": {"entropy_cost": 0.03, "rollout_length": 32},
     },
     "population": {
         "matchmaker": "self_play",
@@ -165,11 +165,12 @@ def connect_four(console: Console, seconds: float) -> None:
         result, watch = run(tree, Path(home) / "run")
         config, snapshots = load_run(RunDirectory.open(Path(home) / "run"))
         for seat in range(2):
-            other = f"player_{1 - seat}"
-            played = evaluate(config, snapshots, 500, scripted={other: "random"})
-            returns = played.returns[:, seat]
-            wins = float((returns > 0).mean())
-            console.print(f"against random as player {seat}: {wins:.1%} won of {len(returns)}")
+            for opponent in ("random", "tactician"):
+                scripted = {f"agent_{1 - seat}": opponent}
+                played = evaluate(config, snapshots, 1000, scripted=scripted)
+                returns = played.returns[:, seat]
+                wins = float((returns > 0).mean())
+                console.print(f"against {opponent}, seat {seat}: {wins:.1%} won")
         members = watch.records[-1].members
         frozen = sorted((int(n.split("@")[1]), m) for n, m in members.items() if not m.learns)
         ratings = [m.rating for _, m in frozen]

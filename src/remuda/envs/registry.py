@@ -143,6 +143,14 @@ GAMES: dict[str, Game] = {
             reference={"random": 0.0},
         ),
         Game(
+            name="connect_four",
+            summary="two agents drop discs in turn; four in a line win",
+            kind="competitive",
+            factory="remuda.envs.connect_four:ConnectFour",
+            scripted={"tactician": "remuda.envs.connect_four:tactician"},
+            reference={"random": 0.0, "tactician": 0.0},
+        ),
+        Game(
             name="rock_paper_scissors",
             summary="two agents choose at once; each choice beats another",
             kind="competitive",

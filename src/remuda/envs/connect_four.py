@@ -1,0 +1,197 @@
+"""Connect four: two agents drop discs into a standing grid, and four in a line win.
+
+- The grid is `height` x `width` (6 x 7). In each turn agent 0 drops a disc, then agent 1. A disc
+  falls to the lowest free row of its column; a full column may not be chosen.
+- Who first has `connect` (4) of its discs in a row, a column or a diagonal wins: it is given 1, the
+  other -1, and the game is over at once. When the grid is full nobody wins.
+- An agent sees where its own discs are and where the other's: [2, height, width] uint8, the top row
+  first.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+import numpy as np
+from gymnasium.spaces import Box, Discrete
+from numba import njit
+
+from remuda.envs.array_game import ArrayGame
+from remuda.envs.options import require_whole
+from remuda.envs.rendering import FLOOR, WALL, agent_colour, block, disc, draw_grid, sprite
+from remuda.envs.vector_env import VectorEnv
+from remuda.types import AgentSpec, Array, Bools, Floats, Integers, TurnResult
+
+EMPTY, DISC = 0, 1
+"""What is in a cell: nothing, or DISC + the number of the agent whose disc it is."""
+
+
+class ConnectFour(ArrayGame):
+    """`num_envs` games of connect four; the rules are in the docstring of this module."""
+
+    turn_groups = ((0,), (1,))
+    can_observe_together = False
+
+    def __init__(
+        self, num_envs: int = 1, *, height: int = 6, width: int = 7, connect: int = 4
+    ) -> None:
+        require_whole("num_envs", num_envs, 1)
+        require_whole("height", height, 2)
+        require_whole("width", width, 2)
+        require_whole("connect", connect, 2, max(height, width))
+        self._options = {"height": height, "width": width, "connect": connect}
+        self.num_envs, self._connect = num_envs, connect
+        sees = Box(0, 1, (2, height, width), np.uint8)
+        self.agents = tuple(
+            AgentSpec(f"agent_{i}", sees, Discrete(width), masked=True) for i in range(2)
+        )
+        self.cells: Array = np.zeros((num_envs, height, width), np.int8)
+        """[num_envs, height, width] int8: EMPTY, or DISC + whose; the top row first."""
+        self.heights: Integers = np.zeros((num_envs, width), np.int64)
+        """[num_envs, width]: how many discs are in each column."""
+        shape = (num_envs, 2)
+        self.active: Bools = np.zeros(shape, np.bool_)
+        self._rewards: Floats = np.zeros(shape, np.float32)
+        self._terminated: Bools = np.zeros(shape, np.bool_)
+        never: Bools = np.zeros(shape, np.bool_)
+        self._result = TurnResult(self._rewards, self._terminated, never)
+
+    def reset(self, seeds: Integers, mask: Bools) -> None:  # noqa: ARG002
+        """Empty the grids in `mask`; there is nothing to draw by the seeds."""
+        self.cells[mask], self.heights[mask], self.active[mask] = EMPTY, 0, True
+
+    def begin_turn(self) -> None:
+        """Nothing but the agents moves."""
+        self._rewards[:], self._terminated[:] = 0.0, False
+
+    def observe(self, agent: int, out: Array) -> None:
+        """Its own discs, and the other's: [num_envs, 2, height, width] uint8."""
+        _observe(self.cells, agent, out)
+
+    def mask(self, agent: int, out: Bools) -> None:
+        """The columns with room; anything where the game is over."""
+        np.less(self.heights, self.cells.shape[1], out=out)
+        out |= ~self.active[:, agent, None]
+
+    def act(self, agent: int, actions: Integers) -> None:
+        """Drop a disc in every game that is on: `actions` is [num_envs], the column."""
+        _drop(
+            self.cells,
+            self.heights,
+            self.active,
+            self._rewards,
+            self._terminated,
+            self._connect,
+            agent,
+            actions,
+        )
+
+    def end_turn(self) -> TurnResult:
+        """End the turn: who has won, and which games are over."""
+        return self._result
+
+    def _world(self) -> dict[str, Array]:
+        return {"cells": self.cells, "heights": self.heights, "active": self.active}
+
+    def render(self, env: int = 0) -> Array:
+        """A picture of one game: [height * 16, width * 16, 3] uint8."""
+        return draw_grid(self.cells[env], self._sprites)
+
+    @cached_property
+    def _sprites(self) -> Array:
+        """A hole, and a disc of each agent."""
+        colours = [FLOOR, agent_colour(0), agent_colour(2)]
+        return np.stack(
+            [sprite((WALL, block(0, 0, 1.0, 0.0)), (c, disc(0, 0, 0.78))) for c in colours]
+        )
+
+
+# The rules. Everything below runs compiled, over all copies.
+
+
+@njit(cache=True)
+def _observe(cells: Array, agent: int, out: Array) -> None:
+    own, other = DISC + agent, DISC + 1 - agent
+    for env in range(cells.shape[0]):
+        for y in range(cells.shape[1]):
+            for x in range(cells.shape[2]):
+                out[env, 0, y, x] = cells[env, y, x] == own
+                out[env, 1, y, x] = cells[env, y, x] == other
+
+
+@njit(cache=True)
+def _longest(grid: Array, y: int, x: int, mine: int) -> int:
+    """The longest line through (y, x), if that cell were `mine`."""
+    height, width = grid.shape
+    longest = 0
+    for down, right in ((0, 1), (1, 0), (1, 1), (1, -1)):
+        length = 1
+        for way in (-1, 1):
+            to_y, to_x = y + way * down, x + way * right
+            while 0 <= to_y < height and 0 <= to_x < width and grid[to_y, to_x] == mine:
+                length += 1
+                to_y, to_x = to_y + way * down, to_x + way * right
+        longest = max(longest, length)
+    return longest
+
+
+@njit(cache=True)
+def _drop(
+    cells: Array,
+    heights: Integers,
+    active: Bools,
+    rewards: Floats,
+    terminated: Bools,
+    connect: int,
+    agent: int,
+    actions: Integers,
+) -> None:
+    height, width = cells.shape[1:]
+    for env in range(cells.shape[0]):
+        if not active[env, agent]:
+            continue
+        x = actions[env]
+        while heights[env, x] == height:  # a full column was chosen: the next one with room
+            x = (x + 1) % width
+        y = height - 1 - heights[env, x]
+        cells[env, y, x] = DISC + agent
+        heights[env, x] += 1
+        won = _longest(cells[env], y, x, DISC + agent) >= connect
+        if won:
+            rewards[env, agent], rewards[env, 1 - agent] = 1.0, -1.0
+        if won or heights[env].min() == height:
+            active[env], terminated[env] = False, True
+
+
+@njit(cache=True)
+def _appeal(cells: Array, heights: Integers, agent: int, connect: int, out: Floats) -> None:
+    """By game and column: 4 wins, 2 keeps the other from winning, below 1 is nearer the middle."""
+    height, width = cells.shape[1:]
+    for env in range(cells.shape[0]):
+        for x in range(width):
+            y = height - 1 - heights[env, x]
+            if y < 0:
+                out[env, x] = -8.0
+            elif _longest(cells[env], y, x, DISC + agent) >= connect:
+                out[env, x] = 4.0
+            elif _longest(cells[env], y, x, DISC + 1 - agent) >= connect:
+                out[env, x] = 2.0
+            else:
+                out[env, x] = 0.5 - abs(x - (width - 1) / 2) / width
+
+
+def tactician(
+    env: VectorEnv,
+    agent: int,
+    observations: Array,  # noqa: ARG001
+    random: np.random.Generator,
+) -> Integers:
+    """A reference policy: it wins if it can, else stops the other's line, else likes the middle.
+
+    It looks one disc ahead, and draws among columns that are about as good.
+    """
+    assert isinstance(env, ConnectFour)
+    appeal: Floats = np.zeros(env.heights.shape, np.float32)
+    _appeal(env.cells, env.heights, agent, env._connect, appeal)
+    actions: Integers = (appeal + random.random(appeal.shape)).argmax(1)
+    return actions
