@@ -1,6 +1,14 @@
-"""`python -m remuda` is the command `remuda`."""
+"""The program `remuda`, also as `python -m remuda`."""
 
-from remuda.ui.cli import main
+from remuda.ui.starting import ends_at_once
+
+
+def main() -> None:
+    """Run the command line and end the process with its exit code."""
+    with ends_at_once():
+        from remuda.ui import cli
+    cli.main()
+
 
 if __name__ == "__main__":
     main()
