@@ -20,7 +20,8 @@ from remuda.coordinator.run_directory import RunDirectory
 from remuda.coordinator.status import StatusFile
 from remuda.evaluate import evaluate
 from remuda.experience.experience import Experience, segments_for
-from remuda.experience.ring import Block, StreamShape
+from remuda.experience.ring import Block
+from remuda.experience.sharing import shares_of, stream_shape
 from remuda.learner.role import LearnerRole
 from remuda.memory.waiting import Wakeup
 from remuda.policies.spec import PolicySpec, alike
@@ -77,6 +78,7 @@ class Assembly:
         self._actors = tuple(Wakeup() for _ in layout.copies)
         self._learners = tuple(Wakeup() for _ in layout.groups)
         names = tuple(spec.name for spec in specs)
+        self._shares = shares_of(specs)
         self.scoreboard = Scoreboard(names, len(layout.copies), facts)
         self.table: Table | None = None
         self.experience: dict[str, Experience] = {}
@@ -236,18 +238,25 @@ class Assembly:
                 seed=config.seed,
                 specs=tuple(self.specs[i] for i in group),
                 devices=tuple(layout.devices[i] for i in group),
-                experience={self.specs[i].name: self.experience[self.specs[i].name] for i in group},
+                experience=self._experience_of(group),
                 published=self.published,
                 scoreboard=self.scoreboard,
                 wakeup=wakeup,
                 saves_experience=config.saves_replay,
                 patience=PATIENCE if config.schedule == "async" else 0.0,
                 exact=config.exact,
+                shares=self._shares,
             )
             for group, wakeup in zip(layout.groups, self._learners, strict=True)
         ]
         roles: tuple[ActorRole | LearnerRole, ...] = (*actors, *learners)
         return tuple(replace(role, timeline=self._timeline(role.name)) for role in roles)
+
+    def _experience_of(self, group: Sequence[int]) -> dict[str, Experience]:
+        """What these policies live through, and all who share theirs with them."""
+        own = [self.specs[i].name for i in group]
+        names = {*own, *(other for name in own for other in self._shares[name])}
+        return {name: found for name, found in self.experience.items() if name in names}
 
     def _timeline(self, role: str) -> Timeline | None:
         """The timeline of a role, if the user asked for a trace."""
@@ -281,20 +290,15 @@ def make_experience(
 ) -> Experience:
     """The experience of a policy that plays so many copies and seats at once, by actor."""
     config = spec.config
-    rollout = config.ppo.rollout_length * sum(num_streams) if config.on_policy else 0
-    return Experience(_stream_shape(spec), config.experience, num_streams, learner, actors, rollout)
-
-
-def _stream_shape(spec: PolicySpec) -> StreamShape:
-    config, actions = spec.config, spec.actions
-    return StreamShape(
-        spec.observation,
-        spec.dtype,
-        config.n_frames,
-        actions.size,
-        actions.dtype,
-        actions.mask_size if spec.masked else 0,
-        config.network.recurrent,
+    rollout = config.ppo.rollout_length * sum(num_streams) if config.takes_rollouts else 0
+    return Experience(
+        stream_shape(spec),
+        config.experience,
+        num_streams,
+        learner,
+        actors,
+        rollout,
+        keeps=config.replays > 0,
     )
 
 
@@ -318,15 +322,17 @@ def dealt_experience(
         first = min(allowed.get(spec.name, {0}))
         streams = copies * sum(alike(agents[first], agent) for agent in agents)
         share = max(copies * len(agents) * rivals[names.index(spec.name)] // sum(rivals), 1)
-        rollout = spec.config.ppo.rollout_length * share if spec.config.on_policy else 0
-        key = (streams, rollout, spec.config.experience, network_layout(spec), spec.masked)
+        rollout = spec.config.ppo.rollout_length * share if spec.config.takes_rollouts else 0
+        keeps = spec.config.replays > 0 or not rollout
+        key = (streams, rollout, spec.config.experience, keeps, network_layout(spec), spec.masked)
         blocks.setdefault(key, []).append(spec)
     found: dict[str, Experience] = {}
-    for (streams, rollout, experience, *_), members in blocks.items():
-        shape, most_open = _stream_shape(members[0]), copies if once else streams
+    for (streams, rollout, experience, keeps, *_), members in blocks.items():
+        shape, most_open = stream_shape(members[0]), copies if once else streams
         share = max(copies * len(agents) // len(specs), 1)
         likely, length = min(most_open, 2 * share), experience.segment_length
-        segments = segments_for(experience.capacity, length, most_open, likely, rollout)
+        kept = experience.capacity if keeps else 0
+        segments = segments_for(kept, length, most_open, likely, rollout)
         block = Block(shape, len(members), length, segments)
         for index, spec in enumerate(members):
             found[spec.name] = Experience(

@@ -105,7 +105,7 @@ def _in_small(config: Config) -> Config:
 
 
 def _sooner(policy: PolicyConfig, num_envs: int) -> dict[str, object]:
-    if policy.on_policy:
+    if policy.takes_rollouts:
         enough = -(-policy.ppo.minibatches * MINIBATCH // num_envs)
         return {"ppo": {"rollout_length": min(policy.ppo.rollout_length, enough)}}
     return {"experience": {"learning_starts": policy.batch_size}}
@@ -113,7 +113,7 @@ def _sooner(policy: PolicyConfig, num_envs: int) -> dict[str, object]:
 
 def _never_pauses(spec: PolicySpec) -> bool:
     """Whether its learner takes all the time there is."""
-    return not spec.config.on_policy and spec.config.experience.replay_ratio is None
+    return not spec.config.takes_rollouts and spec.config.experience.replay_ratio is None
 
 
 def _work(
@@ -156,7 +156,7 @@ class _Reading:
         for spec, row in zip(specs, rows, strict=True):
             ratio = spec.config.experience.replay_ratio or 1.0
             per_update = spec.config.batch_size / ratio
-            on_policy = spec.config.on_policy
+            on_policy = spec.config.takes_rollouts
             paid.append(float(row[Learn.TRAINED] if on_policy else row[Learn.UPDATES] * per_update))
         busy = slice(Learn.SECONDS_SAMPLE, Learn.SECONDS_PUBLISH + 1)
         return _Reading(

@@ -103,7 +103,8 @@ class ExperienceConfig(Section):
     """What a policy remembers, and how much it trains on it."""
 
     capacity: PositiveInt = 100_000
-    """Steps that are kept; the oldest segment makes room. PPO keeps what its rollouts need."""
+    """Steps that are kept; the oldest segment makes room. In the learning mode `on_policy`: what
+    rollouts need."""
     segment_length: PositiveInt = 100
     """The most steps in one segment. PPO: 32. Where episodes are much shorter, set it to their
     length, or their segments fill the ring before a rollout is complete."""
@@ -118,6 +119,9 @@ class ExperienceConfig(Section):
     whole rollout lies ready that its learner has not taken."""
     wait_limit: PositiveFloat = 10.0
     """`wait`: seconds after which the actor goes on all the same; each time is counted."""
+    group: str = ""
+    """Policies that name the same group learn from what all of them live through, not only from
+    their own. Empty: each from its own. Not in the learning mode `on_policy`."""
 
 
 class PublishConfig(Section):
@@ -161,10 +165,11 @@ class PPOConfig(Section):
     """Give each input mean 0 and standard deviation 1 over all that was seen, within 10."""
     normalise_rewards: bool = False
     """Divide rewards by the standard deviation of their running discounted sum."""
-    correction: Literal["decoupled", "vtrace", "none"] = "decoupled"
-    """How steps that older weights chose are corrected for. `decoupled`: each counts by how likely
+    correction: Literal["decoupled", "vtrace", "none"] | None = None
+    """How steps that other weights chose are corrected for. `decoupled`: each counts by how likely
     the newest weights were to choose it, at most 2 (Hilton et al. 2022). `vtrace`: so do the errors
-    that follow it in its segment, at most 1 (Espeholt et al. 2018). `none`: as if they were new."""
+    that follow it in its segment, at most 1 (Espeholt et al. 2018). `none`: as if they were new.
+    None: `decoupled` in the learning mode `on_policy`, else `vtrace`."""
     max_staleness: NonNegativeInt | None = None
     """Segments begun by weights that are more versions old than this are not trained on. None: as
     `wait` has it, where the actor is at most one rollout ahead."""
@@ -175,6 +180,7 @@ class PPOConfig(Section):
 PRESETS: dict[str, dict[str, Any]] = {
     "ppo": {
         "network": {"hidden": (64, 64), "activation": "tanh", "dueling": False},
+        "learning_mode": "on_policy",
         "n_frames": 1,
         "n_steps": 1,
         "discount": 0.99,
@@ -195,6 +201,12 @@ class PolicyConfig(Section):
     """`iqn`: implicit quantile networks (Dabney et al. 2018). `dqn`: double DQN (van Hasselt et
     al. 2016). `ppo`: proximal policy optimisation (Schulman et al. 2017); it has some defaults of
     its own."""
+    learning_mode: Literal["on_policy", "off_policy", "hybrid"] = "off_policy"
+    """What an update trains on. `on_policy`, for PPO: the newest rollout, once. `off_policy`: steps
+    drawn from all that is kept; PPO draws whole segments, as many steps as a rollout has, for each
+    rollout that is played. `hybrid`, for PPO: the newest rollout, joined by segments so drawn."""
+    on_policy_share: Share = 0.5
+    """`hybrid`: the share of an update's steps that are its newest rollout."""
     network: NetworkConfig = NetworkConfig()
     """The network."""
     n_frames: PositiveInt = 5
@@ -249,14 +261,34 @@ class PolicyConfig(Section):
         return overlay(preset, plain)
 
     @property
-    def on_policy(self) -> bool:
-        """Whether it learns from whole rollouts of its own newest weights, each once."""
+    def takes_rollouts(self) -> bool:
+        """Whether it learns from whole segments, an update for each rollout that it has played."""
         return self.algorithm == "ppo"
+
+    @property
+    def replays(self) -> float:
+        """PPO: steps drawn from what is kept, to each step of a rollout; 0: none are."""
+        if not self.takes_rollouts or self.learning_mode == "on_policy":
+            return 0.0
+        if self.learning_mode == "off_policy":
+            return 1.0
+        return (1.0 - self.on_policy_share) / self.on_policy_share
+
+    @property
+    def correction(self) -> Literal["decoupled", "vtrace", "none"]:
+        """How PPO corrects for steps that other weights chose."""
+        usual: Literal["decoupled", "vtrace"] = "vtrace" if self.replays else "decoupled"
+        return self.ppo.correction or usual
 
     @model_validator(mode="after")
     def _fits(self) -> PolicyConfig:
-        if self.on_policy:
-            return self._fits_on_policy()
+        if self.takes_rollouts:
+            return self._fits_ppo()
+        if self.learning_mode != "off_policy":
+            raise ValueError(
+                f"learning_mode is {self.learning_mode!r}, which is for ppo; {self.algorithm} "
+                "learns off_policy"
+            )
         for name in ("convolutions", "recurrent"):
             if getattr(self.network, name):
                 raise ValueError(f"network.{name} is for ppo; {self.algorithm} has none")
@@ -283,7 +315,27 @@ class PolicyConfig(Section):
             )
         return self
 
-    def _fits_on_policy(self) -> PolicyConfig:
+    def _fits_ppo(self) -> PolicyConfig:
+        if self.learning_mode == "on_policy" and self.experience.group:
+            raise ValueError(
+                f"experience.group is {self.experience.group!r}, and in the learning_mode "
+                "on_policy nobody learns from others; set learning_mode to off_policy or hybrid"
+            )
+        if self.learning_mode == "hybrid" and not 0.0 < self.on_policy_share < 1.0:
+            raise ValueError(
+                f"on_policy_share is {self.on_policy_share}, and hybrid needs a share between 0 "
+                "and 1; the learning_modes off_policy and on_policy stand for 0 and 1"
+            )
+        if self.replays and self.ppo.normalise_rewards:
+            raise ValueError(
+                "ppo.normalise_rewards needs the learning_mode on_policy: it follows each stream's "
+                "rewards in the order in which they came"
+            )
+        if self.experience.group and self.network.recurrent:
+            raise ValueError(
+                "experience.group is for policies without a memory: what another kept in mind is "
+                f"of no use; network.recurrent is {self.network.recurrent}"
+            )
         if self.network.noisy:
             raise ValueError("network.noisy is for iqn and dqn; ppo explores by its own entropy")
         if self.network.dueling:

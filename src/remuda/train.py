@@ -23,6 +23,7 @@ from remuda.envs.registry import find_game, make_env
 from remuda.envs.wrapped import with_scripted
 from remuda.errors import CheckpointError, ConfigError, RoleDiedError
 from remuda.evaluate import Evaluation, evaluate
+from remuda.experience.sharing import shares_of
 from remuda.policies.spec import PolicySpec, policy_specs
 from remuda.policies.stack import ParameterStack
 from remuda.population.setup import check_population
@@ -66,6 +67,7 @@ def train(config: Config, view: View, resume: bool = False) -> Result:
     agents, facts, specs = env.agents, env.facts, policy_specs(config, env.agents)
     if config.population.dealt:
         check_population(config, agents, [spec.name for spec in specs])
+    shares_of(specs)  # what cannot be shared is refused before there is a directory
     with_scripted(find_game(config.game), env, config.env.scripted, np.random.default_rng(0))
     if config.env.observe_together and not env.can_observe_together:
         raise ConfigError(

@@ -61,7 +61,7 @@ def make(env, epsilon=1.0, policy=None, **experience):
 
 
 def transitions(experience, draws=100):
-    replay = Replay(experience, 1, 0.9, np.random.default_rng(0))
+    replay = Replay([experience], 1, 0.9, np.random.default_rng(0))
     found = set()
     for _ in range(draws):
         batch = sample(replay, 64)

@@ -98,7 +98,7 @@ class World:
 
 def lived_through(experience, draws=200):
     """All steps in replay as (copy, seat, episode, turn)."""
-    replay = Replay(experience, 1, 0.9, np.random.default_rng(0))
+    replay = Replay([experience], 1, 0.9, np.random.default_rng(0))
     found = {}
     for _ in range(draws):
         batch = sample(replay, 64)

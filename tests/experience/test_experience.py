@@ -65,7 +65,7 @@ def test_every_step_of_every_actor_is_sampled_equally_often():
             step(writer, 100 * actor + i, over=i % 4 == 3)
     assert experience.written == 40
     assert experience.fill == 40 / 64
-    replay = Replay(experience, 1, 0.9, np.random.default_rng(0))
+    replay = Replay([experience], 1, 0.9, np.random.default_rng(0))
     counts = np.zeros(200)
     for _ in range(1000):
         batch = sample(replay, 40)
@@ -142,7 +142,7 @@ def test_what_several_actors_wrote_is_saved_and_goes_back_to_as_many():
     successor = make((1, 1))
     successor.restore(state, 2)
     assert (successor.written, successor.lost) == (2, 0)
-    replay = Replay(successor, 1, 0.9, np.random.default_rng(0))
+    replay = Replay([successor], 1, 0.9, np.random.default_rng(0))
     assert set(sample(replay, 64).a_tm1.tolist()) == {0, 1}
     with pytest.raises(CheckpointError, match=r"--actor\.processes 2"):
         make((2,)).restore(state, 2)

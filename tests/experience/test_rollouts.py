@@ -15,10 +15,21 @@ from remuda.memory.waiting import Wakeup
 SPAWN = multiprocessing.get_context("spawn")
 
 
-def make_experience(rollout=12, length=4, streams=2, n_frames=1, size=2, on_full="wait"):
-    config = ExperienceConfig(segment_length=length, on_full=on_full)
+def make_experience(
+    rollout=12,
+    length=4,
+    streams=2,
+    n_frames=1,
+    size=2,
+    on_full="wait",
+    capacity=100_000,
+    keeps=False,
+):
+    config = ExperienceConfig(segment_length=length, on_full=on_full, capacity=capacity)
     shape = StreamShape((size,), np.float32, n_frames, mask_size=3)
-    return Experience(shape, config, (streams,), Wakeup(), (Wakeup(),), rollout)
+    return Experience(
+        shape, config, (streams,), Wakeup(), (Wakeup(),), rollout=rollout, keeps=keeps
+    )
 
 
 def turn(writer, i, terminated=(), truncated=(), version=0, active=None):

@@ -71,6 +71,7 @@ def play(algorithm, reward, random, segments=32, masks=None):
     rollout = Rollout.empty(experience, count)
     rows = segments * (LENGTH + 1)
     rollout.num_rows[:], rollout.num_steps[:] = rows, segments * LENGTH
+    rollout.num_taken[:] = rollout.num_steps
     for k in range(count):
         seen = random.random((rows, 2), np.float32)
         allowed = None if masks is None else np.tile(masks, (rows, 1))

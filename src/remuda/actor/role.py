@@ -196,7 +196,7 @@ def make_casts(
         agents = tuple(a for a in range(env.num_agents) if alike(env.agents[first], env.agents[a]))
         if agents not in kinds:
             kinds[agents] = Kind(env, agents, spec)
-        key = (agents, network_layout(spec), spec.config.on_policy)
+        key = (agents, network_layout(spec), spec.config.takes_rollouts)
         together.setdefault(key, []).append(number)
     casts = []
     for (agents, *_), numbers in together.items():

@@ -65,6 +65,7 @@ class Experience:
         index: int = 0,
         likely: int | None = None,
         ahead: int = 1,
+        keeps: bool = False,
     ) -> None:
         """Allocate it, if it is not part of a block.
 
@@ -74,12 +75,13 @@ class Experience:
             num_streams: copies and seats that the policy plays at once, by actor.
             learner: rings the learner's process.
             actors: each rings an actor's process.
-            rollout: steps that an on-policy learner takes at once; 0: the learner is off-policy.
+            rollout: steps that a learner takes at once; 0: it draws them, and takes none.
             block: where its ring stands among those of other policies, for the only actor there is.
             index: its ring in the block.
             likely: segments that are open at a time, or begun in a turn, unless by a rare chance,
                 which may cost steps; None: one for each stream.
             ahead: rollouts that an actor which may wait plays before it does.
+            keeps: whether its capacity is kept, besides what rollouts need.
         """
         self.shape, self.config, self.rollout = shape, config, rollout
         self.num_streams = sum(num_streams)
@@ -100,7 +102,8 @@ class Experience:
             # Every stream keeps one segment open; as many again are there to be read, or two
             # rollouts. Any actor may have to fill a whole rollout while the others are away.
             share = -(-config.capacity * streams // self.num_streams)
-            segments = segments_for(share, length, streams, streams, rollout)
+            kept = share if keeps or not rollout else 0
+            segments = segments_for(kept, length, streams, streams, rollout)
             ring = ExperienceRing(shape, config, streams, segments, self._shared, actor)
             rings.append(ring)
         self.rings = tuple(rings)
@@ -240,15 +243,16 @@ def segments_for(steps: int, length: int, most_open: int, likely: int, rollout: 
     """Segments of a ring that is to hold so many steps, or whole rollouts, while it is written.
 
     Args:
-        steps: the capacity, off-policy.
+        steps: that are kept to be drawn from.
         length: of a segment.
         most_open: segments that may be open at a time.
         likely: those that are, as a rule.
-        rollout: its steps; 0: off-policy.
+        rollout: its steps; 0: the learner takes none.
     """
+    kept = -(-steps // length)
     if rollout:
-        return most_open + 3 * likely + 3 * -(-rollout // length)
-    return max(-(-steps // length), most_open + likely)
+        return kept + most_open + 3 * likely + 3 * -(-rollout // length)
+    return max(kept, most_open + likely)
 
 
 class Room:

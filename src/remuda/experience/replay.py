@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -9,6 +10,7 @@ from numba import njit
 
 from remuda.checkpoint.state import random_state, restore_random
 from remuda.experience.experience import Experience
+from remuda.experience.ring import OTHERS
 from remuda.memory.atomic import fence_acquire, load
 from remuda.types import Array, Bools, Floats, Integers, State
 
@@ -31,7 +33,7 @@ class Batch:
     s_t: Floats
     """[K, B, n_frames * size]: the stacked observation n steps later."""
     versions: Integers
-    """[K, B]: the version of the weights that chose a_tm1."""
+    """[K, B]: the version of the weights that chose a_tm1, or `OTHERS`."""
 
     @staticmethod
     def empty(experience: Experience, num_policies: int, size: int) -> Batch:
@@ -82,6 +84,7 @@ def _gather(
     s_t: Floats,
     versions_out: Integers,
     base: int,
+    own: bool,
     check: bool,
 ) -> int:
     """Copy the transitions picked from this ring, whose steps are numbered from `base` on.
@@ -106,7 +109,7 @@ def _gather(
         r_t[b] = total
         discount_t[b] = factor
         a_tm1[b] = actions[slot, t, 0]
-        versions_out[b] = versions[slot, t]
+        versions_out[b] = versions[slot, t] if own else OTHERS
         for frame in range(n_frames):
             for j in range(size):
                 s_tm1[b, frame * size + j] = observations[slot, t + frame, j]
@@ -128,24 +131,26 @@ class _Survey:
 
 
 class Replay:
-    """Draws from one policy's experience, each step of it with the same chance."""
+    """Draws from a policy's own experience and its group's, each step with the same chance."""
 
     def __init__(
         self,
-        experience: Experience,
+        sources: Sequence[Experience],
         n_steps: int,
         discount: float,
         random: np.random.Generator,
         check_sequence: bool = True,
     ) -> None:
-        self.experience = experience
+        """Draw from these; the policy's own experience comes first."""
+        self.experience = experience = sources[0]
+        self._rings = [(ring, i == 0) for i, found in enumerate(sources) for ring in found.rings]
         self.redrawn = 0
         """Draws that the writer overtook, and that were drawn again."""
         self._random, self._check = random, check_sequence
         self._n_steps, self._discount = n_steps, discount
         self._surveys = tuple(
             _Survey(np.zeros(ring.num_segments, np.int64), np.zeros(ring.num_segments, np.int64))
-            for ring in experience.rings
+            for ring, _ in self._rings
         )
         self._survey()
         # Nothing to do: this compiles the kernels.
@@ -179,7 +184,7 @@ class Replay:
     def _survey(self) -> int:
         """Look at every ring; returns the steps in all of them."""
         total = 0
-        for ring, survey in zip(self.experience.rings, self._surveys, strict=True):
+        for (ring, _), survey in zip(self._rings, self._surveys, strict=True):
             shared = ring.shared
             total += _survey(shared["sequence"], shared["committed"], survey.sequences, survey.ends)
         return total
@@ -190,7 +195,7 @@ class Replay:
         Returns how many the writers overtook; they stay to do.
         """
         left = base = 0
-        for ring, survey in zip(self.experience.rings, self._surveys, strict=True):
+        for (ring, own), survey in zip(self._rings, self._surveys, strict=True):
             shared = ring.shared
             left += _gather(
                 shared["observations"],
@@ -213,6 +218,7 @@ class Replay:
                 out.s_t[policy],
                 out.versions[policy],
                 base,
+                own,
                 self._check,
             )
             base += int(survey.ends[-1])

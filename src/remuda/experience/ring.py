@@ -69,6 +69,9 @@ CONTENTS = ("observations", "actions", "log_probs", "masks", "rewards", "discoun
 BOOKS = ("memories", "numbers", "streams", "queue", "queue_sequence", "queue_steps")
 """What is noted of segments: which they are, whose, and in what order they were closed."""
 
+OTHERS = -1
+"""For a learner, the version of a step that another policy chose."""
+
 POISON = 0xA5
 """Fresh integers are made of this byte and fresh floats are not a number, so that reading what
 nobody wrote cannot pass for data."""

@@ -126,7 +126,12 @@ class Student:
         return False
 
     def count_staleness(self, versions: np.ndarray) -> None:
-        """Count how many versions ago a batch was chosen: its least, mean and greatest lag."""
+        """Count how many versions ago a batch was chosen: its least, mean and greatest lag.
+
+        Of the steps that it chose itself; where there are none, the lag counts as 0.
+        """
+        if not len(versions):
+            return
         lag, row = self.version - versions, self.row
         low, high = lag.min(), lag.max()
         row[Learn.STALENESS_SUM] += lag.mean()

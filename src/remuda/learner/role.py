@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from remuda.experience.experience import Experience
@@ -32,6 +32,7 @@ class LearnerRole:
     devices: tuple[str, ...]
     """By policy, in the order of `specs`."""
     experience: Mapping[str, Experience]
+    """Of its policies, and of all that they share theirs with."""
     published: PublishedWeights
     scoreboard: Scoreboard
     wakeup: Wakeup
@@ -41,6 +42,8 @@ class LearnerRole:
     """Seconds that a stack waits for the rest of its policies once some are ready."""
     exact: bool = False
     """Whether every step must be trained on, whatever happens."""
+    shares: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """By policy, the others whose experience it learns from too."""
 
     @property
     def parts(self) -> tuple[str, ...]:
@@ -59,7 +62,7 @@ class LearnerRole:
 
         learners: list[Learner] = []
         for specs, device in self._stacks():
-            make = self._on_policy if specs[0].config.on_policy else self._off_policy
+            make = self._by_rollouts if specs[0].config.takes_rollouts else self._by_replay
             learners.append(make(specs, device))
         return LearnerGroup(learners, self.wakeup, self.patience)
 
@@ -70,8 +73,8 @@ class LearnerRole:
         successor, which takes what comes from then on.
         """
         if not self.exact:
-            for experience in self.experience.values():
-                experience.release()
+            for spec in self.specs:
+                self.experience[spec.name].release()
 
     def _stacks(self) -> list[tuple[tuple[PolicySpec, ...], str]]:
         """The policies that are trained together, with their device."""
@@ -80,9 +83,9 @@ class LearnerRole:
             stacks.setdefault((spec.specification, device), ([], device))[0].append(spec)
         return [(tuple(specs), device) for specs, device in stacks.values()]
 
-    def _off_policy(self, specs: tuple[PolicySpec, ...], device: str) -> Learner:
+    def _by_replay(self, specs: tuple[PolicySpec, ...], device: str) -> Learner:
         from remuda.experience.replay import Replay
-        from remuda.learner.off_policy import OffPolicyLearner
+        from remuda.learner.replay import ReplayLearner
         from remuda.policies.spec import value_learner
 
         published = [self._newest(spec) for spec in specs]
@@ -94,18 +97,18 @@ class LearnerRole:
         students = self._students(specs, algorithm, published)
         replays = [
             Replay(
-                self.experience[spec.name],
+                self._sources(spec),
                 spec.config.n_steps,
                 spec.config.discount,
                 stream(self.seed, "replay", spec.name, snapshot.learner_step),
             )
             for spec, snapshot in zip(specs, published, strict=True)
         ]
-        return OffPolicyLearner(students, algorithm, replays, self.timeline, self.saves_experience)
+        return ReplayLearner(students, algorithm, replays, self.timeline, self.saves_experience)
 
-    def _on_policy(self, specs: tuple[PolicySpec, ...], device: str) -> Learner:
-        from remuda.experience.rollouts import Rollouts
-        from remuda.learner.on_policy import OnPolicyLearner
+    def _by_rollouts(self, specs: tuple[PolicySpec, ...], device: str) -> Learner:
+        from remuda.experience.rollouts import Past, Rollouts
+        from remuda.learner.rollouts import RolloutLearner
         from remuda.policies.spec import ppo
 
         published = [self._newest(spec) for spec in specs]
@@ -115,10 +118,20 @@ class LearnerRole:
         ]
         algorithm = ppo(specs, streams, device)
         students = self._students(specs, algorithm, published)
-        rollouts = [
-            Rollouts(self.experience[spec.name], spec.config.ppo.max_staleness) for spec in specs
-        ]
-        return OnPolicyLearner(students, algorithm, rollouts, self.timeline, self.saves_experience)
+        rollouts = []
+        for spec, snapshot in zip(specs, published, strict=True):
+            past, config = None, spec.config
+            if config.replays:
+                random = stream(self.seed, "replay", spec.name, snapshot.learner_step)
+                alone = config.learning_mode == "off_policy"
+                past = Past(self._sources(spec), random, config.replays, alone)
+            own = self.experience[spec.name]
+            rollouts.append(Rollouts(own, config.ppo.max_staleness, past=past))
+        return RolloutLearner(students, algorithm, rollouts, self.timeline, self.saves_experience)
+
+    def _sources(self, spec: PolicySpec) -> list[Experience]:
+        """What it learns from: its own experience first."""
+        return [self.experience[name] for name in (spec.name, *self.shares.get(spec.name, ()))]
 
     def _newest(self, spec: PolicySpec) -> Snapshot:
         from remuda.publish.snapshot import SnapshotReader

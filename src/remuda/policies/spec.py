@@ -58,7 +58,7 @@ class PolicySpec:
         """What policies must have in common to be trained as one stack."""
         config, ppo = self.config, self.config.ppo
         shape: tuple[object, ...] = (config.batch_size, config.double, config.huber)
-        if config.on_policy:
+        if config.takes_rollouts:
             shape = (
                 config.experience,
                 ppo.rollout_length,
@@ -67,6 +67,8 @@ class PolicySpec:
                 ppo.normalise_advantages,
                 ppo.normalise_observations,
                 ppo.anchor_cost > 0.0,
+                config.learning_mode,
+                config.replays,
             )
         return (
             config.algorithm,
@@ -87,11 +89,11 @@ class PolicySpec:
         """How it chooses what to do."""
         from remuda.policies.acting import EpsilonGreedy, Sampled
 
-        return (Sampled if self.config.on_policy else EpsilonGreedy)(self.actions)
+        return (Sampled if self.config.takes_rollouts else EpsilonGreedy)(self.actions)
 
     def network(self) -> Network:
         """The network that the configuration asks for, over stacked observations."""
-        if self.config.on_policy:
+        if self.config.takes_rollouts:
             return self._actor_critic()
         return self._q_network()
 
@@ -195,7 +197,7 @@ def _spec(config: Config, name: str, agent: AgentSpec) -> PolicySpec:
         raise ContractError(f"{agent.name} observes {sees}; policies learn from a Box")
     found = config.policy_of(name)
     actions = actions_of(does, agent.name)
-    if not found.on_policy and (not isinstance(does, Discrete) or agent.masked):
+    if not found.takes_rollouts and (not isinstance(does, Discrete) or agent.masked):
         what = "with masks" if agent.masked else f"in {does}"
         raise ContractError(
             f"{agent.name} acts {what}; {found.algorithm} needs Discrete actions that are "

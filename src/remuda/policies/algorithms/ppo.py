@@ -107,7 +107,7 @@ class PPO(Algorithm):
                 used = slice(0, int(rollout.num_rows[k]))
                 steps = rollout.streams[k, used] != AFTER
                 self._see(k, rollout.observations[k, used][steps])
-            self._trained[k] += int(rollout.num_steps[k])
+            self._trained[k] += int(rollout.num_taken[k])
             self.updates[k] += 1
         return learned
 
@@ -135,7 +135,7 @@ class PPO(Algorithm):
             discounts = rollout.discounts[k, :used] * np.float32(config.discount)
             if config.ppo.normalise_rewards:
                 rewards = rewards * self._returns[k].scale(rewards, discounts, streams)
-            after, correction = streams == AFTER, config.ppo.correction
+            after, correction = streams == AFTER, config.correction
             effective[i] = effective_share(ratios[i, :used][~after])
             if correction != "none":
                 weights[i] = np.minimum(ratios[i], WEIGHT_LIMITS[correction])

@@ -11,6 +11,7 @@ import torch
 
 from remuda.experience.experience import NEVER
 from remuda.experience.replay import Batch, Replay
+from remuda.experience.ring import OTHERS
 from remuda.learner.budget import BatchBudget
 from remuda.learner.learner import Student, runs
 from remuda.policies.algorithms.dqn import DQN, Transitions
@@ -19,7 +20,7 @@ from remuda.timeline import Span, Timeline
 from remuda.types import State
 
 
-class OffPolicyLearner:
+class ReplayLearner:
     """Trains K policies of one specification as one batched computation.
 
     Each policy has its own experience, weights, hyperparameters and random streams. None is trained
@@ -104,7 +105,8 @@ class OffPolicyLearner:
             if student.is_due():
                 student.publish(self.epsilon(policy))
             row[Learn.LOSS_SUM] += loss
-            student.count_staleness(self._batch.versions[policy, :size])
+            versions = self._batch.versions[policy, :size]
+            student.count_staleness(versions[versions != OTHERS])
         row[Learn.REDRAWN] = replay.redrawn
         self._consume(policy, size)
 

@@ -1,4 +1,4 @@
-"""A learner that trains a stack of policies on whole rollouts, by PPO."""
+"""A learner that trains a stack of policies on whole segments, by PPO."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from remuda.experience.ring import OTHERS
 from remuda.experience.rollouts import AFTER, Rollout, Rollouts
 from remuda.learner.learner import Student, runs
 from remuda.policies.algorithms.ppo import PPO
@@ -15,12 +16,12 @@ from remuda.timeline import Span, Timeline
 from remuda.types import State
 
 
-class OnPolicyLearner:
+class RolloutLearner:
     """Trains K policies of one specification as one batched computation.
 
     Each policy has its own ring, weights, hyperparameters and random stream. Those that have a
     rollout ready are trained, together where they are neighbours in the stack; the others wait for
-    theirs.
+    theirs. What is drawn from the past joins or replaces it, by the learning mode.
     """
 
     def __init__(
@@ -35,7 +36,8 @@ class OnPolicyLearner:
         self.priority = students[0].config.priority
         self._students, self._algorithm, self._rollouts = tuple(students), algorithm, rollouts
         self._timeline, self._saves_experience = timeline, saves_experience
-        self._rollout = Rollout.empty(rollouts[0].experience, len(students))
+        replays = students[0].config.replays
+        self._rollout = Rollout.empty(rollouts[0].experience, len(students), replays)
 
     def all_ready(self) -> bool:
         """Whether every policy that still learns has a rollout; for the others it is rung."""
@@ -101,7 +103,7 @@ class OnPolicyLearner:
             row[Learn.KL_SUM] += learned.kl[i]
             row[Learn.CLIPPED_SUM] += learned.clipped[i]
             row[Learn.EFFECTIVE_SUM] += learned.effective[i]
-            row[Learn.TRAINED] += steps
+            row[Learn.TRAINED] += self._rollout.num_taken[k]
         published = clock()
         for k in range(first, end):
             self._students[k].row[Learn.SECONDS_PUBLISH] += (published - updated) / (end - first)
@@ -112,8 +114,8 @@ class OnPolicyLearner:
     def _count_staleness(self, policy: int) -> None:
         rollout, student = self._rollout, self._students[policy]
         used = slice(0, int(rollout.num_rows[policy]))
-        steps = rollout.streams[policy, used] != AFTER
-        student.count_staleness(rollout.versions[policy, used][steps])
+        versions, streams = rollout.versions[policy, used], rollout.streams[policy, used]
+        student.count_staleness(versions[(streams != AFTER) & (versions != OTHERS)])
 
     def publish(self) -> None:
         """Copy every policy out as its next version."""
@@ -125,6 +127,7 @@ class OnPolicyLearner:
         k = self.policies.index(policy)
         return self._students[k].state() | {
             "lost": self._rollouts[k].lost,
+            "past": past.state() if (past := self._rollouts[k].past) is not None else None,
             "experience": self._rollouts[k].experience.state() if self._saves_experience else None,
         }
 
@@ -133,6 +136,9 @@ class OnPolicyLearner:
         k = self.policies.index(policy)
         self._students[k].restore(state)
         self._rollouts[k].lost = state["lost"]
+        past = self._rollouts[k].past
+        if past is not None:
+            past.restore(state["past"])
         if self._students[k].halted:
             self._rollouts[k].experience.release()
 

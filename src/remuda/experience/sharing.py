@@ -1,0 +1,62 @@
+"""Who learns from whose experience."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from remuda.errors import ConfigError
+from remuda.experience.ring import StreamShape
+
+if TYPE_CHECKING:
+    from remuda.policies.spec import PolicySpec
+
+
+def stream_shape(spec: PolicySpec) -> StreamShape:
+    """What a step of a policy looks like."""
+    config, actions = spec.config, spec.actions
+    return StreamShape(
+        spec.observation,
+        spec.dtype,
+        config.n_frames,
+        actions.size,
+        actions.dtype,
+        actions.mask_size if spec.masked else 0,
+        config.network.recurrent,
+    )
+
+
+def shares_of(specs: Sequence[PolicySpec]) -> dict[str, tuple[str, ...]]:
+    """By policy, the others of its group, `experience.group`, from whom it learns too.
+
+    Raises:
+        ConfigError: policies of a group whose steps differ, or of which some cannot use what
+            others do.
+    """
+    groups: dict[str, list[PolicySpec]] = {}
+    for spec in specs:
+        groups.setdefault(spec.config.experience.group, []).append(spec)
+    found: dict[str, tuple[str, ...]] = {}
+    for group, members in groups.items():
+        if group:
+            _check(group, members)
+        for spec in members:
+            others = tuple(other.name for other in members if other is not spec)
+            found[spec.name] = others if group else ()
+    return found
+
+
+def _check(group: str, members: Sequence[PolicySpec]) -> None:
+    first = members[0]
+    for other in members[1:]:
+        if stream_shape(other) != stream_shape(first) or repr(other.actions) != repr(first.actions):
+            raise ConfigError(
+                f"experience.group {group!r}: {first.name} and {other.name} see or do different "
+                "things, so neither can learn from the other; give them groups of their own"
+            )
+        if other.config.takes_rollouts != first.config.takes_rollouts:
+            raise ConfigError(
+                f"experience.group {group!r}: {first.name} learns by {first.config.algorithm} and "
+                f"{other.name} by {other.config.algorithm}, which note different things of a step; "
+                "give them groups of their own"
+            )
