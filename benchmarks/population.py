@@ -62,12 +62,13 @@ KUHN_ANCHOR: dict[str, Any] = overlay(
 )
 CONNECT_FOUR: dict[str, Any] = {
     "game": "connect_four",
-    "env": {"num_envs": 256},
+    "env": {"num_envs": 128},
     "policy": {
         "algorithm": "ppo",
         "reward_scale": 1.0,
-        "network": {"hidden": (128, 128)},
-        "ppo": {"entropy_cost": 0.03, "rollout_length": 32},
+        "network": {"hidden": (256, 256), "activation": "relu"},
+        # Much entropy: whoever only ever met good play does not know what to do against random.
+        "ppo": {"entropy_cost": 0.1, "rollout_length": 16, "minibatches": 8, "epochs": 3},
     },
     "population": {
         "matchmaker": "self_play",

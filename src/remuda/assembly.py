@@ -22,11 +22,12 @@ from remuda.evaluate import evaluate
 from remuda.experience.experience import Experience, segments_for
 from remuda.experience.ring import Block
 from remuda.experience.sharing import shares_of, stream_shape
+from remuda.hyperparameters import values_of
 from remuda.learner.role import LearnerRole
 from remuda.memory.waiting import Wakeup
-from remuda.policies.spec import PolicySpec, alike
-from remuda.policies.stack import ParameterStack, layout_checksum, layout_size
-from remuda.population.setup import copies_of, seats_of, sits_once
+from remuda.policies.spec import PolicySpec, alike, first_weights
+from remuda.policies.stack import layout_checksum, layout_size
+from remuda.population.setup import copies_of, seats_of, sits_once, unborn
 from remuda.population.table import Table
 from remuda.publish.snapshot import PublishedWeights, Publisher, Snapshot, SnapshotReader
 from remuda.runtime.inline import InlineRuntime
@@ -89,7 +90,13 @@ class Assembly:
         }
         if config.population.dealt:
             sizes = {spec.name: layout_size(spec.network().shapes) for spec in specs}
-            self.table = Table(sizes, len(agents), copies_of(config.population))
+            self.table = Table(
+                sizes,
+                len(agents),
+                copies_of(config.population),
+                {spec.name: values_of(spec.config) for spec in specs},
+                unborn(config),
+            )
             self.experience = dealt_experience(config, specs, agents, learners, self._actors[0])
         else:
             for spec in specs:
@@ -145,7 +152,7 @@ class Assembly:
         return Coordinator(
             self.runtime(run.logs, run.checkpoints),
             partial(Board, self.scoreboard, self.experience, self._seconds, self.table),
-            self.snapshots,
+            self.playing,
             run,
             view,
             StatusFile(run.status, self.published, config.schedule),
@@ -202,8 +209,14 @@ class Assembly:
         )
 
     def snapshots(self) -> dict[str, Snapshot]:
-        """The newest weights of every policy."""
+        """The newest weights of every policy, those whose places are empty too."""
         return SnapshotReader(self.published).newer()
+
+    def playing(self) -> dict[str, Snapshot]:
+        """The newest weights of the policies that play."""
+        living = self.table.living if self.table is not None else None
+        found = self.snapshots()
+        return {name: s for name, s in found.items() if living is None or name in living}
 
     def write_trace(self, view: View) -> None:
         """Write what everybody did when, if the user asked for it."""
@@ -246,6 +259,7 @@ class Assembly:
                 patience=PATIENCE if config.schedule == "async" else 0.0,
                 exact=config.exact,
                 shares=self._shares,
+                table=self.table,
             )
             for group, wakeup in zip(layout.groups, self._learners, strict=True)
         ]
@@ -273,13 +287,9 @@ class Assembly:
         So the actor has something to act with, and a learner something to begin from.
         """
         for spec in self.specs:
-            network = spec.network()
-            stack = ParameterStack(network.shapes, 1)
-            network.initialise(
-                stack.parameters, torch_stream(self.config.seed, "weights", spec.name)
-            )
+            weights = first_weights(spec, torch_stream(self.config.seed, "weights", spec.name))
             start = spec.config.exploration.start
-            self._publisher(spec).publish(stack.flat[0].numpy(), 0, start)
+            self._publisher(spec).publish(weights, 0, start)
 
     def _publisher(self, spec: PolicySpec) -> Publisher:
         return Publisher(self.published, spec.name, layout_checksum(spec.network().shapes))
@@ -317,11 +327,12 @@ def dealt_experience(
     allowed = seats_of(config, agents, names)
     once = sits_once(config, agents, names)
     rivals = [len(allowed.get(name, agents)) for name in names]
+    playing = sum(rivals) - sum(rivals[names.index(name)] for name in unborn(config))
     blocks: dict[tuple[Any, ...], list[PolicySpec]] = {}
     for spec in specs:
         first = min(allowed.get(spec.name, {0}))
         streams = copies * sum(alike(agents[first], agent) for agent in agents)
-        share = max(copies * len(agents) * rivals[names.index(spec.name)] // sum(rivals), 1)
+        share = max(copies * len(agents) * rivals[names.index(spec.name)] // playing, 1)
         rollout = spec.config.ppo.rollout_length * share if spec.config.takes_rollouts else 0
         keeps = spec.config.replays > 0 or not rollout
         key = (streams, rollout, spec.config.experience, keeps, network_layout(spec), spec.masked)
@@ -329,7 +340,7 @@ def dealt_experience(
     found: dict[str, Experience] = {}
     for (streams, rollout, experience, keeps, *_), members in blocks.items():
         shape, most_open = stream_shape(members[0]), copies if once else streams
-        share = max(copies * len(agents) // len(specs), 1)
+        share = max(copies * len(agents) // (len(specs) - len(unborn(config))), 1)
         likely, length = min(most_open, 2 * share), experience.segment_length
         kept = experience.capacity if keeps else 0
         segments = segments_for(kept, length, most_open, likely, rollout)

@@ -382,6 +382,20 @@ class SnapshotsConfig(Section):
         return self.every is not None or self.win_rate is not None
 
 
+class BirthsConfig(Section):
+    """Policies that are born, and retire, while the run goes on."""
+
+    places: NonNegativeInt = 0
+    """Places for policies that are born later, `born_0`, `born_1` and so on. Each has a learner,
+    asleep while it is empty, and the memory of its experience. The place of a policy that has
+    retired is empty too."""
+    every: PositiveInt | None = None
+    """Matches between two births: a copy of the highest-rated policy begins in an empty place, and
+    the lowest-rated one retires once that plays. None: births are for your own director."""
+    games: NonNegativeInt = 200
+    """Games that a policy has played before it is judged."""
+
+
 class PopulationConfig(Section):
     """Who plays whom. Without it, every agent of the game has a policy of its own."""
 
@@ -409,6 +423,11 @@ class PopulationConfig(Section):
     """Parameters of your own matchmaker by name."""
     snapshots: SnapshotsConfig = SnapshotsConfig()
     """Frozen copies."""
+    births: BirthsConfig = BirthsConfig()
+    """Births and retirements."""
+    director: str = ""
+    """Your own, as `module:Class`, which commands who is frozen, is born and retires, besides what
+    `snapshots` and `births` do."""
 
     @property
     def dealt(self) -> bool:
@@ -418,6 +437,8 @@ class PopulationConfig(Section):
             or self.policies is not None
             or self.snapshots.on
             or bool(self.teams)
+            or self.births.places > 0
+            or bool(self.director)
         )
 
 

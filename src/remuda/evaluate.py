@@ -23,8 +23,8 @@ from remuda.envs.wrapped import with_scripted
 from remuda.errors import CheckpointError, RunDirectoryError
 from remuda.policies.spec import PolicySpec, policy_specs
 from remuda.population.league import League
-from remuda.population.setup import make_matchmaker, seats_of
-from remuda.population.table import Table
+from remuda.population.setup import make_matchmaker, policy_names, seats_of, unborn
+from remuda.population.table import NOBODY, POLICY, Table
 from remuda.publish.snapshot import Snapshot
 from remuda.scoreboard import Scoreboard
 from remuda.streams import stream
@@ -174,6 +174,7 @@ def load_run(
     env = make_env(config.game, 1, **config.env.options)
     specs = policy_specs(config, env.agents)
     env.close()
+    specs = _living(run, config, specs, checkpoint)
     number = _find(run, specs, checkpoint)
     if number is not None:
         return config, _published(run, specs, number)
@@ -187,6 +188,21 @@ def load_run(
             epsilon=0.0,
         )
     return config, snapshots
+
+
+def _living(
+    run: RunDirectory, config: Config, specs: tuple[PolicySpec, ...], checkpoint: int | str
+) -> tuple[PolicySpec, ...]:
+    """Those whose places in the population were not empty."""
+    if not config.population.births.places:
+        return specs
+    number = _find(run, (), checkpoint)
+    numbers = run.checkpoints.numbers()
+    if number is None and not numbers:
+        return tuple(spec for spec in specs if spec.name not in unborn(config))
+    found = run.checkpoints.read(numbers[-1] if number is None else number, COORDINATOR)
+    identity = found["population"]["identity"]
+    return tuple(s for i, s in enumerate(specs) if identity[i, POLICY] != NOBODY)
 
 
 def _find(run: RunDirectory, specs: tuple[PolicySpec, ...], checkpoint: int | str) -> int | None:
@@ -249,6 +265,8 @@ def _make_actor(
     env = with_scripted(
         find_game(config.game), env, {**config.env.scripted, **(scripted or {})}, random
     )
+    if config.population.births.places:
+        specs = tuple(spec for spec in specs if spec.name in snapshots)
     if seating is not None:
         of = {spec.name: spec for spec in specs}
         specs = tuple(replace(of[seating[agent.name]], name=agent.name) for agent in env.agents)
@@ -278,6 +296,7 @@ def _dealt(
 ) -> DealtSeats:
     """Seats that are dealt to live policies as in training, in a table of their own."""
     names = [spec.name for spec in specs]
+    everybody = policy_names(config, env.agents)
     table = Table(dict.fromkeys(names, 0), len(env.agents), 0)
     league = League(
         table,
@@ -285,7 +304,7 @@ def _dealt(
         None,
         stream(seed, "evaluation", "matches"),
         env.num_envs,
-        seats_of(config, env.agents, names),
+        seats_of(config, env.agents, everybody),
     )
     casts = make_casts(env, specs, league, {}, seed=seed, purpose="evaluation", noisy=False)
     return DealtSeats(env, casts, league, scoreboard.policies_of())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -144,8 +144,8 @@ def _train(
                     error.args = (f"{error}. Mend it, and: remuda train --resume {run.path}",)
                 raise
             finally:
-                snapshots = assembly.snapshots()
-                save(run, specs, snapshots)
+                snapshots = assembly.playing()
+                save(run, [spec for spec in specs if spec.name in snapshots], snapshots)
                 assembly.write_trace(view)
         finally:
             view.close()
@@ -195,9 +195,7 @@ def _find_checkpoint(config: Config, run: RunDirectory, view: View) -> Manifest 
     return found
 
 
-def save(
-    run: RunDirectory, specs: tuple[PolicySpec, ...], snapshots: Mapping[str, Snapshot]
-) -> None:
+def save(run: RunDirectory, specs: Sequence[PolicySpec], snapshots: Mapping[str, Snapshot]) -> None:
     """Write every policy's weights by parameter name."""
     for spec in specs:
         snapshot = snapshots[spec.name]

@@ -64,11 +64,12 @@ def outcome(directory):
     return weights, counts
 
 
-def assert_same(one, other):
+def assert_same(one, other, policies=slice(None), updates=10):
+    """Nothing differs; and these policies, all unless they are named, have played and learned."""
     weights, counts = one
     other_weights, other_counts = other
-    assert counts["learn"][:, LEARNED.index(Learn.UPDATES)].min() > 10
-    assert counts["policy"][:, Policy.EPISODES].min() >= 8
+    assert counts["learn"][:, LEARNED.index(Learn.UPDATES)][policies].min() > updates
+    assert counts["policy"][policies, Policy.EPISODES].min() >= 8
     for name, rows in counts.items():
         assert np.array_equal(rows, other_counts[name]), f"{name} differs"
     for name, flat in weights.items():

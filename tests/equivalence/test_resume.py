@@ -12,6 +12,7 @@ from equivalence.runs import LEARNED, PLAYED, PPO, assert_same, outcome, run
 from remuda.checkpoint.state import pack
 from remuda.checkpoint.store import Checkpoints
 from remuda.coordinator.metrics import read_metrics
+from remuda.population.ledger import BIRTH, read_records
 from remuda.scoreboard import Learn, Play
 
 
@@ -47,20 +48,26 @@ def test_a_league_resumes_exactly(schedule, matchmaker, algorithm, tmp_path):
     tree = {
         "schedule": schedule,
         "env": {"num_envs": 4, "options": {"max_turns": 30}},
-        "policy": {"algorithm": algorithm, "ppo": PPO | {"rollout_length": 10}},
+        "policy": {
+            "algorithm": algorithm,
+            "ppo": PPO | {"rollout_length": 10, "normalise_rewards": False},
+            "learning_mode": "hybrid" if algorithm == "ppo" else "off_policy",
+        },
         "population": {
             "matchmaker": matchmaker,
             "policies": 2,
             "snapshots": {"every": 4, "keep": 3, "drop": "crowded"},
+            "births": {"places": 1, "every": 6, "games": 1},
         },
     }
     whole = run(tmp_path / "whole", **tree)
     run(tmp_path / "parts", **tree, run={"turns": 274})  # in the middle of a match
     for turns in (500, 800):
         run(tmp_path / "parts", resume=True, **tree, run={"turns": turns})
-    assert_same(whole, outcome(tmp_path / "parts"))
+    assert_same(whole, outcome(tmp_path / "parts"), slice(2), updates=5)
     ledgers = [(tmp_path / name / "ledger.bin").read_bytes() for name in ("whole", "parts")]
     assert ledgers[0] == ledgers[1]
+    assert BIRTH in read_records(tmp_path / "parts" / "ledger.bin")[1]["kind"]
     tables = []
     for name in ("whole", "parts"):
         kept = Checkpoints(tmp_path / name / "checkpoints")

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from equivalence.runs import PPO, assert_same, run
-from remuda.population.ledger import FREEZE, MATCH, RETIRE, read_records
+from remuda.config import overlay
+from remuda.population.ledger import BIRTH, FREEZE, MATCH, RETIRE, read_records
 
 
 def options(algorithm, mode, agents, processes):
@@ -70,6 +71,15 @@ POPULATION = {
     "matchmaker": "self_play",
     "policies": 2,
     "snapshots": {"every": 1, "keep": 2},
+    "births": {"places": 1, "every": 6, "games": 1},
+}
+SHARED = {
+    "dqn": {"experience": {"group": "all"}},
+    "ppo": {
+        "learning_mode": "hybrid",
+        "experience": {"group": "all"},
+        "ppo": PPO | {"rollout_length": 10, "normalise_rewards": False},
+    },
 }
 
 
@@ -77,16 +87,16 @@ POPULATION = {
 def test_lockstep_equals_sequential_where_seats_are_dealt(algorithm, tmp_path):
     tree = options(algorithm, "double_buffer", 3, 2) | {"population": POPULATION}
     tree["env"] = {"num_envs": 4, "options": {"num_agents": 3, "max_turns": 30}}
-    tree["policy"]["ppo"] = PPO | {"rollout_length": 10}
+    tree = overlay(tree, {"policy": SHARED[algorithm]})
     outcomes = [
         run(tmp_path / schedule, schedule=schedule, **tree)
         for schedule in ("sequential", "lockstep")
     ]
-    assert_same(*outcomes)
+    assert_same(*outcomes, slice(2), updates=5)
     ledgers = [(tmp_path / name / "ledger.bin").read_bytes() for name in ("sequential", "lockstep")]
     assert ledgers[0] == ledgers[1]
     kinds = read_records(tmp_path / "lockstep" / "ledger.bin")[1]["kind"]
-    assert {MATCH, FREEZE, RETIRE} == set(kinds)
+    assert {MATCH, FREEZE, RETIRE, BIRTH} == set(kinds)
 
 
 def test_how_stacks_share_processes_changes_no_more_than_rounding(tmp_path):

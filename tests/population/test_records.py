@@ -7,7 +7,7 @@ from remuda.checkpoint.state import pack, unpack
 from remuda.errors import ConfigError, RunDirectoryError
 from remuda.population.ledger import Ledger, LedgerFile, read_records, record_type, results
 from remuda.population.ratings import Rater, rate
-from remuda.population.records import GAMES, Match, Member, PolicyRef, Population, Result
+from remuda.population.records import Match, Member, PolicyRef, Population, Result
 
 A, B, C = PolicyRef("a"), PolicyRef("b"), PolicyRef("c")
 
@@ -32,16 +32,6 @@ def test_members_are_born_frozen_and_retired():
     population.retire(PolicyRef("a", 3))
     assert PolicyRef("a", 3) not in population
     assert len(population) == 3
-
-
-def test_a_population_is_saved_and_restored():
-    population = Population([Member(A, frozenset({1, 0})), Member(B, parent=A, born=3)])
-    population.freeze("b", 2).numbers[GAMES] = 5
-    population[A].hyperparameters["hidden"] = [64, 64]
-    other = Population()
-    other.restore(unpack(pack(population.state())))
-    assert other.state() == population.state()
-    assert other[PolicyRef("b", 2)].games == 5
 
 
 def test_the_ledger_counts_wins_draws_and_payoffs_between_seats():

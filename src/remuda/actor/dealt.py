@@ -17,11 +17,13 @@ from remuda.actor.seats import groups_of
 from remuda.checkpoint.state import fitting
 from remuda.envs.vector_env import VectorEnv
 from remuda.experience.experience import Room
+from remuda.policies.spec import first_weights
 from remuda.population.league import League
 from remuda.population.table import POLICY
 from remuda.publish.snapshot import Snapshot
 from remuda.scoreboard import Policy, Row
-from remuda.types import Bools, Integers, State, TurnResult
+from remuda.streams import torch_stream
+from remuda.types import Bools, Floats, Integers, State, TurnResult
 
 
 class DealtSeats:
@@ -34,6 +36,7 @@ class DealtSeats:
         league: League,
         rows: Row,
         together: bool = False,
+        seed: int = 0,
     ) -> None:
         """Take the seats.
 
@@ -43,7 +46,9 @@ class DealtSeats:
             league: who does.
             rows: [policies, fields] where each live policy's episodes are counted, by `Policy`.
             together: all agents observe at the start of the turn and choose in one batched pass.
+            seed: of the run, by which the weights of newborn policies are drawn.
         """
+        self._seed = seed
         self._env, self.casts, self.league, self._rows = env, tuple(casts), league, rows
         self.groups: Sequence[tuple[int, ...]] = groups_of(env, together)
         self.acted: Bools = np.zeros((env.num_envs, env.num_agents), np.bool_)
@@ -118,21 +123,24 @@ class DealtSeats:
         self.league.rate()
 
     def close(self, over: Bools, returns: np.ndarray, truncated: Bools) -> None:
-        """Count the episodes of the copies that are over, and note the results of the matches."""
+        """Count the episodes of the copies that are over, and note the results of the matches.
+
+        Then the director does its work.
+        """
         seated, earned = self.league.seated[over], returns[over]
         live = seated < len(self._rows)
         np.add.at(self._rows[:, Policy.EPISODES], seated[live], 1.0)
         np.add.at(self._rows[:, Policy.RETURN_SUM], seated[live], earned[live])
         newest = self._versions[self.league.seated]
-        self.league.close(over, returns, self._oldest, newest, truncated)
+        league = self.league
+        league.close(over, returns, self._oldest, newest, truncated)
+        versions = {p: int(self._versions[i]) for i, p in enumerate(league.table.policies)}
+        for place in league.step(versions, self):
+            self._load(place, league.table.snapshot(place))
 
     def begin(self, over: Bools) -> None:
-        """Let the director do its work, and deal new matches."""
-        league = self.league
-        versions = {p: int(self._versions[i]) for i, p in enumerate(league.table.policies)}
-        for place in league.step(versions, self._look):
-            self._load(place, league.table.snapshot(place))
-        league.deal(over)
+        """Deal new matches."""
+        self.league.deal(over)
         self._deal()
         self._fresh |= over
         for agent in range(self._env.num_agents):
@@ -191,14 +199,43 @@ class DealtSeats:
                 cast.load(place, snapshot)
         self._versions[place] = snapshot.version
 
-    def _look(self, policy: str) -> Snapshot:
+    # What the league asks for, as its `Stage`.
+
+    def look(self, policy: str) -> Snapshot:
         """The live weights of a policy as they play now."""
         place = self.league.table.policies.index(policy)
-        cast = next(cast for cast in self.casts if cast.row_of[place] >= 0)
-        row = int(cast.row_of[place])
+        cast, row = self._cast(place)
         weights = cast.stack.flat_weights(row)
         version, epsilon = int(self._versions[place]), float(self._rows[place, Policy.EPSILON])
         return Snapshot(weights, version, self._steps[policy], epsilon)
+
+    def draw(self, policy: str, generation: int) -> Floats:
+        """Weights that nobody has trained, as the specification has them: [size]."""
+        cast, _ = self._cast(self.league.table.policies.index(policy))
+        spec = next(spec for spec in cast.specs if spec.name == policy)
+        return first_weights(spec, torch_stream(self._seed, "weights", policy, generation))
+
+    def fits(self, policy: str, other: str) -> bool:
+        """Whether one could begin with the weights of the other."""
+        casts = [self._cast(self.league.table.policies.index(name))[0] for name in (policy, other)]
+        return casts[0] is casts[1]
+
+    def clear(self, policy: str) -> None:
+        """Forget what was lived through by whoever had this place before."""
+        cast, row = self._cast(self.league.table.policies.index(policy))
+        for writer in cast.writers:
+            writer.clear(row)
+
+    def wake(self, policy: str) -> None:
+        """Ring its learner."""
+        cast, row = self._cast(self.league.table.policies.index(policy))
+        for writer in cast.writers:
+            writer.wake(row)
+
+    def _cast(self, place: int) -> tuple[Cast, int]:
+        """Who may sit where somebody sits, and its row among their networks."""
+        cast = next(cast for cast in self.casts if cast.row_of[place] >= 0)
+        return cast, int(cast.row_of[place])
 
     def _able(self, agent: int) -> int:
         """Somebody whose network fits this seat."""

@@ -11,7 +11,6 @@ from remuda.envs.registry import find_game, make_env
 from remuda.envs.wrapped import SharedRewards, with_scripted
 from remuda.experience.experience import Experience
 from remuda.policies.spec import PolicySpec, alike
-from remuda.population.records import PolicyRef
 from remuda.population.setup import seats_of, sits_once, teams_of
 from remuda.population.table import Table
 from remuda.publish.snapshot import PublishedWeights
@@ -144,7 +143,7 @@ class ActorRole:
                 for writer in cast.writers:
                     writer.close_orphans()
         rows = self.scoreboard.policies_of(self.index)
-        return DealtSeats(env, casts, league, rows, config.env.observe_together)
+        return DealtSeats(env, casts, league, rows, config.env.observe_together, config.seed)
 
     def _environment(self, copies: int) -> VectorEnv:
         env = self.config.env
@@ -229,9 +228,8 @@ def make_casts(
 
 def seats_for(league: League, number: int) -> list[int]:
     """The seats that a live policy may take."""
-    name = league.table.policies[number]
-    member = league.population[PolicyRef(name)]
-    return [seat for seat in range(league.table.seats) if member.may_sit(seat)]
+    allowed = league.seats.get(league.table.policies[number])
+    return [seat for seat in range(league.table.seats) if allowed is None or seat in allowed]
 
 
 def network_layout(spec: PolicySpec) -> tuple[object, ...]:

@@ -16,6 +16,7 @@ from remuda.experience.experience import Experience, Room
 from remuda.experience.ring import CLOSED_STEPS, WRITTEN
 from remuda.experience.writer import (
     NOWHERE,
+    clear_ring,
     close_orphans_of,
     count,
     decide_one,
@@ -274,6 +275,26 @@ class DealtWriter:
             self._rings,
         )
         self._ring()
+
+    def clear(self, row: int) -> bool:
+        """Forget all that is in the ring of this row, whose streams nobody plays.
+
+        A learner waits for new steps from then on. If the actor dies on the way, some segments are
+        empty and some not; whoever wanted it does it again. False: this row's ring is elsewhere.
+        """
+        for p in np.flatnonzero(self._rows == row):
+            clear_ring(
+                self._shared["sequence"][p],
+                self._shared["committed"][p],
+                self._shared["counters"][p, 0],
+            )
+            return True
+        return False
+
+    def wake(self, row: int) -> None:
+        """Ring the learner of this row, if its ring is here."""
+        for p in np.flatnonzero(self._rows == row):
+            self._learners[p].ring()
 
     def close_orphans(self) -> None:
         """Close what a writer before this one had open when it died, so that it can be taken.

@@ -188,15 +188,19 @@ class Experience:
             self.take(actor, NEVER, NEVER // len(self.rings))
         self.consume(NEVER)
 
+    def skip(self) -> None:
+        """Take all that is closed, unread: it is not this learner's."""
+        for actor, ring in enumerate(self.rings):
+            closed, ends = load(ring.counters, CLOSED), ring.shared["queue_steps"]
+            self.take(actor, closed, int(ends[(closed - 1) % ends.size]) if closed else 0)
+
     def take_up(self) -> None:
         """For a new learner: take what is closed from now on, if the one before it took no more."""
         for ring in self.rings:
             if load(ring.counters, CONSUMED) == NEVER:
                 store(ring.counters, CONSUMED, self.written)
-        for actor, ring in enumerate(self.rings):
-            if load(ring.counters, TAKEN) == NEVER:
-                closed, ends = load(ring.counters, CLOSED), ring.shared["queue_steps"]
-                self.take(actor, closed, int(ends[(closed - 1) % ends.size]) if closed else 0)
+        if any(load(ring.counters, TAKEN) == NEVER for ring in self.rings):
+            self.skip()
 
     def _let_in(self, steps: int) -> None:
         """Ring every actor that wanted to be rung at so many steps, or at fewer."""

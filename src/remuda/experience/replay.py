@@ -147,7 +147,7 @@ class Replay:
         self.redrawn = 0
         """Draws that the writer overtook, and that were drawn again."""
         self._random, self._check = random, check_sequence
-        self._n_steps, self._discount = n_steps, discount
+        self._n_steps, self.discount = n_steps, discount
         self._surveys = tuple(
             _Survey(np.zeros(ring.num_segments, np.int64), np.zeros(ring.num_segments, np.int64))
             for ring, _ in self._rings
@@ -210,7 +210,7 @@ class Replay:
                 todo,
                 self.experience.shape.n_frames,
                 self._n_steps,
-                self._discount,
+                self.discount,
                 out.s_tm1[policy],
                 out.a_tm1[policy],
                 out.r_t[policy],

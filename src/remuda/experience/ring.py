@@ -53,7 +53,8 @@ CONSUMED = 4 * STRIDE
 ROOM_WANTED = 5 * STRIDE
 """Steps consumed at which the actor wants to be woken; 0: it is awake."""
 LOST = 6 * STRIDE
-"""Steps that were committed before a resumed run began, and that it did not bring along."""
+"""Steps that were committed before a resumed run began and that it did not bring along, or that
+another policy lived through, which had this place before."""
 CLOSED = 7 * STRIDE
 """Segments closed since the run began."""
 CLOSED_STEPS = 8 * STRIDE
@@ -226,6 +227,7 @@ class ExperienceRing:
         torn = (before % 2 == 1) | (shared["sequence"] != before)
         committed[torn] = 0
         counters = {name: load(self.counters, word) for name, word in SAVED_COUNTERS.items()}
+        counters["lost"] = load(self.counters, LOST)
         return saved | {"committed": committed, "sequence": before, "counters": counters}
 
     def restore(self, state: State | None, written: int) -> None:
@@ -251,7 +253,7 @@ class ExperienceRing:
         written = max(written, held)
         store(counters, WRITTEN, written)
         store(counters, OVERWRITTEN, written - held)
-        store(counters, LOST, 0 if state is not None else written)
+        store(counters, LOST, written if state is None else state["counters"]["lost"])
 
 
 SAVED_COUNTERS = {

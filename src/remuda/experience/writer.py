@@ -15,6 +15,7 @@ from remuda.experience.ring import (
     CLOSED,
     CLOSED_STEPS,
     HEAD,
+    LOST,
     OVERWRITTEN,
     WANTED,
     WRITTEN,
@@ -322,6 +323,18 @@ def repair(
     store(counters, OVERWRITTEN, counters[WRITTEN] - held)
     if counters[CLOSED] > 0:
         store(counters, CLOSED_STEPS, queue_steps[(counters[CLOSED] - 1) % queue_steps.size])
+
+
+@njit(cache=True)
+def clear_ring(sequence: Integers, committed: Integers, counters: Integers) -> None:
+    """Empty every segment; none is open. Readers that are at it throw away what they copied."""
+    for slot in range(sequence.size):
+        store(sequence, slot, sequence[slot] + 1)
+        fence_release()
+        store(committed, slot, 0)
+        store(sequence, slot, sequence[slot] + 1)
+    store(counters, OVERWRITTEN, counters[WRITTEN])
+    store(counters, LOST, counters[WRITTEN])
 
 
 @njit(cache=True)

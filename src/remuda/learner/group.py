@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
 
 from remuda.learner.learner import Learner
 from remuda.memory.waiting import Wakeup
+from remuda.population.nursery import Nursery
 from remuda.types import State
+
+log = logging.getLogger(__name__)
 
 
 class LearnerGroup:
@@ -17,7 +21,13 @@ class LearnerGroup:
     priority. One that had nothing to do for a while is not owed for it.
     """
 
-    def __init__(self, learners: Sequence[Learner], wakeup: Wakeup, patience: float = 0.0) -> None:
+    def __init__(
+        self,
+        learners: Sequence[Learner],
+        wakeup: Wakeup,
+        patience: float = 0.0,
+        nursery: Nursery | None = None,
+    ) -> None:
         """Take learners and the wake-up of their process.
 
         Args:
@@ -25,7 +35,9 @@ class LearnerGroup:
             wakeup: what their rings ring.
             patience: seconds that a stack waits for the rest of its policies once some are ready,
                 so that those that are fed in the same turn are trained together.
+            nursery: who is to begin anew; None: nobody ever is.
         """
+        self._nursery = nursery
         self.learners = tuple(learners)
         self._wakeup, self._patience = wakeup, patience
         self._served = [0.0] * len(self.learners)
@@ -40,6 +52,13 @@ class LearnerGroup:
 
     def work(self) -> bool:
         """Update the next learner that has enough to train on; False if none has."""
+        if self._nursery is not None:
+            policy = self._nursery.pending()
+            if policy is not None:
+                version = self._learner(policy).begin(policy, self._nursery.newborn(policy))
+                self._nursery.adopt(policy, version)
+                log.info("another policy begins as %s, version %d", policy, version)
+                return True
         served = self._served
         for i in sorted(range(len(served)), key=served.__getitem__):
             learner = self.learners[i]
@@ -68,15 +87,24 @@ class LearnerGroup:
 
     def state(self, part: str) -> State:
         """The state of one policy's learner."""
-        return self._learner(part).state(part)
+        state = self._learner(part).state(part)
+        if self._nursery is not None:
+            state["generation"] = self._nursery.generations[part]
+        return state
 
     def restore(self, part: str, state: State) -> None:
-        """Let one policy's learner go on from what `state` returned."""
-        self._learner(part).restore(part, state)
+        """Let one policy's learner go on from what `state` returned.
+
+        If that was somebody else, it goes on with what was published last.
+        """
+        if self._nursery is None or state["generation"] == self._nursery.generations[part]:
+            self._learner(part).restore(part, state)
 
     def _learner(self, policy: str) -> Learner:
         return next(learner for learner in self.learners if policy in learner.policies)
 
     def _any_ready(self) -> bool:
+        if self._nursery is not None and self._nursery.pending() is not None:
+            return True
         ready = [learner.ready() for learner in self.learners]  # each must state its wish
         return any(ready)

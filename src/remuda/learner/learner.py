@@ -8,10 +8,13 @@ from collections.abc import Iterator
 from typing import Protocol
 
 import numpy as np
+import torch
 
 from remuda.checkpoint.state import fitting
 from remuda.config import PolicyConfig
+from remuda.hyperparameters import with_values
 from remuda.policies.algorithms.algorithm import Algorithm
+from remuda.population.nursery import Newborn
 from remuda.publish.snapshot import Publisher
 from remuda.scoreboard import Learn, Row
 from remuda.types import State
@@ -50,6 +53,12 @@ class Learner(Protocol):
 
     def publish(self) -> None:
         """Copy every policy out as its next version."""
+
+    def begin(self, policy: str, newborn: Newborn) -> int:
+        """Train somebody else in a policy's place from now on; returns the version it begins as.
+
+        What was collected before is not its own.
+        """
 
     def state(self, policy: str) -> State:
         """All that a successor needs to go on exactly here with one policy."""
@@ -138,6 +147,13 @@ class Student:
         row[Learn.STALENESS_LOW_SUM] += low
         row[Learn.STALENESS_HIGH_SUM] += high
         row[Learn.STALENESS_MAX] = max(row[Learn.STALENESS_MAX], high)
+
+    def begin(self, newborn: Newborn) -> None:
+        """Be somebody else from now on, with weights and hyperparameters of its own."""
+        self.config = with_values(self.config, newborn.hyperparameters)
+        self._algorithm.begin(self.index, torch.from_numpy(newborn.weights), self.config)
+        self._bad_in_a_row = 0
+        self.row[Learn.HALTED] = 0
 
     def is_due(self) -> bool:
         """Whether it is time to publish."""

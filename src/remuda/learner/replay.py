@@ -15,6 +15,7 @@ from remuda.experience.ring import OTHERS
 from remuda.learner.budget import BatchBudget
 from remuda.learner.learner import Student, runs
 from remuda.policies.algorithms.dqn import DQN, Transitions
+from remuda.population.nursery import Newborn
 from remuda.scoreboard import Learn
 from remuda.timeline import Span, Timeline
 from remuda.types import State
@@ -43,6 +44,8 @@ class ReplayLearner:
         config = students[0].config
         self._budget = BatchBudget(config.batch_size, config.time_budget)
         self._batch = Batch.empty(replays[0].experience, len(students), config.batch_size)
+        self._begun = [0] * len(students)
+        """By policy, the steps that others lived through in its place."""
         self._scales = np.array([[s.config.reward_scale] for s in students], np.float32)
 
     def steps_needed(self, policy: int) -> int:
@@ -54,7 +57,7 @@ class ReplayLearner:
     def epsilon(self, policy: int) -> float:
         """The exploration rate for the steps collected so far: a straight line, then level."""
         exploration = self._students[policy].config.exploration
-        written = self._replays[policy].experience.written
+        written = self._replays[policy].experience.written - self._begun[policy]
         share = min(written / exploration.decay_steps, 1.0)
         return exploration.start + share * (exploration.end - exploration.start)
 
@@ -115,12 +118,24 @@ class ReplayLearner:
         for k, student in enumerate(self._students):
             student.publish(self.epsilon(k))
 
+    def begin(self, policy: str, newborn: Newborn) -> int:
+        """Train somebody else in a policy's place from now on; returns the version it begins as."""
+        k = self.policies.index(policy)
+        student, replay = self._students[k], self._replays[k]
+        student.begin(newborn)
+        replay.discount = student.config.discount
+        self._scales[k] = student.config.reward_scale
+        self._begun[k] = replay.experience.lost
+        student.publish(self.epsilon(k))
+        return student.version
+
     def state(self, policy: str) -> State:
         """All that a successor needs to go on exactly here with one policy."""
         k = self.policies.index(policy)
         experience = self._replays[k].experience
         return self._students[k].state() | {
             "replay": self._replays[k].state(),
+            "begun": self._begun[k],
             "experience": experience.state() if self._saves_experience else None,
         }
 
@@ -129,6 +144,7 @@ class ReplayLearner:
         k = self.policies.index(policy)
         self._students[k].restore(state)
         self._replays[k].restore(state["replay"])
+        self._begun[k] = state["begun"]
         self._consume(k, self._students[k].config.batch_size)
 
     def _ready(self) -> np.ndarray:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from remuda.experience.experience import Experience
+from remuda.hyperparameters import with_values
 from remuda.memory.waiting import Wakeup
 from remuda.policies.spec import PolicySpec
+from remuda.population.table import Table
 from remuda.publish.snapshot import PublishedWeights, Snapshot
 from remuda.scoreboard import Scoreboard
 from remuda.streams import stream, torch_stream
@@ -42,6 +44,8 @@ class LearnerRole:
     """Seconds that a stack waits for the rest of its policies once some are ready."""
     exact: bool = False
     """Whether every step must be trained on, whatever happens."""
+    table: Table | None = None
+    """Of the population, where policies may be born while the run goes on."""
     shares: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """By policy, the others whose experience it learns from too."""
 
@@ -59,12 +63,16 @@ class LearnerRole:
     def build(self) -> LearnerGroup:
         """Make the learners: one for each stack."""
         from remuda.learner.group import LearnerGroup
+        from remuda.population.nursery import Nursery
 
         learners: list[Learner] = []
         for specs, device in self._stacks():
             make = self._by_rollouts if specs[0].config.takes_rollouts else self._by_replay
             learners.append(make(specs, device))
-        return LearnerGroup(learners, self.wakeup, self.patience)
+        nursery = None
+        if self.table is not None:
+            nursery = Nursery(self.table, self.parts)
+        return LearnerGroup(learners, self.wakeup, self.patience, nursery)
 
     def let_go(self) -> None:
         """Nobody is there to take experience: let actors write over it, and never wait.
@@ -79,9 +87,16 @@ class LearnerRole:
     def _stacks(self) -> list[tuple[tuple[PolicySpec, ...], str]]:
         """The policies that are trained together, with their device."""
         stacks: dict[object, tuple[list[PolicySpec], str]] = {}
-        for spec, device in zip(self.specs, self.devices, strict=True):
+        for spec, device in zip(map(self._as_born, self.specs), self.devices, strict=True):
             stacks.setdefault((spec.specification, device), ([], device))[0].append(spec)
         return [(tuple(specs), device) for specs, device in stacks.values()]
+
+    def _as_born(self, spec: PolicySpec) -> PolicySpec:
+        """A policy with the hyperparameters of whoever has its place now."""
+        if self.table is None:
+            return spec
+        values = self.table.hyperparameters(self.table.policies.index(spec.name))
+        return replace(spec, config=with_values(spec.config, values))
 
     def _by_replay(self, specs: tuple[PolicySpec, ...], device: str) -> Learner:
         from remuda.experience.replay import Replay

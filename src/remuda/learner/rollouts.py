@@ -11,6 +11,7 @@ from remuda.experience.ring import OTHERS
 from remuda.experience.rollouts import AFTER, Rollout, Rollouts
 from remuda.learner.learner import Student, runs
 from remuda.policies.algorithms.ppo import PPO
+from remuda.population.nursery import Newborn
 from remuda.scoreboard import Learn
 from remuda.timeline import Span, Timeline
 from remuda.types import State
@@ -121,6 +122,15 @@ class RolloutLearner:
         """Copy every policy out as its next version."""
         for student in self._students:
             student.publish(student.config.exploration.end)
+
+    def begin(self, policy: str, newborn: Newborn) -> int:
+        """Train somebody else in a policy's place from now on; returns the version it begins as."""
+        k = self.policies.index(policy)
+        student = self._students[k]
+        student.begin(newborn)
+        self._rollouts[k].experience.skip()
+        student.publish(student.config.exploration.end)
+        return student.version
 
     def state(self, policy: str) -> State:
         """All that a successor needs to go on exactly here with one policy."""

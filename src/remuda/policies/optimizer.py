@@ -67,6 +67,11 @@ class Adam:
                     maximize=False,
                 )
 
+    def forget(self, row: int) -> None:
+        """Let one row begin anew."""
+        for tensor in (self._mean, self._square, self._steps):
+            tensor[row] = 0.0
+
     def state(self, row: int) -> State:
         """The moments [P] of one row, and the steps taken."""
         return {

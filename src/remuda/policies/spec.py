@@ -146,6 +146,16 @@ def ppo(
     return PPO([spec.config for spec in specs], specs[0]._actor_critic(), streams, device)
 
 
+def first_weights(spec: PolicySpec, stream: torch.Generator) -> np.ndarray:
+    """Weights that nobody has trained yet, drawn as its network has it: [P]."""
+    from remuda.policies.stack import ParameterStack
+
+    network = spec.network()
+    stack = ParameterStack(network.shapes, 1)
+    network.initialise(stack.parameters, stream)
+    return stack.flat[0].numpy()
+
+
 def policy_specs(config: Config, agents: Sequence[AgentSpec]) -> tuple[PolicySpec, ...]:
     """The policies of a run: one for each agent, of its name, or those of the population.
 

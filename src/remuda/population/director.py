@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Protocol
 
-from remuda.config import SnapshotsConfig
+from remuda.config import BirthsConfig, SnapshotsConfig
 from remuda.population.ledger import Ledger
 from remuda.population.records import Member, PolicyRef, Population
 from remuda.types import State
@@ -22,12 +22,29 @@ class Freeze:
 
 @dataclass(frozen=True)
 class Retire:
-    """Let a member go, once the matches that it plays in are over."""
+    """Let a member go, once the matches that it plays in are over.
+
+    The place of one that learns is empty then, and another may be born there. One without whom no
+    match could be made stays.
+    """
 
     ref: PolicyRef
 
 
-Command = Freeze | Retire
+@dataclass(frozen=True)
+class Birth:
+    """Let a policy begin in an empty place; it plays once its learner has begun."""
+
+    policy: str
+    """The place, one of `Population.empty`."""
+    parent: PolicyRef | None = None
+    """Whose weights it begins with; None: weights of its own, drawn at random."""
+    hyperparameters: Mapping[str, float] = field(default_factory=dict)
+    """Those that differ from its parent's, or else from its specification: names of
+    `remuda.hyperparameters`."""
+
+
+Command = Freeze | Retire | Birth
 
 
 class Director(Protocol):
@@ -70,6 +87,8 @@ class Snapshots:
         """Freeze who is due, and make room for it."""
         commands: list[Command] = []
         for policy, version in versions.items():
+            if PolicyRef(policy) not in population:
+                continue
             past = population.past_of(policy)
             if policy not in self._frozen_at:
                 self._frozen_at[policy] = past[-1].ref.version if past else 0
@@ -121,6 +140,84 @@ class Snapshots:
             policy: {ref: (met, won) for ref, (met, won) in scores.items()}
             for policy, scores in state["before"].items()
         }
+
+
+class Replacement:
+    """Every so many matches the best policy has a child, and the weakest makes room for it.
+
+    The child is a copy. The weakest retires once the child plays, so that there are always enough
+    to make matches of. This is the "exploit" of population based training (Jaderberg et al. 2017).
+    """
+
+    def __init__(self, config: BirthsConfig) -> None:
+        self._config = config
+        self._last = 0
+        self._expected: tuple[str, str] | None = None
+        """The place of the child that was commanded, and the policy that will make room."""
+
+    def step(
+        self,
+        population: Population,
+        ledger: Ledger,  # noqa: ARG002
+        versions: Mapping[str, int],  # noqa: ARG002
+    ) -> list[Command]:
+        """Command the next birth, or the retirement that follows it."""
+        if self._expected is not None:
+            child, leaves = self._expected
+            if PolicyRef(child) not in population:
+                return []
+            self._expected = None
+            return [Retire(PolicyRef(leaves))]
+        if population.matches - self._last < (self._config.every or 0):
+            return []
+        judged = [m for m in population.learning if m.games >= self._config.games]
+        if len(judged) < 2:
+            return []
+        best = max(judged, key=lambda member: member.rating)
+        weakest = min(judged, key=lambda member: member.rating)
+        if not population.empty:  # an actor died before somebody had quite gone
+            return [Retire(weakest.ref)]
+        self._last = population.matches
+        if best.rating == weakest.rating:
+            return []
+        self._expected = population.empty[0], weakest.ref.policy
+        return [Birth(population.empty[0], best.ref)]
+
+    def state(self) -> State:
+        """When the last was born, and who is expected."""
+        return {"last": self._last, "expected": list(self._expected or ())}
+
+    def restore(self, state: State) -> None:
+        """Go on from what `state` returned."""
+        self._last = state["last"]
+        expected = state["expected"]
+        self._expected = (expected[0], expected[1]) if expected else None
+
+
+class Directors:
+    """Several directors; each commands what is its own."""
+
+    def __init__(self, directors: Sequence[Director]) -> None:
+        self._directors = tuple(directors)
+
+    def step(
+        self, population: Population, ledger: Ledger, versions: Mapping[str, int]
+    ) -> list[Command]:
+        """What all of them command, in their order."""
+        return [
+            command
+            for director in self._directors
+            for command in director.step(population, ledger, versions)
+        ]
+
+    def state(self) -> State:
+        """That of each."""
+        return {str(i): director.state() for i, director in enumerate(self._directors)}
+
+    def restore(self, state: State) -> None:
+        """Go on from what `state` returned."""
+        for i, director in enumerate(self._directors):
+            director.restore(state[str(i)])
 
 
 def _score(ledger: Ledger, one: PolicyRef, other: PolicyRef) -> tuple[float, float]:

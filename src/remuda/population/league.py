@@ -2,23 +2,54 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import copy
+from collections.abc import Mapping, Sequence
+from typing import Protocol
 
 import numpy as np
 
 from remuda.checkpoint.state import fitting, random_state, restore_random
-from remuda.errors import RemudaError
-from remuda.population.director import Director, Freeze
-from remuda.population.ledger import FREEZE, MATCH, RETIRE, Ledger, count
+from remuda.errors import ConfigError, RemudaError
+from remuda.hyperparameters import HYPERPARAMETERS
+from remuda.population.director import Birth, Director, Freeze
+from remuda.population.ledger import BIRTH, FREEZE, MATCH, RETIRE, Ledger, count
 from remuda.population.matchmaking import Matchmaker
 from remuda.population.ratings import Rater
-from remuda.population.records import Match, Numbers, PolicyRef, Result
-from remuda.population.table import MATCHES, POLICY, PROPOSED, VERSION, Table
+from remuda.population.records import (
+    FRESH,
+    UNCERTAINTY,
+    Match,
+    Member,
+    Numbers,
+    PolicyRef,
+    Population,
+    Result,
+)
+from remuda.population.table import MATCHES, NOBODY, POLICY, PROPOSED, VERSION, Table
 from remuda.publish.snapshot import Snapshot
-from remuda.types import Array, Bools, Integers, State
+from remuda.types import Array, Bools, Floats, Integers, State
 
 EVERY = 8
 """Turns for each rating of a match: one costs as much as a turn of some games."""
+
+
+class Stage(Protocol):
+    """What a league asks of the seats that it deals."""
+
+    def look(self, policy: str) -> Snapshot:
+        """The live weights of a policy as they play now."""
+
+    def draw(self, policy: str, generation: int) -> Floats:
+        """Weights that nobody has trained, as the specification has them: [size]."""
+
+    def fits(self, policy: str, other: str) -> bool:
+        """Whether one could begin with the weights of the other."""
+
+    def clear(self, policy: str) -> None:
+        """Forget what was lived through by whoever had this place before."""
+
+    def wake(self, policy: str) -> None:
+        """Ring its learner."""
 
 
 class League:
@@ -61,6 +92,8 @@ class League:
         self._matches: Integers = np.zeros(num_envs, np.int64)
         self._leaving: list[int] = []
         self._postponed: list[str] = []
+        self.seats = dict(seats or {})
+        """By policy, the seats that it may take, where it may not take all."""
         self._turns, self._once = 0, once
         matchmaker.begin_at(table.word(PROPOSED))
 
@@ -73,11 +106,11 @@ class League:
         copies = np.flatnonzero(over)
         matches = self.matchmaker.propose(self.population, self.ledger, len(copies), self._random)
         population = self.population
-        for copy, match in zip(copies.tolist(), matches, strict=True):
+        for env, match in zip(copies.tolist(), matches, strict=True):
             if self._once and len(set(match.seats)) < len(match.seats):
                 raise RemudaError(f"match {match.id} seats a policy twice; this is a fault")
-            self._matches[copy] = match.id
-            self.seated[copy] = [population[ref].place for ref in match.seats]
+            self._matches[env] = match.id
+            self.seated[env] = [population[ref].place for ref in match.seats]
         if matches:
             self.table.set_word(PROPOSED, matches[-1].id + 1)
 
@@ -107,25 +140,31 @@ class League:
         for record in records[: self._rater.room]:
             self._rater.add(self._result(record))
 
-    def step(self, versions: Mapping[str, int], weights: Callable[[str], Snapshot]) -> list[int]:
+    def step(self, versions: Mapping[str, int], stage: Stage) -> list[int]:
         """Do what the director commands; between two turns.
 
         Args:
             versions: by policy, that of the live weights that play.
-            weights: by policy, a look at them.
+            stage: the seats.
 
         Returns:
             The places that hold a new frozen copy.
         """
         if self._director is None:
             return []
-        for command in self._director.step(self.population, self.ledger, versions):
+        population = self.population
+        self._admit(versions)
+        population.matches, population.empty = self.table.word(MATCHES), self._empty()
+        for command in self._director.step(population, self.ledger, versions):
             if isinstance(command, Freeze):
                 self._postponed.append(command.policy)
+            elif isinstance(command, Birth):
+                self._order(command, stage)
             else:
                 self._retire(command.ref)
         self._leaving = [place for place in self._leaving if not self._free(place)]
-        frozen = {policy: self._freeze(policy, weights(policy)) for policy in self._postponed}
+        self._postponed = [p for p in self._postponed if PolicyRef(p) in population]
+        frozen = {policy: self._freeze(policy, stage.look(policy)) for policy in self._postponed}
         self._postponed = [policy for policy, place in frozen.items() if place is None]
         return [place for place in frozen.values() if place is not None]
 
@@ -170,7 +209,87 @@ class League:
             if ref in self.population:
                 self.population.retire(ref)
 
+    def _empty(self) -> tuple[str, ...]:
+        """Places of live policies where nobody is, and nobody is expected."""
+        table, population = self.table, self.population
+        return tuple(
+            policy
+            for place, policy in enumerate(table.policies)
+            if PolicyRef(policy) not in population
+            and place not in self._leaving
+            and not table.is_expected(place)
+        )
+
+    def _order(self, birth: Birth, stage: Stage) -> None:
+        """Have a policy begin, and the old experience of its place forgotten.
+
+        Raises:
+            RemudaError: the director commands what cannot be.
+        """
+        name, parent, population, table = birth.policy, birth.parent, self.population, self.table
+        said = f"the director commands the birth of {name}"
+        if name not in self._empty():
+            there = ", ".join(self._empty()) or "none"
+            raise RemudaError(f"{said}, which is no empty place; there are: {there}")
+        for key in birth.hyperparameters:
+            if key not in HYPERPARAMETERS:
+                raise RemudaError(f"{said} with {key}; there are {', '.join(HYPERPARAMETERS)}")
+        inherited = table.specified.get(name, {})
+        place = table.policies.index(name)
+        if parent is None:
+            weights = stage.draw(name, table.ordered(place) + 1)
+        elif parent not in population:
+            raise RemudaError(f"{said} from {parent}, which is not in the population")
+        elif not stage.fits(name, parent.policy):
+            raise RemudaError(f"{said} from {parent}, which has another network or other seats")
+        else:
+            held = population[parent]
+            inherited = {**inherited, **held.hyperparameters}
+            frozen = parent.is_frozen
+            snapshot = table.snapshot(held.place) if frozen else stage.look(parent.policy)
+            weights = snapshot.weights
+            parent = PolicyRef(parent.policy, snapshot.version)
+        newborn = Member(
+            PolicyRef(name),
+            parent=parent,
+            born=table.word(MATCHES),
+            hyperparameters={**inherited, **birth.hyperparameters},
+        )
+        stage.clear(name)
+        if birth.parent is not None:
+            newborn.rate(population[birth.parent].rating, FRESH[UNCERTAINTY])
+        table.numbers[place] = newborn.numbers
+        digest = table.order(place, weights, newborn)
+        self._log(BIRTH, newborn.ref, digest, parent)
+        stage.wake(name)
+
+    def _admit(self, versions: Mapping[str, int]) -> None:
+        """Let the newborn play whose learners have begun, and whose weights are here."""
+        for place, policy in enumerate(self.table.policies):
+            if self.table.is_expected(place):
+                since = self.table.since(place)
+                if since is not None and versions[policy] >= since:
+                    numbers = self.table.numbers[place].copy()
+                    newborn = self.table.admit(place)
+                    newborn.seats, newborn.numbers = self.seats.get(policy), numbers
+                    self.population.add(newborn, place)
+
+    def _can_do_without(self, ref: PolicyRef) -> bool:
+        """Whether matches can still be made when it is gone."""
+        others = Population()
+        for m in self.population.members:
+            if m.ref != ref:
+                others.add(Member(m.ref, m.seats, m.parent), m.place)
+        matchmaker = copy.deepcopy(self.matchmaker)
+        try:
+            matchmaker.propose(others, Ledger(others), 1, np.random.default_rng(0))
+        except ConfigError:
+            return False
+        return not self._once or len(others.learning) >= self.table.seats
+
     def _retire(self, ref: PolicyRef) -> None:
+        if ref not in self.population or not (ref.is_frozen or self._can_do_without(ref)):
+            return
         member = self.population.retire(ref)
         self._log(RETIRE, ref, 0)
         self._leaving.append(member.place)
@@ -197,11 +316,15 @@ class League:
         self._log(FREEZE, member.ref, digest)
         return free[0]
 
-    def _log(self, kind: int, ref: PolicyRef, digest: int) -> None:
+    def _log(self, kind: int, ref: PolicyRef, digest: int, parent: PolicyRef | None = None) -> None:
         record = self.table.empty_records(1)
         record["kind"], record["number"] = kind, self.table.word(MATCHES)
         record["policy"][:, 0] = self.table.policies.index(ref.policy)
         record["version"][:, 0], record["digest"] = ref.version, digest
+        record["oldest"][:, 0] = record["newest"][:, 0] = NOBODY
+        if parent is not None:
+            record["oldest"][:, 0] = self.table.policies.index(parent.policy)
+            record["newest"][:, 0] = parent.version
         self.table.add_records(record)
 
     def _result(self, record: Array) -> Result:

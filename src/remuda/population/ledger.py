@@ -26,8 +26,9 @@ from remuda.population.records import (
 )
 from remuda.types import Array, Bools, Integers
 
-MATCH, FREEZE, RETIRE = 0, 1, 2
-"""Kinds of records: a match that is over, and a director's commands, about the first seat."""
+MATCH, FREEZE, RETIRE, BIRTH = 0, 1, 2, 3
+"""Kinds of records: a match that is over, and a director's commands, about the first seat. Of a
+birth, `oldest` and `newest` tell the parent's policy and version; -1: it has none."""
 MET, WON, EARNED = 0, 1, 2
 """What is added up between two members."""
 

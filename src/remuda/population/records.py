@@ -10,7 +10,6 @@ import numpy as np
 import numpy.typing as npt
 
 from remuda.errors import ConfigError
-from remuda.types import State
 
 Numbers = npt.NDArray[np.float64]
 
@@ -83,7 +82,7 @@ class Member:
         seats: frozenset[int] | None = None,
         parent: PolicyRef | None = None,
         born: int = 0,
-        hyperparameters: dict[str, Any] | None = None,
+        hyperparameters: dict[str, float] | None = None,
     ) -> None:
         self.ref, self.seats, self.parent, self.born = ref, seats, parent, born
         self.hyperparameters = hyperparameters or {}
@@ -126,7 +125,7 @@ class Member:
 
 
 class Population:
-    """The policies there are, in the order of their birth.
+    """The policies there are, in the order of their places.
 
     What it guarantees:
 
@@ -146,6 +145,10 @@ class Population:
         self._grows = numbers is None
         self.numbers: Numbers = np.zeros((16, len(FRESH))) if numbers is None else numbers
         """[places, 4], by `Member.place`."""
+        self.matches = 0
+        """Matches that are over."""
+        self.empty: tuple[str, ...] = ()
+        """Places where a policy may be born."""
         self._views: dict[object, tuple[Member, ...]] = {}
         for member in members:
             self.add(member)
@@ -162,7 +165,9 @@ class Population:
     @property
     def members(self) -> tuple[Member, ...]:
         """All of them."""
-        return self._view("members", lambda: tuple(self._members.values()))
+        return self._view(
+            "members", lambda: tuple(sorted(self._members.values(), key=lambda m: m.place))
+        )
 
     @property
     def learning(self) -> tuple[Member, ...]:
@@ -222,38 +227,6 @@ class Population:
         member.numbers = member.numbers.copy()
         self._views.clear()
         return member
-
-    def state(self) -> State:
-        """All records, as plain data."""
-        return {
-            str(i): {
-                "policy": m.ref.policy,
-                "version": m.ref.version,
-                "seats": None if m.seats is None else sorted(m.seats),
-                "parent": None if m.parent is None else [m.parent.policy, m.parent.version],
-                "born": m.born,
-                "hyperparameters": m.hyperparameters,
-                "place": m.place,
-                "numbers": m.numbers.tolist(),
-            }
-            for i, m in enumerate(self.members)
-        }
-
-    def restore(self, state: State) -> None:
-        """Go on from what `state` returned."""
-        self._members.clear()
-        for i in range(len(state)):
-            saved = state[str(i)]
-            seats, parent = saved["seats"], saved["parent"]
-            member = Member(
-                PolicyRef(saved["policy"], saved["version"]),
-                None if seats is None else frozenset(seats),
-                None if parent is None else PolicyRef(*parent),
-                saved["born"],
-                saved["hyperparameters"],
-            )
-            member.numbers = np.array(saved["numbers"])
-            self.add(member, saved["place"])
 
     def _view(self, key: object, find: Callable[[], tuple[Member, ...]]) -> tuple[Member, ...]:
         """What was found since somebody last came or went: matchmakers ask for each match."""

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
 from remuda.config import Config, PopulationConfig
 from remuda.errors import ConfigError
-from remuda.population.director import Director, Snapshots
+from remuda.population.director import Director, Directors, Replacement, Snapshots
 from remuda.population.ledger import Ledger
 from remuda.population.matchmaking import (
     Fitness,
@@ -24,15 +25,34 @@ from remuda.population.matchmaking import (
 from remuda.population.records import Member, PolicyRef, Population
 from remuda.types import AgentSpec
 
+_DIRECTOR = "remuda.population.director"
 SPARE = 2
 """Places for frozen copies beyond those that play: one that was dropped may still be in a match."""
 
 
 def policy_names(config: Config, agents: Sequence[AgentSpec]) -> tuple[str, ...]:
-    """The names of the policies that a run trains.
+    """The names of the policies that a run trains, those that may be born later too.
 
     Raises:
         ConfigError: a policy is named twice.
+    """
+    names = (*first_names(config, agents), *unborn(config))
+    for name in names:
+        if names.count(name) > 1:
+            raise ConfigError(f"population.policies names {name} twice")
+    return names
+
+
+def unborn(config: Config) -> tuple[str, ...]:
+    """The names of the places that are empty at first."""
+    return tuple(f"born_{i}" for i in range(config.population.births.places))
+
+
+def first_names(config: Config, agents: Sequence[AgentSpec]) -> tuple[str, ...]:
+    """The names of the policies that a run begins with.
+
+    Raises:
+        ConfigError: there are none, or one cannot be a name.
     """
     population = config.population
     asked = population.policies
@@ -46,8 +66,6 @@ def policy_names(config: Config, agents: Sequence[AgentSpec]) -> tuple[str, ...]
     if not names:
         raise ConfigError("population.policies is empty; give a number or names")
     for name in names:
-        if names.count(name) > 1:
-            raise ConfigError(f"population.policies names {name} twice")
         if not name or set(name) & set("/@."):
             raise ConfigError(f"population.policies: {name!r} is no name; leave out / @ and .")
     return names
@@ -158,8 +176,28 @@ def make_matchmaker(
 
 
 def make_director(population: PopulationConfig) -> Director | None:
-    """Who exists; None: those who do."""
-    return Snapshots(population.snapshots) if population.snapshots.on else None
+    """Who exists; None: those who do.
+
+    Raises:
+        ConfigError: there is no such director, or it cannot be made so.
+    """
+    directors: list[Director] = []
+    if population.snapshots.on:
+        directors.append(Snapshots(population.snapshots))
+    if population.births.every is not None:
+        directors.append(Replacement(population.births))
+    if population.director:
+        key = f"population.director {population.director}"
+        found = _load(population.director, key)
+        try:
+            director = found()
+        except TypeError as error:
+            raise ConfigError(f"{key} is called with nothing: {error}") from None
+        for method in ("step", "state", "restore"):
+            if not callable(getattr(director, method, None)):
+                raise ConfigError(f"{key} has no method {method}; see Director in {_DIRECTOR}")
+        directors.append(director)
+    return Directors(directors) if directors else None
 
 
 def check_population(config: Config, agents: Sequence[AgentSpec], names: Sequence[str]) -> None:
@@ -173,7 +211,20 @@ def check_population(config: Config, agents: Sequence[AgentSpec], names: Sequenc
             "env.scripted takes a seat for good, and population deals all seats by match; leave "
             "one of them out"
         )
+    births = config.population.births
+    if births.places and config.population.matchmaker in ("fixed", "teams"):
+        raise ConfigError(
+            f"population.births.places is {births.places}, and the matchmaker "
+            f"{config.population.matchmaker} names who plays; take another matchmaker, or 0"
+        )
+    if births.every is not None and not births.places:
+        raise ConfigError(
+            "population.births.every needs population.births.places, at least 1: the weakest "
+            "policy retires once the newborn plays elsewhere"
+        )
+    make_director(config.population)
     allowed = seats_of(config, agents, names)
+    names = [name for name in names if name not in unborn(config)]
     members = [Member(PolicyRef(name), allowed.get(name)) for name in names]
     population = Population(members)
     matchmaker = make_matchmaker(config, agents, names)
@@ -189,16 +240,23 @@ def sits_once(config: Config, agents: Sequence[AgentSpec], names: Sequence[str])
     """Whether a policy has one seat of a match at most."""
     population = config.population
     different = ("random", "round_robin", "fitness", "prioritized")
-    enough = len(names) >= len(agents) and not population.seats
+    first = len(names) - population.births.places
+    enough = first >= len(agents) and not population.seats
     return enough and population.matchmaker in different
 
 
-def _own(population: PopulationConfig, seats: int) -> Matchmaker:
-    module, _, name = population.matchmaker.partition(":")
+def _load(path: str, key: str) -> Callable[..., Any]:
+    """What `module:Name` names."""
+    module, _, name = path.partition(":")
     try:
-        found = getattr(importlib.import_module(module), name)
-    except (ImportError, AttributeError) as error:
-        raise ConfigError(f"population.matchmaker {population.matchmaker}: {error}") from None
+        found: Callable[..., Any] = getattr(importlib.import_module(module), name)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise ConfigError(f"{key}: {error}; name yours as module:Class") from None
+    return found
+
+
+def _own(population: PopulationConfig, seats: int) -> Matchmaker:
+    found = _load(population.matchmaker, f"population.matchmaker {population.matchmaker}")
     try:
         matchmaker = found(seats, **population.options)
     except TypeError as error:

@@ -3,7 +3,8 @@
 It outlives the actor that deals from it, and is what everybody else sees of a population: the
 coordinator shows and saves it, and writes the results into the ledger.
 
-Who writes what: everything here belongs to that actor. If it dies,
+Who writes what: everything here belongs to that actor, except that learners say in `orders` which
+births they have carried out (see `remuda.population.nursery`). If the actor dies,
 
 - a place whose `sequence` it left odd holds no copy: its successor empties it;
 - results that were not yet counted in `RECORDS` never happened;
@@ -12,13 +13,15 @@ Who writes what: everything here belongs to that actor. If it dies,
 
 from __future__ import annotations
 
+import math
 import zlib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 import numpy as np
 
 from remuda.checkpoint.state import fitting
 from remuda.errors import CheckpointError
+from remuda.hyperparameters import HYPERPARAMETERS
 from remuda.memory.atomic import fence_acquire, fence_release, load, store
 from remuda.memory.shared import SharedArrays
 from remuda.population.ledger import record_type
@@ -28,6 +31,9 @@ from remuda.types import Array, Floats, Integers, State
 
 POLICY, VERSION, PARENT, PARENT_VERSION, BORN = range(5)
 """What `identity` tells of a place."""
+ORDERED, ADMITTED, ADOPTED, SINCE = range(4)
+"""What `orders` tells of a live policy's place: births ordered, and of how many of them the newborn
+plays; and by its learner: births carried out, and the version of the newest of them."""
 NOBODY = -1
 STRIDE = 8
 MATCHES, PROPOSED, RECORDS = 0 * STRIDE, 1 * STRIDE, 2 * STRIDE
@@ -43,16 +49,26 @@ class Table:
     """The places of a population: first the live policies, then each one's frozen copies.
 
     A place for a frozen copy belongs to one policy for good, next to its others, so that networks
-    of one kind are neighbours.
+    of one kind are neighbours. The place of a live policy may be empty, and be taken by another
+    that is born there, under the same name.
     """
 
-    def __init__(self, sizes: Mapping[str, int], seats: int, copies: int) -> None:
+    def __init__(
+        self,
+        sizes: Mapping[str, int],
+        seats: int,
+        copies: int,
+        hyperparameters: Mapping[str, Mapping[str, float]] | None = None,
+        empty: Collection[str] = (),
+    ) -> None:
         """Make room.
 
         Args:
             sizes: by policy, the numbers in its weights.
             seats: of the game.
             copies: places for frozen copies of each policy.
+            hyperparameters: by policy, those that it is specified with.
+            empty: policies that are not there yet, and may be born.
         """
         self.policies, self.seats, self.copies = tuple(sizes), seats, copies
         places = len(sizes) * (1 + copies)
@@ -60,6 +76,8 @@ class Table:
         self._shared = SharedArrays(
             {
                 "identity": ((places, 5), np.int64),
+                "orders": ((len(sizes), 4), np.int64),
+                "hyperparameters": ((places, len(HYPERPARAMETERS)), np.float64),
                 "numbers": ((places, len(FRESH)), np.float64),
                 "pairs": ((3, places, places), np.float64),
                 "sequence": ((places,), np.int64),
@@ -70,6 +88,7 @@ class Table:
         self._weights = {
             policy: SharedArrays(
                 {
+                    "cradle": ((size,), np.float32),
                     "weights": ((copies, size), np.float32),
                     "learner_step": ((copies,), np.int64),
                     "epsilon": ((copies,), np.float64),
@@ -78,8 +97,12 @@ class Table:
             for policy, size in sizes.items()
         }
         self._shared["identity"][...] = NOBODY
+        self._shared["hyperparameters"][...] = np.nan
+        self.specified = dict(hyperparameters or {})
         for place, policy in enumerate(self.policies):
-            self._identify(place, Member(PolicyRef(policy)))
+            self._note(place, self.specified.get(policy, {}))
+            if policy not in empty:
+                self._identify(place, Member(PolicyRef(policy)))
         self.numbers[: len(sizes)] = FRESH
 
     @property
@@ -113,6 +136,75 @@ class Table:
         first = len(self.policies) + self.policies.index(policy) * self.copies
         return range(first, first + self.copies)
 
+    @property
+    def living(self) -> tuple[str, ...]:
+        """The policies whose places are not empty."""
+        identity = self._shared["identity"]
+        return tuple(p for i, p in enumerate(self.policies) if identity[i, POLICY] != NOBODY)
+
+    def hyperparameters(self, place: int) -> dict[str, float]:
+        """Those of whoever is in a place, by name."""
+        row = self._shared["hyperparameters"][place].tolist()
+        return {n: v for n, v in zip(HYPERPARAMETERS, row, strict=True) if not math.isnan(v)}
+
+    # Births. The first three are the actor's, the last three the learner's.
+
+    def order(self, place: int, weights: Floats, newborn: Member) -> int:
+        """Have a policy begin anew in an empty place; returns a digest of its weights."""
+        held = self._weights[self.policies[place]]
+        held["cradle"][...] = weights
+        self._identify(place, newborn, there=False)
+        self._note(place, newborn.hyperparameters)
+        orders = self._shared["orders"]
+        store(orders[place], ORDERED, int(orders[place, ORDERED]) + 1)
+        return zlib.crc32(held["cradle"].tobytes())
+
+    def is_expected(self, place: int) -> bool:
+        """Whether somebody was ordered who does not play yet."""
+        orders = self._shared["orders"][place]
+        return bool(orders[ADMITTED] != orders[ORDERED])
+
+    def since(self, place: int) -> int | None:
+        """The version under which whoever was ordered was published; None: not yet."""
+        orders = self._shared["orders"][place]
+        if load(orders, ADOPTED) != orders[ORDERED]:
+            return None
+        return int(orders[SINCE])
+
+    def admit(self, place: int) -> Member:
+        """Let whoever was ordered be there."""
+        row = self._shared["identity"][place].tolist()
+        parent = None if row[PARENT] == NOBODY else self._ref(row[PARENT], row[PARENT_VERSION])
+        name = self.policies[place]
+        newborn = Member(PolicyRef(name), None, parent, row[BORN], self.hyperparameters(place))
+        self._identify(place, newborn)
+        orders = self._shared["orders"]
+        orders[place, ADMITTED] = orders[place, ORDERED]
+        return newborn
+
+    def ordered(self, place: int) -> int:
+        """How many births there were to be in a place."""
+        return load(self._shared["orders"][place], ORDERED)
+
+    def adopted(self, place: int) -> int:
+        """How many of them its learner has carried out."""
+        return load(self._shared["orders"][place], ADOPTED)
+
+    def cradle(self, policy: str) -> Floats:
+        """The weights of whoever is to be born: [size]. They stay until it was adopted."""
+        weights: Floats = self._weights[policy]["cradle"].copy()
+        return weights
+
+    def adopt(self, place: int, version: int) -> int:
+        """Carry out the newest order; returns how many there have been."""
+        orders, ordered = self._shared["orders"], self.ordered(place)
+        orders[place, SINCE] = version
+        store(orders[place], ADOPTED, ordered)
+        return ordered
+
+    def _ref(self, policy: int, version: int) -> PolicyRef:
+        return PolicyRef(self.policies[policy], version)
+
     def population(self, seats: Mapping[str, frozenset[int]] | None = None) -> Population:
         """Everybody who is in it; their numbers are the table's own.
 
@@ -137,6 +229,7 @@ class Table:
                 (seats or {}).get(name),
                 None if parent == NOBODY else PolicyRef(self.policies[parent], parent_version),
                 born,
+                self.hyperparameters(place),
             )
             member.numbers = self.numbers[place].copy()
             found.add(member, place)
@@ -153,6 +246,7 @@ class Table:
         held["learner_step"][i] = snapshot.learner_step
         held["epsilon"][i] = snapshot.epsilon
         self._identify(place, member)
+        self._note(place, member.hyperparameters)
         store(sequence, place, writing + 1)
         return zlib.crc32(held["weights"][i].tobytes())
 
@@ -213,7 +307,16 @@ class Table:
             "pairs": self.pairs.copy(),
             "words": [self.word(word) for word in (MATCHES, PROPOSED, RECORDS)],
             "copies": {},
+            "hyperparameters": self._shared["hyperparameters"].copy(),
         }
+        while True:  # a birth that is ordered meanwhile comes along whole, or not at all
+            orders = self._shared["orders"].copy()
+            fence_acquire()
+            saved["cradles"] = {policy: self.cradle(policy) for policy in self.policies}
+            fence_acquire()
+            if (orders == self._shared["orders"]).all():
+                break
+        saved["orders"] = orders
         identity = self._shared["identity"].copy()
         for policy in self.policies:
             held = self._weights[policy]
@@ -235,11 +338,12 @@ class Table:
                 f"it holds the policies {', '.join(state['policies'])}, and there are "
                 f"{', '.join(self.policies)} now"
             )
-        for name in ("numbers", "pairs", "identity"):
+        for name in ("numbers", "pairs", "identity", "orders", "hyperparameters"):
             self._shared[name][...] = fitting(state, name, self._shared[name])
         for word, value in zip((MATCHES, PROPOSED, RECORDS), state["words"], strict=True):
             self.set_word(word, value)
         for policy, held in self._weights.items():
+            held["cradle"][...] = fitting(state["cradles"], policy, held["cradle"])
             for name in ("weights", "learner_step", "epsilon"):
                 held[name][...] = fitting(state["copies"][policy], name, held[name])
 
@@ -259,10 +363,14 @@ class Table:
         policy, i = divmod(place - len(self.policies), self.copies)
         return self._weights[self.policies[policy]], i
 
-    def _identify(self, place: int, member: Member) -> None:
+    def _note(self, place: int, hyperparameters: Mapping[str, float]) -> None:
+        row = [hyperparameters.get(name, np.nan) for name in HYPERPARAMETERS]
+        self._shared["hyperparameters"][place] = row
+
+    def _identify(self, place: int, member: Member, there: bool = True) -> None:
         ref, parent = member.ref, member.parent
         self._shared["identity"][place] = (
-            self.policies.index(ref.policy),
+            self.policies.index(ref.policy) if there else NOBODY,
             ref.version,
             NOBODY if parent is None else self.policies.index(parent.policy),
             NOBODY if parent is None else parent.version,

@@ -25,7 +25,7 @@ class Algorithm:
     def __init__(
         self, configs: Sequence[PolicyConfig], network: Network, device: str | torch.device
     ) -> None:
-        self.configs, self.device = tuple(configs), torch.device(device)
+        self.configs, self.device = list(configs), torch.device(device)
         self.online = ParameterStack(
             network.shapes, len(self.configs), device, trainable=True, buffers=network.buffers
         )
@@ -39,6 +39,13 @@ class Algorithm:
         """By policy."""
         norms = [[config.max_grad_norm] for config in self.configs]
         self._max_grad_norm = torch.tensor(norms, device=self.device)
+
+    def begin(self, policy: int, weights: Tensor, config: PolicyConfig) -> None:
+        """Let somebody else begin in a policy's place; updates are counted on."""
+        self.load(policy, weights, self.updates[policy])
+        self.optimizer.forget(policy)
+        self.optimizer.learning_rates[policy] = config.learning_rate
+        self.configs[policy] = config
 
     def load(self, policy: int, weights: Tensor, updates: int = 0) -> None:
         """Let a policy begin from these weights [P], that so many updates brought about."""

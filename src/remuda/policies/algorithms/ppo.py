@@ -91,6 +91,16 @@ class PPO(Algorithm):
         self._costs = Costs(*(column(name) for name in Costs._fields))
         self._target_kl = column("target_kl")[:, 0]
 
+    def begin(self, policy: int, weights: Tensor, config: PolicyConfig) -> None:
+        """Let somebody else begin in a policy's place; updates are counted on."""
+        super().begin(policy, weights, config)
+        self._trained[policy], self._returns[policy] = 0, _RunningReturns()
+        for name, column in zip(Costs._fields, self._costs, strict=True):
+            column[policy] = _number(config.ppo, name)
+        if self._anchor is not None:
+            with torch.no_grad():
+                self._anchor.flat[policy].copy_(self.online.flat[policy])
+
     def update(self, rollout: Rollout, first: int, end: int) -> Learned:
         """Train policies `first` to `end - 1` on their rows of a rollout."""
         samples = (Sequences if self.network.memory else Rows)(rollout, first, end, self.device)
