@@ -1,6 +1,7 @@
 """A game small enough to be checked by hand, used where the rules of a game do not matter."""
 
 from dataclasses import fields
+from typing import ClassVar
 
 import numpy as np
 from gymnasium.spaces import Box, Discrete
@@ -139,3 +140,21 @@ class BreaksInTurnThree(Tape):
         if self._turn[0] == 2:
             raise ZeroDivisionError("the third turn")
         return super().end_turn()
+
+
+class Script:
+    """A director that commands what it is told to, once."""
+
+    commands: ClassVar[list] = []
+    seen: ClassVar[list] = []
+
+    def step(self, population, ledger, versions):
+        Script.seen.append((population.empty, set(population.learning)))
+        commands, Script.commands = Script.commands, []
+        return commands
+
+    def state(self):
+        return {}
+
+    def restore(self, state):
+        pass

@@ -8,7 +8,17 @@ import remuda
 
 ROOT = Path(remuda.__file__).parent
 FLOORS = (
-    {"errors", "types", "streams", "config", "memory", "scoreboard", "timeline", "checkpoint"},
+    {
+        "errors",
+        "types",
+        "streams",
+        "config",
+        "hyperparameters",
+        "memory",
+        "scoreboard",
+        "timeline",
+        "checkpoint",
+    },
     {"envs", "policies", "experience", "publish", "population"},
     {"actor", "learner", "analysis"},
     {"runtime", "coordinator"},

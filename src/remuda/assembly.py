@@ -21,10 +21,10 @@ from remuda.coordinator.status import StatusFile
 from remuda.evaluate import evaluate
 from remuda.experience.experience import Experience, segments_for
 from remuda.experience.ring import Block
-from remuda.experience.sharing import shares_of, stream_shape
 from remuda.hyperparameters import values_of
 from remuda.learner.role import LearnerRole
 from remuda.memory.waiting import Wakeup
+from remuda.policies.sharing import shares_of, stream_shape
 from remuda.policies.spec import PolicySpec, alike, first_weights
 from remuda.policies.stack import layout_checksum, layout_size
 from remuda.population.setup import copies_of, seats_of, sits_once, unborn

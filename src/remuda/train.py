@@ -23,7 +23,7 @@ from remuda.envs.registry import find_game, make_env
 from remuda.envs.wrapped import with_scripted
 from remuda.errors import CheckpointError, ConfigError, RoleDiedError
 from remuda.evaluate import Evaluation, evaluate
-from remuda.experience.sharing import shares_of
+from remuda.policies.sharing import shares_of
 from remuda.policies.spec import PolicySpec, policy_specs
 from remuda.policies.stack import ParameterStack
 from remuda.population.setup import check_population

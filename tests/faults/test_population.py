@@ -1,5 +1,10 @@
 """A population outlives whoever dies: matches go on, and records stay."""
 
+import os
+import signal
+from dataclasses import dataclass
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -15,8 +20,9 @@ from faults.runs import (
 from remuda.assembly import Assembly
 from remuda.checkpoint.store import Checkpoints, Manifest
 from remuda.coordinator.ledger import Scribe
+from remuda.learner.role import LearnerRole
 from remuda.policies.spec import policy_specs
-from remuda.population.ledger import MATCH, read_records
+from remuda.population.ledger import BIRTH, MATCH, read_records
 from remuda.population.records import PolicyRef
 from remuda.population.table import MATCHES, PROPOSED
 from remuda.runtime.layout import make_layout
@@ -33,7 +39,7 @@ PPO = {
 }
 
 
-def start(tmp_path, **tree):
+def start(tmp_path, learner=SabotagedLearner, population=None, **tree):
     config = small_config(
         policy=PPO,
         env={"num_envs": 4},
@@ -42,13 +48,14 @@ def start(tmp_path, **tree):
             "matchmaker": "round_robin",
             "policies": NAMES,
             "snapshots": {"every": 20, "keep": 2},
+            **(population or {}),
         },
         **tree,
     )
     agents = Tape().agents
     specs = policy_specs(config, agents)
     layout = make_layout(config, len(specs))
-    ring = Assembly(config, specs, layout, SabotagedLearner, SabotagedActor, agents=agents)
+    ring = Assembly(config, specs, layout, learner, SabotagedActor, agents=agents)
     runtime = ring.runtime(tmp_path, Checkpoints(tmp_path / "checkpoints"))
     runtime.start(lambda: False)
     return ring, runtime
@@ -130,6 +137,58 @@ def test_a_population_outlives_its_actor(fault, tmp_path):
         met, won, _ = table.pairs
         assert np.allclose(met, met.T, atol=2)
         assert np.allclose(won + won.T, met, atol=2)  # sums of one match may have been half done
+    finally:
+        runtime.stop()
+
+
+@dataclass(frozen=True)
+class DiesAtTheFirstBirth(LearnerRole):
+    """It begins with a newborn and publishes it, and is killed before it can say so."""
+
+    def build(self):
+        group = super().build()
+        adopt, marker = group._nursery.adopt, Path(os.environ["FIRST_BIRTH"])
+
+        def die_once(policy, version):
+            if not marker.exists():
+                marker.touch()
+                os.kill(os.getpid(), signal.SIGKILL)
+            adopt(policy, version)
+
+        group._nursery.adopt = die_once
+        return group
+
+
+def test_births_go_on_whoever_dies(tmp_path, monkeypatch):
+    marker = tmp_path / "died"
+    monkeypatch.setenv("FIRST_BIRTH", str(marker))
+    births = {"places": 1, "every": 60, "games": 5}
+    ring, runtime = start(
+        tmp_path,
+        DiesAtTheFirstBirth,
+        {"matchmaker": "random", "births": births},
+        supervision={"silence_limit": 20.0, "backoff": 0.05},
+    )
+    try:
+        table, scribe = ring.table, Scribe(ring.table, tmp_path / "ledger.bin", print)
+
+        def born():
+            scribe.write()
+            records = read_records(tmp_path / "ledger.bin")[1]
+            return int((records["kind"] == BIRTH).sum())
+
+        # The first newborn plays, though its learner died over it.
+        run_until(runtime, lambda: "born_0" in table.living)
+        assert marker.exists()
+        assert restarts(runtime, "learner-born_0") == 1
+        run_until(runtime, lambda: born() >= 3)
+        before = born()
+        fail(runtime, "actor", "kill -9")
+        run_until(runtime, lambda: born() >= before + 3)
+        assert 3 <= len(table.living) <= 5
+        matches = table.word(MATCHES)
+        run_until(runtime, lambda: table.word(MATCHES) > matches + 100)
+        assert ring.scoreboard.played()[Play.FORCED] == 0
     finally:
         runtime.stop()
 

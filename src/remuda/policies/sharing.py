@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from remuda.errors import ConfigError
 from remuda.experience.ring import StreamShape
-
-if TYPE_CHECKING:
-    from remuda.policies.spec import PolicySpec
+from remuda.policies.spec import PolicySpec
 
 
 def stream_shape(spec: PolicySpec) -> StreamShape:

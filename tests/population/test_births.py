@@ -1,0 +1,322 @@
+"""Births and retirements while a run goes on, in one process, by the real actor and learners."""
+
+import numpy as np
+import pytest
+
+from remuda.assembly import Assembly
+from remuda.config import BirthsConfig, load_config, overlay
+from remuda.errors import ConfigError, RemudaError
+from remuda.policies.spec import first_weights, policy_specs
+from remuda.population.director import Birth, Freeze, Replacement, Retire
+from remuda.population.ledger import BIRTH, RETIRE
+from remuda.population.records import Member, PolicyRef, Population
+from remuda.population.setup import check_population
+from remuda.population.table import MATCHES
+from remuda.runtime.layout import make_layout
+from remuda.scoreboard import Learn
+from remuda.streams import torch_stream
+from support import Script, Tape
+
+
+class Fussy:
+    def __init__(self, something):
+        pass
+
+
+TREE = {
+    "game": "support:Tape",
+    "schedule": "sequential",
+    "env": {"num_envs": 8},
+    "policy": {
+        "algorithm": "ppo",
+        "network": {"hidden": (8,)},
+        "ppo": {"rollout_length": 16, "minibatches": 1},
+        "experience": {"segment_length": 5},
+    },
+    "policies": {"born_1": {"learning_rate": 0.125}, "policy_1": {"ppo": {"entropy_cost": 0.5}}},
+    "population": {
+        "matchmaker": "random",
+        "policies": 3,
+        "births": {"places": 2},
+        "snapshots": {"every": 1000, "keep": 2},
+        "director": "support:Script",
+    },
+    "learners": {"processes": 1},
+    "run": {"turns": None, "seconds": 3600},
+}
+
+
+class World:
+    """A run in one process, that is led by hand."""
+
+    def __init__(self, **tree):
+        Script.commands, Script.seen = [], []
+        self.config = load_config(overlay(TREE, tree))
+        agents = Tape().agents
+        self.specs = policy_specs(self.config, agents)
+        layout = make_layout(self.config, len(self.specs))
+        self.assembly = Assembly(self.config, self.specs, layout, agents=agents)
+        self.actor, *self.learners = (role.build() for role in self.assembly.roles())
+        self.table, self.league = self.assembly.table, self.actor.seats.league
+
+    def play(self, turns, learn=True):
+        for _ in range(turns):
+            self.actor.work()
+            for learner in self.learners if learn else []:
+                while learner.work():
+                    pass
+
+    def matches(self, count, **how):
+        """Play until so many more matches are over."""
+        wanted = self.table.word(MATCHES) + count
+        while self.table.word(MATCHES) < wanted:
+            self.play(1, **how)
+
+    def command(self, *commands, **how):
+        """Have them carried out."""
+        Script.commands = list(commands)
+        while Script.commands:
+            self.play(1, **how)
+
+    def seated(self):
+        """The live policies that were dealt a seat."""
+        names, places = self.table.policies, self.league.seated.ravel()
+        return {names[place] for place in places if place < len(names)}
+
+    def names(self):
+        return {str(m.ref) for m in self.league.population.learning}
+
+    def records(self, kind):
+        found = self.table.records_since(0)[0]
+        return found[found["kind"] == kind]
+
+    def learner(self, policy):
+        for group in self.learners:
+            for learner in group.learners:
+                if policy in learner.policies:
+                    return learner, learner.policies.index(policy)
+        raise KeyError(policy)
+
+
+FIRST = {"policy_0", "policy_1", "policy_2"}
+
+
+def test_empty_places_play_nothing_and_are_told():
+    world = World()
+    world.matches(20)
+    assert world.names() == FIRST
+    assert world.table.living == ("policy_0", "policy_1", "policy_2")
+    assert set(world.assembly.playing()) == FIRST
+    assert Script.seen[-1][0] == ("born_0", "born_1")
+    assert world.assembly.experience["born_0"].written == 0
+
+
+def test_a_copy_is_born_with_its_parents_weights_and_hyperparameters():
+    world = World()
+    world.matches(200)
+    parent = PolicyRef("policy_1")
+    live = world.actor.seats.look("policy_1")
+    weights, version = live.weights.copy(), live.version
+    world.command(Birth("born_0", parent, {"learning_rate": 0.25}), Freeze("policy_1"), learn=False)
+    world.matches(10, learn=False)
+    assert "born_0" not in world.names() | world.seated()  # its learner has not begun
+    assert world.table.is_expected(3)
+    assert np.array_equal(world.table.cradle("born_0"), weights)
+    learner, k = world.learner("born_0")
+    before = learner._algorithm.updates[k]
+    world.learners[0].work()
+    assert np.array_equal(learner._algorithm.weights(k), weights)
+    assert learner._algorithm.updates[k] == before
+    assert learner._students[k].config.learning_rate == 0.25
+    assert learner._students[k].config.ppo.entropy_cost == 0.5  # its parent's
+    assert learner._algorithm._costs.entropy_cost[k] == 0.5
+    world.matches(30)
+    newborn = world.league.population[PolicyRef("born_0")]
+    assert newborn.parent == PolicyRef("policy_1", version)
+    assert newborn.hyperparameters["learning_rate"] == 0.25
+    assert newborn.hyperparameters["ppo.entropy_cost"] == 0.5
+    assert "born_0" in world.seated()
+    (record,) = world.records(BIRTH)
+    assert world.table.policies[record["policy"][0]] == "born_0"
+    assert (record["oldest"][0], record["newest"][0]) == (1, version)
+    world.matches(400)
+    row = world.assembly.scoreboard.learn("born_0")
+    assert row[Learn.UPDATES] > 5
+    assert newborn.games > 50
+    # Of a frozen copy too, whatever its policy has become.
+    copy = next(m for m in world.league.population.members if not m.learns)
+    world.command(Birth("born_1", copy.ref))
+    assert np.array_equal(world.table.cradle("born_1"), world.table.snapshot(copy.place).weights)
+
+
+def test_a_policy_is_born_from_its_specification():
+    world = World()
+    world.matches(50)
+    world.command(Birth("born_1"), learn=False)
+    spec = next(spec for spec in world.specs if spec.name == "born_1")
+    drawn = first_weights(spec, torch_stream(world.config.seed, "weights", "born_1", 1))
+    assert np.array_equal(world.table.cradle("born_1"), drawn)
+    world.matches(60)
+    newborn = world.league.population[PolicyRef("born_1")]
+    assert newborn.parent is None
+    assert newborn.hyperparameters["learning_rate"] == 0.125
+    assert newborn.born > 0
+
+
+def test_who_retires_plays_no_more_and_makes_room_for_another():
+    world = World()
+    world.matches(300)
+    experience = world.assembly.experience["policy_2"]
+    world.command(Birth("born_0", PolicyRef("policy_0")))
+    world.matches(30)
+    world.command(Retire(PolicyRef("policy_2")))
+    assert "policy_2" not in world.names()
+    world.matches(30)
+    assert "policy_2" not in world.seated()
+    assert world.table.living == ("policy_0", "policy_1", "born_0")
+    assert "policy_2" in Script.seen[-1][0]
+    assert {world.table.policies[p] for p in world.records(RETIRE)["policy"][:, 0]} == {"policy_2"}
+    written = experience.written
+    world.matches(100)
+    assert experience.written == written
+    # Another in its place: nothing of the one before is left.
+    learner, k = world.learner("policy_2")
+    world.command(Birth("policy_2"), learn=False)
+    assert experience.written == experience.overwritten == experience.lost
+    assert (experience.rings[0].shared["committed"] == 0).all()
+    steps = float(learner._algorithm.optimizer._steps[k])
+    assert steps > 0
+    world.learners[0].work()
+    assert learner._algorithm.optimizer._steps[k] == 0
+    trained = world.assembly.scoreboard.learn("policy_2")[Learn.TRAINED]
+    assert not learner._rollouts[k].ready()
+    world.matches(300)
+    newborn = world.league.population[PolicyRef("policy_2")]
+    assert newborn.parent is None
+    assert newborn.games < 300
+    row = world.assembly.scoreboard.learn("policy_2")
+    assert row[Learn.TRAINED] > trained
+    assert row[Learn.LOST] == 0
+    assert row[Learn.TRAINED] - trained <= experience.written - written
+
+
+def test_nobody_retires_without_whom_there_is_no_match():
+    world = World()
+    world.matches(20)
+    world.command(Retire(PolicyRef("policy_2")), Retire(PolicyRef("policy_1")))
+    assert world.names() == {"policy_0", "policy_1"}
+    world.matches(20)
+    assert len(world.records(RETIRE)) == 1
+
+
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [
+        (
+            Birth("policy_0"),
+            "birth of policy_0, which is no empty place; there are: born_0, born_1",
+        ),
+        (Birth("nobody"), "which is no empty place"),
+        (Birth("born_0", PolicyRef("policy_0", 77)), "from policy_0@77, which is not in the popul"),
+        (Birth("born_0", None, {"hidden": 3.0}), "with hidden; there are learning_rate, discount"),
+    ],
+)
+def test_what_cannot_be_born_is_told(command, said):
+    world = World()
+    with pytest.raises(RemudaError, match=said):
+        world.command(command)
+
+
+@pytest.mark.parametrize(
+    ("population", "said"),
+    [
+        ({"matchmaker": "fixed"}, "the matchmaker fixed names who plays"),
+        ({"births": {"places": 0, "every": 5}}, "population.births.every needs"),
+        (
+            {"director": "population.test_births:Nobody"},
+            "population.director population.test_births",
+        ),
+        ({"director": "nothing"}, "name yours as module:Class"),
+        ({"director": "population.test_births:Fussy"}, "is called with nothing"),
+        ({"director": "builtins:object"}, "has no method step"),
+        ({"policies": ("born_0", "b")}, "population.policies names born_0 twice"),
+    ],
+)
+def test_faults_of_the_configuration_are_told(population, said):
+    config = load_config(overlay(TREE, {"population": population}) | {"policies": {}})
+    agents = Tape().agents
+    with pytest.raises(ConfigError, match=said):
+        check_population(config, agents, [spec.name for spec in policy_specs(config, agents)])
+
+
+def test_q_learners_are_born_too():
+    policy = {
+        "algorithm": "dqn",
+        "n_frames": 1,
+        "batch_size": 16,
+        "network": {"hidden": (8,)},
+        "experience": {"learning_starts": 64, "capacity": 500, "segment_length": 5},
+        "exploration": {"start": 1.0, "end": 0.1, "decay_steps": 200},
+    }
+    tree = {"policy": policy, "policies": {"policy_1": {"discount": 0.5}}}
+    tree["policies"]["policy_1"]["ppo"] = {}
+    world = World(**tree)
+    world.matches(200)
+    world.command(Birth("born_0"))
+    learner, k = world.learner("born_0")
+    assert learner.epsilon(k) == 1.0
+    world.matches(100)
+    world.command(Retire(PolicyRef("born_0")))
+    world.matches(20)
+    assert learner.epsilon(k) < 1.0
+    updates = learner._algorithm.updates[k]
+    world.command(Birth("born_0", PolicyRef("policy_1")))
+    world.play(1)
+    assert learner.epsilon(k) > 0.9  # it explores anew
+    assert learner._replays[k].discount == 0.5
+    assert learner.steps_needed(k) >= learner._replays[k].experience.lost + 64
+    world.matches(150)
+    assert learner._algorithm.updates[k] > updates
+
+
+def judged(*ratings, empty=("born_0",), games=10):
+    """A population of these ratings."""
+    population = Population([Member(PolicyRef(f"p{i}")) for i in range(len(ratings))])
+    for member, rating in zip(population.members, ratings, strict=True):
+        member.rate(rating, 1.0)
+        member.numbers[0] = games
+    population.empty = empty
+    return population
+
+
+def test_the_best_has_a_child_and_the_weakest_makes_room_once_it_plays():
+    director = Replacement(BirthsConfig(places=1, every=100, games=10))
+    population = judged(20.0, 30.0, 25.0)
+    population.matches = 99
+    assert director.step(population, None, {}) == []
+    population.matches = 100
+    assert director.step(population, None, {}) == [Birth("born_0", PolicyRef("p1"))]
+    population.matches = 300
+    assert director.step(population, None, {}) == []  # the child does not play yet
+    successor = Replacement(BirthsConfig(places=1, every=100, games=10))
+    successor.restore(director.state())
+    population.add(Member(PolicyRef("born_0")))
+    assert successor.step(population, None, {}) == [Retire(PolicyRef("p0"))]
+
+
+def test_nobody_is_judged_before_he_has_played_nor_among_equals():
+    director = Replacement(BirthsConfig(places=1, every=100, games=11))
+    population = judged(20.0, 30.0)
+    population.matches = 100
+    assert director.step(population, None, {}) == []
+    director = Replacement(BirthsConfig(places=1, every=100, games=10))
+    population = judged(25.0, 25.0)
+    population.matches = 100
+    assert director.step(population, None, {}) == []
+
+
+def test_where_every_place_is_taken_the_weakest_makes_room_first():
+    director = Replacement(BirthsConfig(places=1, every=100, games=10))
+    population = judged(20.0, 30.0, empty=())
+    population.matches = 100
+    assert director.step(population, None, {}) == [Retire(PolicyRef("p0"))]
