@@ -7,7 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from remuda.config import load_config
 from remuda.envs.contract import check_env
+from remuda.population.ledger import BIRTH, read_records
+from remuda.train import train
+from remuda.ui.live import PlainView
 
 DOCS = Path(__file__).parent.parent / "docs"
 
@@ -47,3 +51,26 @@ def test_the_example_of_a_game_is_trained_by_its_command(cake, tmp_path):
     )
     assert said.returncode == 0, said.stderr
     assert "eaten" in said.stdout
+
+
+def test_the_example_of_a_director_lets_policies_be_born(tmp_path, monkeypatch):
+    (tmp_path / "curious.py").write_text(programs("populations.md")["curious.py"])
+    monkeypatch.syspath_prepend(tmp_path)
+    tree = {
+        "game": "rock_paper_scissors",
+        "schedule": "sequential",
+        "env": {"num_envs": 64},
+        "policy": {"algorithm": "ppo", "experience": {"segment_length": 1}},
+        "population": {
+            "matchmaker": "random",
+            "policies": 3,
+            "births": {"places": 1},
+            "director": "curious:Curious",
+        },
+        "run": {"turns": 8_000, "evaluate_episodes": 0, "directory": tmp_path / "run"},
+        "checkpoint": {"evaluate_episodes": 0},
+    }
+    result = train(load_config(tree), PlainView())
+    assert "born_0" in result.record.members
+    records = read_records(tmp_path / "run" / "ledger.bin")[1]
+    assert (records["kind"] == BIRTH).sum() == 1

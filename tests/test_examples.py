@@ -49,6 +49,24 @@ def test_self_play_of_kuhn_poker(tmp_path):
     assert (tmp_path / "run" / "payoff.png").stat().st_size > 10_000
 
 
+def test_self_play_of_connect_four(tmp_path):
+    short = {"turns": 60_000, "seconds": None}
+    result, _, matches, _ = run("connect_four", tmp_path / "run", run=short)
+    assert len(result.record.members) > 2
+    assert set(matches["returns"].ravel()) == {-1.0, 0.0, 1.0}
+    assert (matches["returns"].sum(1) == 0).all()
+    # What it was frozen as first is soon beaten, more often than not.
+    first = min(records_of_past(matches), key=lambda version: version)
+    against = (matches["version"] == -1) & (matches["version"][:, ::-1] == first)
+    earned = matches["returns"][against]
+    assert earned[len(earned) // 2 :].mean() > 0.0
+
+
+def records_of_past(matches):
+    """The versions of the frozen copies that played."""
+    return {int(version) for version in matches["version"].ravel() if version >= 0}
+
+
 def test_a_round_robin_of_eight_in_bucket_brigade(tmp_path):
     result, names, matches, _ = run("round_robin", tmp_path / "run", run={"turns": 60_000})
     assert len(names) == 8
