@@ -20,11 +20,12 @@ from remuda.actor.role import ActorRole
 from remuda.assembly import Assembly
 from remuda.config import load_config, overlay
 from remuda.envs.registry import make_env
+from remuda.evaluate import evaluate
 from remuda.policies.spec import policy_specs
 from remuda.publish.snapshot import Snapshot, SnapshotReader
 from remuda.runtime.host import threads
 from remuda.runtime.layout import make_layout
-from remuda.scoreboard import Learn, Policy
+from remuda.scoreboard import Learn
 
 BASE: dict[str, Any] = {
     "game": "treasure_hunt",
@@ -32,6 +33,9 @@ BASE: dict[str, Any] = {
     "env": {"num_envs": 64},
     "policy": {"algorithm": "ppo", "ppo": {"rollout_length": 32}},
 }
+
+
+EPISODES = 500
 
 
 class LateReader(SnapshotReader):
@@ -76,10 +80,10 @@ class LateActor(ActorRole):
 
 
 def learn(
-    lag: int, correction: str, seed: int, turns: int, rate: float
+    lag: int, correction: str, seed: int, turns: int, rate: float, epochs: int
 ) -> tuple[float, float, float]:
-    """The mean return over the last quarter; mean staleness, and effective share."""
-    policy = {"learning_rate": rate, "ppo": {"correction": correction}}
+    """The mean return of the newest weights at the end; mean staleness, and effective share."""
+    policy = {"learning_rate": rate, "ppo": {"correction": correction, "epochs": epochs}}
     tree = overlay(BASE, {"seed": seed, "policy": policy})
     config = load_config(overlay(tree, {"run": {"turns": turns}}))
     agents = make_env(config.game, 1).agents
@@ -91,25 +95,17 @@ def learn(
         fields = {name: getattr(actor_role, name) for name in actor_role.__dataclass_fields__}
         actor = LateActor(**fields, lag=lag).build()
         learners = [role.build() for role in learner_roles]
-        board, begun = assembly.scoreboard, None
         while not actor.done:
             actor.work()
             for learner in learners:
                 while learner.work():
                     pass
-            if begun is None and board.turns() > 0.75 * turns:
-                begun = [board.acted(spec.name).copy() for spec in specs]
-        rows = [board.acted(spec.name) for spec in specs]
-        assert begun is not None
-        earned = [
-            (row[Policy.RETURN_SUM] - old[Policy.RETURN_SUM])
-            / (row[Policy.EPISODES] - old[Policy.EPISODES])
-            for row, old in zip(rows, begun, strict=True)
-        ]
-        learned = [board.learn(spec.name) for spec in specs]
+        # What was learned, and not what the late actor still does.
+        played = evaluate(config, assembly.snapshots(), EPISODES, seed, sampled=True)
+        learned = [assembly.scoreboard.learn(spec.name) for spec in specs]
         lags = [row[Learn.STALENESS_SUM] / row[Learn.UPDATES] for row in learned]
         shares = [row[Learn.EFFECTIVE_SUM] / row[Learn.UPDATES] for row in learned]
-        return float(np.mean(earned)), float(np.mean(lags)), float(np.mean(shares))
+        return float(played.returns.mean()), float(np.mean(lags)), float(np.mean(shares))
 
 
 def main() -> None:
@@ -118,6 +114,7 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--turns", type=int, default=400_000)
     parser.add_argument("--rate", type=float, default=1e-3, help="learning rate")
+    parser.add_argument("--epochs", type=int, default=4, help="times an update sees its steps")
     words = parser.parse_args()
     table = Table("lag", "correction", "return at the end", "against lag 0", "staleness", "ESS")
     base = 0.0
@@ -128,7 +125,8 @@ def main() -> None:
         (words.lag, "vtrace"),
     ):
         found = [
-            learn(lag, correction, seed, words.turns, words.rate) for seed in range(words.seeds)
+            learn(lag, correction, seed, words.turns, words.rate, words.epochs)
+            for seed in range(words.seeds)
         ]
         returns = [each[0] for each in found]
         base = base or mean(returns)

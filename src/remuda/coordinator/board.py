@@ -107,6 +107,9 @@ class Board:
                 member.uncertainty,
                 member.learns,
                 float(wins[member.place] / total[member.place]) if total[member.place] else None,
+                None if member.parent is None else str(member.parent),
+                member.born,
+                member.hyperparameters if member.learns else {},
             )
             for member in self._table.population().members
         }

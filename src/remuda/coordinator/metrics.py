@@ -85,6 +85,12 @@ class MemberRecord:
     """Whether its weights still change."""
     win_rate: float | None = None
     """The share of meetings with others that it won, draws halved; None: it has met nobody."""
+    parent: str | None = None
+    """Whose weights it began with."""
+    born: int = 0
+    """Matches that were over then."""
+    hyperparameters: dict[str, float] = field(default_factory=dict)
+    """Of one that learns, those that it may hand on to its children."""
 
 
 @dataclass(frozen=True)
@@ -115,6 +121,13 @@ class Record:
     """Of a population whose seats are dealt: `policy`, or `policy@version` for a frozen copy."""
     matches: int = 0
     """Total of matches that are over, where seats are dealt."""
+
+    @property
+    def playing(self) -> dict[str, PolicyRecord]:
+        """The policies that play: not those whose place in the population is empty."""
+        if not self.members:
+            return self.policies
+        return {name: policy for name, policy in self.policies.items() if name in self.members}
 
     def to_json(self) -> str:
         """One line."""

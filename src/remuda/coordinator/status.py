@@ -44,7 +44,7 @@ class StatusFile:
         self._written = now
         policies = {
             name: asdict(policy) | {"slot": self._published.active(name)}
-            for name, policy in record.policies.items()
+            for name, policy in record.playing.items()
         }
         status = asdict(record) | {
             "time": time.time(),

@@ -65,7 +65,7 @@ class PlainView:
         self.say("  ".join([*parts, self._returns(record)]))
 
     def _returns(self, record: Record) -> str:
-        returns = {name: policy.mean_return for name, policy in record.policies.items()}
+        returns = {name: policy.mean_return for name, policy in record.playing.items()}
         if len(returns) <= self.NAMED:
             return "return " + " ".join(f"{name} {number(x)}" for name, x in returns.items())
         known = [x for x in returns.values() if x is not None]
@@ -303,7 +303,9 @@ class Picture:
         self._steps.add(record.agent_steps_per_second, seconds, seconds)
         for share, value in record.shares.items():
             self._shares.setdefault(share, Recent()).add(value, seconds, seconds)
-        for name, policy in record.policies.items():
+        for name in set(self._courses) - set(record.playing):  # it has retired
+            del self._courses[name]
+        for name, policy in record.playing.items():
             course = self._courses.setdefault(name, Course())
             course.add(policy, seconds)
             course.member = record.members.get(name)

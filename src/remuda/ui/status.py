@@ -116,7 +116,8 @@ def _policies(status: dict[str, Any]) -> Table:
 
 
 def _members(status: dict[str, Any]) -> Table:
-    table = _table("member", "rating", "wins", "games", "mean return")
+    born = any(m["learns"] and m["parent"] for m in status["members"].values())
+    table = _table("member", "rating", "wins", "games", "mean return", *["parent"] * born)
     ranked = sorted(status["members"].items(), key=lambda pair: -pair[1]["rating"])
     for name, member in ranked:
         table.add_row(
@@ -125,6 +126,7 @@ def _members(status: dict[str, Any]) -> Table:
             percent(member["win_rate"]),
             f"{member['games']:,}",
             number(member["mean_return"]),
+            *[Text(member["parent"] or "", "dim")] * born,
         )
     return table
 
@@ -132,6 +134,6 @@ def _members(status: dict[str, Any]) -> Table:
 def _table(*headings: str) -> Table:
     table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
     for heading in headings:
-        words = heading in ("role", "policy", "member", "state", "last problem")
+        words = heading in ("role", "policy", "member", "parent", "state", "last problem")
         table.add_column(heading, justify="left" if words else "right", overflow="fold")
     return table

@@ -143,7 +143,7 @@ def _told(facts: dict[str, Any], records: Sequence[Record]) -> Iterator[FactSumm
 def _policies(facts: dict[str, Any], records: Sequence[Record]) -> Iterator[PolicySummary]:
     evaluation = facts.get("evaluation") or {}
     evaluated = evaluation.get("policies") or evaluation.get("agents", {})
-    trained = records[-1].policies if records else {}
+    trained = records[-1].playing if records else {}
     members = records[-1].members if records else {}
     for name in trained or evaluated:
         greedy = evaluated.get(name, {})

@@ -1,0 +1,171 @@
+"""Learning modes: what an update trains on, and from whom."""
+
+import numpy as np
+import pytest
+
+from remuda.assembly import Assembly
+from remuda.config import load_config, overlay
+from remuda.errors import ConfigError
+from remuda.experience.ring import OTHERS
+from remuda.experience.rollouts import AFTER
+from remuda.policies.sharing import shares_of
+from remuda.policies.spec import policy_specs
+from remuda.runtime.layout import make_layout
+from remuda.scoreboard import Learn
+from support import Tape
+
+TREE = {
+    "game": "support:Tape",
+    "schedule": "sequential",
+    "env": {"num_envs": 8, "options": {"num_agents": 3}},
+    "policy": {
+        "algorithm": "ppo",
+        "network": {"hidden": (8,)},
+        "ppo": {"rollout_length": 16, "minibatches": 1},
+        "experience": {"segment_length": 5, "capacity": 2000},
+    },
+    "run": {"turns": None, "seconds": 3600},
+}
+DQN = {
+    "algorithm": "dqn",
+    "n_frames": 1,
+    "batch_size": 16,
+    "network": {"hidden": (8,)},
+    "experience": {"learning_starts": 64, "capacity": 500, "segment_length": 5},
+}
+
+
+def specs_of(**tree):
+    config = load_config(overlay(TREE, tree))
+    return config, policy_specs(config, Tape(num_agents=3).agents)
+
+
+def learners_after(turns, **tree):
+    """The learners of a run in one process, by policy, and its board."""
+    config, specs = specs_of(**tree)
+    assembly = Assembly(config, specs, make_layout(config, len(specs)))
+    actor, *groups = (role.build() for role in assembly.roles())
+    for _ in range(turns):
+        actor.work()
+        for group in groups:
+            while group.work():
+                pass
+    found = {name: learner for g in groups for learner in g.learners for name in learner.policies}
+    return found, assembly.scoreboard
+
+
+def last_rollout(learners, policy):
+    """Versions and streams of the steps that the newest update trained on; steps and taken."""
+    learner = learners[policy]
+    k, rollout = learner.policies.index(policy), learner._rollout
+    rows = slice(0, int(rollout.num_rows[k]))
+    steps = rollout.streams[k, rows] != AFTER
+    return rollout.versions[k, rows][steps], int(rollout.num_steps[k]), int(rollout.num_taken[k])
+
+
+def test_on_policy_trains_on_the_newest_rollout_alone():
+    learners, board = learners_after(80)
+    versions, steps, taken = last_rollout(learners, "agent_0")
+    assert steps == taken == len(versions)
+    # Segments that were open at the last update go on into this one.
+    assert versions.min() >= board.learn("agent_0")[Learn.VERSION] - 2
+
+
+@pytest.mark.parametrize("share", [0.5, 0.25])
+def test_hybrid_joins_the_newest_rollout_with_the_past(share):
+    policy = {"learning_mode": "hybrid", "on_policy_share": share}
+    learners, board = learners_after(80, policy=policy)
+    versions, steps, taken = last_rollout(learners, "agent_0")
+    assert taken / steps == pytest.approx(share, abs=0.02)
+    newest = board.learn("agent_0")[Learn.VERSION] - 1
+    assert versions[:taken].min() >= newest - 1
+    assert len(set(versions[taken:])) > 2
+    row = board.learn("agent_0")
+    assert row[Learn.TRAINED] < row[Learn.SAMPLES] / 4  # epochs; what is drawn is not counted twice
+    assert row[Learn.STALENESS_SUM] > 0
+
+
+def test_off_policy_trains_on_draws_as_often_as_it_has_played_a_rollout():
+    learners, board = learners_after(160, policy={"learning_mode": "off_policy"})
+    _, expected = learners_after(160)
+    versions, steps, taken = last_rollout(learners, "agent_1")
+    assert len(set(versions)) > 3
+    assert taken <= steps < taken + 5
+    assert board.learn("agent_1")[Learn.UPDATES] == expected.learn("agent_1")[Learn.UPDATES] > 3
+
+
+@pytest.mark.parametrize("mode", ["hybrid", "off_policy"])
+def test_a_group_learns_from_what_all_of_it_lived_through(mode):
+    policy = {"learning_mode": mode, "experience": {"group": "us"}}
+    policies = {"agent_2": {"experience": {"group": ""}}}
+    learners, _ = learners_after(160, policy=policy, policies=policies)
+    for name, group in (("agent_0", True), ("agent_1", True), ("agent_2", False)):
+        versions, _, taken = last_rollout(learners, name)
+        drawn = versions[taken if mode == "hybrid" else 0 :]
+        assert (
+            ((drawn == OTHERS).mean() == pytest.approx(0.5, abs=0.15))
+            if group
+            else (OTHERS not in drawn)
+        )
+
+
+def test_q_learners_of_a_group_draw_from_each_other():
+    policy = overlay(DQN, {"experience": {"group": "us"}})
+    learners, _ = learners_after(200, policy=policy)
+    learner = learners["agent_0"]
+    versions = []
+    for _ in range(40):
+        learner._replays[0].sample(learner._batch, 0, 16)
+        versions.append(learner._batch.versions[0].copy())
+    assert (np.array(versions) == OTHERS).mean() == pytest.approx(2 / 3, abs=0.1)
+
+
+def test_v_trace_corrects_what_others_chose_unless_told_otherwise():
+    def correction(**policy):
+        return specs_of(policy=policy)[1][0].config.correction
+
+    assert correction() == "decoupled"
+    assert correction(learning_mode="hybrid") == "vtrace"
+    assert correction(learning_mode="off_policy") == "vtrace"
+    assert correction(learning_mode="hybrid", ppo={"correction": "none"}) == "none"
+
+
+@pytest.mark.parametrize(
+    ("policy", "said"),
+    [
+        (DQN | {"learning_mode": "on_policy"}, "learning_mode is 'on_policy', which is for ppo"),
+        ({"experience": {"group": "us"}}, "in the learning_mode on_policy nobody learns from oth"),
+        ({"learning_mode": "hybrid", "on_policy_share": 1.0}, "hybrid needs a share between 0"),
+        (
+            {"learning_mode": "hybrid", "ppo": {"normalise_rewards": True}},
+            "ppo.normalise_rewards needs the learning_mode on_policy",
+        ),
+        (
+            {
+                "learning_mode": "hybrid",
+                "experience": {"group": "us"},
+                "network": {"recurrent": 4},
+            },
+            "experience.group is for policies without a memory",
+        ),
+    ],
+)
+def test_modes_that_cannot_be_are_told(policy, said):
+    with pytest.raises(ConfigError, match=said):
+        load_config({"game": "support:Tape", "policy": {"algorithm": "ppo"} | policy})
+
+
+@pytest.mark.parametrize(
+    ("own", "said"),
+    [
+        ({"n_frames": 2}, "agent_0 and agent_1 see or do different things"),
+        (DQN | {"experience": DQN["experience"] | {"group": "us"}}, "agent_0 learns by ppo and"),
+    ],
+)
+def test_who_cannot_learn_from_each_other_is_told(own, said):
+    policy = {"learning_mode": "hybrid", "experience": {"group": "us"}}
+    if own.get("algorithm") == "dqn":
+        own = own | {"learning_mode": "off_policy"}
+    _, specs = specs_of(policy=policy, policies={"agent_1": own})
+    with pytest.raises(ConfigError, match=said):
+        shares_of(specs)
