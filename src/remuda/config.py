@@ -189,7 +189,9 @@ PRESETS: dict[str, dict[str, Any]] = {
         "exploration": {"start": 1.0, "end": 1.0},
         "experience": {"segment_length": 32, "on_full": "wait"},
         "publish": {"every": 1},
-    }
+    },
+    "iqn": {"learning_mode": "off_policy"},
+    "dqn": {"learning_mode": "off_policy"},
 }
 """By algorithm, the defaults that differ from those of the fields."""
 

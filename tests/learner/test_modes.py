@@ -164,8 +164,6 @@ def test_modes_that_cannot_be_are_told(policy, said):
 )
 def test_who_cannot_learn_from_each_other_is_told(own, said):
     policy = {"learning_mode": "hybrid", "experience": {"group": "us"}}
-    if own.get("algorithm") == "dqn":
-        own = own | {"learning_mode": "off_policy"}
     _, specs = specs_of(policy=policy, policies={"agent_1": own})
     with pytest.raises(ConfigError, match=said):
         shares_of(specs)

@@ -14,7 +14,8 @@ from rich.console import Console
 from remuda.config import Config, write_config
 from remuda.coordinator.metrics import PolicyRecord, Record
 from remuda.errors import RunDirectoryError
-from remuda.ui.report import smooth, write_report
+from remuda.ui.charts import smooth
+from remuda.ui.report import write_report
 from remuda.ui.summary import clock, number, print_summary, rate, read_run
 
 ENDED = "all turns were played"

@@ -1,0 +1,359 @@
+"""The charts of a run's report."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
+
+import matplotlib as mpl
+import numpy as np
+import numpy.typing as npt
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from matplotlib.ticker import EngFormatter, MaxNLocator, PercentFormatter
+
+from remuda.coordinator.metrics import PolicyRecord, Record
+from remuda.population.ledger import payoffs, read_records
+from remuda.population.records import PolicyRef
+from remuda.ui.summary import (
+    FactSummary,
+    RunSummary,
+    number,
+    returns,
+)
+
+Numbers = npt.NDArray[np.float64]
+Point = tuple[float, float, int]
+"""Where, what, and of what weight."""
+
+FEW = 10
+"""The most policies that get a colour one can tell from the others, and a place in the legend."""
+
+PALETTE = (
+    "#3366b0",
+    "#d9722e",
+    "#2e9673",
+    "#b8436d",
+    "#8a63c9",
+    "#c79a1b",
+    "#3ba3c4",
+    "#7d5a44",
+    "#7d8a2e",
+    "#5b6470",
+)
+SHARE_COLOURS = {
+    "env": "#3366b0",
+    "infer": "#3ba3c4",
+    "write": "#2e9673",
+    "weights": "#8a63c9",
+    "wait": "#d9722e",
+}
+INK, QUIET, FAINT = "#33373d", "#666c75", "#eceef0"
+
+LOOK: dict[Any, Any] = {
+    "font.family": "sans-serif",
+    "font.size": 9.5,
+    "text.color": INK,
+    "text.parse_math": False,  # a policy may be called $
+    "axes.edgecolor": "#c9cdd2",
+    "axes.labelcolor": QUIET,
+    "axes.titlelocation": "left",
+    "axes.titlesize": 10.5,
+    "axes.titleweight": "bold",
+    "axes.titlepad": 9.0,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.spines.left": False,
+    "axes.grid": True,
+    "axes.grid.axis": "y",
+    "axes.axisbelow": True,
+    "grid.color": FAINT,
+    "xtick.color": "#c9cdd2",
+    "xtick.labelcolor": QUIET,
+    "ytick.labelcolor": QUIET,
+    "ytick.left": False,
+    "figure.constrained_layout.h_pad": 0.1,
+    "figure.constrained_layout.w_pad": 0.1,
+    "legend.frameon": False,
+    "lines.solid_capstyle": "round",
+}
+"""matplotlib's settings for the charts."""
+
+
+def draw_charts(summary: RunSummary) -> dict[str, bytes]:
+    """All charts that there are data for: PNG files by name."""
+    charts = {"learning": learning_chart, "throughput": throughput_chart}
+    if summary.told:
+        charts["game"] = game_chart
+    if summary.files.ledger.is_file():
+        charts["payoff"] = payoff_chart
+    with mpl.rc_context(LOOK):
+        return {f"{name}.png": _png(draw(summary)) for name, draw in charts.items()}
+
+
+def learning_chart(summary: RunSummary) -> Figure:
+    """Return over turns, with the greedy evaluation at its end, above a small chart of the loss."""
+    figure, (top, bottom) = _panels("Return per episode", "Loss", heights=(3.2, 1.1))
+    records, colours = summary.records, colours_of(summary)
+    crowded = len(colours) > FEW
+    for name, colour in colours.items():
+        _curve(top, returns(records, name), colour, name, crowded)
+        _curve(bottom, _series(records, name, lambda policy: policy.loss), colour, name, crowded)
+    if crowded:
+        _curve(top, _mean_returns(records), INK, f"mean of {len(colours)}")
+
+    turns = max(summary.facts["turns"], 1)
+    evaluated = _mark_evaluation(top, summary, turns)
+    top.set_xlim(0, turns * (1.11 if evaluated else 1.0))  # and so the other's
+    top.xaxis.set_major_locator(MaxNLocator(8, integer=True))
+    top.xaxis.set_major_formatter(EngFormatter(sep=""))
+    if _spans_decades(bottom):
+        bottom.set_yscale("log")
+    _finish(figure, "turns", named=top)
+    return figure
+
+
+def game_chart(summary: RunSummary) -> Figure:
+    """What the game tells of its episodes, over turns: a panel for each fact."""
+    told = summary.told
+    figure, panels = _panels(*(title_of(fact) for fact in told), heights=(1.2,) * len(told))
+    turns = max(summary.facts["turns"], 1)
+    for axes, fact in zip(panels, told, strict=True):
+        means = [(record.turns, record.facts.get(fact.name)) for record in summary.records]
+        _curve(axes, ((x, y, 1) for x, y in means if y is not None), INK, "")
+    panels[0].set_xlim(0, turns)  # and so the others'
+    panels[0].xaxis.set_major_locator(MaxNLocator(8, integer=True))
+    panels[0].xaxis.set_major_formatter(EngFormatter(sep=""))
+    _finish(figure, "turns", named=panels[0])
+    return figure
+
+
+MOST = 24
+"""The most members in the picture of payoffs."""
+
+
+def payoff_chart(summary: RunSummary) -> Figure:
+    """What the row earns against the column, in training so far, as a heat map."""
+    names, records = read_records(summary.files.ledger)
+    refs, sums = payoffs(records)
+    # The live policies, and of the frozen copies the newest.
+    kept = sorted(range(len(refs)), key=lambda i: (refs[i][1] >= 0, -refs[i][1], refs[i][0]))[:MOST]
+    kept.sort(key=lambda i: (refs[i][1] >= 0, refs[i][0], refs[i][1]))
+    labels = [str(PolicyRef(names[p], version)) for p, version in (refs[i] for i in kept)]
+    met, _, earned = sums[:, kept][:, :, kept]
+    means = np.where(met > 0, earned / np.maximum(met, 1), np.nan)
+    count = len(kept)
+    figure = Figure(figsize=(9.6, 1.6 + 0.32 * max(count, 4)), dpi=160, layout="constrained")
+    FigureCanvasAgg(figure)
+    axes = figure.subplots()
+    known = means[np.isfinite(means)]
+    low, high = (float(known.min()), float(known.max())) if known.size else (0.0, 1.0)
+    if low < 0 < high:
+        low, high = -max(-low, high), max(-low, high)
+    picture = axes.imshow(means, cmap="RdBu" if low < 0 < high else "viridis", vmin=low, vmax=high)
+    axes.set_xticks(range(count), labels, rotation=90 if count > 4 else 0)
+    axes.set_yticks(range(count), labels)
+    axes.grid(visible=False)
+    axes.set_title("What the row earns against the column")
+    if count <= 12:
+        middle, span = (low + high) / 2, max(high - low, 1e-9)
+        for i, j in np.argwhere(np.isfinite(means)).tolist():
+            extreme = abs(means[i, j] - middle) > 0.32 * span
+            dark = extreme if low < 0 < high else means[i, j] < middle
+            colour = "white" if dark else INK
+            axes.text(j, i, number(means[i, j]), ha="center", va="center", color=colour, size=8)
+    figure.colorbar(picture, ax=axes, shrink=0.8, label="mean return")
+    return figure
+
+
+def title_of(fact: FactSummary) -> str:
+    """What a game tells, as a heading."""
+    return fact.words[:1].upper() + fact.words[1:]
+
+
+def _mean_returns(records: Iterable[Record]) -> Iterator[Point]:
+    for record in records:
+        known = [p.mean_return for p in record.policies.values() if p.mean_return is not None]
+        if known:
+            yield record.turns, sum(known) / len(known), 1
+
+
+def _mark_evaluation(axes: Axes, summary: RunSummary, turns: int) -> bool:
+    """Set the greedy returns, with their standard errors, beyond the end; False: there are none."""
+    marked = [policy for policy in summary.policies if policy.greedy_return is not None]
+    if not marked:
+        return False
+    axes.axvspan(1.01 * turns, 1.10 * turns, color="#f2f3f5", linewidth=0, zorder=0)
+    axes.annotate(
+        "greedy",
+        (1.055 * turns, 1.0),
+        (0, 3),
+        xycoords=axes.get_xaxis_transform(),
+        textcoords="offset points",
+        ha="center",
+        color=QUIET,
+    )
+    colours = colours_of(summary)
+    size = 6.5 if len(marked) <= FEW else 3.5
+    places = np.linspace(1.01, 1.10, len(marked) + 2)[1:-1] * turns
+    for place, policy in zip(places, marked, strict=True):
+        axes.errorbar(
+            [place],
+            [policy.greedy_return or 0.0],
+            yerr=[policy.standard_error or 0.0],
+            fmt="o",
+            markersize=size,
+            markeredgecolor="white",
+            markeredgewidth=0.6,
+            color=colours[policy.name],
+            elinewidth=1.3,
+            capsize=size / 2.5,
+            zorder=4,
+        )
+    return True
+
+
+def _spans_decades(axes: Axes) -> bool:
+    """Whether all that is drawn is positive, and spans so much that a logarithm tells more."""
+    drawn = [np.asarray(line.get_ydata(), np.float64) for line in axes.lines]
+    values = np.concatenate([*drawn, np.zeros(0)])
+    return bool(values.size and values.min() > 0 and values.max() > 30 * values.min())
+
+
+def throughput_chart(summary: RunSummary) -> Figure:
+    """Speed over time: agent-steps, where the actor's time went, and the learners' updates."""
+    figure, (steps, shares, updates) = _panels(
+        "Agent-steps per second",
+        "Where the actor's time went",
+        "Updates per second",
+        heights=(1.5, 1.5, 1.5),
+    )
+    records, colours = summary.records, colours_of(summary)
+    span = max(summary.facts["seconds"], *(record.seconds for record in records), 1e-3)
+    unit, divisor = _time_unit(span)
+
+    def when(record: Record) -> float:
+        return record.seconds / divisor
+
+    _curve(steps, ((when(r), r.agent_steps_per_second, 1) for r in records), INK, "")
+    _stack_shares(shares, np.array([when(record) for record in records]), records)
+    for name, colour in colours.items():
+        rates = _series(records, name, lambda policy: policy.updates_per_second, when)
+        _curve(updates, rates, colour, name, len(colours) > FEW)
+
+    steps.set_xlim(0, span / divisor)  # and so the others'
+    for axes in (steps, updates):
+        most = axes.dataLim.y1
+        axes.set_ylim(0, 1.1 * most if most > 0 else 1)
+    steps.yaxis.set_major_formatter(EngFormatter(sep=""))
+    _finish(figure, unit, named=updates)
+    return figure
+
+
+def _stack_shares(axes: Axes, seconds: Numbers, records: Sequence[Record]) -> None:
+    axes.set_ylim(0, 1)
+    axes.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
+    if not records:
+        return
+    names = list(records[-1].shares)
+    heights = np.array([[record.shares.get(name, 0.0) for record in records] for name in names])
+    heights /= np.maximum(heights.sum(axis=0), 1.0)
+    if len(records) == 1:  # an area has two ends
+        seconds, heights = np.array([0.0, seconds[0]]), np.repeat(heights, 2, axis=1)
+    colours = [SHARE_COLOURS.get(name, QUIET) for name in names]
+    areas = axes.stackplot(seconds, *heights, colors=colours, alpha=0.85, linewidth=0)
+    axes.legend(areas[::-1], names[::-1], handlelength=1.0, handleheight=1.0, **BESIDE)
+
+
+BESIDE: dict[str, Any] = {"loc": "upper left", "bbox_to_anchor": (1.01, 1.05)}
+"""Where legends stand."""
+
+
+def _panels(*titles: str, heights: tuple[float, ...]) -> tuple[Figure, list[Axes]]:
+    """A figure of panels, one above the other, with one axis of turns or time for all."""
+    figure = Figure(figsize=(9.6, 0.8 + 1.2 * sum(heights)), dpi=160, layout="constrained")
+    FigureCanvasAgg(figure)
+    panels = figure.subplots(len(titles), 1, sharex=True, height_ratios=heights, squeeze=False)
+    for axes, title in zip(panels[:, 0], titles, strict=True):
+        axes.set_title(title)
+    return figure, list(panels[:, 0])
+
+
+def _curve(
+    axes: Axes, points: Iterable[Point], colour: Any, name: str, crowded: bool = False
+) -> None:
+    """A smooth line over what it was made from; where there are many, the smooth line alone."""
+    x, y, weights = np.array([*points], np.float64).reshape(-1, 3).T
+    if x.size == 1:
+        axes.plot(x, y, "o", color=colour, label=name, markersize=5, clip_on=False, zorder=3)
+    elif x.size:
+        if not crowded:
+            axes.plot(x, y, color=colour, alpha=0.25, linewidth=0.8)
+        width, alpha = (0.8, 0.5) if crowded else (1.8, 1.0)
+        axes.plot(x, smooth(y, weights), color=colour, label=name, linewidth=width, alpha=alpha)
+
+
+def smooth(values: Numbers, weights: Numbers) -> Numbers:
+    """The weighted mean of each value and its neighbours, about a twentieth of them all.
+
+    The window is centred, so that a rise is shown when it was; at the ends it is cut off.
+    """
+    place = np.arange(len(values))
+    reach = len(values) // 40 + 1
+    sums = np.concatenate([[0.0], np.cumsum(values * weights)])
+    totals = np.concatenate([[0.0], np.cumsum(weights)])
+    begin, end = (place - reach).clip(min=0), (place + reach + 1).clip(max=len(values))
+    means: Numbers = (sums[end] - sums[begin]) / (totals[end] - totals[begin])
+    return means
+
+
+def _series(
+    records: Iterable[Record],
+    policy: str,
+    value: Callable[[PolicyRecord], float | None],
+    place: Callable[[Record], float] = lambda record: record.turns,
+) -> Iterator[Point]:
+    """A number of one policy, as far as there was one."""
+    for record in records:
+        number = value(record.policies[policy]) if policy in record.policies else None
+        if number is not None:
+            yield place(record), number, 1
+
+
+def _finish(figure: Figure, unit: str, named: Axes) -> None:
+    """Name the common axis, set the legend beside the panel `named`, and own up to empty panels."""
+    figure.axes[-1].set_xlabel(unit)
+    handles, labels = named.get_legend_handles_labels()
+    if 0 < len(handles) <= FEW:
+        named.legend(handles, labels, handlelength=1.2, **BESIDE)
+    elif handles and labels[-1].startswith("mean of"):
+        named.legend(handles[-1:], labels[-1:], handlelength=1.2, **BESIDE)
+    for axes in figure.axes:
+        if not axes.lines and not axes.collections:
+            axes.set_yticks([])
+            axes.text(
+                0.5, 0.5, "nothing was measured", transform=axes.transAxes, ha="center", color=QUIET
+            )
+
+
+def _time_unit(seconds: float) -> tuple[str, float]:
+    if seconds < 300:
+        return "seconds", 1.0
+    return ("minutes", 60.0) if seconds < 3 * 3600 else ("hours", 3600.0)
+
+
+def colours_of(summary: RunSummary) -> dict[str, Any]:
+    """A colour for each policy."""
+    names = [policy.name for policy in summary.policies]
+    if len(names) <= FEW:
+        return dict(zip(names, PALETTE, strict=False))
+    shades = mpl.colormaps["viridis"](np.linspace(0.0, 0.92, len(names)))
+    return dict(zip(names, shades, strict=True))
+
+
+def _png(figure: Figure) -> bytes:
+    data = io.BytesIO()
+    figure.savefig(data, format="png")
+    return data.getvalue()
