@@ -23,7 +23,7 @@ from remuda.scoreboard import Learn, Play
         ("iqn", True, "sequential"),
         ("ppo", False, "sequential"),
         pytest.param("dqn", False, "lockstep", marks=pytest.mark.slow),  # as iqn, without noise
-        ("iqn", True, "lockstep"),
+        pytest.param("iqn", True, "lockstep", marks=pytest.mark.slow),
         ("ppo", False, "lockstep"),
     ],
 )
@@ -42,7 +42,11 @@ def test_a_resumed_run_equals_an_uninterrupted_one(schedule, algorithm, noisy, t
 
 @pytest.mark.parametrize(
     ("schedule", "matchmaker", "algorithm"),
-    [("sequential", "prioritized", "ppo"), ("lockstep", "self_play", "dqn")],
+    [
+        ("sequential", "prioritized", "ppo"),
+        ("sequential", "self_play", "dqn"),
+        pytest.param("lockstep", "self_play", "dqn", marks=pytest.mark.slow),
+    ],
 )
 def test_a_league_resumes_exactly(schedule, matchmaker, algorithm, tmp_path):
     tree = {

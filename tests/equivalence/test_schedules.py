@@ -57,8 +57,15 @@ def test_lockstep_equals_sequential(algorithm, mode, agents, processes, tmp_path
     )
 
 
-@pytest.mark.parametrize("processes", [1, 3])
-@pytest.mark.parametrize("mode", ["snapshot", "double_buffer"])
+@pytest.mark.parametrize(
+    ("mode", "processes"),
+    [
+        ("snapshot", 3),
+        ("double_buffer", 1),
+        pytest.param("snapshot", 1, marks=pytest.mark.slow),
+        pytest.param("double_buffer", 3, marks=pytest.mark.slow),
+    ],
+)
 def test_lockstep_equals_sequential_where_stacks_learn_from_rollouts(
     mode, processes, tmp_path, sequential
 ):
@@ -107,7 +114,10 @@ def test_how_stacks_share_processes_changes_no_more_than_rounding(tmp_path):
         np.testing.assert_allclose(flat, apart[name], rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize("schedule", ["sequential", "lockstep"])
+@pytest.mark.parametrize(
+    "schedule",
+    ["sequential", pytest.param("lockstep", marks=pytest.mark.slow)],  # which equals sequential
+)
 def test_a_repeated_run_repeats_itself(schedule, tmp_path):
     tree = options("iqn", "double_buffer", 2, 2) | {"schedule": schedule}
     first = run(tmp_path / "a", **tree)
@@ -117,6 +127,7 @@ def test_a_repeated_run_repeats_itself(schedule, tmp_path):
     assert not np.array_equal(first[0]["agent_0"], first[0]["agent_1"])
 
 
+@pytest.mark.slow  # each of them is compared with sequential above
 def test_how_policies_share_processes_changes_nothing(tmp_path):
     outcomes = [
         run(tmp_path / str(n), schedule="lockstep", **options("dqn", "snapshot", 4, n))

@@ -102,7 +102,7 @@ def test_one_crashed_learner_holds_up_neither_the_others_nor_their_matches(fault
         runtime.stop()
 
 
-QUICK = {"kill -9", "stopped"}
+QUICK = {"kill -9"}
 """How a role dies is found out in the same way as elsewhere; what is left behind is not."""
 
 

@@ -24,7 +24,7 @@ from remuda.scoreboard import Learn, Play
 @pytest.mark.parametrize(
     ("role", "mode"),
     [
-        (StopsWhilePublishing, "snapshot"),
+        pytest.param(StopsWhilePublishing, "snapshot", marks=pytest.mark.slow),
         (StopsWhilePublishing, "double_buffer"),
         (StopsWhileSampling, "snapshot"),
         pytest.param(StopsWhileSampling, "double_buffer", marks=pytest.mark.slow),

@@ -21,8 +21,15 @@ def has_checkpoints(directory, count):
     return lambda: len(Checkpoints(directory / "checkpoints").numbers()) >= count
 
 
-@pytest.mark.parametrize("schedule", ["async", "sequential"])
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+@pytest.mark.parametrize(
+    ("number", "code", "schedule"),
+    [
+        (signal.SIGINT, 130, "async"),
+        (signal.SIGTERM, 143, "sequential"),
+        pytest.param(signal.SIGTERM, 143, "async", marks=pytest.mark.slow),
+        pytest.param(signal.SIGINT, 130, "sequential", marks=pytest.mark.slow),
+    ],
+)
 def test_a_signal_ends_the_run_in_order(number, code, schedule, tmp_path):
     directory = tmp_path / "run"
     with train(directory, tmp_path / "said", "--schedule", schedule) as terminal:
@@ -156,7 +163,7 @@ def resume_after_kills(tmp_path, kills, turns, pause):
 
 
 def test_a_run_goes_on_after_its_coordinator_was_killed(tmp_path):
-    resume_after_kills(tmp_path, 2, 10**9, lambda i: 8.0 + i)
+    resume_after_kills(tmp_path, 1, 10**9, lambda i: 8.0 + i)
 
 
 @pytest.mark.slow

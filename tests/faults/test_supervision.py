@@ -31,7 +31,10 @@ TOLD = {
 }
 
 
-@pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.parametrize(
+    "fault",
+    [pytest.param(f, marks=pytest.mark.slow if f in ("stopped", "exit") else ()) for f in FAULTS],
+)
 def test_a_learner_goes_on_from_its_checkpoint(fault, tmp_path):
     ring, runtime = start(tmp_path)
     try:
@@ -59,8 +62,15 @@ def test_a_learner_goes_on_from_its_checkpoint(fault, tmp_path):
         runtime.stop()
 
 
-@pytest.mark.parametrize("role", ["learner-agent_0..agent_1", "actor"])
-@pytest.mark.parametrize("fault", ["exception", "kill -9"])
+@pytest.mark.parametrize(
+    ("fault", "role"),
+    [
+        ("exception", "learner-agent_0..agent_1"),
+        ("kill -9", "actor"),
+        pytest.param("exception", "actor", marks=pytest.mark.slow),
+        pytest.param("kill -9", "learner-agent_0..agent_1", marks=pytest.mark.slow),
+    ],
+)
 def test_a_stack_that_learns_from_rollouts_goes_on(role, fault, tmp_path):
     """Nobody waits for ever for a rollout that died with the other."""
     policy = {"algorithm": "ppo", "network": {"hidden": (16,)}, "ppo": {"rollout_length": 64}}

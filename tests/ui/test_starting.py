@@ -16,7 +16,9 @@ print("went on")
 
 def start(tmp_path, script):
     (tmp_path / "stubborn.py").write_text(STUBBORN)
-    script = f"import sys; sys.path.insert(0, {str(tmp_path)!r})\n{script}"
+    # As in a terminal, whatever started the tests.
+    begin = "import signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler)"
+    script = f"{begin}\nsys.path.insert(0, {str(tmp_path)!r})\n{script}"
     return subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
 
 

@@ -19,9 +19,12 @@ def ends_at_once() -> Iterator[None]:
 
     As an exception it would have to pass through the native code of a library that is halfway
     loaded: some abort, some swallow it, and some are broken from then on. Only for times when this
-    process has made nothing yet that somebody would have to clear away. In the main thread.
+    process has made nothing yet that somebody would have to clear away. In the main thread; where
+    the signal is ignored, as in the background of a shell, it stays ignored.
     """
-    before = signal.signal(signal.SIGINT, _end)
+    before = signal.getsignal(signal.SIGINT)
+    if before is not signal.SIG_IGN:
+        signal.signal(signal.SIGINT, _end)
     try:
         yield
     finally:
