@@ -83,6 +83,7 @@ def test_one_draws_of_all_who_share_and_knows_its_own():
     out, rows = draw(past_of(mine, theirs), mine, 6_000)
     versions = out.versions[0, :rows][out.streams[0, :rows] != AFTER]
     assert set(versions.tolist()) == {3, OTHERS}
+    assert 6_000 <= len(versions) < 6_000 + LENGTH  # each draw is of one ring
     held = [len(np.flatnonzero(e.rings[0].shared["committed"] == LENGTH)) for e in (mine, theirs)]
     share = held[0] / sum(held)
     assert abs((versions == 3).mean() - share) < 0.05
