@@ -18,6 +18,7 @@ from remuda.coordinator.ledger import Scribe
 from remuda.coordinator.metrics import View
 from remuda.coordinator.run_directory import RunDirectory
 from remuda.coordinator.status import StatusFile
+from remuda.errors import ConfigError
 from remuda.evaluate import evaluate
 from remuda.experience.experience import Experience, segments_for
 from remuda.experience.ring import Block
@@ -117,9 +118,11 @@ class Assembly:
         """
         saved = checkpoints.read(found.number, COORDINATOR)
         self.scoreboard.restore(saved["scoreboard"])
-        for spec in self.specs:
+        for i, spec in enumerate(self.specs):
             part = checkpoints.read(found.number, spec.name)
             contents = part["experience"] if self.config.saves_replay else None
+            if self.table is not None and part["generation"] != saved["population"]["orders"][i, 0]:
+                contents = None  # somebody else's, who had this place before
             self.experience[spec.name].restore(contents, saved["written"][spec.name])
             self._publisher(spec).restore(saved["published"][spec.name])
         if self.table is not None:
@@ -128,11 +131,13 @@ class Assembly:
 
     def state(self) -> State:
         """The coordinator's part of a checkpoint."""
+        # The population first: the weights of whoever is born meanwhile may come along too soon.
+        population = self.table.state() if self.table is not None else None
         return {
             "scoreboard": self.scoreboard.state(),
             "written": {name: found.written for name, found in self.experience.items()},
             "published": {name: s.state() for name, s in self.snapshots().items()},
-            "population": self.table.state() if self.table is not None else None,
+            "population": population,
         }
 
     def coordinator(self, run: RunDirectory, view: View, found: Manifest | None) -> Coordinator:
@@ -359,6 +364,25 @@ def dealt_experience(
                 AHEAD,
             )
     return found
+
+
+def check_births(config: Config, specs: Sequence[PolicySpec]) -> None:
+    """Whether any policy could begin with any other's weights, where births go by rating.
+
+    Raises:
+        ConfigError: some have other networks, or see or do other things.
+    """
+    if config.population.births.every is None:
+        return
+    for spec in specs[1:]:
+        if stream_shape(spec) != stream_shape(specs[0]) or (
+            network_layout(spec) != network_layout(specs[0])
+        ):
+            raise ConfigError(
+                f"population.births.every: {specs[0].name} and {spec.name} have other networks, or "
+                "see or do other things, so that neither can be a copy of the other; make them "
+                "alike, or let your own population.director choose"
+            )
 
 
 def _published_weights(specs: tuple[PolicySpec, ...]) -> PublishedWeights:

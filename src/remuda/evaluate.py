@@ -194,7 +194,7 @@ def _living(
     run: RunDirectory, config: Config, specs: tuple[PolicySpec, ...], checkpoint: int | str
 ) -> tuple[PolicySpec, ...]:
     """Those whose places in the population were not empty."""
-    if not config.population.births.places:
+    if not config.population.dealt:
         return specs
     number = _find(run, (), checkpoint)
     numbers = run.checkpoints.numbers()
@@ -265,9 +265,9 @@ def _make_actor(
     env = with_scripted(
         find_game(config.game), env, {**config.env.scripted, **(scripted or {})}, random
     )
-    if config.population.births.places:
+    if seating is None:  # of a population, those whose places were not empty
         specs = tuple(spec for spec in specs if spec.name in snapshots)
-    if seating is not None:
+    else:
         of = {spec.name: spec for spec in specs}
         specs = tuple(replace(of[seating[agent.name]], name=agent.name) for agent in env.agents)
     ready = {

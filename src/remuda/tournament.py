@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from remuda.config import Config
 from remuda.envs.registry import make_env
+from remuda.errors import ConfigError
 from remuda.evaluate import evaluate, standard_error
 from remuda.policies.spec import policy_specs
 from remuda.population.setup import seats_of
@@ -88,15 +89,22 @@ def _meet(
     allowed = seats_of(config, env.agents, names) if config.population.dealt else {}
     env.close()
     agents = [agent.name for agent in env.agents]
+
     # Who of an entrant plays an agent: with a policy each its own, else those that may, in turn.
-    seating = {}
-    for seat, agent in enumerate(agents):
-        able = [name for name in names if seat in allowed.get(name, {seat})]
-        seating[agent] = agent if agent in able else able[seat % len(able)]
+    def seats(entrant: Mapping[str, Snapshot]) -> dict[str, str]:
+        chosen = {}
+        for seat, agent in enumerate(agents):
+            able = [n for n in names if n in entrant and seat in allowed.get(n, {seat})]
+            if not able:
+                raise ConfigError(f"a checkpoint has no policy that may play {agent}; leave it out")
+            chosen[agent] = agent if agent in able else able[seat % len(able)]
+        return chosen
+
+    own, others = seats(one), seats(other)
     found = []
     for seat, agent in enumerate(agents):
-        seated = {other_agent: other[seating[other_agent]] for other_agent in agents}
-        seated[agent] = one[seating[agent]]
+        seating = others | {agent: own[agent]}
+        seated = {name: other[others[name]] for name in agents} | {agent: one[own[agent]]}
         played = evaluate(
             config,
             seated,

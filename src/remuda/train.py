@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 from remuda import __version__
-from remuda.assembly import Assembly, lasting
+from remuda.assembly import Assembly, check_births, lasting
 from remuda.calibration import choose_layout
 from remuda.checkpoint.store import Manifest, differences
 from remuda.config import Config, write_config
@@ -67,6 +67,7 @@ def train(config: Config, view: View, resume: bool = False) -> Result:
     agents, facts, specs = env.agents, env.facts, policy_specs(config, env.agents)
     if config.population.dealt:
         check_population(config, agents, [spec.name for spec in specs])
+        check_births(config, specs)
     shares_of(specs)  # what cannot be shared is refused before there is a directory
     with_scripted(find_game(config.game), env, config.env.scripted, np.random.default_rng(0))
     if config.env.observe_together and not env.can_observe_together:

@@ -9,8 +9,8 @@ from remuda.checkpoint.state import pack, unpack
 from remuda.config import ExperienceConfig
 from remuda.errors import CheckpointError
 from remuda.experience.experience import Experience
-from remuda.experience.replay import Replay
-from remuda.experience.ring import CONSUMED, HEAD, StreamShape
+from remuda.experience.replay import Batch, Replay
+from remuda.experience.ring import CONSUMED, HEAD, LOST, StreamShape
 from remuda.experience.writer import ExperienceWriter
 from remuda.memory.atomic import load, store
 from remuda.memory.waiting import Wakeup
@@ -170,8 +170,16 @@ def test_fresh_memory_is_poison():
 
 
 def test_an_empty_ring_is_told_from_a_batch_of_zeros():
-    with pytest.raises(RuntimeError, match="no committed step"):
-        sample(Replay([make_experience()], 1, 0.9, np.random.default_rng(0)), 4)
+    experience = make_experience()
+    replay = Replay([experience], 1, 0.9, np.random.default_rng(0))
+    assert not replay.sample(Batch.empty(experience, 1, 4), 0, 4)
+
+
+def test_a_saved_ring_knows_whose_steps_it_lost():
+    experience, successor = make_experience(), make_experience()
+    store(experience.rings[0].counters, LOST, 7)
+    successor.restore(experience.state(), 0)
+    assert successor.lost == 7
 
 
 def test_the_learner_is_rung_when_its_wish_is_met():

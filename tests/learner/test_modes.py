@@ -120,6 +120,14 @@ def test_q_learners_of_a_group_draw_from_each_other():
     assert (np.array(versions) == OTHERS).mean() == pytest.approx(2 / 3, abs=0.1)
 
 
+def test_lag_is_told_of_own_steps_alone():
+    learners, board = learners_after(40)
+    student, row = learners["agent_0"]._students[0], board.learn("agent_0")
+    before = row.copy()
+    student.count_staleness(np.zeros(0, np.int64))
+    assert (row == before).all()
+
+
 def test_v_trace_corrects_what_others_chose_unless_told_otherwise():
     def correction(**policy):
         return specs_of(policy=policy)[1][0].config.correction
@@ -160,6 +168,10 @@ def test_modes_that_cannot_be_are_told(policy, said):
     [
         ({"n_frames": 2}, "agent_0 and agent_1 see or do different things"),
         (DQN | {"experience": DQN["experience"] | {"group": "us"}}, "agent_0 learns by ppo and"),
+        (
+            {"experience": {"segment_length": 7, "group": "us"}},
+            "segment_length of 5 and a",
+        ),
     ],
 )
 def test_who_cannot_learn_from_each_other_is_told(own, said):

@@ -3,9 +3,11 @@
 import numpy as np
 import pytest
 
-from remuda.assembly import Assembly
+from remuda.assembly import Assembly, check_births
 from remuda.config import BirthsConfig, load_config, overlay
+from remuda.coordinator.run_directory import RunDirectory
 from remuda.errors import ConfigError, RemudaError
+from remuda.evaluate import load_run
 from remuda.policies.spec import first_weights, policy_specs
 from remuda.population.director import Birth, Freeze, Replacement, Retire
 from remuda.population.ledger import BIRTH, RETIRE
@@ -13,8 +15,11 @@ from remuda.population.records import Member, PolicyRef, Population
 from remuda.population.setup import check_population
 from remuda.population.table import MATCHES
 from remuda.runtime.layout import make_layout
-from remuda.scoreboard import Learn
+from remuda.scoreboard import Learn, Play
 from remuda.streams import torch_stream
+from remuda.train import train
+from remuda.ui.cli import run as cli
+from remuda.ui.live import PlainView
 from support import Script, Tape
 
 
@@ -51,7 +56,10 @@ class World:
 
     def __init__(self, **tree):
         Script.commands, Script.seen = [], []
-        self.config = load_config(overlay(TREE, tree))
+        tree = overlay(TREE, tree)
+        if not tree["population"]["births"]["places"]:
+            tree["policies"] = {}
+        self.config = load_config(tree)
         agents = Tape().agents
         self.specs = policy_specs(self.config, agents)
         layout = make_layout(self.config, len(self.specs))
@@ -270,13 +278,91 @@ def test_q_learners_are_born_too():
     world.matches(20)
     assert learner.epsilon(k) < 1.0
     updates = learner._algorithm.updates[k]
+    learner._students[k].row[Learn.SAMPLES] = 0.0  # the one before was owed all of its training
     world.command(Birth("born_0", PolicyRef("policy_1")))
     world.play(1)
     assert learner.epsilon(k) > 0.9  # it explores anew
+    lost = learner._replays[k].experience.lost
+    assert lost > 0
+    assert learner.state("born_0")["begun"] == lost
+    paid = learner._students[k].row[Learn.SAMPLES]
+    assert paid >= lost * learner._students[k].config.experience.replay_ratio
     assert learner._replays[k].discount == 0.5
     assert learner.steps_needed(k) >= learner._replays[k].experience.lost + 64
     world.matches(150)
     assert learner._algorithm.updates[k] > updates
+
+
+def test_a_checkpoint_of_somebody_else_is_left_aside():
+    world = World()
+    world.matches(200)
+    group = world.learners[0]
+    before = group.state("policy_2")
+    world.command(Birth("born_0", PolicyRef("policy_0")))
+    world.matches(30)
+    world.command(Retire(PolicyRef("policy_2")))
+    world.matches(30)
+    world.command(Birth("policy_2", PolicyRef("policy_1")))
+    world.matches(60)
+    learner, k = world.learner("policy_2")
+    weights = learner._algorithm.weights(k).copy()
+    group.restore("policy_2", before)
+    assert np.array_equal(learner._algorithm.weights(k), weights)
+    group.restore("policy_1", group.state("policy_1"))  # its own is taken
+    # Nor does its experience come back, where it was saved before and the table after.
+    saved = world.table.state()["orders"][2, 0]
+    assert before["generation"] != saved == group.state("policy_2")["generation"]
+
+
+def test_an_empty_place_holds_up_nobody():
+    """A stack trains as soon as those who are there have their rollouts."""
+    full = World(population={"births": {"places": 0}, "director": ""})
+    empty = World()
+    updates = []
+    for world in (full, empty):
+        world.matches(600)
+        row = world.assembly.scoreboard.learn("policy_0")
+        updates.append(row[Learn.UPDATES])
+        assert world.assembly.scoreboard.played()[Play.WAITS] == 0
+        learner, _ = world.learner("policy_0")
+        assert not learner.ready()
+    assert empty.learner("born_0")[0] is empty.learner("policy_0")[0]  # one stack
+    assert updates[1] >= updates[0] - 1
+
+
+def test_somebody_may_retire_where_nobody_can_be_born(tmp_path):
+    config = load_config(
+        overlay(
+            TREE,
+            {
+                "population": {"births": {"places": 0}, "snapshots": {"every": None}},
+                "run": {"turns": 400, "evaluate_episodes": 4, "directory": tmp_path / "run"},
+                "checkpoint": {"evaluate_episodes": 2},
+            },
+        )
+        | {"policies": {}}
+    )
+    Script.commands = [Retire(PolicyRef("policy_1"))]
+    result = train(config, PlainView())
+    assert set(result.evaluation.policies) == {"policy_0", "policy_2"}
+    assert set(load_run(RunDirectory.open(tmp_path / "run"))[1]) == {"policy_0", "policy_2"}
+
+
+def test_a_tournament_of_a_run_with_births(tmp_path):
+    tree = {
+        "run": {"turns": 600, "evaluate_episodes": 0, "directory": tmp_path / "run"},
+        "checkpoint": {"evaluate_episodes": 0},
+    }
+    Script.commands = [Birth("born_0", PolicyRef("policy_0")), Retire(PolicyRef("policy_1"))]
+    train(load_config(overlay(TREE, tree)), PlainView())
+    assert cli(["tournament", str(tmp_path / "run"), "--episodes", "4"]) == 0
+
+
+def test_policies_that_cannot_be_copies_of_each_other_are_refused():
+    tree = {"population": {"births": {"every": 10}}, "policies": {"policy_1": {"n_frames": 2}}}
+    config = load_config(overlay(TREE, tree))
+    with pytest.raises(ConfigError, match="policy_0 and policy_1 have other networks"):
+        check_births(config, policy_specs(config, Tape().agents))
 
 
 def judged(*ratings, empty=("born_0",), games=10):
@@ -296,10 +382,18 @@ def test_the_best_has_a_child_and_the_weakest_makes_room_once_it_plays():
     assert director.step(population, None, {}) == []
     population.matches = 100
     assert director.step(population, None, {}) == [Birth("born_0", PolicyRef("p1"))]
-    population.matches = 300
+    population.matches, population.empty = 300, ()
     assert director.step(population, None, {}) == []  # the child does not play yet
+    population.empty = ("born_0",)
     successor = Replacement(BirthsConfig(places=1, every=100, games=10))
     successor.restore(director.state())
+    # An actor that died before it ordered the child leaves its place empty.
+    forgetful = Replacement(BirthsConfig(places=1, every=100, games=10))
+    forgetful.restore(director.state())
+    assert forgetful.step(population, None, {}) == []
+    population.matches = 400
+    assert forgetful.step(population, None, {}) == [Birth("born_0", PolicyRef("p1"))]
+    population.empty = ()
     population.add(Member(PolicyRef("born_0")))
     assert successor.step(population, None, {}) == [Retire(PolicyRef("p0"))]
 

@@ -157,20 +157,17 @@ class Replay:
         nothing: Bools = np.zeros(1, np.bool_)
         self._draw(np.zeros(1, np.int64), nothing, Batch.empty(experience, 1, 1), 0)
 
-    def sample(self, out: Batch, policy: int, size: int) -> None:
-        """Draw so many samples into row `policy` of a batch.
-
-        Raises:
-            RuntimeError: there is no step at all; wait until the experience `has` enough.
-        """
+    def sample(self, out: Batch, policy: int, size: int) -> bool:
+        """Draw so many samples into row `policy` of a batch; False: there is no step at all."""
         todo: Bools = np.ones(size, np.bool_)
         left = size
         while left:
             total = self._survey()
             if total == 0:
-                raise RuntimeError("there is no committed step in the ring to sample from")
+                return False
             left = self._draw(self._random.integers(0, total, size), todo, out, policy)
             self.redrawn += left
+        return True
 
     def state(self) -> State:
         """Its random stream, and what it counted."""

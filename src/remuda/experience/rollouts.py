@@ -69,12 +69,7 @@ class Rollout:
             num_policies: K.
             replays: steps that are drawn to each step that is taken.
         """
-        shape, length = experience.shape, experience.config.segment_length
-        # A rollout passes its number of steps by less than one segment; each has a row more.
-        places = sum(ring.num_segments for ring in experience.rings)
-        rows = min(2 * (experience.rollout + length), places * (length + 1))
-        if replays:
-            rows += 2 * (math.ceil(rows * replays) + length)
+        shape, rows = experience.shape, rows_for(experience, replays)
         at = (num_policies, rows)
         return Rollout(
             observations=np.zeros((*at, shape.n_frames * shape.size), shape.dtype),
@@ -92,6 +87,15 @@ class Rollout:
             num_steps=np.zeros(num_policies, np.int64),
             num_taken=np.zeros(num_policies, np.int64),
         )
+
+
+def rows_for(experience: Experience, replays: float = 0.0) -> int:
+    """Rows of the largest rollout from experience like this, with what is drawn to it."""
+    length = experience.config.segment_length
+    # A rollout passes its number of steps by less than one segment; each has a row more.
+    places = sum(ring.num_segments for ring in experience.rings)
+    rows = min(2 * (experience.rollout + length), places * (length + 1))
+    return rows + (2 * (math.ceil(rows * replays) + length) if replays else 0)
 
 
 class Steps(NamedTuple):
@@ -201,8 +205,7 @@ def _take(
 def _draw(
     ring: Steps,
     closed: Closed,
-    picks: Integers,
-    base: int,
+    places: Integers,
     count: int,
     out: Steps,
     starts: Integers,
@@ -213,19 +216,15 @@ def _draw(
     own: bool,
     check: bool,
 ) -> tuple[int, int, int]:
-    """Copy the segments picked from this ring, of which `count` had been closed.
+    """Copy the segments at these places of a ring's queue, when `count` had been closed.
 
-    The entries of its queue are numbered from `base` on. Segments that were overwritten, or begun
-    by versions before `oldest`, are left out. Returns the rows, steps and segments copied.
+    Segments that were overwritten, or begun by versions before `oldest`, are left out. Returns the
+    rows, steps and segments copied.
     """
     num_segments = closed.sequence.size
-    entries = min(count, num_segments)
     rows, steps, copied = 0, 0, 0
-    for pick in picks:
-        if pick < base or pick >= base + entries:
-            continue
-        i = count - entries + pick - base
-        at = i % num_segments
+    for at in places:
+        i = count - 1 - (count - 1 - at) % num_segments  # the newest entry in this place
         slot, expected = closed.queue[at], closed.queue_sequence[at]
         fence_acquire()
         if check and load(closed.counters, CLOSED) - i >= num_segments:
@@ -246,6 +245,17 @@ def _draw(
             steps += length
             copied += 1
     return rows, steps, copied
+
+
+def _held(ring: ExperienceRing) -> tuple[int, Integers]:
+    """How many segments were closed, and where in the queue those stand that are still there.
+
+    It may be overtaken: whoever copies looks again.
+    """
+    shared, count = ring.shared, load(ring.counters, CLOSED)
+    entries = min(count, ring.num_segments)
+    queue = shared["queue"][:entries]
+    return count, np.flatnonzero(shared["sequence"][queue] == shared["queue_sequence"][:entries])
 
 
 def _steps_of(ring: ExperienceRing) -> Steps:
@@ -383,7 +393,9 @@ class Past:
         self._random, self._replays, self._alone = random, replays, alone
         self._check = check_sequence
         one = Rollout.empty(sources[0], 1)
-        self._draw(np.zeros(0, np.int64), [0] * len(self._rings), one, 0, 0)  # compiles the kernel
+        nothing: Integers = np.zeros(0, np.int64)
+        held = [(1, nothing) for _ in self._rings]
+        self._draw(nothing, held, one, 0, 0)  # compiles the kernel
 
     def join(self, out: Rollout, policy: int, oldest: int) -> None:
         """Join what was taken into row `policy` with what is drawn.
@@ -398,16 +410,13 @@ class Past:
             out.num_rows[policy] = out.num_steps[policy] = out.num_segments[policy] = 0
         tries = 0
         while wanted > 0 and tries < TRIES:
-            closed = [load(ring.counters, CLOSED) for ring, _ in self._rings]
-            entries = sum(
-                min(count, ring.num_segments)
-                for count, (ring, _) in zip(closed, self._rings, strict=True)
-            )
+            held = [_held(ring) for ring, _ in self._rings]
+            entries = sum(len(places) for _, places in held)
             if not entries:
                 return
             # No more at a time than all are needed, so that none is favoured by the order of rings.
             picks = self._random.integers(0, entries, max(wanted // self._length, 1))
-            steps = self._draw(picks, closed, out, policy, oldest)
+            steps = self._draw(picks, held, out, policy, oldest)
             wanted -= steps
             tries = 0 if steps else tries + 1
 
@@ -420,15 +429,20 @@ class Past:
         restore_random(self._random, state)
 
     def _draw(
-        self, picks: Integers, closed: Sequence[int], out: Rollout, policy: int, oldest: int
+        self,
+        picks: Integers,
+        held: Sequence[tuple[int, Integers]],
+        out: Rollout,
+        policy: int,
+        oldest: int,
     ) -> int:
         base, drawn = 0, 0
-        for count, (ring, own) in zip(closed, self._rings, strict=True):
+        for (count, places), (ring, own) in zip(held, self._rings, strict=True):
+            here = picks[(picks >= base) & (picks < base + len(places))] - base
             rows, steps, copied = _draw(
                 _steps_of(ring),
                 _closed_of(ring),
-                picks,
-                base,
+                places[here],
                 count,
                 _row_of(out, policy),
                 out.starts[policy],
@@ -443,5 +457,5 @@ class Past:
             out.num_steps[policy] += steps
             out.num_segments[policy] += copied
             drawn += steps
-            base += min(count, ring.num_segments)
+            base += len(places)
         return drawn

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import torch
@@ -36,7 +36,21 @@ class ReplayLearner:
         replays: Sequence[Replay],
         timeline: Timeline | None = None,
         saves_experience: bool = False,
+        plays: Callable[[str], bool] = lambda _: True,
+        begun: Sequence[int] | None = None,
     ) -> None:
+        """Train these.
+
+        Args:
+            students: the policies.
+            algorithm: with their networks.
+            replays: by policy, what they learn from.
+            timeline: where to note what is done when.
+            saves_experience: whether checkpoints hold it.
+            plays: by name, whether a policy is there at all.
+            begun: by policy, the steps that others lived through in its place.
+        """
+        self._plays = plays
         self.policies = tuple(student.name for student in students)
         self.priority = students[0].config.priority
         self._students, self._algorithm, self._replays = tuple(students), algorithm, replays
@@ -44,7 +58,7 @@ class ReplayLearner:
         config = students[0].config
         self._budget = BatchBudget(config.batch_size, config.time_budget)
         self._batch = Batch.empty(replays[0].experience, len(students), config.batch_size)
-        self._begun = [0] * len(students)
+        self._begun = list(begun or [0] * len(students))
         """By policy, the steps that others lived through in its place."""
         self._scales = np.array([[s.config.reward_scale] for s in students], np.float32)
 
@@ -67,8 +81,8 @@ class ReplayLearner:
 
     def all_ready(self) -> bool:
         """Whether an update of every policy that still learns is due."""
-        waiting = [not student.halted for student in self._students] & ~self._ready()
-        return not waiting.any()
+        learning = [not s.halted and self._plays(s.name) for s in self._students]
+        return not (learning & ~self._ready()).any()
 
     def update(self) -> None:
         """Train once every policy that is due, and publish those whose time it is."""
@@ -79,7 +93,8 @@ class ReplayLearner:
         clock, size = time.perf_counter, self._budget.size
         start = clock()
         for k in range(first, end):
-            self._replays[k].sample(self._batch, k, size)
+            if not self._replays[k].sample(self._batch, k, size):
+                return  # its ring was cleared for somebody who is born there: that comes first
         transitions = self._transitions(first, end, size)
         sampled = clock()
         losses = self._algorithm.update(transitions, first, end).cpu().numpy()
@@ -126,7 +141,13 @@ class ReplayLearner:
         replay.discount = student.config.discount
         self._scales[k] = student.config.reward_scale
         self._begun[k] = replay.experience.lost
+        # What the one before was still owed is not the newborn's.
+        ratio = student.config.experience.replay_ratio
+        if ratio is not None:
+            row = student.row
+            row[Learn.SAMPLES] = max(row[Learn.SAMPLES], replay.experience.lost * ratio)
         student.publish(self.epsilon(k))
+        self._consume(k, 0)
         return student.version
 
     def state(self, policy: str) -> State:
@@ -151,7 +172,9 @@ class ReplayLearner:
         """[K] bool; each that is not ready has stated its wish."""
         return np.array(
             [
-                not student.halted and self._replays[k].experience.has(self.steps_needed(k))
+                not student.halted
+                and self._replays[k].experience.has(self.steps_needed(k))
+                and self._plays(student.name)
                 for k, student in enumerate(self._students)
             ]
         )

@@ -98,6 +98,16 @@ class LearnerRole:
         values = self.table.hyperparameters(self.table.policies.index(spec.name))
         return replace(spec, config=with_values(spec.config, values))
 
+    def _plays(self, policy: str) -> bool:
+        """Whether a policy is there: its place in the population is not empty."""
+        return self.table is None or self.table.is_there(self.table.policies.index(policy))
+
+    def _begun(self, spec: PolicySpec) -> int:
+        """The steps that others lived through in the place of a policy that was born."""
+        if self.table is None or not self.table.adopted(self.table.policies.index(spec.name)):
+            return 0
+        return self.experience[spec.name].lost
+
     def _by_replay(self, specs: tuple[PolicySpec, ...], device: str) -> Learner:
         from remuda.experience.replay import Replay
         from remuda.learner.replay import ReplayLearner
@@ -119,7 +129,16 @@ class LearnerRole:
             )
             for spec, snapshot in zip(specs, published, strict=True)
         ]
-        return ReplayLearner(students, algorithm, replays, self.timeline, self.saves_experience)
+        begun = [self._begun(spec) for spec in specs]
+        return ReplayLearner(
+            students,
+            algorithm,
+            replays,
+            self.timeline,
+            self.saves_experience,
+            self._plays,
+            begun,
+        )
 
     def _by_rollouts(self, specs: tuple[PolicySpec, ...], device: str) -> Learner:
         from remuda.experience.rollouts import Past, Rollouts
@@ -142,7 +161,9 @@ class LearnerRole:
                 past = Past(self._sources(spec), random, config.replays, alone)
             own = self.experience[spec.name]
             rollouts.append(Rollouts(own, config.ppo.max_staleness, past=past))
-        return RolloutLearner(students, algorithm, rollouts, self.timeline, self.saves_experience)
+        return RolloutLearner(
+            students, algorithm, rollouts, self.timeline, self.saves_experience, self._plays
+        )
 
     def _sources(self, spec: PolicySpec) -> list[Experience]:
         """What it learns from: its own experience first."""

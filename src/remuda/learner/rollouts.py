@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
 from remuda.experience.ring import OTHERS
-from remuda.experience.rollouts import AFTER, Rollout, Rollouts
+from remuda.experience.rollouts import AFTER, Rollout, Rollouts, rows_for
 from remuda.learner.learner import Student, runs
 from remuda.policies.algorithms.ppo import PPO
 from remuda.population.nursery import Newborn
@@ -32,18 +32,30 @@ class RolloutLearner:
         rollouts: Sequence[Rollouts],
         timeline: Timeline | None = None,
         saves_experience: bool = False,
+        plays: Callable[[str], bool] = lambda _: True,
     ) -> None:
+        """Train these.
+
+        Args:
+            students: the policies.
+            algorithm: with their networks.
+            rollouts: by policy, what they learn from.
+            timeline: where to note what is done when.
+            saves_experience: whether checkpoints hold it.
+            plays: by name, whether a policy is there at all.
+        """
+        self._plays = plays
         self.policies = tuple(student.name for student in students)
         self.priority = students[0].config.priority
         self._students, self._algorithm, self._rollouts = tuple(students), algorithm, rollouts
         self._timeline, self._saves_experience = timeline, saves_experience
         replays = students[0].config.replays
-        self._rollout = Rollout.empty(rollouts[0].experience, len(students), replays)
+        largest = max((each.experience for each in rollouts), key=lambda e: rows_for(e, replays))
+        self._rollout = Rollout.empty(largest, len(students), replays)
 
     def all_ready(self) -> bool:
         """Whether every policy that still learns has a rollout; for the others it is rung."""
-        waiting = [not student.halted for student in self._students] & ~self._ready()
-        return not waiting.any()
+        return not (~self._away() & ~self._ready()).any()
 
     def ready(self) -> bool:
         """Whether any policy has a rollout; for the others the process is rung.
@@ -54,8 +66,7 @@ class RolloutLearner:
         ready = self._ready()
         if self._rollouts[0].experience.ahead == 1 or not ready.any():
             return bool(ready.any())
-        halted = [student.halted for student in self._students]
-        return bool((ready | halted).all()) or any(
+        return bool((ready | self._away()).all()) or any(
             rollouts.experience.is_urgent
             for rollouts, is_ready in zip(self._rollouts, ready, strict=True)
             if is_ready
@@ -152,11 +163,15 @@ class RolloutLearner:
         if self._students[k].halted:
             self._rollouts[k].experience.release()
 
+    def _away(self) -> np.ndarray:
+        """[K] bool: who learns no more, or is not there."""
+        return np.array([s.halted or not self._plays(s.name) for s in self._students])
+
     def _ready(self) -> np.ndarray:
         """[K] bool; each that is not ready has stated its wish."""
         return np.array(
             [
-                not student.halted and rollouts.ready()
+                rollouts.ready() and not student.halted and self._plays(student.name)
                 for student, rollouts in zip(self._students, self._rollouts, strict=True)
             ]
         )

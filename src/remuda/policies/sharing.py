@@ -51,6 +51,12 @@ def _check(group: str, members: Sequence[PolicySpec]) -> None:
                 f"experience.group {group!r}: {first.name} and {other.name} see or do different "
                 "things, so neither can learn from the other; give them groups of their own"
             )
+        lengths = [s.config.experience.segment_length for s in (first, other)]
+        if lengths[0] != lengths[1]:
+            raise ConfigError(
+                f"experience.group {group!r}: {first.name} has an experience.segment_length of "
+                f"{lengths[0]} and {other.name} of {lengths[1]}; make them alike"
+            )
         if other.config.takes_rollouts != first.config.takes_rollouts:
             raise ConfigError(
                 f"experience.group {group!r}: {first.name} learns by {first.config.algorithm} and "

@@ -88,6 +88,8 @@ class Snapshots:
         commands: list[Command] = []
         for policy, version in versions.items():
             if PolicyRef(policy) not in population:
+                self._frozen_at.pop(policy, None)
+                self._before.pop(policy, None)
                 continue
             past = population.past_of(policy)
             if policy not in self._frozen_at:
@@ -164,6 +166,9 @@ class Replacement:
         """Command the next birth, or the retirement that follows it."""
         if self._expected is not None:
             child, leaves = self._expected
+            if child in population.empty:  # an actor died before it was ordered
+                self._expected = None
+                return []
             if PolicyRef(child) not in population:
                 return []
             self._expected = None

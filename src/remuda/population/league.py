@@ -84,7 +84,7 @@ class League:
         """
         table.repair()
         self.table, self.matchmaker = table, matchmaker
-        self.population = table.population(seats)
+        self.population = table.population(seats, own=True)
         self.ledger = Ledger(self.population, table.pairs)
         self._director, self._random, self._rater = director, random, Rater(teams)
         self.seated: Integers = np.zeros((num_envs, table.seats), np.int64)
@@ -228,6 +228,8 @@ class League:
         """
         name, parent, population, table = birth.policy, birth.parent, self.population, self.table
         said = f"the director commands the birth of {name}"
+        if name in population.empty and name not in self._empty():
+            return  # another director was faster
         if name not in self._empty():
             there = ", ".join(self._empty()) or "none"
             raise RemudaError(f"{said}, which is no empty place; there are: {there}")
@@ -256,6 +258,7 @@ class League:
             hyperparameters={**inherited, **birth.hyperparameters},
         )
         stage.clear(name)
+        self._rater.forget(newborn.ref)
         if birth.parent is not None:
             newborn.rate(population[birth.parent].rating, FRESH[UNCERTAINTY])
         table.numbers[place] = newborn.numbers
@@ -271,21 +274,24 @@ class League:
                 if since is not None and versions[policy] >= since:
                     numbers = self.table.numbers[place].copy()
                     newborn = self.table.admit(place)
+                    if newborn.ref in self.population:
+                        continue  # an actor before this one let it in, and died over it
                     newborn.seats, newborn.numbers = self.seats.get(policy), numbers
                     self.population.add(newborn, place)
 
     def _can_do_without(self, ref: PolicyRef) -> bool:
-        """Whether matches can still be made when it is gone."""
-        others = Population()
-        for m in self.population.members:
-            if m.ref != ref:
-                others.add(Member(m.ref, m.seats, m.parent), m.place)
-        matchmaker = copy.deepcopy(self.matchmaker)
-        try:
-            matchmaker.propose(others, Ledger(others), 1, np.random.default_rng(0))
-        except ConfigError:
-            return False
-        return not self._once or len(others.learning) >= self.table.seats
+        """Whether matches can still be made when it is gone, also of those that learn alone."""
+        others = [m for m in self.population.members if m.ref != ref]
+        for members in (others, [m for m in others if m.learns]):
+            left = Population()
+            for m in members:
+                left.add(Member(m.ref, m.seats, m.parent), m.place)
+            matchmaker = copy.deepcopy(self.matchmaker)
+            try:
+                matchmaker.propose(left, Ledger(left), 1, np.random.default_rng(0))
+            except ConfigError:
+                return False
+        return len(left.learning) >= (self.table.seats if self._once else 1)
 
     def _retire(self, ref: PolicyRef) -> None:
         if ref not in self.population or not (ref.is_frozen or self._can_do_without(ref)):
@@ -298,8 +304,8 @@ class League:
         """Empty a place, once nobody sits there any more."""
         if (self.seated == place).any():
             return False
-        self.table.retire(place)
         self.ledger.forget(place)
+        self.table.retire(place)
         return True
 
     def _freeze(self, policy: str, snapshot: Snapshot) -> int | None:

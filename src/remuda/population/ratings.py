@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from remuda.population.records import Population, Result
+from remuda.population.records import PolicyRef, Population, Result
 from remuda.types import State
 
 
@@ -72,6 +72,11 @@ class Rater:
         """Rate this when it is its turn, if there is room."""
         if self.room:
             self._waiting.append(result)
+
+    def forget(self, ref: PolicyRef) -> None:
+        """Somebody else has this name from now on."""
+        kept = [result for result in self._waiting if ref not in result.match.seats]
+        self._waiting = deque(kept)
 
     def step(self, population: Population) -> None:
         """Rate the oldest that waits."""

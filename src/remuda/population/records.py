@@ -203,7 +203,7 @@ class Population:
         taken = {other.place for other in self._members.values()}
         if place is None:
             place = next(i for i in range(len(taken) + 1) if i not in taken)
-        if place >= len(self.numbers) and self._grows:
+        while place >= len(self.numbers) and self._grows:
             self.numbers = np.concatenate((self.numbers, np.zeros_like(self.numbers)))
             for other in self._members.values():
                 other.numbers = self.numbers[other.place]

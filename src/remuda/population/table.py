@@ -147,6 +147,10 @@ class Table:
         row = self._shared["hyperparameters"][place].tolist()
         return {n: v for n, v in zip(HYPERPARAMETERS, row, strict=True) if not math.isnan(v)}
 
+    def is_there(self, place: int) -> bool:
+        """Whether anybody is in a place."""
+        return bool(self._shared["identity"][place, POLICY] != NOBODY)
+
     # Births. The first three are the actor's, the last three the learner's.
 
     def order(self, place: int, weights: Floats, newborn: Member) -> int:
@@ -205,15 +209,18 @@ class Table:
     def _ref(self, policy: int, version: int) -> PolicyRef:
         return PolicyRef(self.policies[policy], version)
 
-    def population(self, seats: Mapping[str, frozenset[int]] | None = None) -> Population:
-        """Everybody who is in it; their numbers are the table's own.
+    def population(
+        self, seats: Mapping[str, frozenset[int]] | None = None, own: bool = False
+    ) -> Population:
+        """Everybody who is in it.
 
         Anybody may ask while the actor goes on; who is frozen in that moment is left out.
 
         Args:
             seats: by policy, the seats that it may take, where it may not take all.
+            own: its numbers are the table's own, for the actor to count in.
         """
-        found = Population(numbers=self.numbers)
+        found = Population(numbers=self.numbers if own else self.numbers.copy())
         for place in range(len(self.numbers)):
             before = load(self._shared["sequence"], place)
             row = self._shared["identity"][place].copy()
@@ -303,15 +310,15 @@ class Table:
         """
         saved: State = {
             "policies": list(self.policies),
-            "numbers": self.numbers.copy(),
             "pairs": self.pairs.copy(),
             "words": [self.word(word) for word in (MATCHES, PROPOSED, RECORDS)],
             "copies": {},
-            "hyperparameters": self._shared["hyperparameters"].copy(),
         }
         while True:  # a birth that is ordered meanwhile comes along whole, or not at all
             orders = self._shared["orders"].copy()
             fence_acquire()
+            for name in ("numbers", "hyperparameters"):
+                saved[name] = self._shared[name].copy()
             saved["cradles"] = {policy: self.cradle(policy) for policy in self.policies}
             fence_acquire()
             if (orders == self._shared["orders"]).all():
