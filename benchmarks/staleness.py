@@ -1,6 +1,7 @@
-"""Learning from old steps: PPO in Treasure Hunt whose actor acts with weights of some versions ago.
+"""Learning from old steps: PPO in Treasure Hunt.
 
-python benchmarks/staleness.py --lag 10 --seeds 3
+python benchmarks/staleness.py --lag 10 --seeds 3   the actor acts with weights of 10 versions ago
+python benchmarks/staleness.py --replay --seeds 4   off_policy: draws from all that is kept
 """
 
 from __future__ import annotations
@@ -79,11 +80,8 @@ class LateActor(ActorRole):
         return actor
 
 
-def learn(
-    lag: int, correction: str, seed: int, turns: int, rate: float, epochs: int
-) -> tuple[float, float, float]:
+def learn(lag: int, policy: dict[str, Any], seed: int, turns: int) -> tuple[float, float, float]:
     """The mean return of the newest weights at the end; mean staleness, and effective share."""
-    policy = {"learning_rate": rate, "ppo": {"correction": correction, "epochs": epochs}}
     tree = overlay(BASE, {"seed": seed, "policy": policy})
     config = load_config(overlay(tree, {"run": {"turns": turns}}))
     agents = make_env(config.game, 1).agents
@@ -115,26 +113,29 @@ def main() -> None:
     parser.add_argument("--turns", type=int, default=400_000)
     parser.add_argument("--rate", type=float, default=1e-3, help="learning rate")
     parser.add_argument("--epochs", type=int, default=4, help="times an update sees its steps")
+    parser.add_argument("--replay", action="store_true", help="learn off_policy, without a lag")
     words = parser.parse_args()
-    table = Table("lag", "correction", "return at the end", "against lag 0", "staleness", "ESS")
+    first = "steps kept" if words.replay else "lag"
+    table = Table(first, "correction", "return at the end", "against new", "staleness", "ESS")
     base = 0.0
-    for lag, correction in (
-        (0, "none"),
-        (words.lag, "none"),
-        (words.lag, "decoupled"),
-        (words.lag, "vtrace"),
-    ):
-        found = [
-            learn(lag, correction, seed, words.turns, words.rate, words.epochs)
-            for seed in range(words.seeds)
-        ]
+    olds = (40_000, 200_000) if words.replay else (words.lag,)
+    corrections = ("none", "decoupled", "vtrace")
+    for old, correction in ((0, "none"), *((old, each) for old in olds for each in corrections)):
+        policy: dict[str, Any] = {
+            "learning_rate": words.rate,
+            "ppo": {"correction": correction, "epochs": words.epochs},
+        }
+        if words.replay and old:
+            policy |= {"learning_mode": "off_policy", "experience": {"capacity": old}}
+        lag = 0 if words.replay else old
+        found = [learn(lag, policy, seed, words.turns) for seed in range(words.seeds)]
         returns = [each[0] for each in found]
         base = base or mean(returns)
         each = " ".join(f"{x:.1f}" for x in returns)
         row = (f"{mean(returns):.1f} ({each})", f"{mean(returns) / base:.2f}")
         stale, share = mean(x[1] for x in found), mean(x[2] for x in found)
-        table.add_row(str(lag), correction, *row, f"{stale:.1f}", f"{share:.2f}")
-        Console().print(f"lag {lag}, {correction}: {row[0]}")
+        table.add_row(f"{old:,}", correction, *row, f"{stale:.1f}", f"{share:.2f}")
+        Console().print(f"{old:,}, {correction}: {row[0]}")
     Console().print(table)
 
 
