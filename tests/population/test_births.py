@@ -15,7 +15,7 @@ from remuda.population.records import Member, PolicyRef, Population
 from remuda.population.setup import check_population
 from remuda.population.table import MATCHES
 from remuda.runtime.layout import make_layout
-from remuda.scoreboard import Learn, Play
+from remuda.scoreboard import Learn
 from remuda.streams import torch_stream
 from remuda.train import train
 from remuda.ui.cli import run as cli
@@ -56,10 +56,7 @@ class World:
 
     def __init__(self, **tree):
         Script.commands, Script.seen = [], []
-        tree = overlay(TREE, tree)
-        if not tree["population"]["births"]["places"]:
-            tree["policies"] = {}
-        self.config = load_config(tree)
+        self.config = load_config(overlay(TREE, tree))
         agents = Tape().agents
         self.specs = policy_specs(self.config, agents)
         layout = make_layout(self.config, len(self.specs))
@@ -315,19 +312,20 @@ def test_a_checkpoint_of_somebody_else_is_left_aside():
 
 
 def test_an_empty_place_holds_up_nobody():
-    """A stack trains as soon as those who are there have their rollouts."""
-    full = World(population={"births": {"places": 0}, "director": ""})
-    empty = World()
-    updates = []
-    for world in (full, empty):
-        world.matches(600)
-        row = world.assembly.scoreboard.learn("policy_0")
-        updates.append(row[Learn.UPDATES])
-        assert world.assembly.scoreboard.played()[Play.WAITS] == 0
-        learner, _ = world.learner("policy_0")
+    """A stack trains as soon as those who are there have their rollouts, all together."""
+    world = World()
+    learner, _ = world.learner("policy_0")
+    assert "born_0" in learner.policies  # one stack
+    there = [r for n, r in zip(learner.policies, learner._rollouts, strict=True) if n in FIRST]
+    while not all(rollouts.ready() for rollouts in there):
         assert not learner.ready()
-    assert empty.learner("born_0")[0] is empty.learner("policy_0")[0]  # one stack
-    assert updates[1] >= updates[0] - 1
+        world.play(1, learn=False)
+    assert not any(rollouts.experience.is_urgent for rollouts in there)
+    assert learner.ready()
+    assert learner.all_ready()
+    world.learners[0].work()
+    updates = [world.assembly.scoreboard.learn(name)[Learn.UPDATES] for name in sorted(FIRST)]
+    assert updates == [1, 1, 1]
 
 
 def test_somebody_may_retire_where_nobody_can_be_born(tmp_path):
