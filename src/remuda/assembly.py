@@ -29,7 +29,7 @@ from remuda.policies.sharing import shares_of, stream_shape
 from remuda.policies.spec import PolicySpec, alike, first_weights
 from remuda.policies.stack import layout_checksum, layout_size
 from remuda.population.setup import copies_of, seats_of, sits_once, unborn
-from remuda.population.table import Table
+from remuda.population.table import ORDERED, Table
 from remuda.publish.snapshot import PublishedWeights, Publisher, Snapshot, SnapshotReader
 from remuda.runtime.inline import InlineRuntime
 from remuda.runtime.layout import Layout
@@ -121,7 +121,10 @@ class Assembly:
         for i, spec in enumerate(self.specs):
             part = checkpoints.read(found.number, spec.name)
             contents = part["experience"] if self.config.saves_replay else None
-            if self.table is not None and part["generation"] != saved["population"]["orders"][i, 0]:
+            if (
+                self.table is not None
+                and part["generation"] != saved["population"]["orders"][i, ORDERED]
+            ):
                 contents = None  # somebody else's, who had this place before
             self.experience[spec.name].restore(contents, saved["written"][spec.name])
             self._publisher(spec).restore(saved["published"][spec.name])

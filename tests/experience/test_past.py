@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 
 from experience.test_rollouts import SPAWN, _write_for_ever, make_experience, turn
+from remuda.experience.past import Past
 from remuda.experience.ring import CLOSED, OTHERS
-from remuda.experience.rollouts import AFTER, Past, Rollout, Rollouts
+from remuda.experience.rollouts import AFTER, Rollout, Rollouts
 from remuda.experience.writer import ExperienceWriter
 from remuda.memory.atomic import load
 

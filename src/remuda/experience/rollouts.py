@@ -1,25 +1,24 @@
-"""The learner's end of experience, by whole segments: the newest once, and draws of the past."""
+"""The learner's end of experience, by whole segments: each once, in the order of their closing."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numba import njit
 
-from remuda.checkpoint.state import random_state, restore_random
 from remuda.experience.experience import Experience
-from remuda.experience.ring import CLOSED, OTHERS, TAKEN, TAKEN_STEPS, ExperienceRing
+from remuda.experience.ring import CLOSED, TAKEN, TAKEN_STEPS, ExperienceRing
 from remuda.memory.atomic import fence_acquire, load
-from remuda.types import Array, Bools, Floats, Integers, State
+from remuda.types import Array, Bools, Floats, Integers
+
+if TYPE_CHECKING:
+    from remuda.experience.past import Past
 
 AFTER = -1
 """The stream of a row that holds no step, but what was seen after the last step of a segment."""
-TRIES = 100
-"""Draws in a row that bring nothing, after which no more are made."""
 
 
 @dataclass(frozen=True)
@@ -127,7 +126,7 @@ class Closed(NamedTuple):
 
 
 @njit(cache=True)
-def _copy(
+def copy_segment(
     ring: Steps, slot: int, length: int, out: Steps, row: int, n_frames: int, first_stream: int
 ) -> None:
     """Copy a segment of so many steps to the rows from `row` on."""
@@ -188,7 +187,7 @@ def _take(
         if fresh:
             out.memories[segment + copied] = ring.memories[slot]
             starts[segment + copied] = row + rows
-            _copy(ring, slot, length, out, row + rows, n_frames, first_stream)
+            copy_segment(ring, slot, length, out, row + rows, n_frames, first_stream)
             fence_acquire()
             fresh = load(closed.sequence, slot) == expected or not check
         lost += end - reached
@@ -201,68 +200,13 @@ def _take(
     return rows, steps, copied, i, reached, lost
 
 
-@njit(cache=True)
-def _draw(
-    ring: Steps,
-    closed: Closed,
-    places: Integers,
-    count: int,
-    out: Steps,
-    starts: Integers,
-    row: int,
-    segment: int,
-    n_frames: int,
-    oldest: int,
-    own: bool,
-    check: bool,
-) -> tuple[int, int, int]:
-    """Copy the segments at these places of a ring's queue, when `count` had been closed.
-
-    Segments that were overwritten, or begun by versions before `oldest`, are left out. Returns the
-    rows, steps and segments copied.
-    """
-    num_segments = closed.sequence.size
-    rows, steps, copied = 0, 0, 0
-    for at in places:
-        i = count - 1 - (count - 1 - at) % num_segments  # the newest entry in this place
-        slot, expected = closed.queue[at], closed.queue_sequence[at]
-        fence_acquire()
-        if check and load(closed.counters, CLOSED) - i >= num_segments:
-            continue  # the writer may be at this very entry
-        length = closed.committed[slot]
-        if length == 0 or (check and load(closed.sequence, slot) != expected):
-            continue
-        if own and ring.versions[slot, 0] < oldest:
-            continue
-        out.memories[segment + copied] = ring.memories[slot]
-        starts[segment + copied] = row + rows
-        _copy(ring, slot, length, out, row + rows, n_frames, 0)
-        if not own:
-            out.versions[row + rows : row + rows + length] = OTHERS
-        fence_acquire()
-        if load(closed.sequence, slot) == expected or not check:
-            rows += length + 1
-            steps += length
-            copied += 1
-    return rows, steps, copied
-
-
-def _held(ring: ExperienceRing) -> tuple[int, Integers]:
-    """How many segments were closed, and where in the queue those stand that are still there.
-
-    It may be overtaken: whoever copies looks again.
-    """
-    shared, count = ring.shared, load(ring.counters, CLOSED)
-    entries = min(count, ring.num_segments)
-    queue = shared["queue"][:entries]
-    return count, np.flatnonzero(shared["sequence"][queue] == shared["queue_sequence"][:entries])
-
-
-def _steps_of(ring: ExperienceRing) -> Steps:
+def steps_of(ring: ExperienceRing) -> Steps:
+    """The steps of a ring."""
     return Steps(*(ring.shared[name] for name in Steps._fields))
 
 
-def _closed_of(ring: ExperienceRing) -> Closed:
+def closed_of(ring: ExperienceRing) -> Closed:
+    """Its closed segments."""
     shared = ring.shared
     return Closed(
         shared["sequence"],
@@ -274,7 +218,8 @@ def _closed_of(ring: ExperienceRing) -> Closed:
     )
 
 
-def _row_of(out: Rollout, policy: int) -> Steps:
+def row_of(out: Rollout, policy: int) -> Steps:
+    """Where one policy's steps go."""
     return Steps(*(getattr(out, name)[policy] for name in Steps._fields))
 
 
@@ -348,9 +293,9 @@ class Rollouts:
         self, ring: ExperienceRing, out: Rollout, policy: int, wanted: int, oldest: int
     ) -> tuple[int, int, int, int, int, int]:
         found: tuple[int, int, int, int, int, int] = _take(
-            _steps_of(ring),
-            _closed_of(ring),
-            _row_of(out, policy),
+            steps_of(ring),
+            closed_of(ring),
+            row_of(out, policy),
             out.starts[policy],
             int(out.num_rows[policy]),
             int(out.num_segments[policy]),
@@ -361,101 +306,3 @@ class Rollouts:
             self._check,
         )
         return found
-
-
-class Past:
-    """Draws closed segments of a policy's own experience, and of those it shares with.
-
-    Each segment that is still held has the same chance, and so has each step. Nobody is waited for,
-    and nothing is taken away: a segment may be drawn again. One that its writer overtakes is drawn
-    anew.
-    """
-
-    def __init__(
-        self,
-        sources: Sequence[Experience],
-        random: np.random.Generator,
-        replays: float,
-        alone: bool,
-        check_sequence: bool = True,
-    ) -> None:
-        """Draw from these.
-
-        Args:
-            sources: the policy's own experience first.
-            random: the stream that decides.
-            replays: steps to draw to each step that was taken.
-            alone: leave out what was taken, and keep only what is drawn.
-            check_sequence: whether to look if a segment was overwritten while it was copied.
-        """
-        self._rings = [(ring, i == 0) for i, found in enumerate(sources) for ring in found.rings]
-        self._n_frames, self._length = sources[0].shape.n_frames, sources[0].config.segment_length
-        self._random, self._replays, self._alone = random, replays, alone
-        self._check = check_sequence
-        one = Rollout.empty(sources[0], 1)
-        nothing: Integers = np.zeros(0, np.int64)
-        held = [(1, nothing) for _ in self._rings]
-        self._draw(nothing, held, one, 0, 0)  # compiles the kernel
-
-    def join(self, out: Rollout, policy: int, oldest: int) -> None:
-        """Join what was taken into row `policy` with what is drawn.
-
-        Args:
-            out: where it is.
-            policy: the row.
-            oldest: the first version of the policy's own steps that is not too old.
-        """
-        wanted = math.ceil(int(out.num_taken[policy]) * self._replays)
-        if self._alone:
-            out.num_rows[policy] = out.num_steps[policy] = out.num_segments[policy] = 0
-        tries = 0
-        while wanted > 0 and tries < TRIES:
-            held = [_held(ring) for ring, _ in self._rings]
-            entries = sum(len(places) for _, places in held)
-            if not entries:
-                return
-            # No more at a time than all are needed, so that none is favoured by the order of rings.
-            picks = self._random.integers(0, entries, max(wanted // self._length, 1))
-            steps = self._draw(picks, held, out, policy, oldest)
-            wanted -= steps
-            tries = 0 if steps else tries + 1
-
-    def state(self) -> State:
-        """Its random stream."""
-        return random_state(self._random)
-
-    def restore(self, state: State) -> None:
-        """Go on drawing where `state` was called."""
-        restore_random(self._random, state)
-
-    def _draw(
-        self,
-        picks: Integers,
-        held: Sequence[tuple[int, Integers]],
-        out: Rollout,
-        policy: int,
-        oldest: int,
-    ) -> int:
-        base, drawn = 0, 0
-        for (count, places), (ring, own) in zip(held, self._rings, strict=True):
-            here = picks[(picks >= base) & (picks < base + len(places))] - base
-            rows, steps, copied = _draw(
-                _steps_of(ring),
-                _closed_of(ring),
-                places[here],
-                count,
-                _row_of(out, policy),
-                out.starts[policy],
-                int(out.num_rows[policy]),
-                int(out.num_segments[policy]),
-                self._n_frames,
-                oldest,
-                own,
-                self._check,
-            )
-            out.num_rows[policy] += rows
-            out.num_steps[policy] += steps
-            out.num_segments[policy] += copied
-            drawn += steps
-            base += len(places)
-        return drawn

@@ -141,7 +141,8 @@ class LearnerRole:
         )
 
     def _by_rollouts(self, specs: tuple[PolicySpec, ...], device: str) -> Learner:
-        from remuda.experience.rollouts import Past, Rollouts
+        from remuda.experience.past import Past
+        from remuda.experience.rollouts import Rollouts
         from remuda.learner.rollouts import RolloutLearner
         from remuda.policies.spec import ppo
 
