@@ -1,12 +1,13 @@
 """The program `remuda`, also as `python -m remuda`."""
 
-from remuda.ui.starting import ends_at_once
+from remuda.ui.interrupts import end_at_once
 
 
 def main() -> None:
     """Run the command line and end the process with its exit code."""
-    with ends_at_once():
-        from remuda.ui import cli
+    end_at_once()
+    from remuda.ui import cli
+
     cli.main()
 
 

@@ -8,6 +8,7 @@ import time
 from dataclasses import dataclass
 
 import psutil
+import pytest
 
 from remuda.actor.role import ActorRole
 from remuda.assembly import Assembly
@@ -125,6 +126,15 @@ class StopsWhileSampling(LearnerRole):
 
 
 @dataclass(frozen=True)
+class StopsWhileStarting(LearnerRole):
+    """The learners are stopped before they are ready."""
+
+    def build(self):
+        os.kill(os.getpid(), signal.SIGSTOP)
+        return super().build()
+
+
+@dataclass(frozen=True)
 class StopsWhilePublishing(LearnerRole):
     """agent_0's learner is stopped when it has marked its slot as being written."""
 
@@ -183,7 +193,11 @@ class Terminal:
         return [child for child in found if "resource_tracker" not in " ".join(child.cmdline())]
 
     def wait(self, seconds=120.0):
-        return self.process.wait(seconds)
+        try:
+            return self.process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            states = [(c.pid, c.status(), c.cmdline()[-1:]) for c in self.children()]
+            pytest.fail(f"it never ended; its children are {states}; it said:\n{self.said}")
 
     def __enter__(self):
         return self

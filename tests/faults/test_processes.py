@@ -11,6 +11,7 @@ import pytest
 from faults.runs import (
     StopsWhilePublishing,
     StopsWhileSampling,
+    StopsWhileStarting,
     is_stopped,
     make_runtime,
     run_until,
@@ -48,6 +49,17 @@ def test_the_actor_goes_on_while_a_learner_is_stopped(role, mode, tmp_path):
     finally:
         runtime.stop()
     assert not psutil.pid_exists(pid)
+
+
+def test_who_has_not_begun_yet_is_not_waited_for(tmp_path):
+    config = small_config(run={"stop_limit": 1000.0})
+    _, runtime = make_runtime(config, tmp_path, StopsWhileStarting)
+    learners = [f"learner-agent_{i}" for i in range(2)]
+    runtime.start(lambda: all(is_stopped(runtime.pids[name]) for name in learners))
+    pids = list(runtime.pids.values())
+    runtime.stop()
+    assert len(pids) == 3
+    assert not any(psutil.pid_exists(pid) for pid in pids)
 
 
 def test_an_error_in_a_child_is_told_with_its_log(tmp_path):

@@ -211,8 +211,11 @@ class ProcessRuntime:
         return news
 
     def stop(self) -> None:
-        """Ask all to finish, wait for them, and kill who does not."""
+        """Ask all to finish, wait for them, and kill who does not, or has not begun yet."""
         self._control.stop()
+        for child in self._children:
+            if child.process is not None and self._is(child.index, STARTING):
+                child.process.kill()  # it has done nothing since its last state was kept
         limit = time.monotonic() + self._stop_limit
         for child in self._children:
             process, child.process = child.process, None

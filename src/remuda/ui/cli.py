@@ -15,7 +15,7 @@ from remuda import __version__
 from remuda.config import Config, Section, load_config, overlay, read_config
 from remuda.errors import ConfigError, RemudaError
 from remuda.ui.arguments import help_of, parse_flags, validate
-from remuda.ui.starting import INTERRUPTED, load
+from remuda.ui.interrupts import INTERRUPTED
 
 SHORT = {"--json": ("--format", "json")}
 """Flags that are short for others."""
@@ -120,7 +120,6 @@ def train(words: Sequence[str]) -> int:
     words, resumed = take_option(words, "--resume", "the directory of the run to go on with")
     config = read_resumed(words, Path(resumed)) if resumed else read_arguments(words)
 
-    load("remuda.train", "remuda.ui.report")
     from remuda.coordinator.run_directory import RunDirectory
     from remuda.evaluate import load_run
     from remuda.train import train as run_training
@@ -216,7 +215,6 @@ def evaluate(words: Sequence[str]) -> int:
     """Play a run's policies greedily, and print what each agent earns."""
     options = validate(parse_flags(words, EvaluateOptions, positional="run"), EvaluateOptions)
 
-    load("remuda.evaluate")
     from remuda.coordinator.run_directory import RunDirectory
     from remuda.evaluate import evaluate as play
     from remuda.evaluate import load_run, standard_error
@@ -247,7 +245,6 @@ def watch(words: Sequence[str]) -> int:
     """Write a GIF of a run's policies at play."""
     options = validate(parse_flags(words, WatchOptions, positional="run"), WatchOptions)
 
-    load("remuda.evaluate")
     from remuda.coordinator.run_directory import RunDirectory
     from remuda.evaluate import load_run
 
@@ -272,7 +269,6 @@ def tournament(words: Sequence[str]) -> int:
     """Let a run's checkpoints play against each other."""
     options = validate(parse_flags(words, TournamentOptions, positional="run"), TournamentOptions)
 
-    load("remuda.tournament")
     from remuda.coordinator.run_directory import RunDirectory
     from remuda.evaluate import load_run
     from remuda.tournament import play_tournament

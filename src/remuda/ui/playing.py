@@ -23,6 +23,7 @@ from remuda.envs.scripted import ScriptedPolicy, room_for
 from remuda.envs.vector_env import VectorEnv
 from remuda.errors import ConfigError
 from remuda.types import Array
+from remuda.ui.interrupts import ends_in_order
 from remuda.ui.recording import write_gif
 from remuda.ui.summary import number
 
@@ -83,7 +84,7 @@ def play(
         console.print(f"wrote {out}")
         console.print(_words(seen[-1]))
     elif console.is_terminal:
-        with Live(console=console, auto_refresh=False) as live:
+        with ends_in_order(), Live(console=console, auto_refresh=False) as live:
             for moment in moments:
                 live.update(_shown(moment, console), refresh=True)
                 time.sleep(1.0 / frames_per_second)

@@ -1,0 +1,44 @@
+"""Ctrl-C in the program: it ends at once, but for what must be put right first."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+INTERRUPTED = 130
+
+
+def end_at_once() -> None:
+    """From now on Ctrl-C is told in one line and ends the process with code 130.
+
+    As an exception it would have to pass through the native code of a library that is halfway
+    loaded, or through a callback or finalizer: some abort, some swallow it, so that the program
+    goes on as if nothing had been said, and some are broken from then on. The program stands an
+    end at any moment anyway, as by `kill -9`. What shall end in order says so: a run that is under
+    way (`Signals`), and a picture in the terminal (`ends_in_order`). For the main thread; where
+    the signal is ignored, as in the background of a shell, it stays ignored.
+    """
+    if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
+        signal.signal(signal.SIGINT, _end)
+
+
+@contextmanager
+def ends_in_order() -> Iterator[None]:
+    """Inside the `with`, Ctrl-C is a `KeyboardInterrupt`, so that things are put right first."""
+    before = signal.getsignal(signal.SIGINT)
+    if before is not signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def _end(number: int, frame: FrameType | None) -> None:  # noqa: ARG001
+    sys.stdout.flush()
+    os.write(sys.stderr.fileno(), b"remuda: interrupted\n")
+    os._exit(INTERRUPTED)
