@@ -1,14 +1,22 @@
 """Learning from old steps: PPO in Treasure Hunt.
 
-python benchmarks/staleness.py --lag 10 --seeds 3   the actor acts with weights of 10 versions ago
-python benchmarks/staleness.py --replay --seeds 4   off_policy: draws from all that is kept
+python benchmarks/staleness.py --lag 10 --seeds 8 --epochs 1 --clip inf
+    The actor acts with weights of 10 versions ago, and nothing holds an update close to the policy
+    that it begins from: actor-critic as in Espeholt et al. 2018.
+python benchmarks/staleness.py --lag 10 --seeds 8 --rate 3e-3 --turns 700000
+    The same with PPO's clipping.
+python benchmarks/staleness.py --replay --seeds 4
+    off_policy: draws from all that is kept.
 """
 
 from __future__ import annotations
 
 import argparse
 from collections import defaultdict, deque
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
+from itertools import repeat
+from multiprocessing import get_context
 from statistics import mean
 from typing import Any
 
@@ -21,7 +29,7 @@ from remuda.actor.role import ActorRole
 from remuda.assembly import Assembly
 from remuda.config import load_config, overlay
 from remuda.envs.registry import make_env
-from remuda.evaluate import evaluate
+from remuda.evaluate import evaluate, standard_error
 from remuda.policies.spec import policy_specs
 from remuda.publish.snapshot import Snapshot, SnapshotReader
 from remuda.runtime.host import threads
@@ -107,12 +115,14 @@ def learn(lag: int, policy: dict[str, Any], seed: int, turns: int) -> tuple[floa
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--lag", type=int, default=10)
-    parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--turns", type=int, default=400_000)
+    parser.add_argument("--seeds", type=int, default=8)
+    parser.add_argument("--turns", type=int, default=500_000)
     parser.add_argument("--rate", type=float, default=1e-3, help="learning rate")
     parser.add_argument("--epochs", type=int, default=4, help="times an update sees its steps")
+    parser.add_argument("--clip", type=float, default=0.2, help="how far a ratio counts from 1")
+    parser.add_argument("--processes", type=int, default=2, help="runs at the same time")
     parser.add_argument("--replay", action="store_true", help="learn off_policy, without a lag")
     words = parser.parse_args()
     first = "steps kept" if words.replay else "lag"
@@ -123,16 +133,19 @@ def main() -> None:
     for old, correction in ((0, "none"), *((old, each) for old in olds for each in corrections)):
         policy: dict[str, Any] = {
             "learning_rate": words.rate,
-            "ppo": {"correction": correction, "epochs": words.epochs},
+            "ppo": {"correction": correction, "epochs": words.epochs, "clip": words.clip},
         }
         if words.replay and old:
             policy |= {"learning_mode": "off_policy", "experience": {"capacity": old}}
         lag = 0 if words.replay else old
-        found = [learn(lag, policy, seed, words.turns) for seed in range(words.seeds)]
-        returns = [each[0] for each in found]
-        base = base or mean(returns)
-        each = " ".join(f"{x:.1f}" for x in returns)
-        row = (f"{mean(returns):.1f} ({each})", f"{mean(returns) / base:.2f}")
+        with ProcessPoolExecutor(words.processes, get_context("spawn")) as pool:
+            alike = repeat(lag), repeat(policy), range(words.seeds), repeat(words.turns)
+            found = list(pool.map(learn, *alike))
+        returns = np.array([each[0] for each in found])
+        base = base or float(returns.mean())
+        each = " ".join(f"{x:.0f}" for x in returns)
+        told = f"{returns.mean():.1f} ± {standard_error(returns):.1f} ({each})"
+        row = (told, f"{returns.mean() / base:.2f}")
         stale, share = mean(x[1] for x in found), mean(x[2] for x in found)
         table.add_row(f"{old:,}", correction, *row, f"{stale:.1f}", f"{share:.2f}")
         Console().print(f"{old:,}, {correction}: {row[0]}")
