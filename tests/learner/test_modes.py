@@ -43,7 +43,8 @@ def specs_of(**tree):
 def learners_after(turns, **tree):
     """The learners of a run in one process, by policy, and its board."""
     config, specs = specs_of(**tree)
-    assembly = Assembly(config, specs, make_layout(config, len(specs)))
+    agents = Tape(num_agents=3).agents
+    assembly = Assembly(config, specs, make_layout(config, len(specs)), agents=agents)
     actor, *groups = (role.build() for role in assembly.roles())
     for _ in range(turns):
         actor.work()
@@ -118,6 +119,25 @@ def test_q_learners_of_a_group_draw_from_each_other():
         learner._replays[0].sample(learner._batch, 0, 16)
         versions.append(learner._batch.versions[0].copy())
     assert (np.array(versions) == OTHERS).mean() == pytest.approx(2 / 3, abs=0.1)
+
+
+def test_policies_of_one_stack_may_play_unlike_shares():
+    """The first plays a seventh of all streams, and the others three sevenths each."""
+    population = {
+        "matchmaker": "random",
+        "policies": ["a", "b", "c"],
+        "seats": {"a": ["agent_0"]},
+    }
+    one = {"processes": 1}
+    learners, board = learners_after(300, population=population, learners=one)
+    assert learners["a"] is learners["b"] is learners["c"]
+    shares = {name: learners["a"]._rollouts[k].experience.rollout for k, name in enumerate("abc")}
+    assert 3 * shares["a"] == pytest.approx(shares["b"], rel=0.2)
+    assert shares["b"] == shares["c"]
+    for name in "abc":
+        row = board.learn(name)
+        assert row[Learn.UPDATES] > 3
+        assert row[Learn.TRAINED] >= row[Learn.UPDATES] * shares[name]
 
 
 def test_lag_is_told_of_own_steps_alone():

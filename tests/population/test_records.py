@@ -12,8 +12,8 @@ from remuda.population.records import Match, Member, PolicyRef, Population, Resu
 A, B, C = PolicyRef("a"), PolicyRef("b"), PolicyRef("c")
 
 
-def result(seats, returns, number=0, purpose="training"):
-    return Result(Match(number, tuple(seats), purpose), tuple(returns))
+def result(seats, returns, number=0):
+    return Result(Match(number, tuple(seats)), tuple(returns))
 
 
 def test_members_are_born_frozen_and_retired():
@@ -38,7 +38,6 @@ def test_the_ledger_counts_wins_draws_and_payoffs_between_seats():
     ledger = Ledger(Population([Member(A), Member(B), Member(C)]))
     assert ledger.append(result([A, B], [3.0, 1.0]))
     assert ledger.append(result([B, A], [2.0, 2.0]))
-    assert not ledger.append(result([A, B], [0.0, 1.0], purpose="evaluation"))
     assert not ledger.append(result([A, PolicyRef("gone")], [0.0, 1.0]))
     assert ledger.meetings(A, B) == ledger.meetings(B, A) == 2
     assert ledger.win_rate(A, B, doubt=0.0) == 0.75

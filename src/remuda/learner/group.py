@@ -37,8 +37,8 @@ class LearnerGroup:
                 so that those that are fed in the same turn are trained together.
             nursery: who is to begin anew; None: nobody ever is.
         """
-        self._nursery = nursery
         self.learners = tuple(learners)
+        self._nursery = nursery or Nursery(None, self.parts)
         self._wakeup, self._patience = wakeup, patience
         self._served = [0.0] * len(self.learners)
         """By learner: updates, each counted as 1 / priority."""
@@ -52,13 +52,12 @@ class LearnerGroup:
 
     def work(self) -> bool:
         """Update the next learner that has enough to train on; False if none has."""
-        if self._nursery is not None:
-            policy = self._nursery.pending()
-            if policy is not None:
-                version = self._learner(policy).begin(policy, self._nursery.newborn(policy))
-                self._nursery.adopt(policy, version)
-                log.info("another policy begins as %s, version %d", policy, version)
-                return True
+        policy = self._nursery.pending()
+        if policy is not None:
+            version = self._learner(policy).begin(policy, self._nursery.newborn(policy))
+            self._nursery.adopt(policy, version)
+            log.info("another policy begins as %s, version %d", policy, version)
+            return True
         served = self._served
         for i in sorted(range(len(served)), key=served.__getitem__):
             learner = self.learners[i]
@@ -87,24 +86,22 @@ class LearnerGroup:
 
     def state(self, part: str) -> State:
         """The state of one policy's learner."""
-        state = self._learner(part).state(part)
-        if self._nursery is not None:
-            state["generation"] = self._nursery.generations[part]
-        return state
+        generation = self._nursery.generations[part]
+        return self._learner(part).state(part) | {"generation": generation}
 
     def restore(self, part: str, state: State) -> None:
         """Let one policy's learner go on from what `state` returned.
 
         If that was somebody else, it goes on with what was published last.
         """
-        if self._nursery is None or state["generation"] == self._nursery.generations[part]:
+        if state.get("generation", 0) == self._nursery.generations[part]:
             self._learner(part).restore(part, state)
 
     def _learner(self, policy: str) -> Learner:
         return next(learner for learner in self.learners if policy in learner.policies)
 
     def _any_ready(self) -> bool:
-        if self._nursery is not None and self._nursery.pending() is not None:
+        if self._nursery.pending() is not None:
             return True
         ready = [learner.ready() for learner in self.learners]  # each must state its wish
         return any(ready)

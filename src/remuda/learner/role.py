@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from remuda.learner.group import LearnerGroup
     from remuda.learner.learner import Learner, Student
     from remuda.policies.algorithms.algorithm import Algorithm
+    from remuda.population.nursery import Nursery
 
 
 @dataclass(frozen=True)
@@ -65,13 +66,11 @@ class LearnerRole:
         from remuda.learner.group import LearnerGroup
         from remuda.population.nursery import Nursery
 
+        nursery = Nursery(self.table, self.parts)
         learners: list[Learner] = []
-        for specs, device in self._stacks():
+        for specs, device in self._stacks(nursery):
             make = self._by_rollouts if specs[0].config.takes_rollouts else self._by_replay
-            learners.append(make(specs, device))
-        nursery = None
-        if self.table is not None:
-            nursery = Nursery(self.table, self.parts)
+            learners.append(make(specs, device, nursery))
         return LearnerGroup(learners, self.wakeup, self.patience, nursery)
 
     def let_go(self) -> None:
@@ -84,31 +83,19 @@ class LearnerRole:
             for spec in self.specs:
                 self.experience[spec.name].release()
 
-    def _stacks(self) -> list[tuple[tuple[PolicySpec, ...], str]]:
-        """The policies that are trained together, with their device."""
+    def _stacks(self, nursery: Nursery) -> list[tuple[tuple[PolicySpec, ...], str]]:
+        """The policies that are trained together, with their device.
+
+        Each has the hyperparameters of whoever has its place now.
+        """
         stacks: dict[object, tuple[list[PolicySpec], str]] = {}
-        for spec, device in zip(map(self._as_born, self.specs), self.devices, strict=True):
+        for configured, device in zip(self.specs, self.devices, strict=True):
+            config = with_values(configured.config, nursery.hyperparameters(configured.name))
+            spec = replace(configured, config=config)
             stacks.setdefault((spec.specification, device), ([], device))[0].append(spec)
         return [(tuple(specs), device) for specs, device in stacks.values()]
 
-    def _as_born(self, spec: PolicySpec) -> PolicySpec:
-        """A policy with the hyperparameters of whoever has its place now."""
-        if self.table is None:
-            return spec
-        values = self.table.hyperparameters(self.table.policies.index(spec.name))
-        return replace(spec, config=with_values(spec.config, values))
-
-    def _plays(self, policy: str) -> bool:
-        """Whether a policy is there: its place in the population is not empty."""
-        return self.table is None or self.table.is_there(self.table.policies.index(policy))
-
-    def _begun(self, spec: PolicySpec) -> int:
-        """The steps that others lived through in the place of a policy that was born."""
-        if self.table is None or not self.table.adopted(self.table.policies.index(spec.name)):
-            return 0
-        return self.experience[spec.name].lost
-
-    def _by_replay(self, specs: tuple[PolicySpec, ...], device: str) -> Learner:
+    def _by_replay(self, specs: tuple[PolicySpec, ...], device: str, nursery: Nursery) -> Learner:
         from remuda.experience.replay import Replay
         from remuda.learner.replay import ReplayLearner
         from remuda.policies.spec import value_learner
@@ -129,18 +116,23 @@ class LearnerRole:
             )
             for spec, snapshot in zip(specs, published, strict=True)
         ]
-        begun = [self._begun(spec) for spec in specs]
+        # Where somebody was born, others lived through what came before.
+        born = [nursery.generations[spec.name] > 0 for spec in specs]
+        begun = [
+            self.experience[spec.name].lost if is_born else 0
+            for spec, is_born in zip(specs, born, strict=True)
+        ]
         return ReplayLearner(
             students,
             algorithm,
             replays,
             self.timeline,
             self.saves_experience,
-            self._plays,
+            nursery.plays,
             begun,
         )
 
-    def _by_rollouts(self, specs: tuple[PolicySpec, ...], device: str) -> Learner:
+    def _by_rollouts(self, specs: tuple[PolicySpec, ...], device: str, nursery: Nursery) -> Learner:
         from remuda.experience.past import Past
         from remuda.experience.rollouts import Rollouts
         from remuda.learner.rollouts import RolloutLearner
@@ -163,7 +155,7 @@ class LearnerRole:
             own = self.experience[spec.name]
             rollouts.append(Rollouts(own, config.ppo.max_staleness, past=past))
         return RolloutLearner(
-            students, algorithm, rollouts, self.timeline, self.saves_experience, self._plays
+            students, algorithm, rollouts, self.timeline, self.saves_experience, nursery.plays
         )
 
     def _sources(self, spec: PolicySpec) -> list[Experience]:

@@ -51,31 +51,28 @@ def record_type(seats: int) -> np.dtype:
 
 
 class Ledger:
-    """What results of one purpose add up to between any two members of a population.
+    """What results add up to between any two members of a population.
 
     Between two policies every pair of their seats in a match counts as one meeting; who has the
     greater return has won it, and a draw is half a win for both.
     """
 
-    def __init__(
-        self, population: Population, pairs: Numbers | None = None, purpose: str = "training"
-    ) -> None:
+    def __init__(self, population: Population, pairs: Numbers | None = None) -> None:
         """Begin with what is in `pairs`.
 
         Args:
             population: whose members meet.
             pairs: [3, places, places] the sums of meetings, of what the first won, and of what it
                 earned; None: memory of its own, as large as the population.
-            purpose: results of another are not noted.
         """
-        self._population, self._purpose = population, purpose
+        self._population = population
         places = len(population.numbers)
         self.pairs: Numbers = np.zeros((3, places, places)) if pairs is None else pairs
 
     def append(self, result: Result) -> bool:
-        """Note a result; False: it is of another purpose, or of somebody who is gone."""
+        """Note a result; False: it is of somebody who is gone."""
         seats = result.match.seats
-        if result.match.purpose != self._purpose or any(s not in self._population for s in seats):
+        if any(seat not in self._population for seat in seats):
             return False
         places = np.array([[self._population[ref].place for ref in seats]])
         returns = np.array([result.returns], np.float64)

@@ -27,25 +27,43 @@ class Newborn:
 class Nursery:
     """The orders for the policies of one process."""
 
-    def __init__(self, table: Table, policies: Sequence[str]) -> None:
-        """Begin with the policies as they were published last."""
+    def __init__(self, table: Table | None, policies: Sequence[str]) -> None:
+        """Begin with the policies as they were published last.
+
+        Args:
+            table: of the population; None: nobody is ever born, all are there from the beginning.
+            policies: of this process.
+        """
         self._table = table
-        self._places = {policy: table.policies.index(policy) for policy in policies}
-        self.generations = {p: table.adopted(place) for p, place in self._places.items()}
+        self._places = {p: table.policies.index(p) for p in policies} if table is not None else {}
+        self.generations = dict.fromkeys(policies, 0)
         """By policy, how many births its learner has carried out."""
+        if table is not None:
+            for policy, place in self._places.items():
+                self.generations[policy] = table.adopted(place)
+
+    def plays(self, policy: str) -> bool:
+        """Whether a policy is there: its place in the population is not empty."""
+        return self._table is None or self._table.is_there(self._places[policy])
+
+    def hyperparameters(self, policy: str) -> dict[str, float]:
+        """Those of whoever has a policy's place now, where they are not those configured."""
+        return {} if self._table is None else self._table.hyperparameters(self._places[policy])
 
     def pending(self) -> str | None:
         """A policy that is to begin anew."""
-        for policy, place in self._places.items():
-            if self._table.ordered(place) != self.generations[policy]:
-                return policy
+        if self._table is not None:
+            for policy, place in self._places.items():
+                if self._table.ordered(place) != self.generations[policy]:
+                    return policy
         return None
 
     def newborn(self, policy: str) -> Newborn:
         """What it is to begin with."""
-        place = self._places[policy]
-        return Newborn(self._table.cradle(policy), self._table.hyperparameters(place))
+        assert self._table is not None
+        return Newborn(self._table.cradle(policy), self.hyperparameters(policy))
 
     def adopt(self, policy: str, version: int) -> None:
         """Tell the actor that it has begun, and under which version it was published."""
+        assert self._table is not None
         self.generations[policy] = self._table.adopt(self._places[policy], version)

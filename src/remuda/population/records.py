@@ -37,8 +37,6 @@ class Match:
     id: int
     seats: tuple[PolicyRef, ...]
     """By agent of the game."""
-    purpose: str = "training"
-    """`training` or `evaluation`; their results are never mixed."""
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,188 @@
+"""An actor that dies at any line of what it does to the population, and its successor."""
+
+import sys
+
+import numpy as np
+import pytest
+
+from remuda.hyperparameters import HYPERPARAMETERS
+from remuda.population import league as league_module
+from remuda.population import ledger as ledger_module
+from remuda.population import table as table_module
+from remuda.population.director import Birth, Freeze, Retire
+from remuda.population.league import League
+from remuda.population.matchmaking import Random
+from remuda.population.nursery import Nursery
+from remuda.population.records import PolicyRef
+from remuda.population.table import MATCHES, Table
+from remuda.publish.snapshot import Snapshot
+
+NAMES, EMPTY, SIZE, COPIES = ("a", "b", "c", "d"), ("d",), 6, 5
+WATCHED = {module.__file__ for module in (league_module, ledger_module, table_module)}
+
+
+class DiedError(BaseException):
+    """The process is gone: nothing of it may clear anything away."""
+
+
+def die_at(line):
+    """Raise at so many lines from now, of those that write the population's memory."""
+    left = line
+
+    def trace(frame, event, argument):
+        nonlocal left
+        if frame.f_code.co_filename not in WATCHED:
+            return None
+        if event == "line":
+            left -= 1
+            if left < 0:
+                raise DiedError
+        return trace
+
+    sys.settrace(trace)
+
+
+def weights_of(policy, version):
+    return np.full(SIZE, 100.0 * NAMES.index(policy) + version, np.float32)
+
+
+class Insistent:
+    """A director that commands what it wants until it is so, as one that counts would."""
+
+    def __init__(self, wanted, is_so):
+        self.wanted, self.is_so = wanted, is_so
+
+    def step(self, population, ledger, versions):
+        if self.wanted is None or self.is_so(population):
+            return []
+        if isinstance(self.wanted, Birth) and self.wanted.policy not in population.empty:
+            return []  # it is expected
+        return [self.wanted]
+
+    def state(self):
+        return {}
+
+    def restore(self, state):
+        pass
+
+
+class World:
+    """The league of one actor after another, and the learners' end of births."""
+
+    def __init__(self):
+        specified = {name: {HYPERPARAMETERS[0]: 0.5} for name in NAMES}
+        self.table = Table(dict.fromkeys(NAMES, SIZE), 2, 2, specified, EMPTY)
+        self.nursery = Nursery(self.table, NAMES)
+        self.versions = dict.fromkeys(NAMES, 1)
+        self.random = np.random.default_rng(0)
+        self.over = np.ones(COPIES, np.bool_)
+
+    def begin(self, director):
+        """An actor starts."""
+        self.league = League(self.table, Random(2), director, self.random, COPIES)
+        self.league.deal(self.over)
+
+    def turn(self):
+        """Every copy plays a match to its end; learners do what they were told."""
+        acted = np.ones((COPIES, 2), np.int64)
+        returns = self.random.normal(size=(COPIES, 2))
+        self.league.close(self.over, returns, acted, acted, ~self.over)
+        self.league.step(dict(self.versions), self)
+        self.league.deal(self.over)
+        policy = self.nursery.pending()
+        if policy is not None:
+            self.versions[policy] += 1
+            self.nursery.adopt(policy, self.versions[policy])
+
+    def look(self, policy):
+        version = self.versions[policy]
+        return Snapshot(weights_of(policy, version), version, version, 0.0)
+
+    def draw(self, policy, generation):
+        return weights_of(policy, generation)
+
+    def fits(self, policy, other):
+        return True
+
+    def clear(self, policy):
+        pass
+
+    def wake(self, policy):
+        pass
+
+
+def has(*names):
+    return lambda population: {str(m.ref) for m in population.members} == set(names)
+
+
+SCENES = {
+    "birth": (Birth("d", PolicyRef("b"), {HYPERPARAMETERS[0]: 0.25}), has("a", "b", "c", "d")),
+    "retirement": (Retire(PolicyRef("c")), has("a", "b")),
+    "freezing": (Freeze("b"), has("a", "b", "c", "b@1")),
+}
+
+
+def play(scene, death):
+    """Play until what is wanted is so, with a death; returns the world and whether it happened."""
+    world = World()
+    world.begin(Insistent(None, None))
+    for _ in range(3):
+        world.turn()
+    world.begin(Insistent(*SCENES[scene]))
+    die_at(death)
+    try:
+        for _ in range(3):
+            world.turn()
+        died = False
+    except DiedError:
+        died = True
+    finally:
+        sys.settrace(None)
+    if died:
+        world.begin(Insistent(*SCENES[scene]))
+    return world, died
+
+
+def check(world):
+    """What must hold whenever an actor begins or goes on."""
+    members, table = world.league.population.members, world.table
+    assert {m.ref: m.place for m in members} == {m.ref: m.place for m in table.population().members}
+    assert set(world.league.seated.ravel()) <= {m.place for m in members}
+    met, won, _ = table.pairs
+    assert np.array_equal(met, met.T)
+    assert np.allclose(won + won.T, met)
+    for member in members:
+        if not member.learns:
+            kept = table.snapshot(member.place)
+            assert np.array_equal(kept.weights, weights_of(*member.ref))
+    assert met[[place for place in range(len(met)) if place not in places_of(members)]].sum() == 0
+
+
+def places_of(members):
+    return {m.place for m in members}
+
+
+@pytest.mark.parametrize("scene", SCENES)
+def test_its_successor_brings_it_to_an_end_wherever_it_died(scene):
+    _, is_so = SCENES[scene]
+    for death in range(100_000):
+        world, died = play(scene, death)
+        check(world)
+        for _ in range(6):
+            world.turn()
+        check(world)
+        population = world.league.population
+        assert is_so(population), f"death at line {death}: {population.members}"
+        games = world.table.word(MATCHES)
+        world.turn()
+        assert world.table.word(MATCHES) == games + COPIES
+        if scene == "birth":
+            newborn = population[PolicyRef("d")]
+            assert newborn.parent == PolicyRef("b", 1)
+            assert newborn.hyperparameters[HYPERPARAMETERS[0]] == 0.25
+            assert newborn.games > 0
+            assert np.array_equal(world.table.cradle("d"), weights_of("b", 1))
+            assert world.table.ordered(3) == world.table.adopted(3) >= 1
+        if not died:
+            break
+    assert death > 50
