@@ -393,7 +393,8 @@ class BirthsConfig(Section):
     retired is empty too."""
     every: PositiveInt | None = None
     """Matches between two births: a copy of the highest-rated policy begins in an empty place, and
-    the lowest-rated one retires once that plays. None: births are for your own director."""
+    the lowest-rated one retires once that plays; both of those that may take every seat. None:
+    births are for your own director."""
     games: NonNegativeInt = 200
     """Games that a policy has played before it is judged."""
 

@@ -232,6 +232,9 @@ def test_what_cannot_be_born_is_told(command, said):
         world.command(command)
 
 
+FREE = "population.births.every replaces policies that may take every seat"
+
+
 @pytest.mark.parametrize(
     ("population", "said"),
     [
@@ -241,6 +244,11 @@ def test_what_cannot_be_born_is_told(command, said):
             {"director": "population.test_births:Nobody"},
             "population.director population.test_births",
         ),
+        (
+            {"births": {"every": 5}, "seats": {"policy_0": ["agent_0"], "policy_1": ["agent_1"]}},
+            FREE,
+        ),
+        ({"births": {"every": 5}, "seats": {"born_1": ["agent_0"]}}, FREE),
         ({"director": "nothing"}, "name yours as module:Class"),
         ({"director": "population.test_births:Fussy"}, "is called with nothing"),
         ({"director": "builtins:object"}, "has no method step"),
@@ -394,6 +402,18 @@ def test_the_best_has_a_child_and_the_weakest_makes_room_once_it_plays():
     population.empty = ()
     population.add(Member(PolicyRef("born_0")))
     assert successor.step(population, None, {}) == [Retire(PolicyRef("p0"))]
+
+
+def test_only_who_may_take_every_seat_is_replaced():
+    director = Replacement(BirthsConfig(places=1, every=100, games=10))
+    population = judged(20.0, 30.0, 25.0, 28.0)
+    for name, seat in (("p0", 0), ("p1", 1)):
+        population[PolicyRef(name)].seats = frozenset({seat})
+    population.matches = 100
+    assert director.step(population, None, {}) == [Birth("born_0", PolicyRef("p3"))]
+    population.add(Member(PolicyRef("born_0")))
+    population.empty = ()
+    assert director.step(population, None, {}) == [Retire(PolicyRef("p2"))]
 
 
 def test_nobody_is_judged_before_he_has_played_nor_among_equals():

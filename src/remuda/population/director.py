@@ -148,7 +148,9 @@ class Replacement:
     """Every so many matches the best policy has a child, and the weakest makes room for it.
 
     The child is a copy. The weakest retires once the child plays, so that there are always enough
-    to make matches of. This is the "exploit" of population based training (Jaderberg et al. 2017).
+    to make matches of. Both are of those that may take every seat: any of these can be done
+    without, and stand in for any other. This is the "exploit" of population based training
+    (Jaderberg et al. 2017).
     """
 
     def __init__(self, config: BirthsConfig) -> None:
@@ -175,7 +177,7 @@ class Replacement:
             return [Retire(PolicyRef(leaves))]
         if population.matches - self._last < (self._config.every or 0):
             return []
-        judged = [m for m in population.learning if m.games >= self._config.games]
+        judged = [m for m in population.free if m.games >= self._config.games]
         if len(judged) < 2:
             return []
         best = max(judged, key=lambda member: member.rating)

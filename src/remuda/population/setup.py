@@ -224,6 +224,15 @@ def check_population(config: Config, agents: Sequence[AgentSpec], names: Sequenc
         )
     make_director(config.population)
     allowed = seats_of(config, agents, names)
+    free = [name for name in names if name not in allowed]
+    if births.every is not None and (
+        set(unborn(config)) - set(free) or len(free) < births.places + 2
+    ):
+        raise ConfigError(
+            "population.births.every replaces policies that may take every seat, and needs two of "
+            "them and free places; name fewer in population.seats, or let your own "
+            "population.director choose"
+        )
     names = [name for name in names if name not in unborn(config)]
     members = [Member(PolicyRef(name), allowed.get(name)) for name in names]
     population = Population(members)
