@@ -35,7 +35,8 @@ def test_a_resumed_run_equals_an_uninterrupted_one(schedule, algorithm, noisy, t
     }
     whole = run(tmp_path / "whole", **tree)
     run(tmp_path / "parts", **tree, run={"turns": 274})  # in the middle of an episode
-    for turns in (500, 800):
+    # Once more where it costs no processes.
+    for turns in (500, 800) if schedule == "sequential" else (800,):
         run(tmp_path / "parts", resume=True, **tree, run={"turns": turns})
     assert_same(whole, outcome(tmp_path / "parts"))
 

@@ -43,14 +43,13 @@ def start(tmp_path, learner=SabotagedLearner, population=None, **tree):
     config = small_config(
         policy=PPO,
         env={"num_envs": 4},
-        learners={"processes": 4},
         population={
             "matchmaker": "round_robin",
             "policies": NAMES,
             "snapshots": {"every": 20, "keep": 2},
             **(population or {}),
         },
-        **tree,
+        **{"learners": {"processes": 4}, **tree},
     )
     agents = Tape().agents
     specs = policy_specs(config, agents)
@@ -110,7 +109,8 @@ QUICK = {"kill -9"}
     "fault", [pytest.param(f, marks=() if f in QUICK else pytest.mark.slow) for f in sorted(FAULTS)]
 )
 def test_a_population_outlives_its_actor(fault, tmp_path):
-    ring, runtime = start(tmp_path, supervision={"silence_limit": 5.0, "backoff": 0.05})
+    tree = {"supervision": {"silence_limit": 5.0, "backoff": 0.05}, "learners": {"processes": 2}}
+    ring, runtime = start(tmp_path, **tree)
     try:
         table = ring.table
         scribe = Scribe(table, tmp_path / "ledger.bin", print)
@@ -194,7 +194,7 @@ def test_births_go_on_whoever_dies(tmp_path, monkeypatch):
 
 
 def test_a_league_in_async_is_resumed_with_its_population(tmp_path):
-    ring, runtime = start(tmp_path)
+    ring, runtime = start(tmp_path, learners={"processes": 2})
     try:
         found = lambda: [m for m in ring.table.population().members if not m.learns]  # noqa: E731
         run_until(runtime, lambda: len(found()) >= 8)
@@ -206,7 +206,7 @@ def test_a_league_in_async_is_resumed_with_its_population(tmp_path):
     config = ring.config
     agents = Tape().agents
     specs = policy_specs(config, agents)
-    again = Assembly(config, specs, make_layout(config, 4), agents=agents)
+    again = Assembly(config, specs, make_layout(config, len(specs)), agents=agents)
     again.table.restore(state)
     assert records_of(again) == {
         m.ref: (m.games, m.total_reward) for m in _population(state, ring).members

@@ -128,6 +128,7 @@ def test_help_names_every_flag_and_imports_no_torch(capsys):
         assert flag in help_text
 
 
+@pytest.mark.slow  # as in tests/faults/test_stopping.py
 def test_ctrl_c_stops_softly(tmp_path):
     directory = tmp_path / "run"
     command = [sys.executable, "-m", "remuda", "train", "--run.directory", str(directory), *QUICK]
