@@ -31,7 +31,7 @@ TOLD = {
 }
 
 
-# Two ways to fail for each role, which are found out differently, each way for one of them.
+# In CI each way to fail is tried on one of the roles, but for a plain exit.
 @pytest.mark.parametrize(
     "fault",
     [
