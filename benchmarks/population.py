@@ -24,7 +24,7 @@ from rich.console import Console
 from rich.table import Table
 
 from remuda.analysis.kuhn import Strategy, average, strategies, summary
-from remuda.config import load_config, overlay
+from remuda.config import load_config, overlay, read_config
 from remuda.coordinator.checkpointing import COORDINATOR
 from remuda.coordinator.metrics import Goal, Record
 from remuda.coordinator.run_directory import RunDirectory
@@ -34,50 +34,24 @@ from remuda.policies.spec import policy_specs
 from remuda.population.table import POLICY, VERSION
 from remuda.train import Result, train
 
-KUHN: dict[str, Any] = {
-    "game": "kuhn_poker",
-    "env": {"num_envs": 512},
-    "policy": {
-        "algorithm": "ppo",
-        "discount": 1.0,
-        "reward_scale": 1.0,
-        "experience": {"segment_length": 4},
-        "ppo": {"entropy_cost": 0.1, "rollout_length": 4, "normalise_advantages": False},
-    },
-    "population": {
-        "matchmaker": "self_play",
-        "newest": 0.5,
-        # The newest 60 of about 75: what is averaged leaves out the beginning.
-        "snapshots": {"every": 20, "keep": 60},
-    },
-    "run": {"turns": 4_000_000, "evaluate_episodes": 0},
-    "checkpoint": {"every": 3600, "evaluate_episodes": 0},
-}
+EXAMPLES = Path(__file__).parents[1] / "examples"
+QUIET = {"run": {"evaluate_episodes": 0}, "checkpoint": {"every": 3600, "evaluate_episodes": 0}}
+
+KUHN = overlay(read_config(EXAMPLES / "self_play.yaml"), QUIET)
 KUHN_ANCHOR: dict[str, Any] = overlay(
     KUHN,
     {
-        "policy": {"ppo": {"entropy_cost": 0.02, "anchor_cost": 0.2, "anchor_every": 50}},
+        "policy": {
+            "learning_rate": 1e-3,
+            "ppo": {"entropy_cost": 0.02, "anchor_cost": 0.2, "anchor_every": 50},
+        },
         "population": {"newest": 1.0, "snapshots": {"every": 1, "keep": 100}},
+        "run": {"turns": 4_000_000},
     },
 )
-CONNECT_FOUR: dict[str, Any] = {
-    "game": "connect_four",
-    "env": {"num_envs": 128},
-    "policy": {
-        "algorithm": "ppo",
-        "reward_scale": 1.0,
-        "network": {"hidden": (256, 256), "activation": "relu"},
-        # Much entropy: whoever only ever met good play does not know what to do against random.
-        "ppo": {"entropy_cost": 0.1, "rollout_length": 16, "minibatches": 8, "epochs": 3},
-    },
-    "population": {
-        "matchmaker": "self_play",
-        # The whole past: those who play almost at random must still be beaten.
-        "snapshots": {"every": 10, "keep": 30, "drop": "crowded"},
-    },
-    "run": {"turns": None, "seconds": 1200, "evaluate_episodes": 0},
-    "checkpoint": {"every": 60, "evaluate_episodes": 0},
-}
+CONNECT_FOUR = overlay(
+    read_config(EXAMPLES / "connect_four.yaml"), overlay(QUIET, {"checkpoint": {"every": 60}})
+)
 SPEED: dict[str, Any] = {
     "policy": {"algorithm": "ppo"},
     "env": {"num_envs": 64, "options": {"num_agents": 8}},
