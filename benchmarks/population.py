@@ -38,15 +38,17 @@ EXAMPLES = Path(__file__).parents[1] / "examples"
 QUIET = {"run": {"evaluate_episodes": 0}, "checkpoint": {"every": 3600, "evaluate_episodes": 0}}
 
 KUHN = overlay(read_config(EXAMPLES / "self_play.yaml"), QUIET)
+# Held by an anchor it needs no past to play against: the last hundred versions are averaged. Large
+# rollouts, so that a hundred of them span more than one turn of the circle that it goes round.
 KUHN_ANCHOR: dict[str, Any] = overlay(
     KUHN,
     {
         "policy": {
             "learning_rate": 1e-3,
-            "ppo": {"entropy_cost": 0.02, "anchor_cost": 0.2, "anchor_every": 50},
+            "ppo": {"rollout_length": 16, "anchor_cost": 0.2, "anchor_every": 12},
         },
         "population": {"newest": 1.0, "snapshots": {"every": 1, "keep": 100}},
-        "run": {"turns": 4_000_000},
+        "run": {"turns": 2_000_000},
     },
 )
 CONNECT_FOUR = overlay(
