@@ -24,7 +24,7 @@ from remuda.scoreboard import Learn, Play
         ("ppo", False, "sequential"),
         pytest.param("dqn", False, "lockstep", marks=pytest.mark.slow),  # as iqn, without noise
         pytest.param("iqn", True, "lockstep", marks=pytest.mark.slow),
-        ("ppo", False, "lockstep"),
+        pytest.param("ppo", False, "lockstep", marks=pytest.mark.slow),  # killed in lockstep below
     ],
 )
 def test_a_resumed_run_equals_an_uninterrupted_one(schedule, algorithm, noisy, tmp_path):

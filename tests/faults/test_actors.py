@@ -23,7 +23,7 @@ PPO = {
     ("policy", "fault"),
     [
         pytest.param(PPO, "kill -9", id="ppo-kill -9"),
-        pytest.param({}, "exception", id="iqn-exception"),
+        pytest.param({}, "exception", id="iqn-exception", marks=pytest.mark.slow),
         pytest.param(PPO, "exception", id="ppo-exception", marks=pytest.mark.slow),
         pytest.param({}, "kill -9", id="iqn-kill -9", marks=pytest.mark.slow),
     ],

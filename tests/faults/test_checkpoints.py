@@ -40,7 +40,7 @@ def fill(path):
             pass
 
 
-@pytest.mark.parametrize("schedule", ["async", pytest.param("sequential", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("schedule", ["sequential", pytest.param("async", marks=pytest.mark.slow)])
 def test_a_full_disk_costs_a_checkpoint_and_nothing_else(schedule, small_disk, tmp_path):
     directory = small_disk / "run"
     store = Checkpoints(directory / "checkpoints")

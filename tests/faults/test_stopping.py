@@ -83,6 +83,7 @@ def test_ctrl_c_while_it_starts_shows_no_traceback(moment, tmp_path):
         assert "Traceback" not in terminal.said
 
 
+@pytest.mark.slow  # tests/faults/test_supervision.py spends a budget too
 def test_a_spent_budget_keeps_what_was_learned(tmp_path):
     directory = tmp_path / "run"
     words = ("--supervision.restarts", "0")

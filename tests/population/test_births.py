@@ -429,6 +429,12 @@ def test_nobody_is_judged_before_he_has_played_nor_among_equals():
 
 def test_where_every_place_is_taken_the_weakest_makes_room_first():
     director = Replacement(BirthsConfig(places=1, every=100, games=10))
-    population = judged(20.0, 30.0, empty=())
+    population = judged(20.0, 30.0, 25.0, empty=())
     population.matches = 100
     assert director.step(population, None, {}) == [Retire(PolicyRef("p0"))]
+    # It plays its match to the end before its place is empty; nobody else goes meanwhile.
+    population.retire(PolicyRef("p0"))
+    population.matches = 101
+    assert director.step(population, None, {}) == []
+    population.empty, population.matches = ("p0",), 200
+    assert director.step(population, None, {}) == [Birth("p0", PolicyRef("p1"))]

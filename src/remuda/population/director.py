@@ -182,9 +182,9 @@ class Replacement:
             return []
         best = max(judged, key=lambda member: member.rating)
         weakest = min(judged, key=lambda member: member.rating)
+        self._last = population.matches
         if not population.empty:  # an actor died before somebody had quite gone
             return [Retire(weakest.ref)]
-        self._last = population.matches
         if best.rating == weakest.rating:
             return []
         self._expected = population.empty[0], weakest.ref.policy
