@@ -99,6 +99,20 @@ print("went on")
     )
 
 
+def test_it_ends_in_the_middle_of_a_write_too(tmp_path):
+    script = """
+from remuda.ui.interrupts import end_at_once
+end_at_once()
+class Busy:
+    def flush(self):
+        raise RuntimeError("reentrant call inside <_io.BufferedWriter>")
+sys.stdout = Busy()
+signal.raise_signal(signal.SIGINT)
+"""
+    done = start(tmp_path, script)
+    assert (done.returncode, done.stderr) == (130, "remuda: interrupted\n")
+
+
 def test_where_it_is_ignored_it_stays_ignored(tmp_path):
     script = """
 from remuda.ui.interrupts import end_at_once

@@ -6,7 +6,7 @@ import os
 import signal
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from types import FrameType
 
 INTERRUPTED = 130
@@ -39,6 +39,8 @@ def ends_in_order() -> Iterator[None]:
 
 
 def _end(number: int, frame: FrameType | None) -> None:  # noqa: ARG001
-    sys.stdout.flush()
+    # It may come in the middle of a write, or nobody may read any more.
+    with suppress(RuntimeError, OSError, ValueError):
+        sys.stdout.flush()
     os.write(sys.stderr.fileno(), b"remuda: interrupted\n")
     os._exit(INTERRUPTED)
