@@ -59,6 +59,25 @@ def test_a_policy_differs_only_where_it_says_so():
     assert own.learning_rate == 0.5
 
 
+@pytest.mark.parametrize("algorithm", ["iqn", "dqn"])
+@pytest.mark.parametrize("schedule", ["sequential", "lockstep"])
+@pytest.mark.parametrize("whose", ["policy", "policies.a"])
+def test_training_without_pause_is_refused_where_the_order_is_fixed(algorithm, schedule, whose):
+    never = {"algorithm": algorithm, "experience": {"replay_ratio": None}}
+    tree = {"policy": never} if whose == "policy" else {"policies": {"a": never}}
+    with pytest.raises(ConfigError) as error:
+        load_config({"schedule": schedule} | tree)
+    assert f"{whose}.experience.replay_ratio is None" in str(error.value)
+    assert schedule in str(error.value)
+    assert "\n" not in str(error.value)
+    load_config(tree)  # async: learners that take all the time there is
+
+
+def test_training_without_pause_means_nothing_to_ppo():
+    tree = {"algorithm": "ppo", "experience": {"replay_ratio": None}}
+    load_config({"schedule": "sequential", "policy": tree})
+
+
 def test_what_is_written_is_read(tmp_path):
     config = load_config({"seed": 7, "policies": {"a": {"n_steps": 2}}, "env": {"num_envs": 3}})
     path = tmp_path / "config.yaml"

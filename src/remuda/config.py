@@ -562,13 +562,25 @@ class Config(Section):
     def _ends_and_policies_fit(self) -> Config:
         if self.run.turns is None and self.run.seconds is None:
             raise ValueError("run.turns and run.seconds are both None: the run would never end")
-        for policy in (self.policy, *(self.policy_of(name) for name in self.policies)):
-            if policy.time_budget is not None and self.exact:
-                raise ValueError(
-                    "policy.time_budget goes by the clock, and a run with schedule "
-                    f"{self.schedule} repeats itself exactly; leave it out, or use async"
-                )
+        policies = {f"policies.{name}": self.policy_of(name) for name in self.policies}
+        if self.exact:
+            for key, policy in {"policy": self.policy, **policies}.items():
+                self._repeats_itself(key, policy)
         return self
+
+    def _repeats_itself(self, key: str, policy: PolicyConfig) -> None:
+        """Refuse what lets the clock or the scheduler decide in a run that repeats itself."""
+        if policy.time_budget is not None:
+            raise ValueError(
+                f"{key}.time_budget goes by the clock, and a run with schedule "
+                f"{self.schedule} repeats itself exactly; leave it out, or use async"
+            )
+        if policy.experience.replay_ratio is None and not policy.takes_rollouts:
+            raise ValueError(
+                f"{key}.experience.replay_ratio is None: training would never pause, and with "
+                f"schedule {self.schedule} the game goes on once training pauses; give a number, "
+                "such as 0.64, or use async"
+            )
 
     @property
     def exact(self) -> bool:
