@@ -80,9 +80,10 @@ def train(config: Config, view: View, resume: bool = False) -> Result:
     run = _claim(config, resume)
     try:
         with _log_to(run.logs / "coordinator.log"):
+            found = _find_checkpoint(config, run, view) if resume else None
             layout = choose_layout(config, agents)
             assembly = Assembly(config, specs, layout, facts=facts, agents=agents)
-            return _train(config, view, assembly, run, resume)
+            return _train(config, view, assembly, run, found)
     finally:
         run.unlock()
 
@@ -114,14 +115,12 @@ def _train(
     view: View,
     assembly: Assembly,
     run: RunDirectory,
-    resume: bool,
+    found: Manifest | None,
 ) -> Result:
     specs = assembly.specs
-    found = _find_checkpoint(config, run, view) if resume else None
     if found is not None:
         assembly.restore(run.checkpoints, found)
-    if resume:
-        run.rewind(found.turns if found else 0)
+        _tell_of_damage(run.rewind(found.turns), view)
         write_config(config, run.config)
     described = assembly.layout.describe(config.schedule, [spec.name for spec in specs])
     signals = Signals()
@@ -166,6 +165,13 @@ def _train(
     return result
 
 
+def _tell_of_damage(damaged: Sequence[int], view: View) -> None:
+    if damaged:
+        lines = "1 line" if len(damaged) == 1 else f"{len(damaged)} lines"
+        verb = "is" if len(damaged) == 1 else "are"
+        view.say(f"{lines} of metrics.jsonl {verb} damaged, and passed over")
+
+
 def _claim(config: Config, resume: bool) -> RunDirectory:
     """The run's directory, claimed for this process."""
     if not resume or config.run.directory is None:
@@ -175,16 +181,22 @@ def _claim(config: Config, resume: bool) -> RunDirectory:
     return run
 
 
-def _find_checkpoint(config: Config, run: RunDirectory, view: View) -> Manifest | None:
-    """The newest whole checkpoint; None if there is none yet, so that the run begins anew.
+def _find_checkpoint(config: Config, run: RunDirectory, view: View) -> Manifest:
+    """The newest whole checkpoint. Where there is none, nothing of the run is touched.
 
     Raises:
-        CheckpointError: it was made with another configuration.
+        CheckpointError: there is none, or it was made with another configuration.
     """
     found = run.checkpoints.newest_whole(view.say)
     if found is None:
-        view.say(f"{run.path} has no checkpoint yet: it begins anew")
-        return None
+        count = len(run.checkpoints.numbers())
+        why = "none was written, or they were removed"
+        if count:
+            why = "the only one is damaged" if count == 1 else f"all {count} are damaged"
+        raise CheckpointError(
+            f"{run.path} has no checkpoint to go on from: {why}. Nothing was changed; begin a new "
+            f"run: remuda train --config {run.config} --run.directory NEW"
+        )
     for difference in differences(found.config, lasting(config)):
         raise CheckpointError(
             f"checkpoint {found.number} of {run.path} was made with another configuration: "

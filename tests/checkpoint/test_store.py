@@ -1,11 +1,13 @@
 """The store: checkpoints are whole or not there, and damage is found and told."""
 
+import contextlib
 import json
 import os
 
 import numpy as np
 import pytest
 
+import remuda.checkpoint.store
 from remuda.checkpoint.store import Checkpoints, Manifest, OtherFormatError, differences
 from remuda.errors import CheckpointError
 
@@ -132,3 +134,46 @@ def test_differences_name_their_keys():
         "policy.n_steps was 3 and is 5",
         "game was None and is x",
     ]
+
+
+def test_nothing_is_set_aside_where_none_is_whole(tmp_path):
+    store = Checkpoints(tmp_path)
+    for value in (1, 2):
+        take(store, value)
+        truncate(tmp_path / f"{value:06d}" / "a.safetensors")
+    assert store.newest_whole(print) is None
+    assert store.numbers() == [1, 2]
+
+
+def test_what_was_set_aside_before_is_kept(tmp_path):
+    store = Checkpoints(tmp_path)
+    take(store, 1)
+    for _ in range(2):
+        number = take(store, 2)
+        truncate(tmp_path / f"{number:06d}" / "a.safetensors")
+        assert store.newest_whole(lambda _: None).number == 1
+        store = Checkpoints(tmp_path)
+    assert {path.name for path in tmp_path.glob("damaged-*")} == {
+        "damaged-000002",
+        "damaged-000002-2",
+    }
+
+
+def test_a_part_that_comes_too_late_spoils_nothing(tmp_path, monkeypatch):
+    """A role that was taken for dead writes its part while the checkpoint is being completed."""
+    store = Checkpoints(tmp_path)
+    checksum = remuda.checkpoint.store._checksum
+
+    def late(path):
+        found = checksum(path)
+        with contextlib.suppress(OSError):
+            store.write(1, "a", {"value": "late"})
+        return found
+
+    monkeypatch.setattr("remuda.checkpoint.store._checksum", late)
+    take(store, 1)
+    monkeypatch.undo()
+    store.verify(1)
+    assert store.read(1, "a")["value"] == 1
+    with pytest.raises(OSError, match="No such file"):
+        store.write(1, "a", {"value": "later"})

@@ -1,8 +1,10 @@
 """Checkpoints that cannot be written, or must not be read: told in a line, and nothing is lost."""
 
+import hashlib
 import json
 import os
 import pickle
+import shutil
 import signal
 import subprocess
 
@@ -12,6 +14,7 @@ import pytest
 from faults.runs import QUICK, Terminal
 from remuda.checkpoint.state import pack
 from remuda.checkpoint.store import Checkpoints
+from remuda.coordinator.metrics import read_metrics
 from remuda.ui.cli import run
 
 
@@ -80,8 +83,6 @@ def spoiled(finished, tmp_path):
 
 def replace_part(directory, part, data):
     """Put other data in the place of a part of the newest checkpoint, with a checksum that fits."""
-    import hashlib
-
     store = Checkpoints(directory / "checkpoints")
     folder = store.path / f"{store.numbers()[-1]:06d}"
     (folder / f"{part}.safetensors").write_bytes(data)
@@ -174,3 +175,67 @@ def test_the_same_command_again_offers_the_run(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr("builtins.input", lambda _: "n")
     assert offer_to_resume(config) is None
     assert offer_to_resume(read_arguments([*words[1:], "--seed", "9"])) is None
+
+
+def digests(directory):
+    """By path, the checksum of every file under a directory."""
+    files = [path for path in directory.rglob("*") if path.is_file()]
+    return {
+        str(path.relative_to(directory)): hashlib.md5(path.read_bytes()).hexdigest()
+        for path in files
+    }
+
+
+def damage_all(directory):
+    for path in (directory / "checkpoints").glob("*/*.safetensors"):
+        os.truncate(path, 10)
+
+
+def lose_all(directory):
+    shutil.rmtree(directory / "checkpoints")
+
+
+@pytest.mark.parametrize(
+    ("harm", "words"),
+    [(damage_all, "all 2 are damaged"), (lose_all, "none was written, or they were removed")],
+)
+def test_a_resume_without_a_checkpoint_is_refused_and_changes_nothing(harm, words, spoiled, capsys):
+    harm(spoiled)
+    before = digests(spoiled)
+    said = refused(capsys, "--resume", str(spoiled), "--run.turns", "3000")
+    assert f"{spoiled} has no checkpoint to go on from" in said
+    assert words in said
+    assert f"remuda train --config {spoiled / 'config.yaml'} --run.directory" in said
+    assert digests(spoiled) == before
+
+
+@pytest.mark.parametrize("at", [0, 1])
+def test_a_damaged_line_of_metrics_does_not_stop_a_resume(at, spoiled, capsys):
+    path = spoiled / "metrics.jsonl"
+    lines = path.read_text().splitlines(keepends=True)
+    assert len(lines) >= 2
+    path.write_text("".join([*lines[:at], "\0\0nonsense\n", *lines[at:]]))
+    before = path.read_bytes()
+    assert run(["train", "--resume", str(spoiled), "--run.turns", "2500"]) == 0
+    said = capsys.readouterr()
+    assert "1 line of metrics.jsonl is damaged, and passed over" in said.out
+    assert path.read_bytes().startswith(before), "what was measured before is as it was"
+    assert [r.turns for r in read_metrics(path)][-1] == 2500
+
+
+def test_what_a_resume_supersedes_is_kept(spoiled):
+    """It goes on from the first of two checkpoints, so what came after that is superseded."""
+    store = Checkpoints(spoiled / "checkpoints")
+    os.truncate(store.path / f"{store.numbers()[-1]:06d}" / "agent_1.safetensors", 100)
+    turns = [record.turns for record in read_metrics(spoiled / "metrics.jsonl")]
+    begun = len(list((spoiled / "earlier").iterdir()))
+    for number in (begun + 1, begun + 2):
+        before = digests(spoiled)
+        assert run(["train", "--resume", str(spoiled), "--run.turns", f"{number}500"]) == 0
+        kept = digests(spoiled / "earlier" / str(number))
+        assert {"config.yaml", "summary.json", "weights/agent_0.safetensors"} <= set(kept)
+        assert kept == {name: before[name] for name in kept}
+        assert ("metrics.jsonl" in kept) == (number == begun + 1), "the second lost nothing"
+    left = [record.turns for record in read_metrics(spoiled / "metrics.jsonl")]
+    assert left == sorted(left)
+    assert max(turns) not in left

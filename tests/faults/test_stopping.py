@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import time
 
@@ -129,13 +130,21 @@ def test_a_killed_run_can_be_looked_at(tmp_path, capsys):
     assert "has no checkpoint 999; it has" in capsys.readouterr().err
 
 
+def can_go_on(directory):
+    """Whether a run has a checkpoint; what is left of one that has none is removed."""
+    if Checkpoints(directory / "checkpoints").numbers():
+        return True
+    shutil.rmtree(directory, ignore_errors=True)
+    return False
+
+
 def resume_after_kills(tmp_path, kills, turns, pause):
     """Kill the coordinator so many times; returns the run directory of the finished run."""
     directory = tmp_path / "run"
     pids: set[int] = set()
     last = 0
     for i in range(kills):
-        words = ["--resume", str(directory)] if (directory / "config.yaml").exists() else []
+        words = ["--resume", str(directory)] if can_go_on(directory) else []
         if words:
             terminal = Terminal(tmp_path / "said", "train", *words, "--run.turns", str(turns))
         else:
@@ -154,7 +163,9 @@ def resume_after_kills(tmp_path, kills, turns, pause):
             now = Checkpoints(directory / "checkpoints").verify(numbers[-1]).turns
             assert now >= last, "a kill cost more than the time since the last checkpoint"
             last = now
-    words = ["--resume", str(directory)] if (directory / "config.yaml").exists() else []
+    words = ["--resume", str(directory)]
+    if not can_go_on(directory):
+        words = ["--run.directory", str(directory), *QUICK]
     log = tmp_path / "said"
     with Terminal(log, "train", *words, "--run.turns", str(last + 20_000)) as terminal:
         assert terminal.wait(300) == 0, terminal.said

@@ -113,17 +113,23 @@ class Checkpoints:
         Raises:
             OSError: the disk is full or not writable.
         """
-        partial = self.partial(manifest.number)
-        checksums = {path.name: _checksum(path) for path in sorted(partial.glob("*.safetensors"))}
+        # Under this name no role knows it: one that is late, and was taken for dead, can no longer
+        # put its part in the place of one whose checksum is taken.
+        closed = self.path / f".{manifest.number:06d}.closed.partial"
+        self.partial(manifest.number).rename(closed)
+        checksums = {path.name: _checksum(path) for path in sorted(closed.glob("*.safetensors"))}
         manifest = replace(manifest, files=checksums)
-        write_whole(partial / "manifest.json", json.dumps(asdict(manifest), indent=1).encode())
-        _sync_directory(partial)
-        partial.rename(self._directory(manifest.number))
+        write_whole(closed / "manifest.json", json.dumps(asdict(manifest), indent=1).encode())
+        for left in closed.glob(".*"):  # what a late role was writing
+            left.unlink(missing_ok=True)
+        _sync_directory(closed)
+        closed.rename(self._directory(manifest.number))
         _sync_directory(self.path)
 
     def abandon(self, number: int) -> None:
         """Give up a checkpoint that is being written; the older ones are as they were."""
-        shutil.rmtree(self.partial(number), ignore_errors=True)
+        for left in self.path.glob(f".{number:06d}.*partial"):
+            shutil.rmtree(left, ignore_errors=True)
 
     def manifest(self, number: int) -> Manifest:
         """The manifest of a checkpoint.
@@ -193,21 +199,27 @@ class Checkpoints:
         return manifest
 
     def newest_whole(self, say: Callable[[str], None]) -> Manifest | None:
-        """The newest whole checkpoint, or None; damaged ones are set aside, and said.
+        """The newest whole checkpoint; damaged ones that are newer are set aside, and said.
 
-        For the coordinator, before anybody else reads.
+        For the coordinator, before any role reads. None: there is no whole one, and all is left as
+        it is.
 
         Raises:
             OtherFormatError: another version of Remuda wrote it.
         """
+        damaged: list[tuple[int, CheckpointError]] = []
         for number in reversed(self.numbers()):
             try:
-                return self.verify(number)
+                found = self.verify(number)
             except OtherFormatError:
                 raise
             except CheckpointError as error:
-                aside = self._set_aside(number)
-                say(f"{error}; set aside as {aside.name}, falling back to the checkpoint before")
+                damaged.append((number, error))
+                continue
+            for newer, why in damaged:
+                aside = self._set_aside(newer)
+                say(f"{why}; set aside as {aside.name}, falling back to the checkpoint before")
+            return found
         return None
 
     def keep(self, count: int) -> None:
@@ -237,8 +249,11 @@ class Checkpoints:
         return self.path / f"{number:06d}"
 
     def _set_aside(self, number: int) -> Path:
-        aside = self.path / f"damaged-{number:06d}"
-        shutil.rmtree(aside, ignore_errors=True)
+        base = self.path / f"damaged-{number:06d}"
+        aside, count = base, 1
+        while aside.exists():
+            count += 1
+            aside = base.with_name(f"{base.name}-{count}")
         self._directory(number).rename(aside)
         return aside
 

@@ -134,13 +134,15 @@ class Record:
         return json.dumps(asdict(self))
 
     @staticmethod
-    def from_json(line: str) -> Record:
+    def from_json(line: str | bytes) -> Record:
         """The record of one line.
 
         Raises:
             ValueError: the line is no record.
         """
         data: dict[str, Any] = json.loads(line)
+        if not isinstance(data, dict):
+            raise ValueError("not a line of metrics: it holds no names")
         try:
             policies = {name: PolicyRecord(**p) for name, p in data.pop("policies").items()}
             members = {n: MemberRecord(**m) for n, m in data.pop("members", {}).items()}
@@ -149,12 +151,32 @@ class Record:
             raise ValueError(f"not a line of metrics: {error}") from None
 
 
-def read_metrics(path: Path) -> Iterator[Record]:
-    """The records of a file; a half-written last line is passed over."""
-    with path.open() as lines:
-        for line in lines:
-            if line.endswith("\n"):
-                yield Record.from_json(line)
+def read_metrics(path: Path, damaged: list[int] | None = None) -> Iterator[Record]:
+    """The records of a file; damaged lines are passed over, and a half-written last one.
+
+    Args:
+        path: the file.
+        damaged: the numbers of the damaged lines, from 1, are added to it.
+
+    Raises:
+        ValueError: no line of it is a record.
+    """
+    found, faults = 0, []
+    with path.open("rb") as lines:
+        for number, line in enumerate(lines, 1):
+            if not line.endswith(b"\n"):
+                break
+            try:
+                record = Record.from_json(line)
+            except ValueError as error:
+                faults.append((number, error))
+                continue
+            found += 1
+            yield record
+    if faults and not found:
+        raise ValueError(f"no line of it is a record; line {faults[0][0]}: {faults[0][1]}")
+    if damaged is not None:
+        damaged += [number for number, _ in faults]
 
 
 def scalars(record: Record) -> Iterator[tuple[str, float]]:

@@ -6,6 +6,7 @@ import fcntl
 import json
 import os
 import re
+import shutil
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -26,7 +27,8 @@ class RunDirectory:
     """The files of one run.
 
     config.yaml, metrics.jsonl, status.json, summary.json, report.html with its pictures, play.gif,
-    weights/POLICY.safetensors, checkpoints/, logs/PROCESS.log and tensorboard/.
+    weights/POLICY.safetensors, checkpoints/, logs/PROCESS.log and tensorboard/. What a resume
+    supersedes is in earlier/1/, earlier/2/ and so on.
     """
 
     def __init__(self, path: Path) -> None:
@@ -129,17 +131,63 @@ class RunDirectory:
         except RunDirectoryError:
             return False
 
-    def rewind(self, turns: int) -> None:
-        """Forget what came after so many turns, for a run that goes on from there.
+    def rewind(self, turns: int) -> list[int]:
+        """Make room for what comes after so many turns, in a run that goes on from there.
+
+        Nothing is lost: what is superseded is kept in `earlier/`, by the number of the resume.
+
+        Returns:
+            The numbers of the damaged lines of `metrics.jsonl`, which are left as they are.
 
         Raises:
-            RunDirectoryError: the disk is full or not writable.
+            RunDirectoryError: the disk is full or not writable, or no line of the metrics is one.
         """
-        if self.metrics.exists():
-            kept = [r.to_json() for r in read_metrics(self.metrics) if r.turns <= turns]
-            write_file(self.metrics, "".join(line + "\n" for line in kept).encode())
-        for path in (self.summary, *self.weights.glob("*.safetensors")):
-            path.unlink(missing_ok=True)
+        damaged: list[int] = []
+        try:
+            kept = self._earlier()
+            shutil.copy2(self.config, kept)
+            if self.metrics.exists():
+                self._cut_metrics(turns, kept, damaged)
+            if self.summary.exists():
+                self.summary.rename(kept / self.summary.name)
+            (kept / self.weights.name).mkdir()
+            for path in self.weights.glob("*.safetensors"):
+                path.rename(kept / self.weights.name / path.name)
+        except OSError as error:
+            raise RunDirectoryError(
+                f"cannot write the run directory {self.path}: {error.strerror}"
+            ) from None
+        except ValueError as error:
+            raise RunDirectoryError(
+                f"{self.metrics} is damaged: {error}; move it away to resume without it"
+            ) from None
+        return damaged
+
+    def _earlier(self) -> Path:
+        """A new directory for what a resume supersedes."""
+        base = self.path / "earlier"
+        base.mkdir(exist_ok=True)
+        taken = [int(path.name) for path in base.iterdir() if path.name.isdecimal()]
+        kept = base / str(max(taken, default=0) + 1)
+        kept.mkdir()
+        return kept
+
+    def _cut_metrics(self, turns: int, kept: Path, damaged: list[int]) -> None:
+        """Keep a copy of the metrics if any of them are of more turns; cut these, and a half line.
+
+        The lines before are as they were, byte by byte.
+        """
+        shown = [record.turns for record in read_metrics(self.metrics, damaged)]
+        data = self.metrics.read_bytes()
+        lines = data.splitlines(keepends=True)
+        if all(count <= turns for count in shown) and data.endswith(b"\n"):
+            return
+        shutil.copy2(self.metrics, kept)
+        counts, left = iter(shown), []
+        for number, line in enumerate(lines, 1):
+            if line.endswith(b"\n") and (number in damaged or next(counts) <= turns):
+                left.append(line)
+        write_file(self.metrics, b"".join(left))
 
     def read_config(self) -> Config:
         """The configuration that the run was started with."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -47,8 +48,9 @@ def _progress(path: Path) -> str:
     try:
         turns = run.checkpoints.manifest(number).turns
     except RemudaError:
-        records = list(read_metrics(run.metrics)) if run.metrics.exists() else []
-        turns = records[-1].turns if records else 0
+        turns = 0
+        with suppress(OSError, ValueError):
+            turns = max(record.turns for record in read_metrics(run.metrics))
     return f"{turns:,} turns"
 
 
