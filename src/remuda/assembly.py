@@ -24,6 +24,8 @@ from remuda.experience.experience import Experience, segments_for
 from remuda.experience.ring import Block
 from remuda.hyperparameters import values_of
 from remuda.learner.role import LearnerRole
+from remuda.memory.descriptors import check_limit
+from remuda.memory.shared import Arena
 from remuda.memory.waiting import Wakeup
 from remuda.policies.sharing import shares_of, stream_shape
 from remuda.policies.spec import PolicySpec, alike, first_weights
@@ -75,7 +77,10 @@ class Assembly:
             facts: what the game tells of episodes.
             agents: of the game; needed where seats are dealt.
         """
+        in_one = config.schedule == "sequential"
+        check_limit(0 if in_one else len(layout.copies) + len(layout.groups))
         self.config, self.specs = config, specs
+        arena = Arena()
         self._learner_role, self._actor_role = learner_role, actor_role
         self._actors = tuple(Wakeup() for _ in layout.copies)
         self._learners = tuple(Wakeup() for _ in layout.groups)
@@ -97,13 +102,17 @@ class Assembly:
                 copies_of(config.population),
                 {spec.name: values_of(spec.config) for spec in specs},
                 unborn(config),
+                arena,
             )
-            self.experience = dealt_experience(config, specs, agents, learners, self._actors[0])
+            self.experience = dealt_experience(
+                config, specs, agents, learners, self._actors[0], arena
+            )
         else:
             for spec in specs:
-                found = make_experience(spec, layout.copies, learners[spec.name], self._actors)
-                self.experience[spec.name] = found
-        self.published = _published_weights(specs)
+                self.experience[spec.name] = make_experience(
+                    spec, layout.copies, learners[spec.name], self._actors, arena
+                )
+        self.published = _published_weights(specs, arena)
         self._publish_first_weights()
         self.layout = layout
         self._timelines: dict[str, Timeline] = {}
@@ -304,7 +313,11 @@ class Assembly:
 
 
 def make_experience(
-    spec: PolicySpec, num_streams: Sequence[int], learner: Wakeup, actors: Sequence[Wakeup]
+    spec: PolicySpec,
+    num_streams: Sequence[int],
+    learner: Wakeup,
+    actors: Sequence[Wakeup],
+    arena: Arena | None = None,
 ) -> Experience:
     """The experience of a policy that plays so many copies and seats at once, by actor."""
     config = spec.config
@@ -317,6 +330,7 @@ def make_experience(
         actors,
         rollout,
         keeps=config.replays > 0,
+        arena=arena,
     )
 
 
@@ -326,6 +340,7 @@ def dealt_experience(
     agents: tuple[AgentSpec, ...],
     learners: Mapping[str, Wakeup],
     actor: Wakeup,
+    arena: Arena | None = None,
 ) -> dict[str, Experience]:
     """The experience of policies whose seats are dealt, by policy; those alike in one block.
 
@@ -352,7 +367,7 @@ def dealt_experience(
         likely, length = min(most_open, 2 * share), experience.segment_length
         kept = experience.capacity if keeps else 0
         segments = segments_for(kept, length, most_open, likely, rollout)
-        block = Block(shape, len(members), length, segments)
+        block = Block(shape, len(members), length, segments, arena)
         for index, spec in enumerate(members):
             found[spec.name] = Experience(
                 shape,
@@ -388,12 +403,12 @@ def check_births(config: Config, specs: Sequence[PolicySpec]) -> None:
             )
 
 
-def _published_weights(specs: tuple[PolicySpec, ...]) -> PublishedWeights:
+def _published_weights(specs: tuple[PolicySpec, ...], arena: Arena) -> PublishedWeights:
     layouts = {}
     for spec in specs:
         shapes = spec.network().shapes
         layouts[spec.name] = (layout_size(shapes), layout_checksum(shapes), spec.config.publish)
-    return PublishedWeights(layouts)
+    return PublishedWeights(layouts, arena)
 
 
 def lasting(config: Config) -> dict[str, Any]:

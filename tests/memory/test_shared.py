@@ -8,7 +8,8 @@ from pathlib import Path
 
 import numpy as np
 
-from remuda.memory.shared import SharedArrays
+from remuda.memory import shared as shared_module
+from remuda.memory.shared import PAGE, Arena, SharedArrays
 from remuda.memory.waiting import Wakeup
 
 SPAWN = multiprocessing.get_context("spawn")
@@ -52,3 +53,45 @@ def test_no_descriptor_is_left_open():
     del shared, wakeup
     gc.collect()
     assert len(list(Path("/proc/self/fd").iterdir())) == before
+
+
+def _read_all(many, other, wakeup):
+    for i, shared in enumerate(many):
+        assert (shared["values"] == i).all()
+        shared["values"][:] = -i
+    other["values"][:] = 7
+    wakeup.ring()
+
+
+def test_arrays_of_one_arena_share_a_file_and_nothing_else(monkeypatch):
+    monkeypatch.setattr(shared_module, "SMALLEST_FILE", 8 * PAGE)
+    gc.collect()
+    before = len(list(Path("/proc/self/fd").iterdir()))
+    arena = Arena()
+    many = [SharedArrays({"values": ((100 + i,), np.int64)}, arena) for i in range(200)]
+    opened = len(list(Path("/proc/self/fd").iterdir())) - before
+    assert opened <= 2 * 6  # 8 + 16 + 32 + 64 + 128 pages
+    for i, shared in enumerate(many):
+        assert not shared["values"].any()
+        assert shared["values"].ctypes.data % PAGE == 0
+        shared["values"][:] = i
+    assert all((shared["values"] == i).all() for i, shared in enumerate(many))
+    alone, wakeup = SharedArrays({"values": ((2,), np.int64)}), Wakeup()
+    child = SPAWN.Process(target=_read_all, args=(many, alone, wakeup))
+    child.start()
+    child.join(120)
+    assert child.exitcode == 0
+    assert all((shared["values"] == -i).all() for i, shared in enumerate(many))
+    assert alone["values"].tolist() == [7, 7]
+    child.close()
+    del many, shared, arena, alone, wakeup, child
+    gc.collect()
+    assert len(list(Path("/proc/self/fd").iterdir())) == before
+
+
+def test_a_large_block_has_room_in_an_arena(monkeypatch):
+    monkeypatch.setattr(shared_module, "SMALLEST_FILE", PAGE)
+    arena = Arena()
+    small, large = (SharedArrays({"a": ((n,), np.uint8)}, arena) for n in (1, 50 * PAGE + 1))
+    large["a"][:] = 1
+    assert small["a"].tolist() == [0]

@@ -34,7 +34,7 @@ from remuda.experience.ring import (
     is_tight,
 )
 from remuda.memory.atomic import exchange, fence_full, load, store
-from remuda.memory.shared import SharedArrays
+from remuda.memory.shared import Arena, SharedArrays
 from remuda.memory.waiting import Wakeup
 from remuda.types import Integers, State
 
@@ -66,6 +66,7 @@ class Experience:
         likely: int | None = None,
         ahead: int = 1,
         keeps: bool = False,
+        arena: Arena | None = None,
     ) -> None:
         """Allocate it, if it is not part of a block.
 
@@ -82,6 +83,7 @@ class Experience:
                 which may cost steps; None: one for each stream.
             ahead: rollouts that an actor which may wait plays before it does.
             keeps: whether its capacity is kept, besides what rollouts need.
+            arena: where its memory is cut from; None: each ring has some of its own.
         """
         self.shape, self.config, self.rollout = shape, config, rollout
         self.num_streams = sum(num_streams)
@@ -95,7 +97,8 @@ class Experience:
                 ExperienceRing(shape, config, num_streams[0], segments, row, 0, row, likely),
             )
             return
-        self._shared = SharedArrays({"counters": ((len(num_streams), COUNTERS), np.int64)})
+        words = ((len(num_streams), COUNTERS), np.int64)
+        self._shared = SharedArrays({"counters": words}, arena)
         length = config.segment_length
         rings = []
         for actor, streams in enumerate(num_streams):
@@ -104,7 +107,9 @@ class Experience:
             share = -(-config.capacity * streams // self.num_streams)
             kept = share if keeps or not rollout else 0
             segments = segments_for(kept, length, streams, streams, rollout)
-            ring = ExperienceRing(shape, config, streams, segments, self._shared, actor)
+            ring = ExperienceRing(
+                shape, config, streams, segments, self._shared, actor, arena=arena
+            )
             rings.append(ring)
         self.rings = tuple(rings)
 

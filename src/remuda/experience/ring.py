@@ -35,7 +35,7 @@ from numba import njit
 from remuda.checkpoint.state import fitting
 from remuda.config import ExperienceConfig
 from remuda.memory.atomic import fence_acquire, load, store
-from remuda.memory.shared import Fields, SharedArrays
+from remuda.memory.shared import Arena, Fields, SharedArrays
 from remuda.types import Array, Integers, State
 
 # Words of `counters`; each stands on a cache line of its own, so that no two processes fight.
@@ -110,12 +110,20 @@ class Block:
     words that belong to it, and knows nothing of the others.
     """
 
-    def __init__(self, shape: StreamShape, rings: int, length: int, segments: int) -> None:
+    def __init__(
+        self,
+        shape: StreamShape,
+        rings: int,
+        length: int,
+        segments: int,
+        arena: Arena | None = None,
+    ) -> None:
         """Allocate `rings` of so many segments of at most `length` steps."""
         fields = fields_of(shape, length, segments)
         self.shared = SharedArrays(
             {name: ((rings, *size), dtype) for name, (size, dtype) in fields.items()}
-            | {"counters": ((rings, 1, COUNTERS), np.int64)}
+            | {"counters": ((rings, 1, COUNTERS), np.int64)},
+            arena,
         )
 
     def row(self, ring: int) -> BlockRow:
@@ -176,6 +184,7 @@ class ExperienceRing:
         actor: int,
         shared: BlockRow | None = None,
         likely: int | None = None,
+        arena: Arena | None = None,
     ) -> None:
         """Allocate it, if it is not part of a block.
 
@@ -188,13 +197,15 @@ class ExperienceRing:
             actor: ...and the row that is this ring's.
             shared: its part of a block; None: it is alone.
             likely: segments that are open at a time, as a rule; None: one for each stream.
+            arena: where its memory is cut from; None: it has some of its own.
         """
         length = config.segment_length
         self.likely = num_streams if likely is None else likely
         self.shape, self.config = shape, config
         self.num_segments, self.segment_length, self.num_streams = segments, length, num_streams
         self._all_counters, self.actor = counters, actor
-        self.shared = SharedArrays(fields_of(shape, length, segments)) if shared is None else shared
+        fields = fields_of(shape, length, segments)
+        self.shared = SharedArrays(fields, arena) if shared is None else shared
         for name in CONTENTS:
             _poison(self.shared[name])
 

@@ -1,4 +1,4 @@
-"""Shared memory without a name, handed to spawned children."""
+"""Shared memory without a name, handed to children when they start."""
 
 from __future__ import annotations
 
@@ -14,12 +14,56 @@ import numpy as np
 import numpy.typing as npt
 
 from remuda.errors import RemudaError
+from remuda.memory.descriptors import explained
 from remuda.types import Array
 
 CACHE_LINE = 64
+PAGE = 4096
+"""Each set of arrays begins on a page of its own, so that it is aligned alike wherever it lies."""
+SMALLEST_FILE = 64 * 2**20
+"""Bytes of an arena's first file. What nobody touches takes no memory."""
 
 Fields = Mapping[str, tuple[tuple[int, ...], npt.DTypeLike]]
 """Arrays by name, each a shape and a dtype."""
+
+
+class MappedFile:
+    """An anonymous file that is mapped once in each process that knows it."""
+
+    def __init__(self, size: int, _descriptor: int | None = None) -> None:
+        """Make one of `size` zero bytes, or map the one behind a descriptor."""
+        self.size = size
+        self._descriptor = _anonymous_file(size) if _descriptor is None else _descriptor
+        weakref.finalize(self, os.close, self._descriptor)
+        with explained():
+            self.memory = mmap.mmap(self._descriptor, size)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _map, (self.size, DupFd(self._descriptor))
+
+
+class Arena:
+    """Cuts the memory of many sets of arrays from few files.
+
+    Open files are scarce (a process may often have 1,024), and each mapping needs two. Files double
+    in size, so their number grows with the logarithm of what is allocated. One process, the
+    coordinator, allocates; its children receive the files that their arrays lie in, each once.
+    Memory is given back when the last array of its file is gone.
+    """
+
+    def __init__(self) -> None:
+        self._file: MappedFile | None = None
+        self._used = 0
+
+    def cut(self, size: int) -> tuple[MappedFile, int]:
+        """Allocate `size` zero bytes: the file they lie in, and where they begin."""
+        size = -(-size // PAGE) * PAGE
+        if self._file is None or self._used + size > self._file.size:
+            last = self._file.size if self._file is not None else SMALLEST_FILE // 2
+            self._file, self._used = MappedFile(max(2 * last, size)), 0
+        offset = self._used
+        self._used += size
+        return self._file, offset
 
 
 class SharedArrays:
@@ -29,12 +73,24 @@ class SharedArrays:
 
     1. The block has no name: it is gone when the last process that maps it ends, by any signal.
        Nothing can be left behind, and nobody can unlink what another still uses.
-    2. It crosses to a child only while that child is spawned, by its descriptor.
+    2. It crosses to a child only while that child is started, by its file's descriptor.
     3. Fresh memory holds zeros; each array starts on a cache line of its own.
     4. There is no lock in it. Who may write which array is said by the class that lays it out.
+    5. Those of one arena share its descriptors, however many there are.
     """
 
-    def __init__(self, fields: Fields, _descriptor: int | None = None) -> None:
+    def __init__(
+        self,
+        fields: Fields,
+        arena: Arena | None = None,
+        _place: tuple[MappedFile, int] | None = None,
+    ) -> None:
+        """Allocate arrays.
+
+        Args:
+            fields: arrays by name, each a shape and a dtype.
+            arena: where to cut them from; None: they have a file of their own.
+        """
         self._fields = {
             name: (tuple(shape), np.dtype(dtype)) for name, (shape, dtype) in fields.items()
         }
@@ -45,11 +101,11 @@ class SharedArrays:
             length = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
             size += -(-length // CACHE_LINE) * CACHE_LINE
         self.nbytes = max(size, CACHE_LINE)
-        self._descriptor = _anonymous_file(self.nbytes) if _descriptor is None else _descriptor
-        weakref.finalize(self, os.close, self._descriptor)
-        memory = mmap.mmap(self._descriptor, self.nbytes)
+        if _place is None:
+            _place = arena.cut(self.nbytes) if arena else (MappedFile(self.nbytes), 0)
+        self._file, self._offset = _place
         self._arrays: dict[str, Array] = {
-            name: np.ndarray(shape, dtype, buffer=memory, offset=offsets[name])
+            name: np.ndarray(shape, dtype, self._file.memory, self._offset + offsets[name])
             for name, (shape, dtype) in self._fields.items()
         }
 
@@ -57,20 +113,25 @@ class SharedArrays:
         return self._arrays[name]
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _attach, (self._fields, DupFd(self._descriptor))
+        return _attach, (self._fields, self._file, self._offset)
 
 
-def _attach(fields: Fields, descriptor: Any) -> SharedArrays:
-    return SharedArrays(fields, descriptor.detach())
+def _attach(fields: Fields, file: MappedFile, offset: int) -> SharedArrays:
+    return SharedArrays(fields, _place=(file, offset))
+
+
+def _map(size: int, descriptor: Any) -> MappedFile:
+    return MappedFile(size, descriptor.detach())
 
 
 def _anonymous_file(size: int) -> int:
     """A descriptor of `size` zero bytes that no path leads to."""
-    if hasattr(os, "memfd_create"):
-        descriptor = os.memfd_create("remuda", os.MFD_CLOEXEC)
-    else:
-        descriptor, path = tempfile.mkstemp(prefix="remuda-")
-        os.unlink(path)
+    with explained():
+        if hasattr(os, "memfd_create"):
+            descriptor = os.memfd_create("remuda", os.MFD_CLOEXEC)
+        else:
+            descriptor, path = tempfile.mkstemp(prefix="remuda-")
+            os.unlink(path)
     try:
         os.ftruncate(descriptor, size)
     except OSError as error:

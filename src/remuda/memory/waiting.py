@@ -5,11 +5,17 @@ from __future__ import annotations
 import contextlib
 import os
 import select
+import sys
 import time
 import weakref
 from collections.abc import Callable
 from multiprocessing.reduction import DupFd
 from typing import Any
+
+from remuda.memory.descriptors import explained
+
+ONE = (1).to_bytes(8, sys.byteorder)
+"""What is added to an event counter."""
 
 
 class Wakeup:
@@ -18,20 +24,22 @@ class Wakeup:
     What it guarantees:
 
     1. No wake-up is lost: a ring between the check of the predicate and the sleep ends the sleep,
-       because it leaves a byte in a pipe, and the pipe is emptied only before the predicate.
+       because the kernel counts it, and the count is cleared only before the predicate.
     2. It cannot spin: each return from the sleep has used up at least one ring.
-    3. Nobody holds it. Whoever dies ringing or waiting leaves it in order for everybody else: the
-       pipe is open in every process that knows it, and ringing never blocks, with or without a
-       waiter.
+    3. Nobody holds it. Whoever dies ringing or waiting leaves it in order for everybody else: it is
+       open in every process that knows it, and ringing never blocks, with or without a waiter.
     4. No wait is without a time limit.
+    5. It is one open file, an event counter; two, a pipe, where the system has none.
     """
 
-    def __init__(self, _descriptors: tuple[int, int] | None = None) -> None:
-        if _descriptors is None:
-            _descriptors = os.pipe()
-            for descriptor in _descriptors:
-                os.set_blocking(descriptor, False)
-        self._read, self._write = _descriptors
+    def __init__(self, _descriptors: tuple[int, ...] = ()) -> None:
+        """Make one, or hold the one behind these descriptors."""
+        if not _descriptors:
+            with explained():
+                _descriptors = _event() if hasattr(os, "eventfd") else _pipe()
+        self._descriptors = _descriptors
+        self._read, self._write = _descriptors[0], _descriptors[-1]
+        self._ring = ONE if len(_descriptors) == 1 else b"\0"
         for descriptor in _descriptors:
             weakref.finalize(self, os.close, descriptor)
         self._poll = select.poll()
@@ -40,7 +48,7 @@ class Wakeup:
     def ring(self) -> None:
         """Wake the waiter, or the next one to wait. Never blocks."""
         with contextlib.suppress(BlockingIOError):  # full: it is ringing already
-            os.write(self._write, b"\0")
+            os.write(self._write, self._ring)
 
     def wait(self, predicate: Callable[[], bool], timeout: float) -> bool:
         """Sleep until `predicate` holds, at most `timeout` seconds; returns whether it holds.
@@ -64,8 +72,19 @@ class Wakeup:
                 pass
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _attach, (DupFd(self._read), DupFd(self._write))
+        return _attach, tuple(DupFd(descriptor) for descriptor in self._descriptors)
 
 
-def _attach(read: Any, write: Any) -> Wakeup:
-    return Wakeup((read.detach(), write.detach()))
+def _attach(*descriptors: Any) -> Wakeup:
+    return Wakeup(tuple(descriptor.detach() for descriptor in descriptors))
+
+
+def _event() -> tuple[int, ...]:
+    return (os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK),)
+
+
+def _pipe() -> tuple[int, ...]:
+    descriptors = os.pipe()
+    for descriptor in descriptors:
+        os.set_blocking(descriptor, False)
+    return descriptors

@@ -23,7 +23,7 @@ from remuda.checkpoint.state import fitting
 from remuda.errors import CheckpointError
 from remuda.hyperparameters import HYPERPARAMETERS
 from remuda.memory.atomic import fence_acquire, fence_release, load, store
-from remuda.memory.shared import SharedArrays
+from remuda.memory.shared import Arena, SharedArrays
 from remuda.population.ledger import record_type
 from remuda.population.records import FRESH, Member, Numbers, PolicyRef, Population
 from remuda.publish.snapshot import Snapshot
@@ -60,6 +60,7 @@ class Table:
         copies: int,
         hyperparameters: Mapping[str, Mapping[str, float]] | None = None,
         empty: Collection[str] = (),
+        arena: Arena | None = None,
     ) -> None:
         """Make room.
 
@@ -69,6 +70,7 @@ class Table:
             copies: places for frozen copies of each policy.
             hyperparameters: by policy, those that it is specified with.
             empty: policies that are not there yet, and may be born.
+            arena: where its memory is cut from; None: it has some of its own.
         """
         self.policies, self.seats, self.copies = tuple(sizes), seats, copies
         places = len(sizes) * (1 + copies)
@@ -83,7 +85,8 @@ class Table:
                 "sequence": ((places,), np.int64),
                 "words": ((3 * STRIDE,), np.int64),
                 "records": ((NEWEST,), kind),
-            }
+            },
+            arena,
         )
         self._weights = {
             policy: SharedArrays(
@@ -92,7 +95,8 @@ class Table:
                     "weights": ((copies, size), np.float32),
                     "learner_step": ((copies,), np.int64),
                     "epsilon": ((copies,), np.float64),
-                }
+                },
+                arena,
             )
             for policy, size in sizes.items()
         }

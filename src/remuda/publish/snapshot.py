@@ -24,7 +24,7 @@ import numpy as np
 from remuda.checkpoint.state import fitting
 from remuda.config import PublishConfig
 from remuda.memory.atomic import fence_acquire, fence_release, first_difference, load, store
-from remuda.memory.shared import SharedArrays
+from remuda.memory.shared import Arena, SharedArrays
 from remuda.types import Floats, Integers, State
 
 NUM_SLOTS = {"snapshot": 1, "double_buffer": 2}
@@ -37,10 +37,12 @@ class PublishedWeights:
     publishing mode.
     """
 
-    def __init__(self, layouts: dict[str, tuple[int, int, PublishConfig]]) -> None:
+    def __init__(
+        self, layouts: dict[str, tuple[int, int, PublishConfig]], arena: Arena | None = None
+    ) -> None:
         self.policies = tuple(layouts)
         self.checksums = {name: checksum for name, (_, checksum, _) in layouts.items()}
-        self.board = SharedArrays({"versions": ((len(layouts),), np.int64)})
+        self.board = SharedArrays({"versions": ((len(layouts),), np.int64)}, arena)
         self.slots = {
             name: SharedArrays(
                 {
@@ -50,7 +52,8 @@ class PublishedWeights:
                     "version": ((NUM_SLOTS[publish.mode],), np.int64),
                     "learner_step": ((NUM_SLOTS[publish.mode],), np.int64),
                     "epsilon": ((NUM_SLOTS[publish.mode],), np.float64),
-                }
+                },
+                arena,
             )
             for name, (size, _, publish) in layouts.items()
         }

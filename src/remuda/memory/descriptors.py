@@ -1,0 +1,75 @@
+"""Open files: a process may have so many, and what a run needs is known before it starts."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import resource
+from collections.abc import Iterator
+
+from remuda.errors import RemudaError
+
+PER_PROCESS = 6
+"""Descriptors that the coordinator needs for each of its processes, or a few less: its wake-up, and
+what it is started, watched and ended by."""
+BESIDES = 64
+"""Those it needs besides: logs, metrics, checkpoints, shared memory."""
+HIGHEST = 1 << 16
+"""The most to ask for where the system names no limit."""
+
+
+def raise_limit() -> int:
+    """Raise this process's limit of open files as far as it may; returns the limit.
+
+    Children inherit it.
+    """
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = HIGHEST if hard == resource.RLIM_INFINITY else hard
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        with contextlib.suppress(OSError, ValueError):  # some systems allow less than they say
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+            return wanted
+    return soft if soft != resource.RLIM_INFINITY else HIGHEST
+
+
+def check_limit(processes: int) -> None:
+    """Raise the limit of open files, and see whether it allows so many processes.
+
+    Raises:
+        RemudaError: it does not.
+    """
+    limit = raise_limit()
+    needed = _open_now() + BESIDES + PER_PROCESS * processes
+    if needed > limit:
+        raise RemudaError(
+            f"{processes} processes need about {needed:,} open files, and the limit is {limit:,} "
+            f"(`ulimit -Hn`); raise it, for instance by `ulimit -n {2 * needed}`, or lower "
+            "actor.processes or learners.processes"
+        )
+
+
+@contextlib.contextmanager
+def explained() -> Iterator[None]:
+    """Tell a user what to do where there are no descriptors left.
+
+    Raises:
+        RemudaError: the limit of open files is reached.
+    """
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in (errno.EMFILE, errno.ENFILE):
+            raise
+        limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+        raise RemudaError(
+            f"too many open files: the limit is {limit:,} (`ulimit -n`); raise it, or lower "
+            "actor.processes or learners.processes"
+        ) from None
+
+
+def _open_now() -> int:
+    try:
+        return len(os.listdir("/dev/fd"))
+    except OSError:
+        return BESIDES
