@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from remuda.actor.role import ActorRole, network_layout
+from remuda.checkpoint.names import file_name
 from remuda.checkpoint.store import Checkpoints, Manifest
 from remuda.config import Config
 from remuda.coordinator.board import Board
@@ -128,7 +129,7 @@ class Assembly:
         saved = checkpoints.read(found.number, COORDINATOR)
         self.scoreboard.restore(saved["scoreboard"])
         for i, spec in enumerate(self.specs):
-            part = checkpoints.read(found.number, spec.name)
+            part = checkpoints.read(found.number, file_name(spec.name))
             contents = part["experience"] if self.config.saves_replay else None
             if (
                 self.table is not None

@@ -13,6 +13,7 @@ from remuda.actor.dealt import DealtSeats
 from remuda.actor.fixed import FixedSeats
 from remuda.actor.role import make_casts, make_seats
 from remuda.actor.seats import Seats
+from remuda.checkpoint.names import file_name
 from remuda.checkpoint.state import fitting
 from remuda.config import Config
 from remuda.coordinator.checkpointing import COORDINATOR
@@ -243,8 +244,8 @@ def _flatten(spec: PolicySpec, tensors: Mapping[str, Floats], run: RunDirectory)
         found = tensors[name].shape if name in tensors else "nothing"
         if found != shape:
             raise RunDirectoryError(
-                f"{run.weights / spec.name}.safetensors does not fit the run's configuration: "
-                f"{name} should be {shape} and is {found}"
+                f"{run.weights / file_name(spec.name)}.safetensors does not fit the run's "
+                f"configuration: {name} should be {shape} and is {found}"
             )
     flat: Floats = np.concatenate([tensors[name].ravel() for name in shapes]).astype(np.float32)
     return flat

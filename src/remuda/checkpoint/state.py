@@ -47,7 +47,7 @@ def unpack(data: bytes, source: str = "the data") -> State:
         header = json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])
         state: State = json.loads(header["__metadata__"][_REST])
         for path, array in arrays.items():
-            *parents, name = path.split("/")
+            *parents, name = (_unescaped(part) for part in path.split("/"))
             branch = state
             for parent in parents:
                 branch = branch[parent]
@@ -113,12 +113,20 @@ def _take_arrays(state: Mapping[str, Any], prefix: str, arrays: dict[str, Array]
     """Everything in `state` but its arrays, which go into `arrays` by their paths."""
     rest: State = {}
     for name, value in state.items():
-        if "/" in name:
-            raise ValueError(f"the name {name!r} in a state holds a slash")
+        path = prefix + _escaped(name)
         if isinstance(value, np.ndarray):
-            arrays[prefix + name] = np.ascontiguousarray(value).reshape(value.shape)
+            arrays[path] = np.ascontiguousarray(value).reshape(value.shape)
         elif isinstance(value, Mapping):
-            rest[name] = _take_arrays(value, f"{prefix}{name}/", arrays)
+            rest[name] = _take_arrays(value, f"{path}/", arrays)
         else:
             rest[name] = value
     return rest
+
+
+def _escaped(name: str) -> str:
+    """A name as one part of a path."""
+    return name.replace("%", "%25").replace("/", "%2F")
+
+
+def _unescaped(part: str) -> str:
+    return part.replace("%2F", "/").replace("%25", "%")

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from remuda.checkpoint.names import file_name
 from remuda.checkpoint.state import write_whole
 from remuda.checkpoint.store import Checkpoints
 from remuda.config import Config, load_config, read_config, write_config
@@ -203,11 +204,14 @@ class RunDirectory:
         """
         from safetensors.numpy import save
 
-        write_file(self.weights / f"{policy}.safetensors", save(dict(tensors), facts))
+        write_file(self._weights_of(policy), save(dict(tensors), facts))
 
     def has_weights(self, policy: str) -> bool:
         """Whether a policy's parameters were saved, as they are at the end of a run."""
-        return (self.weights / f"{policy}.safetensors").exists()
+        return self._weights_of(policy).exists()
+
+    def _weights_of(self, policy: str) -> Path:
+        return self.weights / f"{file_name(policy)}.safetensors"
 
     def load_weights(self, policy: str) -> tuple[dict[str, Floats], dict[str, str]]:
         """A policy's parameters by name, and the facts saved with them.
@@ -217,7 +221,7 @@ class RunDirectory:
         """
         from safetensors import SafetensorError, safe_open
 
-        path = self.weights / f"{policy}.safetensors"
+        path = self._weights_of(policy)
         try:
             with safe_open(path, "numpy") as file:
                 names = list(file.keys())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 
+from remuda.checkpoint.names import file_name
 from remuda.learner.learner import Learner
 from remuda.memory.waiting import Wakeup
 from remuda.population.nursery import Nursery
@@ -38,7 +39,10 @@ class LearnerGroup:
             nursery: who is to begin anew; None: nobody ever is.
         """
         self.learners = tuple(learners)
-        self._nursery = nursery or Nursery(None, self.parts)
+        policies = [policy for learner in self.learners for policy in learner.policies]
+        self._policies = {file_name(policy): policy for policy in policies}
+        """By part of a checkpoint."""
+        self._nursery = nursery or Nursery(None, policies)
         self._wakeup, self._patience = wakeup, patience
         self._served = [0.0] * len(self.learners)
         """By learner: updates, each counted as 1 / priority."""
@@ -82,20 +86,22 @@ class LearnerGroup:
     @property
     def parts(self) -> tuple[str, ...]:
         """Each policy is a part of a checkpoint by itself, whichever process trains it."""
-        return tuple(policy for learner in self.learners for policy in learner.policies)
+        return tuple(self._policies)
 
     def state(self, part: str) -> State:
         """The state of one policy's learner."""
-        generation = self._nursery.generations[part]
-        return self._learner(part).state(part) | {"generation": generation}
+        policy = self._policies[part]
+        generation = self._nursery.generations[policy]
+        return self._learner(policy).state(policy) | {"generation": generation}
 
     def restore(self, part: str, state: State) -> None:
         """Let one policy's learner go on from what `state` returned.
 
         If that was somebody else, it goes on with what was published last.
         """
-        if state.get("generation", 0) == self._nursery.generations[part]:
-            self._learner(part).restore(part, state)
+        policy = self._policies[part]
+        if state.get("generation", 0) == self._nursery.generations[policy]:
+            self._learner(policy).restore(policy, state)
 
     def _learner(self, policy: str) -> Learner:
         return next(learner for learner in self.learners if policy in learner.policies)

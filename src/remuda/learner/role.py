@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from remuda.checkpoint.names import file_name
 from remuda.experience.experience import Experience
 from remuda.hyperparameters import with_values
 from remuda.memory.waiting import Wakeup
@@ -53,12 +54,12 @@ class LearnerRole:
     @property
     def parts(self) -> tuple[str, ...]:
         """A part for each policy."""
-        return tuple(spec.name for spec in self.specs)
+        return tuple(file_name(spec.name) for spec in self.specs)
 
     @property
     def name(self) -> str:
         """Named after its policies: `learner-agent_0`, or `learner-agent_0..agent_6`."""
-        first, last = self.specs[0].name, self.specs[-1].name
+        first, last = self.parts[0], self.parts[-1]
         return f"learner-{first}" if first == last else f"learner-{first}..{last}"
 
     def build(self) -> LearnerGroup:
@@ -66,7 +67,7 @@ class LearnerRole:
         from remuda.learner.group import LearnerGroup
         from remuda.population.nursery import Nursery
 
-        nursery = Nursery(self.table, self.parts)
+        nursery = Nursery(self.table, [spec.name for spec in self.specs])
         learners: list[Learner] = []
         for specs, device in self._stacks(nursery):
             make = self._by_rollouts if specs[0].config.takes_rollouts else self._by_replay

@@ -26,6 +26,8 @@ from remuda.population.records import Member, PolicyRef, Population
 from remuda.types import AgentSpec
 
 _DIRECTOR = "remuda.population.director"
+LONGEST = 64
+"""Characters in the name of a policy."""
 SPARE = 2
 """Places for frozen copies beyond those that play: one that was dropped may still be in a match."""
 
@@ -66,9 +68,19 @@ def first_names(config: Config, agents: Sequence[AgentSpec]) -> tuple[str, ...]:
     if not names:
         raise ConfigError("population.policies is empty; give a number or names")
     for name in names:
-        if not name or set(name) & set("/@."):
-            raise ConfigError(f"population.policies: {name!r} is no name; leave out / @ and .")
+        if not _is_name(name):
+            shown = name if len(name) <= LONGEST else name[:LONGEST] + "…"
+            raise ConfigError(
+                f"population.policies: {shown!r} is no name; take 1 to {LONGEST} characters, none "
+                "of them / @ . or invisible, and no space or - in front"
+            )
     return names
+
+
+def _is_name(name: str) -> bool:
+    """Whether a policy may be called so: its flags, copies and files are named after it."""
+    plain = name.isprintable() and name == name.strip() and not name.startswith("-")
+    return plain and 0 < len(name) <= LONGEST and not set(name) & set("/@.")
 
 
 def seats_of(
