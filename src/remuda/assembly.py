@@ -19,7 +19,7 @@ from remuda.coordinator.ledger import Scribe
 from remuda.coordinator.metrics import View
 from remuda.coordinator.run_directory import RunDirectory
 from remuda.coordinator.status import StatusFile
-from remuda.errors import ConfigError
+from remuda.errors import CheckpointError, ConfigError
 from remuda.evaluate import evaluate
 from remuda.experience.experience import Experience, segments_for
 from remuda.experience.ring import Block
@@ -137,7 +137,10 @@ class Assembly:
             ):
                 contents = None  # somebody else's, who had this place before
             self.experience[spec.name].restore(contents, saved["written"][spec.name])
-            self._publisher(spec).restore(saved["published"][spec.name])
+            published = saved["published"].get(spec.name)
+            if published is None:
+                raise CheckpointError(f"it has no published weights of policy {spec.name}")
+            self._publisher(spec).restore(published)
         if self.table is not None:
             self.table.restore(saved["population"])
         self._resumed, self._seconds = True, found.seconds
@@ -228,7 +231,8 @@ class Assembly:
 
     def snapshots(self) -> dict[str, Snapshot]:
         """The newest weights of every policy, those whose places are empty too."""
-        return SnapshotReader(self.published).newer()
+        reader = SnapshotReader(self.published)
+        return {spec.name: reader.newest(spec.name) for spec in self.specs}
 
     def playing(self) -> dict[str, Snapshot]:
         """The newest weights of the policies that play."""

@@ -128,7 +128,9 @@ class PublishConfig(Section):
     """How a learner hands its weights to the actor."""
 
     mode: Literal["snapshot", "double_buffer"] = "double_buffer"
-    """One published copy, or two of which one is active while the other is written."""
+    """`snapshot`: actors read one copy, which is overwritten in place; a second one is kept for the
+    successor of a learner that dies meanwhile. `double_buffer`: two in turn, of which one is active
+    while the other is written."""
     every: PositiveInt = 10
     """Updates between two publications."""
 

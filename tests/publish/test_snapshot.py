@@ -1,12 +1,15 @@
 """Publishing: a snapshot is seen whole or not at all, in both modes, whoever dies."""
 
 import multiprocessing
+import sys
 
 import numpy as np
 import pytest
 
 from remuda.config import PublishConfig
+from remuda.errors import RemudaError
 from remuda.memory.atomic import store
+from remuda.publish import snapshot as module
 from remuda.publish.snapshot import PublishedWeights, Publisher, SnapshotReader
 
 SPAWN = multiprocessing.get_context("spawn")
@@ -46,10 +49,110 @@ def test_a_publisher_that_dies_while_writing_harms_nobody(mode):
     store(slots["sequence"], slot, int(slots["sequence"][slot]) | 1)
     slots["weights"][slot, :3] = 99.0  # half a vector, and then it is killed
     late = SnapshotReader(published).newer()
-    assert list(late) == ([] if mode == "snapshot" else ["a"])
+    assert late["a"].weights.tolist() == [1] * 6
     successor = Publisher(published, "a", 7)
     assert successor.publish(np.full(6, 2, np.float32), 2, 0.4) == 2
     assert reader.newer()["a"].weights.tolist() == [2] * 6
+
+
+class DiedError(BaseException):
+    """The process is gone: nothing of it may clear anything away."""
+
+
+class HalfWritten:
+    """Stands in for weights: the learner dies when half of them are copied out."""
+
+    def __init__(self, slots):
+        self.slots = slots
+
+    def __array__(self, dtype=None, copy=None):
+        for row in np.flatnonzero(self.slots["sequence"] % 2):
+            self.slots["weights"][row, :3] = 99.0
+        raise DiedError
+
+
+def publish_and_die(published, version, line):
+    """A learner's whole life: one publication, unless it dies at this line of it."""
+    left = line
+
+    def trace(frame, event, argument):
+        nonlocal left
+        if frame.f_code.co_filename != module.__file__:
+            return None
+        if event == "line":
+            left -= 1
+            if left < 0:
+                raise DiedError
+        return trace
+
+    try:
+        sys.settrace(trace)
+        publisher = Publisher(published, "a", 7)
+        publisher.publish(np.full(6, version, np.float32), version, float(version))
+    except DiedError:
+        return None
+    finally:
+        sys.settrace(None)
+    return publisher.version
+
+
+def check_whole(snapshot, among):
+    assert snapshot.weights.tolist() == [snapshot.learner_step] * 6
+    assert snapshot.epsilon == snapshot.learner_step
+    assert snapshot.learner_step in among
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_learner_may_be_killed_at_every_line_of_a_publication(mode):
+    """And so may its successor, at every line of the next: weights can be had all the time."""
+    for first in range(100):
+        for second in range(100):
+            published = make(mode)
+            Publisher(published, "b", 7).publish(np.zeros(6, np.float32), 0, 0.0)
+            publish_and_die(published, 1, 1000)
+            actor = SnapshotReader(published)
+            actor.newer()
+            one = publish_and_die(published, 2, first)
+            check_whole(SnapshotReader(published).newest("a"), (1, 2))
+            two = publish_and_die(published, 3, second)
+            check_whole(SnapshotReader(published).newest("a"), (1, 2, 3))
+            late = SnapshotReader(published).newer()  # of an actor that begins now
+            assert list(late) == ["a", "b"]
+            check_whole(late["a"], (1, 2, 3))
+            for snapshot in actor.newer().values():  # of one that was there all the time
+                check_whole(snapshot, (2, 3))
+            version = publish_and_die(published, 4, 1000)
+            assert version is not None
+            for reader in (actor, SnapshotReader(published)):
+                found = reader.newer()["a"]
+                check_whole(found, (4,))
+                assert found.version == version
+            if two is not None:
+                break
+        if one is not None:
+            break
+    assert min(first, second) > 10
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_learner_may_be_killed_in_the_middle_of_a_copy_again_and_again(mode):
+    published = make(mode)
+    slots = published.slots["a"]
+    publish_and_die(published, 1, 1000)
+    for _ in range(5):
+        with pytest.raises(DiedError):
+            Publisher(published, "a", 7).publish(HalfWritten(slots), 2, 2.0)
+        check_whole(SnapshotReader(published).newest("a"), (1,))
+        assert slots["sequence"].tolist().count(0) <= 1  # one is torn, and always the same
+    version = publish_and_die(published, 3, 1000)
+    found = SnapshotReader(published).newest("a")
+    check_whole(found, (3,))
+    assert found.version == version
+
+
+def test_what_was_never_published_is_told_from_weights():
+    with pytest.raises(RemudaError, match="policy b could not be copied"):
+        SnapshotReader(make("snapshot")).newest("b")
 
 
 def test_a_successor_does_not_give_a_version_twice():
@@ -104,6 +207,25 @@ def test_no_snapshot_is_torn(mode, check, wanted):
             if torn and not check:
                 break
         assert (torn == 0) == check
+    finally:
+        child.kill()
+        child.join(60)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_the_newest_can_be_had_while_a_learner_publishes_all_the_time(mode):
+    published = make(mode, size=20_000, policies=("a",))
+    Publisher(published, "a", 7).publish(np.ones(20_000, np.float32), 1, 1.0)
+    child = SPAWN.Process(target=_publish_for_ever, args=(published,), daemon=True)
+    child.start()
+    try:
+        reader = SnapshotReader(published)
+        while reader.newest("a").version < 1000:
+            assert child.is_alive()
+        for _ in range(300):
+            found = reader.newest("a")
+            assert (found.weights == found.version).all()
+            assert found.epsilon == found.version == found.learner_step
     finally:
         child.kill()
         child.join(60)

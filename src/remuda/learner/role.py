@@ -166,7 +166,7 @@ class LearnerRole:
     def _newest(self, spec: PolicySpec) -> Snapshot:
         from remuda.publish.snapshot import SnapshotReader
 
-        return SnapshotReader(self.published).newer()[spec.name]
+        return SnapshotReader(self.published).newest(spec.name)
 
     def _students(
         self, specs: Sequence[PolicySpec], algorithm: Algorithm, published: Sequence[Snapshot]

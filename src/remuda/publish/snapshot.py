@@ -8,26 +8,39 @@ and nobody locks anything.
 Who writes what: everything here belongs to the learner of the policy. `versions[policy]` is stored
 last, so that one look over the versions of all policies tells the actor what is new.
 
-- A slot's `sequence` is odd while it is written. A reader notes it, copies, and looks again.
-- `snapshot` has one slot. `double_buffer` has two; the one that is not active is written and then
-  made active, so a reader meets a write in progress only when it is overtaken twice.
-- A learner that dies while writing leaves its slot odd. Readers keep what they have, and in
-  `double_buffer` the active slot is whole. Its successor goes on with the next even sequence.
+Each policy has two rows, and a row's `sequence` is odd while it is written. A reader notes it,
+copies, and looks again. `active` is the row that actors read.
+
+- `double_buffer`: the row that is not active is written and then made active, so a reader meets a
+  write in progress only when it is overtaken twice.
+- `snapshot`: actors read one row for good, which is overwritten in place; one that meets a write in
+  progress keeps what it has until its next turn. The other row is a *reserve*: it receives every
+  publication first, and is read by a learner's successor, by checkpoints, and by an actor that has
+  nothing yet.
+
+A learner that dies, at any instruction, leaves one row odd at most, and the other whole: it never
+begins to write one row while the other is torn, and a successor writes a torn row first. Who must
+have weights can therefore always have them (`SnapshotReader.newest`).
 """
 
 from __future__ import annotations
 
+import time
 from dataclasses import asdict, dataclass
 
 import numpy as np
 
 from remuda.checkpoint.state import fitting
 from remuda.config import PublishConfig
+from remuda.errors import RemudaError
 from remuda.memory.atomic import fence_acquire, fence_release, first_difference, load, store
 from remuda.memory.shared import Arena, SharedArrays
 from remuda.types import Floats, Integers, State
 
-NUM_SLOTS = {"snapshot": 1, "double_buffer": 2}
+ROWS = 2
+"""Copies of each policy's weights: one of them is whole at any instant."""
+TRIES = 1000
+"""Copies that may be overtaken in a row, where one must be had."""
 
 
 class PublishedWeights:
@@ -42,26 +55,27 @@ class PublishedWeights:
     ) -> None:
         self.policies = tuple(layouts)
         self.checksums = {name: checksum for name, (_, checksum, _) in layouts.items()}
+        self.modes = {name: publish.mode for name, (_, _, publish) in layouts.items()}
         self.board = SharedArrays({"versions": ((len(layouts),), np.int64)}, arena)
         self.slots = {
             name: SharedArrays(
                 {
-                    "weights": ((NUM_SLOTS[publish.mode], size), np.float32),
-                    "sequence": ((NUM_SLOTS[publish.mode],), np.int64),
+                    "weights": ((ROWS, size), np.float32),
+                    "sequence": ((ROWS,), np.int64),
                     "active": ((1,), np.int64),
-                    "version": ((NUM_SLOTS[publish.mode],), np.int64),
-                    "learner_step": ((NUM_SLOTS[publish.mode],), np.int64),
-                    "epsilon": ((NUM_SLOTS[publish.mode],), np.float64),
+                    "version": ((ROWS,), np.int64),
+                    "learner_step": ((ROWS,), np.int64),
+                    "epsilon": ((ROWS,), np.float64),
                 },
                 arena,
             )
-            for name, (size, _, publish) in layouts.items()
+            for name, (size, _, _) in layouts.items()
         }
         for slots in self.slots.values():
             slots["weights"][...] = np.nan
 
     def active(self, policy: str) -> int:
-        """The slot that holds a policy's newest snapshot."""
+        """The row that actors read."""
         return load(self.slots[policy]["active"], 0)
 
 
@@ -89,9 +103,10 @@ class Publisher:
     def __init__(self, published: PublishedWeights, policy: str, checksum: int) -> None:
         _check_layout(published, policy, checksum)
         self._slots = published.slots[policy]
+        self._in_place = published.modes[policy] == "snapshot"
         self._versions: Integers = published.board["versions"]
         self._index = published.policies.index(policy)
-        # A learner that died may have made a version active and not yet counted it.
+        # A learner that died may have written a version and not yet counted it.
         self.version = int(max(self._versions[self._index], self._slots["version"].max()))
 
     def restore(self, state: State) -> None:
@@ -106,22 +121,33 @@ class Publisher:
 
     def publish(self, weights: Floats, learner_step: int, epsilon: float) -> int:
         """Copy the weights out as the next version, and return that version."""
-        slots = self._slots
-        sequence = slots["sequence"]
-        slot = (int(slots["active"][0]) + 1) % sequence.size
-        version = self.version + 1
-        writing = int(sequence[slot]) | 1  # odd already if a learner died here
-        store(sequence, slot, writing)
-        fence_release()
-        slots["weights"][slot] = weights
-        slots["version"][slot] = version
-        slots["learner_step"][slot] = learner_step
-        slots["epsilon"][slot] = epsilon
-        store(sequence, slot, writing + 1)
-        store(slots["active"], 0, slot)
+        active, version = int(self._slots["active"][0]), self.version + 1
+        other = 1 - active
+        if self._in_place:
+            # A row that a learner before this one left torn comes first: the other is all there is.
+            is_torn = self._slots["sequence"][active] % 2 == 1
+            for row in (active, other) if is_torn else (other, active):
+                self._write(row, weights, version, learner_step, epsilon)
+        else:
+            self._write(other, weights, version, learner_step, epsilon)
+            store(self._slots["active"], 0, other)
         store(self._versions, self._index, version)
         self.version = version
         return version
+
+    def _write(
+        self, row: int, weights: Floats, version: int, learner_step: int, epsilon: float
+    ) -> None:
+        slots = self._slots
+        sequence = slots["sequence"]
+        writing = int(sequence[row]) | 1  # odd already if a learner died here
+        store(sequence, row, writing)
+        fence_release()
+        slots["weights"][row] = weights
+        slots["version"][row] = version
+        slots["learner_step"][row] = learner_step
+        slots["epsilon"][row] = epsilon
+        store(sequence, row, writing + 1)
 
 
 class SnapshotReader:
@@ -132,16 +158,15 @@ class SnapshotReader:
     1. A snapshot is whole: weights, version, learner step and epsilon are of one publication.
     2. `newer` never waits: a copy that is overtaken is thrown away, and the policy stays new.
     3. Versions never go backwards.
+    4. What was published once can always be had, whatever its learner died in: `newest`, and the
+       first `newer` of each policy.
     """
 
     def __init__(self, published: PublishedWeights, check_sequence: bool = True) -> None:
         self._published, self._check = published, check_sequence
         self._versions: Integers = published.board["versions"]
         self._seen: Integers = np.zeros(len(published.policies), np.int64)
-        self._copies = {
-            name: Snapshot(np.zeros(slots["weights"].shape[1], np.float32), 0, 0, 1.0)
-            for name, slots in published.slots.items()
-        }
+        self._copies: dict[str, Snapshot] = {}
         self.overtaken = 0
         """Copies that were thrown away because the learner published meanwhile."""
 
@@ -156,14 +181,38 @@ class SnapshotReader:
         """
         found = {}
         for index, policy in enumerate(self._published.policies):
-            if self._versions[index] != self._seen[index]:
-                snapshot = self._copy(policy)
+            if self._versions[index] > self._seen[index]:
+                snapshot = self._copy(policy, self._published.active(policy))
+                if snapshot is None and not self._seen[index]:
+                    snapshot = self.newest(policy)
                 if snapshot is None:
                     self.overtaken += 1
                 elif snapshot.version > self._seen[index]:
                     self._seen[index] = snapshot.version
                     found[policy] = snapshot
         return found
+
+    def newest(self, policy: str) -> Snapshot:
+        """A policy's newest snapshot, or the one before where a new one comes in this instant.
+
+        It holds until this, or `newer`, is called again. It waits for nobody: while one row is
+        written the other is whole, and a row is copied in less time than an update takes.
+
+        Raises:
+            RemudaError: it was overtaken too often in a row, or nothing was published yet.
+        """
+        for attempt in range(TRIES):
+            active = self._published.active(policy)
+            for row in (active, 1 - active):
+                snapshot = self._copy(policy, row)
+                if snapshot is not None and snapshot.version:
+                    return snapshot
+            if attempt:
+                time.sleep(0.0001)  # let the learner's process go on, if it is on this core
+        raise RemudaError(
+            f"the weights of policy {policy} could not be copied: they are published anew faster "
+            "than that, or never were; raise publish.every"
+        )
 
     def state(self) -> State:
         """The versions that this reader has copied, by policy."""
@@ -173,18 +222,22 @@ class SnapshotReader:
         """Take these versions as copied already."""
         self._seen[:] = [state[policy] for policy in self._published.policies]
 
-    def _copy(self, policy: str) -> Snapshot | None:
-        slots, copy = self._published.slots[policy], self._copies[policy]
-        slot = load(slots["active"], 0)
-        before = load(slots["sequence"], slot)
+    def _copy(self, policy: str, row: int) -> Snapshot | None:
+        """A copy of a row; None: it is torn, or was overtaken."""
+        slots = self._published.slots[policy]
+        copy = self._copies.get(policy)
+        if copy is None:
+            copy = Snapshot(np.zeros(slots["weights"].shape[1], np.float32), 0, 0, 1.0)
+            self._copies[policy] = copy
+        before = load(slots["sequence"], row)
         if self._check and before % 2 == 1:
             return None
-        copy.weights[:] = slots["weights"][slot]
-        copy.version = int(slots["version"][slot])
-        copy.learner_step = int(slots["learner_step"][slot])
-        copy.epsilon = float(slots["epsilon"][slot])
+        copy.weights[:] = slots["weights"][row]
+        copy.version = int(slots["version"][row])
+        copy.learner_step = int(slots["learner_step"][row])
+        copy.epsilon = float(slots["epsilon"][row])
         fence_acquire()
-        if self._check and load(slots["sequence"], slot) != before:
+        if self._check and load(slots["sequence"], row) != before:
             return None
         return copy
 
