@@ -399,6 +399,10 @@ class BirthsConfig(Section):
     births are for your own director."""
     games: NonNegativeInt = 200
     """Games that a policy has played before it is judged."""
+    confidence: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.95
+    """How probable it must be, by their ratings, that the highest-rated policy is better than the
+    lowest-rated one, before that is replaced; allowing for their being picked out of many. Looked
+    at anew every `every` matches."""
 
 
 class PopulationConfig(Section):

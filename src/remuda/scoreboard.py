@@ -118,11 +118,10 @@ class Scoreboard:
 
     def state(self) -> State:
         """All rows as they are now, those of the actors added up."""
-        acted = np.array([self.acted(name) for name in self.policies])
         return {
             "play": self.played(),
-            "policy": acted,
-            "learn": self._shared["learn"].copy(),
+            "policy": self.all_acted(),
+            "learn": self.all_learned(),
             "facts": self.told(),
         }
 
@@ -172,6 +171,19 @@ class Scoreboard:
         """The rows of all actors added up, by `Play`."""
         total: Row = self._shared["play"].sum(0)
         return total
+
+    def all_acted(self) -> Row:
+        """`acted` of every policy: [policies, fields by `Policy`]."""
+        rows = self._shared["policy"]
+        total: Row = rows.sum(0)
+        kept = [Policy.EPSILON, Policy.VERSION]
+        total[:, kept] = rows[0][:, kept]
+        return total
+
+    def all_learned(self) -> Row:
+        """A copy of every learner's row: [policies, fields by `Learn`]."""
+        rows: Row = self._shared["learn"].copy()
+        return rows
 
     def acted(self, name: str) -> Row:
         """The actors' rows of one policy added up, by `Policy`.

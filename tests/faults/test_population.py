@@ -134,7 +134,7 @@ def test_a_population_outlives_its_actor(fault, tmp_path):
         numbers = records["number"][records["kind"] == MATCH]
         assert len(set(numbers)) == len(numbers)  # no match has the number of another
         assert numbers.max() > proposed
-        met, won, _ = table.pairs
+        met, won = table.pairs[:2, :, : len(NAMES)]
         assert np.allclose(met, met.T, atol=2)
         assert np.allclose(won + won.T, met, atol=2)  # sums of one match may have been half done
     finally:

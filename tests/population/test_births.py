@@ -6,6 +6,7 @@ import pytest
 from remuda.assembly import Assembly, check_births
 from remuda.config import BirthsConfig, load_config, overlay
 from remuda.coordinator.run_directory import RunDirectory
+from remuda.envs.registry import make_env
 from remuda.errors import ConfigError, RemudaError
 from remuda.evaluate import load_run
 from remuda.policies.spec import first_weights, policy_specs
@@ -56,8 +57,9 @@ class World:
 
     def __init__(self, **tree):
         Script.commands, Script.seen = [], []
-        self.config = load_config(overlay(TREE, tree))
-        agents = Tape().agents
+        whole = overlay(TREE, tree) | ({"policies": {}} if "game" in tree else {})
+        self.config = load_config(whole)
+        agents = make_env(self.config.game, 1).agents
         self.specs = policy_specs(self.config, agents)
         layout = make_layout(self.config, len(self.specs))
         self.assembly = Assembly(self.config, self.specs, layout, agents=agents)
@@ -388,9 +390,9 @@ def test_the_best_has_a_child_and_the_weakest_makes_room_once_it_plays():
     assert director.step(population, None, {}) == []
     population.matches = 100
     assert director.step(population, None, {}) == [Birth("born_0", PolicyRef("p1"))]
-    population.matches, population.empty = 300, ()
+    population.matches, population.empty, population.expected = 300, (), ("born_0",)
     assert director.step(population, None, {}) == []  # the child does not play yet
-    population.empty = ("born_0",)
+    population.empty, population.expected = ("born_0",), ()
     successor = Replacement(BirthsConfig(places=1, every=100, games=10))
     successor.restore(director.state())
     # An actor that died before it ordered the child leaves its place empty.
@@ -434,7 +436,8 @@ def test_where_every_place_is_taken_the_weakest_makes_room_first():
     assert director.step(population, None, {}) == [Retire(PolicyRef("p0"))]
     # It plays its match to the end before its place is empty; nobody else goes meanwhile.
     population.retire(PolicyRef("p0"))
-    population.matches = 101
-    assert director.step(population, None, {}) == []
-    population.empty, population.matches = ("p0",), 200
+    for matches in (101, 200, 300):
+        population.matches, population.leaving = matches, ("p0",)
+        assert director.step(population, None, {}) == []
+    population.empty, population.leaving, population.matches = ("p0",), (), 400
     assert director.step(population, None, {}) == [Birth("p0", PolicyRef("p1"))]

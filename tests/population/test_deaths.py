@@ -148,14 +148,19 @@ def check(world):
     members, table = world.league.population.members, world.table
     assert {m.ref: m.place for m in members} == {m.ref: m.place for m in table.population().members}
     assert set(world.league.seated.ravel()) <= {m.place for m in members}
-    met, won, _ = table.pairs
-    assert np.array_equal(met, met.T)
-    assert np.allclose(won + won.T, met)
+    met, won, *_ = table.pairs
+    live = sorted(place for place in places_of(members) if place < len(NAMES))
+    met_live, won_live = met[live][:, live], won[live][:, live]
+    assert np.array_equal(met_live, met_live.T)
+    assert np.allclose(won_live + won_live.T, met_live)
+    assert not table.there[table.leaving].any()
     for member in members:
         if not member.learns:
             kept = table.snapshot(member.place)
             assert np.array_equal(kept.weights, weights_of(*member.ref))
-    assert met[[place for place in range(len(met)) if place not in places_of(members)]].sum() == 0
+    kept = places_of(members) | set(table.leaving)
+    assert met[:, [place for place in range(met.shape[1]) if place not in kept]].sum() == 0
+    assert met[[place for place in range(len(met)) if place not in kept]].sum() == 0
 
 
 def places_of(members):

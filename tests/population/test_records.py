@@ -3,10 +3,9 @@
 import numpy as np
 import pytest
 
-from remuda.checkpoint.state import pack, unpack
 from remuda.errors import ConfigError, RunDirectoryError
 from remuda.population.ledger import Ledger, LedgerFile, read_records, record_type, results
-from remuda.population.ratings import Rater, rate
+from remuda.population.ratings import rate
 from remuda.population.records import Match, Member, PolicyRef, Population, Result
 
 A, B, C = PolicyRef("a"), PolicyRef("b"), PolicyRef("c")
@@ -120,16 +119,3 @@ def test_a_match_against_oneself_changes_no_rating_and_the_retired_none():
     population.retire(B)
     rate(population, result([A, B], [1.0, 0.0], 1))
     assert population[A].rating == pytest.approx(25.0)
-
-
-def test_results_that_come_too_fast_are_rated_in_part():
-    population, rater = Population([Member(A), Member(B)]), Rater()
-    rater.step(population)
-    for i in range(rater.ROOM + 10):
-        rater.add(result([A, B], [1.0, 0.0] if i < rater.ROOM else [0.0, 1.0], i))
-    assert rater.room == 0
-    other = Rater()
-    other.restore(unpack(pack(rater.state())))
-    for _ in range(2 * rater.ROOM):
-        other.step(population)
-    assert population[A].rating > 30  # the last ten, which it lost, were passed over

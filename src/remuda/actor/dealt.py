@@ -120,7 +120,6 @@ class DealtSeats:
             for cast in self.casts:
                 if cast.kind is kind:
                     cast.outcome(rewards, terminated, truncated)
-        self.league.rate()
 
     def close(self, over: Bools, returns: np.ndarray, truncated: Bools) -> None:
         """Count the episodes of the copies that are over, and note the results of the matches.

@@ -6,8 +6,6 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-import numpy as np
-
 from remuda.coordinator.metrics import MemberRecord, PolicyRecord, Record
 from remuda.experience.experience import Experience
 from remuda.population.table import MATCHES, Table
@@ -29,13 +27,19 @@ class Reading:
     time: float
     """Seconds on a clock that never goes back."""
     play: Row
-    policy: Mapping[str, Row]
-    learn: Mapping[str, Row]
+    policy: Row
+    """[policies, fields by `Policy`]."""
+    learn: Row
+    """[policies, fields by `Learn`]."""
     facts: Row
 
 
+FEW = 100
+"""So many frozen copies stand in every record; more of them only in those that are asked for."""
+
+
 class Board:
-    """Reads the counters of a run.
+    """Reads the counters of a run, several times a second: what it does is linear in the policies.
 
     It goes on when the board is made, after `seconds` of play in earlier sessions.
     """
@@ -57,13 +61,19 @@ class Board:
         return Reading(
             time.perf_counter(),
             board.played(),
-            {name: board.acted(name) for name in board.policies},
-            {name: board.learn(name).copy() for name in board.policies},
+            board.all_acted(),
+            board.all_learned(),
             board.told(),
         )
 
-    def between(self, earlier: Reading, later: Reading) -> Record:
-        """What happened between two readings; totals are those of the later."""
+    def between(self, earlier: Reading, later: Reading, whole: bool = False) -> Record:
+        """What happened between two readings; totals are those of the later.
+
+        Args:
+            earlier: the first.
+            later: the second.
+            whole: with all frozen copies, however many there are.
+        """
         seconds = max(later.time - earlier.time, 1e-9)
         play = later.play
         change = play - earlier.play
@@ -81,24 +91,23 @@ class Board:
                 for name, field in SHARES.items()
             },
             policies={
-                name: self._policy(name, earlier, later, seconds)
-                for name in self._scoreboard.policies
+                name: self._policy(i, name, earlier, later, seconds)
+                for i, name in enumerate(self._scoreboard.policies)
             },
             facts={
                 name: _mean(later.facts - earlier.facts, len(Facts) + i, Facts.EPISODES)
                 for i, name in enumerate(self._scoreboard.fact_names)
             },
-            members=self._members(),
+            members=self._members(whole),
+            frozen=self._table.frozen if self._table is not None else 0,
             matches=self._table.word(MATCHES) if self._table is not None else 0,
         )
 
-    def _members(self) -> dict[str, MemberRecord]:
-        """Of the population, as they are now."""
+    def _members(self, whole: bool) -> dict[str, MemberRecord]:
+        """Of the population, as they are now: those that learn, and not too many frozen copies."""
         if self._table is None:
             return {}
-        met, won, _ = self._table.pairs
-        met, won = met - np.diag(met.diagonal()), won - np.diag(won.diagonal())
-        total, wins = met.sum(1), won.sum(1)
+        whole = whole or self._table.frozen <= FEW
         return {
             str(member.ref): MemberRecord(
                 member.games,
@@ -106,19 +115,23 @@ class Board:
                 member.rating,
                 member.uncertainty,
                 member.learns,
-                float(wins[member.place] / total[member.place]) if total[member.place] else None,
+                member.win_rate,
                 None if member.parent is None else str(member.parent),
                 member.born,
                 member.hyperparameters if member.learns else {},
             )
-            for member in self._table.population().members
+            for member in self._table.population(frozen=whole).members
         }
 
-    def _policy(self, name: str, earlier: Reading, later: Reading, seconds: float) -> PolicyRecord:
+    def _policy(
+        self, number: int, name: str, earlier: Reading, later: Reading, seconds: float
+    ) -> PolicyRecord:
         experience = self._experience[name]
-        policy, learn = later.policy[name], later.learn[name]
-        played, learned = policy - earlier.policy[name], learn - earlier.learn[name]
-        busy = learned[Learn.SECONDS_SAMPLE : Learn.SECONDS_PUBLISH + 1].sum()
+        # As lists: a number of an array costs as much to take out as ten of these.
+        policy, learn = later.policy[number].tolist(), later.learn[number].tolist()
+        played = (later.policy[number] - earlier.policy[number]).tolist()
+        learned = (later.learn[number] - earlier.learn[number]).tolist()
+        busy = sum(learned[Learn.SECONDS_SAMPLE : Learn.SECONDS_PUBLISH + 1])
         written, on_policy = experience.written, experience.rollout > 0
         trained_from = written - (0 if on_policy else experience.config.learning_starts)
         return PolicyRecord(
@@ -150,6 +163,6 @@ class Board:
         )
 
 
-def _mean(change: Row, total: int, count: int) -> float | None:
+def _mean(change: Row | list[float], total: int, count: int) -> float | None:
     """The mean over an interval; None where nothing was counted, or a learner was set back."""
     return float(change[total] / change[count]) if change[count] > 0 else None

@@ -27,6 +27,8 @@ log = logging.getLogger(__name__)
 
 TICK = 0.25
 """Seconds between two looks at the run."""
+WHOLE = 60.0
+"""Seconds between two lines of metrics with all frozen copies, where there are many of them."""
 SHOWN_TICKS = 16
 """The live view shows what happened in so many ticks."""
 RETRY = 2.0
@@ -146,7 +148,7 @@ class Coordinator:
                 self._best.collect(EVALUATION_LIMIT)
 
     def _go_on(self, board: Board, config: RunConfig, every: float, signals: Signals) -> Ending:
-        logged = board.start
+        logged, whole_due = board.start, board.start.time + WHOLE
         due = board.start.time + every
         recent = deque([board.start], maxlen=SHOWN_TICKS)
         while True:
@@ -171,7 +173,10 @@ class Coordinator:
                 due = now.time + (min(RETRY, every) if number is None else every)
             self._view.show(record)
             if now.time - logged.time >= config.log_every or words:
-                interval = board.between(logged, now)
+                whole = bool(words) or now.time >= whole_due
+                whole_due = now.time + WHOLE if whole else whole_due
+                interval = board.between(logged, now, whole)
+                self._status.remember(interval)
                 self._view.log(interval)
                 self._metrics.write(interval)
                 logged = now
@@ -181,10 +186,10 @@ class Coordinator:
             if died:
                 raise died
             if words:
-                whole = board.between(board.start, now)
+                session = board.between(board.start, now, whole=True)
                 restarts = {role.name: role.restarts for role in self._runtime.status()}
                 restarts = {name: count for name, count in restarts.items() if count}
-                return Ending(words, signals.caught is None, whole, restarts)
+                return Ending(words, signals.caught is None, session, restarts)
 
     def _checkpoint(self, record: Record, words: str) -> int | None:
         number = self._checkpointer.take(self._runtime, record.turns, record.seconds)

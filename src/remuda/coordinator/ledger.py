@@ -12,7 +12,12 @@ from remuda.population.table import RECORDS, Table
 class Scribe:
     """Writes what came of matches, and what directors commanded, into the ledger of a run.
 
-    A full disk costs the ledger what happened meanwhile, and not the run.
+    What it guarantees:
+
+    1. A record has the place in the file that its number says: where records are missing, others
+       of the kind `LOST` stand for them, so that a resumed run goes back to the right one.
+    2. Records that came too fast to be fetched, or could not be written since the disk was full,
+       cost neither the run nor the records after them; they are counted, and the user is told.
     """
 
     def __init__(self, table: Table, path: Path, say: Callable[[str], None]) -> None:
@@ -22,14 +27,25 @@ class Scribe:
         self._file = LedgerFile(path, table.policies, table.seats)
         self._file.rewind(self._next)
         self._failed = False
+        self.lost = 0
+        """Records that came faster than they were fetched."""
+        self._told = 0
 
     def write(self) -> None:
         """Append what is new."""
-        records, self._next = self._table.records_since(self._next)
+        begin = self._next
+        records, self._next = self._table.records_since(begin)
+        self.lost += self._next - begin - len(records)
+        if self.lost >= max(2 * self._told, 1):  # a few lines in a run, not one in every tick
+            self._told = self.lost
+            self._say(
+                f"{self.lost:,} results came faster than they could be written down and are "
+                "missing in the ledger of matches; sums and ratings have them all"
+            )
         if not len(records):
             return
         try:
-            self._file.append(records)
+            self._file.append(records, self._next - len(records))
         except OSError as error:
             if not self._failed:
                 self._failed = True

@@ -8,8 +8,8 @@ since the record before.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from dataclasses import asdict, dataclass, field, fields
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -118,7 +118,10 @@ class Record:
     facts: dict[str, float | None] = field(default_factory=dict)
     """By name, what the game tells of episodes: the mean over those that ended; None: none."""
     members: dict[str, MemberRecord] = field(default_factory=dict)
-    """Of a population whose seats are dealt: `policy`, or `policy@version` for a frozen copy."""
+    """Of a population whose seats are dealt: `policy`, or `policy@version` for a frozen copy. Where
+    there are many frozen copies, they stand in some records only: see `with_all_members`."""
+    frozen: int | None = None
+    """How many frozen copies there are; None: as many as are among the members."""
     matches: int = 0
     """Total of matches that are over, where seats are dealt."""
 
@@ -129,9 +132,30 @@ class Record:
             return self.policies
         return {name: policy for name, policy in self.policies.items() if name in self.members}
 
+    @property
+    def num_live(self) -> int:
+        """How many members learn."""
+        return sum(member.learns for member in self.members.values())
+
+    @property
+    def num_frozen(self) -> int:
+        """How many frozen copies there are."""
+        return len(self.members) - self.num_live if self.frozen is None else self.frozen
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether all frozen copies that there are stand among the members."""
+        return len(self.members) - self.num_live >= self.num_frozen
+
+    def plain(self) -> dict[str, Any]:
+        """The record as plain data, for JSON; what is nested in it is its own."""
+        policies = {name: vars(policy) for name, policy in self.policies.items()}
+        members = {name: vars(member) for name, member in self.members.items()}
+        return {**vars(self), "policies": policies, "members": members}
+
     def to_json(self) -> str:
         """One line."""
-        return json.dumps(asdict(self))
+        return json.dumps(self.plain())
 
     @staticmethod
     def from_json(line: str | bytes) -> Record:
@@ -177,6 +201,11 @@ def read_metrics(path: Path, damaged: list[int] | None = None) -> Iterator[Recor
         raise ValueError(f"no line of it is a record; line {faults[0][0]}: {faults[0][1]}")
     if damaged is not None:
         damaged += [number for number, _ in faults]
+
+
+def with_all_members(records: Sequence[Record]) -> Record | None:
+    """The newest record that holds all frozen copies there were; None: there is none."""
+    return next((record for record in reversed(records) if record.is_whole), None)
 
 
 def scalars(record: Record) -> Iterator[tuple[str, float]]:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from remuda.checkpoint.state import write_whole
-from remuda.coordinator.metrics import Record
+from remuda.coordinator.metrics import MemberRecord, Record
 from remuda.errors import RunDirectoryError
 from remuda.publish.snapshot import PublishedWeights
 from remuda.types import RoleStatus
@@ -31,10 +31,17 @@ class StatusFile:
         self._path, self._published, self._schedule = path, published, schedule
         self._errors: deque[dict[str, Any]] = deque(maxlen=ERRORS)
         self._written = 0.0
+        self._frozen: dict[str, MemberRecord] = {}
+        """The frozen copies as they stood in the last record that held all of them."""
 
     def note(self, message: str) -> None:
         """Keep a message among the last errors."""
         self._errors.append({"time": time.time(), "message": message})
+
+    def remember(self, record: Record) -> None:
+        """Take note of all frozen copies, where they stand in this record."""
+        if record.is_whole:
+            self._frozen = {name: m for name, m in record.members.items() if not m.learns}
 
     def write(self, record: Record, roles: Iterable[RoleStatus], ended: str = "") -> None:
         """Write the status, if it is time or the run has ended."""
@@ -42,11 +49,14 @@ class StatusFile:
         if now - self._written < INTERVAL and not ended:
             return
         self._written = now
+        all_members = record.members if record.is_whole else self._frozen | record.members
+        members = {name: vars(member) for name, member in all_members.items()}
         policies = {
-            name: asdict(policy) | {"slot": self._published.active(name)}
+            name: vars(policy) | {"slot": self._published.active(name)}
             for name, policy in record.playing.items()
         }
-        status = asdict(record) | {
+        status = record.plain() | {
+            "members": members,
             "time": time.time(),
             "coordinator": os.getpid(),
             "schedule": self._schedule,

@@ -9,6 +9,7 @@ from typing import Protocol
 
 from remuda.config import BirthsConfig, SnapshotsConfig
 from remuda.population.ledger import Ledger
+from remuda.population.ratings import probability_of_order
 from remuda.population.records import Member, PolicyRef, Population
 from remuda.types import State
 
@@ -147,17 +148,22 @@ class Snapshots:
 class Replacement:
     """Every so many matches the best policy has a child, and the weakest makes room for it.
 
-    The child is a copy. The weakest retires once the child plays, so that there are always enough
-    to make matches of. Both are of those that may take every seat: any of these can be done
-    without, and stand in for any other. This is the "exploit" of population based training
+    The child is a copy. The weakest retires once the child plays, so that there are never fewer
+    policies than were configured. Both are of those that may take every seat: any of these can be
+    done without, and stand in for any other. This is the "exploit" of population based training
     (Jaderberg et al. 2017).
+
+    Nobody is replaced on noise: by their ratings the best must be better than the weakest with the
+    probability `confidence`, although they were picked out as the extremes of many. Each pair that
+    could have been picked either way round counts as a chance to be wrong (Sidak 1967).
     """
 
     def __init__(self, config: BirthsConfig) -> None:
         self._config = config
         self._last = 0
-        self._expected: tuple[str, str] | None = None
-        """The place of the child that was commanded, and the policy that will make room."""
+        self._expected: tuple[str, str, int] | None = None
+        """The place of the child that was commanded, the policy that will make room for it, and
+        when that was born, so that another of its name is not taken for it."""
 
     def step(
         self,
@@ -167,14 +173,14 @@ class Replacement:
     ) -> list[Command]:
         """Command the next birth, or the retirement that follows it."""
         if self._expected is not None:
-            child, leaves = self._expected
-            if child in population.empty:  # an actor died before it was ordered
-                self._expected = None
-                return []
-            if PolicyRef(child) not in population:
+            child, leaves, born = self._expected
+            if child in population.expected:
                 return []
             self._expected = None
-            return [Retire(PolicyRef(leaves))]
+            plays = PolicyRef(child) in population  # else it was never ordered: an actor died
+            ref = PolicyRef(leaves)
+            is_same = ref in population and population[ref].born == born
+            return [Retire(ref)] if plays and is_same and self._surplus(population) > 0 else []
         if population.matches - self._last < (self._config.every or 0):
             return []
         judged = [m for m in population.free if m.games >= self._config.games]
@@ -183,12 +189,25 @@ class Replacement:
         best = max(judged, key=lambda member: member.rating)
         weakest = min(judged, key=lambda member: member.rating)
         self._last = population.matches
-        if not population.empty:  # an actor died before somebody had quite gone
-            return [Retire(weakest.ref)]
-        if best.rating == weakest.rating:
+        if not self._is_sure(best, weakest, len(judged)):
             return []
-        self._expected = population.empty[0], weakest.ref.policy
-        return [Birth(population.empty[0], best.ref)]
+        if population.empty:
+            self._expected = population.empty[0], weakest.ref.policy, weakest.born
+            return [Birth(population.empty[0], best.ref)]
+        # A retirement that was to come was lost with an actor; else one is still leaving.
+        return [Retire(weakest.ref)] if self._surplus(population) > 0 else []
+
+    def _surplus(self, population: Population) -> int:
+        """How many policies there are beyond those that were configured."""
+        absent = len(population.empty) + len(population.expected) + len(population.leaving)
+        return self._config.places - absent
+
+    def _is_sure(self, best: Member, weakest: Member, judged: int) -> bool:
+        """Whether the best of so many is better than the weakest, with the confidence asked."""
+        if best.rating == weakest.rating:
+            return False
+        wanted: float = self._config.confidence ** (1.0 / (judged * (judged - 1)))
+        return probability_of_order(best, weakest) >= wanted
 
     def state(self) -> State:
         """When the last was born, and who is expected."""
@@ -198,7 +217,7 @@ class Replacement:
         """Go on from what `state` returned."""
         self._last = state["last"]
         expected = state["expected"]
-        self._expected = (expected[0], expected[1]) if expected else None
+        self._expected = (expected[0], expected[1], expected[2]) if expected else None
 
 
 class Directors:

@@ -14,23 +14,18 @@ from remuda.hyperparameters import HYPERPARAMETERS
 from remuda.population.director import Birth, Director, Freeze
 from remuda.population.ledger import BIRTH, FREEZE, MATCH, RETIRE, Ledger, count
 from remuda.population.matchmaking import Matchmaker
-from remuda.population.ratings import Rater
+from remuda.population.ratings import rate_all, sides_of
 from remuda.population.records import (
     FRESH,
     UNCERTAINTY,
-    Match,
     Member,
     Numbers,
     PolicyRef,
     Population,
-    Result,
 )
 from remuda.population.table import MATCHES, NOBODY, POLICY, PROPOSED, VERSION, Table
 from remuda.publish.snapshot import Snapshot
-from remuda.types import Array, Bools, Floats, Integers, State
-
-EVERY = 8
-"""Turns for each rating of a match: one costs as much as a turn of some games."""
+from remuda.types import Bools, Floats, Integers, State
 
 
 class Stage(Protocol):
@@ -86,16 +81,19 @@ class League:
         self.table, self.matchmaker = table, matchmaker
         self.population = table.population(seats, own=True)
         self.ledger = Ledger(self.population, table.pairs)
-        self._director, self._random, self._rater = director, random, Rater(teams)
+        self._director, self._random = director, random
+        self._sides = sides_of(teams, table.seats)
         self.seated: Integers = np.zeros((num_envs, table.seats), np.int64)
         """[num_envs, seats]: the place in the population of whoever sits there."""
         self._matches: Integers = np.zeros(num_envs, np.int64)
-        self._leaving: list[int] = []
+        self._leaving = table.leaving
         self._postponed: list[str] = []
         self.seats = dict(seats or {})
         """By policy, the seats that it may take, where it may not take all."""
-        self._turns, self._once = 0, once
+        self._once = once
         matchmaker.begin_at(table.word(PROPOSED))
+        none = np.zeros(num_envs, np.bool_)  # so that everything is compiled before play begins
+        self._count(np.zeros(self.seated.shape), none)
 
     def deal(self, over: Bools) -> None:
         """Seat the next matches in these copies.
@@ -126,7 +124,7 @@ class League:
             newest: ...and the newest.
             truncated: [num_envs] whether the match was cut off.
         """
-        count(self.seated, returns, over, self.ledger.pairs, self.population.numbers)
+        self._count(returns, over)
         copies = np.flatnonzero(over)
         identity = self.table.identity[self.seated[copies]]
         records = self.table.empty_records(len(copies))
@@ -137,8 +135,12 @@ class League:
         records["returns"] = returns[copies]
         self.table.add_records(records)
         self.table.set_word(MATCHES, self.table.word(MATCHES) + len(copies))
-        for record in records[: self._rater.room]:
-            self._rater.add(self._result(record))
+
+    def _count(self, returns: Numbers, over: Bools) -> None:
+        """Add up and rate the matches of these copies."""
+        numbers = self.population.numbers
+        count(self.seated, returns, over, self.ledger.pairs, numbers)
+        rate_all(self.seated, returns, over, self._sides, numbers)
 
     def step(self, versions: Mapping[str, int], stage: Stage) -> list[int]:
         """Do what the director commands; between two turns.
@@ -154,7 +156,8 @@ class League:
             return []
         population = self.population
         self._admit(versions)
-        population.matches, population.empty = self.table.word(MATCHES), self._empty()
+        population.matches = self.table.word(MATCHES)
+        self._note_places()
         for command in self._director.step(population, self.ledger, versions):
             if isinstance(command, Freeze):
                 self._postponed.append(command.policy)
@@ -168,24 +171,15 @@ class League:
         self._postponed = [policy for policy, place in frozen.items() if place is None]
         return [place for place in frozen.values() if place is not None]
 
-    def rate(self) -> None:
-        """Once in each turn: now and then a result is rated."""
-        self._turns += 1
-        if self._turns % EVERY == 0:
-            self._rater.step(self.population)
-
     def state(self) -> State:
         """The matches that are being played, and what the table does not hold."""
         return {
             "matchmaker": self.matchmaker.state(),
             "director": self._director.state() if self._director is not None else None,
-            "rater": self._rater.state(),
             "random": random_state(self._random),
             "seated": self.seated.copy(),
             "matches": self._matches.copy(),
-            "leaving": self._leaving,
             "postponed": self._postponed,
-            "turns": self._turns,
         }
 
     def restore(self, state: State, matches: bool = True) -> None:
@@ -193,32 +187,33 @@ class League:
         self.matchmaker.restore(state["matchmaker"])
         if self._director is not None:
             self._director.restore(state["director"])
-        self._rater.restore(state["rater"])
         restore_random(self._random, state["random"])
-        self._postponed, self._turns = list(state["postponed"]), state["turns"]
+        self._postponed = list(state["postponed"])
         if not matches:
             self.matchmaker.begin_at(self.table.word(PROPOSED))
             return
         self.seated[...] = fitting(state, "seated", self.seated)
         self._matches[...] = fitting(state, "matches", self._matches)
-        self._leaving = list(state["leaving"])
-        for place in self._leaving:
-            # The table holds it still, and it is no member any more.
-            policy, version = self.table.identity[place, [POLICY, VERSION]].tolist()
-            ref = PolicyRef(self.table.policies[policy], version)
-            if ref in self.population:
-                self.population.retire(ref)
+
+    def _note_places(self) -> None:
+        """Tell the director which places of live policies are empty, or will be, or were.
+
+        Each place is one of these: of a policy in the population, of one that is expected, of one
+        that has retired and plays its last matches, or empty.
+        """
+        table, population = self.table, self.population
+        names = table.policies
+        expected = {names[place] for place in table.expected}
+        leaving = {names[place] for place in self._leaving if place < len(names)}
+        population.expected = tuple(name for name in names if name in expected)
+        population.leaving = tuple(name for name in names if name in leaving)
+        population.empty = self._empty()
 
     def _empty(self) -> tuple[str, ...]:
-        """Places of live policies where nobody is, and nobody is expected."""
-        table, population = self.table, self.population
-        return tuple(
-            policy
-            for place, policy in enumerate(table.policies)
-            if PolicyRef(policy) not in population
-            and place not in self._leaving
-            and not table.is_expected(place)
-        )
+        """Places of live policies where nobody is, was a moment ago, or is expected."""
+        taken = {member.place for member in self.population.learning}
+        taken |= {*self._leaving, *self.table.expected}
+        return tuple(name for i, name in enumerate(self.table.policies) if i not in taken)
 
     def _order(self, birth: Birth, stage: Stage) -> None:
         """Have a policy begin, and the old experience of its place forgotten.
@@ -258,7 +253,6 @@ class League:
             hyperparameters={**inherited, **birth.hyperparameters},
         )
         stage.clear(name)
-        self._rater.forget(newborn.ref)
         if birth.parent is not None:
             newborn.rate(population[birth.parent].rating, FRESH[UNCERTAINTY])
         table.numbers[place] = newborn.numbers
@@ -268,16 +262,15 @@ class League:
 
     def _admit(self, versions: Mapping[str, int]) -> None:
         """Let the newborn play whose learners have begun, and whose weights are here."""
-        for place, policy in enumerate(self.table.policies):
-            if self.table.is_expected(place):
-                since = self.table.since(place)
-                if since is not None and versions[policy] >= since:
-                    numbers = self.table.numbers[place].copy()
-                    newborn = self.table.admit(place)
-                    if newborn.ref in self.population:
-                        continue  # an actor before this one let it in, and died over it
-                    newborn.seats, newborn.numbers = self.seats.get(policy), numbers
-                    self.population.add(newborn, place)
+        for place in self.table.expected:
+            policy, since = self.table.policies[place], self.table.since(place)
+            if since is not None and versions[policy] >= since:
+                numbers = self.table.numbers[place].copy()
+                newborn = self.table.admit(place)
+                if newborn.ref in self.population:
+                    continue  # an actor before this one let it in, and died over it
+                newborn.seats, newborn.numbers = self.seats.get(policy), numbers
+                self.population.add(newborn, place)
 
     def _can_do_without(self, ref: PolicyRef) -> bool:
         """Whether matches can still be made when it is gone, also of those that learn alone."""
@@ -299,6 +292,7 @@ class League:
         member = self.population.retire(ref)
         self._log(RETIRE, ref, 0)
         self._leaving.append(member.place)
+        self.table.leave(member.place)
 
     def _free(self, place: int) -> bool:
         """Empty a place, once nobody sits there any more."""
@@ -332,9 +326,3 @@ class League:
             record["oldest"][:, 0] = self.table.policies.index(parent.policy)
             record["newest"][:, 0] = parent.version
         self.table.add_records(record)
-
-    def _result(self, record: Array) -> Result:
-        names = self.table.policies
-        seats = zip(record["policy"].tolist(), record["version"].tolist(), strict=True)
-        match = Match(int(record["number"]), tuple(PolicyRef(names[p], v) for p, v in seats))
-        return Result(match, tuple(record["returns"].tolist()))

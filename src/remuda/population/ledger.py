@@ -16,8 +16,11 @@ from numba import njit
 
 from remuda.errors import RunDirectoryError
 from remuda.population.records import (
+    FRESH,
     GAMES,
+    MEETINGS,
     REWARD,
+    WINS,
     Match,
     Numbers,
     PolicyRef,
@@ -26,11 +29,13 @@ from remuda.population.records import (
 )
 from remuda.types import Array, Bools, Integers
 
-MATCH, FREEZE, RETIRE, BIRTH = 0, 1, 2, 3
+MATCH, FREEZE, RETIRE, BIRTH, LOST = 0, 1, 2, 3, 4
 """Kinds of records: a match that is over, and a director's commands, about the first seat. Of a
-birth, `oldest` and `newest` tell the parent's policy and version; -1: it has none."""
-MET, WON, EARNED = 0, 1, 2
-"""What is added up between two members."""
+birth, `oldest` and `newest` tell the parent's policy and version; -1: it has none. A record that
+was lost leaves one that tells nothing else, so that a record keeps its number."""
+MET, WON, EARNED, CONCEDED = 0, 1, 2, 3
+"""What is added up between two members: meetings, how many of them the first won, and what each of
+the two earned in them."""
 
 
 def record_type(seats: int) -> np.dtype:
@@ -51,10 +56,11 @@ def record_type(seats: int) -> np.dtype:
 
 
 class Ledger:
-    """What results add up to between any two members of a population.
+    """What results add up to between a live policy and any member of a population.
 
     Between two policies every pair of their seats in a match counts as one meeting; who has the
-    greater return has won it, and a draw is half a win for both.
+    greater return has won it, and a draw is half a win for both. Between two frozen copies nothing
+    is added up here, since there are too many pairs of them; the ledger on disk holds all.
     """
 
     def __init__(self, population: Population, pairs: Numbers | None = None) -> None:
@@ -62,12 +68,12 @@ class Ledger:
 
         Args:
             population: whose members meet.
-            pairs: [3, places, places] the sums of meetings, of what the first won, and of what it
-                earned; None: memory of its own, as large as the population.
+            pairs: [4, rows, places] the sums, by `MET` and so on, between a member whose place is
+                less than `rows` and any other; None: memory of its own, for all.
         """
         self._population = population
         places = len(population.numbers)
-        self.pairs: Numbers = np.zeros((3, places, places)) if pairs is None else pairs
+        self.pairs: Numbers = np.zeros((4, places, places)) if pairs is None else pairs
 
     def append(self, result: Result) -> bool:
         """Note a result; False: it is of somebody who is gone."""
@@ -81,7 +87,7 @@ class Ledger:
 
     def forget(self, place: int) -> None:
         """Somebody else gets this place."""
-        self.pairs[:, place] = self.pairs[:, :, place] = 0.0
+        forget(self.pairs, place)
 
     def meetings(self, one: PolicyRef, other: PolicyRef) -> int:
         """How often they met."""
@@ -104,7 +110,15 @@ class Ledger:
         """Likewise, of members of the population against several: [len(others)]."""
         place = self._population[one].place
         places = [self._population[other].place for other in others]
-        met, won = self.pairs[MET, place, places], self.pairs[WON, place, places]
+        return self.win_rates_at(place, np.array(places, np.int64), doubt)
+
+    def win_rates_at(self, place: int, others: Integers, doubt: float = 1.0) -> Numbers:
+        """Likewise, by places in the population; the first is a live policy's."""
+        if place >= self.pairs.shape[1]:
+            met, lost = self.pairs[MET, others, place], self.pairs[WON, others, place]
+            won = met - lost
+        else:
+            met, won = self.pairs[MET, place, others], self.pairs[WON, place, others]
         rates: Numbers = (won + 0.5 * doubt) / (met + doubt)
         return rates
 
@@ -117,7 +131,20 @@ class Ledger:
         if one not in self._population or other not in self._population:
             return 0.0
         place, others = self._population[one].place, self._population[other].place
-        return float(self.pairs[what, place, others])
+        rows = self.pairs.shape[1]
+        if place < rows:
+            return float(self.pairs[what, place, others])
+        if others >= rows:
+            return 0.0
+        seen = float(self.pairs[{EARNED: CONCEDED}.get(what, what), others, place])
+        return float(self.pairs[MET, others, place]) - seen if what == WON else seen
+
+
+def forget(pairs: Numbers, place: int) -> None:
+    """Empty the sums of a place."""
+    if place < pairs.shape[1]:
+        pairs[:, place] = 0.0
+    pairs[:, :, place] = 0.0
 
 
 @njit(cache=True)
@@ -130,8 +157,8 @@ def count(
         places: [M, seats] who sat where, by place in the population.
         returns: [M, seats].
         over: [M] which of these matches are over.
-        pairs: [3, places, places] to be added to.
-        numbers: [places, 4] of the members, to be added to.
+        pairs: [4, rows, places] to be added to, as in `Ledger`.
+        numbers: [places, fields] of the members, to be added to.
     """
     for m in range(len(over)):
         if not over[m]:
@@ -144,12 +171,22 @@ def count(
                 if i == j:
                     continue
                 other = places[m, j]
-                pairs[MET, one, other] += 1.0
-                pairs[EARNED, one, other] += returns[m, i]
+                won = 0.0
                 if returns[m, i] > returns[m, j]:
-                    pairs[WON, one, other] += 1.0
+                    won = 1.0
                 elif returns[m, i] == returns[m, j]:
-                    pairs[WON, one, other] += 0.5
+                    won = 0.5
+                if other != one:
+                    numbers[one, MEETINGS] += 1.0
+                    numbers[one, WINS] += won
+                if one < pairs.shape[1]:
+                    pairs[MET, one, other] += 1.0
+                    pairs[WON, one, other] += won
+                    pairs[EARNED, one, other] += returns[m, i]
+                    pairs[CONCEDED, one, other] += returns[m, j]
+
+
+FILLED_AT_ONCE = 1 << 14
 
 
 class LedgerFile:
@@ -158,10 +195,16 @@ class LedgerFile:
     def __init__(self, path: Path, policies: Sequence[str], seats: int) -> None:
         """Go on with the file, or begin it."""
         self._path, self._header = path, header_of(policies, seats)
+        self._seats = seats
         self._size = record_type(seats).itemsize
 
-    def append(self, records: Array) -> None:
+    def append(self, records: Array, number: int | None = None) -> None:
         """Write records at the end.
+
+        Args:
+            records: those to write.
+            number: of the first of them, counted from the first of the run; where there are fewer
+                in the file, records of the kind `LOST` stand for what is missing. None: the next.
 
         Raises:
             OSError: the disk is full or not writable; what was written in part is passed over.
@@ -171,6 +214,8 @@ class LedgerFile:
                 file.write(self._header)
             else:
                 self._trim(file)
+            if number is not None:
+                self._fill(file, number)
             file.write(records.tobytes())
 
     def rewind(self, records: int) -> None:
@@ -179,6 +224,15 @@ class LedgerFile:
             end = len(self._header) + records * self._size
             with self._path.open("r+b") as file:
                 file.truncate(min(end, self._path.stat().st_size))
+
+    def _fill(self, file: BinaryIO, number: int) -> None:
+        """Let the next record have this number."""
+        missing = number - (file.tell() - len(self._header)) // self._size
+        while missing > 0:
+            lost = np.zeros(min(missing, FILLED_AT_ONCE), record_type(self._seats))
+            lost["kind"], lost["policy"], lost["version"] = LOST, -1, -1
+            file.write(lost.tobytes())
+            missing -= len(lost)
 
     def _trim(self, file: BinaryIO) -> None:
         """Take away a record that was written in part."""
@@ -209,11 +263,13 @@ def read_records(path: Path) -> tuple[tuple[str, ...], Array]:
     return names, np.frombuffer(rest, kind, whole)
 
 
-def payoffs(records: Array) -> tuple[list[tuple[int, int]], Numbers]:
+def payoffs(records: Array, most: int | None = None) -> tuple[list[tuple[int, int]], Numbers]:
     """Who met whom, and what came of it.
 
     Args:
         records: of a ledger on disk.
+        most: so many members at most: the live policies first, then the newest frozen copies. None:
+            all; memory grows with the square of their number.
 
     Returns:
         Policies and versions, live weights as -1, in order; and [3, N, N] meetings, what the row
@@ -223,10 +279,19 @@ def payoffs(records: Array) -> tuple[list[tuple[int, int]], Numbers]:
     pairs = np.stack((matches["policy"].astype(np.int64), matches["version"]), -1)
     found, places = np.unique(pairs.reshape(-1, 2), axis=0, return_inverse=True)
     places = places.reshape(matches["policy"].shape).astype(np.int64)
-    sums, nobody = np.zeros((3, len(found), len(found))), np.zeros((len(found), 4))
+    kept = np.arange(len(found))
+    if most is not None and len(found) > most:
+        frozen = found[:, 1] >= 0
+        kept = np.sort(np.lexsort((found[:, 0], -found[:, 1], frozen))[:most])
+    # The others meet in a place beyond those that are counted.
+    place_of = np.full(len(found), len(kept), np.int64)
+    place_of[kept] = np.arange(len(kept))
+    sums = np.zeros((4, len(kept) + 1, len(kept) + 1))
+    nobody = np.zeros((len(kept) + 1, len(FRESH)))
     over: Bools = np.ones(len(matches), np.bool_)
-    count(places, matches["returns"].astype(np.float64), over, sums, nobody)
-    return [(int(policy), int(version)) for policy, version in found], sums
+    count(place_of[places], matches["returns"].astype(np.float64), over, sums, nobody)
+    refs = [(int(policy), int(version)) for policy, version in found[kept]]
+    return refs, sums[:3, :-1, :-1]
 
 
 def results(path: Path) -> Iterator[Result]:

@@ -62,9 +62,9 @@ class Result:
         return Result(Match(number, tuple(PolicyRef(*seat) for seat in seats)), tuple(returns))
 
 
-GAMES, REWARD, RATING, UNCERTAINTY = range(4)
-"""The numbers of a member."""
-FRESH = (0.0, 0.0, 25.0, 25.0 / 3.0)
+GAMES, REWARD, RATING, UNCERTAINTY, MEETINGS, WINS = range(6)
+"""The numbers of a member; meetings and wins with all others there ever were, draws halved."""
+FRESH = (0.0, 0.0, 25.0, 25.0 / 3.0, 0.0, 0.0)
 """Those of one that has not played: openskill's scale begins at 25, and sure of nothing."""
 
 
@@ -109,6 +109,12 @@ class Member:
         return float(self.numbers[UNCERTAINTY])
 
     @property
+    def win_rate(self) -> float | None:
+        """The share of its meetings with others that it won, draws halved; None: it met nobody."""
+        met = float(self.numbers[MEETINGS])
+        return float(self.numbers[WINS]) / met if met else None
+
+    @property
     def learns(self) -> bool:
         """Whether its weights still change."""
         return not self.ref.is_frozen
@@ -137,16 +143,23 @@ class Population:
 
         Args:
             members: in order.
-            numbers: [places, 4] where their numbers stand; None: memory of its own, that grows.
+            numbers: [places, fields] where their numbers stand; None: memory of its own, which
+                grows.
         """
         self._members: dict[PolicyRef, Member] = {}
         self._grows = numbers is None
         self.numbers: Numbers = np.zeros((16, len(FRESH))) if numbers is None else numbers
-        """[places, 4], by `Member.place`."""
+        """[places, fields], by `Member.place`."""
         self.matches = 0
         """Matches that are over."""
         self.empty: tuple[str, ...] = ()
         """Places where a policy may be born."""
+        self.expected: tuple[str, ...] = ()
+        """Places where one was ordered that does not play yet."""
+        self.leaving: tuple[str, ...] = ()
+        """Places of policies that have retired and still play their last matches."""
+        self._places: dict[int, Member] = {}
+        self._past: dict[str, list[Member]] = {}
         self._views: dict[object, tuple[Member, ...]] = {}
         for member in members:
             self.add(member)
@@ -164,7 +177,7 @@ class Population:
     def members(self) -> tuple[Member, ...]:
         """All of them."""
         return self._view(
-            "members", lambda: tuple(sorted(self._members.values(), key=lambda m: m.place))
+            "members", lambda: tuple(self._places[place] for place in sorted(self._places))
         )
 
     @property
@@ -172,14 +185,14 @@ class Population:
         """Those whose weights still change."""
         return self._view("learning", lambda: tuple(m for m in self.members if m.learns))
 
-    def past_of(self, policy: str) -> tuple[Member, ...]:
+    @property
+    def frozen(self) -> tuple[Member, ...]:
+        """Those whose weights do not change."""
+        return self._view("frozen", lambda: tuple(m for m in self.members if not m.learns))
+
+    def past_of(self, policy: str) -> Sequence[Member]:
         """The frozen copies of a policy, the oldest first."""
-
-        def find() -> tuple[Member, ...]:
-            past = [m for m in self.members if m.ref.policy == policy and m.ref.is_frozen]
-            return tuple(sorted(past, key=lambda member: member.ref.version))
-
-        return self._view(("past", policy), find)
+        return self._past.get(policy, ())
 
     @property
     def free(self) -> tuple[Member, ...]:
@@ -188,7 +201,15 @@ class Population:
 
     def for_seat(self, seat: int) -> tuple[Member, ...]:
         """Who may take a seat."""
-        return self._view(("seat", seat), lambda: tuple(m for m in self.members if m.may_sit(seat)))
+        return self._for_seat("members", self.members, seat)
+
+    def live_for_seat(self, seat: int) -> tuple[Member, ...]:
+        """Who may take a seat, of those whose weights change."""
+        return self._for_seat("learning", self.learning, seat)
+
+    def past_for_seat(self, seat: int) -> tuple[Member, ...]:
+        """Who may take a seat, of the frozen copies."""
+        return self._for_seat("frozen", self.frozen, seat)
 
     def add(self, member: Member, place: int | None = None) -> None:
         """Take in a member, in a place that is free; None: the first.
@@ -198,16 +219,18 @@ class Population:
         """
         if member.ref in self._members:
             raise ConfigError(f"there is a policy {member.ref} in the population already")
-        taken = {other.place for other in self._members.values()}
         if place is None:
-            place = next(i for i in range(len(taken) + 1) if i not in taken)
+            place = next(i for i in range(len(self._places) + 1) if i not in self._places)
         while place >= len(self.numbers) and self._grows:
             self.numbers = np.concatenate((self.numbers, np.zeros_like(self.numbers)))
             for other in self._members.values():
                 other.numbers = self.numbers[other.place]
         self.numbers[place] = member.numbers
         member.place, member.numbers = place, self.numbers[place]
-        self._members[member.ref] = member
+        self._members[member.ref] = self._places[place] = member
+        if member.ref.is_frozen:
+            past = [*self._past.get(member.ref.policy, ()), member]
+            self._past[member.ref.policy] = sorted(past, key=lambda each: each.ref.version)
         self._views.clear()
 
     def freeze(self, policy: str, version: int, born: int = 0, place: int | None = None) -> Member:
@@ -222,9 +245,20 @@ class Population:
     def retire(self, ref: PolicyRef) -> Member:
         """Let a member go; what it did stays in the ledger. Its numbers are its own from now on."""
         member = self._members.pop(ref)
+        del self._places[member.place]
+        if ref.is_frozen:
+            self._past[ref.policy] = [m for m in self._past[ref.policy] if m is not member]
         member.numbers = member.numbers.copy()
         self._views.clear()
         return member
+
+    def _for_seat(self, name: str, members: tuple[Member, ...], seat: int) -> tuple[Member, ...]:
+        def find() -> tuple[Member, ...]:
+            if all(member.seats is None for member in members):
+                return members
+            return tuple(member for member in members if member.may_sit(seat))
+
+        return self._view((name, seat), find)
 
     def _view(self, key: object, find: Callable[[], tuple[Member, ...]]) -> tuple[Member, ...]:
         """What was found since somebody last came or went: matchmakers ask for each match."""

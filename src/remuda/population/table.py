@@ -7,6 +7,7 @@ Who writes what: everything here belongs to that actor, except that learners say
 births they have carried out (see `remuda.population.nursery`). If the actor dies,
 
 - a place whose `sequence` it left odd holds no copy: its successor empties it;
+- one who retired and was playing its last matches is gone: its successor empties the place;
 - results that were not yet counted in `RECORDS` never happened;
 - of the result that it was counting, some sums may hold their share and others not.
 """
@@ -24,10 +25,10 @@ from remuda.errors import CheckpointError
 from remuda.hyperparameters import HYPERPARAMETERS
 from remuda.memory.atomic import fence_acquire, fence_release, load, store
 from remuda.memory.shared import Arena, SharedArrays
-from remuda.population.ledger import record_type
+from remuda.population.ledger import forget, record_type
 from remuda.population.records import FRESH, Member, Numbers, PolicyRef, Population
 from remuda.publish.snapshot import Snapshot
-from remuda.types import Array, Floats, Integers, State
+from remuda.types import Array, Bools, Floats, Integers, State
 
 POLICY, VERSION, PARENT, PARENT_VERSION, BORN = range(5)
 """What `identity` tells of a place."""
@@ -38,8 +39,9 @@ NOBODY = -1
 STRIDE = 8
 MATCHES, PROPOSED, RECORDS = 0 * STRIDE, 1 * STRIDE, 2 * STRIDE
 """Words: matches that are over, matches proposed, records written. Each on its own cache line."""
-NEWEST = 1 << 14
-"""Records that are kept for the coordinator, which fetches them several times a second."""
+NEWEST = 1 << 16
+"""Records that are kept for the coordinator, which fetches them several times a second. The actor
+does not wait for it: what is written over before it was fetched is lost, and counted."""
 AT_ONCE = NEWEST // 4
 """The most that are written before they are counted."""
 TRIES = 1000
@@ -81,8 +83,9 @@ class Table:
                 "orders": ((len(sizes), 4), np.int64),
                 "hyperparameters": ((places, len(HYPERPARAMETERS)), np.float64),
                 "numbers": ((places, len(FRESH)), np.float64),
-                "pairs": ((3, places, places), np.float64),
+                "pairs": ((4, len(sizes), places), np.float64),
                 "sequence": ((places,), np.int64),
+                "leaving": ((places,), np.int64),
                 "words": ((3 * STRIDE,), np.int64),
                 "records": ((NEWEST,), kind),
             },
@@ -111,13 +114,13 @@ class Table:
 
     @property
     def numbers(self) -> Numbers:
-        """[places, 4]: of the members."""
+        """[places, fields]: of the members."""
         numbers: Numbers = self._shared["numbers"]
         return numbers
 
     @property
     def pairs(self) -> Numbers:
-        """[3, places, places]: what the ledger adds up."""
+        """[4, policies, places]: what the ledger adds up, of live policies with everybody."""
         pairs: Numbers = self._shared["pairs"]
         return pairs
 
@@ -142,9 +145,34 @@ class Table:
 
     @property
     def living(self) -> tuple[str, ...]:
-        """The policies whose places are not empty."""
-        identity = self._shared["identity"]
-        return tuple(p for i, p in enumerate(self.policies) if identity[i, POLICY] != NOBODY)
+        """The policies that are in the population."""
+        there = self.there[: len(self.policies)].tolist()
+        return tuple(p for p, is_there in zip(self.policies, there, strict=True) if is_there)
+
+    @property
+    def there(self) -> Bools:
+        """[places]: where somebody is who has not retired."""
+        there: Bools = self._shared["identity"][:, POLICY] != NOBODY
+        there &= self._shared["leaving"] == 0
+        return there
+
+    @property
+    def frozen(self) -> int:
+        """How many frozen copies there are."""
+        return int(np.count_nonzero(self.there[len(self.policies) :]))
+
+    @property
+    def leaving(self) -> list[int]:
+        """The places of those who have retired, and may still play their last matches."""
+        places: list[int] = np.flatnonzero(self._shared["leaving"]).tolist()
+        return places
+
+    @property
+    def expected(self) -> list[int]:
+        """The places of live policies where one was ordered that does not play yet."""
+        orders = self._shared["orders"]
+        places: list[int] = np.flatnonzero(orders[:, ADMITTED] != orders[:, ORDERED]).tolist()
+        return places
 
     def hyperparameters(self, place: int) -> dict[str, float]:
         """Those of whoever is in a place, by name."""
@@ -214,18 +242,23 @@ class Table:
         return PolicyRef(self.policies[policy], version)
 
     def population(
-        self, seats: Mapping[str, frozenset[int]] | None = None, own: bool = False
+        self,
+        seats: Mapping[str, frozenset[int]] | None = None,
+        own: bool = False,
+        frozen: bool = True,
     ) -> Population:
-        """Everybody who is in it.
+        """Everybody who is in it, and has not retired.
 
         Anybody may ask while the actor goes on; who is frozen in that moment is left out.
 
         Args:
             seats: by policy, the seats that it may take, where it may not take all.
             own: its numbers are the table's own, for the actor to count in.
+            frozen: with the frozen copies.
         """
         found = Population(numbers=self.numbers if own else self.numbers.copy())
-        for place in range(len(self.numbers)):
+        there = self.there if frozen else self.there[: len(self.policies)]
+        for place in np.flatnonzero(there).tolist():
             before = load(self._shared["sequence"], place)
             row = self._shared["identity"][place].copy()
             fence_acquire()
@@ -261,16 +294,26 @@ class Table:
         store(sequence, place, writing + 1)
         return zlib.crc32(held["weights"][i].tobytes())
 
+    def leave(self, place: int) -> None:
+        """Note that who is in this place has retired: its last matches may still be played."""
+        self._shared["leaving"][place] = 1
+
     def retire(self, place: int) -> None:
         """Nobody is in this place any more."""
         self._shared["identity"][place, POLICY] = NOBODY  # one word: nobody sees half of it
+        self._shared["leaving"][place] = 0
 
     def repair(self) -> None:
-        """For the successor of an actor that died: empty the place that it was writing."""
+        """For the successor of an actor that died: empty the place that it was writing.
+
+        One that it was emptying is emptied whole; one whose policy was to play its last matches
+        stays marked, and the successor empties it once nobody sits there.
+        """
         for place in np.flatnonzero(self._shared["sequence"] % 2 == 1):
             self.retire(int(place))
-            self.pairs[:, place] = self.pairs[:, :, place] = 0.0
+            forget(self.pairs, int(place))
             self._shared["sequence"][place] += 1
+        self._shared["leaving"][self._shared["identity"][:, POLICY] == NOBODY] = 0
 
     def snapshot(self, place: int) -> Snapshot:
         """The frozen copy in a place."""
@@ -290,7 +333,8 @@ class Table:
     def records_since(self, begin: int) -> tuple[Array, int]:
         """The records from number `begin` on, and the number of the next to come.
 
-        Of those that came too fast to be fetched, the older ones are lost.
+        Of those that came too fast to be fetched, the older ones are lost: there are fewer records
+        then than there are numbers from `begin` to the next.
         """
         end = self.word(RECORDS)
         begin = max(begin, end - NEWEST)
@@ -315,6 +359,7 @@ class Table:
         saved: State = {
             "policies": list(self.policies),
             "pairs": self.pairs.copy(),
+            "leaving": self._shared["leaving"].copy(),
             "words": [self.word(word) for word in (MATCHES, PROPOSED, RECORDS)],
             "copies": {},
         }
@@ -332,8 +377,10 @@ class Table:
         for policy in self.policies:
             held = self._weights[policy]
             saved["copies"][policy] = {n: held[n].copy() for n in ("learner_step", "epsilon")}
-            saved["copies"][policy]["weights"] = held["weights"].copy()
+            saved["copies"][policy]["weights"] = np.zeros_like(held["weights"])
             for place in self.places_of(policy):
+                if identity[place, POLICY] == NOBODY:
+                    continue
                 if not self._copy_whole(place, saved["copies"][policy]["weights"], identity):
                     identity[place] = NOBODY
         return saved | {"identity": identity}
@@ -349,7 +396,7 @@ class Table:
                 f"it holds the policies {', '.join(state['policies'])}, and there are "
                 f"{', '.join(self.policies)} now"
             )
-        for name in ("numbers", "pairs", "identity", "orders", "hyperparameters"):
+        for name in ("numbers", "pairs", "identity", "orders", "hyperparameters", "leaving"):
             self._shared[name][...] = fitting(state, name, self._shared[name])
         for word, value in zip((MATCHES, PROPOSED, RECORDS), state["words"], strict=True):
             self.set_word(word, value)

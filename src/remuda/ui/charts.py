@@ -137,9 +137,8 @@ MOST = 24
 def payoff_chart(summary: RunSummary) -> Figure:
     """What the row earns against the column, in training so far, as a heat map."""
     names, records = read_records(summary.files.ledger)
-    refs, sums = payoffs(records)
-    # The live policies, and of the frozen copies the newest.
-    kept = sorted(range(len(refs)), key=lambda i: (refs[i][1] >= 0, -refs[i][1], refs[i][0]))[:MOST]
+    refs, sums = payoffs(records, MOST)
+    kept = list(range(len(refs)))
     kept.sort(key=lambda i: (refs[i][1] >= 0, refs[i][0], refs[i][1]))
     labels = [str(PolicyRef(names[p], version)) for p, version in (refs[i] for i in kept)]
     met, _, earned = sums[:, kept][:, :, kept]

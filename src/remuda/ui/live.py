@@ -394,13 +394,12 @@ class Picture:
         return bar + legend
 
     def _population(self, record: Record) -> Text:
-        frozen = sum(not member.learns for member in record.members.values())
         return Text.assemble(
             (f"{record.matches:,}", "bold"),
             (" matches   ", "dim"),
-            (f"{len(record.members) - frozen}", "bold"),
+            (f"{record.num_live}", "bold"),
             (" policies that learn   ", "dim"),
-            (f"{frozen}", "bold"),
+            (f"{record.num_frozen}", "bold"),
             (" frozen copies", "dim"),
         )
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from matplotlib.colors import to_hex
 
+from remuda.coordinator.metrics import with_all_members
 from remuda.coordinator.run_directory import write_file
 from remuda.ui.charts import MOST, colours_of, draw_charts, title_of
 from remuda.ui.summary import (
@@ -188,7 +189,8 @@ def _population(summary: RunSummary) -> str:
     if not summary.records or not summary.records[-1].members:
         return ""
     record = summary.records[-1]
-    frozen = [(name, m) for name, m in record.members.items() if not m.learns]
+    whole = with_all_members(summary.records) or record
+    frozen = [(name, m) for name, m in whole.members.items() if not m.learns]
     frozen.sort(key=lambda pair: -pair[1].rating)
     rows = "\n".join(
         f'<tr><th scope="row">{escape(name)}</th>'

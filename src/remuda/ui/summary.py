@@ -331,9 +331,8 @@ def print_summary(run: Path, console: Console | None = None) -> None:
 
 def population_words(record: Record) -> str:
     """How large a population is, and how much it played."""
-    frozen = sum(not member.learns for member in record.members.values())
+    frozen, live = record.num_frozen, record.num_live
     copies = f", and {frozen} frozen copies of what they were" if frozen else ""
-    live = len(record.members) - frozen
     policies = "1 policy" if live == 1 else f"{live} policies"
     return f"{record.matches:,} matches of {policies}{copies}"
 
