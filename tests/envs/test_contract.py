@@ -206,6 +206,40 @@ class InfiniteFacts(Small):
         return TurnResult(result.rewards, result.terminated, result.truncated, told)
 
 
+class KeepsOldRewards(Small):
+    """What was given in the turn before stands there until somebody acts."""
+
+    def begin_turn(self):
+        old = self._rewards.copy()
+        super().begin_turn()
+        self._rewards[...] = old
+        self._old = True
+
+    def act(self, agent, actions):
+        if self._old:
+            self._rewards[...] = 0.0
+            self._old = False
+        super().act(agent, actions)
+
+
+class NewRewards(Small):
+    def begin_turn(self):
+        super().begin_turn()
+        self.rewards_so_far = self._rewards.copy()
+
+
+class OtherRewards(Small):
+    def end_turn(self):
+        result = super().end_turn()
+        return TurnResult(2 * result.rewards, result.terminated, result.truncated)
+
+
+class RewardsOfOneCopy(Small):
+    def __init__(self, num_envs):
+        super().__init__(num_envs)
+        self.rewards_so_far = self._rewards[0]
+
+
 class Masked(Small):
     """Up is forbidden at the top."""
 
@@ -270,6 +304,10 @@ class TestMasked(VectorEnvContract):
         (SharesItsMap, "12. environments that are used side by side share nothing"),
         (ForgetsFacts, "13. the fact 'gems' is told"),
         (InfiniteFacts, "13. the fact 'gems' is finite"),
+        (KeepsOldRewards, "14. `rewards_so_far` begins anew"),
+        (NewRewards, "14. `rewards_so_far` is one array"),
+        (OtherRewards, "14. `rewards_so_far` ends a turn as"),
+        (RewardsOfOneCopy, "14. `rewards_so_far` is (3, 2) float32"),
     ],
 )
 def test_a_broken_environment_is_refused(broken, guarantee):

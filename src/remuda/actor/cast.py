@@ -32,6 +32,9 @@ class Kind:
         self.seen_flat = self.seen.reshape(num_streams, size)
         self.last_flat = self.last.reshape(num_streams, size)
         self.acted: Bools = np.zeros(at, np.bool_)
+        self.before: Floats = np.zeros(at, np.float32)
+        """What each has been given in this turn before it saw; zeros where the game says none."""
+        self.before_flat = self.before.reshape(num_streams)
         self.actions: Array = np.zeros((num_streams, spec.actions.size), spec.actions.dtype)
         self.log_probs: Floats = np.zeros(num_streams, np.float32)
         mask_size = spec.actions.mask_size if spec.masked else 0
@@ -157,6 +160,7 @@ class Cast:
                 kind.masks,
                 self.kept,
                 self.versions,
+                kind.before_flat,
             )
 
     def outcome(self, rewards: Floats, terminated: Bools, truncated: Bools) -> None:

@@ -55,6 +55,7 @@ class DealtSeats:
         self._kinds = tuple(dict.fromkeys(cast.kind for cast in casts))
         self._kind_of = {agent: kind for kind in self._kinds for agent in kind.agents}
         self._masked = [spec.masked for spec in env.agents]
+        self._so_far = env.rewards_so_far
         self._versions: Integers = np.zeros(len(league.table.numbers), np.int64)
         self._steps = dict.fromkeys(league.table.policies, 0)
         self._oldest: Integers = np.zeros((env.num_envs, env.num_agents), np.int64)
@@ -81,6 +82,8 @@ class DealtSeats:
         acts = kind.acted[local]
         acts[...] = self._env.active[:, agent]
         self.acted[:, agent] = acts
+        if self._so_far is not None:
+            kind.before[local] = self._so_far[:, agent]
         part = kind.streams_of(agent)
         for cast in self.casts:
             if cast.kind is kind:

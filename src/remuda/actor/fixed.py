@@ -87,6 +87,11 @@ class FixedSeats:
         # By agent: who may act now, and who of them was when it observed.
         self._active_of = [env.active[:, agent] for agent in range(env.num_agents)]
         self._acted_of = [self.acted[:, agent] for agent in range(env.num_agents)]
+        # By agent: what it has been given in this turn, as the game keeps it up to date.
+        so_far = env.rewards_so_far
+        self._before_of = [
+            so_far[:, agent] if so_far is not None else None for agent in range(env.num_agents)
+        ]
         self._seen: list[Array] = [room_for(env, agent) for agent in range(len(seats))]
         self._flat = [seen.reshape(env.num_envs, -1) for seen in self._seen]
         self._last = [seen.copy() for seen in self._seen]
@@ -138,6 +143,7 @@ class FixedSeats:
                     choice.log_probs,
                     choice.masks,
                     seat.stack.kept[seat.index],
+                    self._before_of[agent],
                 )
 
     def act(self, agent: int) -> None:

@@ -140,6 +140,7 @@ class Cleanup(ArrayGame):
         self._sums = np.zeros((num_envs, len(FACTS)), np.float64)
         self._returns = np.zeros(shape, np.float64)
         self._rewards: Floats = np.zeros(shape, np.float32)
+        self.rewards_so_far = self._rewards
         self._truncated: Bools = np.zeros(shape, np.bool_)
         never: Bools = np.zeros(shape, np.bool_)
         told = np.zeros((len(FACTS), num_envs), np.float64)

@@ -52,6 +52,7 @@ class ConnectFour(ArrayGame):
         shape = (num_envs, 2)
         self.active: Bools = np.zeros(shape, np.bool_)
         self._rewards: Floats = np.zeros(shape, np.float32)
+        self.rewards_so_far = self._rewards
         self._terminated: Bools = np.zeros(shape, np.bool_)
         never: Bools = np.zeros(shape, np.bool_)
         self._result = TurnResult(self._rewards, self._terminated, never)

@@ -54,12 +54,15 @@ class Trace:
     over: list[Bools]
     """[num_envs], by turn: in which copies nobody was active any more."""
     info: list[dict[str, Array]]
+    so_far: list[Array]
+    """What each had been given in the turn when it observed; zeros where the game says nothing."""
 
     def same_as(self, other: Trace, env: int = 0, other_env: int = 0) -> bool:
         """Whether one copy here went as another did there."""
         pairs = [
             *zip(chain(*self.observations), chain(*other.observations), strict=True),
             *zip(self.rewards, other.rewards, strict=True),
+            *zip(self.so_far, other.so_far, strict=True),
             *zip(self.terminated, other.terminated, strict=True),
             *zip(self.truncated, other.truncated, strict=True),
             *zip(self.active, other.active, strict=True),
@@ -277,6 +280,36 @@ class VectorEnvContract:
                     f"13. the fact {name!r} is finite where an episode is over",
                 )
 
+    def test_rewards_so_far_are_those_of_the_turn(self) -> None:
+        """14. `rewards_so_far` is one array, begins anew with a turn, and ends as its rewards."""
+        env, fresh = self.make(3), self.make(3)
+        so_far = env.rewards_so_far
+        if so_far is None:
+            return
+        env.reset(_seeds(3, 17), np.ones(3, np.bool_))
+        for turn in range(TURNS):
+            given = _turns(env, 1, seed=turn).rewards[0]
+            _require(
+                env.rewards_so_far is so_far,
+                "14. `rewards_so_far` is one array for good, which the game keeps up to date",
+            )
+            _require(
+                np.array_equal(so_far, given),
+                "14. `rewards_so_far` ends a turn as the rewards that `end_turn` returns",
+            )
+            if given.any():
+                break
+        for each in (env, fresh):
+            each.reset(_seeds(3, 18), np.ones(3, np.bool_))
+            each.begin_turn()
+            _look(each, each.turn_groups[0][0])
+        _require(
+            fresh.rewards_so_far is not None and np.array_equal(so_far, fresh.rewards_so_far),
+            "14. `rewards_so_far` begins anew with every turn: nothing of the turn before is in it",
+        )
+        env.close()
+        fresh.close()
+
     def test_observations_lie_in_their_space(self) -> None:
         """7. Observations lie in the declared space, with its shape and dtype."""
         trace = play(self.make(2), seed=9)
@@ -378,20 +411,29 @@ def _turns(
     spoil_actions: bool = False,
     meanwhile: Callable[[], object] | None = None,
 ) -> Trace:
-    trace = Trace([], [], [], [], [], [], [], [])
+    trace = Trace([], [], [], [], [], [], [], [], [])
     streams = [np.random.default_rng([seed, e, others if e else 0]) for e in range(env.num_envs)]
     active = env.active
+    if env.rewards_so_far is not None:
+        shape, dtype = env.rewards_so_far.shape, env.rewards_so_far.dtype
+        _require(
+            shape == active.shape and dtype == np.float32,
+            f"14. `rewards_so_far` is {active.shape} float32, not {shape} {dtype}",
+        )
     for _ in range(count):
         if meanwhile is not None:
             meanwhile()
         began = active.copy()
         env.begin_turn()
         seen: list[Array] = [np.empty((env.num_envs, 0))] * env.num_agents
+        so_far: Array = np.zeros(active.shape, np.float32)
         for group in env.turn_groups:
             began |= active
             acts = active[:, group].copy()
             for agent in group:
                 seen[agent] = _look(env, agent)
+                if env.rewards_so_far is not None:
+                    so_far[:, agent] = env.rewards_so_far[:, agent]
             chosen = [_draw(env, agent, streams) for agent in group]
             for i, agent in enumerate(group):
                 if inactive_action is not None:
@@ -406,6 +448,7 @@ def _turns(
         )
         trace.observations.append(seen)
         trace.rewards.append(result.rewards.copy())
+        trace.so_far.append(so_far)
         trace.terminated.append(result.terminated.copy())
         trace.truncated.append(result.truncated.copy())
         trace.active.append(active.copy())

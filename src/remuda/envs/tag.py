@@ -97,6 +97,7 @@ class Tag(ArrayGame):
         self._turns: Integers = np.zeros(num_envs, np.int64)
         self._streams: Array = np.zeros(num_envs, np.uint64)
         self._rewards: Floats = np.zeros(shape, np.float32)
+        self.rewards_so_far = self._rewards
         self._truncated: Bools = np.zeros(shape, np.bool_)
         never: Bools = np.zeros(shape, np.bool_)
         self._result = TurnResult(

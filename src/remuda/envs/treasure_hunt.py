@@ -109,6 +109,7 @@ class TreasureHunt(ArrayGame):
         self._turns: Integers = np.zeros(num_envs, np.int64)
         self._streams: Array = np.zeros(num_envs, np.uint64)
         self._rewards: Floats = np.zeros((num_envs, num_agents), np.float32)
+        self.rewards_so_far = self._rewards
         self._truncated: Bools = np.zeros((num_envs, num_agents), np.bool_)
         self.active: Bools = np.zeros((num_envs, num_agents), np.bool_)
         never: Bools = np.zeros((num_envs, num_agents), np.bool_)

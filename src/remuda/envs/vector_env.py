@@ -7,7 +7,7 @@ order of the groups is the game's own: agents one after another, or several, or 
 from abc import ABC, abstractmethod
 from typing import Any
 
-from remuda.types import AgentSpec, Array, Bools, Integers, State, TurnResult
+from remuda.types import AgentSpec, Array, Bools, Floats, Integers, State, TurnResult
 
 
 class VectorEnv(ABC):
@@ -31,6 +31,8 @@ class VectorEnv(ABC):
     11. It keeps no hold of the arrays that `observe`, `mask` and `act` were given.
     12. Environments side by side share nothing.
     13. In copies that are over, `end_turn` tells the facts that the environment promises.
+    14. Where `rewards_so_far` is kept, it begins anew with every turn, and ends as the rewards that
+        `end_turn` returns.
     """
 
     num_envs: int
@@ -47,6 +49,10 @@ class VectorEnv(ABC):
     can_observe_together: bool = True
     """Whether all agents may observe at the start of a turn, as `env.observe_together` has it. Not
     where who acts next depends on what the one before did."""
+    rewards_so_far: Floats | None = None
+    """[num_envs, num_agents] float32: what each agent has been given since `begin_turn`. One array
+    for good, true whenever an agent has observed. What is in it before an agent acts belongs to
+    its decision before. None: nothing is given before `end_turn`."""
     facts: tuple[str, ...] = ()
     """What is told of each episode when it is over, next to the returns: the names in
     `TurnResult.info`. Runs show their means over episodes."""
@@ -86,7 +92,8 @@ class VectorEnv(ABC):
     def act(self, agent: int, actions: Integers) -> None:
         """Let `agent` act in every copy: `actions` is [num_envs, *action_shape].
 
-        The rewards that follow accrue, to whichever agents, until `end_turn`.
+        The rewards that follow accrue, to whichever agents, until `end_turn`; those that come at
+        once are in `rewards_so_far` at once.
         """
 
     @abstractmethod

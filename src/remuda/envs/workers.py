@@ -85,6 +85,8 @@ class WorkerEnvs(VectorEnv):
         workers = min(workers, num_envs)
         self._shared = shared = SharedArrays(self._layout(workers))
         self.active: Bools = shared["active"]
+        if one.rewards_so_far is not None:
+            self.rewards_so_far = shared["rewards"]
         told = {name: shared["facts"][i] for i, name in enumerate(self.facts)}
         self._result = TurnResult(
             shared["rewards"], shared["terminated"], shared["truncated"], told
@@ -311,6 +313,8 @@ def _serve(env: VectorEnv, shared: SharedArrays, share: _Share) -> None:
         env.observe(agent, shared[f"seen {agent}"][own])
         if env.agents[agent].masked:
             env.mask(agent, shared[f"mask {agent}"][own])
+    if env.rewards_so_far is not None and not todo[END]:
+        shared["rewards"][own] = env.rewards_so_far
     shared["active"][own] = env.active
 
 

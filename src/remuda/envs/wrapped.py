@@ -26,6 +26,7 @@ class Wrapped(VectorEnv):
         self.num_envs, self.agents, self.turn_groups = game.num_envs, game.agents, game.turn_groups
         self.active, self.facts = game.active, game.facts
         self.can_observe_together = game.can_observe_together
+        self.rewards_so_far = game.rewards_so_far
 
     def reset(self, seeds: Integers, mask: Bools) -> None:
         """As the game."""
@@ -97,11 +98,36 @@ class SharedRewards(Wrapped):
         self._mixture: Floats = ((1.0 - share) * np.eye(game.num_agents)).astype(np.float32)
         for members in teams.values():
             self._mixture[np.ix_(members, members)] += share / len(members)
+        if game.rewards_so_far is not None:
+            self.rewards_so_far = np.zeros_like(game.rewards_so_far)
+        self._stale = True
+
+    def begin_turn(self) -> None:
+        """As the game."""
+        self.game.begin_turn()
+        self._stale = True
+
+    def observe(self, agent: int, out: Array) -> None:
+        """As the game; what all have been given so far is shared out when it has changed."""
+        self.game.observe(agent, out)
+        so_far = self.game.rewards_so_far
+        if self._stale and so_far is not None:
+            np.matmul(so_far, self._mixture, out=self.rewards_so_far)
+            self._stale = False
+
+    def act(self, agent: int, actions: Array) -> None:
+        """As the game."""
+        self.game.act(agent, actions)
+        self._stale = True
 
     def end_turn(self) -> TurnResult:
         """As the game, with rewards shared."""
         result = self.game.end_turn()
-        return replace(result, rewards=result.rewards @ self._mixture)
+        rewards = result.rewards @ self._mixture
+        if self.rewards_so_far is not None:
+            self.rewards_so_far[...] = rewards
+            self._stale = False
+        return replace(result, rewards=rewards)
 
 
 class SeatsTaken(Wrapped):

@@ -48,11 +48,12 @@ def _decide_dealt(
     allowed: Bools,
     kept: Floats,
     version: Integers,
+    before: Floats,
     watched: int,
     rings: Bools,
 ) -> None:
     """Write what each active stream sees and does; marks the rings whose learner is to be rung."""
-    observations, actions, log_probs, masks, versions = contents
+    observations, actions, log_probs, masks, versions, rewards = contents
     sequence, committed = books
     memories, numbers, owners = begun
     queue, queue_sequence, queue_steps, counters = closed
@@ -67,6 +68,7 @@ def _decide_dealt(
                     log_probs[p],
                     masks[p],
                     versions[p],
+                    rewards[p],
                     sequence[p],
                     committed[p],
                     memories[p],
@@ -86,6 +88,7 @@ def _decide_dealt(
                     allowed[stream],
                     kept[stream],
                     version[rows[p]],
+                    before[stream],
                 )
         rings[p] = fresh > 0 and count(counters[p, 0], fresh, watched)
 
@@ -170,7 +173,8 @@ class DealtWriter:
         self._rings: Bools = np.zeros(num_rings, np.bool_)
         shared = self._shared
         self._contents = tuple(
-            shared[name] for name in ("observations", "actions", "log_probs", "masks", "versions")
+            shared[name]
+            for name in ("observations", "actions", "log_probs", "masks", "versions", "rewards")
         )
         self._results = tuple(shared[name] for name in ("observations", "rewards", "discounts"))
         self._books = tuple(shared[name] for name in ("sequence", "committed"))
@@ -197,6 +201,7 @@ class DealtWriter:
         masks: Bools,
         memories: Floats,
         versions: Integers,
+        before: Floats,
     ) -> None:
         """Write a decision of the streams that are active.
 
@@ -210,6 +215,8 @@ class DealtWriter:
             masks: [num_streams, mask_size] what each was allowed to do.
             memories: [num_streams, memory] what each had kept before it saw this.
             versions: [rows] of the weights that chose.
+            before: [num_streams] what each has been given in this turn so far; it belongs to the
+                decision before.
         """
         _decide_dealt(
             self._contents,
@@ -229,6 +236,7 @@ class DealtWriter:
             masks,
             memories,
             versions,
+            before,
             self._watched,
             self._rings,
         )
@@ -250,7 +258,7 @@ class DealtWriter:
             begins: [rows + 1] where each row's streams begin...
             streams: ...in this list of numbers.
             active: [num_streams] who decided in this turn.
-            rewards: [num_streams].
+            rewards: [num_streams] of the whole turn.
             terminated: [num_streams].
             truncated: [num_streams].
             last_seen: [num_streams, size] what was seen after the turn; read only for streams whose

@@ -90,6 +90,7 @@ def decide_one(
     log_probs: Floats,
     masks: Bools,
     versions: Integers,
+    rewards: Floats,
     sequence: Integers,
     committed: Integers,
     memories: Floats,
@@ -109,24 +110,30 @@ def decide_one(
     allowed: Bools,
     kept: Floats,
     version: int,
+    before: float,
 ) -> int:
     """Write what a stream sees and does; what it sees also completes the step before.
 
+    What the turn has given the agent `before` this decision belongs to the one before, if there
+    is one. The reward of this one begins below zero by as much, because `outcome_one` will add
+    all that the turn has given.
+
     Returns the steps that are complete now.
     """
-    before = n_frames - 1
+    old_frames = n_frames - 1
     fresh = 0
     slot, t = slots[stream], lengths[stream]
     if slot == NOWHERE:
         slot = _begin_segment(sequence, committed, numbers, streams, counters, slots, stream)
-        observations[slot, :before] = 0
-        observations[slot, before] = seen
+        observations[slot, :old_frames] = 0
+        observations[slot, old_frames] = seen
         memories[slot] = kept
         store(sequence, slot, sequence[slot] + 1)
         t = 0
     else:
-        observations[slot, before + t] = seen
+        observations[slot, old_frames + t] = seen
         if t > 0:
+            rewards[slot, t - 1] += before
             store(committed, slot, t)
             fresh = 1
         if t == actions.shape[1]:  # the episode goes on in another segment, with the same frames
@@ -141,6 +148,7 @@ def decide_one(
     log_probs[slot, t] = chance
     masks[slot, t] = allowed
     versions[slot, t] = version
+    rewards[slot, t] = -before
     slots[stream], lengths[stream] = slot, t
     return fresh
 
@@ -171,6 +179,8 @@ def _decide(
     allowed: Bools,
     kept: Floats,
     version: int,
+    rewards: Floats,
+    before: Floats,
 ) -> int:
     """Write what each active stream sees and does; returns the steps that are complete now."""
     fresh = 0
@@ -182,6 +192,7 @@ def _decide(
                 log_probs,
                 masks,
                 versions,
+                rewards,
                 sequence,
                 committed,
                 memories,
@@ -201,6 +212,7 @@ def _decide(
                 allowed[stream],
                 kept[stream],
                 version,
+                before[stream],
             )
     return fresh
 
@@ -234,12 +246,10 @@ def outcome_one(
     if slot == NOWHERE:
         return 0
     if acted:
-        t = lengths[stream]
-        lengths[stream] = t + 1
-        rewards[slot, t] = given
-    else:  # it had no turn of its own: what it is given belongs to its last decision
-        t = lengths[stream] - 1
-        rewards[slot, t] += given
+        lengths[stream] += 1
+    # Without a turn of its own, what it is given belongs to its last decision all the same.
+    t = lengths[stream] - 1
+    rewards[slot, t] += given
     discounts[slot, t] = 0.0 if terminated else 1.0
     if not (terminated or truncated):
         return 0
@@ -362,7 +372,8 @@ class ExperienceWriter:
 
     In each turn `decide` comes first and `outcome` after; a step is committed once the
     observation that followed it is written: the one at the agent's next decision, or the last
-    one of an episode.
+    one of an episode. Its reward is all that the agent was given until then; what it was given
+    before its first decision of an episode is no step's.
     """
 
     def __init__(self, experience: Experience, actor: int = 0) -> None:
@@ -380,6 +391,8 @@ class ExperienceWriter:
         self._no_chances: Floats = np.zeros(streams, np.float32)
         self._no_masks: Bools = np.ones((streams, ring.shape.mask_size), np.bool_)
         self._no_memories: Floats = np.zeros((streams, ring.shape.memory), np.float32)
+        # Of the strides of a column, as the environment's own array has them.
+        self._nothing: Floats = np.zeros((streams, 2), np.float32)[:, 0]
         repair(
             ring.shared["sequence"],
             ring.shared["committed"],
@@ -397,6 +410,7 @@ class ExperienceWriter:
         log_probs: Floats | None = None,
         masks: Bools | None = None,
         memories: Floats | None = None,
+        before: Floats | None = None,
     ) -> None:
         """Write a decision of the active streams.
 
@@ -408,6 +422,8 @@ class ExperienceWriter:
             log_probs: [num_streams] float32, of what was chosen when it was chosen.
             masks: [num_streams, mask_size] bool, what each was allowed to do.
             memories: [num_streams, memory] float32, what each had kept before it saw this.
+            before: [num_streams] float32, what each has been given in this turn so far, as a
+                column of an array; it belongs to the decision before. None: nothing.
         """
         shared = self._shared
         fresh = _decide(
@@ -435,6 +451,8 @@ class ExperienceWriter:
             self._no_masks if masks is None else masks,
             self._no_memories if memories is None else memories,
             version,
+            shared["rewards"],
+            self._nothing if before is None else before,
         )
         if fresh and count(self._counters, fresh, self._watched):
             self._learner.ring()
@@ -450,7 +468,7 @@ class ExperienceWriter:
         """Write what came of the decisions.
 
         Args:
-            rewards: [num_streams] float32.
+            rewards: [num_streams] float32, of the whole turn.
             terminated: [num_streams] bool.
             truncated: [num_streams] bool.
             last_seen: [num_streams, size] the observation after the turn; read only for streams

@@ -29,7 +29,7 @@ from remuda.envs.adapters.spaces import MASK, OBSERVATION
 from remuda.envs.registry import make_env
 from remuda.envs.scripted import masks_of, possibilities
 from remuda.envs.vector_env import VectorEnv
-from remuda.types import Array
+from remuda.types import Array, Floats
 
 EVERY = np.ones(1, np.bool_)
 
@@ -46,11 +46,30 @@ class _Table:
         self.sees = {spec.name: _sees(spec) for spec in game.agents}
         self.acts = {spec.name: spec.action_space for spec in game.agents}
         self._random = np.random.default_rng()
+        self._paid: Floats = np.zeros(len(self.names), np.float32)
 
     def reset(self, seed: int | None) -> None:
         if seed is not None:
             self._random = np.random.default_rng(seed)
         self.game.reset(self._random.integers(2**62, size=1), EVERY)
+
+    def begin_turn(self) -> None:
+        self.game.begin_turn()
+        self._paid[:] = 0.0
+
+    def newly_given(self, rewards: Array | None = None) -> dict[str, float]:
+        """What each agent has been given since this was asked for last.
+
+        Args:
+            rewards: of the whole turn, at its end; None: in the middle of a turn.
+        """
+        if rewards is None:
+            rewards = self.game.rewards_so_far
+        if rewards is None:
+            return dict.fromkeys(self.names, 0.0)
+        given = rewards[0] - self._paid
+        self._paid[:] = rewards[0]
+        return dict(zip(self.names, given.tolist(), strict=True))
 
     def look(self, name: str) -> Any:
         """What an agent sees now, with its mask where it has one."""
@@ -128,8 +147,10 @@ class ParallelGame(_Exported, ParallelEnv[str, Any, Any]):  # type: ignore[misc]
         """Begin an episode; returns what everybody sees."""
         self._table.reset(seed)
         self.agents = self._table.live()
-        self._table.game.begin_turn()
-        return {name: self._table.look(name) for name in self.agents}, _nothing(self.agents)
+        self._table.begin_turn()
+        seen = {name: self._table.look(name) for name in self.agents}
+        self._table.newly_given()  # before anybody decided
+        return seen, _nothing(self.agents)
 
     def step(self, actions: dict[str, Any]) -> tuple[dict[str, Any], ...]:
         """One turn, in the game's order."""
@@ -140,14 +161,18 @@ class ParallelGame(_Exported, ParallelEnv[str, Any, Any]):  # type: ignore[misc]
                     table.act(table.names[i], actions[table.names[i]])
         result = game.end_turn()
         index = table.index
-        rewards = {name: float(result.rewards[0, index[name]]) for name in played}
+        given = table.newly_given(result.rewards)
+        rewards = {name: given[name] for name in played}
         terminated = {name: bool(result.terminated[0, index[name]]) for name in played}
         truncated = {name: bool(result.truncated[0, index[name]]) for name in played}
         self.agents = table.live()
         if self.agents:
-            game.begin_turn()
+            table.begin_turn()
         told = [*played, *(name for name in self.agents if name not in played)]
         seen = {name: table.look(name) for name in told}
+        if self.agents:
+            given = table.newly_given()
+            rewards = {name: reward + given[name] for name, reward in rewards.items()}
         return seen, rewards, terminated, truncated, _nothing(told)
 
 
@@ -169,13 +194,14 @@ class AECGame(_Exported, AECEnv[str, Any, Any]):  # type: ignore[misc]
         self.infos = _nothing(self.agents)
         self._skip_agent_selection = None
         self._begin_turn()
+        self._accumulate_rewards()
 
     def observe(self, agent: str) -> Any:
         """What an agent sees; those that act at once see the world before any of them acted."""
         return self._seen[agent] if agent in self._seen else self._table.look(agent)
 
     def step(self, action: Any) -> None:
-        """Let the selected agent act; the last one of a turn ends it, and brings the rewards."""
+        """Let the selected agent act; the last one of a turn ends it. Rewards come when they do."""
         if self.terminations[self.agent_selection] or self.truncations[self.agent_selection]:
             self._was_dead_step(action)
             return
@@ -187,7 +213,7 @@ class AECGame(_Exported, AECEnv[str, Any, Any]):  # type: ignore[misc]
         self._accumulate_rewards()
 
     def _begin_turn(self) -> None:
-        self._table.game.begin_turn()
+        self._table.begin_turn()
         self._groups = iter(self._table.game.turn_groups)
         self._waiting: list[str] = []
         self._next_agent()
@@ -202,14 +228,15 @@ class AECGame(_Exported, AECEnv[str, Any, Any]):  # type: ignore[misc]
             live = set(self._table.live())
             self._waiting = [name for i in group if (name := self._table.names[i]) in live]
             self._seen = {name: self._table.look(name) for name in self._waiting}
+            self._pay(self._table.newly_given())
         self.agent_selection = self._waiting.pop(0)
         return True
 
     def _end_turn(self) -> None:
         result = self._table.game.end_turn()
         index = self._table.index
+        self._pay(self._table.newly_given(result.rewards))
         for name in self.agents:
-            self.rewards[name] = float(result.rewards[0, index[name]])
             self.terminations[name] = bool(result.terminated[0, index[name]])
             self.truncations[name] = bool(result.truncated[0, index[name]])
         if self._table.live():
@@ -217,6 +244,10 @@ class AECGame(_Exported, AECEnv[str, Any, Any]):  # type: ignore[misc]
             self._deads_step_first()
         else:
             self.agent_selection = self.agents[0]
+
+    def _pay(self, given: dict[str, float]) -> None:
+        for name in self.agents:
+            self.rewards[name] += given[name]
 
 
 def parallel_env(game: str, render_mode: str | None = None, **options: Any) -> ParallelGame:

@@ -223,8 +223,10 @@ class AECCopies(_Copies):
 
     A turn is a round in which every agent may act once, in the order of `possible_agents`, where
     the environment has selected it. An agent observes when it is selected, and zeros before that.
-    Agents that are dead are stepped through without being asked.
-    What an agent is given between two of its acts counts for the turn in which it comes.
+    Agents that are dead are stepped through without being asked; the episode of one is over when it
+    is selected to be stepped through, or when nobody is left to act.
+    What an agent is given between two of its acts counts for the turn in which it comes, and
+    belongs to the first of the two.
     """
 
     can_observe_together = False
@@ -244,6 +246,7 @@ class AECCopies(_Copies):
         masked = {name: MASK in info for name, info in copies[0].infos.items()}
         super().__init__(copies, masked)
         self.turn_groups = tuple((agent,) for agent in range(self.num_agents))
+        self.rewards_so_far = self._rewards
         self._asks_info = [masked.get(name, False) for name in self._names]
 
     def _restart(self, e: int, seed: int) -> None:
@@ -251,7 +254,7 @@ class AECCopies(_Copies):
         copy.reset(seed=seed)
         for name in copy.agents:
             self._playing[e, self._index[name]] = True
-        self._select(e, copy)
+        self._select(e, copy, {})
 
     def act(self, agent: int, actions: Array) -> None:
         """Step the copies that have selected this agent."""
@@ -264,36 +267,48 @@ class AECCopies(_Copies):
             # Each of these goes through a pile of wrappers: asked for once.
             terminations, truncations = copy.terminations, copy.truncations
             if any(terminations.values()) or any(truncations.values()):
-                self._note_ends(e, copy, terminations, truncations)
-                if self._playing[e].any():
-                    self._select(e, copy)
+                ended = {
+                    name: bool(terminated)
+                    for name, terminated in terminations.items()
+                    if terminated or truncations[name]
+                }
+                if len(ended) < len(terminations):
+                    self._select(e, copy, ended)
+                else:
+                    self._all_over(e, copy, ended)
             else:
                 self._look(e, copy, copy.agent_selection)
 
-    def _note_ends(
-        self,
-        e: int,
-        copy: AECEnv[Any, Any, Any],
-        terminations: Mapping[Any, bool],
-        truncations: Mapping[Any, bool],
-    ) -> None:
-        """Find out whose episode is over."""
-        for name, terminated in terminations.items():
-            agent = self._index[name]
-            if (terminated or truncations[name]) and self._playing[e, agent]:
-                if not terminated:  # what it saw last still tells what would have come
-                    self._look(e, copy, name)
-                self._end(e, agent, bool(terminated))
+    def _select(self, e: int, copy: AECEnv[Any, Any, Any], ended: Mapping[Any, bool]) -> None:
+        """Find out who acts next, by way of the dead.
 
-    def _select(self, e: int, copy: AECEnv[Any, Any, Any]) -> None:
-        """Find out who acts next, by way of the dead."""
+        Args:
+            e: the copy...
+            copy: ...itself.
+            ended: of those whose end was told, whether by the rules.
+        """
         while copy.agents:
             name = copy.agent_selection
-            if not (copy.terminations[name] or copy.truncations[name]):
+            terminated = bool(copy.terminations[name])
+            if not (terminated or copy.truncations[name]):
                 self._look(e, copy, name)
                 return
+            self._over(e, copy, name, terminated)
             copy.step(None)
+        self._all_over(e, copy, ended)
+
+    def _all_over(self, e: int, copy: AECEnv[Any, Any, Any], ended: Mapping[Any, bool]) -> None:
+        """Nobody acts any more: who has not been stepped through gets nothing more either."""
+        for name, terminated in ended.items():
+            self._over(e, copy, name, terminated)
         self._nobody_left(e)
+
+    def _over(self, e: int, copy: AECEnv[Any, Any, Any], name: Any, terminated: bool) -> None:
+        agent = self._index[name]
+        if self._playing[e, agent]:
+            if not terminated:  # what it saw last still tells what would have come
+                self._look(e, copy, name)
+            self._end(e, agent, terminated)
 
     def _look(self, e: int, copy: AECEnv[Any, Any, Any], name: Any) -> None:
         """Let an agent observe: it acts next, unless its episode is over."""

@@ -267,6 +267,7 @@ class SorrelCopies(VectorEnv):
         shape = (num_envs, self.num_agents)
         self.active: Bools = np.zeros(shape, np.bool_)
         self._rewards: Floats = np.zeros(shape, np.float32)
+        self.rewards_so_far = self._rewards
         self._terminated: Bools = np.zeros(shape, np.bool_)
         self._truncated: Bools = np.zeros(shape, np.bool_)
         self._result = TurnResult(self._rewards, self._terminated, self._truncated)

@@ -1,0 +1,477 @@
+"""Whose a reward is: what lies between two decisions of an agent belongs to the first of them.
+
+Each test plays a game with the actor, plays what it did again in a plain loop, and compares the
+transitions in the rings with those of the loop, number by number.
+"""
+
+import warnings
+from collections import Counter
+
+import numpy as np
+import pytest
+from gymnasium import spaces
+from pettingzoo import AECEnv
+
+from remuda.actor.role import ActorRole
+from remuda.assembly import Assembly
+from remuda.config import load_config
+from remuda.envs.adapters.export import AECGame
+from remuda.envs.adapters.pettingzoo import AECCopies
+from remuda.envs.registry import make_env
+from remuda.envs.scripted import room_for
+from remuda.envs.wrapped import SharedRewards, Wrapped
+from remuda.policies.spec import policy_specs
+from remuda.runtime.layout import Layout
+
+NEVER_OVER = -1.0
+"""Stands in a transition's place for what was seen after a termination, which nobody reads."""
+
+
+class GivesToOthers(AECEnv):
+    """Each act gives something to everybody, in an order that `_next` chooses.
+
+    An agent sees who it is, how many acts there were, and the sum of them.
+    """
+
+    metadata = {"name": "gives_to_others"}  # noqa: RUF012
+    possible_agents = ("a", "b", "c")
+    acts = 11
+    """In an episode; even episodes terminate, odd ones are cut off."""
+
+    def observation_space(self, agent):
+        return spaces.Box(-1000, 1000, (3,), np.float32)
+
+    def action_space(self, agent):
+        return spaces.Discrete(3)
+
+    def reset(self, seed=None, options=None):
+        self.agents = list(self.possible_agents)
+        self.random = np.random.default_rng(seed)
+        self.terminates = seed % 2 == 0
+        self.count = self.total = 0
+        for name, value in (
+            ("rewards", 0.0),
+            ("_cumulative_rewards", 0.0),
+            ("terminations", False),
+            ("truncations", False),
+        ):
+            setattr(self, name, dict.fromkeys(self.agents, value))
+        self.infos = {name: {} for name in self.agents}
+        self.agent_selection = self.agents[0]
+
+    def observe(self, agent):
+        number = self.possible_agents.index(agent)
+        return np.array([number, self.count, self.total], np.float32)
+
+    def step(self, action):
+        name = self.agent_selection
+        if self.terminations[name] or self.truncations[name]:
+            self._was_dead_step(action)
+            return
+        self._cumulative_rewards[name] = 0.0
+        self._clear_rewards()
+        self.count += 1
+        self.total += int(action)
+        for other in self.agents:
+            # Numbers that no two sums of have in common, and that are exact as floats.
+            self.rewards[other] = float(self.random.integers(1, 2**12)) / 8
+        self.ends(name)
+        self._accumulate_rewards()
+        self.agent_selection = self._next(name)
+        self._deads_step_first()
+
+    def live(self):
+        return [n for n in self.agents if not (self.terminations[n] or self.truncations[n])]
+
+    def ends(self, name):
+        if self.count >= self.acts:
+            ended = self.terminations if self.terminates else self.truncations
+            ended.update(dict.fromkeys(self.live(), True))
+
+    def _next(self, name):
+        live = self.live()
+        if not live:
+            return self.agents[0]
+        following = self.possible_agents.index(name)
+        while True:
+            following = (following + 1) % len(self.possible_agents)
+            if self.possible_agents[following] in live:
+                return self.possible_agents[following]
+
+
+class ActsInAnyOrder(GivesToOthers):
+    """Who acts next is drawn; it may be the same agent again."""
+
+    acts = 17
+
+    def _next(self, name):
+        live = self.live()
+        return live[self.random.integers(len(live))] if live else self.agents[0]
+
+
+class FallsOut(GivesToOthers):
+    """Agents end one by one, some by termination and some cut off, on others' acts as well."""
+
+    acts = 14
+
+    def ends(self, name):
+        if self.count % 4 == 0 and len(self.live()) > 1:
+            ended = self.terminations if self.random.random() < 0.5 else self.truncations
+            ended[self.live()[self.random.integers(len(self.live()))]] = True
+        super().ends(name)
+
+
+class DiesLater(FallsOut):
+    """Who has ended waits for its turn to be stepped through, and is given things until then."""
+
+    def _next(self, name):
+        following = self.agents.index(name) + 1
+        return self.agents[following % len(self.agents)]
+
+    def _deads_step_first(self):
+        pass
+
+    def step(self, action):
+        name = self.agent_selection
+        if not (self.terminations[name] or self.truncations[name]):
+            super().step(action)
+            return
+        following = self._next(name)
+        self._was_dead_step(action)
+        if self.agents:
+            self.agent_selection = following
+
+
+def pettingzoo(name, **options):
+    def make():
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # they import what is deprecated
+            return make_env(f"pettingzoo:{name}", 1, api="aec", **options)._copies[0]
+
+    return make
+
+
+class Recorded(AECEnv):
+    """An AEC game, with the seed and the actions of each of its episodes."""
+
+    def __init__(self, game):
+        self.__dict__.update(game=game, episodes=[])
+
+    def __getattr__(self, name):
+        return getattr(self.game, name)
+
+    def __setattr__(self, name, value):
+        setattr(self.game, name, value)
+
+    def reset(self, seed=None, options=None):
+        self.episodes.append((seed, []))
+        self.game.reset(seed=seed)
+
+    def step(self, action):
+        self.episodes[-1][1].append(action)
+        self.game.step(action)
+
+    def observe(self, agent):
+        return self.game.observe(agent)
+
+    def observation_space(self, agent):
+        return self.game.observation_space(agent)
+
+    def action_space(self, agent):
+        return self.game.action_space(agent)
+
+
+class PlayedAEC:
+    """Copies of an AEC game, played by an actor, and again in a plain loop."""
+
+    def __init__(self, make):
+        self.make, self.env = make, AECCopies(lambda: Recorded(make()), 3)
+
+    def begin(self):
+        """Forget what was played until now, but for the episodes that have just begun."""
+        for copy in self.env._copies:
+            del copy.episodes[:-1]
+
+    def plain(self):
+        """What a loop over `last()` collects: (agent, seen, action, reward, over, seen after)."""
+        found = Counter()
+        for copy in self.env._copies:
+            for seed, actions in copy.episodes:
+                game, open_steps, actions = self.make(), {}, list(actions)
+                game.reset(seed=seed)
+                for name in game.agent_iter():
+                    dead = game.terminations[name] or game.truncations[name]
+                    if not actions and not dead:
+                        break
+                    seen, reward, terminated, *_ = game.last()
+                    agent = game.possible_agents.index(name)
+                    seen = seen["observation"] if isinstance(seen, dict) else seen
+                    seen = self.env._sights[agent].flatten(seen)
+                    if name in open_steps:
+                        step = (*open_steps.pop(name), float(reward))
+                        found[transition(*step, terminated, seen)] += 1
+                    action = actions.pop(0) if actions else None
+                    if not dead:
+                        open_steps[name] = (agent, seen, action)
+                    game.step(action)
+        return found
+
+
+class PlayedHere(Wrapped):
+    """A game of this project, played by an actor, and again in a plain loop over its rules."""
+
+    def __init__(self, make):
+        self.make, self.events, self.began = make, [], False
+        super().__init__(make())
+        self.env = self
+
+    def begin(self):
+        self.began = True
+
+    def reset(self, seeds, mask):
+        if not self.began:
+            self.events.clear()
+        self.events.append(("reset", seeds.copy(), mask.copy()))
+        self.game.reset(seeds, mask)
+
+    def begin_turn(self):
+        self.events.append(("begin_turn",))
+        self.game.begin_turn()
+
+    def observe(self, agent, out):
+        self.events.append(("observe", agent))
+        self.game.observe(agent, out)
+
+    def act(self, agent, actions):
+        self.events.append(("act", agent, actions.copy()))
+        self.game.act(agent, actions)
+
+    def end_turn(self):
+        self.events.append(("end_turn",))
+        return self.game.end_turn()
+
+    def plain(self):
+        """As `PlayedAEC.plain`; who is given what is seen from the game's own array."""
+        game, found = self.make(), Counter()
+        given = rules(game)._rewards
+        share = getattr(game, "_mixture", np.eye(game.num_agents, dtype=np.float32))
+        seen = [room_for(game, agent) for agent in range(game.num_agents)]
+        open_steps, before = {}, np.zeros_like(given)
+        in_turn = False
+        for event, *rest in self.events:
+            in_turn = event == "begin_turn" or (in_turn and event != "end_turn")
+            if event == "reset":
+                open_steps = {at: step for at, step in open_steps.items() if not rest[1][at[0]]}
+                game.reset(*rest)
+            elif event == "observe":
+                (agent,) = rest
+                game.observe(agent, seen[agent])
+                # At the end of a turn it only looks at what those who ended saw last.
+                acts = game.active[:, agent] & in_turn
+                for e in np.flatnonzero(acts).tolist():
+                    now = seen[agent][e].copy()
+                    if (e, agent) in open_steps:
+                        found[transition(agent, *open_steps[e, agent], False, now)] += 1
+                    open_steps[e, agent] = [now, None, 0.0]
+            elif event == "begin_turn":
+                given[:] = before[:] = 0.0
+                game.begin_turn()
+            elif event == "act":
+                agent, actions = rest
+                for (e, other), step in open_steps.items():
+                    if other == agent and step[1] is None:
+                        step[1] = actions[e]
+                game.act(agent, actions)
+            else:
+                result = game.end_turn()
+            if event in ("begin_turn", "act", "end_turn"):
+                for (e, agent), step in open_steps.items():
+                    step[-1] += float(((given - before) @ share)[e, agent])
+                before = given.copy()
+            if event == "end_turn":
+                for e, agent in zip(*np.nonzero(result.terminated | result.truncated), strict=True):
+                    game.observe(agent, seen[agent])
+                    step = open_steps.pop((e, agent))
+                    over = result.terminated[e, agent]
+                    found[transition(agent, *step, over, seen[agent][e])] += 1
+        return found
+
+
+def rules(game):
+    return rules(game.game) if isinstance(game, Wrapped) else game
+
+
+def transition(agent, seen, action, reward, over, after):
+    after = (NEVER_OVER,) if over else tuple(np.ravel(after).astype(np.float32).tolist())
+    seen = tuple(np.ravel(seen).astype(np.float32).tolist())
+    action = tuple(np.ravel(action).astype(int).tolist())
+    return (int(agent), seen, action, round(float(reward), 3), bool(over), after)
+
+
+def written(experience, agents, num_envs):
+    """What stands in the rings, as `PlayedAEC.plain` has it."""
+    found = Counter()
+    for number, (name, one) in enumerate(experience.items()):
+        for ring in one.rings:
+            first = ring.shape.n_frames - 1
+            for slot in np.flatnonzero(ring.shared["committed"]):
+                stream = int(ring.shared["streams"][slot])
+                agent = stream // num_envs if agents is None else agents.index(name)
+                for t in range(ring.shared["committed"][slot]):
+                    seen = ring.shared["observations"][slot, first + t]
+                    after = ring.shared["observations"][slot, first + t + 1]
+                    action = ring.shared["actions"][slot, t]
+                    reward = ring.shared["rewards"][slot, t]
+                    over = ring.shared["discounts"][slot, t] == 0.0
+                    found[transition(agent, seen, action, reward, over, after)] += 1
+        assert number < 8
+    return found
+
+
+def play(played, seats, algorithm, segment_length, turns=70, **env):
+    """Play so many turns; returns what is in the rings, and the returns of the episodes."""
+    experience = {"segment_length": segment_length, "capacity": 6000, "learning_starts": 6000}
+    policy = {
+        "algorithm": algorithm,
+        "network": {"hidden": (4,)},
+        "experience": experience | {"on_full": "overwrite"},
+    }
+    tree = {"policy": policy, "env": {"num_envs": 3} | env}
+    if algorithm == "ppo":
+        tree["policy"]["ppo"] = {"rollout_length": 1000}
+        del experience["capacity"], experience["learning_starts"]
+    if seats == "dealt":
+        tree["population"] = {"policies": 3, "matchmaker": "random"}
+    config = load_config(tree)
+    specs = policy_specs(config, played.env.agents)
+    layout = Layout((3,), (tuple(range(len(specs))),), ("cpu",) * len(specs))
+
+    class Role(ActorRole):
+        def _environment(self, copies):
+            return played.env
+
+    parts = Assembly(config, specs, layout, actor_role=Role, agents=played.env.agents)
+    actor = parts.roles()[0].build()
+    played.begin()
+    returns = []
+    actor.on_episode = lambda copy, earned, _: returns.append(earned.tolist())
+    for _ in range(turns):
+        actor.turn()
+    names = None if seats == "dealt" else [spec.name for spec in played.env.agents]
+    return written(parts.experience, names, 3), returns
+
+
+def compare(played, seats, algorithm, segment_length, **env):
+    found, returns = play(played, seats, algorithm, segment_length, **env)
+    expected = played.plain()
+    assert found.total() > 100
+    assert found == expected, differences(found, expected)
+    return returns
+
+
+def differences(found, expected):
+    return f"only written: {list((found - expected).items())[:3]}, only in the loop: " + str(
+        list((expected - found).items())[:3]
+    )
+
+
+SEATS = pytest.mark.parametrize(
+    ("seats", "algorithm", "segment_length"),
+    [("fixed", "dqn", 1), ("fixed", "ppo", 3), ("dealt", "dqn", 2), ("dealt", "ppo", 50)],
+)
+
+
+@SEATS
+@pytest.mark.parametrize("game", [GivesToOthers, ActsInAnyOrder, FallsOut, DiesLater])
+def test_transitions_of_an_aec_game_are_those_of_a_plain_loop(
+    game, seats, algorithm, segment_length
+):
+    compare(PlayedAEC(game), seats, algorithm, segment_length)
+
+
+@pytest.mark.parametrize("seats", ["fixed", "dealt"])
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("classic/connect_four-v3", {}),
+        ("classic/tictactoe-v3", {}),
+        ("classic/rps-v2", {"max_cycles": 7}),
+        ("mpe2.simple_spread_v3", {"max_cycles": 6}),
+    ],
+)
+def test_transitions_of_pettingzoos_own_games_are_those_of_a_plain_loop(name, options, seats):
+    compare(PlayedAEC(pettingzoo(name, **options)), seats, "ppo", 3)
+
+
+@SEATS
+@pytest.mark.parametrize(
+    ("name", "options", "share"),
+    [
+        ("treasure_hunt", {"num_agents": 3, "height": 7, "width": 7, "max_turns": 9}, 0.0),
+        ("treasure_hunt", {"num_agents": 3, "height": 7, "width": 7, "max_turns": 9}, 0.5),
+        ("cleanup", {"num_agents": 5, "max_turns": 9}, 0.0),
+        ("tag", {"num_agents": 3, "height": 5, "width": 5}, 1.0),
+        ("connect_four", {}, 0.0),
+        ("bucket_brigade", {}, 0.0),
+        ("kuhn_poker", {}, 0.0),
+    ],
+)
+def test_transitions_of_games_here_are_those_of_a_plain_loop(
+    name, options, share, seats, algorithm, segment_length
+):
+    def make():
+        game = make_env(name, 3, **options)
+        return SharedRewards(game, share) if share else game
+
+    if name in ("bucket_brigade", "connect_four", "kuhn_poker"):
+        algorithm = "ppo"  # the others choose one thing at a time, from all there is
+    compare(PlayedHere(make), seats, algorithm, segment_length)
+
+
+@pytest.mark.parametrize("seats", ["fixed", "dealt"])
+def test_who_decides_at_the_start_of_a_turn_owns_all_of_it(seats):
+    """With `env.observe_together` nobody is given anything between observing and acting."""
+
+    def make():
+        return SharedRewards(make_env("tag", 3, height=5, width=5), 1.0)
+
+    compare(PlayedHere(make), seats, "ppo", 4, observe_together=True)
+
+
+def test_returns_are_sums_of_all_that_was_given():
+    """What came before an agent's first decision is in its return, though no decision's own."""
+    played = PlayedAEC(GivesToOthers)
+    returns = compare(played, "fixed", "dqn", 3)
+    totals = []
+    for copy in played.env._copies:
+        for seed, actions in copy.episodes[:-1]:
+            game, given = GivesToOthers(), dict.fromkeys(GivesToOthers.possible_agents, 0.0)
+            game.reset(seed=seed)
+            for action in actions:
+                game.step(action)
+                for name in game.agents:
+                    given[name] += game.rewards[name]
+            totals.append(list(given.values()))
+    assert sorted(returns) == sorted(totals)
+
+
+def test_an_exported_game_gives_rewards_when_they_come():
+    """A plain loop over `last()` of a game here collects what a policy here learns from."""
+
+    def make():
+        return make_env("cleanup", 1, num_agents=5, max_turns=9)
+
+    inner = PlayedHere(make)
+    game = AECGame(inner)
+    game.reset(seed=3)
+    random, found, open_steps = np.random.default_rng(0), Counter(), {}
+    for name in game.agent_iter():
+        seen, reward, terminated, truncated, _ = game.last()
+        if name in open_steps:
+            found[transition(*open_steps[name], reward, terminated, seen)] += 1
+        action = None if terminated or truncated else int(random.choice([0, 1, 2, 3, 5, 5, 5]))
+        open_steps[name] = (game.possible_agents.index(name), seen, action)
+        game.step(action)
+    expected = inner.plain()
+    assert any(reward < 0 for _, _, _, reward, _, _ in expected)
+    assert found == expected, differences(found, expected)
