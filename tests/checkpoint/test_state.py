@@ -5,12 +5,14 @@ import pickle
 
 import numpy as np
 import pytest
+from safetensors.numpy import load
 
 from remuda.checkpoint.state import (
     fitting,
     pack,
     random_state,
     restore_random,
+    save_tensors,
     unpack,
     write_whole,
 )
@@ -23,6 +25,17 @@ def same(one, other):
     if isinstance(one, np.ndarray):
         return one.dtype == other.dtype and one.shape == other.shape and (one == other).all()
     return one == other
+
+
+def test_equal_tensors_and_metadata_give_equal_bytes():
+    """Red before: the library writes metadata in the random order of a hash map."""
+    arrays = {"b": np.arange(3.0), "a": np.ones((2, 2), np.float32), "empty": np.zeros((0, 2))}
+    metadata = {name: f"{name} says 'ä'" for name in "qwertyuiop"}
+    files = {save_tensors(arrays, metadata) for _ in range(20)}
+    assert len(files) == 1
+    found = load(files.pop())
+    assert found.keys() == arrays.keys()
+    assert all((found[name] == array).all() for name, array in arrays.items())
 
 
 def test_a_state_comes_back_as_it_was():

@@ -106,12 +106,13 @@ def test_lockstep_equals_sequential_where_seats_are_dealt(algorithm, tmp_path):
     assert {MATCH, FREEZE, RETIRE, BIRTH} == set(kinds)
 
 
-def test_how_stacks_share_processes_changes_no_more_than_rounding(tmp_path):
+def test_how_stacks_share_processes_changes_nothing(tmp_path):
+    """Red before: a product of three policies at once differs in its last bits from one of one."""
     tree = {"schedule": "sequential", "policy": {"algorithm": "ppo", "ppo": PPO}}
-    tree |= {"env": {"options": {"num_agents": 3}}, "run": {"turns": 100}}
+    tree |= {"env": {"options": {"num_agents": 3}}, "run": {"turns": 200}}
     together, apart = (run(tmp_path / str(n), **tree, learners={"processes": n})[0] for n in (1, 3))
     for name, flat in together.items():
-        np.testing.assert_allclose(flat, apart[name], rtol=1e-4, atol=1e-5)
+        assert np.array_equal(flat, apart[name])
 
 
 @pytest.mark.parametrize(

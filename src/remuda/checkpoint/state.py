@@ -26,11 +26,25 @@ _REST = "state"
 
 def pack(state: Mapping[str, Any]) -> bytes:
     """A state as the content of a file."""
-    from safetensors.numpy import save
-
     arrays: dict[str, Array] = {}
     rest = _take_arrays(state, "", arrays)
-    return save(arrays, {_REST: json.dumps(rest)})
+    return save_tensors(arrays, {_REST: json.dumps(rest)})
+
+
+def save_tensors(arrays: Mapping[str, Array], metadata: Mapping[str, str]) -> bytes:
+    """Return arrays by name and metadata as the content of a safetensors file.
+
+    Equal arrays and metadata give equal bytes. (The library puts metadata in a random order.)
+    """
+    from safetensors.numpy import save
+
+    data = save(dict(arrays), dict(metadata))
+    end = 8 + int.from_bytes(data[:8], "little")
+    header = json.loads(data[8:end])
+    header["__metadata__"] = dict(sorted(header["__metadata__"].items()))
+    text = json.dumps(header, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % 8)  # the tensors begin on a multiple of 8 bytes
+    return len(text).to_bytes(8, "little") + text + data[end:]
 
 
 def unpack(data: bytes, source: str = "the data") -> State:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from remuda.checkpoint.names import file_name
-from remuda.checkpoint.state import write_whole
+from remuda.checkpoint.state import save_tensors, write_whole
 from remuda.checkpoint.store import Checkpoints
 from remuda.config import Config, load_config, read_config, write_config
 from remuda.coordinator.metrics import read_metrics
@@ -202,9 +202,7 @@ class RunDirectory:
         Raises:
             RunDirectoryError: the disk is full or not writable; an older file stays as it was.
         """
-        from safetensors.numpy import save
-
-        write_file(self._weights_of(policy), save(dict(tensors), facts))
+        write_file(self._weights_of(policy), save_tensors(tensors, facts))
 
     def has_weights(self, policy: str) -> bool:
         """Whether a policy's parameters were saved, as they are at the end of a run."""

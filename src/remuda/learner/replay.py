@@ -7,13 +7,14 @@ import time
 from collections.abc import Callable, Sequence
 
 import numpy as np
-import torch
+from torch import Tensor
 
 from remuda.experience.experience import NEVER
 from remuda.experience.replay import Batch, Replay
 from remuda.experience.ring import OTHERS
 from remuda.learner.budget import BatchBudget
 from remuda.learner.learner import Student, runs
+from remuda.memory.aligned import copied
 from remuda.policies.algorithms.dqn import DQN, Transitions
 from remuda.population.nursery import Newborn
 from remuda.scoreboard import Learn
@@ -38,6 +39,7 @@ class ReplayLearner:
         saves_experience: bool = False,
         plays: Callable[[str], bool] = lambda _: True,
         begun: Sequence[int] | None = None,
+        width: int | None = None,
     ) -> None:
         """Train these.
 
@@ -49,7 +51,9 @@ class ReplayLearner:
             saves_experience: whether checkpoints hold it.
             plays: by name, whether a policy is there at all.
             begun: by policy, the steps that others lived through in its place.
+            width: the most policies that are trained in one computation; None: as many as it pays.
         """
+        self._width = len(students) if width is None else width
         self._plays = plays
         self.policies = tuple(student.name for student in students)
         self.priority = students[0].config.priority
@@ -86,7 +90,7 @@ class ReplayLearner:
 
     def update(self) -> None:
         """Train once every policy that is due, and publish those whose time it is."""
-        for first, end in runs(self._ready(), self._algorithm.width):
+        for first, end in runs(self._ready(), min(self._algorithm.width, self._width)):
             self._train(first, end)
 
     def _train(self, first: int, end: int) -> None:
@@ -189,8 +193,8 @@ class ReplayLearner:
     def _transitions(self, first: int, end: int, size: int) -> Transitions:
         batch, device = self._batch, self._algorithm.device
 
-        def move(array: np.ndarray) -> torch.Tensor:
-            return torch.from_numpy(array[first:end, :size]).to(device)
+        def move(array: np.ndarray) -> Tensor:
+            return copied(array[first:end, :size], device)
 
         return Transitions(
             s_tm1=move(batch.s_tm1),

@@ -131,6 +131,7 @@ class LearnerRole:
             self.saves_experience,
             nursery.plays,
             begun,
+            self._width,
         )
 
     def _by_rollouts(self, specs: tuple[PolicySpec, ...], device: str, nursery: Nursery) -> Learner:
@@ -156,8 +157,23 @@ class LearnerRole:
             own = self.experience[spec.name]
             rollouts.append(Rollouts(own, config.ppo.max_staleness, past=past))
         return RolloutLearner(
-            students, algorithm, rollouts, self.timeline, self.saves_experience, nursery.plays
+            students,
+            algorithm,
+            rollouts,
+            self.timeline,
+            self.saves_experience,
+            nursery.plays,
+            self._width,
         )
+
+    @property
+    def _width(self) -> int | None:
+        """The most policies that are trained in one computation; None: as many as it pays.
+
+        Products of a stack differ in the last bits from those of its policies alone. So in exact
+        schedules each is trained by itself: then results do not depend on who shares a process.
+        """
+        return 1 if self.exact else None
 
     def _sources(self, spec: PolicySpec) -> list[Experience]:
         """What it learns from: its own experience first."""

@@ -33,6 +33,7 @@ class RolloutLearner:
         timeline: Timeline | None = None,
         saves_experience: bool = False,
         plays: Callable[[str], bool] = lambda _: True,
+        width: int | None = None,
     ) -> None:
         """Train these.
 
@@ -43,7 +44,9 @@ class RolloutLearner:
             timeline: where to note what is done when.
             saves_experience: whether checkpoints hold it.
             plays: by name, whether a policy is there at all.
+            width: the most policies that are trained in one computation; None: all that are ready.
         """
+        self._width = len(students) if width is None else width
         self._plays = plays
         self.policies = tuple(student.name for student in students)
         self.priority = students[0].config.priority
@@ -89,7 +92,7 @@ class RolloutLearner:
         for student, is_ready in zip(self._students, ready, strict=True):
             if is_ready:
                 student.row[Learn.SECONDS_SAMPLE] += (taken - start) / sum(ready)
-        for first, end in runs(ready, len(self._students)):
+        for first, end in runs(ready, self._width):
             self._train(first, end)
 
     def _train(self, first: int, end: int) -> None:

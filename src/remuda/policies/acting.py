@@ -10,6 +10,7 @@ import torch
 from numba import njit
 
 from remuda.checkpoint.state import fitting
+from remuda.memory.aligned import aligned_zeros, copied
 from remuda.policies.actions import Actions
 from remuda.policies.networks.network import Network, Weights
 from remuda.policies.networks.plain_pass import PlainPass
@@ -42,7 +43,7 @@ class ActingStack:
             self._weights = network.acting(self._stack.parameters, None)
             # `acting` may hand on views of the parameters; what is acted on is the stack's own.
             self._weights = {name: weight.clone() for name, weight in self._weights.items()}
-        self.inputs: Floats = np.zeros((count, num_streams, network.num_inputs), np.float32)
+        self.inputs: Floats = aligned_zeros((count, num_streams, network.num_inputs))
         """[K, N, num_inputs]: what the policies act on; written by whoever sees."""
         self._tensor = torch.from_numpy(self.inputs)
         self.memories: Floats = np.zeros((count, num_streams, network.memory), np.float32)
@@ -119,7 +120,7 @@ class ActingStack:
         inputs = inputs.view(end - first, width, -1).to(self._device)
         weights, _ = self._rows(first, end)
         with torch.inference_mode():
-            before = torch.from_numpy(memories).to(self._device)
+            before = copied(memories, self._device)
             outputs, after = self.network.step(weights, inputs, before)
         return outputs.cpu().numpy(), after.cpu().numpy()
 
@@ -162,7 +163,7 @@ class ActingStack:
 
     def _remember(self, weights: Weights, inputs: torch.Tensor, first: int, end: int) -> Floats:
         self.kept[first:end] = self.memories[first:end]
-        memories = torch.from_numpy(self.kept[first:end]).to(self._device)
+        memories = copied(self.kept[first:end], self._device)
         outputs, memories = self.network.step(weights, inputs.to(self._device), memories)
         self.memories[first:end] = memories.cpu().numpy()
         found: Floats = outputs.cpu().numpy()

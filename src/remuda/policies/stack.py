@@ -1,6 +1,7 @@
 """A stack: the parameters of K policies of one layout, as one flat tensor.
 
 `flat` is [K, P]; row k is all of policy k, contiguous, ready to be published or loaded in one copy.
+Each row begins on a cache line, so that a product comes out the same whichever row it is of.
 `parameters` are views into it, [K, *shape] by name. Stacking shares nothing between policies: slice
 k of every result depends on row k alone.
 
@@ -14,6 +15,9 @@ from collections.abc import Mapping
 
 import torch
 from torch import Tensor
+
+LINE = 16
+"""Numbers in a cache line."""
 
 Parameters = Mapping[str, Tensor]
 Shapes = Mapping[str, tuple[int, ...]]
@@ -31,8 +35,9 @@ class ParameterStack:
         buffers: frozenset[str] = frozenset(),
     ) -> None:
         size = sum(_numel(shape) for shape in shapes.values())
-        flat = torch.zeros(num_policies, size, device=device)
-        self._hold(shapes, flat, torch.zeros_like(flat) if trainable else None, buffers)
+        flat = _rows(num_policies, size, device)
+        gradients = _rows(num_policies, size, device) if trainable else None
+        self._hold(shapes, flat, gradients, buffers)
 
     def _hold(
         self, shapes: Shapes, flat: Tensor, gradients: Tensor | None, buffers: frozenset[str]
@@ -75,6 +80,11 @@ def layout_checksum(shapes: Shapes) -> int:
 def layout_size(shapes: Shapes) -> int:
     """P: how many numbers one policy has."""
     return sum(_numel(shape) for shape in shapes.values())
+
+
+def _rows(count: int, size: int, device: str | torch.device) -> Tensor:
+    """[count, size] zeros whose rows begin on cache lines."""
+    return torch.zeros(count, -(-size // LINE) * LINE, device=device)[:, :size]
 
 
 def _numel(shape: tuple[int, ...]) -> int:

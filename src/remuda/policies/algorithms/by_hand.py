@@ -18,10 +18,11 @@ import torch
 from numba import njit
 from torch import Tensor
 
+from remuda.memory.aligned import copied
 from remuda.policies.actions import DiscreteActions
 from remuda.policies.algorithms.samples import Pick
 from remuda.policies.algorithms.surrogate import Batch, Costs
-from remuda.policies.networks.activations import FAST, RELU, TANH, activate_in_place
+from remuda.policies.networks.activations import FAST, RELU, STRICT, TANH, activate_in_place
 from remuda.policies.networks.actor_critic import MEAN, VARIANCE, ActorCritic, scale_of
 from remuda.policies.stack import ParameterStack
 from remuda.types import Array, Bools, Floats, Integers
@@ -140,19 +141,19 @@ class ByHand:
     ) -> None:
         """From errors of the outputs to gradients of the heads and errors of the last layers."""
         parts = [by_outputs[..., :-1], by_outputs[..., -1:]]
-        weights = [heads.policy_weight, heads.value_weight]
+        weights = [copied(heads.policy_weight), copied(heads.value_weight)]
         ends = [towers[0], towers[-1]]
         for name, part, weight, tower in zip(
             ("policy", "value"), parts, weights, ends, strict=True
         ):
-            products = np.zeros_like(weight)
+            products = np.zeros(weight.shape, np.float32)
             _add_products(tower.hidden[-1].numpy(), part.numpy(), products)
             self._gradients[f"{name}.weight"][first:end] += torch.from_numpy(products).mT
             self._gradients[f"{name}.bias"][first:end] += part.sum(1, keepdim=True)
         if len(towers) == 1:  # one trunk: both heads bring their errors to it
-            parts, weights = [by_outputs], [np.concatenate(weights, 1)]
+            parts, weights = [by_outputs], [torch.cat(weights, 1)]
         for part, weight, tower in zip(parts, weights, towers, strict=True):
-            torch.bmm(part, torch.from_numpy(weight), out=tower.errors[-1])
+            torch.bmm(part, weight, out=tower.errors[-1])
             errors, features = tower.errors[-1].numpy(), tower.hidden[-1].numpy()
             _derive(errors.reshape(-1), features.reshape(-1), self._kind)
 
@@ -255,7 +256,7 @@ def _masks_of(masks: Tensor | None, policies: int, rows: int) -> Bools:
 # The loops below name rows by their numbers: a view of a row costs more than the row itself.
 
 
-@njit(**FAST)
+@njit(**STRICT)
 def _gather(rows: Array, index: Integers, mean: Floats, scale: Floats, out: Floats) -> None:
     """Rows as inputs: scaled, or normalised within 10."""
     size = out.shape[2]
@@ -272,7 +273,7 @@ def _gather(rows: Array, index: Integers, mean: Floats, scale: Floats, out: Floa
                     out[k, b, j] = min(max(x, np.float32(-10.0)), np.float32(10.0))
 
 
-@njit(**FAST)
+@njit(**STRICT)
 def _derive(errors: Floats, hidden: Floats, kind: int) -> None:
     """Errors by activations become errors by pre-activations, in place."""
     if kind == RELU:
@@ -284,16 +285,22 @@ def _derive(errors: Floats, hidden: Floats, kind: int) -> None:
 
 
 @njit(**FAST)
+def _product(features: Floats, k: int, b: int, weight: Floats, o: int) -> np.float32:
+    """The scalar product of a row and the weights of one output."""
+    total = np.float32(0.0)
+    for h in range(features.shape[2]):
+        total += features[k, b, h] * weight[k, o, h]
+    return total
+
+
+@njit(**STRICT)
 def _output(features: Floats, k: int, b: int, weight: Floats, bias: Floats, out: Floats) -> None:
     """One row through a head."""
     for o in range(out.size):
-        total = np.float32(0.0)
-        for h in range(features.shape[2]):
-            total += features[k, b, h] * weight[k, o, h]
-        out[o] = total + bias[k, 0, o]
+        out[o] = _product(features, k, b, weight, o) + bias[k, 0, o]
 
 
-@njit(**FAST)
+@njit(**STRICT)
 def _softmax(
     logits: Floats,
     start: int,
@@ -328,7 +335,7 @@ def _softmax(
     return entropy
 
 
-@njit(**FAST)
+@njit(**STRICT)
 def _evaluate(
     policy_features: Floats,
     value_features: Floats,
@@ -361,7 +368,7 @@ def _evaluate(
             log_probs[k, b] = chance
 
 
-@njit(**FAST)
+@njit(**STRICT)
 def _add_products(features: Floats, by_outputs: Floats, products: Floats) -> None:
     """Add up outer products: errors of outputs [K, B, O], features [K, B, H], to [K, O, H]."""
     for k in range(features.shape[0]):
@@ -372,7 +379,7 @@ def _add_products(features: Floats, by_outputs: Floats, products: Floats) -> Non
                     products[k, o, h] += error * features[k, b, h]
 
 
-@njit(**FAST)
+@njit(**STRICT)
 def _differentiate(
     policy_features: Floats,
     value_features: Floats,

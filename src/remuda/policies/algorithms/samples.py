@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from remuda.experience.rollouts import AFTER, Rollout
+from remuda.memory.aligned import copied
 from remuda.types import Integers
 
 ROWS_AT_ONCE = 1024
@@ -102,6 +103,6 @@ class Sequences:
         rows = self._starts[policy, segments][..., None] + np.minimum(t, np.maximum(last - 1, 0))
         flat = torch.from_numpy((rows + self._offsets).ravel())
         valid = torch.from_numpy((t < last).reshape(self._count, -1).astype(np.float32))
-        memory = torch.from_numpy(self._memories[policy, segments])
         device = self._device
-        return Pick(flat.to(device), self._count, valid.to(device), memory.to(device))
+        memory = copied(self._memories[policy, segments], device)
+        return Pick(flat.to(device), self._count, valid.to(device), memory)

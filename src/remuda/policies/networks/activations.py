@@ -15,7 +15,15 @@ FAST: dict[str, Any] = {
     "error_model": "numpy",
     "fastmath": {"reassoc", "contract", "arcp", "nsz"},
 }
-"""For compiled loops: sums in any order, and what is no number stays no number."""
+"""For compiled loops that read many arrays and write none, or read and write only one: sums in any
+order, products and sums fused, and what is no number stays no number.
+
+Not for a loop that writes one array and reads another. LLVM compiles such a loop twice, for arrays
+that lie far from each other in memory and for others, and decides by their addresses when it runs.
+Where the order of a sum is free, the two differ in the last bits, so a run would not repeat itself.
+"""
+STRICT: dict[str, Any] = {"cache": True, "error_model": "numpy"}
+"""For all other compiled loops: the same numbers wherever the arrays lie."""
 RELU, TANH = 0, 1
 KINDS = {"relu": RELU, "tanh": TANH}
 

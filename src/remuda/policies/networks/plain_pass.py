@@ -12,7 +12,7 @@ import torch
 from numba import njit
 from torch import Tensor
 
-from remuda.policies.networks.activations import FAST, KINDS, activate_in_place
+from remuda.policies.networks.activations import KINDS, STRICT, activate_in_place
 from remuda.policies.networks.network import Weights
 from remuda.types import Floats
 
@@ -47,7 +47,7 @@ class PlainPass:
         return self._outputs
 
 
-@njit(**FAST)
+@njit(**STRICT)
 def _finish(x: Floats, bias: Floats, kind: int) -> None:
     """Add the biases [K, outputs], and activate, in place."""
     for k in range(x.shape[0]):

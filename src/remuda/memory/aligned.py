@@ -1,0 +1,37 @@
+"""Arrays that begin on a cache line, so that what is computed from them does not depend on luck.
+
+The matrix products of torch's libraries add up in another order where an operand begins off a cache
+line, so the last bits of a result would depend on where an allocator happened to put it. torch's
+own memory begins on one; NumPy's begins on any multiple of 16 bytes. Whatever a product reads is
+therefore allocated here, or copied into torch's memory (`copied`) first.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from remuda.memory.shared import CACHE_LINE
+from remuda.types import Array
+
+if TYPE_CHECKING:
+    import torch
+
+
+def aligned_zeros(shape: tuple[int, ...], dtype: npt.DTypeLike = np.float32) -> Array:
+    """Return zeros of this shape and dtype whose first byte is on a cache line."""
+    kind = np.dtype(dtype)
+    size = int(np.prod(shape, dtype=np.int64)) * kind.itemsize
+    memory = np.zeros(size + CACHE_LINE, np.uint8)
+    start = -memory.ctypes.data % CACHE_LINE
+    found: Array = memory[start : start + size].view(kind).reshape(shape)
+    return found
+
+
+def copied(array: Array, device: torch.device | str = "cpu") -> torch.Tensor:
+    """Copy an array into torch's own memory, on a device."""
+    import torch
+
+    return torch.from_numpy(array).to(device, copy=True, memory_format=torch.contiguous_format)
