@@ -522,6 +522,8 @@ class RunConfig(Section):
     """Seconds between two lines of metrics."""
     evaluate_episodes: NonNegativeInt = 200
     """Greedy episodes played after training."""
+    evaluate_seconds: PositiveFloat | None = 60.0
+    """Seconds that they may take; those that are over by then count. None: as long as it takes."""
     live: bool = True
     """Show the live view where the output is a terminal; else plain lines."""
     calibrate: NonNegativeFloat = 0.5

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+import time
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -46,6 +48,18 @@ class Evaluation:
     """By name, what the game told of each episode: [episodes]."""
     policies: Mapping[str, npt.NDArray[np.float64]] = field(default_factory=dict)
     """By policy, what it earned on each seat that it had, where seats are dealt: [seats]."""
+    asked: int = 0
+    """Episodes that were to be played."""
+    cut: str = ""
+    """Why there are fewer: `the time was up` or `interrupted`; empty: there are not."""
+
+    @property
+    def constant_sum(self) -> bool:
+        """Whether what one agent earns, others lose, so that no mean over all tells of skill."""
+        if len(self.returns) < 2 or self.returns.shape[1] < 2:
+            return False
+        spread, size = self.returns.sum(1).std(), np.abs(self.returns).max()
+        return bool(spread <= 1e-5 * size and self.returns.std(0).max() > 1e-3 * size)
 
     def mean(self, agent: int) -> float:
         """Mean over the episodes of one agent's return."""
@@ -59,6 +73,8 @@ class Evaluation:
         """Plain data for the run's summary."""
         return {
             "episodes": len(self.returns),
+            "asked": self.asked,
+            "cut": self.cut,
             "agents": {
                 name: {"mean": self.mean(i), "standard_error": self.standard_error(i)}
                 for i, name in enumerate(self.agents)
@@ -89,11 +105,13 @@ def evaluate(
     scripted: Mapping[str, str] | None = None,
     sampled: bool = False,
     seating: Mapping[str, str] | None = None,
+    limits: Limits | None = None,
 ) -> Evaluation:
     """Play `episodes` episodes, every policy greedy, and return what each agent earned.
 
     Each copy of the game plays the same number of episodes, so that short ones do not count more.
-    The seats of a population are dealt by its matchmaker, to live policies.
+    The seats of a population are dealt by its matchmaker, to live policies. Where no episode is
+    over when half of the time is up, a single copy goes on, which plays faster.
 
     Args:
         config: of the run.
@@ -104,38 +122,102 @@ def evaluate(
         sampled: whether policies explore as they do at the end of training, instead.
         seating: by agent, the policy whose network plays it for good; `snapshots` are then those of
             the agents.
+        limits: how long it may take, who may interrupt it, and who watches; None: nothing of these.
 
     Raises:
         ConfigError: there is no such agent, or no such scripted policy.
     """
-    copies = min(COPIES, episodes)
-    quota = np.full(copies, episodes // copies)
-    quota[: episodes % copies] += 1
-    played: list[list[Floats]] = [[] for _ in range(copies)]
-    told: list[Floats] = []
-    actor = _make_actor(config, snapshots, copies, seed, scripted, sampled, seating)
-    silent = {*config.env.scripted, *(scripted or {})}
-    earned: dict[str, list[float]] = {}
-    dealt = actor.seats if isinstance(actor.seats, DealtSeats) else None
+    limits = limits or Limits()
+    begun = time.monotonic()
 
-    def on_episode(env: int, returns: Floats, facts: Floats) -> None:
-        if len(played[env]) < quota[env]:
-            played[env].append(returns)
-            told.append(facts)
-            if dealt is not None:
-                for i, policy in enumerate(dealt.sitting(env)):
-                    if actor.env.agents[i].name not in silent:
-                        earned.setdefault(policy, []).append(float(returns[i]))
+    def passed() -> float:
+        """The share of the time that is up."""
+        return (time.monotonic() - begun) / (limits.seconds or math.inf)
 
-    actor.on_episode = on_episode
-    while any(len(done) < wanted for done, wanted in zip(played, quota, strict=True)):
-        actor.turn()
-    names = tuple(agent.name for agent in actor.env.agents)
-    actor.finish()
-    facts = dict(zip(actor.env.facts, np.array(told, np.float64).T, strict=True))
-    returns = np.array([r for done in played for r in done], np.float64)
-    policies = {name: np.array(earned[name]) for name in snapshots if name in earned}
-    return Evaluation(names, returns, facts, policies)
+    def play(copies: int) -> _Play:
+        actor = _make_actor(config, snapshots, copies, seed, scripted, sampled, seating)
+        return _Play(actor, episodes, {*config.env.scripted, *(scripted or {})})
+
+    playing = play(min(COPIES, episodes))
+    cut = ""
+    try:
+        while not playing.done:
+            if limits.interrupted() or passed() >= 1.0:
+                cut = "interrupted" if limits.interrupted() else "the time was up"
+                break
+            if passed() >= 0.5 and not playing.told and playing.actor.env.num_envs > 1:
+                playing.actor.finish()
+                playing = play(1)
+            playing.actor.turn()
+            limits.watch(len(playing.told), episodes)
+    finally:
+        playing.actor.finish()
+    return replace(playing.found(tuple(snapshots)), asked=episodes, cut=cut)
+
+
+def _nobody() -> bool:
+    return False
+
+
+def _unwatched(done: int, wanted: int) -> None:  # noqa: ARG001
+    return None
+
+
+@dataclass(frozen=True)
+class Limits:
+    """How far greedy play goes, and who sees it."""
+
+    seconds: float | None = None
+    """After which it ends, between two turns; None: as long as it takes."""
+    interrupted: Callable[[], bool] = _nobody
+    """Whether it is to end now; asked between two turns."""
+    watch: Callable[[int, int], None] = _unwatched
+    """Called after each turn with the episodes that are over, and those that are wanted."""
+
+
+class _Play:
+    """Episodes of greedy play, as many of each copy as of any other."""
+
+    def __init__(self, actor: Actor, episodes: int, silent: set[str]) -> None:
+        copies = actor.env.num_envs
+        quota = np.full(copies, episodes // copies)
+        quota[: episodes % copies] += 1
+        self.actor, self._quota, self._silent = actor, quota, silent
+        self._played: list[list[Floats]] = [[] for _ in range(copies)]
+        self.told: list[Floats] = []
+        """The game's facts of each episode that counts."""
+        self._earned: dict[str, list[float]] = {}
+        self._dealt = actor.seats if isinstance(actor.seats, DealtSeats) else None
+        actor.on_episode = self._count
+
+    @property
+    def done(self) -> bool:
+        """Whether every copy has played its episodes."""
+        return all(len(p) >= wanted for p, wanted in zip(self._played, self._quota, strict=True))
+
+    def _count(self, env: int, returns: Floats, facts: Floats) -> None:
+        if len(self._played[env]) >= self._quota[env]:
+            return
+        self._played[env].append(returns)
+        self.told.append(facts)
+        if self._dealt is None:
+            return
+        for i, policy in enumerate(self._dealt.sitting(env)):
+            if self.actor.env.agents[i].name not in self._silent:
+                self._earned.setdefault(policy, []).append(float(returns[i]))
+
+    def found(self, policies: Sequence[str]) -> Evaluation:
+        """What was earned so far."""
+        env = self.actor.env
+        names = tuple(agent.name for agent in env.agents)
+        told = np.array(self.told, np.float64).reshape(len(self.told), len(env.facts))
+        returns = np.array([r for done in self._played for r in done], np.float64)
+        return Evaluation(
+            names,
+            returns.reshape(len(self.told), len(names)),
+            dict(zip(env.facts, told.T, strict=True)),
+            {name: np.array(self._earned[name]) for name in policies if name in self._earned},
+        )
 
 
 def record(
@@ -144,13 +226,20 @@ def record(
     *,
     turns: int = 100,
     seed: int = 0,
+    seconds: float | None = None,
 ) -> list[Array]:
-    """Pictures of one copy over so many turns of greedy play, each [height, width, 3] uint8."""
+    """Pictures of one copy over so many turns of greedy play, each [height, width, 3] uint8.
+
+    After so many seconds there are no more of them.
+    """
+    begun = time.monotonic()
     actor = _make_actor(config, snapshots, 1, seed)
     frames = [actor.env.render().copy()]
     episodes: list[Floats] = []
     actor.on_episode = lambda _, returns, facts: episodes.append(returns)  # noqa: ARG005
     while len(frames) < turns and not episodes:
+        if seconds is not None and time.monotonic() - begun > seconds:
+            break
         actor.turn()
         frames.append(actor.env.render().copy())
     actor.finish()
@@ -165,7 +254,8 @@ def load_run(
     Args:
         run: the run.
         checkpoint: `final`: the weights at the end of the run, or those of its newest checkpoint
-            where it has not ended; `best`: those that did best in evaluation; or a number.
+            where it has not ended; `best`: those that did best in evaluation, or the newest where
+            none was evaluated; or a number.
 
     Raises:
         RunDirectoryError: weights are missing, damaged, or of another network.
@@ -178,7 +268,7 @@ def load_run(
     specs = _living(run, config, specs, checkpoint)
     number = _find(run, specs, checkpoint)
     if number is not None:
-        return config, _published(run, specs, number)
+        return config, published(run, specs, number)
     snapshots = {}
     for spec in specs:
         tensors, facts = run.load_weights(spec.name)
@@ -214,22 +304,22 @@ def _find(run: RunDirectory, specs: tuple[PolicySpec, ...], checkpoint: int | st
         return None if ended or not numbers else numbers[-1]
     if checkpoint == "best":
         best = run.checkpoints.best()
-        if best is None:
-            raise CheckpointError(f"{run.path} has no best checkpoint: none was evaluated yet")
-        return int(best["checkpoint"])
+        if best is None and not numbers:
+            raise CheckpointError(f"{run.path} has no best checkpoint: it has none at all")
+        return numbers[-1] if best is None else int(best["checkpoint"])
     if checkpoint not in numbers:
         there = ", ".join(str(number) for number in numbers) or "none"
         raise CheckpointError(f"{run.path} has no checkpoint {checkpoint}; it has {there}")
     return int(checkpoint)
 
 
-def _published(
-    run: RunDirectory, specs: tuple[PolicySpec, ...], number: int
-) -> dict[str, Snapshot]:
-    """What was published when a checkpoint was taken."""
+def published(run: RunDirectory, specs: tuple[PolicySpec, ...], number: int) -> dict[str, Snapshot]:
+    """What was published when a checkpoint was taken, of those of the policies that it has."""
     saved = run.checkpoints.read(number, COORDINATOR)["published"]
     snapshots = {}
     for spec in specs:
+        if spec.name not in saved:
+            continue
         size = sum(int(np.prod(shape)) for shape in spec.network().shapes.values())
         like: Floats = np.zeros(size, np.float32)
         state = saved[spec.name]

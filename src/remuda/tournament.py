@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -11,7 +12,7 @@ import numpy.typing as npt
 from remuda.config import Config
 from remuda.envs.registry import make_env
 from remuda.errors import ConfigError
-from remuda.evaluate import evaluate, standard_error
+from remuda.evaluate import Limits, evaluate, standard_error
 from remuda.policies.spec import policy_specs
 from remuda.population.setup import seats_of
 from remuda.publish.snapshot import Snapshot
@@ -75,6 +76,27 @@ def play_tournament(
     return Tournament(names, means, errors, episodes)
 
 
+def margin(
+    config: Config,
+    one: Mapping[str, Snapshot],
+    other: Mapping[str, Snapshot],
+    episodes: int,
+    seed: int,
+    limits: Limits,
+) -> float:
+    """How much more an agent of `one` earns among those of `other` than one of theirs among its.
+
+    Each seat is played for so many episodes both ways, greedily and within the limits; not a number
+    if nothing was over by then.
+    """
+    found = []
+    share = Limits(None if limits.seconds is None else limits.seconds / 2, limits.interrupted)
+    for way, (first, second) in enumerate(((one, other), (other, one))):
+        returns = _meet(config, first, second, episodes, 2 * seed + way, False, share)
+        found.append(float(returns.mean()) if len(returns) else math.nan)
+    return found[0] - found[1]
+
+
 def _meet(
     config: Config,
     one: Mapping[str, Snapshot],
@@ -82,6 +104,7 @@ def _meet(
     episodes: int,
     seed: int,
     sampled: bool,
+    limits: Limits | None = None,
 ) -> Numbers:
     """The returns of one agent of the first among agents of the second, seat by seat: [M]."""
     env = make_env(config.game, 1, **config.env.options)
@@ -102,6 +125,8 @@ def _meet(
 
     own, others = seats(one), seats(other)
     found = []
+    if limits is not None and limits.seconds is not None:
+        limits = replace(limits, seconds=limits.seconds / len(agents))
     for seat, agent in enumerate(agents):
         seating = others | {agent: own[agent]}
         seated = {name: other[others[name]] for name in agents} | {agent: one[own[agent]]}
@@ -112,6 +137,7 @@ def _meet(
             seed * len(agents) + seat,
             sampled=sampled,
             seating=seating,
+            limits=limits,
         )
         found.append(played.returns[:, seat])
     return np.concatenate(found)

@@ -3,32 +3,31 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 import torch
 
 from remuda import __version__
-from remuda.assembly import Assembly, check_births, lasting
+from remuda.assembly import Assembly, check_births, judged, lasting
 from remuda.calibration import choose_layout
 from remuda.checkpoint.store import Manifest, differences
 from remuda.config import Config, write_config
 from remuda.coordinator.coordinator import Signals
+from remuda.coordinator.logs import log_to
 from remuda.coordinator.metrics import Goal, Record, View
 from remuda.coordinator.run_directory import RunDirectory
 from remuda.envs.registry import find_game, make_env
 from remuda.envs.wrapped import with_scripted
 from remuda.errors import CheckpointError, ConfigError, RoleDiedError
-from remuda.evaluate import Evaluation, evaluate
+from remuda.evaluate import Evaluation, Limits, evaluate
 from remuda.policies.sharing import shares_of
 from remuda.policies.spec import PolicySpec, policy_specs
 from remuda.policies.stack import ParameterStack
 from remuda.population.setup import check_population
 from remuda.publish.snapshot import Snapshot
-from remuda.runtime.host import LOG_FORMAT
 from remuda.runtime.layout import make_layout
 
 log = logging.getLogger(__name__)
@@ -50,15 +49,27 @@ class Result:
     """The signal that stopped it, if one did."""
     restarts: Mapping[str, int]
     """How often each role was restarted, those that were."""
+    notes: tuple[str, ...] = ()
+    """What went wrong after training, and cost no more than itself."""
+
+    @property
+    def halted(self) -> tuple[str, ...]:
+        """The policies that stopped learning: too many of their updates were not finite."""
+        return tuple(name for name, policy in self.record.policies.items() if policy.halted)
 
 
-def train(config: Config, view: View, resume: bool = False) -> Result:
+Watch = Callable[[int, int], None]
+"""Is told of greedy play: episodes that are over, and those that are wanted."""
+
+
+def train(config: Config, view: View, resume: bool = False, watch: Watch | None = None) -> Result:
     """Train every policy of `config`, save them, and measure them by greedy play.
 
     Args:
         config: the whole run.
         view: where it is watched.
         resume: go on with the run in `config.run.directory` from its newest checkpoint.
+        watch: who follows the greedy play after it; None: nobody.
 
     Raises:
         RemudaError: something that a user can mend; the message says how.
@@ -79,35 +90,13 @@ def train(config: Config, view: View, resume: bool = False) -> Result:
     make_layout(config, len(specs))  # what cannot be is refused before there is a directory
     run = _claim(config, resume)
     try:
-        with _log_to(run.logs / "coordinator.log"):
+        with log_to(run.logs / "coordinator.log"):
             found = _find_checkpoint(config, run, view) if resume else None
             layout = choose_layout(config, agents)
             assembly = Assembly(config, specs, layout, facts=facts, agents=agents)
-            return _train(config, view, assembly, run, found)
+            return _train(config, view, assembly, run, found, watch)
     finally:
         run.unlock()
-
-
-class _LogFile(logging.FileHandler):
-    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802
-        """A log on a full disk is lost, and not worth a traceback in the terminal."""
-
-
-@contextmanager
-def _log_to(path: Path) -> Iterator[None]:
-    """Send what this package logs in this process to a file, and not to the terminal."""
-    logger = logging.getLogger("remuda")
-    handler = _LogFile(path, delay=True)
-    handler.setFormatter(logging.Formatter(LOG_FORMAT))
-    before = logger.propagate, logger.level
-    logger.addHandler(handler)
-    logger.propagate, logger.level = False, logging.INFO
-    try:
-        yield
-    finally:
-        logger.removeHandler(handler)
-        logger.propagate, logger.level = before
-        handler.close()
 
 
 def _train(
@@ -116,6 +105,7 @@ def _train(
     assembly: Assembly,
     run: RunDirectory,
     found: Manifest | None,
+    watch: Watch | None,
 ) -> Result:
     specs = assembly.specs
     if found is not None:
@@ -149,20 +139,50 @@ def _train(
                 assembly.write_trace(view)
         finally:
             view.close()
-    evaluation = None
-    if config.run.evaluate_episodes and not signals.stopped():
-        evaluation = evaluate(config, snapshots, config.run.evaluate_episodes, config.seed)
     result = Result(
         run.path,
         ending.words,
         ending.finished,
         ending.record,
-        evaluation,
+        None,
         signals.caught,
         ending.restarts,
     )
-    run.save_summary(summarise(config, result, described))
+    run.save_summary(summarise(config, result, described))  # whatever comes after it
+    if config.run.evaluate_episodes and not signals.stopped():
+        result = _measure(config, result, snapshots, watch)
+        enough = min(config.checkpoint.evaluate_episodes, config.run.evaluate_episodes)
+        if result.evaluation is not None and len(result.evaluation.returns) >= enough:
+            coordinator.judge_last(judged(result.evaluation), snapshots)
+        run.save_summary(summarise(config, result, described))
     return result
+
+
+def _measure(
+    config: Config, result: Result, snapshots: Mapping[str, Snapshot], watch: Watch | None
+) -> Result:
+    """The result with what greedy play earns, as far as that got."""
+    signals = Signals()
+    with signals.watching():
+        limits = Limits(config.run.evaluate_seconds, signals.stopped)
+        if watch is not None:
+            limits = replace(limits, watch=watch)
+        try:
+            evaluation = evaluate(
+                config, snapshots, config.run.evaluate_episodes, config.seed, limits=limits
+            )
+        except Exception as error:  # the user's game; the run is worth more than its measurement
+            log.exception("greedy play failed")
+            note = f"greedy play failed: {type(error).__name__}: {error}"
+            return replace(result, notes=(*result.notes, note), signal=signals.caught)
+    notes = result.notes
+    if evaluation.cut:
+        why = "was interrupted" if signals.stopped() else "ran out of run.evaluate_seconds"
+        played, asked = f"{len(evaluation.returns):,}", f"{evaluation.asked:,}"
+        note = f"greedy play {why} after {played} of {asked} episodes; the returns are of those"
+        notes = (*notes, note)
+    measured = evaluation if len(evaluation.returns) else None
+    return replace(result, evaluation=measured, notes=notes, signal=signals.caught)
 
 
 def _tell_of_damage(damaged: Sequence[int], view: View) -> None:
@@ -242,4 +262,6 @@ def summarise(config: Config, result: Result, layout: str) -> dict[str, object]:
         "layout": layout,
         "version": __version__,
         "evaluation": evaluation.as_summary() if evaluation else None,
+        "halted": list(result.halted),
+        "notes": list(result.notes),
     }

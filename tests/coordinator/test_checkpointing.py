@@ -144,3 +144,38 @@ def test_a_measurement_that_fails_is_told_once(store):
     assert len(said) == 1
     assert "so no best checkpoint is kept: the game broke" in said[0]
     assert store.best() is None
+
+
+def test_where_one_wins_what_others_lose_the_best_is_who_beats_the_best(store):
+    """Every mean is 0; the skill of a checkpoint is the value of its only weight."""
+    skills = {}
+
+    def challenge(snapshots, rival):
+        return snapshots["a"] - skills[rival]
+
+    measure = lambda _: {"mean_return": 0.0, "constant_sum": True}  # noqa: E731
+    best = BestKeeper(store, measure, print, True, challenge)
+    found = []
+    for turns, skill in enumerate([1.0, 5.0, 3.0, 4.0], 1):
+        number = taken(store, turns)
+        skills[number] = skill
+        best.offer(number, {"a": skill})
+        found.append(skills[store.best()["checkpoint"]])
+    assert found == [1.0, 5.0, 5.0, 5.0]
+    assert store.best()["margin"] == 4.0
+
+
+def test_what_is_measured_too_long_after_the_run_is_given_up(store):
+    cancelled = threading.Event()
+
+    def slow(_):
+        assert cancelled.wait(60)
+
+    best = BestKeeper(store, slow, print, False, cancelled=cancelled)
+    number = taken(store, 10)
+    best.offer(number, {})
+    best.close(0.01)
+    best.collect(60.0)
+    assert store.best() is None
+    best.judge(number, {"mean_return": 3.0}, {})
+    assert store.best()["checkpoint"] == number

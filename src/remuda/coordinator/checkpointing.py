@@ -18,8 +18,11 @@ log = logging.getLogger(__name__)
 COORDINATOR = "coordinator"
 """The part of a checkpoint that holds what no role owns: counters and published snapshots."""
 
-Measure = Callable[[Mapping[str, Snapshot]], Mapping[str, Any]]
-"""Plays greedily with snapshots, and returns at least `mean_return`."""
+Measure = Callable[[Mapping[str, Snapshot]], Mapping[str, Any] | None]
+"""Plays greedily with snapshots, and returns at least `mean_return`; None: that was given up. Where
+`constant_sum` is true, the mean is the same whoever plays."""
+Challenge = Callable[[Mapping[str, Snapshot], int], float]
+"""Lets snapshots play against a checkpoint; returns how much more they earn than it does."""
 
 
 class Saver(Protocol):
@@ -113,17 +116,35 @@ class Checkpointer:
 
 
 class BestKeeper:
-    """Finds the best checkpoint by greedy play, beside the run or, inline, in its place."""
+    """Finds the best checkpoint by greedy play, beside the run or, inline, in its place.
+
+    The best is the one with the highest mean return over all agents. In a game in which agents win
+    what others lose that mean is the same for all; there a checkpoint becomes the best by earning
+    more against the best so far than that earns against it.
+    """
 
     def __init__(
-        self, checkpoints: Checkpoints, measure: Measure, say: Callable[[str], None], inline: bool
+        self,
+        checkpoints: Checkpoints,
+        measure: Measure,
+        say: Callable[[str], None],
+        inline: bool,
+        challenge: Challenge | None = None,
+        cancelled: threading.Event | None = None,
     ) -> None:
-        self._checkpoints, self._measure, self._say, self._inline = (
-            checkpoints,
-            measure,
-            say,
-            inline,
-        )
+        """Find the best of these.
+
+        Args:
+            checkpoints: of the run.
+            measure: plays greedily with snapshots.
+            say: tells the user.
+            inline: whether to play in place of the run.
+            challenge: lets snapshots play against a checkpoint; None: means decide everywhere.
+            cancelled: what `measure` and `challenge` look at: that they shall end now.
+        """
+        self._checkpoints, self._measure, self._say = checkpoints, measure, say
+        self._inline, self._challenge = inline, challenge
+        self._cancelled = cancelled or threading.Event()
         self._thread: threading.Thread | None = None
         self._done: list[dict[str, Any]] = []
         self._failed = False
@@ -142,6 +163,14 @@ class BestKeeper:
         )
         self._thread.start()
 
+    def judge(
+        self, number: int, measured: Mapping[str, Any], snapshots: Mapping[str, Snapshot]
+    ) -> None:
+        """Take note of a checkpoint that was measured elsewhere; for the time after the run."""
+        self._cancelled.clear()
+        self._play(number, snapshots, measured)
+        self.collect()
+
     def collect(self, timeout: float = 0.0) -> None:
         """Take note of what was measured."""
         if self._thread is not None:
@@ -153,16 +182,43 @@ class BestKeeper:
             found = self._done.pop()
             best = self._checkpoints.best()
             is_kept = found["checkpoint"] in self._checkpoints.numbers()
-            if is_kept and (best is None or found["mean_return"] >= best["mean_return"]):
+            if is_kept and _is_better(found, best):
                 try:
                     self._checkpoints.mark_best(found)
                 except OSError as error:
                     self._say(f"cannot note the best checkpoint: {error.strerror}")
 
-    def _play(self, number: int, snapshots: Mapping[str, Snapshot]) -> None:
+    def close(self, timeout: float) -> None:
+        """Wait so many seconds for what is being measured, then give it up."""
+        self.collect(timeout)
+        self._cancelled.set()
+        self.collect(timeout)
+
+    def _play(
+        self,
+        number: int,
+        snapshots: Mapping[str, Snapshot],
+        measured: Mapping[str, Any] | None = None,
+    ) -> None:
         try:
-            self._done.append({"checkpoint": number, **self._measure(snapshots)})
+            measured = measured or self._measure(snapshots)
+            if measured is None:
+                return
+            found = {"checkpoint": number, **measured}
+            best = self._checkpoints.best()
+            if found.get("constant_sum") and self._challenge is not None and best is not None:
+                rival = int(best["checkpoint"])
+                found |= {"rival": rival, "margin": self._challenge(snapshots, rival)}
+            self._done.append(found)
         except Exception as error:  # the run is worth more than the measurement
             log.exception("the evaluation of checkpoint %d failed", number)
             self._failed = True
             self._say(f"greedy play failed, so no best checkpoint is kept: {error}")
+
+
+def _is_better(found: Mapping[str, Any], best: Mapping[str, Any] | None) -> bool:
+    if best is None:
+        return True
+    if "margin" in found:
+        return bool(found["rival"] == best["checkpoint"] and found["margin"] > 0.0)
+    return bool(found["mean_return"] >= best["mean_return"])

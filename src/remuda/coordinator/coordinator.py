@@ -5,11 +5,11 @@ from __future__ import annotations
 import logging
 import signal
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from types import FrameType
-from typing import Protocol
+from typing import Any, Protocol
 
 from remuda.config import RunConfig
 from remuda.coordinator.board import Board
@@ -33,8 +33,8 @@ SHOWN_TICKS = 16
 """The live view shows what happened in so many ticks."""
 RETRY = 2.0
 """Seconds after which a checkpoint that failed is tried again, if it is not due before."""
-EVALUATION_LIMIT = 60.0
-"""Seconds that the last evaluation of a checkpoint may still take when the run is over."""
+EVALUATION_LIMIT = 2.0
+"""Seconds that the evaluation of a checkpoint may still take when the run is over."""
 
 
 class Runtime(Protocol):
@@ -145,7 +145,18 @@ class Coordinator:
         finally:
             self._runtime.stop()
             if self._best is not None:
-                self._best.collect(EVALUATION_LIMIT)
+                self._best.close(EVALUATION_LIMIT)
+
+    def judge_last(self, measured: Mapping[str, Any], snapshots: Mapping[str, Snapshot]) -> None:
+        """Let the last checkpoint be the best if what was measured after the run says so.
+
+        Args:
+            measured: as a `Measure` returns it.
+            snapshots: the weights at the end, a few updates after those of the checkpoint at most.
+        """
+        numbers = self._run.checkpoints.numbers()
+        if self._best is not None and numbers:
+            self._best.judge(numbers[-1], measured, snapshots)
 
     def _go_on(self, board: Board, config: RunConfig, every: float, signals: Signals) -> Ending:
         logged, whole_due = board.start, board.start.time + WHOLE

@@ -74,8 +74,6 @@ LOOK: dict[Any, Any] = {
     "xtick.labelcolor": QUIET,
     "ytick.labelcolor": QUIET,
     "ytick.left": False,
-    "figure.constrained_layout.h_pad": 0.1,
-    "figure.constrained_layout.w_pad": 0.1,
     "legend.frameon": False,
     "lines.solid_capstyle": "round",
 }
@@ -270,9 +268,16 @@ BESIDE: dict[str, Any] = {"loc": "upper left", "bbox_to_anchor": (1.01, 1.05)}
 """Where legends stand."""
 
 
+LEFT, RIGHT, TOP, BOTTOM, BETWEEN = 0.75, 0.25, 0.4, 0.55, 0.42
+"""Inches round panels; set by hand, since working them out takes longer than all the rest."""
+LETTER, LONGEST = 0.085, 24
+"""Inches that a letter of a legend takes, and the most letters."""
+WIDTH = 9.6
+
+
 def _panels(*titles: str, heights: tuple[float, ...]) -> tuple[Figure, list[Axes]]:
     """A figure of panels, one above the other, with one axis of turns or time for all."""
-    figure = Figure(figsize=(9.6, 0.8 + 1.2 * sum(heights)), dpi=160, layout="constrained")
+    figure = Figure(figsize=(WIDTH, 0.8 + 1.2 * sum(heights)), dpi=160)
     FigureCanvasAgg(figure)
     panels = figure.subplots(len(titles), 1, sharex=True, height_ratios=heights, squeeze=False)
     for axes, title in zip(panels[:, 0], titles, strict=True):
@@ -325,6 +330,7 @@ def _finish(figure: Figure, unit: str, named: Axes) -> None:
     """Name the common axis, set the legend beside the panel `named`, and own up to empty panels."""
     figure.axes[-1].set_xlabel(unit)
     handles, labels = named.get_legend_handles_labels()
+    labels = [x if len(x) <= LONGEST else x[: LONGEST - 1] + "…" for x in labels]
     if 0 < len(handles) <= FEW:
         named.legend(handles, labels, handlelength=1.2, **BESIDE)
     elif handles and labels[-1].startswith("mean of"):
@@ -335,6 +341,26 @@ def _finish(figure: Figure, unit: str, named: Axes) -> None:
             axes.text(
                 0.5, 0.5, "nothing was measured", transform=axes.transAxes, ha="center", color=QUIET
             )
+    _set_margins(figure)
+
+
+def _set_margins(figure: Figure) -> None:
+    """Leave room for headings, numbers and the widest legend."""
+    longest = 0
+    for axes in figure.axes:
+        legend = axes.get_legend()
+        if legend is not None:
+            longest = max(longest, *(len(text.get_text()) for text in legend.get_texts()))
+    right = RIGHT + (0.45 + LETTER * longest if longest else 0.0)
+    width, height = figure.get_size_inches()
+    panel = (height - TOP - BOTTOM) / len(figure.axes)
+    figure.subplots_adjust(
+        left=LEFT / width,
+        right=1.0 - right / width,
+        top=1.0 - TOP / height,
+        bottom=BOTTOM / height,
+        hspace=BETWEEN / (panel - BETWEEN) if len(figure.axes) > 1 else 0.0,
+    )
 
 
 def _time_unit(seconds: float) -> tuple[str, float]:

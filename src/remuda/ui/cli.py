@@ -7,18 +7,25 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-from pydantic import Field, NonNegativeInt, PositiveInt
+from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt
 
 from remuda import __version__
 from remuda.config import Config, Section, load_config, overlay, read_config
-from remuda.errors import ConfigError, RemudaError
+from remuda.errors import ConfigError, RemudaError, RunDirectoryError
 from remuda.ui.arguments import help_of, parse_flags, validate
 from remuda.ui.interrupts import INTERRUPTED
 
+if TYPE_CHECKING:
+    from remuda.coordinator.run_directory import RunDirectory
+
 SHORT = {"--json": ("--format", "json")}
 """Flags that are short for others."""
+HALTED = 3
+"""Exit code of a run in which a policy stopped learning: too many updates were not finite."""
+LOAD_AFTER = 2.0
+"""Seconds after which the libraries of the report are loaded, beside the run."""
 
 
 class EvaluateOptions(Section):
@@ -28,6 +35,8 @@ class EvaluateOptions(Section):
     """The run directory."""
     episodes: PositiveInt = 200
     """Episodes to play."""
+    seconds: PositiveFloat | None = None
+    """Seconds after which those that are over must do. None: as long as it takes."""
     seed: NonNegativeInt = 0
     """Seed of the games."""
     checkpoint: Literal["final", "best"] | PositiveInt = "final"
@@ -83,6 +92,13 @@ class StatusOptions(Section):
     """A table to read, or the whole status as JSON; `--json` is short for the latter."""
 
 
+class ReportOptions(Section):
+    """What came of a run: its results, its picture and its report, made again."""
+
+    run: Path
+    """The run directory."""
+
+
 class GamesOptions(Section):
     """The games that can be played."""
 
@@ -121,26 +137,54 @@ def train(words: Sequence[str]) -> int:
     config = read_resumed(words, Path(resumed)) if resumed else read_arguments(words)
 
     from remuda.coordinator.run_directory import RunDirectory
-    from remuda.evaluate import load_run
     from remuda.train import train as run_training
     from remuda.ui.live import make_view
-    from remuda.ui.report import write_report
+    from remuda.ui.progress import Progress
     from remuda.ui.resuming import offer_to_resume
-    from remuda.ui.summary import print_summary
 
     if not resumed and config.run.directory is None:
         unfinished = offer_to_resume(config)
         if unfinished is not None:
             config, resumed = read_resumed(words, unfinished), str(unfinished)
-    result = run_training(config, make_view(config.run.live), resume=bool(resumed))
-    run = RunDirectory.open(result.directory)
-    saved, snapshots = load_run(run)
-    _record(saved, snapshots, run.recording, turns=100, seed=config.seed, frames_per_second=8)
-    write_report(run.path)
-    print_summary(run.path)
+    load_soon("remuda.ui.charts")
+    progress = Progress()
+    try:
+        result = run_training(config, make_view(config.run.live), bool(resumed), progress)
+    finally:
+        progress.close()
+    _tell(RunDirectory.open(result.directory))
     if not result.finished:
-        print(f"{result.ended}; go on with: remuda train --resume {run.path}")
-    return 0 if result.signal is None else 128 + result.signal
+        print(f"{result.ended}; go on with: remuda train --resume {result.directory}")
+    if result.signal is not None:
+        return 128 + result.signal
+    return HALTED if result.halted else 0
+
+
+def _tell(run: RunDirectory) -> None:
+    """Print what came of a run, then make its pictures; what fails there costs only itself."""
+    from remuda.ui.ending import make_report
+    from remuda.ui.summary import print_files, print_results
+
+    notes = []
+    try:
+        print_results(run.path)
+    except RunDirectoryError as error:
+        notes.append(f"no table: {error}")
+    sys.stdout.flush()
+    notes += make_report(run)
+    print_files(run.path)
+    for note in notes:
+        print(f"note: {note}")
+
+
+def load_soon(module: str) -> None:
+    """Load a slow library beside the run, so that it is there once the run is over."""
+    import threading
+    from importlib import import_module
+
+    timer = threading.Timer(LOAD_AFTER, import_module, (module,))
+    timer.daemon = True
+    timer.start()
 
 
 def read_arguments(words: Sequence[str]) -> Config:
@@ -215,19 +259,38 @@ def evaluate(words: Sequence[str]) -> int:
     """Play a run's policies greedily, and print what each agent earns."""
     options = validate(parse_flags(words, EvaluateOptions, positional="run"), EvaluateOptions)
 
+    from remuda.coordinator.coordinator import Signals
     from remuda.coordinator.run_directory import RunDirectory
+    from remuda.evaluate import Limits, load_run, standard_error
     from remuda.evaluate import evaluate as play
-    from remuda.evaluate import load_run, standard_error
+    from remuda.ui.progress import Progress
     from remuda.ui.summary import number
 
-    config, snapshots = load_run(RunDirectory.open(options.run), options.checkpoint)
-    evaluation = play(config, snapshots, options.episodes, options.seed, options.scripted)
+    run = RunDirectory.open(options.run)
+    _tell_of_best(run, options.checkpoint)
+    config, snapshots = load_run(run, options.checkpoint)
+    progress, signals = Progress(sys.stderr), Signals()
+    with signals.watching():
+        limits = Limits(options.seconds, signals.stopped, progress)
+        evaluation = play(
+            config, snapshots, options.episodes, options.seed, options.scripted, limits=limits
+        )
+    progress.close()
+    played = len(evaluation.returns)
+    code = 0 if signals.caught is None else 128 + signals.caught
+    if evaluation.cut:
+        print(
+            f"remuda: {evaluation.cut} after {played:,} of {options.episodes:,} episodes",
+            file=sys.stderr,
+        )
+    if not played:
+        return code or 1
     if options.format == "json":
         import json
 
         print(json.dumps(evaluation.as_summary()))
-        return 0
-    print(f"{config.game}: {options.episodes} greedy episodes of {options.run}")
+        return code
+    print(f"{config.game}: {played} greedy episodes of {options.run}")
     width = max(len(name) for name in (*evaluation.agents, *evaluation.policies))
     for i, name in enumerate(evaluation.agents):
         mean, error = evaluation.mean(i), evaluation.standard_error(i)
@@ -238,7 +301,7 @@ def evaluate(words: Sequence[str]) -> int:
         print(f"  {name:<{width}}  return {earns}  on {len(earned)} seats")
     for name, told in evaluation.facts.items():
         print(f"  {name.replace('_', ' ')}: {told.mean():.4g} ± {standard_error(told):.2g}")
-    return 0
+    return code
 
 
 def watch(words: Sequence[str]) -> int:
@@ -246,23 +309,46 @@ def watch(words: Sequence[str]) -> int:
     options = validate(parse_flags(words, WatchOptions, positional="run"), WatchOptions)
 
     from remuda.coordinator.run_directory import RunDirectory
-    from remuda.evaluate import load_run
+    from remuda.ui.ending import draw_play
 
     run = RunDirectory.open(options.run)
-    config, snapshots = load_run(run, options.checkpoint)
+    _tell_of_best(run, options.checkpoint)
     path = options.out or run.recording
-    wrote = _record(
-        config,
-        snapshots,
+    wrote = draw_play(
+        run,
         path,
         turns=options.turns,
         seed=options.seed,
         frames_per_second=options.frames_per_second,
+        checkpoint=options.checkpoint,
     )
     if not wrote:
-        raise RemudaError(f"{config.game} draws no pictures, so there is nothing to watch")
+        raise RemudaError(f"{run.read_config().game} draws no pictures: there is nothing to watch")
     print(f"wrote {path}")
     return 0
+
+
+def report(words: Sequence[str]) -> int:
+    """Tell what came of a run, and make its picture and report again."""
+    options = validate(parse_flags(words, ReportOptions, positional="run"), ReportOptions)
+
+    from remuda.coordinator.run_directory import RunDirectory
+
+    run = RunDirectory.open(options.run)
+    run.read_summary()
+    _tell(run)
+    return 0
+
+
+def _tell_of_best(run: RunDirectory, checkpoint: int | str) -> None:
+    """Say which checkpoint stands in where the best is asked for, and none was measured."""
+    numbers = run.checkpoints.numbers()
+    if checkpoint == "best" and numbers and run.checkpoints.best() is None:
+        print(
+            f"remuda: none was measured, so the newest stands in for the best: checkpoint "
+            f"{numbers[-1]}",
+            file=sys.stderr,
+        )
 
 
 def tournament(words: Sequence[str]) -> int:
@@ -322,27 +408,6 @@ def play(words: Sequence[str]) -> int:
     return 0
 
 
-def _record(
-    config: Config,
-    snapshots: Any,
-    path: Path,
-    *,
-    turns: int,
-    seed: int,
-    frames_per_second: int,
-) -> bool:
-    """Write a GIF of greedy play; False where the game has no picture."""
-    from remuda.evaluate import record
-    from remuda.ui.recording import write_gif
-
-    try:
-        frames = record(config, snapshots, turns=turns, seed=seed)
-    except NotImplementedError:
-        return False
-    write_gif(frames, path, frames_per_second)
-    return True
-
-
 @dataclass(frozen=True)
 class Command:
     """A word after `remuda`."""
@@ -363,9 +428,17 @@ COMMANDS = {
     "evaluate": Command(evaluate, EvaluateOptions, "run"),
     "tournament": Command(tournament, TournamentOptions, "run"),
     "watch": Command(watch, WatchOptions, "run"),
+    "report": Command(report, ReportOptions, "run"),
     "games": Command(games, GamesOptions, "game"),
     "play": Command(play, PlayOptions, "game"),
 }
+
+
+EXIT_CODES = (
+    "exit code: 0: all is well. 1: something failed, as told. 2: a flag, a key or a game is not "
+    "what\nit should be. 3: the run reached its end, but a policy stopped learning, since too many "
+    "of its\nupdates were not finite. 130, 143: stopped by Ctrl-C or SIGTERM."
+)
 
 
 def usage() -> str:
@@ -389,6 +462,8 @@ def usage() -> str:
         "  remuda train treasure_hunt --run.seconds 60 --policies.agent_0.learning_rate 1e-3",
         "  remuda train --config my_run.yaml --seed 3",
         "  remuda train --resume runs/treasure_hunt-20261121-101500",
+        "",
+        EXIT_CODES,
     ]
     return "\n".join(lines)
 
@@ -435,6 +510,6 @@ def _help(name: str, command: Command) -> str:
             "\n--resume RUN goes on with a run from its newest checkpoint; flags go over its "
             "configuration.\n--config FILE reads the same keys from a YAML file; flags go over it. "
             "Of one policy or of\nthe game: --policies.agent_0.learning_rate 1e-3, "
-            "--env.options.num_agents 4."
+            f"--env.options.num_agents 4.\n\n{EXIT_CODES}"
         )
     return text

@@ -69,8 +69,12 @@ def _check(frames: Sequence[Array]) -> None:
 def _palette(frames: Sequence[Array]) -> Image.Image:
     """The colours that fit frames from the whole of the recording best."""
     chosen = np.unique(np.linspace(0, len(frames) - 1, SAMPLES).astype(int))
-    pixels = np.concatenate([frames[i].reshape(-1, 3) for i in chosen])
-    colours = np.unique(pixels, axis=0)
-    if len(colours) <= COLOURS:  # few flat colours, as games are drawn: keep them exactly
-        pixels = colours
-    return Image.fromarray(pixels[None]).quantize(COLOURS, Image.Quantize.MEDIANCUT)
+    found = [Image.fromarray(frames[i]).getcolors(COLOURS) for i in chosen]
+    colours = {colour for one in found for _, colour in one or ()}
+    if None not in found and len(colours) <= COLOURS:
+        pixels = np.array(
+            [sorted(colours)], np.uint8
+        )  # few and flat, as games are drawn: keep them
+    else:
+        pixels = np.concatenate([frames[i].reshape(-1, 3) for i in chosen])[None]
+    return Image.fromarray(pixels).quantize(COLOURS, Image.Quantize.MEDIANCUT)

@@ -20,6 +20,7 @@ from remuda.ui.summary import (
     population_words,
     rate,
     read_run,
+    remarks,
     restarted,
     waited,
 )
@@ -53,6 +54,8 @@ h2 { margin: 3rem 0 0.9rem; font-size: 1.1rem; font-weight: 650; }
 p, summary { color: var(--quiet); }
 .lead { margin: 0.3rem 0 2rem; font-size: 1.05rem; }
 .note { font-size: 0.875rem; max-width: 44rem; }
+.warning { max-width: 44rem; padding-left: 0.8rem; border-left: 3px solid #d9722e;
+           color: var(--ink); }
 figure { margin: 0; }
 img { display: block; max-width: 100%; height: auto; }
 .chart { width: 100%; }
@@ -112,6 +115,7 @@ def page_of(summary: RunSummary) -> str:
 <div class="scroll">
 {_table(summary)}
 </div>
+{_remarks(summary)}
 <p class="note">{_notes(summary)}</p>
 {_population(summary)}
 {_game(summary)}
@@ -216,6 +220,11 @@ def _population(summary: RunSummary) -> str:
 are the share of meetings with others in which a seat earned more, draws halved.</p>
 {picture}
 {table if frozen else ""}"""
+
+
+def _remarks(summary: RunSummary) -> str:
+    """What a reader of the table must know besides."""
+    return "\n".join(f'<p class="warning">{escape(words)}</p>' for words in remarks(summary))
 
 
 def _notes(summary: RunSummary) -> str:

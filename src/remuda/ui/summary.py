@@ -94,6 +94,8 @@ class RunSummary:
 
     told: tuple[FactSummary, ...] = ()
     """What the game tells of its episodes."""
+    damaged: int = 0
+    """Lines of `metrics.jsonl` that could not be read."""
 
     @property
     def episodes_evaluated(self) -> int:
@@ -109,8 +111,9 @@ def read_run(path: Path) -> RunSummary:
     """
     files = RunDirectory.open(path)
     facts = files.read_summary()
+    damaged: list[int] = []
     try:
-        records = tuple(read_metrics(files.metrics))
+        records = tuple(read_metrics(files.metrics, damaged))
     except OSError as error:
         raise RunDirectoryError(f"cannot read {files.metrics}: {error.strerror}") from None
     except ValueError as error:
@@ -122,6 +125,7 @@ def read_run(path: Path) -> RunSummary:
         records,
         tuple(_policies(facts, records)),
         tuple(_told(facts, records)),
+        len(damaged),
     )
 
 
@@ -294,7 +298,27 @@ NARROW = 96
 
 
 def print_summary(run: Path, console: Console | None = None) -> None:
-    """Print what came of a run: its facts, a table of its policies, and where its files are.
+    """Print what came of a run, and where its files are.
+
+    Raises:
+        RunDirectoryError: the run's files are missing or damaged.
+    """
+    print_results(run, console)
+    print_files(run, console)
+
+
+def print_files(run: Path, console: Console | None = None) -> None:
+    """Print where what a run left behind is."""
+    from rich.console import Console
+    from rich.text import Text
+
+    console = console or Console()
+    for name, path in _files(RunDirectory(run)):
+        console.print(Text.assemble((f"{name:<9}", "dim"), str(path)), soft_wrap=True)
+
+
+def print_results(run: Path, console: Console | None = None) -> None:
+    """Print what came of a run: its facts, a table of its policies, and what to know of them.
 
     Raises:
         RunDirectoryError: the run's files are missing or damaged.
@@ -325,8 +349,26 @@ def print_summary(run: Path, console: Console | None = None) -> None:
     if summary.told:
         console.print(_facts_table(summary))
         console.print()
-    for name, path in _files(summary.files):
-        console.print(Text.assemble((f"{name:<9}", "dim"), str(path)), soft_wrap=True)
+    for words in remarks(summary):
+        console.print(Text(words, "yellow"))
+    if remarks(summary):
+        console.print()
+
+
+def remarks(summary: RunSummary) -> list[str]:
+    """What a reader of the table must know besides."""
+    facts, found = summary.facts, []
+    for name in facts.get("halted", ()):
+        found.append(
+            f"{name} stopped learning: too many of its updates were not finite "
+            "(policy.max_nonfinite in a row). It played on with its last good weights; try a lower "
+            "policy.learning_rate or policy.reward_scale"
+        )
+    found += facts.get("notes", ())
+    if summary.damaged:
+        lines = "1 line" if summary.damaged == 1 else f"{summary.damaged} lines"
+        found.append(f"{lines} of {summary.files.metrics} could not be read, and are left out")
+    return found
 
 
 def population_words(record: Record) -> str:

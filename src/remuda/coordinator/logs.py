@@ -1,0 +1,32 @@
+"""The log of the process that runs a run."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from remuda.runtime.host import LOG_FORMAT
+
+
+class _LogFile(logging.FileHandler):
+    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802
+        """A log on a full disk is lost, and not worth a traceback in the terminal."""
+
+
+@contextmanager
+def log_to(path: Path) -> Iterator[None]:
+    """Send what this package logs in this process to a file, and not to the terminal."""
+    logger = logging.getLogger("remuda")
+    handler = _LogFile(path, delay=True)
+    handler.setFormatter(logging.Formatter(LOG_FORMAT))
+    before = logger.propagate, logger.level
+    logger.addHandler(handler)
+    logger.propagate, logger.level = False, logging.INFO
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
+        logger.propagate, logger.level = before
+        handler.close()

@@ -1,0 +1,88 @@
+"""The end of a run as its user sees it: results first, then a picture and the report."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from remuda.coordinator.logs import log_to
+from remuda.coordinator.run_directory import RunDirectory
+from remuda.errors import RunDirectoryError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+log = logging.getLogger(__name__)
+
+PICTURE_SECONDS = 10.0
+"""Seconds of play after which a picture has no more frames."""
+PICTURE_TURNS = 100
+FRAMES_PER_SECOND = 8
+
+
+def make_report(run: RunDirectory) -> list[str]:
+    """Make a picture of greedy play, then the report; returns what could not be made, and why.
+
+    A run in which nothing was played has neither.
+
+    Raises:
+        RunDirectoryError: the run has no summary.
+    """
+    facts = run.read_summary()
+    if not facts.get("turns"):
+        return []
+    notes: list[str] = []
+    with log_to(run.logs / "coordinator.log"):
+        try:
+            draw_play(
+                run,
+                run.recording,
+                turns=PICTURE_TURNS,
+                seed=int(facts.get("seed", 0)),
+                frames_per_second=FRAMES_PER_SECOND,
+                seconds=PICTURE_SECONDS,
+            )
+        except Exception as error:  # the user's game draws it
+            notes.append(_note("no picture", error))
+        try:
+            write_report(run.path)
+        except Exception as error:
+            notes.append(_note("no report", error))
+    return notes
+
+
+def draw_play(
+    run: RunDirectory,
+    path: Path,
+    *,
+    turns: int,
+    seed: int,
+    frames_per_second: int,
+    checkpoint: int | str = "final",
+    seconds: float | None = None,
+) -> bool:
+    """Write a GIF of a run's policies at greedy play; False where the game has no picture."""
+    from remuda.evaluate import load_run, record
+    from remuda.ui.recording import write_gif
+
+    config, snapshots = load_run(run, checkpoint)
+    try:
+        frames = record(config, snapshots, turns=turns, seed=seed, seconds=seconds)
+    except NotImplementedError:
+        return False
+    write_gif(frames, path, frames_per_second)
+    return True
+
+
+def write_report(run: Path) -> Path:
+    """Write the report, which needs libraries that are slow to load."""
+    from remuda.ui.report import write_report as write
+
+    return write(run)
+
+
+def _note(what: str, error: Exception) -> str:
+    if isinstance(error, RunDirectoryError):
+        return f"{what}: {error}"
+    log.error("%s", what, exc_info=error)
+    return f"{what}: {type(error).__name__}: {error}"

@@ -1,0 +1,36 @@
+"""A game that breaks, dawdles or is interrupted once training is over."""
+
+import os
+import signal
+import time
+
+import numpy as np
+
+from support import Tape
+
+EVALUATED = 7
+"""Copies by which it sees that it is evaluated: as many as the tests ask for."""
+
+
+class Faulty(Tape):
+    """Plays as `Tape` does in training; `fault` comes in greedy play, or in its pictures."""
+
+    def __init__(self, num_envs=1, fault="", seconds=0.05):
+        super().__init__(num_envs)
+        self._fault, self._seconds, self._turns = fault, seconds, 0
+        self._evaluated = num_envs == EVALUATED
+
+    def end_turn(self):
+        self._turns += 1
+        if self._evaluated and self._fault == "raise" and self._turns == 4:
+            raise RuntimeError("the game broke")
+        if self._evaluated and self._fault == "interrupt" and self._turns == 5:
+            os.kill(os.getpid(), signal.SIGINT)
+        if self._fault == "slow" and self.num_envs != 2:  # not in training
+            time.sleep(self._seconds * self.num_envs)
+        return super().end_turn()
+
+    def render(self):
+        if self._fault == "render":
+            raise OSError("no display")
+        return np.zeros((8, 8, 3), np.uint8)

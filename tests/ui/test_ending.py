@@ -1,0 +1,156 @@
+"""What comes after training: results first, then pictures; nothing that fails there costs them."""
+
+import json
+
+import pytest
+
+from remuda.ui.cli import run
+
+SMALL = (
+    *("--schedule", "sequential", "--env.num_envs", "2", "--run.turns", "400"),
+    *("--policy.network.hidden", "8", "--policy.network.quantiles", "4"),
+    *("--policy.batch_size", "16", "--policy.experience.learning_starts", "64"),
+    *("--run.live", "false", "--checkpoint.evaluate_episodes", "0"),
+)
+
+
+def train(directory, fault, *words):
+    game = ("endings:Faulty", "--env.options.fault", fault, "--run.evaluate_episodes", "7")
+    return run(["train", *game, *SMALL, "--run.directory", str(directory), *words])
+
+
+def summary_of(directory):
+    return json.loads((directory / "summary.json").read_text())
+
+
+def test_a_game_that_cannot_be_drawn_costs_the_picture(tmp_path, capsys):
+    assert train(tmp_path / "run", "render") == 0
+    said = capsys.readouterr()
+    assert "agent_0" in said.out
+    assert "no picture: OSError: no display" in said.out
+    assert "Traceback" not in said.out + said.err
+    assert (tmp_path / "run" / "report.html").exists()
+    assert not (tmp_path / "run" / "play.gif").exists()
+    assert "no display" in (tmp_path / "run" / "logs" / "coordinator.log").read_text()
+
+
+def test_a_game_that_raises_in_greedy_play_costs_the_measurement(tmp_path, capsys):
+    assert train(tmp_path / "run", "raise") == 0
+    said = capsys.readouterr()
+    assert "all turns were played" in said.out
+    assert "greedy play failed: RuntimeError: the game broke" in said.out
+    assert "Traceback" not in said.out + said.err
+    summary = summary_of(tmp_path / "run")
+    assert summary["evaluation"] is None
+    assert summary["notes"]
+    assert "greedy play failed" in (tmp_path / "run" / "report.html").read_text()
+    assert (tmp_path / "run" / "weights" / "agent_1.safetensors").exists()
+
+
+def test_ctrl_c_in_greedy_play_keeps_what_was_played(tmp_path, capsys):
+    assert train(tmp_path / "run", "interrupt") == 130
+    said = capsys.readouterr()
+    assert "Traceback" not in said.out + said.err
+    summary = summary_of(tmp_path / "run")
+    assert summary["finished"]
+    assert 0 < summary["evaluation"]["episodes"] < 7
+    assert f"interrupted after {summary['evaluation']['episodes']} of 7 episodes" in said.out
+    assert (tmp_path / "run" / "report.html").exists()
+
+
+def test_greedy_play_of_a_slow_game_ends_in_time_and_says_so(tmp_path, capsys):
+    assert train(tmp_path / "run", "slow", "--run.evaluate_seconds", "1.2") == 0
+    said = capsys.readouterr().out
+    evaluated = summary_of(tmp_path / "run")["evaluation"]
+    assert 0 < evaluated["episodes"] < 7
+    assert f"after {evaluated['episodes']} of 7 episodes" in said
+    assert "run.evaluate_seconds" in said
+
+
+def test_where_all_copies_are_too_slow_one_of_them_is_played(tmp_path):
+    """Seven copies would not end an episode within the time, and one does."""
+    words = ("--run.evaluate_seconds", "2", "--env.options.seconds", "0.1")
+    assert train(tmp_path / "run", "slow", *words) == 0
+    assert summary_of(tmp_path / "run")["evaluation"]["episodes"] >= 1
+
+
+def test_where_no_episode_ends_in_time_there_is_no_return(tmp_path, capsys):
+    words = ("--run.evaluate_seconds", "0.01", "--env.options.seconds", "0.1")
+    assert train(tmp_path / "run", "slow", *words) == 0
+    assert "after 0 of 7 episodes" in capsys.readouterr().out
+    assert summary_of(tmp_path / "run")["evaluation"] is None
+
+
+def test_results_come_before_pictures(tmp_path, monkeypatch, capsys):
+    seen = []
+
+    def late(*_, **__):
+        seen.append(capsys.readouterr().out)
+        raise KeyError("pictures")
+
+    monkeypatch.setattr("remuda.ui.ending.write_report", late)
+    assert train(tmp_path / "run", "") == 0
+    assert "greedy return" in seen[0]
+    assert "no report: KeyError: 'pictures'" in capsys.readouterr().out
+
+
+def test_the_report_is_made_again(tmp_path, capsys):
+    directory = tmp_path / "run"
+    assert train(directory, "") == 0
+    pictures = {path.name for path in directory.iterdir()}
+    for name in ("report.html", "play.gif", "learning.png"):
+        (directory / name).unlink()
+    capsys.readouterr()
+    assert run(["report", str(directory)]) == 0
+    assert {path.name for path in directory.iterdir()} == pictures
+    assert str(directory / "report.html") in capsys.readouterr().out
+    assert run(["report", str(tmp_path / "nowhere")]) == 1
+    (directory / "summary.json").unlink()
+    assert run(["report", str(directory)]) == 1
+    assert "summary.json is missing or damaged" in capsys.readouterr().err
+
+
+def test_a_policy_that_stopped_learning_is_told_to_the_end(tmp_path, capsys):
+    directory = tmp_path / "run"
+    assert train(directory, "", "--policies.agent_1.learning_rate", "inf") == 3
+    said = capsys.readouterr().out
+    told = "agent_1 stopped learning"
+    assert told in said.split("greedy return")[1], "after the table"
+    assert summary_of(directory)["halted"] == ["agent_1"]
+    assert told in (directory / "report.html").read_text()
+    assert run(["train", "--help"]) == 0
+    assert "3" in capsys.readouterr().out.split("exit code")[1]
+
+
+def test_a_run_without_a_turn_has_no_picture(tmp_path, capsys):
+    directory = tmp_path / "run"
+    assert train(directory, "") == 0
+    for name in ("report.html", "play.gif"):
+        (directory / name).unlink()
+    facts = summary_of(directory) | {"turns": 0}
+    (directory / "summary.json").write_text(json.dumps(facts))
+    from remuda.coordinator.run_directory import RunDirectory
+    from remuda.ui.ending import make_report
+
+    assert make_report(RunDirectory.open(directory)) == []
+    assert not (directory / "play.gif").exists()
+    assert not (directory / "report.html").exists()
+
+
+@pytest.mark.parametrize("schedule", ["sequential", "async"])
+def test_the_best_of_a_short_run_is_found(schedule, tmp_path, capsys):
+    """It ends before the first checkpoint is due."""
+    directory = tmp_path / "run"
+    words = ("--checkpoint.evaluate_episodes", "2", "--schedule", schedule)
+    assert train(directory, "", *words) == 0
+    assert run(["evaluate", str(directory), "--checkpoint", "best", "--episodes", "4"]) == 0
+    assert json.loads((directory / "checkpoints" / "best.json").read_text())["checkpoint"] == 1
+
+
+def test_where_none_was_measured_the_newest_checkpoint_stands_in(tmp_path, capsys):
+    directory = tmp_path / "run"
+    assert train(directory, "", "--run.evaluate_episodes", "0") == 0
+    assert run(["evaluate", str(directory), "--checkpoint", "best", "--episodes", "4"]) == 0
+    said = capsys.readouterr()
+    assert "none was measured" in said.err
+    assert "checkpoint 1" in said.err
