@@ -67,8 +67,12 @@ COUNTERS = 11 * STRIDE
 
 CONTENTS = ("observations", "actions", "log_probs", "masks", "rewards", "discounts", "versions")
 """The arrays of the steps themselves."""
-BOOKS = ("memories", "numbers", "streams", "queue", "queue_sequence", "queue_steps")
-"""What is noted of segments: which they are, whose, and in what order they were closed."""
+SEGMENTS = ("memories", "numbers", "streams")
+"""What is noted of segments: which they are, and whose..."""
+QUEUE = ("queue", "queue_sequence", "queue_steps")
+"""...and in what order they were closed."""
+NOTHING = -1
+"""The sequence of a queue's entry that leads to no segment."""
 
 OTHERS = -1
 """For a learner, the version of a step that another policy chose."""
@@ -227,19 +231,38 @@ class ExperienceRing:
     def state(self) -> State:
         """A copy of all that is committed, taken while the writer may go on.
 
-        A segment that is taken over by other steps meanwhile is left out, like any torn read.
+        For the learner, so that what was taken stays as it is meanwhile. The queue is copied before
+        the segments: one that is in the queue then has all of its steps. What the writer changes
+        while it is copied is left out: an entry of the queue that it writes over leads nowhere, and
+        a segment that it takes over is empty, and no entry leads to it. The counts are those of the
+        entries that were copied, not what the writer has come to since.
         """
-        shared = self.shared
+        shared, words = self.shared, self.counters
+        # Each before what it can never be more than.
+        taken_steps, taken = load(words, TAKEN_STEPS), load(words, TAKEN)
+        closed = load(words, CLOSED)
+        saved: State = {name: shared[name].copy() for name in QUEUE}
+        fence_acquire()
+        overwritten = load(words, CLOSED) - self.num_segments
         before = shared["sequence"].copy()
+        fence_acquire()
         committed = shared["committed"].copy()
         fence_acquire()
-        saved: State = {name: shared[name].copy() for name in (*CONTENTS, *BOOKS)}
+        saved |= {name: shared[name].copy() for name in (*CONTENTS, *SEGMENTS)}
         fence_acquire()
         torn = (before % 2 == 1) | (shared["sequence"] != before)
         committed[torn] = 0
-        counters = {name: load(self.counters, word) for name, word in SAVED_COUNTERS.items()}
-        counters["lost"] = load(self.counters, LOST)
-        return saved | {"committed": committed, "sequence": before, "counters": counters}
+        counters = {
+            "head": load(words, HEAD),
+            "closed": closed,
+            "taken": taken,
+            "taken_steps": taken_steps,
+            "lost": load(words, LOST),
+        }
+        _settle_queue(saved, counters, overwritten)
+        # No entry of the queue leads to a segment that is left out.
+        sequence = np.where(torn, before - before % 2 + 2, before)
+        return saved | {"committed": committed, "sequence": sequence, "counters": counters}
 
     def restore(self, state: State | None, written: int) -> None:
         """Hold what a ring held before, in a run that is resumed and has not begun yet.
@@ -253,11 +276,9 @@ class ExperienceRing:
         """
         shared, counters = self.shared, self.counters
         if state is not None:
-            for name in (*CONTENTS, *BOOKS, "committed"):
+            for name in (*CONTENTS, *SEGMENTS, *QUEUE, "committed"):
                 shared[name][...] = fitting(state, name, shared[name])
-            # A sequence that was odd is even now: its segment is empty, and is begun anew.
-            sequence = fitting(state, "sequence", shared["sequence"])
-            shared["sequence"][...] = sequence + sequence % 2
+            shared["sequence"][...] = fitting(state, "sequence", shared["sequence"])
             for name, word in SAVED_COUNTERS.items():
                 store(counters, word, state["counters"][name])
         held = int(shared["committed"].sum())
@@ -274,6 +295,30 @@ SAVED_COUNTERS = {
     "taken": TAKEN,
     "taken_steps": TAKEN_STEPS,
 }
+
+
+def _settle_queue(saved: State, counters: dict[str, int], overwritten: int) -> None:
+    """Let a copied queue and its counts agree.
+
+    Args:
+        saved: the queue.
+        counters: `closed` before it was copied, `taken` and `taken_steps` before that.
+        overwritten: the last entry that may have been written over while it was copied.
+    """
+    queue, sequence, steps = (saved[name] for name in QUEUE)
+    segments, closed, taken = len(queue), counters["closed"], counters["taken"]
+    first = max(overwritten + 1, closed - segments, 0)
+    if taken <= closed and taken > first:
+        counters["taken_steps"] = int(steps[(taken - 1) % segments])
+    if overwritten + segments > closed:  # else the only entry in doubt is one that nobody reads
+        for entry in range(max(closed - segments, 0), min(first, closed)):
+            at = entry % segments
+            queue[at], sequence[at], steps[at] = 0, NOTHING, counters["taken_steps"]
+    counters["closed_steps"] = int(steps[(closed - 1) % segments]) if closed else 0
+    if taken > closed:  # by a learner that takes nothing any more
+        return
+    if taken == closed or counters["taken_steps"] >= counters["closed_steps"]:
+        counters["taken"], counters["taken_steps"] = closed, counters["closed_steps"]
 
 
 @njit(cache=True)

@@ -72,10 +72,16 @@ def _close_segment(
 
     The entry is whole before it is counted. A writer that dies in between leaves the segment open,
     and its successor closes it.
+
+    A reader of the entry that stood here before knows that it was overtaken by `CLOSED`, which it
+    loads again after what it read. So whoever sees any of the new entry must also see `CLOSED` as
+    the writer stored it last: the store's own release orders only what came before it, and without
+    the fence a processor other than x86, or the compiler, may let the entry become visible first.
     """
     closed = counters[CLOSED]
     steps = counters[CLOSED_STEPS] + committed[slot]
     i = closed % queue.size
+    fence_release()
     queue[i] = slot
     queue_sequence[i] = sequence[slot]
     queue_steps[i] = steps
