@@ -4,6 +4,7 @@ python benchmarks/population.py kuhn --seeds 5         self-play against a pool:
 python benchmarks/population.py kuhn_anchor --seeds 5  held by an anchor: the last 100 versions
 python benchmarks/population.py connect_four           20 minutes of self-play: wins, ratings
 python benchmarks/population.py speed --rounds 3       dealt seats against seats for good
+python benchmarks/population.py teams --rounds 3       teams of unlike sizes against seats for good
 python benchmarks/population.py many                   8 and 64 policies: cost and memory
 """
 
@@ -196,6 +197,35 @@ def speed(console: Console, seconds: float, rounds: int) -> None:
     console.print(table)
 
 
+def teams(console: Console, seconds: float, rounds: int) -> None:
+    """Teams of unlike sizes, and the same number of policies on seats for good."""
+    table = Table("teams", "fixed", "dealt", "ratio")
+    for red, blue, seats in ((1, 8, (1, 3)), (2, 6, (2, 6)), (1, 7, (4, 4)), (4, 4, (1, 7))):
+        agents = [f"agent_{i}" for i in range(sum(seats))]
+        sides = {
+            "red": {"policies": [f"red_{i}" for i in range(red)], "agents": agents[: seats[0]]},
+            "blue": {"policies": [f"blue_{i}" for i in range(blue)], "agents": agents[seats[0] :]},
+        }
+        base = {
+            "game": "treasure_hunt",
+            "env": {"options": {"num_agents": len(agents)}},
+            # One process for all policies, so that the layout is not what is compared.
+            "learners": {"processes": 1},
+            "actor": {"processes": 1},
+        }
+        dealt = overlay(base, {"population": {"matchmaker": "teams", "teams": sides}})
+        found = in_turns({"fixed": base, "dealt": dealt}, seconds, rounds)
+        fixed, rates = ([rate for rate, _ in found[name]] for name in ("fixed", "dealt"))
+        ratios = [d / f for d, f in zip(rates, fixed, strict=True)]
+        table.add_row(
+            f"{red}:{blue} on {seats[0]}+{seats[1]} seats",
+            f"{median(fixed):,.0f}",
+            f"{median(rates):,.0f}",
+            f"{median(ratios):.2f}",
+        )
+    console.print(table)
+
+
 def many(console: Console, seconds: float, rounds: int) -> None:
     """What a trained step costs by the number of policies, and all the memory it takes."""
     trees = {
@@ -216,9 +246,12 @@ def many(console: Console, seconds: float, rounds: int) -> None:
     console.print(table)
 
 
+NAMES = ("kuhn", "kuhn_anchor", "connect_four", "speed", "teams", "many")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("what", choices=("kuhn", "kuhn_anchor", "connect_four", "speed", "many"))
+    parser.add_argument("what", choices=NAMES)
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=None)
     parser.add_argument("--rounds", type=int, default=3)
@@ -229,6 +262,7 @@ def main() -> None:
         "kuhn_anchor": lambda: kuhn(console, words.seeds, KUHN_ANCHOR),
         "connect_four": lambda: connect_four(console, words.seconds or 1200),
         "speed": lambda: speed(console, words.seconds or 20, words.rounds),
+        "teams": lambda: teams(console, words.seconds or 20, words.rounds),
         "many": lambda: many(console, words.seconds or 40, words.rounds),
     }
     todo[words.what]()

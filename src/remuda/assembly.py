@@ -32,7 +32,7 @@ from remuda.memory.waiting import Wakeup
 from remuda.policies.sharing import shares_of, stream_shape
 from remuda.policies.spec import PolicySpec, alike, first_weights
 from remuda.policies.stack import layout_checksum, layout_size
-from remuda.population.setup import copies_of, seats_of, sits_once, unborn
+from remuda.population.setup import copies_of, expected_shares, seats_of, sits_once, unborn
 from remuda.population.table import ORDERED, Table
 from remuda.publish.snapshot import PublishedWeights, Publisher, Snapshot, SnapshotReader
 from remuda.runtime.inline import InlineRuntime
@@ -354,26 +354,33 @@ def dealt_experience(
 ) -> dict[str, Experience]:
     """The experience of policies whose seats are dealt, by policy; those alike in one block.
 
-    A policy is expected to play its share of all streams, and may play any number of them.
+    A policy is expected to play the streams that its matchmaker deals it on average while there is
+    no past, which later takes from all alike; and may play any number of them.
     """
     names, copies = [spec.name for spec in specs], config.env.num_envs
     allowed = seats_of(config, agents, names)
     once = sits_once(config, agents, names)
-    rivals = [len(allowed.get(name, agents)) for name in names]
-    playing = sum(rivals) - sum(rivals[names.index(name)] for name in unborn(config))
+    expected = expected_shares(config, agents, names)
     blocks: dict[tuple[Any, ...], list[PolicySpec]] = {}
     for spec in specs:
         first = min(allowed.get(spec.name, {0}))
         streams = copies * sum(alike(agents[first], agent) for agent in agents)
-        share = max(copies * len(agents) * rivals[names.index(spec.name)] // playing, 1)
+        share = max(int(copies * expected[spec.name] + 1e-6), 1)
         rollout = spec.config.ppo.rollout_length * share if spec.config.takes_rollouts else 0
         keeps = spec.config.replays > 0 or not rollout
-        key = (streams, rollout, spec.config.experience, keeps, network_layout(spec), spec.masked)
+        key = (
+            streams,
+            share,
+            rollout,
+            spec.config.experience,
+            keeps,
+            network_layout(spec),
+            spec.masked,
+        )
         blocks.setdefault(key, []).append(spec)
     found: dict[str, Experience] = {}
-    for (streams, rollout, experience, keeps, *_), members in blocks.items():
+    for (streams, share, rollout, experience, keeps, *_), members in blocks.items():
         shape, most_open = stream_shape(members[0]), copies if once else streams
-        share = max(copies * len(agents) // (len(specs) - len(unborn(config))), 1)
         likely, length = min(most_open, 2 * share), experience.segment_length
         kept = experience.capacity if keeps else 0
         segments = segments_for(kept, length, most_open, likely, rollout)

@@ -376,6 +376,9 @@ class SnapshotsConfig(Section):
     """Matches against its copies that a win rate must stand on."""
     keep: PositiveInt = 10
     """The most copies of a policy that play at a time."""
+    share: Share | None = None
+    """The share of seats that frozen copies take in a match, besides one that is always a live
+    policy's. None: 0.5, or with `self_play` what `population.newest` leaves."""
     drop: Literal["oldest", "weakest", "crowded"] = "oldest"
     """Which of them makes room for a new one: the `oldest`, the `weakest` by rating, or the most
     `crowded`: whose neighbours in time are closest, so that the rest spans the whole past."""
@@ -422,7 +425,7 @@ class PopulationConfig(Section):
     """By team: `policies`, and the `agents` whose seats are its own."""
     newest: Share = 0.5
     """`self_play`: the share of the other seats that the live weights take; frozen copies take the
-    rest."""
+    rest, unless `population.snapshots.share` says how many."""
     window: PositiveFloat = 4.0
     """`fitness`: the most that two ratings in a match may differ by; ratings begin at 25."""
     weighting: Literal["hard", "even"] = "hard"

@@ -19,6 +19,12 @@ class Unequal(Matchmaker):
         return (PolicyRef("policy_0"), PolicyRef(f"policy_{random.integers(1, 3)}"))
 
 
+class Unexpected(Unequal):
+    """Likewise, and all were expected to play alike."""
+
+    exchangeable = True
+
+
 def trained_together(matchmaker, turns):
     """How many policies each update trained, and all counters; in one process."""
     config = load_config(
@@ -66,8 +72,17 @@ def test_a_stack_waits_for_all_its_policies():
 
 
 def test_who_never_plays_holds_up_nobody():
-    _, rows, _ = trained_together("learner.test_dealt:Unequal", 600)
+    _, rows, _ = trained_together("learner.test_dealt:Unexpected", 600)
     updates = [row[Learn.UPDATES] for row in rows]
     assert updates[3] == 0
     assert min(updates[:3]) > 5
     assert updates[0] > 1.5 * max(updates[1:3])
+
+
+def test_who_is_dealt_more_streams_trains_on_more_steps_as_often():
+    _, rows, assembly = trained_together("learner.test_dealt:Unequal", 600)
+    first, *others = [assembly.experience[f"policy_{i}"].rollout for i in range(3)]
+    assert others == [first // 2] * 2
+    updates = [row[Learn.UPDATES] for row in rows]
+    assert updates[3] == 0
+    assert max(updates[:3]) < 1.3 * min(updates[:3])

@@ -213,12 +213,14 @@ def test_teams_are_never_mixed():
     population = Population([Member(PolicyRef(name)) for name in red + blue])
     population.freeze("r0", 3)
     matchmaker = Teams(["red", "blue", "red", "blue", "blue"], {"red": red, "blue": blue})
+    matchmaker.past_share = 0.25
     found = seatings(matchmaker, population, 18_000)
     for seating in found:
         assert [name[0] for name in seating] == ["r", "b", "r", "b", "b"]
         assert len(set(seating)) == 5
     firsts = Counter(seating[0] for seating in found)
     assert set(firsts) == {*red, "r0@3"}
+    assert firsts.pop("r0@3") > 1000
     assert chisquare(list(firsts.values())).pvalue > 0.001
 
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as some
 from openskill.models import PlackettLuce
 
@@ -48,6 +48,7 @@ def matches(draw):
 
 @settings(max_examples=300, deadline=None)
 @given(matches())
+@example(([0] * 8 + [1], [0.0] * 5 + [-1.0, -2.0, 1.0, 2.0], [""] * 4 + ["red"] * 5, 0))
 def test_a_match_is_rated_as_openskill_rates_it(match):
     places, returns, teams, seed = match
     random = np.random.default_rng(seed)

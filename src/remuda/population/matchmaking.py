@@ -3,32 +3,50 @@
 A matchmaker proposes matches for a game of so many seats. It keeps nothing but what it says in
 `state`, draws from the stream that it is given, and never seats one policy twice in a match unless
 there are fewer policies than seats, or it is self-play.
+
+In every match somebody learns: one seat, each with the same chance, is a live policy's, and of the
+others frozen copies take a share that is configured, however many of them there are.
 """
 
 from __future__ import annotations
 
+import copy
 import math
 import zlib
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from typing import ClassVar
 
 import numpy as np
 
 from remuda.errors import ConfigError
 from remuda.population.ledger import Ledger
-from remuda.population.records import Match, Member, PolicyRef, Population
-from remuda.types import Array, State
+from remuda.population.records import RATING, Match, Member, PolicyRef, Population
+from remuda.types import Array, Bools, State
 
 Seating = tuple[PolicyRef, ...]
 """By seat: who sits there."""
 
 
+PAST = 0.5
+"""The share of the other seats that frozen copies take, unless told otherwise."""
+DRAWN = 4096
+"""Matches that are drawn to find out who is seated how often."""
+
+
 class Matchmaker(ABC):
     """Proposes matches."""
+
+    exchangeable: ClassVar[bool] = False
+    """Whether policies that may take the same seats are dealt alike before they have played."""
 
     def __init__(self, num_seats: int) -> None:
         """Match for a game of so many seats."""
         self.num_seats = num_seats
+        self.past_share = PAST
+        """Of the seats besides the one that is sure to be a live policy's, those that frozen copies
+        take, 0 to 1."""
         self._proposed = 0
 
     def propose(
@@ -45,9 +63,68 @@ class Matchmaker(ABC):
         matches = []
         for _ in range(count):
             seats = self.seat(population, ledger, random)
+            if population.learning and all(ref.is_frozen for ref in seats):
+                seats = _with_one_live(seats, population, random)
             matches.append(Match(self._proposed, seats))
             self._proposed += 1
         return matches
+
+    def expected_shares(self, population: Population) -> dict[str, float]:
+        """Return, by live policy, the seats of a match that it is dealt on average.
+
+        They are worked out by dealing with a copy of this matchmaker, unless all policies are
+        dealt alike. Frozen copies take their seats from all live policies alike, so the shares of a
+        population without any are in proportion.
+
+        Args:
+            population: before its first match.
+        """
+        learning = population.learning
+        kinds = {member.seats for member in learning}
+        if self.exchangeable and len(kinds) == 1:
+            return {member.ref.policy: self.num_seats / len(learning) for member in learning}
+        dealer = copy.deepcopy(self)
+        cycle = len(learning) * self.num_seats  # in which a matchmaker may go round
+        drawn = -(-DRAWN // cycle) * cycle
+        matches = dealer.propose(population, Ledger(population), drawn, np.random.default_rng(0))
+        seated = Counter(ref.policy for match in matches for ref in match.seats)
+        found = {member.ref.policy: seated[member.ref.policy] / drawn for member in learning}
+        if not self.exchangeable:
+            return _without_noise(found, drawn)
+        for kind in kinds:
+            alike = [member.ref.policy for member in learning if member.seats == kind]
+            found |= dict.fromkeys(alike, sum(found[name] for name in alike) / len(alike))
+        return found
+
+    def past_seats(self, population: Population, random: np.random.Generator) -> list[bool]:
+        """Draw the seats that frozen copies take in the next match: by seat, whether they do.
+
+        One seat at least is a live policy's, if there is a live policy that may take one; nobody
+        need sit twice for it, where all may take all seats.
+        """
+        seats = range(self.num_seats)
+        if not population.frozen:
+            return [False for _ in seats]
+        live = [seat for seat in seats if population.live_for_seat(seat)]
+        sure = live[int(random.integers(len(live)))] if live else -1
+        drawn = (random.random(self.num_seats) < self.past_share).tolist()
+        found = [
+            bool(population.past_for_seat(seat)) and (drawn[seat] or seat not in live)
+            for seat in seats
+        ]
+        if live:
+            found[sure] = False
+        # Not more of either than there are, while there are enough of both together.
+        order = random.permutation(self.num_seats).tolist()
+        spare = [seat for seat in order if found[seat] and seat in live]
+        for seat in spare[: max(sum(found) - len(population.frozen), 0)]:
+            found[seat] = False
+        rest = [seat for seat in order if not found[seat] and seat != sure]
+        able = [seat for seat in rest if population.past_for_seat(seat)]
+        missing = self.num_seats - sum(found) - len(population.learning)
+        for seat in able[: max(min(missing, len(population.frozen) - sum(found)), 0)]:
+            found[seat] = True
+        return found
 
     @abstractmethod
     def seat(self, population: Population, ledger: Ledger, random: np.random.Generator) -> Seating:
@@ -69,6 +146,11 @@ class Matchmaker(ABC):
 class Fixed(Matchmaker):
     """The same seating in every match: a shared world in which every agent has its own policy."""
 
+    def expected_shares(self, population: Population) -> dict[str, float]:
+        """As many seats as it has."""
+        seated = Counter(ref.policy for ref in self._seating)
+        return {m.ref.policy: float(seated[m.ref.policy]) for m in population.learning}
+
     def __init__(self, seats: Sequence[str]) -> None:
         """Seat these policies, by agent."""
         super().__init__(len(seats))
@@ -80,20 +162,29 @@ class Fixed(Matchmaker):
 
 
 class Random(Matchmaker):
-    """All seatings of different policies are equally likely."""
+    """All seatings of different policies are equally likely: live on some seats, else frozen."""
+
+    exchangeable = True
 
     def seat(self, population: Population, ledger: Ledger, random: np.random.Generator) -> Seating:  # noqa: ARG002
         """Draw anew until nobody sits twice, which leaves all that remain equally likely."""
-        return draw_different([population.for_seat(s) for s in range(self.num_seats)], random)
+        past = self.past_seats(population, random)
+        seats = range(self.num_seats)
+        live = [population.live_for_seat(seat) for seat in seats]
+        return draw_apart(past, live, [population.past_for_seat(seat) for seat in seats], random)
 
 
 class RoundRobin(Matchmaker):
-    """Everybody meets everybody: every combination of policies, in turn on every seat.
+    """Everybody meets everybody: every combination of live policies, in turn on every seat.
 
     A cycle has each combination once in each rotation of its seats, in an order drawn anew, so that
     after any number of matches no two seatings differ by more than one game. Seatings that policies
-    may not take are passed over. A birth or a retirement begins a new cycle.
+    may not take are passed over. A birth or a retirement begins a new cycle; copies that are frozen
+    or dropped do not. Where the past takes a seat, the live policy whose turn it was stands back
+    for a frozen copy, all of them equally likely.
     """
+
+    exchangeable = True
 
     def __init__(self, num_seats: int) -> None:
         """Begin the first cycle with the first match."""
@@ -102,8 +193,18 @@ class RoundRobin(Matchmaker):
         self._order = Order(0, 1, 0)
 
     def seat(self, population: Population, ledger: Ledger, random: np.random.Generator) -> Seating:  # noqa: ARG002
-        """The next of the cycle that policies may take."""
-        members = [member.ref for member in population.members]
+        """The next of the cycle that policies may take, with the past on its seats."""
+        seating = self._next(population, random)
+        past = [s for s, is_past in enumerate(self.past_seats(population, random)) if is_past]
+        if not past:
+            return seating
+        drawn = draw_different([population.past_for_seat(seat) for seat in past], random)
+        instead = dict(zip(past, drawn, strict=True))
+        return tuple(instead.get(seat, ref) for seat, ref in enumerate(seating))
+
+    def _next(self, population: Population, random: np.random.Generator) -> Seating:
+        """The next combination of live policies."""
+        members = [member.ref for member in population.learning]
         if members != self._members:
             self._members, self._order = members, Order(0, 1, 0)
         passed = 0
@@ -210,7 +311,8 @@ class Fitness(Matchmaker):
     """Equals play: no two ratings in a match differ by more than the window.
 
     The first of a match is drawn from all who have enough others within the window, the rest from
-    those whom the window still allows. Where nobody has enough, the closest ratings there are meet.
+    those whom the window still allows. Where nobody has enough, the closest ratings there are meet;
+    where seats are kept to some policies, and no such group may take them, whoever may.
     """
 
     def __init__(self, num_seats: int, window: float) -> None:
@@ -218,42 +320,73 @@ class Fitness(Matchmaker):
         super().__init__(num_seats)
         self.window = window
 
+    exchangeable = True
+
     def seat(self, population: Population, ledger: Ledger, random: np.random.Generator) -> Seating:  # noqa: ARG002
         """Draw a group within the window, and seat it."""
-        ranked = sorted(population.members, key=lambda member: member.rating)
-        group = self._draw_group(ranked, random)
-        return seat_all(group, self.num_seats, random)
+        ratings = population.numbers[population.places, RATING]
+        order = np.argsort(ratings, kind="stable")
+        members = population.members
+        live = np.array([member.learns for member in population.members])[order]
+        for _ in range(GROUPS):
+            group = self._draw_group(ratings[order], live, random)
+            seating = seat_all([members[order[i]] for i in group], self.num_seats, random)
+            if seating:
+                return seating
+        return self._seat_anybody(population, random)
 
-    def _draw_group(self, ranked: list[Member], random: np.random.Generator) -> list[Member]:
-        seats = self.num_seats
-        if len(ranked) <= seats:
-            return ranked
+    def _seat_anybody(self, population: Population, random: np.random.Generator) -> Seating:
+        """Where seats are kept to some, and no equals may take them together: whoever may."""
+        past, seats = self.past_seats(population, random), range(self.num_seats)
+        live = [population.live_for_seat(seat) for seat in seats]
+        return draw_apart(past, live, [population.past_for_seat(seat) for seat in seats], random)
+
+    def _draw_group(self, ratings: Array, live: Bools, random: np.random.Generator) -> list[int]:
+        """Choose who plays: [seats], numbers into the members by rating.
+
+        Args:
+            ratings: [N] ascending.
+            live: [N] who learns.
+            random: to draw from.
+        """
+        seats, count = self.num_seats, len(ratings)
+        if count <= seats:
+            return list(range(count))
         # Every group within the window is a choice from a run of neighbours; the first of it is
-        # drawn from all who are in such a run, and it chooses among the runs that it is in.
-        runs = [
-            (first, last)
-            for first, last in zip(range(len(ranked)), self._reach(ranked), strict=True)
-            if last - first >= seats
-        ]
-        if not runs:
-            closest = min(
-                range(len(ranked) - seats + 1),
-                key=lambda i: ranked[i + seats - 1].rating - ranked[i].rating,
-            )
-            return ranked[closest : closest + seats]
-        able = sorted({i for first, last in runs for i in range(first, last)})
-        one = able[random.integers(len(able))]
-        mine = [(first, last) for first, last in runs if first <= one < last]
-        first, last = mine[random.integers(len(mine))]
-        others = [i for i in range(first, last) if i != one]
-        chosen = random.choice(len(others), seats - 1, replace=False)
-        return [ranked[one], *(ranked[others[i]] for i in chosen)]
+        # drawn from all live policies in such a run, and it chooses among the runs that it is in.
+        ends = np.searchsorted(ratings, ratings + self.window, side="right")
+        largest = np.diff(ends, prepend=0) > 0  # what is part of another run is none of its own
+        firsts = np.flatnonzero((ends - np.arange(count) >= seats) & largest)
+        ends = ends[firsts]
+        covered = np.zeros(count + 1, np.int64)
+        np.add.at(covered, firsts, 1)
+        np.add.at(covered, ends, -1)
+        able = np.flatnonzero((covered.cumsum()[:count] > 0) & live)
+        if not len(able):
+            return self._closest(ratings, live)
+        one = int(able[random.integers(len(able))])
+        mine = np.flatnonzero((firsts <= one) & (one < ends))
+        run = int(mine[random.integers(len(mine))])
+        others = np.arange(firsts[run], ends[run])
+        others = others[others != one]
+        if live.all():
+            chosen = others[random.choice(len(others), seats - 1, replace=False)]
+            return [one, *chosen.tolist()]
+        learning, frozen = others[live[others]], others[~live[others]]
+        past = int((random.random(seats - 1) < self.past_share).sum())
+        past = min(max(past, seats - 1 - len(learning)), len(frozen))
+        chosen = learning[random.choice(len(learning), seats - 1 - past, replace=False)]
+        drawn = frozen[random.choice(len(frozen), past, replace=False)]
+        return [one, *chosen.tolist(), *drawn.tolist()]
 
-    def _reach(self, ranked: list[Member]) -> list[int]:
-        """By member: one past the last whom the window above it reaches."""
-        ratings = np.array([member.rating for member in ranked])
-        reach: list[int] = np.searchsorted(ratings, ratings + self.window, side="right").tolist()
-        return reach
+    def _closest(self, ratings: Array, live: Bools) -> list[int]:
+        """Those neighbours whose ratings are closest, of whom one learns."""
+        seats = self.num_seats
+        spread = ratings[seats - 1 :] - ratings[: len(ratings) - seats + 1]
+        lives = np.concatenate(([0], live.cumsum()))
+        learns = lives[seats:] > lives[: len(lives) - seats]
+        first = int(np.argmin(np.where(learns, spread, np.inf))) if learns.any() else 0
+        return list(range(first, first + seats))
 
 
 class SelfPlay(Matchmaker):
@@ -263,10 +396,12 @@ class SelfPlay(Matchmaker):
     live weights, and else to one of its frozen copies, all equally likely. Learners take turns.
     """
 
+    exchangeable = True
+
     def __init__(self, num_seats: int, newest: float = 0.5) -> None:
         """Play the live weights with this probability."""
         super().__init__(num_seats)
-        self.newest = newest
+        self.past_share = 1.0 - newest
 
     def seat(self, population: Population, ledger: Ledger, random: np.random.Generator) -> Seating:  # noqa: ARG002
         """The learner on its seat, itself or its past on the others."""
@@ -278,7 +413,7 @@ class SelfPlay(Matchmaker):
         past = population.past_of(learner.policy)
 
         def other() -> PolicyRef:
-            if not past or random.random() < self.newest:
+            if not past or random.random() < 1.0 - self.past_share:
                 return learner
             return past[int(random.random() * len(past))].ref
 
@@ -308,6 +443,8 @@ class Prioritized(Matchmaker):
     in StarCraft II"). Where every weight is 0, all are equally likely.
     """
 
+    exchangeable = True
+
     def __init__(self, num_seats: int, weighting: str = "hard") -> None:
         """Weigh by `hard` or `even`.
 
@@ -322,9 +459,12 @@ class Prioritized(Matchmaker):
 
     def chances(self, learner: PolicyRef, others: Sequence[PolicyRef], ledger: Ledger) -> Array:
         """The probability of each of these opponents: [len(others)]."""
-        weights = self._weigh(1.0 - ledger.win_rates(learner, others))
+        return self._chances(ledger.win_rates(learner, others))
+
+    def _chances(self, win_rates: Array) -> Array:
+        weights = self._weigh(1.0 - win_rates)
         total = weights.sum()
-        chances: Array = weights / total if total > 0.0 else np.full(len(others), 1 / len(others))
+        chances: Array = weights / total if total > 0.0 else np.full(len(weights), 1 / len(weights))
         return chances
 
     def seat(self, population: Population, ledger: Ledger, random: np.random.Generator) -> Seating:
@@ -336,22 +476,42 @@ class Prioritized(Matchmaker):
         learner = learning[turn % len(learning)]
         if not learner.may_sit(place):
             place = next(seat for seat in range(self.num_seats) if learner.may_sit(seat))
-        seated = {place: learner.ref}
+        seated, taken = {place: learner.ref}, [learner.place]
+        is_past = self._other_past_seats(place, population, random)
         for seat in range(self.num_seats):
             if seat == place:
                 continue
-            able = [m.ref for m in population.for_seat(seat) if m.ref not in seated.values()]
-            if not able:  # fewer policies than seats: they sit more than once
-                able = [m.ref for m in population.for_seat(seat)]
-            seated[seat] = able[random.choice(len(able), p=self.chances(learner.ref, able, ledger))]
+            members = population.past_for_seat(seat) if is_past[seat] else ()
+            places = population.places_of(members or population.live_for_seat(seat))
+            able = places[~np.isin(places, taken)]
+            if not len(able):  # fewer of these than seats; or fewer policies: they sit twice
+                places = population.places_of(population.for_seat(seat))
+                able = places[~np.isin(places, taken)]
+                able = able if len(able) else places
+            chances = self._chances(ledger.win_rates_at(learner.place, able))
+            other = int(able[random.choice(len(able), p=chances)])
+            seated[seat] = population.at(other).ref
+            taken.append(other)
         return tuple(seated[seat] for seat in range(self.num_seats))
+
+    def _other_past_seats(
+        self, place: int, population: Population, random: np.random.Generator
+    ) -> list[bool]:
+        """By seat, whether a frozen copy is to take it; never the learner's own."""
+        if not population.frozen:
+            return [False] * self.num_seats
+        drawn = (random.random(self.num_seats) < self.past_share).tolist()
+        return [is_past and seat != place for seat, is_past in enumerate(drawn)]
 
 
 class Teams(Matchmaker):
     """Populations against each other: every seat belongs to a team, and each team has policies.
 
-    Within a team all seatings of different policies are equally likely; teams are never mixed.
+    Within a team all seatings of different policies are equally likely: live on some seats, else
+    frozen. Teams are never mixed.
     """
+
+    exchangeable = True
 
     def __init__(self, seats: Sequence[str], policies: Mapping[str, Sequence[str]]) -> None:
         """Deal out the seats.
@@ -376,18 +536,64 @@ class Teams(Matchmaker):
 
     def seat(self, population: Population, ledger: Ledger, random: np.random.Generator) -> Seating:  # noqa: ARG002
         """Draw for each seat from its team."""
-        able = [
-            tuple(m for m in population.for_seat(seat) if self._team_of.get(m.ref.policy) == team)
+        past = self.past_seats(population, random)
+        live, frozen = self._of_teams(population, True), self._of_teams(population, False)
+        for seat, members in enumerate(live):
+            if not members and not frozen[seat]:
+                raise ConfigError(f"the team {self._seats[seat]!r} has nobody left for seat {seat}")
+        return draw_apart(past, live, frozen, random)
+
+    def _of_teams(self, population: Population, live: bool) -> list[tuple[Member, ...]]:
+        """By seat, who of its team may take it."""
+        for_seat = population.live_for_seat if live else population.past_for_seat
+
+        def find(seat: int, team: str) -> Callable[[], tuple[Member, ...]]:
+            return lambda: tuple(
+                member for member in for_seat(seat) if self._team_of.get(member.ref.policy) == team
+            )
+
+        return [
+            population.view(("team", live, seat), find(seat, team))
             for seat, team in enumerate(self._seats)
         ]
-        for seat, members in enumerate(able):
-            if not members:
-                raise ConfigError(f"the team {self._seats[seat]!r} has nobody left for seat {seat}")
-        return draw_different(able, random)
 
 
+GROUPS, ORDERS = 20, 20
+"""Groups that are drawn, and orders of each, before whoever may takes the seats."""
 TRIES = 1000
 """Draws before any seating is taken that seats nobody twice, where not all are equally likely."""
+
+
+def draw_apart(
+    past: Sequence[bool],
+    live: Sequence[Sequence[Member]],
+    frozen: Sequence[Sequence[Member]],
+    random: np.random.Generator,
+) -> Seating:
+    """Live policies on some seats and frozen copies on the others, each draw as below.
+
+    Args:
+        past: by seat, whether a frozen copy is to take it.
+        live: by seat, who may take it of those that learn; where there is nobody, a frozen copy.
+        frozen: by seat, who may take it of the frozen copies; likewise.
+        random: to draw from.
+    """
+    chosen = [bool(frozen[s]) and (past[s] or not live[s]) for s in range(len(past))]
+    seating: dict[int, PolicyRef] = {}
+    for is_past, members in ((False, live), (True, frozen)):
+        seats = [seat for seat, each in enumerate(chosen) if each == is_past]
+        if seats:
+            drawn = draw_different([members[seat] for seat in seats], random)
+            seating |= zip(seats, drawn, strict=True)
+    if len(set(seating.values())) < len(past):  # perhaps they need not sit twice if all may mix
+        both = [(*live[seat], *frozen[seat]) for seat in range(len(past))]
+        mixed = draw_different(both, random)
+        return mixed if len(set(mixed)) == len(mixed) else _in_order(seating)
+    return _in_order(seating)
+
+
+def _in_order(seating: Mapping[int, PolicyRef]) -> Seating:
+    return tuple(seating[seat] for seat in range(len(seating)))
 
 
 def draw_different(able: Sequence[Sequence[Member]], random: np.random.Generator) -> Seating:
@@ -395,22 +601,34 @@ def draw_different(able: Sequence[Sequence[Member]], random: np.random.Generator
 
     Where there is no such seating, policies sit more than once.
     """
-    seats_of: dict[tuple[PolicyRef, ...], list[int]] = {}
+    groups: list[tuple[Sequence[Member], list[int]]] = []
     for seat, members in enumerate(able):
-        seats_of.setdefault(tuple(member.ref for member in members), []).append(seat)
-    if sum(len(refs) for refs in seats_of) == len({ref for refs in seats_of for ref in refs}):
+        for others, seats in groups:
+            if members is others or members == others:
+                seats.append(seat)
+                break
+        else:
+            groups.append((members, [seat]))
+    if len(groups) == 1 or _are_apart([members for members, _ in groups]):
         # Seats that the same may take, and nobody else: these are drawn by themselves.
         seating: dict[int, PolicyRef] = {}
-        for refs, seats in seats_of.items():
-            chosen = random.choice(len(refs), len(seats), replace=len(refs) < len(seats))
-            seating |= {seat: refs[i] for seat, i in zip(seats, chosen, strict=True)}
-        return tuple(seating[seat] for seat in range(len(able)))
+        for members, seats in groups:
+            twice = len(members) < len(seats)
+            chosen = random.choice(len(members), len(seats), replace=twice)
+            seating |= {seat: members[i].ref for seat, i in zip(seats, chosen, strict=True)}
+        return _in_order(seating)
     drawn: Seating = ()
     for _ in range(TRIES):
         drawn = tuple(members[int(random.integers(len(members)))].ref for members in able)
         if len(set(drawn)) == len(drawn):
             return drawn
     return match_up([[member.ref for member in members] for members in able], random) or drawn
+
+
+def _are_apart(groups: Sequence[Sequence[Member]]) -> bool:
+    """Whether nobody is in two of these groups."""
+    members = {id(member) for group in groups for member in group}  # all of them are held meanwhile
+    return len(members) == sum(len(group) for group in groups)
 
 
 def match_up(able: Sequence[Sequence[PolicyRef]], random: np.random.Generator) -> Seating:
@@ -434,15 +652,37 @@ def match_up(able: Sequence[Sequence[PolicyRef]], random: np.random.Generator) -
 
 
 def seat_all(group: Sequence[Member], num_seats: int, random: np.random.Generator) -> Seating:
-    """A group on the seats, in any order that their restrictions allow.
-
-    Raises:
-        ConfigError: there is no such order.
-    """
+    """A group on the seats, in any order that their restrictions allow; empty: there is none."""
     group = [group[i % len(group)] for i in range(num_seats)]
-    for _ in range(TRIES):
+    for _ in range(ORDERS):
         order = random.permutation(num_seats)
         if all(group[member].may_sit(seat) for seat, member in enumerate(order)):
             return tuple(group[member].ref for member in order)
-    names = ", ".join(str(member.ref) for member in group)
-    raise ConfigError(f"the policies {names} may not take the seats together")
+    if all(member.seats is None for member in group):
+        return ()
+    able = [[member.ref for member in group if member.may_sit(seat)] for seat in range(num_seats)]
+    return match_up(able, random)
+
+
+def _with_one_live(seats: Seating, population: Population, random: np.random.Generator) -> Seating:
+    """A seating with a live policy on one of its seats, where there is one that may take any."""
+    able = [seat for seat in range(len(seats)) if population.live_for_seat(seat)]
+    if not able:
+        return seats
+    seat = able[int(random.integers(len(able)))]
+    members = population.live_for_seat(seat)
+    live = members[int(random.integers(len(members)))].ref
+    return (*seats[:seat], live, *seats[seat + 1 :])
+
+
+def _without_noise(shares: Mapping[str, float], drawn: int) -> dict[str, float]:
+    """Shares that were counted, with the same number for those that chance alone sets apart."""
+    found: dict[str, float] = {}
+    together: list[str] = []
+    for name in [*sorted(shares, key=shares.__getitem__), ""]:
+        mean = sum(shares[each] for each in together) / max(len(together), 1)
+        if together and (not name or shares[name] - mean > 4.0 * math.sqrt(mean / drawn)):
+            found |= dict.fromkeys(together, mean)
+            together = []
+        together.append(name)
+    return {name: found[name] for name in shares}

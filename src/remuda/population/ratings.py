@@ -109,9 +109,10 @@ def rate_all(
         mean[:] = mu[:] = variance[:] = 0.0
         for i in range(seats):
             member = numbers[places[m, i]]
-            mean[sides[i]] += returns[m, i] / sizes[sides[i]]
+            mean[sides[i]] += returns[m, i]
             mu[sides[i]] += member[RATING]
             variance[sides[i]] += member[UNCERTAINTY] ** 2 + TAU**2
+        mean /= sizes  # last, so that equal sums are a draw
         c = np.sqrt((variance + BETA**2).sum())
         q[:] = np.exp((mu - mu.max()) / c)  # only their ratios count
         for i in range(count):

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from remuda.errors import ConfigError
+from remuda.types import Integers
 
 Numbers = npt.NDArray[np.float64]
 
@@ -161,6 +162,8 @@ class Population:
         self._places: dict[int, Member] = {}
         self._past: dict[str, list[Member]] = {}
         self._views: dict[object, tuple[Member, ...]] = {}
+        self._arrays: dict[int, tuple[tuple[Member, ...], Integers]] = {}
+        """By the identity of a tuple that is kept with them, so that it stays its own: places."""
         for member in members:
             self.add(member)
 
@@ -176,19 +179,19 @@ class Population:
     @property
     def members(self) -> tuple[Member, ...]:
         """All of them."""
-        return self._view(
+        return self.view(
             "members", lambda: tuple(self._places[place] for place in sorted(self._places))
         )
 
     @property
     def learning(self) -> tuple[Member, ...]:
         """Those whose weights still change."""
-        return self._view("learning", lambda: tuple(m for m in self.members if m.learns))
+        return self.view("learning", lambda: tuple(m for m in self.members if m.learns))
 
     @property
     def frozen(self) -> tuple[Member, ...]:
         """Those whose weights do not change."""
-        return self._view("frozen", lambda: tuple(m for m in self.members if not m.learns))
+        return self.view("frozen", lambda: tuple(m for m in self.members if not m.learns))
 
     def past_of(self, policy: str) -> Sequence[Member]:
         """The frozen copies of a policy, the oldest first."""
@@ -197,7 +200,24 @@ class Population:
     @property
     def free(self) -> tuple[Member, ...]:
         """Those who learn and may take every seat."""
-        return self._view("free", lambda: tuple(m for m in self.learning if m.seats is None))
+        return self.view("free", lambda: tuple(m for m in self.learning if m.seats is None))
+
+    @property
+    def places(self) -> Integers:
+        """[N]: the places of all members, in order."""
+        return self.places_of(self.members)
+
+    def places_of(self, members: tuple[Member, ...]) -> Integers:
+        """The places of members that another view returned: [len(members)]."""
+        found = self._arrays.get(id(members))
+        if found is None or found[0] is not members:
+            places = np.array([member.place for member in members], np.int64)
+            found = self._arrays[id(members)] = (members, places)
+        return found[1]
+
+    def at(self, place: int) -> Member:
+        """The member in a place."""
+        return self._places[place]
 
     def for_seat(self, seat: int) -> tuple[Member, ...]:
         """Who may take a seat."""
@@ -232,6 +252,7 @@ class Population:
             past = [*self._past.get(member.ref.policy, ()), member]
             self._past[member.ref.policy] = sorted(past, key=lambda each: each.ref.version)
         self._views.clear()
+        self._arrays.clear()
 
     def freeze(self, policy: str, version: int, born: int = 0, place: int | None = None) -> Member:
         """Take in a frozen copy of a live policy, rated as that is now."""
@@ -250,6 +271,7 @@ class Population:
             self._past[ref.policy] = [m for m in self._past[ref.policy] if m is not member]
         member.numbers = member.numbers.copy()
         self._views.clear()
+        self._arrays.clear()
         return member
 
     def _for_seat(self, name: str, members: tuple[Member, ...], seat: int) -> tuple[Member, ...]:
@@ -258,10 +280,13 @@ class Population:
                 return members
             return tuple(member for member in members if member.may_sit(seat))
 
-        return self._view((name, seat), find)
+        return self.view((name, seat), find)
 
-    def _view(self, key: object, find: Callable[[], tuple[Member, ...]]) -> tuple[Member, ...]:
-        """What was found since somebody last came or went: matchmakers ask for each match."""
+    def view(self, key: object, find: Callable[[], tuple[Member, ...]]) -> tuple[Member, ...]:
+        """What `find` returned first since somebody last came or went, by a key of the caller's.
+
+        Matchmakers ask for each match, and there may be thousands of members.
+        """
         found = self._views.get(key)
         if found is None:
             found = self._views[key] = find()

@@ -177,14 +177,19 @@ def make_matchmaker(
             {team: members.policies for team, members in population.teams.items()},
         ),
     }
+    share = population.snapshots.share
     if population.matchmaker in known:
-        return known[population.matchmaker]()
+        matchmaker = known[population.matchmaker]()
+        matchmaker.past_share = matchmaker.past_share if share is None else share
+        return matchmaker
     if ":" not in population.matchmaker:
         raise ConfigError(
             f"population.matchmaker {population.matchmaker!r} is none; there are "
             f"{', '.join(known)}, or your own as module:Class"
         )
-    return _own(population, seats)
+    matchmaker = _own(population, seats)
+    matchmaker.past_share = matchmaker.past_share if share is None else share
+    return matchmaker
 
 
 def make_director(population: PopulationConfig) -> Director | None:
@@ -255,6 +260,31 @@ def check_population(config: Config, agents: Sequence[AgentSpec], names: Sequenc
 def copies_of(population: PopulationConfig) -> int:
     """Places for frozen copies of each policy."""
     return population.snapshots.keep + SPARE if population.snapshots.on else 0
+
+
+def expected_shares(
+    config: Config, agents: Sequence[AgentSpec], names: Sequence[str]
+) -> dict[str, float]:
+    """By policy, the seats of a match that it is dealt on average while there is no past.
+
+    A policy that may be born later is dealt as those are that may take the same seats.
+    """
+    allowed, later = seats_of(config, agents, names), unborn(config)
+    first = [name for name in names if name not in later]
+    matchmaker = make_matchmaker(config, agents, names)
+
+    def shares_among(these: Sequence[str]) -> dict[str, float]:
+        members = [Member(PolicyRef(name), allowed.get(name)) for name in these]
+        return matchmaker.expected_shares(Population(members))
+
+    found = shares_among(first)
+    for name in later:
+        alike = [other for other in first if allowed.get(other) == allowed.get(name)]
+        if alike:
+            found[name] = sum(found[other] for other in alike) / len(alike)
+        else:
+            found[name] = shares_among(names)[name]
+    return found
 
 
 def sits_once(config: Config, agents: Sequence[AgentSpec], names: Sequence[str]) -> bool:

@@ -1,0 +1,249 @@
+"""Who sits how often: live policies in every match, the past as often as configured."""
+
+from collections import Counter
+
+import numpy as np
+import pytest
+from scipy.stats import chisquare
+
+from remuda.assembly import Assembly
+from remuda.config import load_config
+from remuda.envs.registry import make_env
+from remuda.policies.spec import policy_specs
+from remuda.population.ledger import Ledger
+from remuda.population.matchmaking import (
+    Fitness,
+    Matchmaker,
+    Prioritized,
+    Random,
+    RoundRobin,
+    SelfPlay,
+    Teams,
+)
+from remuda.population.records import Member, PolicyRef, Population
+from remuda.population.setup import expected_shares, make_matchmaker
+from remuda.runtime.layout import make_layout
+
+NAMES = [f"p{i}" for i in range(8)]
+TEAMS = {"red": NAMES[:2], "blue": NAMES[2:]}
+
+
+class OnlyThePast(Matchmaker):
+    """A matchmaker of a user's own, that knows nothing of who learns."""
+
+    def seat(self, population, ledger, random):
+        return tuple(m.ref for m in population.members[-self.num_seats :])
+
+
+class Favours(Matchmaker):
+    """Another, that seats its favourite in every match."""
+
+    def seat(self, population, ledger, random):
+        refs = [m.ref for m in population.members]
+        return (refs[0], *(refs[1 + int(random.integers(len(refs) - 1))] for _ in range(1)))
+
+
+MATCHMAKERS = {
+    "random": lambda: Random(4),
+    "round_robin": lambda: RoundRobin(4),
+    "fitness": lambda: Fitness(4, 6.0),
+    "fitness, nobody in reach": lambda: Fitness(4, 1e-9),
+    "self_play": lambda: SelfPlay(4),
+    "prioritized": lambda: Prioritized(4),
+    "teams": lambda: Teams(["red", "blue", "blue", "red"], TEAMS),
+    "own": lambda: OnlyThePast(4),
+}
+
+
+def with_past(copies=10, names=NAMES):
+    population = Population([Member(PolicyRef(name)) for name in names])
+    random = np.random.default_rng(5)
+    for version in range(copies):
+        for name in names:
+            population.freeze(name, version).rate(25.0 + random.normal(), 1.0)
+    return population
+
+
+def play(matchmaker, population, count, seed=0):
+    ledger = Ledger(population)
+    return [
+        match.seats
+        for match in matchmaker.propose(population, ledger, count, np.random.default_rng(seed))
+    ]
+
+
+@pytest.mark.parametrize("share", [0.0, 0.3, 1.0])
+@pytest.mark.parametrize("name", MATCHMAKERS)
+def test_in_every_match_somebody_learns(name, share):
+    """At 10 copies each 82 to 89% of matches were frozen copies among themselves."""
+    matchmaker = MATCHMAKERS[name]()
+    matchmaker.past_share = share
+    for seats in play(matchmaker, with_past(), 400):
+        assert not all(ref.is_frozen for ref in seats)
+
+
+@pytest.mark.parametrize("share", [0.0, 0.3, 1.0])
+@pytest.mark.parametrize(
+    "name", ["random", "round_robin", "fitness", "self_play", "prioritized", "teams"]
+)
+@pytest.mark.parametrize("copies", [2, 12])
+def test_the_past_takes_its_share_of_the_other_seats_however_much_of_it_there_is(
+    name, share, copies
+):
+    matchmaker = MATCHMAKERS[name]()
+    matchmaker.past_share = share
+    found = play(matchmaker, with_past(copies), 3000)
+    frozen = sum(ref.is_frozen for seats in found for ref in seats)
+    if share in (0.0, 1.0):
+        assert frozen == share * 3 * 3000
+    else:
+        others = 3 * 3000
+        assert (
+            chisquare([frozen, others - frozen], [share * others, (1 - share) * others]).pvalue
+            > 0.001
+        )
+    if name not in ("self_play",):
+        assert all(len(set(seats)) == 4 for seats in found)
+    # Each seat is a live policy's as often as any other.
+    live = [sum(not seats[i].is_frozen for seats in found) for i in range(4)]
+    assert chisquare(live).pvalue > 0.001
+    if share and name in ("random", "round_robin"):
+        seen = Counter(ref for seats in found for ref in seats if ref.is_frozen)
+        assert len(seen) == copies * len(NAMES)
+        assert chisquare(list(seen.values())).pvalue > 0.001
+
+
+def test_nobody_sits_twice_for_the_sake_of_the_share():
+    one_copy = Population([Member(PolicyRef(name)) for name in NAMES[:4]])
+    one_copy.freeze("p0", 1)
+    few_live = with_past(3, NAMES[:1])
+    for share in (0.0, 1.0):
+        matchmaker = Random(4)
+        matchmaker.past_share = share
+        for population in (one_copy, few_live):
+            for seats in play(matchmaker, population, 200):
+                assert len(set(seats)) == 4
+                assert not all(ref.is_frozen for ref in seats)
+
+
+def test_restricted_policies_keep_their_seats_and_so_do_their_copies():
+    population = Population([Member(PolicyRef(f"p{i}"), frozenset({i % 2, 2})) for i in range(6)])
+    for i in range(6):
+        population.freeze(f"p{i}", 1)
+    for matchmaker in (Random(3), RoundRobin(3), Prioritized(3), Fitness(3, 50.0)):
+        for seats in play(matchmaker, population, 500):
+            assert len(set(seats)) == 3
+            assert not all(ref.is_frozen for ref in seats)
+            for seat, ref in enumerate(seats):
+                assert population[ref].may_sit(seat)
+
+
+def test_a_freeze_does_not_begin_a_round_robin_anew():
+    matchmaker, random = RoundRobin(2), np.random.default_rng(0)
+    matchmaker.past_share = 0.0
+    population = Population([Member(PolicyRef(name)) for name in NAMES])
+    ledger, found = Ledger(population), []
+    for i in range(7 * 8 // 2 * 2):
+        (match,) = matchmaker.propose(population, ledger, 1, random)
+        found.append(match.seats)
+        population.freeze(f"p{i % 8}", i)
+        if i > 20:
+            population.retire(PolicyRef(f"p{(i - 20) % 8}", i - 20))
+    assert len(set(found)) == 56
+
+
+def test_a_policy_meets_every_other_however_often_copies_are_frozen():
+    """The cycle began anew at each freeze: what came late in it was never played."""
+    matchmaker, random = RoundRobin(2), np.random.default_rng(0)
+    population = Population([Member(PolicyRef(name)) for name in NAMES])
+    ledger, met = Ledger(population), Counter()
+    for i in range(3000):
+        (match,) = matchmaker.propose(population, ledger, 1, random)
+        if not any(ref.is_frozen for ref in match.seats):
+            met[match.seats] += 1
+        population.freeze(f"p{i % 8}", i)
+        if i >= 40:
+            population.retire(PolicyRef(f"p{(i - 40) % 8}", i - 40))
+    assert len(met) == 56
+    assert chisquare(list(met.values())).pvalue > 0.001
+
+
+def config_of(**population):
+    return load_config(
+        {
+            "game": "treasure_hunt",
+            "env": {"num_envs": 32, "options": {"num_agents": 4}},
+            "policy": {"algorithm": "ppo"},
+            "population": population,
+        }
+    )
+
+
+AGENTS = [f"agent_{i}" for i in range(4)]
+SPLIT = {
+    "red": {"policies": ["r0"], "agents": AGENTS[:1]},
+    "blue": {"policies": [f"b{i}" for i in range(8)], "agents": AGENTS[1:]},
+}
+SOME_SEATS = {"policy_0": AGENTS[:1], "policy_1": AGENTS[:2]}
+POPULATIONS = {
+    "teams of 1 and 8": {"matchmaker": "teams", "teams": SPLIT},
+    "fixed": {"matchmaker": "fixed", "policies": 3},
+    **{
+        matchmaker: {"matchmaker": matchmaker, "policies": 6}
+        for matchmaker in ("random", "round_robin", "fitness", "prioritized", "self_play")
+    },
+    **{
+        f"{matchmaker} on some seats": {
+            "matchmaker": matchmaker,
+            "policies": 6,
+            "seats": SOME_SEATS,
+        }
+        for matchmaker in ("random", "round_robin", "prioritized", "self_play")
+    },
+    "random among fewer than seats": {"matchmaker": "random", "policies": 3},
+    "births": {"matchmaker": "random", "policies": 5, "births": {"places": 2}},
+}
+
+
+@pytest.mark.parametrize("name", POPULATIONS)
+def test_the_expected_share_is_what_the_matchmaker_deals(name):
+    """Shares went by the seats that policies may take, not by who is dealt them."""
+    config = config_of(**POPULATIONS[name])
+    agents = make_env(config.game, 1, **config.env.options).agents
+    names = [spec.name for spec in policy_specs(config, agents)]
+    shares = expected_shares(config, agents, names)
+    there = [each for each in names if not each.startswith("born")]
+    assert sum(shares[each] for each in there) == pytest.approx(4.0)
+    assert set(shares) == set(names)
+    allowed = POPULATIONS[name].get("seats", {})
+    if name.startswith("teams"):
+        allowed = {p: t["agents"] for t in SPLIT.values() for p in t["policies"]}
+    seats = {each: frozenset(AGENTS.index(a) for a in found) for each, found in allowed.items()}
+    population = Population([Member(PolicyRef(each), seats.get(each)) for each in there])
+    matches = 2400
+    dealt = play(make_matchmaker(config, agents, names), population, matches, seed=9)
+    counts = Counter(ref.policy for seating in dealt for ref in seating)
+    expected = np.array([shares[each] * matches for each in there])
+    found = np.array([counts[each] for each in there], float)
+    assert not found[expected == 0.0].any()
+    found, expected = found[expected > 0.0], expected[expected > 0.0]
+    assert chisquare(found, expected * found.sum() / expected.sum()).pvalue > 0.001
+
+
+def test_rollouts_are_as_large_as_the_streams_that_a_policy_plays():
+    """1 red on one seat against 8 blue on three: red trained on 640 steps instead of 4,096."""
+    config = config_of(**POPULATIONS["teams of 1 and 8"])
+    agents = make_env(config.game, 1, **config.env.options).agents
+    specs = policy_specs(config, agents)
+    assembly = Assembly(config, specs, make_layout(config, len(specs)), agents=agents)
+    rollouts = {name: found.rollout for name, found in assembly.experience.items()}
+    assert rollouts == {"r0": 4096, **{f"b{i}": 128 * (32 * 3 // 8) for i in range(8)}}
+
+
+def test_the_shares_of_a_matchmaker_of_ones_own_are_counted():
+    population = Population([Member(PolicyRef(name)) for name in NAMES])
+    shares = Favours(2).expected_shares(population)
+    assert shares["p0"] == pytest.approx(1.0)
+    others = {shares[name] for name in NAMES[1:]}
+    assert len(others) == 1  # what chance alone sets apart is the same
+    assert others.pop() == pytest.approx(1 / 7)
