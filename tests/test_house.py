@@ -22,7 +22,7 @@ FLOORS = (
     {"envs", "policies", "experience", "publish", "population"},
     {"actor", "learner", "analysis"},
     {"runtime", "coordinator"},
-    {"assembly", "calibration", "train", "evaluate", "tournament"},
+    {"assembly", "calibration", "memory_plan", "train", "evaluate", "tournament"},
     {"ui"},
 )
 FLOOR_OF = {room: floor for floor, rooms in enumerate(FLOORS) for room in rooms}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -344,6 +344,21 @@ def make_experience(
     )
 
 
+@dataclass(frozen=True)
+class DealtRings:
+    """The rings of policies that are alike and whose seats are dealt; they stand in one block."""
+
+    members: tuple[PolicySpec, ...]
+    streams: int
+    """That a policy may play at once."""
+    rollout: int
+    """Steps that a learner takes at once; 0: it draws them."""
+    likely: int
+    """Segments of a policy that are open at a time, as a rule."""
+    segments: int
+    """Of each ring."""
+
+
 def dealt_experience(
     config: Config,
     specs: tuple[PolicySpec, ...],
@@ -352,7 +367,31 @@ def dealt_experience(
     actor: Wakeup,
     arena: Arena | None = None,
 ) -> dict[str, Experience]:
-    """The experience of policies whose seats are dealt, by policy; those alike in one block.
+    """The experience of policies whose seats are dealt, by policy."""
+    found: dict[str, Experience] = {}
+    for rings in dealt_rings(config, specs, agents):
+        shape, experience = stream_shape(rings.members[0]), rings.members[0].config.experience
+        block = Block(shape, len(rings.members), experience.segment_length, rings.segments, arena)
+        for index, spec in enumerate(rings.members):
+            found[spec.name] = Experience(
+                shape,
+                experience,
+                (rings.streams,),
+                learners[spec.name],
+                (actor,),
+                rings.rollout,
+                block,
+                index,
+                rings.likely,
+                AHEAD,
+            )
+    return found
+
+
+def dealt_rings(
+    config: Config, specs: tuple[PolicySpec, ...], agents: tuple[AgentSpec, ...]
+) -> list[DealtRings]:
+    """The rings of policies whose seats are dealt; those alike in one block.
 
     A policy is expected to play the streams that its matchmaker deals it on average while there is
     no past, which later takes from all alike; and may play any number of them.
@@ -378,26 +417,13 @@ def dealt_experience(
             spec.masked,
         )
         blocks.setdefault(key, []).append(spec)
-    found: dict[str, Experience] = {}
+    found = []
     for (streams, share, rollout, experience, keeps, *_), members in blocks.items():
-        shape, most_open = stream_shape(members[0]), copies if once else streams
+        most_open = copies if once else streams
         likely, length = min(most_open, 2 * share), experience.segment_length
         kept = experience.capacity if keeps else 0
         segments = segments_for(kept, length, most_open, likely, rollout)
-        block = Block(shape, len(members), length, segments, arena)
-        for index, spec in enumerate(members):
-            found[spec.name] = Experience(
-                shape,
-                experience,
-                (streams,),
-                learners[spec.name],
-                (actor,),
-                rollout,
-                block,
-                index,
-                likely,
-                AHEAD,
-            )
+        found.append(DealtRings(tuple(members), streams, rollout, likely, segments))
     return found
 
 

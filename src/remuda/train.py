@@ -23,6 +23,7 @@ from remuda.envs.registry import find_game, make_env
 from remuda.envs.wrapped import with_scripted
 from remuda.errors import CheckpointError, ConfigError, RoleDiedError
 from remuda.evaluate import Evaluation, Limits, evaluate
+from remuda.memory_plan import check_memory, copy_size
 from remuda.policies.sharing import shares_of
 from remuda.policies.spec import PolicySpec, policy_specs
 from remuda.policies.stack import ParameterStack
@@ -86,13 +87,20 @@ def train(config: Config, view: View, resume: bool = False, watch: Watch | None 
             f"env.observe_together: in {config.game} one agent acts at a time, and sees what those "
             "before it did; leave it false"
         )
+    layout = make_layout(config, len(specs))  # what cannot be is refused before anything is made
+    size = 0
+    if config.env.num_envs > 1:
+        two = make_env(config.game, 2, **config.env.options)
+        size = copy_size(env, two, agents)
+        two.close()
     env.close()
-    make_layout(config, len(specs))  # what cannot be is refused before there is a directory
+    check_memory(config, specs, agents, layout, size)
     run = _claim(config, resume)
     try:
         with log_to(run.logs / "coordinator.log"):
             found = _find_checkpoint(config, run, view) if resume else None
             layout = choose_layout(config, agents)
+            check_memory(config, specs, agents, layout, size)
             assembly = Assembly(config, specs, layout, facts=facts, agents=agents)
             return _train(config, view, assembly, run, found, watch)
     finally:

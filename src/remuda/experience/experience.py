@@ -99,14 +99,9 @@ class Experience:
             return
         words = ((len(num_streams), COUNTERS), np.int64)
         self._shared = SharedArrays({"counters": words}, arena)
-        length = config.segment_length
         rings = []
-        for actor, streams in enumerate(num_streams):
-            # Every stream keeps one segment open; as many again are there to be read, or two
-            # rollouts. Any actor may have to fill a whole rollout while the others are away.
-            share = -(-config.capacity * streams // self.num_streams)
-            kept = share if keeps or not rollout else 0
-            segments = segments_for(kept, length, streams, streams, rollout)
+        counts = ring_segments(config, num_streams, rollout, keeps)
+        for actor, (streams, segments) in enumerate(zip(num_streams, counts, strict=True)):
             ring = ExperienceRing(
                 shape, config, streams, segments, self._shared, actor, arena=arena
             )
@@ -246,6 +241,22 @@ class Experience:
             ring = self.rings[actor]
             ring.restore(saved, 0 if actor else written)
             written -= load(ring.counters, WRITTEN)
+
+
+def ring_segments(
+    config: ExperienceConfig, num_streams: Sequence[int], rollout: int, keeps: bool
+) -> list[int]:
+    """Segments of each actor's ring, where every agent keeps its policy; as in `Experience`.
+
+    Every stream keeps one segment open; as many again are there to be read, or two rollouts. Any
+    actor may have to fill a whole rollout while the others are away.
+    """
+    found = []
+    for streams in num_streams:
+        share = -(-config.capacity * streams // sum(num_streams))
+        kept = share if keeps or not rollout else 0
+        found.append(segments_for(kept, config.segment_length, streams, streams, rollout))
+    return found
 
 
 def segments_for(steps: int, length: int, most_open: int, likely: int, rollout: int) -> int:

@@ -1,0 +1,318 @@
+"""What a run will take of the memory, worked out before anything of it is made.
+
+The kernel hands out memory that it does not have, and kills whoever touches too much of it; nothing
+could be said then. So all that grows with the configuration is added up first: experience, weights,
+what learners and actors work with, copies of the game. Python, its libraries and what a game of
+Python objects holds are reckoned by rule of thumb.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import psutil
+
+from remuda.assembly import dealt_rings
+from remuda.config import Config
+from remuda.errors import ConfigError
+from remuda.experience.experience import ring_segments
+from remuda.experience.ring import StreamShape, fields_of
+from remuda.memory.shared import Fields
+from remuda.policies.sharing import stream_shape
+from remuda.policies.spec import PolicySpec
+from remuda.policies.stack import layout_size
+from remuda.population.setup import copies_of
+from remuda.runtime.layout import Layout
+from remuda.types import AgentSpec
+
+GIB = 2**30
+PROCESS = 100 * 2**20
+"""Bytes of a process that it shares with no other."""
+COPY = 256
+"""Bytes that a copy of any game takes for each agent, besides its arrays."""
+FLOAT = 4
+
+
+@dataclass(frozen=True)
+class Item:
+    """Something that takes memory."""
+
+    what: str
+    """In words, as in `the experience of 2 policies`."""
+    size: int
+    """Bytes."""
+    setting: str
+    """The key of the configuration that it grows with."""
+
+
+def check_memory(
+    config: Config,
+    specs: Sequence[PolicySpec],
+    agents: Sequence[AgentSpec],
+    layout: Layout,
+    copy_size: int,
+    available: int | None = None,
+) -> None:
+    """Whether a run fits into the memory.
+
+    Args:
+        config: of the run.
+        specs: its policies.
+        agents: of the game.
+        layout: who lives where.
+        copy_size: bytes of a copy of the game.
+        available: bytes that there are; None: as the system tells.
+
+    Raises:
+        ConfigError: it does not; the setting is named that takes the most.
+    """
+    available = available_memory() if available is None else available
+    items = plan(config, specs, agents, layout, copy_size)
+    total = sum(item.size for item in items)
+    if total <= available:
+        return
+    largest = max(items, key=lambda item: item.size)
+    value = _value(config, largest.setting)
+    raise ConfigError(
+        f"this run would take {_words(total)} of memory, and {_words(available)} are free; "
+        f"{_words(largest.size)} of it would be {largest.what}: lower {largest.setting}"
+        + (f", which is {value}" if value else "")
+    )
+
+
+def plan(
+    config: Config,
+    specs: Sequence[PolicySpec],
+    agents: Sequence[AgentSpec],
+    layout: Layout,
+    copy_size: int,
+) -> list[Item]:
+    """All that grows with the configuration, those alike as one."""
+    found: dict[tuple[str, str], int] = {}
+    counts: dict[tuple[str, str], int] = {}
+    for what, size, setting in (
+        *_experience(config, specs, agents, layout),
+        *_weights(config, specs, layout),
+        *_learning(config, specs, agents),
+        *_acting(config, specs, agents),
+        ("the copies of the game", config.env.num_envs * copy_size, "env.num_envs"),
+    ):
+        found[what, setting] = found.get((what, setting), 0) + int(size)
+        counts[what, setting] = counts.get((what, setting), 0) + 1
+    items = [
+        Item(what.format(_policies(counts[what, setting])), size, setting)
+        for (what, setting), size in found.items()
+    ]
+    processes = (
+        1 if config.schedule == "sequential" else 1 + len(layout.copies) + len(layout.groups)
+    )
+    processes += len(layout.copies) * (config.env.workers if config.env.workers > 1 else 0)
+    key = "env.workers" if config.env.workers > 1 else "learners.processes"
+    return [*items, Item(f"{processes} processes", processes * PROCESS, key)]
+
+
+Sizes = Iterable[tuple[str, int, str]]
+"""What, bytes, and the setting; `{}` in the words is how many policies there are of it."""
+
+
+def _experience(
+    config: Config, specs: Sequence[PolicySpec], agents: Sequence[AgentSpec], layout: Layout
+) -> Sizes:
+    rings: list[tuple[PolicySpec, int]] = []
+    if config.population.dealt:
+        for dealt in dealt_rings(config, tuple(specs), tuple(agents)):
+            rings += [(spec, dealt.segments) for spec in dealt.members]
+    else:
+        for spec in specs:
+            rollout = _rollout(spec, layout.copies)
+            keeps = spec.config.replays > 0
+            counts = ring_segments(spec.config.experience, layout.copies, rollout, keeps)
+            rings += [(spec, count) for count in counts]
+    for spec, segments in rings:
+        experience = spec.config.experience
+        size = nbytes(fields_of(stream_shape(spec), experience.segment_length, segments))
+        keeps = spec.config.replays > 0 or not spec.config.takes_rollouts
+        kept = experience.capacity if keeps else 0
+        # What is kept, or what is played at once: whichever is more of it.
+        by_capacity = 2 * kept >= segments * experience.segment_length
+        key = "experience.capacity" if by_capacity else "env.num_envs"
+        yield (
+            "the experience of {}",
+            size * (3 if config.saves_replay else 1),  # a checkpoint copies and packs it
+            _key(config, spec, key) if by_capacity else key,
+        )
+
+
+def _weights(config: Config, specs: Sequence[PolicySpec], layout: Layout) -> Sizes:
+    copies = copies_of(config.population) + 1 if config.population.dealt else 0
+    for spec in specs:
+        size = FLOAT * layout_size(spec.network().shapes)
+        hidden = _key(config, spec, "network.hidden")
+        # Published twice; as they act, plain and not.
+        acting = 3 * len(layout.copies)
+        # Weights, gradients, moments, target or anchor; and the last good ones of all but one.
+        learning = 9 if not spec.config.takes_rollouts else 8
+        yield "the weights and optimizers of {}", size * (2 + acting + learning), hidden
+        if copies:
+            yield (
+                "the frozen copies of {}",
+                size * copies * (1 + len(layout.copies)),
+                "population.snapshots.keep" if copies > 4 else hidden,
+            )
+    if specs:
+        largest = max(specs, key=lambda spec: layout_size(spec.network().shapes))
+        size = FLOAT * layout_size(largest.network().shapes)
+        yield "a checkpoint of {}", 8 * size, _key(config, largest, "network.hidden")
+
+
+def _learning(config: Config, specs: Sequence[PolicySpec], agents: Sequence[AgentSpec]) -> Sizes:
+    streams = _streams(config, specs, agents)
+    for spec in specs:
+        policy, shape = spec.config, stream_shape(spec)
+        units = sum(policy.network.hidden)
+        inputs = spec.num_inputs
+        if policy.takes_rollouts:
+            steps = policy.ppo.rollout_length * streams * (1 + policy.replays)
+            rows = 2 * (steps + policy.experience.segment_length)
+            step = _step_size(shape) + FLOAT * (2 * inputs + 2 * units + 8)
+            key = "env.num_envs" if streams >= policy.ppo.rollout_length else "ppo.rollout_length"
+            yield (
+                "the rollouts of {}",
+                int(rows * step),
+                key if key == "env.num_envs" else _key(config, spec, key),
+            )
+            continue
+        passes = policy.network.quantiles if policy.algorithm == "iqn" else 1
+        sample = FLOAT * (2 * inputs + 6 * passes * units)
+        yield "batches of {}", policy.batch_size * sample, _key(config, spec, "batch_size")
+
+
+def _acting(config: Config, specs: Sequence[PolicySpec], agents: Sequence[AgentSpec]) -> Sizes:
+    streams = _streams(config, specs, agents)
+    for spec in specs:
+        network = spec.config.network
+        passes = network.quantiles if spec.config.algorithm == "iqn" else 1
+        width = spec.num_inputs + 2 * passes * max(network.hidden) + spec.actions.num_outputs
+        yield "what networks of {} act on", FLOAT * streams * width, "env.num_envs"
+
+
+def _streams(config: Config, specs: Sequence[PolicySpec], agents: Sequence[AgentSpec]) -> int:
+    """Copies and seats that a policy plays at once, on average."""
+    seats = len(agents) / max(len(specs), 1) if config.population.dealt else 1.0
+    return max(round(config.env.num_envs * seats), 1)
+
+
+def _rollout(spec: PolicySpec, copies: Sequence[int]) -> int:
+    return spec.config.ppo.rollout_length * sum(copies) if spec.config.takes_rollouts else 0
+
+
+def _step_size(shape: StreamShape) -> int:
+    """Bytes of a step with stacked observations."""
+    one = fields_of(shape, 1, 1)
+    stacked = shape.n_frames * shape.size * np.dtype(shape.dtype).itemsize
+    return nbytes({name: one[name] for name in ("actions", "masks", "memories")}) + stacked + 40
+
+
+def _key(config: Config, spec: PolicySpec, key: str) -> str:
+    """The setting of a policy: its own, if it has one."""
+    branch: Any = config.policies.get(spec.name, {})
+    for part in key.split("."):
+        branch = branch.get(part) if isinstance(branch, Mapping) else None
+    return f"policy.{key}" if branch is None else f"policies.{spec.name}.{key}"
+
+
+def _value(config: Config, key: str) -> str:
+    """What a setting is, in words; empty: it has no plain value."""
+    value: Any = config.model_dump()
+    for part in key.split("."):
+        value = value.get(part) if isinstance(value, Mapping) else None
+    if isinstance(value, int):
+        return f"{value:,}"
+    if isinstance(value, tuple | list):
+        return " ".join(str(part) for part in value)
+    return ""
+
+
+def nbytes(fields: Fields) -> int:
+    """Bytes of arrays like these."""
+    return sum(
+        int(np.prod(shape, dtype=object)) * np.dtype(dtype).itemsize
+        for shape, dtype in fields.values()
+    )
+
+
+def copy_size(one: object, two: object, agents: Sequence[AgentSpec]) -> int:
+    """Bytes of a copy of a game, by the arrays of games of one copy and of two."""
+    observed = sum(int(np.prod(agent.observation_space.shape or (1,))) * FLOAT for agent in agents)
+    least = observed + COPY * len(agents)
+    return max(_arrays(two, set()) - _arrays(one, set()), least)
+
+
+def _arrays(thing: object, seen: set[int], depth: int = 6) -> int:
+    """Bytes of all arrays that hang on an object."""
+    if id(thing) in seen or depth == 0:
+        return 0
+    seen.add(id(thing))
+    if isinstance(thing, np.ndarray):
+        return thing.nbytes if thing.base is None else _arrays(thing.base, seen, depth)
+    if isinstance(thing, Mapping):
+        return sum(_arrays(value, seen, depth - 1) for value in thing.values())
+    if isinstance(thing, list | tuple):
+        return sum(_arrays(value, seen, depth - 1) for value in thing)
+    return _arrays(getattr(thing, "__dict__", {}), seen, depth)
+
+
+def available_memory(root: Path = Path("/")) -> int:
+    """Bytes that this process may still take: of the machine, and of its control group.
+
+    Args:
+        root: where the system's files are.
+    """
+    least: int = psutil.virtual_memory().available
+    for limit, used in _groups(root):
+        least = min(least, max(limit - used, 0))
+    return least
+
+
+def _groups(root: Path) -> Iterable[tuple[int, int]]:
+    """The limit of each control group that this process is in, and what is used of it."""
+    try:
+        lines = (root / "proc/self/cgroup").read_text().splitlines()
+    except OSError:
+        return
+    for line in lines:
+        _, controllers, path = line.split(":", 2)
+        if controllers and "memory" not in controllers.split(","):
+            continue
+        top = root / ("sys/fs/cgroup/memory" if controllers else "sys/fs/cgroup")
+        names = ("memory.max", "memory.current", "inactive_file")
+        if controllers:
+            names = ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file")
+        group = top / path.strip("/")
+        while group == top or top in group.parents:
+            found = _group(group, names)
+            if found is not None:
+                yield found
+            group = group.parent
+
+
+def _group(path: Path, names: tuple[str, str, str]) -> tuple[int, int] | None:
+    """The limit and the use of one control group, without files that could be dropped."""
+    try:
+        limit, used = (int((path / name).read_text()) for name in names[:2])
+        stat = dict(line.split() for line in (path / "memory.stat").read_text().splitlines())
+        return limit, used - int(stat.get(names[2], 0))
+    except (OSError, ValueError):  # there is none, or it is `max`
+        return None
+
+
+def _policies(count: int) -> str:
+    return "1 policy" if count == 1 else f"{count:,} policies"
+
+
+def _words(size: int) -> str:
+    return f"{size / GIB:,.1f} GiB" if size >= GIB / 10 else f"{size / 2**20:,.0f} MiB"

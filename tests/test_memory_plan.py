@@ -1,0 +1,212 @@
+"""What a run will take of the memory: worked out before anything is made, and near to the truth."""
+
+import tracemalloc
+
+import numpy as np
+import pytest
+
+from remuda.assembly import Assembly
+from remuda.config import load_config
+from remuda.envs.registry import make_env
+from remuda.errors import ConfigError
+from remuda.memory.shared import SharedArrays
+from remuda.memory_plan import GIB, available_memory, check_memory, copy_size, plan
+from remuda.policies.spec import policy_specs
+from remuda.runtime.layout import make_layout
+from remuda.ui.cli import run
+
+
+def planned(tree):
+    config = load_config(tree)
+    env, two = (make_env(config.game, n, **config.env.options) for n in (1, 2))
+    specs = policy_specs(config, env.agents)
+    layout = make_layout(config, len(specs))
+    return config, specs, env, layout, copy_size(env, two, env.agents)
+
+
+HUGE = [
+    ({"policy": {"experience": {"capacity": 4_000_000_000}}}, "policy.experience.capacity"),
+    ({"env": {"num_envs": 100_000_000}}, "env.num_envs"),
+    ({"policy": {"network": {"hidden": [100_000_000]}}}, "policy.network.hidden"),
+    ({"policy": {"network": {"hidden": [20_000, 20_000]}}}, "policy.network.hidden"),
+    (
+        {"env": {"options": {"num_agents": 361, "width": 40, "height": 40}}},
+        "policy.experience.capacity",
+    ),
+    (
+        {"policies": {"agent_1": {"experience": {"capacity": 4_000_000_000}}}},
+        "policies.agent_1.experience.capacity",
+    ),
+    ({"policy": {"algorithm": "ppo"}, "env": {"num_envs": 100_000_000}}, "env.num_envs"),
+    (
+        {"policy": {"algorithm": "ppo", "ppo": {"rollout_length": 100_000_000}}},
+        "rollout_length",
+    ),
+    (
+        {
+            "policy": {"algorithm": "ppo", "network": {"hidden": [2000, 2000]}},
+            "population": {"policies": 20, "snapshots": {"every": 1, "keep": 1000}},
+        },
+        "population.snapshots.keep",
+    ),
+    (
+        {
+            "policy": {
+                "batch_size": 10**9,
+                "experience": {"capacity": 10**9, "learning_starts": 10**9},
+            }
+        },
+        "policy.",
+    ),
+]
+
+
+@pytest.mark.parametrize(("tree", "setting"), HUGE)
+def test_what_does_not_fit_is_refused_with_the_setting_that_is_too_large(tree, setting):
+    config, specs, env, layout, size = planned(tree)
+    with pytest.raises(ConfigError) as error:
+        check_memory(config, specs, env.agents, layout, size, available=12 * GIB)
+    said = str(error.value)
+    assert setting in said.split(": lower ")[1]
+    assert "12.0 GiB are free" in said
+    assert "\n" not in said
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("--policy.experience.capacity", "4000000000"),
+        ("--env.num_envs", "100000000"),
+        ("--policy.network.hidden", "100000000"),
+        (
+            "--env.options.num_agents",
+            "361",
+            "--env.options.width",
+            "40",
+            "--env.options.height",
+            "40",
+        ),
+    ],
+)
+@pytest.mark.timeout(60)
+def test_it_is_refused_before_anything_is_made(words, tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr("remuda.memory_plan.available_memory", lambda: 12 * GIB)
+    directory = tmp_path / "run"
+    tracemalloc.start()
+    assert run(["train", "treasure_hunt", *words, "--run.directory", str(directory)]) == 2
+    most = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert most < 2**28
+    said = capsys.readouterr().err
+    assert "this run would take" in said
+    assert said.count("\n") == 1
+    assert not directory.exists()
+
+
+def shared_bytes(assembly):
+    """Of all shared memory of a run."""
+    seen, found = set(), 0
+    todo = [assembly.experience, assembly.published, assembly.table]
+    while todo:
+        thing = todo.pop()
+        if id(thing) in seen or thing is None:
+            continue
+        seen.add(id(thing))
+        if isinstance(thing, SharedArrays):
+            found += thing.nbytes
+        elif isinstance(thing, dict):
+            todo += thing.values()
+        elif isinstance(thing, (list, tuple)):
+            todo += thing
+        elif hasattr(thing, "__dict__"):
+            todo += vars(thing).values()
+    return found
+
+
+RPS = {"game": "rock_paper_scissors", "env": {"num_envs": 50}}
+PPO = {"algorithm": "ppo", "ppo": {"rollout_length": 16}, "experience": {"segment_length": 8}}
+
+
+@pytest.mark.parametrize(
+    "tree",
+    [
+        {},
+        {"env": {"num_envs": 40}, "policy": {"experience": {"capacity": 50_000}}},
+        {"policy": {"algorithm": "ppo"}, "env": {"num_envs": 64}},
+        {"policy": {"algorithm": "ppo", "learning_mode": "hybrid"}, "env": {"num_envs": 64}},
+        {"policy": {"network": {"hidden": [2000, 1000]}, "experience": {"capacity": 5_000}}},
+        {"env": {"num_envs": 12}, "actor": {"processes": 3}},
+        RPS | {"policy": PPO, "population": {"matchmaker": "random", "policies": 6}},
+        RPS
+        | {
+            "policy": PPO | {"network": {"hidden": [500, 500]}},
+            "population": {
+                "matchmaker": "self_play",
+                "policies": 3,
+                "snapshots": {"every": 5, "keep": 7},
+            },
+        },
+    ],
+)
+def test_the_plan_of_what_is_shared_is_near_to_the_truth(tree):
+    config, specs, env, layout, size = planned(tree)
+    items = plan(config, specs, env.agents, layout, size)
+    shared = sum(i.size for i in items if i.what.startswith(("the experience", "the frozen")))
+    shared += sum(2 * 4 * parameters(spec) for spec in specs)
+    if config.population.dealt:  # of frozen copies, what actors hold of them besides
+        shared -= sum(i.size for i in items if i.what.startswith("the frozen")) // 2
+    assembly = Assembly(config, specs, layout, facts=env.facts, agents=env.agents)
+    made = shared_bytes(assembly)
+    table = 0 if assembly.table is None else assembly.table._shared.nbytes
+    assert made - table == pytest.approx(shared, rel=0.1)
+
+
+def parameters(spec):
+    return sum(int(np.prod(shape)) for shape in spec.network().shapes.values())
+
+
+@pytest.mark.parametrize("game", ["treasure_hunt", "connect_four", "tag", "kuhn_poker"])
+def test_the_size_of_a_copy_is_its_arrays(game):
+    one, two, many = (make_env(game, n) for n in (1, 2, 1000))
+    each = copy_size(one, two, one.agents)
+    tracemalloc.start()
+    before = tracemalloc.get_traced_memory()[0]
+    again = make_env(game, 1000)
+    made = tracemalloc.get_traced_memory()[0] - before
+    tracemalloc.stop()
+    assert made < 1000 * each + 2**20
+    assert each < 10 * made / 1000 + 10_000
+    for env in (one, two, many, again):
+        env.close()
+
+
+def cgroup(root, version, limit, used, cache=0):
+    (root / "proc/self").mkdir(parents=True, exist_ok=True)
+    if version == 2:
+        (root / "proc/self/cgroup").write_text("0::/work/job\n")
+        group, names = root / "sys/fs/cgroup/work/job", ("memory.max", "memory.current")
+        stat = f"anon 5\ninactive_file {cache}\n"
+    else:
+        (root / "proc/self/cgroup").write_text("4:cpu,cpuacct:/x\n3:memory:/work/job\n")
+        group = root / "sys/fs/cgroup/memory/work/job"
+        names = ("memory.limit_in_bytes", "memory.usage_in_bytes")
+        stat = f"cache 5\ntotal_inactive_file {cache}\n"
+    group.mkdir(parents=True, exist_ok=True)
+    for name, value in zip(names, (limit, used), strict=True):
+        (group / name).write_text(f"{value}\n")
+    (group / "memory.stat").write_text(stat)
+    return group
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_the_limit_of_a_control_group_counts(version, tmp_path):
+    group = cgroup(tmp_path, version, 2**20, 2**19, 2**18)
+    assert available_memory(tmp_path) == 2**20 - 2**19 + 2**18
+    name = "memory.max" if version == 2 else "memory.limit_in_bytes"
+    (group / name).write_text("max\n")
+    assert available_memory(tmp_path) > 2**20
+    if version == 2:  # that of a group above counts too
+        for other in ("memory.current", "memory.stat"):
+            (group.parent / other).write_text((group / other).read_text())
+        (group.parent / name).write_text(f"{2**19}\n")
+        assert available_memory(tmp_path) == 2**18
