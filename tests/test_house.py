@@ -15,6 +15,7 @@ FLOORS = (
         "config",
         "hyperparameters",
         "memory",
+        "forkserver",
         "scoreboard",
         "timeline",
         "checkpoint",

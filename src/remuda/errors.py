@@ -35,3 +35,7 @@ class CheckpointError(RemudaError):
 
 class RoleDiedError(RemudaError):
     """An actor or a learner that died more often than the restart budget allows."""
+
+
+class CannotStartError(RoleDiedError):
+    """A role's process that the system did not let be started: no memory, or no permission."""

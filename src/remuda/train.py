@@ -24,6 +24,7 @@ from remuda.envs.wrapped import with_scripted
 from remuda.errors import CheckpointError, ConfigError, RoleDiedError
 from remuda.evaluate import Evaluation, Limits, evaluate
 from remuda.memory_plan import check_memory, copy_size
+from remuda.forkserver import client as forkserver
 from remuda.policies.sharing import shares_of
 from remuda.policies.spec import PolicySpec, policy_specs
 from remuda.policies.stack import ParameterStack
@@ -75,6 +76,10 @@ def train(config: Config, view: View, resume: bool = False, watch: Watch | None 
     Raises:
         RemudaError: something that a user can mend; the message says how.
     """
+    if config.schedule != "sequential" or config.env.workers > 1:
+        forkserver.begin()  # if it has not begun before; it imports beside what is done here
+    else:
+        forkserver.end()
     env = make_env(config.game, 1, **config.env.options)
     agents, facts, specs = env.agents, env.facts, policy_specs(config, env.agents)
     if config.population.dealt:

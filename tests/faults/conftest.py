@@ -4,14 +4,16 @@ import gc
 import os
 import tempfile
 import time
-from multiprocessing import resource_tracker
 
 import psutil
 import pytest
 
+from remuda.forkserver import client as forkserver
+
 
 def _children():
-    return {p.pid for p in psutil.Process().children(recursive=True)}
+    found = {p.pid for p in psutil.Process().children(recursive=True)}
+    return found - {forkserver.server_pid()}
 
 
 def _descriptors():
@@ -27,7 +29,7 @@ def _descriptors():
 
 @pytest.fixture(autouse=True)
 def nothing_is_left():
-    resource_tracker.ensure_running()  # Python's own, for as long as this process lives
+    forkserver.begin()  # it serves all tests of this process
     before = _children(), set(os.listdir("/dev/shm")), set(os.listdir(tempfile.gettempdir()))
     descriptors = _descriptors()
     yield

@@ -148,7 +148,7 @@ class StopsWhilePublishing(LearnerRole):
 
 
 def is_stopped(pid):
-    return psutil.Process(pid).status() == psutil.STATUS_STOPPED
+    return pid is not None and psutil.Process(pid).status() == psutil.STATUS_STOPPED
 
 
 QUICK = (
@@ -189,8 +189,9 @@ class Terminal:
             time.sleep(0.02)
 
     def children(self):
-        found = psutil.Process(self.process.pid).children(recursive=True)
-        return [child for child in found if "resource_tracker" not in " ".join(child.cmdline())]
+        """The processes of its roles, and those of their environments."""
+        servers = psutil.Process(self.process.pid).children()
+        return [child for server in servers for child in server.children(recursive=True)]
 
     def wait(self, seconds=120.0):
         try:

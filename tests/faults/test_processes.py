@@ -55,7 +55,7 @@ def test_who_has_not_begun_yet_is_not_waited_for(tmp_path):
     config = small_config(run={"stop_limit": 1000.0})
     _, runtime = make_runtime(config, tmp_path, StopsWhileStarting)
     learners = [f"learner-agent_{i}" for i in range(2)]
-    runtime.start(lambda: all(is_stopped(runtime.pids[name]) for name in learners))
+    runtime.start(lambda: all(is_stopped(runtime.pids.get(name)) for name in learners))
     pids = list(runtime.pids.values())
     runtime.stop()
     assert len(pids) == 3

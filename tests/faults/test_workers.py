@@ -7,6 +7,7 @@ import psutil
 import pytest
 
 from faults.runs import fail, restarts, run_until, start
+from remuda.forkserver import client as forkserver
 from remuda.scoreboard import Learn, Play
 
 PPO = {
@@ -20,11 +21,8 @@ PPO = {
 
 def workers_of(runtime):
     """The worker processes of the actor, as they are now."""
-    try:
-        found = psutil.Process(runtime.pids["actor"]).children()
-        return [child for child in found if "spawn_main" in " ".join(child.cmdline())]
-    except (KeyError, psutil.NoSuchProcess):
-        return []
+    found = psutil.Process(forkserver.server_pid()).children()
+    return [child for child in found if child.name().startswith("rm:env-")]
 
 
 @pytest.mark.parametrize(

@@ -8,15 +8,12 @@ parent, whose supervisor restarts it with new workers; the parent's death is the
 
 from __future__ import annotations
 
-import multiprocessing
-import signal
 import sys
 import time
 import traceback
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from multiprocessing.process import current_process
 from typing import Any
 
 import numpy as np
@@ -25,8 +22,11 @@ from remuda.envs.registry import make_env
 from remuda.envs.scripted import possibilities
 from remuda.envs.vector_env import VectorEnv
 from remuda.errors import RemudaError
+from remuda.forkserver import client as forkserver
+from remuda.forkserver.child import ignore_held_signals
+from remuda.forkserver.process import Process
 from remuda.memory.atomic import load, store
-from remuda.memory.lifeline import Lifeline, die_with_parent
+from remuda.memory.lifeline import Lifeline
 from remuda.memory.shared import SharedArrays
 from remuda.memory.waiting import Wakeup
 from remuda.types import Array, Bools, Integers, TurnResult
@@ -163,10 +163,9 @@ class WorkerEnvs(VectorEnv):
             wakeup.ring()
         limit = time.monotonic() + 5.0
         for process in self._processes:
-            process.join(max(limit - time.monotonic(), 0.0))
-            if process.is_alive():
+            if not process.join(max(limit - time.monotonic(), 0.0)):
                 process.kill()
-                process.join()
+                process.join(5.0)
             process.close()
         self._processes = []
         self._lifeline.close()
@@ -206,8 +205,9 @@ class WorkerEnvs(VectorEnv):
 
         while not self._wakeup.wait(all_done, GLANCE):
             for i, process in enumerate(self._processes):
-                if not process.is_alive():
-                    self._tell(i, f"ended with exit code {process.exitcode}")
+                if process.exitcode is not None:
+                    why = process.failure and f"could not be started: {process.failure}"
+                    self._tell(i, why or f"ended with exit code {process.exitcode}")
         for i in range(len(self._wakeups)):
             if words[3 * i + FAILED]:
                 self._tell(i, bytes(self._shared["message"][i]).rstrip(b"\0").decode())
@@ -242,28 +242,20 @@ class WorkerEnvs(VectorEnv):
                 layout[f"mask {i}"] = ((num_envs, possibilities(spec)), np.bool_)
         return layout
 
-    def _spawn(self, share: _Share) -> Any:
-        process = multiprocessing.get_context("spawn").Process(
-            target=_work, args=(share, self._lifeline), name=f"env-{share.index}", daemon=True
-        )
-        # Actors are daemons, which multiprocessing forbids children, since it would lose sight of
-        # them when it kills their parent. These end by their lifeline.
-        config: dict[str, Any] = current_process()._config  # type: ignore[attr-defined]
-        daemon = config.pop("daemon", None)
+    def _spawn(self, share: _Share) -> Process:
+        name = f"env-{share.index}"
         try:
-            process.start()
-        finally:
-            if daemon is not None:
-                config["daemon"] = daemon
-        return process
+            return forkserver.start(_work, (share,), name=name, lifeline=self._lifeline)
+        except OSError as error:
+            raise RemudaError(
+                f"worker {share.index} of the environment (env.workers) could not be started: "
+                f"{error.strerror}; lower env.workers"
+            ) from None
 
 
-def _work(share: _Share, lifeline: int) -> None:
+def _work(share: _Share) -> None:
     """The main function of a worker."""
-    die_with_parent(lifeline)
-    for number in (signal.SIGINT, signal.SIGTERM):  # stopping is the parent's to order
-        signal.signal(number, signal.SIG_IGN)
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGINT, signal.SIGTERM))
+    ignore_held_signals()
     shared, words = share.shared, share.shared["words"].reshape(-1)
     requested, done, failed = (3 * share.index + word for word in (REQUESTED, DONE, FAILED))
     parents = share.parents

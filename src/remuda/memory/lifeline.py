@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import ctypes
+import fcntl
 import os
+import select
 import signal
 import sys
 import threading
 import weakref
-from multiprocessing.reduction import DupFd
-from typing import Any
 
 
 class Lifeline:
@@ -19,31 +18,50 @@ class Lifeline:
         self._read, self._write = os.pipe()
         self._closers = [weakref.finalize(self, os.close, fd) for fd in (self._read, self._write)]
 
+    @property
+    def descriptor(self) -> int:
+        """The end that children get."""
+        return self._read
+
     def close(self) -> None:
         """For the parent: let go."""
         for close in self._closers:
             close()
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        return _hold, (DupFd(self._read),)
 
+def die_with_parent(lifeline: int, thread: bool = True) -> None:
+    """For the child: end by SIGKILL when the other end of the pipe closes.
 
-def _hold(read: Any) -> int:
-    descriptor: int = read.detach()
-    return descriptor
+    On Linux the kernel sends the signal itself, whatever this process is doing then, stopped or
+    caught in native code; and since it goes by the pipe, it does not matter whose child this is.
 
-
-def die_with_parent(lifeline: int) -> None:
-    """For the child: end when the other end of the pipe closes, and by the kernel's own signal."""
+    Args:
+        lifeline: the child's end.
+        thread: whether a thread waits for it too; without it, other systems have nothing.
+    """
     if sys.platform == "linux":
-        pr_set_pdeathsig = 1
-        ctypes.CDLL(None).prctl(pr_set_pdeathsig, signal.SIGKILL)
-    parent = os.getppid()
-
-    def watch() -> None:
-        os.read(lifeline, 1)  # returns only when the other end is closed
+        _be_signalled(lifeline)
+    if thread:
+        threading.Thread(target=_watch, args=(lifeline,), name="lifeline", daemon=True).start()
+    poll = select.poll()
+    poll.register(lifeline, select.POLLIN)
+    if poll.poll(0):  # it closed before anybody looked
         os.kill(os.getpid(), signal.SIGKILL)
 
-    threading.Thread(target=watch, name="lifeline", daemon=True).start()
-    if os.getppid() != parent:
-        os.kill(os.getpid(), signal.SIGKILL)
+
+def _watch(lifeline: int) -> None:
+    os.read(lifeline, 1)  # returns only when the other end is closed
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def _be_signalled(lifeline: int) -> None:
+    """Let the kernel send SIGKILL for what it sends SIGIO for."""
+    f_setsig = 10
+    try:
+        # Signals belong to a file description, which inherited descriptors share: have one's own.
+        own = os.open(f"/proc/self/fd/{lifeline}", os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        fcntl.fcntl(own, fcntl.F_SETOWN, os.getpid())
+        fcntl.fcntl(own, f_setsig, signal.SIGKILL)
+        fcntl.fcntl(own, fcntl.F_SETFL, fcntl.fcntl(own, fcntl.F_GETFL) | os.O_ASYNC)
+    except OSError:
+        return  # the thread sees to it

@@ -10,7 +10,8 @@ from remuda.memory.atomic import fence_full, load, store
 from remuda.memory.shared import SharedArrays
 from remuda.memory.waiting import Wakeup
 
-STARTING, RUNNING, DONE = 0, 1, 2
+STARTING, RUNNING, DONE, FAILED = range(4)
+"""States of a role; in the last one its process is about to end by an exception."""
 
 
 class Control:
@@ -131,12 +132,16 @@ class Control:
         return bool((self._shared["trained"][1:] >= self.played).all())
 
     def state(self, role: int) -> int:
-        """STARTING, RUNNING or DONE."""
+        """STARTING, RUNNING, DONE or FAILED."""
         return load(self._shared["state"], role)
 
     def saved(self, role: int) -> int:
         """The last checkpoint that a role wrote its part of; negative: it could not."""
         return load(self._shared["saved"], role)
+
+    def heartbeat(self, role: int) -> float:
+        """When a role gave its last sign of life, by its own clock."""
+        return float(self._shared["heartbeat"][role])
 
     def silence(self, role: int) -> float:
         """Seconds since a role's last sign of life."""

@@ -1,28 +1,22 @@
-"""The inside of a child process: it hosts one role, and ends when the coordinator does."""
+"""The inside of a child process: it hosts one role."""
 
 from __future__ import annotations
 
 import contextlib
 import logging
 import os
-import signal
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 
 from remuda.checkpoint.store import Checkpoints
 from remuda.errors import RemudaError
-from remuda.memory.lifeline import die_with_parent
-from remuda.runtime.control import DONE, RUNNING, Control
+from remuda.forkserver.child import EXCEPTION, ignore_held_signals
+from remuda.runtime.control import DONE, FAILED, RUNNING, Control
 from remuda.runtime.pace import Desk, Pace, restore
 from remuda.timeline import Timeline
 from remuda.types import Role
 
-EXCEPTION = 70
-"""Exit code of a process that ended by an exception, which its log tells."""
-HELD_SIGNALS = (signal.SIGINT, signal.SIGTERM)
-"""Signals that are the coordinator's to act on, and that children ignore."""
 LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 
 
@@ -31,7 +25,6 @@ class Hosting:
     """What a child process is told besides its role."""
 
     index: int
-    log: Path
     nice: int
     pace: Pace
     checkpoints: Checkpoints
@@ -41,14 +34,10 @@ class Hosting:
     threads: int = 1
 
 
-def host(role: Role, control: Control, lifeline: int, hosting: Hosting) -> None:
-    """Run a role until it is done or asked to stop. The main function of every child."""
-    die_with_parent(lifeline)
-    # The terminal sends Ctrl-C to every process at once; stopping is the coordinator's to order.
-    for number in HELD_SIGNALS:
-        signal.signal(number, signal.SIG_IGN)
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, HELD_SIGNALS)
-    _log_to(hosting.log)
+def host(role: Role, control: Control, hosting: Hosting) -> None:
+    """Run a role until it is done or asked to stop. What every child is started for."""
+    ignore_held_signals()
+    logging.basicConfig(stream=sys.stderr, level=logging.INFO, format=LOG_FORMAT)
     log = logging.getLogger(role.name)
     log.info("process %d starts", os.getpid())
     try:
@@ -70,19 +59,16 @@ def host(role: Role, control: Control, lifeline: int, hosting: Hosting) -> None:
         log.info("finished")
     except RemudaError as error:
         log.error("%s", error)
-        sys.exit(EXCEPTION)
+        _fail(control, hosting)
     except Exception:
         log.exception("ended by an exception")
-        sys.exit(EXCEPTION)
+        _fail(control, hosting)
 
 
-def _log_to(path: Path) -> None:
-    """Send all output of this process, of native code too, to its log."""
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
-    os.dup2(descriptor, 1)
-    os.dup2(descriptor, 2)
-    os.close(descriptor)
-    logging.basicConfig(stream=sys.stderr, level=logging.INFO, format=LOG_FORMAT)
+def _fail(control: Control, hosting: Hosting) -> None:
+    """End, as what it is even if something hinders the end: the supervisor knows of it now."""
+    control.enter(hosting.index, FAILED)
+    sys.exit(EXCEPTION)
 
 
 @contextlib.contextmanager

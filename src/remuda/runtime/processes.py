@@ -3,33 +3,40 @@
 from __future__ import annotations
 
 import logging
-import multiprocessing
 import signal
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from multiprocessing import resource_tracker
 from multiprocessing.connection import wait
-from multiprocessing.context import SpawnProcess
 from pathlib import Path
 
 from remuda.checkpoint.store import Checkpoints
 from remuda.config import SupervisionConfig
-from remuda.errors import RoleDiedError
+from remuda.errors import CannotStartError, RoleDiedError
+from remuda.forkserver import client as forkserver
+from remuda.forkserver.child import EXCEPTION
+from remuda.forkserver.process import UNKNOWN, Process
 from remuda.memory.lifeline import Lifeline
 from remuda.memory.waiting import Wakeup
-from remuda.runtime.control import DONE, RUNNING, STARTING, Control
-from remuda.runtime.host import EXCEPTION, HELD_SIGNALS, Hosting, host
+from remuda.runtime.control import DONE, FAILED, RUNNING, STARTING, Control
+from remuda.runtime.host import Hosting, host
 from remuda.runtime.pace import Pace
+from remuda.runtime.silence import AwakeClock, Silence
 from remuda.timeline import Timeline
 from remuda.types import Role, RoleStatus
 
 log = logging.getLogger(__name__)
 
-STATES = {STARTING: "starting", RUNNING: "running", DONE: "done"}
+STATES = {STARTING: "starting", RUNNING: "running", DONE: "done", FAILED: "failed"}
 GLANCE = 0.005
 """Seconds between two looks at roles that are saving."""
+ENDING = 1.0
+"""Seconds that a process has to end after an exception; one that hangs in its end is killed."""
+KILLING = 0.5
+"""Seconds that a killed process is waited for at a time."""
+ATTEMPTS = 3
+"""Starts of a role that may be lost with the fork server before it counts as a death."""
 
 
 @dataclass(frozen=True)
@@ -49,8 +56,10 @@ class Child:
     index: int
     place: Place
     log: Path
-    process: SpawnProcess | None = None
-    spawned: float = 0.0
+    process: Process | None = None
+    silence: Silence = field(default_factory=Silence)
+    lost: int = 0
+    """Processes in a row that died with the fork server before they had begun."""
     was_ready: bool = False
     """Whether any process of this role ever got ready."""
     due: float = 0.0
@@ -71,11 +80,13 @@ class ProcessRuntime:
 
     What it guarantees:
 
-    1. Processes start by spawn; what crosses is recipes and shared memory.
+    1. Processes start from a server that never touched a GPU, or by spawn; what crosses is recipes
+       and shared memory. No start waits for a process, which may die at any instant of it.
     2. No child outlives the coordinator, by whatever signal it dies.
     3. A child that ends, by an exit, an exception or a signal, or that gives no sign of life, is
        told by its name, the cause and its log, and restarted after a pause from its last good
-       state; the others go on. A role whose very first process fails is not tried again.
+       state; the others go on. A role whose very first process fails is not tried again. Time in
+       which this process was itself stopped, or a role got no processor, is not silence.
     4. More deaths of one role than the budget allows end the run.
     5. `stop` leaves no child behind: who does not finish within its limit is killed.
     """
@@ -109,6 +120,7 @@ class ProcessRuntime:
             write_limit,
         )
         self._lifeline = Lifeline()
+        self._clock = AwakeClock()
         self._news: list[str] = []
         self._fatal: RoleDiedError | None = None
 
@@ -120,11 +132,8 @@ class ProcessRuntime:
     @property
     def pids(self) -> dict[str, int]:
         """The process ids of those that live, by role."""
-        return {
-            child.name: child.process.pid
-            for child in self._children
-            if child.process is not None and child.process.pid is not None
-        }
+        found = {c.name: c.process.pid for c in self._children if c.process is not None}
+        return {name: pid for name, pid in found.items() if pid is not None}
 
     def start(self, stopped: Callable[[], bool]) -> None:
         """Spawn every role, and let them work once all of them are ready.
@@ -137,7 +146,7 @@ class ProcessRuntime:
         for child in self._children:
             self._spawn(child)
         while not stopped():
-            if not any(self._is(child.index, STARTING) for child in self._children):
+            if all(self._control.state(c.index) in (RUNNING, DONE) for c in self._children):
                 self._control.go()
                 return
             self.run_for(0.02)
@@ -221,8 +230,7 @@ class ProcessRuntime:
             process, child.process = child.process, None
             if process is None:
                 continue
-            process.join(max(limit - time.monotonic(), 0.0))
-            if process.is_alive():
+            if not process.join(max(limit - time.monotonic(), 0.0)):
                 log.warning("%s did not stop within %.0f s: killed", child.name, self._stop_limit)
                 process.kill()
                 process.join(self._stop_limit)
@@ -237,7 +245,6 @@ class ProcessRuntime:
         is_actor = child.index < self._num_actors
         hosting = Hosting(
             index=child.index,
-            log=child.log,
             nice=0 if is_actor else self._nice,
             pace=child.place.pace,
             checkpoints=self._checkpoints,
@@ -247,21 +254,17 @@ class ProcessRuntime:
             timeline=child.place.timeline,
             threads=1 if is_actor else self._threads,
         )
-        process = multiprocessing.get_context("spawn").Process(
-            target=host,
-            args=(child.place.role, self._control, self._lifeline, hosting),
-            name=child.name,
-            daemon=True,
-        )
-        # The terminal's Ctrl-C reaches children too; until they can ignore it, it is held back.
-        # Python's own helper process, if it were started inside, would let it through again.
-        resource_tracker.ensure_running()
-        held = signal.pthread_sigmask(signal.SIG_BLOCK, HELD_SIGNALS)
+        child.silence = Silence()
         try:
-            process.start()
-        finally:
-            signal.pthread_sigmask(signal.SIG_SETMASK, held)
-        child.process, child.spawned = process, time.monotonic()
+            child.process = forkserver.start(
+                host,
+                (child.place.role, self._control, hosting),
+                name=child.name,
+                lifeline=self._lifeline,
+                log=str(child.log),
+            )
+        except OSError as error:
+            self._bury(child, _not_started(error.strerror or str(error)), time.monotonic())
 
     def _has_state(self, child: Child) -> bool:
         return self._resumed or child.was_ready
@@ -276,32 +279,37 @@ class ProcessRuntime:
             wait(alive, seconds)
         else:
             time.sleep(seconds)
-        now = time.monotonic()
+        now, passed = time.monotonic(), self._clock.passed()
         for child in self._children:
             if child.process is None:
                 if child.due and now >= child.due:
                     self._spawn(child)
                 continue
             if self._is(child.index, RUNNING):
-                child.was_ready = True
-            problem = self._problem(child, child.process, now)
+                child.was_ready, child.lost = True, 0
+            problem = self._problem(child, child.process, passed)
             if problem:
                 self._bury(child, problem, now)
+            elif child.process.was_lost:
+                self._start_again(child, child.process)
 
-    def _problem(self, child: Child, process: SpawnProcess, now: float) -> str:
+    def _problem(self, child: Child, process: Process, passed: float) -> str:
         """What is wrong with a child; empty: nothing. One that hangs is killed here."""
         code = process.exitcode
         if code is not None:
-            if code == EXCEPTION:
-                return f"ended by an exception: {last_line(child.log)}"
-            if code < 0:
-                return f"was killed by {signal.Signals(-code).name}"
-            return f"ended with exit code {code}"
-        if self._is(child.index, STARTING):
-            if now - child.spawned <= self._start_limit:
+            return self._cause(child, process, code)
+        silence = child.silence.hear(self._control.heartbeat(child.index), passed, process.pid)
+        if self._is(child.index, FAILED):
+            if silence <= ENDING:
                 return ""
+            problem = self._by_exception(child)
+        elif self._is(child.index, STARTING):
+            if silence <= self._start_limit:
+                return ""
+            if process.pid is None:
+                forkserver.give_up()  # the server does not answer; without it there is another way
             problem = f"did not start within {self._start_limit:.0f} s (run.start_limit)"
-        elif self._control.silence(child.index) > self._supervision.silence_limit:
+        elif silence > self._supervision.silence_limit:
             problem = (
                 f"gave no sign of life for {self._supervision.silence_limit:g} s "
                 "(supervision.silence_limit) and was killed"
@@ -309,8 +317,34 @@ class ProcessRuntime:
         else:
             return ""
         process.kill()
-        process.join()
+        if not process.join(KILLING) or process.was_lost:
+            return ""  # the kernel still has it, and no successor may begin before it is gone
         return problem
+
+    def _cause(self, child: Child, process: Process, code: int) -> str:
+        """Why a process ended; empty: it never began, and is to be started again."""
+        if process.failure:
+            return _not_started(process.failure)
+        if process.was_lost and child.lost < ATTEMPTS:
+            return ""
+        if code == EXCEPTION or self._is(child.index, FAILED):
+            return self._by_exception(child)
+        if code == UNKNOWN:
+            return "ended; how is not known, since the fork server ended with it"
+        if code < 0:
+            return f"was killed by {signal.Signals(-code).name}"
+        return f"ended with exit code {code}"
+
+    @staticmethod
+    def _by_exception(child: Child) -> str:
+        return f"ended by an exception: {last_line(child.log)}"
+
+    def _start_again(self, child: Child, process: Process) -> None:
+        """The fork server died before it could start this one, which is no fault of the role."""
+        log.warning("the fork server died before it started %s; it is started again", child.name)
+        process.close()
+        child.process, child.lost = None, child.lost + 1
+        self._spawn(child)
 
     def _bury(self, child: Child, problem: str, now: float) -> None:
         """Take note of a death, and plan the successor, or note why there is none."""
@@ -320,6 +354,12 @@ class ProcessRuntime:
         child.process, child.problem, child.due = None, problem, 0.0
         self._control.reset(child.index)
         obituary = f"the process {child.name} {problem}"
+        if problem.startswith(NOT_STARTED) and not child.was_ready:
+            self._fatal = CannotStartError(
+                f"{obituary}; --schedule sequential needs no further process, and --run.fallback "
+                "true takes it by itself where need be"
+            )
+            return
         if not child.was_ready:
             self._fatal = RoleDiedError(f"{obituary}; it never got ready. Its log is {child.log}")
             return
@@ -339,6 +379,13 @@ class ProcessRuntime:
         child.due = now + pause
         self._news.append(f"{obituary}; it is restarted in {pause:.2g} s. Its log is {child.log}")
         log.warning("%s", self._news[-1])
+
+
+NOT_STARTED = "could not be started: "
+
+
+def _not_started(why: str) -> str:
+    return f"{NOT_STARTED}{why[:1].lower()}{why[1:]}"
 
 
 def last_line(path: Path) -> str:

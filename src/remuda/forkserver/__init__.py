@@ -1,0 +1,1 @@
+"""Child processes: forked from a server that has the libraries loaded, or else spawned."""

@@ -1,0 +1,118 @@
+"""The first and the last that a child process does, whichever way it was started."""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import ctypes
+import importlib
+import logging
+import multiprocessing
+import os
+import pickle
+import resource
+import signal
+import sys
+import traceback
+from multiprocessing import process, spawn
+from typing import Any
+
+from remuda.memory.lifeline import die_with_parent
+
+EXCEPTION = 70
+"""Exit code of a process that ended by an exception, which its output tells."""
+HELD_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+"""Signals that are the parent's to act on, and that children ignore.
+
+The terminal sends Ctrl-C to every process at once. They are held back around a start, so that no
+instruction of a child runs before it ignores them.
+"""
+
+
+def ignore_held_signals() -> None:
+    """From now on they pass without effect, those held back too."""
+    for number in HELD_SIGNALS:
+        signal.signal(number, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, HELD_SIGNALS)
+
+
+def main(recipe: int, lifeline: int | None) -> None:
+    """Do what a recipe says, and end this process.
+
+    Args:
+        recipe: a descriptor at the beginning of the file that `Recipe.write` wrote.
+        lifeline: the read end of the parent's lifeline; None: it does not matter.
+    """
+    code: object = EXCEPTION
+    try:
+        if lifeline is not None:
+            die_with_parent(lifeline)
+        with os.fdopen(recipe, "rb") as file:
+            _prepare(pickle.load(file))
+            process.current_process()._inheriting = True  # type: ignore[attr-defined]
+            try:
+                preparation = pickle.load(file)
+                _name(preparation["name"])
+                spawn.prepare(preparation)
+                target, args = pickle.load(file)
+            finally:
+                del process.current_process()._inheriting  # type: ignore[attr-defined]
+        target(*args)
+        code = 0
+    except SystemExit as ending:
+        code = 0 if ending.code is None else ending.code
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        end(code if isinstance(code, int) else EXCEPTION)
+
+
+def end(code: int) -> None:
+    """End this process at once.
+
+    What was registered to be done at the end is done. Nothing is waited for: neither threads nor
+    processes of a game's own, which may wait for this one in turn, or ignore SIGTERM as it does.
+    """
+    with contextlib.suppress(BaseException):
+        for left in multiprocessing.active_children():
+            left.kill()
+    with contextlib.suppress(BaseException):
+        logging.shutdown()
+        atexit._run_exitfuncs()
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(BaseException):
+            stream.flush()
+    os._exit(code)
+
+
+def _prepare(header: dict[str, Any]) -> None:
+    """Have the surroundings that the parent has now, which a server was started too early for."""
+    if header["log"]:
+        log_to(header["log"])
+    environment = header["environment"]
+    for name in os.environ.keys() - environment.keys():
+        del os.environ[name]
+    for name, value in environment.items():
+        if os.environ.get(name) != value:
+            os.environ[name] = value
+    with contextlib.suppress(OSError, ValueError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, header["files"])
+    if header["affinity"] is not None and header["affinity"] != os.sched_getaffinity(0):
+        with contextlib.suppress(OSError):
+            os.sched_setaffinity(0, header["affinity"])
+    importlib.invalidate_caches()  # modules may have been written since
+
+
+def log_to(path: str) -> None:
+    """Send all output of this process, of native code too, into a file."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+    os.dup2(descriptor, 1)
+    os.dup2(descriptor, 2)
+    os.close(descriptor)
+
+
+def _name(name: str) -> None:
+    """Be called by one's name in `top` and `ps -e`."""
+    if sys.platform == "linux":
+        pr_set_name = 15
+        ctypes.CDLL(None).prctl(pr_set_name, f"rm:{name}".encode()[:15])

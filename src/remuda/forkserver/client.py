@@ -1,0 +1,314 @@
+"""How a process asks for children: of the server where there is one, or else by spawning them."""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from multiprocessing import util
+from typing import Any
+
+from remuda.forkserver.child import HELD_SIGNALS
+from remuda.forkserver.process import ForkedProcess, Process, SpawnedProcess
+from remuda.forkserver.recipe import Recipe, nameless_file
+from remuda.memory.lifeline import Lifeline
+
+MODULES = (
+    "torch",
+    "numba",
+    "remuda.runtime.host",
+    "remuda.actor.actor",
+    "remuda.actor.dealt",
+    "remuda.actor.fixed",
+    "remuda.actor.role",
+    "remuda.learner.replay",
+    "remuda.learner.role",
+    "remuda.learner.rollouts",
+    "remuda.policies.acting",
+    "remuda.policies.algorithms.by_hand",
+    "remuda.population.nursery",
+    "remuda.envs.workers",
+)
+"""What the server imports: all that a role needs, but for the user's own and the game."""
+READ_EARLY = (
+    *(
+        "PYTHON",
+        "OMP_",
+        "KMP_",
+        "GOMP_",
+        "MKL_",
+        "OPENBLAS_",
+        "BLIS_",
+        "NUMBA_",
+        "TORCH",
+        "PYTORCH",
+    ),
+    *("ATEN_", "LD_", "MALLOC_", "GLIBC_", "REMUDA_"),
+)
+"""Libraries read variables that begin so while they are loaded: another value, another server. Those
+of GPUs are read later, in the children."""
+
+
+class Server:
+    """The fork server of this process, as it is asked.
+
+    1. Nothing here waits for the server: requests queue up in a socket, answers come later.
+    2. It ends with this process, whatever that dies of.
+    3. Where it cannot be, or has died before it served anyone, children are spawned.
+    """
+
+    def __init__(self) -> None:
+        self.surroundings = _surroundings()
+        self.served = False
+        """Whether a child of it ever said hello."""
+        self._owner = os.getpid()
+        self._users = 0
+        self._retired = self._ended = False
+        self._said = nameless_file("remuda-server")
+        self._lifeline = Lifeline()
+        self._requests, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._requests.setblocking(False)
+        code = (
+            f"import sys; sys.path[:] = {sys.path!r}; from remuda.forkserver.server import main; "
+            f"main({theirs.fileno()}, {self._lifeline.descriptor}, {MODULES!r})"
+        )
+        try:
+            with theirs, held_signals():
+                self._process = subprocess.Popen(
+                    [sys.executable, *util._args_from_interpreter_flags(), "-c", code],  # type: ignore[attr-defined]
+                    stdin=subprocess.DEVNULL,
+                    stdout=self._said,
+                    stderr=self._said,
+                    pass_fds=(theirs.fileno(), self._lifeline.descriptor),
+                )
+        except OSError:
+            self._close()
+            raise
+        atexit.register(self.end)
+
+    @property
+    def pid(self) -> int:
+        """Its process id."""
+        return self._process.pid
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether it still runs."""
+        return self._process.poll() is None
+
+    def last_words(self) -> str:
+        """The last line of its output."""
+        try:
+            size = os.fstat(self._said).st_size
+            said = os.pread(self._said, 4096, max(size - 4096, 0)).decode(errors="replace")
+        except OSError:
+            return "nothing"
+        lines = [line.strip() for line in said.splitlines() if line.strip()]
+        return lines[-1] if lines else "nothing"
+
+    def send(self, parts: list[int]) -> None:
+        """Ask for a child.
+
+        Raises:
+            OSError: it is gone, or takes no requests.
+        """
+        socket.send_fds(self._requests, [b"fork"], parts, socket.MSG_NOSIGNAL)
+
+        self._users += 1
+
+    def let_go(self) -> None:
+        """A process that it forked has ended."""
+        self._users -= 1
+        if self._retired and not self._users:
+            self.end()
+
+    def retire(self) -> None:
+        """End it as soon as the last process that it forked has ended."""
+        self._retired = True
+        if not self._users:
+            self.end()
+
+    def end(self) -> None:
+        """Kill it; its children live on."""
+        if os.getpid() != self._owner or self._ended:
+            return  # a fork of this process ends without it
+        self._ended = True
+        atexit.unregister(self.end)
+        self._process.kill()
+        self._process.wait()
+        self._close()
+
+    def _close(self) -> None:
+        self._requests.close()
+        self._lifeline.close()
+        with contextlib.suppress(OSError):
+            os.close(self._said)
+
+
+class InheritedServer:
+    """The server that this process was itself forked from."""
+
+    served = True
+    is_alive = True
+
+    def __init__(self, requests: socket.socket) -> None:
+        self._requests = requests
+        requests.setblocking(False)
+
+    def send(self, parts: list[int]) -> None:
+        """Ask for a child.
+
+        Raises:
+            OSError: it is gone, or takes no requests.
+        """
+        socket.send_fds(self._requests, [b"fork"], parts, socket.MSG_NOSIGNAL)
+
+    def let_go(self) -> None:
+        """A process that it forked has ended; it is not this process's to end."""
+
+
+class _State:
+    """Of this process; touched by its main thread only."""
+
+    server: Server | InheritedServer | None = None
+    why_not: str = ""
+    """Why children are spawned; empty: they are forked."""
+
+
+def begin() -> None:
+    """Start the server of this process, if there is none; does not wait for it.
+
+    The earlier the better: it imports beside what this process does meanwhile.
+    """
+    state = _State
+    if sys.platform != "linux" or not hasattr(os, "pidfd_open"):
+        state.why_not = "this system has no descriptors of processes"
+    if state.why_not or isinstance(state.server, InheritedServer):
+        return
+    server = state.server
+    if server is not None and not server.is_alive:
+        if not server.served:
+            state.why_not = f"the fork server died; it said: {server.last_words()}"
+        server.end()
+        state.server = None
+    elif server is not None and server.surroundings != _surroundings():
+        server.retire()
+        state.server = None
+    if state.server is None and not state.why_not:
+        try:
+            state.server = Server()
+        except OSError as error:
+            state.why_not = f"the fork server could not be started: {error.strerror}"
+
+
+def end() -> None:
+    """Let the server go, once the children that it has are gone: no more are to come soon."""
+    if isinstance(_State.server, Server):
+        _State.server.retire()
+        _State.server = None
+
+
+def give_up() -> None:
+    """Start no child by the server any more: it does not answer."""
+    if isinstance(_State.server, Server):
+        _State.server.end()
+    _State.server, _State.why_not = None, "the fork server did not answer"
+
+
+def inherit(requests: socket.socket) -> None:
+    """For a child of the server: it may ask for children too."""
+    _State.server, _State.why_not = InheritedServer(requests), ""
+
+
+def server_pid() -> int | None:
+    """The process id of this process's own server, if it runs."""
+    server = _State.server
+    return server.pid if isinstance(server, Server) and server.is_alive else None
+
+
+def start(
+    target: Callable[..., object],
+    args: tuple[Any, ...],
+    *,
+    name: str,
+    lifeline: Lifeline | None = None,
+    log: str = "",
+) -> Process:
+    """Start a process that calls `target(*args)`; does not wait for it.
+
+    Both must be picklable. What `args` holds of shared memory must stay open here until the process
+    has begun; the object that is returned sees to it.
+
+    Args:
+        target: what it calls.
+        args: with what.
+        name: of the process.
+        lifeline: ends it, by SIGKILL, when this process ends.
+        log: a file that all of its output goes to; empty: where this process's goes.
+
+    Raises:
+        OSError: the system does not allow a further process, or has no memory for it.
+    """
+    recipe = Recipe(target, args, name, log)
+    begin()
+    server = _State.server
+    if server is not None:
+        process = _ask(server, recipe, lifeline)
+        if process is not None:
+            return process
+    with held_signals():
+        return SpawnedProcess(recipe, lifeline)
+
+
+def _ask(
+    server: Server | InheritedServer, recipe: Recipe, lifeline: Lifeline | None
+) -> ForkedProcess | None:
+    """Ask the server for a child; None if it takes no requests."""
+    file = recipe.write(inherits=False)
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    parts = [theirs.fileno(), file, *(n if _is_open(n) else nowhere for n in (1, 2))]
+    if lifeline is not None:
+        parts.append(lifeline.descriptor)
+    try:
+        for stream in (sys.stdout, sys.stderr):
+            with contextlib.suppress(Exception):
+                stream.flush()
+        server.send(parts)
+    except OSError:
+        ours.close()
+        return None
+    finally:
+        theirs.close()
+        os.close(file)
+        os.close(nowhere)
+    return ForkedProcess(recipe, server, ours)
+
+
+@contextlib.contextmanager
+def held_signals() -> Iterator[None]:
+    """Hold back the signals that a child must not see before it can ignore them."""
+    held = signal.pthread_sigmask(signal.SIG_BLOCK, HELD_SIGNALS)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, held)
+
+
+def _is_open(descriptor: int) -> bool:
+    try:
+        os.fstat(descriptor)
+    except OSError:
+        return False
+    return True
+
+
+def _surroundings() -> tuple[object, ...]:
+    """What a server is made for."""
+    early = tuple(sorted((k, v) for k, v in os.environ.items() if k.startswith(READ_EARLY)))
+    return sys.executable, tuple(util._args_from_interpreter_flags()), early  # type: ignore[attr-defined]

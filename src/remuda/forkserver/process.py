@@ -1,0 +1,239 @@
+"""A child process as its parent sees it: watched, killed and joined without ever blocking."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import select
+import signal
+import socket
+import subprocess
+import sys
+import time
+from multiprocessing import util
+from typing import Any, Protocol
+
+from remuda.forkserver.recipe import Recipe
+from remuda.forkserver.server import EXITED, FAILED, HELLO, NUMBER
+from remuda.memory.lifeline import Lifeline
+
+UNKNOWN = 255
+"""Exit code of a process that ended when nobody was there to tell how."""
+TELLING = 1.0
+"""Seconds that the server has to tell how a process ended that is known to have ended."""
+
+
+class Process(Protocol):
+    """A child process."""
+
+    @property
+    def pid(self) -> int | None:
+        """Its process id; None until it has begun."""
+
+    @property
+    def sentinel(self) -> int:
+        """A descriptor that is readable when something has become of it; ask again each time."""
+
+    @property
+    def exitcode(self) -> int | None:
+        """Its exit code, negative the signal that killed it; None while it lives or begins."""
+
+    @property
+    def failure(self) -> str:
+        """Why the system could not start it; empty: it did, or may still."""
+
+    @property
+    def was_lost(self) -> bool:
+        """Whether it ended before it began, by no fault of its own: start it again."""
+
+    def kill(self) -> None:
+        """Let it end at once, by SIGKILL."""
+
+    def join(self, timeout: float) -> bool:
+        """Wait for its end, at most `timeout` seconds; returns whether it has ended."""
+
+    def close(self) -> None:
+        """Let go of it; it has ended."""
+
+
+class ForkedProcess:
+    """A child of the fork server.
+
+    Three know of it: this object, the server, and the child itself. Until the child says hello it
+    has touched nothing, and if this object lets go before, it ends instead of beginning. After that
+    its own descriptor tells of its end, and takes signals, with the server or without; the server
+    only adds the exit code.
+    """
+
+    def __init__(self, recipe: Recipe, server: Any, reply: socket.socket) -> None:
+        self._held: tuple[object, ...] = (recipe,)
+        """What must stay open while the child begins."""
+        self._server, self._reply = server, reply
+        reply.setblocking(False)
+        self._pid: int | None = None
+        self._descriptor: int | None = None
+        self._code: int | None = None
+        self._failure = ""
+
+    @property
+    def pid(self) -> int | None:
+        """Its process id; None until it has begun."""
+        self._listen()
+        return self._pid
+
+    @property
+    def sentinel(self) -> int:
+        """A descriptor that is readable when something has become of it."""
+        return self._reply.fileno() if self._descriptor is None else self._descriptor
+
+    @property
+    def failure(self) -> str:
+        """Why the system could not start it."""
+        return self._failure
+
+    @property
+    def was_lost(self) -> bool:
+        """Whether the server died, or was given up, before the child began."""
+        return self._code is not None and self._pid is None and not self._failure
+
+    @property
+    def exitcode(self) -> int | None:
+        """Its exit code; None while it lives or begins."""
+        self._listen()
+        if self._code is None and self._descriptor is not None and _is_ready(self._descriptor, 0.0):
+            limit = time.monotonic() + TELLING
+            while self._code is None and (left := limit - time.monotonic()) > 0.0:
+                if not _is_ready(self._reply.fileno(), left):
+                    break
+                self._listen()
+            if self._code is None:
+                self._code = UNKNOWN
+        return self._code
+
+    def kill(self) -> None:
+        """Let it end at once; where it has not begun, it never will."""
+        if self._code is not None:
+            return
+        if self._descriptor is None:
+            # From here on a hello fails, and who cannot say it ends; what was said before is read.
+            with contextlib.suppress(OSError):
+                self._reply.shutdown(socket.SHUT_RD)
+            self._listen()
+        if self._descriptor is None:
+            self._code = -signal.SIGKILL if self._code is None else self._code
+            return
+        with contextlib.suppress(ProcessLookupError):
+            signal.pidfd_send_signal(self._descriptor, signal.SIGKILL)
+
+    def join(self, timeout: float) -> bool:
+        """Wait for its end, at most `timeout` seconds; returns whether it has ended."""
+        limit = time.monotonic() + timeout
+        while self.exitcode is None:
+            left = limit - time.monotonic()
+            if left <= 0.0:
+                return False
+            _is_ready(self.sentinel, left)
+        return True
+
+    def close(self) -> None:
+        """Let go of it."""
+        self._reply.close()
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+            self._descriptor = None
+        if self._held:
+            self._held = ()
+            self._server.let_go()
+
+    def _listen(self) -> None:
+        """Take in what was said."""
+        while self._code is None:
+            try:
+                message, descriptors, *_ = socket.recv_fds(self._reply, 16, 1)
+            except BlockingIOError:
+                return
+            except OSError:
+                message, descriptors = b"", []
+            if not message:  # neither the server nor the child holds the other end
+                if self._descriptor is None or _is_ready(self._descriptor, 0.0):
+                    self._code = UNKNOWN
+                return
+            what, (number,) = message[:1], NUMBER.unpack(message[1:])
+            if what == HELLO:
+                self._pid, self._descriptor = number, descriptors[0]
+                self._server.served = True
+            elif what == EXITED:
+                self._code = number
+            elif what == FAILED:
+                self._code, self._failure = UNKNOWN, os.strerror(number or errno.EAGAIN)
+
+
+class SpawnedProcess:
+    """A child that begins as a fresh interpreter; slow, and possible everywhere."""
+
+    was_lost = False
+    failure = ""
+
+    def __init__(self, recipe: Recipe, lifeline: Lifeline | None) -> None:
+        """Start it.
+
+        Raises:
+            OSError: the system does not allow a further process, or has no memory for it.
+        """
+        file = recipe.write(inherits=True)
+        ours, theirs = os.pipe()
+        alive = lifeline.descriptor if lifeline is not None else None
+        code = f"from remuda.forkserver.spawned import main; main({file}, {alive})"
+        inherited = [file, theirs, *recipe.inherited]
+        if alive is not None:
+            inherited.append(alive)
+        try:
+            self._process = subprocess.Popen(
+                [sys.executable, *util._args_from_interpreter_flags(), "-c", _with_path(code)],  # type: ignore[attr-defined]
+                stdin=subprocess.DEVNULL,
+                pass_fds=inherited,
+            )
+        except BaseException:
+            os.close(ours)
+            raise
+        finally:
+            os.close(theirs)
+            os.close(file)
+        self._sentinel = ours
+        self.pid: int | None = self._process.pid
+
+    @property
+    def sentinel(self) -> int:
+        """A descriptor that is readable when it has ended."""
+        return self._sentinel
+
+    @property
+    def exitcode(self) -> int | None:
+        """Its exit code; None while it lives."""
+        return self._process.poll()
+
+    def kill(self) -> None:
+        """Let it end at once."""
+        self._process.kill()
+
+    def join(self, timeout: float) -> bool:
+        """Wait for its end, at most `timeout` seconds; returns whether it has ended."""
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(timeout)
+        return self._process.returncode is not None
+
+    def close(self) -> None:
+        """Let go of it."""
+        os.close(self._sentinel)
+
+
+def _with_path(code: str) -> str:
+    return f"import sys; sys.path[:] = {sys.path!r}; {code}"
+
+
+def _is_ready(descriptor: int, timeout: float) -> bool:
+    """Whether a descriptor can be read from, or its other end is gone, within `timeout` seconds."""
+    poll = select.poll()
+    poll.register(descriptor, select.POLLIN)
+    return bool(poll.poll(max(timeout, 0.0) * 1000.0))
