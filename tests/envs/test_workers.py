@@ -48,7 +48,7 @@ def test_closing_leaves_nobody_behind():
     env = WorkerEnvs("tag", 4, 3)
     assert len(children()) > before
     env.close()
-    assert not [child for child in children() if child.name().startswith("env-")]
+    assert not [child for child in children() if child.name().startswith("rm:env-")]
 
 
 def test_a_worker_that_is_killed_is_told():

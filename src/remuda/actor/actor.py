@@ -11,6 +11,7 @@ from numba import njit
 from remuda.actor.seats import Seats
 from remuda.checkpoint.state import fitting, random_state, restore_random
 from remuda.envs.vector_env import VectorEnv
+from remuda.memory.atomic import warm_up
 from remuda.publish.snapshot import SnapshotReader
 from remuda.scoreboard import Facts, Play, Row
 from remuda.timeline import Span, Timeline
@@ -224,6 +225,8 @@ class Actor:
 
     def _compile(self) -> None:
         """Compile everything, by a turn that counts nowhere; the copies are restarted after it."""
+        warm_up()
+        self.has_room()
         env = self.env
         env.reset(np.zeros(env.num_envs, np.int64), self._every)
         env.begin_turn()

@@ -12,11 +12,13 @@ import os
 import pickle
 import resource
 import signal
+import socket
 import sys
 import traceback
 from multiprocessing import process, spawn
 from typing import Any
 
+from remuda.forkserver.recipe import receive
 from remuda.memory.lifeline import die_with_parent
 
 EXCEPTION = 70
@@ -36,19 +38,23 @@ def ignore_held_signals() -> None:
     signal.pthread_sigmask(signal.SIG_UNBLOCK, HELD_SIGNALS)
 
 
-def main(recipe: int, lifeline: int | None) -> None:
+def main(recipe: int, lifeline: int | None, parent: socket.socket | None = None) -> None:
     """Do what a recipe says, and end this process.
 
     Args:
         recipe: a descriptor at the beginning of the file that `Recipe.write` wrote.
         lifeline: the read end of the parent's lifeline; None: it does not matter.
+        parent: where descriptors come from; None: they are there.
     """
     code: object = EXCEPTION
     try:
         if lifeline is not None:
             die_with_parent(lifeline)
         with os.fdopen(recipe, "rb") as file:
-            _prepare(pickle.load(file))
+            header = pickle.load(file)
+            _prepare(header)
+            if parent is not None:
+                receive(parent, header["descriptors"])
             process.current_process()._inheriting = True  # type: ignore[attr-defined]
             try:
                 preparation = pickle.load(file)

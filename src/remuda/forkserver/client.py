@@ -50,8 +50,8 @@ READ_EARLY = (
     ),
     *("ATEN_", "LD_", "MALLOC_", "GLIBC_", "REMUDA_"),
 )
-"""Libraries read variables that begin so while they are loaded: another value, another server. Those
-of GPUs are read later, in the children."""
+"""Libraries read variables that begin so while they are loaded: another value, another server.
+Those of GPUs are read later, in the children."""
 
 
 class Server:
@@ -241,8 +241,7 @@ def start(
 ) -> Process:
     """Start a process that calls `target(*args)`; does not wait for it.
 
-    Both must be picklable. What `args` holds of shared memory must stay open here until the process
-    has begun; the object that is returned sees to it.
+    Both must be picklable; shared memory in `args` is shared.
 
     Args:
         target: what it calls.
@@ -269,7 +268,7 @@ def _ask(
     server: Server | InheritedServer, recipe: Recipe, lifeline: Lifeline | None
 ) -> ForkedProcess | None:
     """Ask the server for a child; None if it takes no requests."""
-    file = recipe.write(inherits=False)
+    file = recipe.write(sent=True)
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     nowhere = os.open(os.devnull, os.O_WRONLY)
     parts = [theirs.fileno(), file, *(n if _is_open(n) else nowhere for n in (1, 2))]
@@ -279,15 +278,18 @@ def _ask(
         for stream in (sys.stdout, sys.stderr):
             with contextlib.suppress(Exception):
                 stream.flush()
+        ours.setblocking(False)
+        recipe.send(ours)
         server.send(parts)
     except OSError:
         ours.close()
+        recipe.descriptors.clear()
         return None
     finally:
         theirs.close()
         os.close(file)
         os.close(nowhere)
-    return ForkedProcess(recipe, server, ours)
+    return ForkedProcess(server, ours)
 
 
 @contextlib.contextmanager

@@ -12,7 +12,7 @@ import subprocess
 import sys
 import time
 from multiprocessing import util
-from typing import Any, Protocol
+from typing import Protocol
 
 from remuda.forkserver.recipe import Recipe
 from remuda.forkserver.server import EXITED, FAILED, HELLO, NUMBER
@@ -57,6 +57,16 @@ class Process(Protocol):
         """Let go of it; it has ended."""
 
 
+class Server(Protocol):
+    """The fork server, as far as its children matter to it."""
+
+    served: bool
+    """Whether a child of it ever said hello."""
+
+    def let_go(self) -> None:
+        """A process that it forked has ended."""
+
+
 class ForkedProcess:
     """A child of the fork server.
 
@@ -66,11 +76,9 @@ class ForkedProcess:
     only adds the exit code.
     """
 
-    def __init__(self, recipe: Recipe, server: Any, reply: socket.socket) -> None:
-        self._held: tuple[object, ...] = (recipe,)
-        """What must stay open while the child begins."""
+    def __init__(self, server: Server, reply: socket.socket) -> None:
         self._server, self._reply = server, reply
-        reply.setblocking(False)
+        self._is_held = True
         self._pid: int | None = None
         self._descriptor: int | None = None
         self._code: int | None = None
@@ -142,8 +150,8 @@ class ForkedProcess:
         if self._descriptor is not None:
             os.close(self._descriptor)
             self._descriptor = None
-        if self._held:
-            self._held = ()
+        if self._is_held:
+            self._is_held = False
             self._server.let_go()
 
     def _listen(self) -> None:
@@ -181,11 +189,11 @@ class SpawnedProcess:
         Raises:
             OSError: the system does not allow a further process, or has no memory for it.
         """
-        file = recipe.write(inherits=True)
+        file = recipe.write(sent=False)
         ours, theirs = os.pipe()
         alive = lifeline.descriptor if lifeline is not None else None
         code = f"from remuda.forkserver.spawned import main; main({file}, {alive})"
-        inherited = [file, theirs, *recipe.inherited]
+        inherited = [file, theirs, *recipe.descriptors]
         if alive is not None:
             inherited.append(alive)
         try:

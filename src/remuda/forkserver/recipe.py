@@ -7,52 +7,46 @@ writes into memory only: it never waits for a child, whatever becomes of that on
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import io
 import os
 import pickle
 import resource
+import socket
 import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from multiprocessing import context, reduction, spawn
-from typing import Any, Protocol
+from typing import Any
 
-
-class Descriptor(Protocol):
-    """A descriptor of the parent, as it crosses in a recipe."""
-
-    def detach(self) -> int:
-        """For the child: the descriptor, which is its own from now on."""
-
-
-@dataclass(frozen=True)
-class Reopened:
-    """A descriptor that the child opens through `/proc`, while its parent holds it open.
-
-    Neither the number of descriptors nor their weight is limited by what fits into a message. Files
-    and pipes can be opened so; each child has a file description of its own.
-    """
-
-    parent: int
-    number: int
-    flags: int
-
-    def detach(self) -> int:
-        """Open it."""
-        return reopen(self.parent, self.number, self.flags)
+CHUNK = 250
+"""Descriptors in a message; the kernel takes 253."""
 
 
 @dataclass(frozen=True)
 class Inherited:
-    """A descriptor that the child has by the same number."""
+    """A descriptor that a child which is spawned has by its parent's number."""
 
     number: int
 
     def detach(self) -> int:
-        """It is there already."""
+        """For the child: it is its own from now on."""
         os.set_inheritable(self.number, False)
         return self.number
+
+
+@dataclass(frozen=True)
+class Sent:
+    """A descriptor that is sent to a child which is forked."""
+
+    index: int
+
+    def detach(self) -> int:
+        """For the child: it is its own from now on."""
+        return _received[self.index]
+
+
+_received: list[int] = []
+"""In a child: the descriptors that it was sent."""
 
 
 @dataclass
@@ -64,27 +58,26 @@ class Recipe:
     name: str
     log: str
     """Where all output of the child goes; empty: where its parent's goes."""
-    inherited: list[int] = field(default_factory=list)
-    """Where a child inherits descriptors: which."""
+    descriptors: list[int] = field(default_factory=list)
+    """Of the parent, that the child needs; known once it is written."""
 
-    def write(self, inherits: bool) -> int:
+    def write(self, sent: bool) -> int:
         """Write it into a file without a name.
 
         Args:
-            inherits: whether the child has its parent's descriptors by number, or opens them.
+            sent: whether the child is sent its descriptors, or inherits them.
 
         Returns:
             A descriptor at the beginning of the file.
         """
-        header = {
+        header: dict[str, Any] = {
             "log": self.log,
             "environment": dict(os.environ),
             "affinity": os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else None,
             "files": resource.getrlimit(resource.RLIMIT_NOFILE),
         }
         buffer = io.BytesIO()
-        pickle.dump(header, buffer)
-        descriptors: Any = _Descriptors(self.inherited if inherits else None)
+        descriptors: Any = _Descriptors(self.descriptors, sent)
         context.set_spawning_popen(descriptors)
         try:
             # What multiprocessing's own children need: the path, the directory, the main module.
@@ -92,48 +85,56 @@ class Recipe:
             reduction.dump((self.target, self.args), buffer)
         finally:
             context.set_spawning_popen(None)
+        header["descriptors"] = len(self.descriptors) if sent else 0
         descriptor = nameless_file("remuda-recipe")
         try:
-            view = memoryview(buffer.getbuffer())
-            while view:
-                view = view[os.write(descriptor, view) :]
+            for part in (pickle.dumps(header), buffer.getbuffer()):
+                view = memoryview(part)
+                while view:
+                    view = view[os.write(descriptor, view) :]
             os.lseek(descriptor, 0, os.SEEK_SET)
         except BaseException:
             os.close(descriptor)
             raise
         return descriptor
 
+    def send(self, child: socket.socket) -> None:
+        """Send the descriptors, which then outlive this process's own; never waits.
+
+        Raises:
+            OSError: they are more than the kernel keeps for a process that has not begun.
+        """
+        for first in range(0, len(self.descriptors), CHUNK):
+            socket.send_fds(child, [b"D"], self.descriptors[first : first + CHUNK])
+
+
+def receive(parent: socket.socket, count: int) -> None:
+    """For the child: take in the descriptors that it was sent.
+
+    Raises:
+        OSError: some did not arrive, since this process may not have so many.
+    """
+    while len(_received) < count:
+        _, descriptors, flags, _ = socket.recv_fds(parent, 1, CHUNK)
+        if not descriptors or flags & socket.MSG_CTRUNC:
+            raise OSError(f"{count} descriptors were sent, and only {len(_received)} arrived")
+        _received.extend(descriptors)
+
 
 class _Descriptors:
     """What `multiprocessing.reduction.DupFd` asks for while a recipe is written."""
 
-    def __init__(self, inherited: list[int] | None) -> None:
-        self._inherited = inherited
+    def __init__(self, found: list[int], sent: bool) -> None:
+        self._found, self._sent = found, sent
 
     def duplicate_for_child(self, descriptor: int) -> int:
-        """Note a descriptor that the child needs."""
-        if self._inherited is not None:
-            self._inherited.append(descriptor)
-        return descriptor
+        """Note a descriptor that the child needs; returns its index."""
+        self._found.append(descriptor)
+        return len(self._found) - 1
 
-    def DupFd(self, descriptor: int) -> Descriptor:  # noqa: N802
+    def DupFd(self, index: int) -> Sent | Inherited:  # noqa: N802
         """How it crosses."""
-        if self._inherited is not None:
-            return Inherited(descriptor)
-        return Reopened(os.getpid(), descriptor, fcntl.fcntl(descriptor, fcntl.F_GETFL))
-
-
-def reopen(process: int | str, number: int, flags: int) -> int:
-    """Open what a descriptor of some process leads to, with the same access. Linux only.
-
-    Raises:
-        OSError: that process is gone, or has closed it.
-    """
-    flags &= os.O_ACCMODE | os.O_NONBLOCK | os.O_APPEND
-    # Opening the end of a pipe may wait for somebody at the other; so never wait.
-    opened = os.open(f"/proc/{process}/fd/{number}", flags | os.O_NONBLOCK | os.O_CLOEXEC)
-    os.set_blocking(opened, not flags & os.O_NONBLOCK)
-    return opened
+        return Sent(index) if self._sent else Inherited(self._found[index])
 
 
 def nameless_file(name: str) -> int:

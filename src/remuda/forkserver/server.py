@@ -142,7 +142,7 @@ class _Server:
             gc.unfreeze()
             _hello(reply)
             _begin(theirs)
-            child.main(recipe, rest[0] if rest else None)
+            child.main(recipe, rest[0] if rest else None, reply)
         finally:
             os._exit(code)
 
@@ -155,7 +155,6 @@ def _hello(reply: socket.socket) -> None:
     except OSError:
         os._exit(0)
     os.close(descriptor)
-    reply.detach()  # open as long as this process lives, so that its end is seen
 
 
 def _begin(requests: socket.socket) -> None:

@@ -63,6 +63,15 @@ class LearnerRole:
         return f"learner-{first}" if first == last else f"learner-{first}..{last}"
 
     def build(self) -> LearnerGroup:
+        """Make the learners, with everything compiled that they will need."""
+        from remuda.learner.rehearsal import rehearse
+        from remuda.population.nursery import Nursery
+
+        nursery = Nursery(self.table, [spec.name for spec in self.specs])
+        rehearse(self, self._stacks(nursery))
+        return self.group()
+
+    def group(self) -> LearnerGroup:
         """Make the learners: one for each stack."""
         from remuda.learner.group import LearnerGroup
         from remuda.population.nursery import Nursery

@@ -18,9 +18,10 @@ class Control:
     """A few words per role, and a wake-up for each.
 
     Who writes what: the coordinator writes `go`, `stop`, `save` and `settled`, and an entry of
-    `state` and `heartbeat` while that role has no process; each child writes its own entries of
-    `state`, `heartbeat`, `saved` and `trained`; the actor writes `played` and `save_after`. A child
-    that dies leaves its words as they are; the coordinator sets its state anew for a successor.
+    `state`, `heartbeat` and `compiling` while that role has no process; each child writes its own
+    entries of `state`, `heartbeat`, `saved`, `trained`, `compiled` and `compiling`; the actor
+    writes `played` and `save_after`. A child that dies leaves its words as they are; the
+    coordinator sets its state anew for a successor.
 
     - `go`: every role has been ready once, so that no turn is played for nobody.
     - `save`: the number of the checkpoint that is wanted; `saved`: the last one that a role wrote
@@ -34,7 +35,9 @@ class Control:
         words = ("go", "stop", "save", "settled", "played", "save_after")
         self._shared = SharedArrays(
             dict.fromkeys(words, ((1,), np.int64))
-            | dict.fromkeys(("state", "saved", "trained"), ((num_roles,), np.int64))
+            | dict.fromkeys(
+                ("state", "saved", "trained", "compiled", "compiling"), ((num_roles,), np.int64)
+            )
             | {"heartbeat": ((num_roles,), np.float64)}
         )
         self.wakeups = wakeups
@@ -60,6 +63,7 @@ class Control:
 
     def reset(self, role: int) -> None:
         """Begin a role anew; it has no process now."""
+        store(self._shared["compiling"], role, 0)
         self.enter(role, STARTING)
 
     # The children's side.
@@ -76,6 +80,13 @@ class Control:
     def tell_saved(self, role: int, number: int, failed: bool) -> None:
         """Tell that one's part of a checkpoint is written, or could not be."""
         store(self._shared["saved"], role, -number if failed else number)
+
+    def tell_compiling(self, role: int, compiling: bool) -> None:
+        """Tell that one begins to compile a function, or has done so."""
+        if compiling:
+            self._shared["compiled"][role] += 1
+        store(self._shared["compiling"], role, int(compiling))
+        self.beat(role)
 
     def end_turn(self, save_after: int) -> None:
         """In lockstep, for the actor: a turn is played; the learners may train."""
@@ -138,6 +149,14 @@ class Control:
     def saved(self, role: int) -> int:
         """The last checkpoint that a role wrote its part of; negative: it could not."""
         return load(self._shared["saved"], role)
+
+    def compiling(self, role: int) -> bool:
+        """Whether a role compiles a function just now."""
+        return bool(load(self._shared["compiling"], role))
+
+    def compiled(self, role: int) -> int:
+        """Functions that a role's processes have compiled so far, or began to."""
+        return load(self._shared["compiled"], role)
 
     def heartbeat(self, role: int) -> float:
         """When a role gave its last sign of life, by its own clock."""

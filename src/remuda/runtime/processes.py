@@ -303,7 +303,7 @@ class ProcessRuntime:
             if silence <= ENDING:
                 return ""
             problem = self._by_exception(child)
-        elif self._is(child.index, STARTING):
+        elif self._is(child.index, STARTING) or self._control.compiling(child.index):
             if silence <= self._start_limit:
                 return ""
             if process.pid is None:

@@ -1,0 +1,148 @@
+"""An update that counts nowhere, so that the first one that counts has nothing to compile."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from remuda.config import PolicyConfig
+from remuda.experience.experience import Experience
+from remuda.experience.ring import Block
+from remuda.experience.writer import ExperienceWriter
+from remuda.memory.waiting import Wakeup
+from remuda.policies.sharing import stream_shape
+from remuda.policies.spec import PolicySpec, first_weights
+from remuda.policies.stack import layout_checksum, layout_size
+from remuda.publish.snapshot import PublishedWeights, Publisher
+from remuda.scoreboard import Learn, Scoreboard
+from remuda.streams import torch_stream
+
+if TYPE_CHECKING:
+    from remuda.learner.role import LearnerRole
+
+log = logging.getLogger(__name__)
+
+SEGMENTS = 8
+"""Segments that are written to learn from."""
+
+
+def rehearse(role: LearnerRole, stacks: Sequence[tuple[tuple[PolicySpec, ...], str]]) -> None:
+    """Train a policy or two of each stack, on made-up steps in memory of their own.
+
+    What a compiled function is compiled for depends on dtypes, dimensions, and on whether memory is
+    contiguous, which for one policy it is where for two it may not be; not on sizes. So two small
+    updates, with the stack's networks and algorithm, meet all that the real ones will: one of both
+    policies together, and one of the second alone.
+
+    Args:
+        role: whose learners are to begin.
+        stacks: the policies that are trained together, with their device.
+    """
+    alike = {replace(specs[0], name="").specification: (specs, device) for specs, device in stacks}
+    for specs, device in alike.values():
+        small = tuple(replace(spec, config=_in_small(spec.config)) for spec in specs[:2])
+        names = tuple(spec.name for spec in small)
+        length = small[0].config.experience.segment_length
+        in_block = role.experience[names[0]].block is not None
+        experience = _experience(small, in_block)
+        scoreboard = Scoreboard(names)
+        copy = replace(
+            role,
+            specs=small,
+            devices=(device,) * len(small),
+            experience=dict(zip(names, experience, strict=True)),
+            published=_published(small),
+            scoreboard=scoreboard,
+            wakeup=Wakeup(),
+            timeline=None,
+            saves_experience=False,
+            patience=0.0,
+            table=None,
+            shares={},
+        )
+        learners = copy.group()
+        writers = [ExperienceWriter(found, 0) for found in experience]
+        for wanted in (range(len(small)), [len(small) - 1]):
+            for k in wanted:
+                _live(writers[k], small[k], _steps(small[k].config), length)
+            for _ in wanted:
+                learners.work()
+        if not all(scoreboard.learn(name)[Learn.UPDATES] for name in names):
+            log.warning("%s: nothing was rehearsed; the first update may compile", names[0])
+
+
+def _experience(specs: Sequence[PolicySpec], in_block: bool) -> list[Experience]:
+    """Where they live through what is made up: side by side in one block, or each by itself."""
+    config = specs[0].config
+    steps = config.ppo.rollout_length if config.takes_rollouts else 0
+    shape, block = stream_shape(specs[0]), None
+    if in_block:
+        length = config.experience.segment_length
+        block = Block(shape, len(specs) + 1, length, 4 * _steps(config) // length)
+    return [
+        Experience(
+            shape,
+            spec.config.experience,
+            (1,),
+            Wakeup(),
+            (Wakeup(),),
+            steps,
+            block,
+            index,
+            keeps=config.replays > 0,
+        )
+        for index, spec in enumerate(specs)
+    ]
+
+
+def _in_small(config: PolicyConfig) -> PolicyConfig:
+    """The same algorithm with batches, segments and rollouts as small as they can be."""
+    length = min(config.experience.segment_length, max(8, 2 * config.n_steps))
+    experience = config.experience.model_copy(
+        update={
+            "segment_length": length,
+            "capacity": 2 * SEGMENTS * length,
+            "learning_starts": 2 * length,
+            "group": "",
+        }
+    )
+    # Cut as always, since a part of the rows of two policies is not contiguous.
+    steps = 2 * max(length, config.ppo.minibatches)
+    ppo = config.ppo.model_copy(update={"rollout_length": steps, "epochs": 1})
+    return config.model_copy(update={"batch_size": 2, "experience": experience, "ppo": ppo})
+
+
+def _steps(config: PolicyConfig) -> int:
+    """Steps enough for an update, and some more."""
+    least = config.ppo.rollout_length if config.takes_rollouts else 0
+    length = config.experience.segment_length
+    return length * (SEGMENTS + -(-least // length))
+
+
+def _published(specs: Sequence[PolicySpec]) -> PublishedWeights:
+    """Fresh weights of policies, published for nobody else."""
+    shapes = specs[0].network().shapes
+    size, checksum = layout_size(shapes), layout_checksum(shapes)
+    layouts = {spec.name: (size, checksum, spec.config.publish) for spec in specs}
+    published = PublishedWeights(layouts)
+    for spec in specs:
+        weights = first_weights(spec, torch_stream(0, "rehearsal", spec.name))
+        Publisher(published, spec.name, checksum).publish(weights, 0, 0.0)
+    return published
+
+
+def _live(writer: ExperienceWriter, spec: PolicySpec, steps: int, length: int) -> None:
+    """Write so many steps, in episodes of two segments."""
+    shape = stream_shape(spec)
+    seen = np.zeros((1, shape.size), shape.dtype)
+    chosen = np.zeros((1, shape.action_size), shape.action_dtype)
+    always, never = np.ones(1, np.bool_), np.zeros(1, np.bool_)
+    nothing = np.zeros(1, np.float32)
+    for step in range(steps):
+        writer.decide(seen, chosen, 1, always)
+        over = (step + 1) % (2 * length) == 0
+        writer.outcome(nothing, always if over else never, never, seen, always)
