@@ -238,7 +238,7 @@ class PolicyConfig(Section):
     learning. Each such update is undone, and never published."""
     priority: PositiveFloat = 1.0
     """How often it is trained where the learner's process has not time for all it could do: so many
-    updates to each update of a policy of priority 1 there."""
+    updates to each update of a policy of priority 1 there. Between processes it does nothing."""
     time_budget: PositiveFloat | None = None
     """Seconds that an update may take, in `async`. IQN and DQN halve the batch while updates take
     longer, and double it again up to `batch_size`; PPO leaves out epochs that would take longer.
@@ -509,7 +509,8 @@ class SupervisionConfig(Section):
     """The most seconds before a restart."""
     silence_limit: PositiveFloat = 30.0
     """Seconds without a sign of life after which a role is taken to hang, and is killed. Longer
-    than the longest turn of the game and the longest update."""
+    than the longest turn of the game and the longest update. Time does not count in which the
+    coordinator was itself stopped, or in which the role computes and gets no processor."""
 
 
 class RunConfig(Section):
@@ -533,9 +534,12 @@ class RunConfig(Section):
     """Seconds of a trial at the start, to choose processes and threads by what playing and training
     cost here; only where there is a choice. 0: they are chosen by the cores and the memory."""
     start_limit: PositiveFloat = 120.0
-    """Seconds that a process has to start."""
+    """Seconds that a process has to start, and that it may take to compile a function."""
     stop_limit: PositiveFloat = 20.0
     """Seconds that a process has to stop before it is killed."""
+    fallback: bool = False
+    """Where the system lets no process be started (no memory, no permission), play and train in
+    this one, as with the schedule `sequential`, instead of ending."""
 
 
 class Config(Section):

@@ -39,3 +39,11 @@ class RoleDiedError(RemudaError):
 
 class CannotStartError(RoleDiedError):
     """A role's process that the system did not let be started: no memory, or no permission."""
+
+    def __init__(self, what: str) -> None:
+        super().__init__(
+            f"{what}; --schedule sequential needs no further process, and --run.fallback true "
+            "takes it by itself where need be"
+        )
+        self.what = what
+        """What was refused, and why."""

@@ -14,14 +14,14 @@ from remuda import __version__
 from remuda.assembly import Assembly, check_births, judged, lasting
 from remuda.calibration import choose_layout
 from remuda.checkpoint.store import Manifest, differences
-from remuda.config import Config, write_config
+from remuda.config import Config, load_config, overlay, write_config
 from remuda.coordinator.coordinator import Signals
 from remuda.coordinator.logs import log_to
 from remuda.coordinator.metrics import Goal, Record, View
 from remuda.coordinator.run_directory import RunDirectory
 from remuda.envs.registry import find_game, make_env
 from remuda.envs.wrapped import with_scripted
-from remuda.errors import CheckpointError, ConfigError, RoleDiedError
+from remuda.errors import CannotStartError, CheckpointError, ConfigError, RoleDiedError
 from remuda.evaluate import Evaluation, Limits, evaluate
 from remuda.memory_plan import check_memory, copy_size
 from remuda.forkserver import client as forkserver
@@ -107,9 +107,29 @@ def train(config: Config, view: View, resume: bool = False, watch: Watch | None 
             layout = choose_layout(config, agents)
             check_memory(config, specs, agents, layout, size)
             assembly = Assembly(config, specs, layout, facts=facts, agents=agents)
-            return _train(config, view, assembly, run, found, watch)
+            try:
+                return _train(config, view, assembly, run, found, watch)
+            except CannotStartError as error:
+                if not config.run.fallback:
+                    raise
+                view.say(f"{error.what}; it goes on in one process (run.fallback)")
+                config = in_one_process(config)
+                layout = make_layout(config, len(specs))
+                assembly = Assembly(config, specs, layout, facts=facts, agents=agents)
+                return _train(config, view, assembly, run, found, watch)
     finally:
         run.unlock()
+
+
+def in_one_process(config: Config) -> Config:
+    """The same run in the schedule `sequential`.
+
+    Raises:
+        ConfigError: it asks for something that needs processes.
+    """
+    alone: dict[str, object] = {"schedule": "sequential", "env": {"workers": 1}}
+    alone |= {"actor": {"processes": "auto"}, "learners": {"processes": "auto", "threads": "auto"}}
+    return load_config(overlay(config.model_dump(), alone))
 
 
 def _train(

@@ -54,6 +54,10 @@ READ_EARLY = (
 Those of GPUs are read later, in the children."""
 
 
+DYING = 1.0
+"""Seconds that a server has to die which has closed its socket."""
+
+
 class Server:
     """The fork server of this process, as it is asked.
 
@@ -100,6 +104,12 @@ class Server:
     def is_alive(self) -> bool:
         """Whether it still runs."""
         return self._process.poll() is None
+
+    def is_dying(self) -> bool:
+        """Whether it is gone, or will be in a moment: it has closed its end of the socket."""
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(DYING)
+        return not self.is_alive
 
     def last_words(self) -> str:
         """The last line of its output."""
@@ -167,6 +177,10 @@ class InheritedServer:
             OSError: it is gone, or takes no requests.
         """
         socket.send_fds(self._requests, [b"fork"], parts, socket.MSG_NOSIGNAL)
+
+    def is_dying(self) -> bool:
+        """Whether it is gone: it has closed its end of the socket, and is not to be replaced."""
+        return True
 
     def let_go(self) -> None:
         """A process that it forked has ended; it is not this process's to end."""
@@ -254,12 +268,14 @@ def start(
         OSError: the system does not allow a further process, or has no memory for it.
     """
     recipe = Recipe(target, args, name, log)
-    begin()
-    server = _State.server
-    if server is not None:
-        process = _ask(server, recipe, lifeline)
-        if process is not None:
-            return process
+    for _ in range(2):  # the second time it is another server, if the first is just dying
+        begin()
+        server = _State.server
+        if server is not None:
+            process = _ask(server, recipe, lifeline)
+            if process is not None:
+                return process
+            server.is_dying()
     with held_signals():
         return SpawnedProcess(recipe, lifeline)
 

@@ -129,7 +129,8 @@ class ForkedProcess:
                 self._reply.shutdown(socket.SHUT_RD)
             self._listen()
         if self._descriptor is None:
-            self._code = -signal.SIGKILL if self._code is None else self._code
+            if self._code in (None, UNKNOWN):
+                self._code = -signal.SIGKILL
             return
         with contextlib.suppress(ProcessLookupError):
             signal.pidfd_send_signal(self._descriptor, signal.SIGKILL)

@@ -355,10 +355,7 @@ class ProcessRuntime:
         self._control.reset(child.index)
         obituary = f"the process {child.name} {problem}"
         if problem.startswith(NOT_STARTED) and not child.was_ready:
-            self._fatal = CannotStartError(
-                f"{obituary}; --schedule sequential needs no further process, and --run.fallback "
-                "true takes it by itself where need be"
-            )
+            self._fatal = CannotStartError(obituary)
             return
         if not child.was_ready:
             self._fatal = RoleDiedError(f"{obituary}; it never got ready. Its log is {child.log}")

@@ -1,0 +1,297 @@
+"""Children of the fork server: as good as fresh processes, and nobody waits for them."""
+
+import os
+import resource
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import psutil
+import pytest
+
+from remuda.forkserver import client as forkserver
+from remuda.forkserver.child import EXCEPTION
+from remuda.memory.lifeline import Lifeline
+from remuda.memory.shared import SharedArrays
+from remuda.memory.waiting import Wakeup
+
+
+@pytest.fixture(params=["forked", "spawned"])
+def way(request, monkeypatch):
+    if request.param == "spawned":
+        monkeypatch.setattr(forkserver._State, "why_not", "the test wants it so")
+        monkeypatch.setattr(forkserver._State, "server", None)
+    return request.param
+
+
+def ended(process, seconds=120.0):
+    assert process.join(seconds)
+    code = process.exitcode
+    process.close()
+    return code
+
+
+def look_around(path):
+    lines = [
+        os.environ.get("SET_LATER"),
+        os.getcwd(),
+        sys.path[0],
+        resource.getrlimit(resource.RLIMIT_NOFILE)[0],
+        sorted(os.sched_getaffinity(0)),
+        [signal.getsignal(n) == signal.SIG_IGN for n in (signal.SIGINT, signal.SIGTERM)],
+        signal.pthread_sigmask(signal.SIG_BLOCK, []),
+    ]
+    path.write_text("\n".join(map(str, lines)))
+    import game_of_mine
+
+    assert game_of_mine.ANSWER == 42
+    print("to the log")
+    sys.exit(5)
+
+
+def test_it_has_the_surroundings_of_the_moment(way, tmp_path, monkeypatch):
+    forkserver.begin()  # before anything of this is so
+    monkeypatch.setenv("SET_LATER", "yes")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    (tmp_path / "game_of_mine.py").write_text("ANSWER = 42\n")
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    cores = os.sched_getaffinity(0)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft - 1, hard))
+    os.sched_setaffinity(0, {min(cores)})
+    try:
+        log, seen = tmp_path / "log", tmp_path / "seen"
+        process = forkserver.start(look_around, (seen,), name="looks", log=str(log))
+        assert ended(process) == 5
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        os.sched_setaffinity(0, cores)
+    assert seen.read_text().splitlines() == [
+        "yes",
+        str(tmp_path),
+        str(tmp_path),
+        str(soft - 1),
+        str([min(cores)]),
+        "[True, True]",
+        "set()",
+    ]
+    assert log.read_text() == "to the log\n"
+
+
+def count_up(shared, wakeup):
+    shared["values"][0] += 1
+    wakeup.ring()
+
+
+def test_shared_memory_crosses(way):
+    shared, wakeup = SharedArrays({"values": ((3,), np.int64)}), Wakeup()
+    process = forkserver.start(count_up, (shared, wakeup), name="counts")
+    assert wakeup.wait(lambda: shared["values"][0] == 1, 120)
+    assert ended(process) == 0
+
+
+def ring_all(wakeups):
+    for wakeup in wakeups:
+        wakeup.ring()
+
+
+def test_there_may_be_more_descriptors_than_a_message_holds(way):
+    wakeups = [Wakeup() for _ in range(600)]
+    process = forkserver.start(ring_all, (wakeups,), name="rings")
+    assert ended(process) == 0
+    assert all(wakeup.wait(lambda: True, 0) for wakeup in wakeups)
+
+
+def draw(shared, row):
+    shared["drawn"][row] = np.random.rand()
+    shared["product"][row] = float((np.ones((300, 300)) @ np.ones((300, 300))).sum())
+    import torch
+
+    torch.set_num_threads(2)
+    shared["product"][row] += float((torch.ones(300, 300) @ torch.ones(300, 300)).sum())
+
+
+def test_children_draw_other_numbers_and_compute_with_threads():
+    shared = SharedArrays({"drawn": ((2,), np.float64), "product": ((2,), np.float64)})
+    processes = [forkserver.start(draw, (shared, row), name="draws") for row in range(2)]
+    assert [ended(process) for process in processes] == [0, 0]
+    assert shared["drawn"][0] != shared["drawn"][1]
+    assert (shared["product"] == 2 * 300**3).all()
+
+
+class Bomb:
+    """Does something to the process that unpickles it."""
+
+    def __init__(self, what):
+        self.what = what
+
+    def __reduce__(self):
+        return self.what
+
+
+def nothing(*_):
+    pass
+
+
+def kill_self():
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def stop_self():
+    os.kill(os.getpid(), signal.SIGSTOP)
+
+
+def test_a_child_that_dies_before_it_has_read_its_recipe_holds_up_nobody(way):
+    """More than any pipe holds: who wrote it into one would wait for ever."""
+    process = forkserver.start(nothing, (Bomb((kill_self, ())), bytes(2**23)), name="dies")
+    assert ended(process) == -signal.SIGKILL
+
+
+def test_a_child_that_stops_before_it_has_read_its_recipe_can_be_killed(way):
+    process = forkserver.start(nothing, (Bomb((stop_self, ())), bytes(2**23)), name="stops")
+    wait_for(lambda: process.pid is not None)
+    wait_for(lambda: psutil.Process(process.pid).status() == psutil.STATUS_STOPPED)
+    process.kill()
+    assert ended(process) == -signal.SIGKILL
+
+
+def wait_for(condition, seconds=120.0):
+    limit = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < limit, "it never came"
+        time.sleep(0.01)
+
+
+def test_one_that_is_killed_before_it_has_begun_never_begins(tmp_path):
+    """The server is stopped, so nothing is forked yet; what was asked for is given up."""
+    forkserver.begin()
+    server = psutil.Process(forkserver.server_pid())
+    server.suspend()
+    try:
+        process = forkserver.start((tmp_path / "begun").touch, (), name="late")
+        assert process.pid is None
+        process.kill()
+        assert process.exitcode == -signal.SIGKILL
+        assert process.was_lost
+        process.close()
+    finally:
+        server.resume()
+    assert ended(forkserver.start(nothing, (), name="next")) == 0
+    assert not (tmp_path / "begun").exists()
+
+
+def test_an_exception_is_told_in_the_log(way, tmp_path):
+    log = tmp_path / "log"
+    process = forkserver.start(nothing, (Bomb((int, ("x",))),), name="fails", log=str(log))
+    assert ended(process) == EXCEPTION
+    assert "ValueError: invalid literal" in log.read_text()
+
+
+def leave_somebody_behind():
+    import multiprocessing
+
+    context = multiprocessing.get_context("fork")
+    context.Process(target=time.sleep, args=(600,), daemon=True).start()
+
+
+def test_processes_of_a_games_own_do_not_hold_up_its_end(way):
+    """They ignore SIGTERM as their parent does, so who asks them to end waits for ever."""
+    assert ended(forkserver.start(leave_somebody_behind, (), name="parent")) == 0
+
+
+def test_a_server_that_was_killed_is_replaced():
+    forkserver.begin()
+    wakeup = Wakeup()
+    living = forkserver.start(wait_for_ever, (wakeup,), name="lives")
+    assert wakeup.wait(lambda: living.pid is not None, 120)
+    before = forkserver.server_pid()
+    os.kill(before, signal.SIGKILL)
+    lost = 0
+    while (following := forkserver.start(nothing, (), name="next")).join(60):
+        if not following.was_lost:
+            break
+        lost += 1  # it was asked for in the moment of the server's death
+        following.close()
+    assert lost <= 1, forkserver._State.why_not
+    assert ended(following) == 0
+    assert not forkserver._State.why_not
+    assert forkserver.server_pid() not in (None, before)
+    assert living.exitcode is None, "its children live on"
+    living.kill()
+    assert living.join(60)
+    assert living.exitcode != 0
+    living.close()
+
+
+def wait_for_ever(wakeup):
+    wakeup.ring()
+    signal.pause()
+
+
+OWNER = """
+import os, signal, sys, time
+from remuda.forkserver import client
+from remuda.memory.lifeline import Lifeline
+
+def spin():
+    while True:
+        pass
+
+def stop():
+    os.kill(os.getpid(), signal.SIGSTOP)
+
+if __name__ == "__main__":
+    lifeline = Lifeline()
+    processes = [client.start(f, (), name="x", lifeline=lifeline) for f in (spin, stop)]
+    while not all(process.pid for process in processes):
+        time.sleep(0.01)
+    time.sleep(0.5)
+    print(client.server_pid(), *(process.pid for process in processes), flush=True)
+    time.sleep(600)
+"""
+
+
+def test_kill_9_of_the_owner_leaves_nobody(tmp_path):
+    program = tmp_path / "owner.py"
+    program.write_text(OWNER)
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+    with subprocess.Popen(
+        [sys.executable, program], stdout=subprocess.PIPE, env=environment
+    ) as owner:
+        pids = [int(word) for word in owner.stdout.readline().split()]
+        owner.kill()
+    assert len(pids) == 3
+    wait_for(lambda: not any(map(lives, pids)), 10.0)
+
+
+def lives(pid):
+    try:
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
+def test_other_threads_of_libraries_want_another_server(monkeypatch):
+    forkserver.begin()
+    before = forkserver.server_pid()
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    forkserver.begin()
+    assert forkserver.server_pid() not in (None, before)
+    wait_for(lambda: not lives(before), 10.0)
+    monkeypatch.undo()
+    forkserver.begin()
+
+
+def test_a_lifeline_that_is_cut_already_ends_a_child_at_once():
+    lifeline = Lifeline()
+    forkserver.begin()
+    server = psutil.Process(forkserver.server_pid())
+    server.suspend()  # so that the child begins after the cut
+    try:
+        process = forkserver.start(signal.pause, (), name="late", lifeline=lifeline)
+        lifeline.close()
+    finally:
+        server.resume()
+    assert ended(process) == -signal.SIGKILL

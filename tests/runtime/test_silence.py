@@ -1,0 +1,92 @@
+"""Silence: what counts as it, and what does not."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from remuda.runtime import silence
+from remuda.runtime.silence import MOST, Activity, AwakeClock, Silence
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    class Clock:
+        now = 100.0
+
+    monkeypatch.setattr(silence.time, "monotonic", lambda: Clock.now)
+    return Clock
+
+
+def test_time_in_which_the_watcher_was_away_does_not_count(clock):
+    awake = AwakeClock()
+    clock.now += 0.25
+    assert awake.passed() == 0.25
+    clock.now += 3600.0  # the laptop slept
+    assert awake.passed() == MOST
+    clock.now += 0.25
+    assert awake.passed() == 0.25
+
+
+def hear(activity, seconds, tick=0.25):
+    """Listen for so long to one that gives no sign; `activity` tells what it does at a time."""
+    heard, now = Silence(), [0.0]
+    original = silence.Activity.of
+    silence.Activity.of = staticmethod(lambda pid: activity(now[0]))
+    try:
+        heard.hear(1.0, 0.0, 1)
+        while now[0] < seconds:
+            now[0] += tick
+            heard.hear(1.0, tick, 1)
+    finally:
+        silence.Activity.of = original
+    return heard.seconds
+
+
+def test_one_that_sleeps_is_silent_all_the_time():
+    assert hear(lambda now: Activity(3.0, runnable=False), 30.0) == pytest.approx(30.0)
+
+
+def test_one_in_an_endless_loop_is_silent_for_the_time_that_it_computes():
+    assert hear(lambda now: Activity(now, runnable=True), 30.0) == pytest.approx(30.0, abs=0.5)
+    half = hear(lambda now: Activity(now / 2, runnable=True), 30.0)
+    assert half == pytest.approx(15.0, abs=2.0)
+
+
+def test_one_that_gets_no_processor_is_not_silent():
+    assert hear(lambda now: Activity(3.0, runnable=True), 3600.0) <= 2 * silence.LOOK
+
+
+def test_a_sign_of_life_ends_the_silence():
+    heard = Silence()
+    heard.hear(1.0, 0.0, None)
+    for _ in range(8):
+        heard.hear(1.0, 0.25, None)
+    assert heard.seconds == 2.0
+    assert heard.hear(2.0, 0.25, None) == 0.0
+
+
+@pytest.mark.parametrize(
+    ("code", "runnable"), [("while True: pass", True), ("import time; time.sleep(600)", False)]
+)
+def test_what_a_process_does_is_seen(code, runnable):
+    with subprocess.Popen([sys.executable, "-c", code]) as process:
+        try:
+            limit = time.monotonic() + 60
+            while True:
+                time.sleep(0.05)
+                first = Activity.of(process.pid)
+                has_computed = first is not None and first.cpu > 0
+                if first is not None and first.runnable == runnable <= has_computed:
+                    break
+                assert time.monotonic() < limit
+            os.kill(process.pid, signal.SIGSTOP)
+            while Activity.of(process.pid).runnable:
+                time.sleep(0.01)
+                assert time.monotonic() < limit
+        finally:
+            process.kill()
+    assert Activity.of(process.pid) is None
