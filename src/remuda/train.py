@@ -23,8 +23,8 @@ from remuda.envs.registry import find_game, make_env
 from remuda.envs.wrapped import with_scripted
 from remuda.errors import CannotStartError, CheckpointError, ConfigError, RoleDiedError
 from remuda.evaluate import Evaluation, Limits, evaluate
-from remuda.memory_plan import check_memory, copy_size
 from remuda.forkserver import client as forkserver
+from remuda.memory_plan import check_memory, copy_size
 from remuda.policies.sharing import shares_of
 from remuda.policies.spec import PolicySpec, policy_specs
 from remuda.policies.stack import ParameterStack
