@@ -61,6 +61,9 @@ class EnvConfig(Section):
     workers: PositiveInt = 1
     """Processes that step an actor's copies, for slow environments in Python; 1: the actor does.
     With more, a resumed run begins new episodes."""
+    check: bool = True
+    """Check every value that the game hands over for presence, shape and finiteness, and end with a
+    message that names the agent, the copy and the turn. It costs about nothing."""
     options: dict[str, Any] = {}
     """The game's own parameters by name; `remuda games` lists them."""
 

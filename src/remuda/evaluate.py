@@ -351,6 +351,7 @@ def _make_actor(
     seating: Mapping[str, str] | None = None,
 ) -> Actor:
     env = make_env(config.game, copies, **config.env.options)
+    env.check = config.env.check
     specs = policy_specs(config, env.agents)
     random = stream(seed, "evaluation", "scripted")
     env = with_scripted(
@@ -375,7 +376,8 @@ def _make_actor(
         fixed = make_seats(env, specs, scoreboard, seed=seed, purpose="evaluation", noisy=False)
         seats = FixedSeats(env, fixed)
     seats.take(ready)
-    return Actor(env, seats, scoreboard.play(), stream(seed, "evaluation", "env"))
+    random = stream(seed, "evaluation", "env")
+    return Actor(env, seats, scoreboard.play(), random, check=config.env.check)
 
 
 def _dealt(

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from faults.runs import make_runtime, run_until, small_config
+from remuda.errors import RoleDiedError
 from remuda.learner.role import LearnerRole
 from remuda.scoreboard import Learn, Play
 from remuda.train import train
@@ -88,6 +89,21 @@ class Remembers:
         pass
 
 
+def test_a_game_that_gives_no_number_is_told_by_the_process_that_played_it(tmp_path):
+    """Agent, copy and turn stand in the line that ends the run, and nothing was trained on it."""
+    tree = {"game": "faults.test_bad_numbers:Poisonous", "supervision": {"restarts": 0}}
+    ring, runtime = make_runtime(small_config(**tree), tmp_path)
+    runtime.start(lambda: False)
+    try:
+        with pytest.raises(
+            RoleDiedError, match=r"agent_0 in copy 0, turn \d .*: the reward is nan"
+        ):
+            run_until(runtime, lambda: False)
+    finally:
+        runtime.stop()
+    assert ring.scoreboard.learn("agent_0")[Learn.NONFINITE] == 0
+
+
 @pytest.mark.parametrize(
     "policy",
     [
@@ -105,6 +121,7 @@ def test_a_policy_that_cannot_learn_stops_learning_and_the_run_goes_on(policy, t
     tree = {
         "game": "faults.test_bad_numbers:Poisonous",
         "schedule": "sequential",
+        "env": {"check": False},
         "policy": {"max_nonfinite": 4} | policy,
         "run": {"turns": 6000, "directory": tmp_path / "run", "seconds": None},
     }

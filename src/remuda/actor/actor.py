@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
 
@@ -10,38 +11,53 @@ from numba import njit
 
 from remuda.actor.seats import Seats
 from remuda.checkpoint.state import fitting, random_state, restore_random
+from remuda.envs.checks import TurnChecks
 from remuda.envs.vector_env import VectorEnv
 from remuda.memory.atomic import warm_up
 from remuda.publish.snapshot import SnapshotReader
 from remuda.scoreboard import Facts, Play, Row
 from remuda.timeline import Span, Timeline
-from remuda.types import Bools, Floats, State, TurnResult
+from remuda.types import Bools, Floats, Integers, State, TurnResult
 
 
 @njit(cache=True)
 def _tally(
     rewards: Floats,
+    terminated: Bools,
+    truncated: Bools,
     acted: Bools,
     active: Bools,
     returns: np.ndarray,
+    turns: Integers,
     over: Bools,
     row: Row,
-) -> bool:
-    """Add up a turn; marks the copies in which no agent is active any more, and tells if any."""
+) -> tuple[bool, bool]:
+    """Add up a turn; marks the copies in which no agent is active any more.
+
+    Returns:
+        whether there are any, and whether anything of the turn breaks the contract of games.
+    """
     num_envs, num_agents = rewards.shape
     steps = 0
-    any_over = False
+    any_over = strange = False
     for env in range(num_envs):
         over[env] = True
+        turns[env] += 1
+        unfinished = False
         for agent in range(num_agents):
-            returns[env, agent] += rewards[env, agent]
+            reward = rewards[env, agent]
+            dies, cut, acts = terminated[env, agent], truncated[env, agent], active[env, agent]
+            returns[env, agent] += reward
             steps += acted[env, agent]
-            if active[env, agent]:
+            if acts:
                 over[env] = False
+            strange |= not math.isfinite(reward) or (dies and cut) or (acts and (dies or cut))
+            unfinished |= acted[env, agent] and not (dies or cut)
         any_over |= over[env]
+        strange |= over[env] and unfinished
     row[0] += num_envs  # Play.TURNS
     row[1] += steps  # Play.AGENT_STEPS
-    return any_over
+    return any_over, strange
 
 
 class Actor:
@@ -69,6 +85,7 @@ class Actor:
         timeline: Timeline | None = None,
         facts: Row | None = None,
         exact: bool = True,
+        check: bool = True,
     ) -> None:
         """Take the seats.
 
@@ -85,6 +102,7 @@ class Actor:
             facts: the actor's row of whole episodes; None: it does not count the game's facts.
             exact: a successor goes on in the middle of its episodes; else with what lasts beyond
                 them.
+            check: end with a message where the game breaks its contract.
         """
         self.env, self.seats = env, seats
         self._reader, self._random, self._play = reader, random, play
@@ -96,6 +114,9 @@ class Actor:
         self._every: Bools = np.ones(env.num_envs, np.bool_)
         self._over: Bools = np.ones(env.num_envs, np.bool_)
         self._returns = np.zeros((env.num_envs, env.num_agents), np.float64)
+        self._turn_of: Integers = np.zeros(env.num_envs, np.int64)
+        self._checks = TurnChecks(env, self._turn_of) if check else None
+        seats.checks = self._checks
         self._rooms = seats.rooms
         self._waited = 0.0
         self._overtaken = 0
@@ -160,6 +181,7 @@ class Actor:
             "lasting": self.seats.lasting(),
             "random": random_state(self._random),
             "returns": self._returns.copy(),
+            "turn_of": self._turn_of.copy(),
             "seen": self._reader.state() if self._reader is not None else None,
             "seats": self.seats.state(),
         }
@@ -172,6 +194,7 @@ class Actor:
         self.env.restore(state["world"])
         restore_random(self._random, state["random"])
         self._returns[...] = fitting(state, "returns", self._returns)
+        self._turn_of[...] = fitting(state, "turn_of", self._turn_of)
         if self._reader is not None:
             self._reader.restore(state["seen"])
         self.seats.restore(state["seats"])
@@ -209,7 +232,7 @@ class Actor:
                 seats.act(agent)
         result = env.end_turn()
         before = clock()
-        any_over = _tally(result.rewards, seats.acted, env.active, self._returns, self._over, row)
+        any_over = self._add_up(result, row)
         seats.outcome(result)
         if any_over:
             self._close_episodes(result)
@@ -239,9 +262,33 @@ class Actor:
                 self.seats.act(agent)
         result = env.end_turn()
         nowhere = np.zeros_like(self._play)
-        _tally(result.rewards, self.seats.acted, env.active, self._returns, self._over, nowhere)
+        self._add_up(result, nowhere)
         self._returns[:] = 0.0
         self._over[:] = True
+
+    def _add_up(self, result: TurnResult, row: Row) -> bool:
+        """Count a turn; whether any copy is over.
+
+        Raises:
+            ContractError: what the game returned breaks its contract.
+        """
+        checks, acted, active = self._checks, self.seats.acted, self.env.active
+        if checks is not None:
+            checks.shapes(result)
+        any_over, strange = _tally(
+            result.rewards,
+            result.terminated,
+            result.truncated,
+            acted,
+            active,
+            self._returns,
+            self._turn_of,
+            self._over,
+            row,
+        )
+        if strange and checks is not None:
+            checks.result(result, acted, active)
+        return bool(any_over)
 
     def _load(self, reader: SnapshotReader) -> None:
         self.seats.take(reader.newer())
@@ -266,5 +313,5 @@ class Actor:
         """Begin new episodes in the copies that are over."""
         seeds = self._random.integers(0, 2**63 - 1, self.env.num_envs)
         self.env.reset(seeds, self._over)
-        self._returns[self._over] = 0.0
+        self._returns[self._over], self._turn_of[self._over] = 0.0, 0
         self.seats.begin(self._over)

@@ -15,6 +15,7 @@ import numpy as np
 from remuda.actor.cast import Cast
 from remuda.actor.seats import groups_of
 from remuda.checkpoint.state import fitting
+from remuda.envs.checks import TurnChecks
 from remuda.envs.vector_env import VectorEnv
 from remuda.experience.experience import Room
 from remuda.policies.spec import first_weights
@@ -54,6 +55,7 @@ class DealtSeats:
         self.acted: Bools = np.zeros((env.num_envs, env.num_agents), np.bool_)
         self._kinds = tuple(dict.fromkeys(cast.kind for cast in casts))
         self._kind_of = {agent: kind for kind in self._kinds for agent in kind.agents}
+        self.checks: TurnChecks | None = None
         self._masked = [spec.masked for spec in env.agents]
         self._so_far = env.rewards_so_far
         self._versions: Integers = np.zeros(len(league.table.numbers), np.int64)
@@ -87,9 +89,13 @@ class DealtSeats:
         part = kind.streams_of(agent)
         for cast in self.casts:
             if cast.kind is kind:
-                cast.frames[local].push(kind.seen_flat[part], acts)
+                strange = cast.frames[local].push(kind.seen_flat[part], acts)
+                if self.checks is not None:
+                    self.checks.observed(agent, kind.seen[local], strange)
         if self._masked[agent]:
             self._env.mask(agent, kind.masks[part])
+            if self.checks is not None:
+                self.checks.masked(agent, kind.masks[part], acts)
 
     def choose(self, group: int, random: np.random.Generator | None = None) -> None:
         """Forward passes, and a choice for every stream."""
@@ -111,7 +117,10 @@ class DealtSeats:
         if ended.any():
             for agent in np.flatnonzero(ended.any(0)).tolist():
                 kind = self._kind_of[agent]
-                self._env.observe(agent, kind.last[kind.agents.index(agent)])
+                last = kind.last[kind.agents.index(agent)]
+                self._env.observe(agent, last)
+                if self.checks is not None:
+                    self.checks.last(agent, last, ended[:, agent])
                 self._forget(agent, ended[:, agent])
         if self._fresh.any():  # their first turn: newer weights were taken after they were dealt
             self._oldest[self._fresh] = self._versions[self.league.seated[self._fresh]]

@@ -10,6 +10,7 @@ import numpy as np
 from remuda.actor.frames import FrameStack
 from remuda.actor.seats import groups_of
 from remuda.checkpoint.state import random_state, restore_random
+from remuda.envs.checks import TurnChecks
 from remuda.envs.scripted import room_for
 from remuda.envs.vector_env import VectorEnv
 from remuda.experience.experience import Room
@@ -82,6 +83,7 @@ class FixedSeats:
             together: all agents observe at the start of the turn and choose in one batched pass.
         """
         self._env, self.seats = env, tuple(seats)
+        self.checks: TurnChecks | None = None
         self.groups: Sequence[tuple[int, ...]] = groups_of(env, together)
         self.acted: Bools = np.zeros((env.num_envs, env.num_agents), np.bool_)
         # By agent: who may act now, and who of them was when it observed.
@@ -110,9 +112,14 @@ class FixedSeats:
         self._env.observe(agent, self._seen[agent])
         acts = self._acted_of[agent]
         acts[...] = self._active_of[agent]
-        seat.frames.push(self._flat[agent], acts)
+        strange = seat.frames.push(self._flat[agent], acts)
+        if self.checks is not None:
+            self.checks.observed(agent, self._seen[agent], strange)
         if seat.masked:
-            self._env.mask(agent, self._choices[agent].masks)
+            masks = self._choices[agent].masks
+            self._env.mask(agent, masks)
+            if self.checks is not None:
+                self.checks.masked(agent, masks, acts)
 
     def choose(self, group: int, random: np.random.Generator | None = None) -> None:
         """Forward passes, and a choice for every stream."""
@@ -158,6 +165,8 @@ class FixedSeats:
         if ended.any():
             for agent in np.flatnonzero(ended.any(0)).tolist():
                 self._env.observe(agent, self._last[agent])
+                if self.checks is not None:
+                    self.checks.last(agent, self._last[agent], ended[:, agent])
                 self._forget(self.seats[agent], ended[:, agent])
         for agent, seat in enumerate(self.seats):
             if seat.writer is not None:

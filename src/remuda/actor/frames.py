@@ -6,7 +6,33 @@ import numpy as np
 from numba import njit
 
 from remuda.checkpoint.state import fitting
+from remuda.envs.checks import NONE
 from remuda.types import Array, Bools, Floats, State
+
+
+@njit(cache=True, fastmath={"reassoc", "contract"})  # sums in any order, and no number is assumed
+def _push_floats(stacked: Floats, seen: Array, acts: Bools, starts: Bools, size: int) -> int:
+    """As `_push`; returns the last stream that is given something other than finite, or NONE."""
+    last = stacked.shape[1] - size
+    zero = stacked.dtype.type(0.0)
+    found = NONE
+    for stream in range(seen.shape[0]):
+        if not acts[stream]:
+            continue
+        if starts[stream]:
+            stacked[stream, :last] = zero
+            starts[stream] = False
+        else:
+            for i in range(last):
+                stacked[stream, i] = stacked[stream, i + size]
+        total = zero
+        for i in range(size):
+            value = stacked.dtype.type(seen[stream, i])
+            stacked[stream, last + i] = value
+            total += value * zero  # 0, or not a number
+        if total != zero:
+            found = stream
+    return found
 
 
 @njit(cache=True)
@@ -47,9 +73,16 @@ class FrameStack:
         self._stacked[...] = fitting(state, "stacked", self._stacked)
         self._starts[...] = fitting(state, "starts", self._starts)
 
-    def push(self, seen: Array, acts: Bools) -> None:
+    def push(self, seen: Array, acts: Bools) -> int:
         """Add the newest observations, [num_streams, size], of the streams that act on them.
 
         What an agent sees while others act is no frame of its own: it is not in its experience.
+
+        Returns:
+            a stream whose observation is not finite, or NONE.
         """
+        if seen.dtype.kind == "f":
+            found: int = _push_floats(self._stacked, seen, acts, self._starts, self._size)
+            return found
         _push(self._stacked, seen, acts, self._starts, self._size)
+        return NONE

@@ -84,6 +84,7 @@ class ActorRole:
             self.timeline,
             self.scoreboard.facts(self.index) if self.scoreboard.fact_names else None,
             exact=config.exact,
+            check=config.env.check,
         )
 
     def let_go(self) -> None:
@@ -150,10 +151,11 @@ class ActorRole:
         game: VectorEnv
         if env.workers == 1:
             game = make_env(self.config.game, copies, **env.options)
+            game.check = env.check
         else:
             from remuda.envs.workers import WorkerEnvs
 
-            game = WorkerEnvs(self.config.game, copies, env.workers, **env.options)
+            game = WorkerEnvs(self.config.game, copies, env.workers, check=env.check, **env.options)
         if not env.share_rewards:
             return game
         return SharedRewards(game, env.share_rewards, teams_of(self.config.population, game.agents))

@@ -7,6 +7,7 @@ from typing import Protocol
 
 import numpy as np
 
+from remuda.envs.checks import TurnChecks
 from remuda.envs.vector_env import VectorEnv
 from remuda.experience.experience import Room
 from remuda.publish.snapshot import Snapshot
@@ -24,6 +25,9 @@ class Seats(Protocol):
     """Agents that observe together, in the order in which they act."""
     acted: Bools
     """[num_envs, num_agents]: who was active when it observed, in this turn."""
+
+    checks: TurnChecks | None
+    """By which it checks what the game hands over; None: it takes whatever comes."""
 
     @property
     def rooms(self) -> list[Room]:

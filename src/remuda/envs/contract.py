@@ -317,6 +317,10 @@ class VectorEnvContract:
         for observations in trace.observations:
             for agent, seen in enumerate(observations):
                 space = env.agents[agent].observation_space
+                _require(
+                    bool(np.isfinite(seen).all()),
+                    f"7. what {env.agents[agent].name} observes is finite",
+                )
                 for row in seen:
                     _require(
                         bool(space.contains(row)),

@@ -57,6 +57,11 @@ class VectorEnv(ABC):
     """What is told of each episode when it is over, next to the returns: the names in
     `TurnResult.info`. Runs show their means over episodes."""
 
+    check: bool = True
+    """Whether every value of another library's game is checked before it is taken over."""
+    first_copy: int = 0
+    """The number of its first copy, where the copies of a game are shared out."""
+
     @property
     def num_agents(self) -> int:
         """How many agents one copy seats."""

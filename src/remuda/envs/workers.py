@@ -55,6 +55,7 @@ class _Share:
     shared: SharedArrays
     mine: Wakeup
     parents: Wakeup
+    check: bool
 
 
 class WorkerEnvs(VectorEnv):
@@ -64,13 +65,16 @@ class WorkerEnvs(VectorEnv):
     pictures.
     """
 
-    def __init__(self, game: str, num_envs: int, workers: int, **options: Any) -> None:
+    def __init__(
+        self, game: str, num_envs: int, workers: int, *, check: bool = True, **options: Any
+    ) -> None:
         """Spawn the workers, and wait until all are ready.
 
         Args:
             game: its name.
             num_envs: copies, over all workers.
             workers: processes; no more than copies.
+            check: whether the values of another library's game are checked.
             options: the game's own.
 
         Raises:
@@ -104,7 +108,9 @@ class WorkerEnvs(VectorEnv):
         self._wakeups = [Wakeup() for _ in range(workers)]
         self._processes = [
             self._spawn(
-                _Share(i, game, options, bounds[i], bounds[i + 1], shared, wakeup, self._wakeup)
+                _Share(
+                    i, game, options, bounds[i], bounds[i + 1], shared, wakeup, self._wakeup, check
+                )
             )
             for i, wakeup in enumerate(self._wakeups)
         ]
@@ -266,6 +272,7 @@ def _work(share: _Share) -> None:
 
     try:
         env = make_env(share.game, share.end - share.first, **share.options)
+        env.check, env.first_copy = share.check, share.first
         answer()
         while True:
             while not share.mine.wait(lambda: load(words, requested) != load(words, done), 60.0):

@@ -16,6 +16,7 @@ from remuda.envs.adapters.spaces import (
     sight_of,
     write_mask,
 )
+from remuda.envs.checks import BadValueError, broken, flag, number
 from remuda.envs.vector_env import VectorEnv
 from remuda.errors import ConfigError
 from remuda.types import AgentSpec, Array, Bools, Floats, Integers, TurnResult
@@ -59,11 +60,17 @@ class GymnasiumEnv(VectorEnv):
         self._terminated: Bools = np.zeros(shape, np.bool_)
         self._truncated: Bools = np.zeros(shape, np.bool_)
         self.active: Bools = np.zeros(shape, np.bool_)
+        self._turns: Integers = np.zeros(num_envs, np.int64)
 
     def reset(self, seeds: Integers, mask: Bools) -> None:
         """Restart the copies in `mask`, each from its own seed."""
         for i in np.flatnonzero(mask).tolist():
-            self._note(i, *self._copies[i].reset(seed=seed_of(seeds[i])))
+            self._turns[i] = 0
+            seen, info = self._copies[i].reset(seed=seed_of(seeds[i]))
+            try:
+                self._note(i, seen, info)
+            except BadValueError as error:
+                raise broken(self, 0, i, 0, error) from None
             self.active[i] = True
 
     def begin_turn(self) -> None:
@@ -71,6 +78,7 @@ class GymnasiumEnv(VectorEnv):
         self._rewards[:] = 0.0
         self._terminated[:] = False
         self._truncated[:] = False
+        self._turns += 1
 
     def observe(self, agent: int, out: Array) -> None:  # noqa: ARG002
         """Write what was seen last: [num_envs, *observation_shape]."""
@@ -85,7 +93,15 @@ class GymnasiumEnv(VectorEnv):
         deeds, copies = self._deeds.unpack(actions), self._copies
         for i in np.flatnonzero(self.active[:, 0]).tolist():
             seen, reward, terminated, truncated, info = copies[i].step(deeds[i])
-            self._note(i, seen, info)
+            try:
+                self._note(i, seen, info)
+                plain = type(reward) is float and type(terminated) is type(truncated) is bool
+                if self.check and not plain:
+                    reward = number(reward)
+                    terminated = flag("terminated", terminated)
+                    truncated = flag("truncated", truncated)
+            except BadValueError as error:
+                raise broken(self, 0, i, int(self._turns[i]), error) from None
             self._rewards[i, 0] = reward
             if terminated or truncated:
                 self._terminated[i, 0] = terminated
@@ -109,9 +125,9 @@ class GymnasiumEnv(VectorEnv):
             copy.close()
 
     def _note(self, i: int, seen: Any, info: dict[str, Any]) -> None:
-        self._sight.write(seen, self._seen[i])
+        self._sight.write(seen, self._seen[i], self.check)
         if self._masks.shape[1]:
-            write_mask(self._sight.mask(seen, info), self._masks[i])
+            write_mask(self._sight.mask(seen, info), self._masks[i], self.check)
 
 
 def make_gymnasium(name: str, num_envs: int = 1, **options: Any) -> GymnasiumEnv:

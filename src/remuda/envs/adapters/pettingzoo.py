@@ -25,9 +25,10 @@ from remuda.envs.adapters.spaces import (
     sight_of,
     write_mask,
 )
+from remuda.envs.checks import BadValueError, broken, flag, number
 from remuda.envs.scripted import possibilities
 from remuda.envs.vector_env import VectorEnv
-from remuda.errors import ConfigError
+from remuda.errors import ConfigError, ContractError
 from remuda.types import AgentSpec, Array, Bools, Floats, Integers, TurnResult
 
 if TYPE_CHECKING:
@@ -76,6 +77,7 @@ class _Copies(VectorEnv):
         self._rewards: Floats = np.zeros(shape, np.float32)
         self._terminated: Bools = np.zeros(shape, np.bool_)
         self._truncated: Bools = np.zeros(shape, np.bool_)
+        self._turns: Integers = np.zeros(self.num_envs, np.int64)
         # Whether an agent is in an episode of its own, which has begun and not ended.
         self._playing: Bools = np.zeros(shape, np.bool_)
         self._result = TurnResult(self._rewards, self._terminated, self._truncated)
@@ -84,6 +86,7 @@ class _Copies(VectorEnv):
         """Restart the copies in `mask`, each from its own seed."""
         for e in np.flatnonzero(mask).tolist():
             self.active[e] = self._playing[e] = False
+            self._turns[e] = 0
             self._terminated[e] = self._truncated[e] = False
             for seen, masks in zip(self._seen, self._masks, strict=True):
                 seen[e], masks[e] = 0, True
@@ -98,6 +101,7 @@ class _Copies(VectorEnv):
         self._rewards[:] = 0.0
         self._terminated[:] = False
         self._truncated[:] = False
+        self._turns += 1
 
     def observe(self, agent: int, out: Array) -> None:
         """What it saw last: [num_envs, *observation_shape]."""
@@ -125,16 +129,27 @@ class _Copies(VectorEnv):
     def _note(self, e: int, agent: int, seen: Any, info: Mapping[str, Any]) -> None:
         """Write down what an agent sees and may do."""
         sight, masks = self._sights[agent], self._masks[agent]
-        sight.write(seen, self._seen[agent][e])
-        if masks.shape[1]:
-            write_mask(sight.mask(seen, info), masks[e])
+        try:
+            sight.write(seen, self._seen[agent][e], self.check)
+            if masks.shape[1]:
+                write_mask(sight.mask(seen, info), masks[e], self.check)
+        except BadValueError as error:
+            raise self._broken(e, agent, error) from None
 
     def _pay(self, e: int, rewards: Mapping[Any, Any]) -> None:
         for name, reward in rewards.items():
+            if self.check and type(reward) not in (float, int):
+                try:
+                    reward = number(reward)  # noqa: PLW2901
+                except BadValueError as error:
+                    raise self._broken(e, self._index[name], error) from None
             if reward:
                 agent = self._index[name]
                 if self._playing[e, agent]:
                     self._rewards[e, agent] += float(reward)
+
+    def _broken(self, e: int, agent: int, said: object) -> ContractError:
+        return broken(self, agent, e, int(self._turns[e]), said)
 
     def _end(self, e: int, agent: int, terminated: bool) -> None:
         """The agent's episode is over; an end by the rules is no truncation."""
@@ -174,6 +189,8 @@ class ParallelCopies(_Copies):
     def _restart(self, e: int, seed: int) -> None:
         seen, infos = self._copies[e].reset(seed=seed)
         self._note_all(e, seen, infos)
+        if self.check:
+            self._all_see(e, self._copies[e].agents, seen)
         self._let_play(e)
 
     def act(self, agent: int, actions: Array) -> None:
@@ -190,6 +207,8 @@ class ParallelCopies(_Copies):
                 continue
             seen, rewards, terminations, truncations, infos = copy.step(actions)
             self._note_all(e, seen, infos)
+            if self.check:
+                self._complete(e, actions, seen, rewards, terminations, truncations)
             self._pay(e, rewards)
             for name in names:
                 terminated = bool(terminations.get(name, False))
@@ -205,6 +224,32 @@ class ParallelCopies(_Copies):
             agent = self._index.get(name)
             if agent is not None and what is not None:
                 self._note(e, agent, what, infos.get(name) or {})
+
+    def _complete(
+        self, e: int, acted: Mapping[Any, Any], seen: Mapping[Any, Any], *results: Mapping[Any, Any]
+    ) -> None:
+        """Nothing is missing of what those who acted were given, and will need to act again."""
+        rewards, terminations, truncations = results
+        live = self._copies[e].agents
+        for name in acted:
+            try:
+                if name not in rewards:
+                    raise BadValueError("the reward is missing")
+                for what, flags in (("terminated", terminations), ("truncated", truncations)):
+                    if name not in flags:
+                        raise BadValueError(f"`{what}` is missing")
+                    if type(flags[name]) is not bool:
+                        flag(what, flags[name])
+                if seen.get(name) is None and not terminations[name]:
+                    raise BadValueError("the observation is missing")
+            except BadValueError as error:
+                raise self._broken(e, self._index[name], error) from None
+        self._all_see(e, live, seen)
+
+    def _all_see(self, e: int, live: Iterable[Any], seen: Mapping[Any, Any]) -> None:
+        for name in live:
+            if seen.get(name) is None:
+                raise self._broken(e, self._index[name], "the observation is missing")
 
     def _let_play(self, e: int) -> None:
         """Who is in `agents` acts next, but who has just ended."""

@@ -24,6 +24,7 @@ import numpy as np
 from gymnasium.spaces import Box, Discrete
 from numpy.random.mtrand import get_bit_generator, set_bit_generator
 
+from remuda.envs.checks import BadValueError, broken, number, write_checked
 from remuda.envs.vector_env import VectorEnv
 from remuda.errors import ConfigError, ContractError
 from remuda.types import AgentSpec, Array, Bools, Floats, Integers, TurnResult
@@ -39,7 +40,7 @@ except ImportError as error:
 class StandInMemory:
     """Looks like Sorrel's `Buffer`, keeps the newest step alone, and passes the reward on."""
 
-    def __init__(self, size: int, tell: Callable[[float], None]) -> None:
+    def __init__(self, size: int, tell: Callable[[Any], None]) -> None:
         """Hold one step.
 
         Args:
@@ -57,11 +58,11 @@ class StandInMemory:
 
     def add(self, obs: Any, action: int, reward: float, done: bool, **extra: Any) -> None:
         """A step is over."""
+        self._tell(reward)
         self.states[0] = np.ravel(obs)[: self.states.shape[1]]
         self.actions[0], self.rewards[0], self.dones[0] = action, reward, done
         self.extra_data = {name: np.asarray([value]) for name, value in extra.items()}
         self.size = 1
-        self._tell(float(reward))
 
     def add_empty(self) -> None:
         """Frames are stacked by the policy (`policy.n_frames`), which begins with empty ones."""
@@ -80,7 +81,7 @@ class StandIn:
 
     epsilon = 0.0
 
-    def __init__(self, size: int, ask: Callable[[Any], int], tell: Callable[[float], None]) -> None:
+    def __init__(self, size: int, ask: Callable[[Any], int], tell: Callable[[Any], None]) -> None:
         """Stand in.
 
         Args:
@@ -124,6 +125,8 @@ class _Copy:
         """Which agent is to act; None: the episode is over."""
         self.seen: list[Floats] = []
         """By agent, what it saw last."""
+        self.telling = 0
+        """Which agent the game told something of last."""
         self.world_ended = False
         """Whether the episode was ended by the game, not by the number of turns."""
         with self._own_numbers():
@@ -187,21 +190,23 @@ class _Copy:
     def _asks(self, agent: int) -> Callable[[Any], int]:
         def ask(state: Any) -> int:
             flat = np.ravel(np.asarray(state))
+            self.telling = agent
             if flat.size != self.seen[agent].size:
                 raise ContractError(
                     f"agent {agent} acts on {flat.size} numbers, and its `pov` gave "
                     f"{self.seen[agent].size}: let it pass on what `pov` gives"
                 )
-            self.seen[agent][:] = flat
+            write_checked("the observation", flat, self.seen[agent])
             parent = getcurrent().parent
             action: int = parent.switch(agent)
             return action
 
         return ask
 
-    def _tells(self, agent: int) -> Callable[[float], None]:
-        def tell(reward: float) -> None:
-            self.rewards[agent] += reward
+    def _tells(self, agent: int) -> Callable[[Any], None]:
+        def tell(reward: Any) -> None:
+            self.telling = agent
+            self.rewards[agent] += number(reward)
 
         return tell
 
@@ -270,12 +275,17 @@ class SorrelCopies(VectorEnv):
         self.rewards_so_far = self._rewards
         self._terminated: Bools = np.zeros(shape, np.bool_)
         self._truncated: Bools = np.zeros(shape, np.bool_)
+        self._turns: Integers = np.zeros(num_envs, np.int64)
         self._result = TurnResult(self._rewards, self._terminated, self._truncated)
 
     def reset(self, seeds: Integers, mask: Bools) -> None:
         """Restart the copies in `mask`, each from its own seed."""
         for e in np.flatnonzero(mask).tolist():
-            self._copies[e].restart(int(seeds[e]) % 2**63)
+            self._turns[e] = 0
+            try:
+                self._copies[e].restart(int(seeds[e]) % 2**63)
+            except BadValueError as error:
+                raise self._broken(e, error) from None
             self._note(e)
 
     def begin_turn(self) -> None:
@@ -283,6 +293,7 @@ class SorrelCopies(VectorEnv):
         self._rewards[:] = 0.0
         self._terminated[:] = False
         self._truncated[:] = False
+        self._turns += 1
 
     def observe(self, agent: int, out: Array) -> None:
         """What it saw when it was asked last: [num_envs, size] float32."""
@@ -292,12 +303,18 @@ class SorrelCopies(VectorEnv):
     def act(self, agent: int, actions: Integers) -> None:
         """Answer the copies that ask this agent."""
         for e in np.flatnonzero(self.active[:, agent]).tolist():
-            self._copies[e].act(int(actions[e]))
+            try:
+                self._copies[e].act(int(actions[e]))
+            except BadValueError as error:
+                raise self._broken(e, error) from None
             self._note(e)
 
     def end_turn(self) -> TurnResult:
         """What the game told the memories in this turn."""
         return self._result
+
+    def _broken(self, e: int, said: object) -> ContractError:
+        return broken(self, self._copies[e].telling, e, int(self._turns[e]), said)
 
     def _note(self, e: int) -> None:
         """Take over what a copy has told, and whom it asks."""

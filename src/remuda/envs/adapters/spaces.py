@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from gymnasium import spaces
 
+from remuda.envs.checks import BadValueError, short, write_checked
 from remuda.errors import ContractError
 from remuda.types import Array, Bools
 
@@ -28,9 +29,27 @@ class Sight:
     has_mask: bool
     """Whether the library's observation is a dictionary with the mask in it."""
 
-    def write(self, seen: Any, out: Array) -> None:
-        """Write what the library gave into one row."""
-        out[...] = self.flatten(seen[OBSERVATION] if self.has_mask else seen)
+    def write(self, seen: Any, out: Array, check: bool = True) -> None:
+        """Write what the library gave into one row.
+
+        Raises:
+            BadValueError: it gave nothing, or nothing that is like the space; not without `check`.
+        """
+        if not check:
+            out[...] = self.flatten(seen[OBSERVATION] if self.has_mask else seen)
+            return
+        try:
+            flat = self.flatten(seen[OBSERVATION] if self.has_mask else seen)
+        except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
+            if seen is None:
+                raise BadValueError("the observation is missing") from None
+            raise BadValueError(
+                f"the observation is {short(seen)}, which is not in its space ({error!r})"
+            ) from None
+        if type(flat) is np.ndarray and flat.shape == out.shape and flat.dtype == out.dtype:
+            out[...] = flat
+        else:
+            write_checked("the observation", flat, out)
 
     def mask(self, seen: Any, info: Mapping[str, Any]) -> Any:
         """What is allowed, as the library tells it; None: it does not."""
@@ -60,17 +79,23 @@ def sight_of(space: spaces.Space[Any]) -> Sight:
     return Sight(box, lambda seen: spaces.flatten(space, seen), has_mask)
 
 
-def write_mask(mask: Any, out: Bools) -> None:
+def write_mask(mask: Any, out: Bools, check: bool = True) -> None:
     """Write a library's mask into one row; the parts of a tuple follow one another.
 
     Where nothing is allowed, because it is another's turn, all is: nobody will act on it.
+
+    Raises:
+        BadValueError: it is of another length; not without `check`.
     """
     if mask is None:
         out[...] = True
         return
     if isinstance(mask, tuple):
         mask = np.concatenate([np.ravel(part) for part in mask])
-    out[...] = np.ravel(np.asarray(mask)).astype(np.bool_)
+    flat = np.ravel(np.asarray(mask))
+    if check and (flat.shape != out.shape or flat.dtype.kind not in "biuf"):
+        raise BadValueError(f"its mask is {short(mask)}, not {out.size} of true or false")
+    out[...] = flat.astype(np.bool_)
     if not out.any():
         out[...] = True
 

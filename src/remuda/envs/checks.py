@@ -1,0 +1,227 @@
+"""What a game hands over, checked once where it comes in: presence, shape and finiteness.
+
+Adapters check every value of another library's game before they write it into their arrays; the
+actor checks the arrays of every game, in the passes that it makes over them anyway. Whatever is
+wrong ends the actor, by an error that names the agent, the copy, the turn and the value.
+`env.check false` switches all of it off.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any, NoReturn
+
+import numpy as np
+from gymnasium.spaces import MultiDiscrete
+from numba import njit
+
+from remuda.envs.scripted import possibilities
+from remuda.envs.vector_env import VectorEnv
+from remuda.errors import ContractError
+from remuda.types import AgentSpec, Array, Bools, Floats, Integers, TurnResult
+
+NONE = -1
+"""Stands for no stream."""
+
+
+PLAIN = (float, int, np.floating, np.integer, np.bool_)
+"""What a reward may be."""
+
+
+class BadValueError(ValueError):
+    """A value that breaks the contract of a game; the message says what it is."""
+
+
+def number(value: Any) -> float:
+    """A reward as a number.
+
+    Raises:
+        BadValueError: it is none.
+    """
+    if type(value) is float:
+        return value
+    if isinstance(value, PLAIN):
+        return float(value)
+    if isinstance(value, np.ndarray) and value.size == 1 and value.dtype.kind in "biuf":
+        return float(value.item())
+    raise BadValueError(f"the reward is {short(value)}, not a number")
+
+
+def flag(name: str, value: Any) -> bool:
+    """Whether an episode has ended, as the game tells it.
+
+    Raises:
+        BadValueError: it does not.
+    """
+    if value is True or value is False:
+        return value
+    if value is None or np.size(value) != 1:
+        raise BadValueError(f"`{name}` is {short(value)}, not true or false")
+    return bool(value)
+
+
+def write_checked(what: str, value: Any, out: Array) -> None:
+    """Write a value into its row, if it has the row's shape, and dtype allows for it.
+
+    Raises:
+        BadValueError: it is missing, of another shape, or would be changed by being written.
+    """
+    if value is None:
+        raise BadValueError(f"{what} is missing")
+    try:
+        array = np.asarray(value)
+    except ValueError:
+        array = np.asarray(None)
+    if array.dtype.kind not in "biuf":
+        raise BadValueError(f"{what} is {short(value)}, not numbers")
+    if array.shape != out.shape:
+        raise BadValueError(f"{what} has the shape {array.shape}, not {out.shape}: {short(value)}")
+    with np.errstate(invalid="ignore", over="ignore"):
+        cast = array.astype(out.dtype)
+    if out.dtype.kind != "f" and not np.array_equal(cast, array):
+        raise BadValueError(f"{what} does not fit into {out.dtype}: {short(value)}")
+    out[...] = cast
+
+
+def broken(env: VectorEnv, agent: int, copy: int, turn: int, said: object) -> ContractError:
+    """The error that tells what is wrong, and where.
+
+    Args:
+        env: the copies of the game.
+        agent: whose value it is.
+        copy: in which of the copies.
+        turn: of that copy's episode, the first is 1; 0: it has just been reset.
+        said: what is wrong.
+    """
+    name = env.agents[agent].name
+    return ContractError(
+        f"the game breaks its contract: {name} in copy {env.first_copy + copy}, turn {turn} of "
+        f"the episode: {said}. Mend the game (remuda.envs.contract.check_env tests the whole "
+        "contract), or train on whatever it gives by --env.check false"
+    )
+
+
+def short(value: Any) -> str:
+    """A value in one short line."""
+    text = " ".join(repr(value).split())
+    return text if len(text) <= 80 else text[:77] + "..."
+
+
+@njit(cache=True)
+def first_strange(rows: Array, mask: Bools) -> int:
+    """The first row in the mask that is not finite throughout; or NONE."""
+    for i in range(rows.shape[0]):
+        if mask[i]:
+            for j in range(rows.shape[1]):
+                if not math.isfinite(rows[i, j]):
+                    return i
+    return NONE
+
+
+@njit(cache=True)
+def first_stuck(masks: Bools, ends: Integers, acts: Bools) -> int:
+    """The first stream that acts and for one of whose choices nothing is allowed; or NONE."""
+    for stream in range(masks.shape[0]):
+        if not acts[stream]:
+            continue
+        begin = 0
+        for end in ends:
+            while begin < end and not masks[stream, begin]:
+                begin += 1
+            if begin == end:
+                return stream
+            begin = end
+    return NONE
+
+
+def ends_of_choices(spec: AgentSpec) -> Integers:
+    """Where the possibilities of each choice end, in a mask."""
+    space = spec.action_space
+    sizes = space.nvec.ravel() if isinstance(space, MultiDiscrete) else [possibilities(spec)]
+    ends: Integers = np.cumsum(sizes, dtype=np.int64)
+    return ends
+
+
+class TurnChecks:
+    """Checks what an actor is handed by a game, and tells whose fault it is."""
+
+    def __init__(self, env: VectorEnv, turns: Integers) -> None:
+        """Check `env`; `turns`: [num_envs], how many turns of each copy's episode are over."""
+        self._env, self._turns = env, turns
+        self._ends = [ends_of_choices(spec) if spec.masked else None for spec in env.agents]
+
+    def observed(self, agent: int, seen: Array, stream: int) -> None:
+        """An observation has been looked at; `stream`: a copy where it is not finite, or NONE."""
+        if stream != NONE:
+            self._tell(agent, stream, not_finite("the observation", seen[stream]))
+
+    def masked(self, agent: int, masks: Bools, acts: Bools) -> None:
+        """A mask has been written: whoever acts may do something."""
+        ends = self._ends[agent]
+        if ends is not None:
+            copy = first_stuck(masks, ends, acts)
+            if copy != NONE:
+                said = f"its mask allows nothing although it is to act: {short(masks[copy])}"
+                self._tell(agent, copy, said)
+
+    def last(self, agent: int, seen: Array, ended: Bools) -> None:
+        """What was seen last by those whose episode has ended has been written."""
+        if seen.dtype.kind == "f":
+            copy = first_strange(seen.reshape(len(seen), -1), ended)
+            if copy != NONE:
+                said = not_finite("the last observation", seen[copy])
+                self._tell(agent, copy, said, over=1)
+
+    def shapes(self, result: TurnResult) -> None:
+        """The results of a turn are arrays that hold something of every agent."""
+        shape = self._env.active.shape
+        for name in ("rewards", "terminated", "truncated"):
+            array = getattr(result, name)
+            if getattr(array, "shape", None) != shape or array.dtype.kind not in "biuf":
+                raise ContractError(
+                    f"the game breaks its contract: `{name}` of a turn is {short(array)}, not "
+                    f"{list(shape)} numbers"
+                )
+
+    def result(self, result: TurnResult, acted: Bools, active: Bools) -> None:
+        """Find what is wrong with a turn in which something is.
+
+        Raises:
+            ContractError: what it is, and whose.
+        """
+        over = ~np.any(active, axis=1)
+        ended = result.terminated | result.truncated
+        findings: tuple[tuple[Array, Callable[[int, int], str]], ...] = (
+            (
+                ~np.isfinite(result.rewards),
+                lambda e, a: f"the reward is {result.rewards[e, a]}, which is not finite",
+            ),
+            (
+                result.terminated & result.truncated,
+                lambda e, a: "it is terminated and truncated at once",  # noqa: ARG005
+            ),
+            (
+                ended & active,
+                lambda e, a: "its episode has ended, and it is active",  # noqa: ARG005
+            ),
+            (
+                acted & over[:, None] & ~ended,
+                lambda e, a: "nobody is active any more, and its episode has not ended",  # noqa: ARG005
+            ),
+        )
+        for where, say in findings:
+            for copy, agent in np.argwhere(where).tolist():
+                # The turn was counted already, when it was added up.
+                self._tell(agent, copy, say(copy, agent), over=1)
+
+    def _tell(self, agent: int, copy: int, said: str, over: int = 0) -> NoReturn:
+        turn = int(self._turns[copy]) + 1 - over
+        raise broken(self._env, agent, copy, turn, said)
+
+
+def not_finite(what: str, values: Array) -> str:
+    """Where among so many numbers the first is that is not finite."""
+    flat: Floats = np.ravel(values)
+    at = int(np.flatnonzero(~np.isfinite(flat))[0])
+    return f"{what} holds {flat[at]} (number {at} of {flat.size}), which is not finite"

@@ -1,0 +1,475 @@
+"""Games that break their contract are told by agent, copy, turn and value, and never trained on."""
+
+import re
+
+import gymnasium
+import numpy as np
+import pytest
+from gymnasium import spaces
+from pettingzoo import AECEnv, ParallelEnv
+
+from remuda.actor.actor import Actor
+from remuda.actor.fixed import FixedSeats
+from remuda.actor.role import ActorRole, make_seats
+from remuda.assembly import Assembly
+from remuda.config import load_config
+from remuda.envs.adapters.gymnasium import GymnasiumEnv
+from remuda.envs.adapters.pettingzoo import AECCopies, ParallelCopies
+from remuda.envs.adapters.sorrel import SorrelCopies
+from remuda.envs.contract import check_env
+from remuda.envs.registry import make_env
+from remuda.envs.workers import WorkerEnvs
+from remuda.errors import ContractError, RemudaError
+from remuda.policies.spec import policy_specs
+from remuda.runtime.layout import Layout
+from remuda.scoreboard import Scoreboard
+from remuda.streams import stream
+from remuda.train import train
+from remuda.types import TurnResult
+from remuda.ui.live import PlainView
+from sorrel_double import berries
+from support import Tape
+
+LAST = 6
+"""The turn in which episodes end; the fault comes in the turn before the last but one."""
+FAULTY = 4
+SEES = spaces.Box(-np.inf, np.inf, (5,), np.float32)
+MISSING = object()
+"""Stands for a value that the game leaves out."""
+
+VALUES = {
+    "short observation": (
+        "observation",
+        np.ones(1, np.float32),
+        r"has the shape \(1,\), not \(5,\)",
+    ),
+    "no observation": ("observation", None, "the observation is missing"),
+    "observation of text": ("observation", "abcde", "the observation is 'abcde', not numbers"),
+    "observation that is not a number": (
+        "observation",
+        np.array([0, 0, np.nan, 0, 0], np.float32),
+        r"the observation holds nan \(number 2 of 5\)",
+    ),
+    "infinite observation": (
+        "observation",
+        np.array([0, 0, 0, 0, -np.inf], np.float32),
+        r"the observation holds -inf \(number 4 of 5\)",
+    ),
+    "observation beyond its dtype": (
+        "observation",
+        np.array([1e300, 0, 0, 0, 0]),
+        r"the observation holds inf \(number 0 of 5\)",
+    ),
+    "no reward": ("reward", None, "the reward is None, not a number"),
+    "reward of a vector": (
+        "reward",
+        np.ones(2),
+        r"the reward is array\(\[1., 1.\]\), not a number",
+    ),
+    "reward that is not a number": ("reward", np.nan, "the reward is nan, which is not finite"),
+    "infinite reward": ("reward", float("inf"), "the reward is inf, which is not finite"),
+    "no end": ("terminated", None, "`terminated` is None, not true or false"),
+}
+
+
+def given(fault, what, turn, good):
+    kind, value, _ = VALUES[fault]
+    return value if kind == what and turn == FAULTY else good
+
+
+class Alone(gymnasium.Env):
+    observation_space, action_space = SEES, spaces.Discrete(2)
+
+    def __init__(self, fault):
+        self.fault = fault
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.turn = 0
+        return np.zeros(5, np.float32), {}
+
+    def step(self, action):
+        self.turn += 1
+        seen = given(self.fault, "observation", self.turn, np.full(5, self.turn, np.float32))
+        reward = given(self.fault, "reward", self.turn, 1.0)
+        return (
+            seen,
+            reward,
+            given(self.fault, "terminated", self.turn, self.turn == LAST),
+            False,
+            {},
+        )
+
+
+class AtOnce(ParallelEnv):
+    """The fault is bob's."""
+
+    metadata = {"name": "at_once"}  # noqa: RUF012
+    possible_agents = ("ann", "bob")
+
+    def __init__(self, fault, leaves_out=False):
+        self.fault, self.leaves_out = fault, leaves_out
+
+    def observation_space(self, agent):
+        return SEES
+
+    def action_space(self, agent):
+        return spaces.Discrete(2)
+
+    def reset(self, seed=None, options=None):
+        self.agents, self.turn = list(self.possible_agents), 0
+        return {name: np.zeros(5, np.float32) for name in self.agents}, {}
+
+    def step(self, actions):
+        self.turn += 1
+        told = {
+            "observation": np.full(5, self.turn, np.float32),
+            "reward": 1.0,
+            "terminated": self.turn == LAST,
+        }
+        found = []
+        for what, good in told.items():
+            values = {"ann": good, "bob": given(self.fault, what, self.turn, good)}
+            if self.leaves_out and values["bob"] is None:
+                del values["bob"]
+            found.append(values)
+        self.agents = [] if self.turn == LAST else self.agents
+        seen, rewards, ends = found
+        return seen, rewards, ends, dict.fromkeys(actions, False), {n: {} for n in actions}
+
+
+class InTurn(AECEnv):
+    """The fault is bob's."""
+
+    metadata = {"name": "in_turn"}  # noqa: RUF012
+    possible_agents = ("ann", "bob")
+
+    def __init__(self, fault):
+        self.fault = fault
+
+    observation_space = AtOnce.observation_space
+    action_space = AtOnce.action_space
+
+    def reset(self, seed=None, options=None):
+        self.agents, self.turn = list(self.possible_agents), 1
+        self.rewards = dict.fromkeys(self.agents, 0.0)
+        self._cumulative_rewards = dict(self.rewards)
+        self.terminations = dict.fromkeys(self.agents, False)
+        self.truncations = dict.fromkeys(self.agents, False)
+        self.infos = {name: {} for name in self.agents}
+        self.agent_selection = "ann"
+
+    def observe(self, agent):
+        good = np.full(5, self.turn, np.float32)
+        return given(self.fault, "observation", self.turn, good) if agent == "bob" else good
+
+    def step(self, action):
+        name = self.agent_selection
+        if self.terminations[name]:
+            return self._was_dead_step(action)
+        if name == "bob":
+            self.rewards = {"ann": 1.0, "bob": given(self.fault, "reward", self.turn, 1.0)}
+            if self.turn == LAST:
+                self.terminations = dict.fromkeys(self.agents, True)
+            self.turn += 1
+        else:
+            self.rewards = {"ann": 0.0, "bob": 0.0}
+        self.agent_selection = "ann" if name == "bob" else "bob"
+        return None
+
+
+def actor_of(env, check=True, **policy):
+    policy = {"algorithm": "ppo", "network": {"hidden": (4,)}} | policy
+    specs = policy_specs(load_config({"policy": policy}), env.agents)
+    board = Scoreboard(tuple(spec.name for spec in specs))
+    seats = make_seats(env, specs, board, seed=0, purpose="actor")
+    env.check = check
+    return Actor(env, FixedSeats(env, seats), board.play(), stream(0, "env"), check=check)
+
+
+def play(actor, turns=3 * LAST):
+    for _ in range(turns):
+        actor.turn()
+
+
+def second(make, fault):
+    """Two copies, of which the second is faulty."""
+    made = []
+
+    def each():
+        made.append(make(fault if made else "nothing"))
+        return made[-1]
+
+    return each
+
+
+VALUES["nothing"] = ("", None, "")
+FAULTS = [fault for fault in VALUES if fault != "nothing"]
+GAMES = {
+    "gymnasium": (GymnasiumEnv, Alone, "agent_0"),
+    "parallel": (ParallelCopies, AtOnce, "bob"),
+    "aec": (AECCopies, InTurn, "bob"),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.parametrize("kind", GAMES)
+def test_what_a_library_s_game_hands_over_is_checked(kind, fault):
+    adapter, game, name = GAMES[kind]
+    if (kind, fault) == ("aec", "no end"):
+        pytest.skip("an AEC game tells ends by its own attributes")
+    with pytest.raises(ContractError) as error:
+        play(actor_of(adapter(second(game, fault), 2)))
+    message = str(error.value)
+    turn = FAULTY + (kind != "aec" and fault in LOOKED_AT_LATER)
+    assert f"{name} in copy 1, turn {turn} of the episode: " in message
+    assert re.search(VALUES[fault][2], message), message
+    assert "--env.check false" in message
+    assert "\n" not in message
+
+
+LOOKED_AT_LATER = (
+    "observation that is not a number",
+    "infinite observation",
+    "observation beyond its dtype",
+)
+"""Found when the agent acts on it, in the turn after."""
+
+
+@pytest.mark.parametrize("fault", ["no observation", "no reward", "no end"])
+def test_a_value_that_is_left_out_is_missed(fault):
+    with pytest.raises(ContractError, match=r"bob in copy 0, turn 4 .* is missing"):
+        play(actor_of(ParallelCopies(lambda: AtOnce(fault, leaves_out=True), 1)))
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.parametrize("kind", GAMES)
+def test_the_contract_suite_refuses_such_a_game(kind, fault):
+    adapter, game, _ = GAMES[kind]
+    if (kind, fault) == ("aec", "no end"):
+        pytest.skip("an AEC game tells ends by its own attributes")
+    check_env(lambda num_envs: adapter(lambda: game("nothing"), num_envs))
+    with (
+        np.errstate(over="ignore"),
+        pytest.raises(ContractError, match="breaks its contract"),
+    ):
+        check_env(lambda num_envs: adapter(lambda: game(fault), num_envs))
+
+
+@pytest.mark.parametrize(
+    "fault", ["short observation", "no observation", "no reward", "reward that is not a number"]
+)
+def test_the_checks_can_be_switched_off(fault):
+    """A game that worked somehow before goes on to work somehow."""
+    if fault == "no observation":
+        play(actor_of(ParallelCopies(lambda: AtOnce(fault, leaves_out=True), 2), check=False))
+    else:
+        play(actor_of(ParallelCopies(lambda: AtOnce(fault), 2), check=False))
+
+
+class Spoilt(Tape):
+    """Does something wrong to agent_1 in copy 2, in the second turn of an episode."""
+
+    def __init__(self, num_envs=3, fault="nan"):
+        super().__init__(num_envs, num_agents=2, lengths=(5,))
+        self.fault = fault
+
+    def end_turn(self):
+        result = super().end_turn()
+        now = self._turn == 2
+        rewards, ends, cuts = result.rewards, result.terminated, result.truncated
+        if self.fault in ("nan", "inf"):
+            rewards[now, 1] = float(self.fault)
+            rewards[:2] = 0.0
+        elif self.fault == "both":
+            ends[2, 1] |= now[2]
+            cuts[2, 1] |= now[2]
+            self.active[2, 1] &= not now[2]
+        elif self.fault == "active":
+            ends[2, 1] |= now[2]
+        elif self.fault == "left":
+            self.active[2] &= not now[2]
+            ends[2, 0] |= now[2]
+            cuts[2, 0] &= not now[2]
+        elif self.fault == "shape":
+            rewards = rewards.sum(1)
+        elif self.fault == "objects":
+            rewards = rewards.astype(object)
+        return TurnResult(rewards, ends, cuts)
+
+
+@pytest.mark.parametrize("seats", ["fixed", "dealt"])
+@pytest.mark.parametrize(
+    ("fault", "said"),
+    [
+        ("nan", "agent_1 in copy 2, turn 2 of the episode: the reward is nan"),
+        ("inf", "agent_1 in copy 2, turn 2 of the episode: the reward is inf"),
+        ("both", "agent_1 in copy 2, turn 2 of the episode: it is terminated and truncated at"),
+        ("active", "agent_1 in copy 2, turn 2 of the episode: its episode has ended, and it is"),
+        ("left", "agent_1 in copy 2, turn 2 of the episode: nobody is active any more, and its"),
+        ("shape", r"`rewards` of a turn is .* not \[3, 2\] numbers"),
+        ("objects", r"`rewards` of a turn is .* not \[3, 2\] numbers"),
+    ],
+)
+def test_results_of_a_turn_are_checked(seats, fault, said):
+    with pytest.raises(ContractError, match=said):
+        play(seated(seats, Spoilt(fault=fault)))
+
+
+def seated(seats, env, **tree):
+    """An actor with fixed seats, or one that deals them."""
+    policy = {
+        "algorithm": "ppo",
+        "network": {"hidden": (4,)},
+        "experience": {"on_full": "overwrite"},
+    }
+    tree = {"policy": policy, "env": {"num_envs": env.num_envs} | tree}
+    if seats == "dealt":
+        tree["population"] = {"policies": 3, "matchmaker": "random"}
+    config = load_config(tree)
+    specs = policy_specs(config, env.agents)
+    count = len(specs)
+    layout = Layout((env.num_envs,), (tuple(range(count)),), ("cpu",) * count)
+
+    class Role(ActorRole):
+        def _environment(self, copies):
+            return env
+
+    return Assembly(config, specs, layout, actor_role=Role, agents=env.agents).roles()[0].build()
+
+
+class SeesNothing(Tape):
+    """agent_0 sees something that is no number: while it acts, or after its episode's end."""
+
+    def __init__(self, num_envs=3, after=False):
+        super().__init__(num_envs, lengths=(4,))
+        self.after, self.playing = after, False
+
+    def begin_turn(self):
+        super().begin_turn()
+        self.playing = True
+
+    def end_turn(self):
+        self.playing = False
+        return super().end_turn()
+
+    def observe(self, agent, out):
+        super().observe(agent, out)
+        if agent == 0 and self._turn[1] == (4 if self.after else 2):
+            out[1, 3] = np.nan
+
+
+@pytest.mark.parametrize("seats", ["fixed", "dealt"])
+@pytest.mark.parametrize(
+    ("after", "said"), [(False, "turn 3 .*: the obs"), (True, "turn 4 .*last")]
+)
+def test_observations_of_any_game_are_finite(seats, after, said):
+    with pytest.raises(ContractError, match=rf"agent_0 in copy 1, {said}.*nan \(number 3 of 5\)"):
+        play(seated(seats, SeesNothing(after=after)))
+
+
+class Stuck(Tape):
+    """agent_1 may do nothing in copy 1, from the third turn on."""
+
+    def __init__(self, num_envs=2):
+        super().__init__(num_envs, lengths=(6,))
+        self.agents = tuple(
+            type(spec)(spec.name, spec.observation_space, spec.action_space, masked=True)
+            for spec in self.agents
+        )
+
+    def mask(self, agent, out):
+        out[...] = True
+        if agent == 1 and self._turn[1] >= 2:
+            out[1] = False
+
+
+@pytest.mark.parametrize("seats", ["fixed", "dealt"])
+def test_who_acts_may_do_something(seats):
+    with pytest.raises(
+        ContractError, match=r"agent_1 in copy 1, turn 3 .*: its mask allows nothing"
+    ):
+        play(seated(seats, Stuck()))
+
+
+@pytest.mark.parametrize("name", ["treasure_hunt", "cleanup", "tag", "connect_four", "kuhn_poker"])
+def test_games_that_keep_their_contract_are_let_through(name):
+    play(seated("fixed", make_env(name, 4)), 120)
+
+
+def test_a_sorrel_game_that_gives_nothing_is_told():
+    def spoilt():
+        game = berries()
+        agent = game.agents[1]
+        act = agent.act
+        agent.act = lambda world, action: np.ones(2) if game.turn == 2 else act(world, action)
+        return game
+
+    env = SorrelCopies(spoilt, 2, max_turns=5)
+    with pytest.raises(ContractError, match=r"agent_1 in copy 0, turn 2 .*: the reward is array"):
+        play(actor_of(env))
+
+
+def test_a_mask_of_another_length_is_refused():
+    class Masks(Alone):
+        def step(self, action):
+            seen, reward, ends, cut, _ = super().step(action)
+            return seen, reward, ends, cut, {"action_mask": np.ones(1 if self.turn == 4 else 2)}
+
+        def reset(self, **options):
+            return super().reset(**options)[0], {"action_mask": np.ones(2)}
+
+    with pytest.raises(ContractError, match=r"turn 4 .*its mask is array\(\[1.\]\), not 2 of true"):
+        play(actor_of(GymnasiumEnv(lambda: Masks("nothing"), 1)))
+
+
+def test_numbers_that_would_be_cut_are_refused():
+    class Cuts(Alone):
+        observation_space = spaces.Box(0, 255, (2,), np.uint8)
+
+        def reset(self, **options):
+            super().reset(**options)
+            return np.zeros(2, np.uint8), {}
+
+        def step(self, action):
+            _, *rest = super().step(action)
+            return {1: [1, 2], 2: np.array([3.0, 4.0])}.get(self.turn, np.array([256, 0])), *rest
+
+    with pytest.raises(ContractError, match=r"turn 3 .*the observation does not fit into uint8"):
+        play(actor_of(GymnasiumEnv(lambda: Cuts("nothing"), 1)))
+
+
+def faulty(num_envs, fault):
+    return ParallelCopies(lambda: AtOnce(fault), num_envs)
+
+
+def faulty_from_the_third(num_envs, fault):
+    """Workers whose share is two copies see nothing of it."""
+    made = []
+
+    def each():
+        made.append(AtOnce(fault if len(made) >= 2 else "nothing"))
+        return made[-1]
+
+    return ParallelCopies(each, num_envs)
+
+
+def test_a_worker_tells_the_copy_by_its_number_in_the_whole():
+    env = WorkerEnvs("envs.test_checks:faulty_from_the_third", 5, 2, fault="no reward")
+    try:
+        with pytest.raises(RemudaError, match=r"bob in copy 4, turn 4 .*: the reward is None"):
+            play(actor_of(env))
+    finally:
+        env.close()
+
+
+def test_the_user_is_told_in_one_line_and_nothing_is_trained_on_it(tmp_path):
+    tree = {
+        "game": "envs.test_checks:faulty",
+        "schedule": "sequential",
+        "env": {"options": {"fault": "reward that is not a number"}},
+        "policy": {"algorithm": "ppo", "network": {"hidden": (4,)}},
+        "run": {"turns": 100, "directory": tmp_path / "run", "evaluate_episodes": 0},
+    }
+    with pytest.raises(ContractError, match=r"bob in copy 0, turn 4 .*: the reward is nan"):
+        train(load_config(tree), PlainView())
