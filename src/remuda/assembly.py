@@ -35,6 +35,7 @@ from remuda.policies.stack import layout_checksum, layout_size
 from remuda.population.setup import copies_of, expected_shares, seats_of, sits_once, unborn
 from remuda.population.table import ORDERED, Table
 from remuda.publish.snapshot import PublishedWeights, Publisher, Snapshot, SnapshotReader
+from remuda.runtime.host import threads
 from remuda.runtime.inline import InlineRuntime
 from remuda.runtime.layout import Layout
 from remuda.runtime.pace import FreePace, LockstepActor, LockstepLearner, Pace
@@ -311,12 +312,14 @@ class Assembly:
     def _publish_first_weights(self) -> None:
         """Draw every policy's first weights and publish them as version 1.
 
-        So the actor has something to act with, and a learner something to begin from.
+        So the actor has something to act with, and a learner something to begin from. By one
+        thread, as in a child: with more, hundreds of small decompositions wait for each other.
         """
-        for spec in self.specs:
-            weights = first_weights(spec, torch_stream(self.config.seed, "weights", spec.name))
-            start = spec.config.exploration.start
-            self._publisher(spec).publish(weights, 0, start)
+        with threads(1):
+            for spec in self.specs:
+                weights = first_weights(spec, torch_stream(self.config.seed, "weights", spec.name))
+                start = spec.config.exploration.start
+                self._publisher(spec).publish(weights, 0, start)
 
     def _publisher(self, spec: PolicySpec) -> Publisher:
         return Publisher(self.published, spec.name, layout_checksum(spec.network().shapes))

@@ -7,9 +7,8 @@ import pytest
 
 from remuda.coordinator import board as board_module
 from remuda.coordinator.board import FEW, Board
-from remuda.coordinator.metrics import Record, with_all_members
+from remuda.coordinator.metrics import MemberRecord, Record, with_all_members
 from remuda.coordinator.status import StatusFile, read_status
-from remuda.population import records
 from remuda.population.league import League
 from remuda.population.matchmaking import Random
 from remuda.population.records import Member, PolicyRef
@@ -45,12 +44,12 @@ def test_a_tick_makes_nothing_for_frozen_copies_and_reads_no_pairs(monkeypatch):
     _, board = crowd(256, 11)
     made = []
 
-    class Counted(records.Member):
-        def __init__(self, *arguments, **options):
-            made.append(1)
-            super().__init__(*arguments, **options)
+    def counted(*values):
+        made.append(1)
+        return MemberRecord(*values)
 
-    monkeypatch.setattr("remuda.population.table.Member", Counted)
+    monkeypatch.setattr(board_module, "MemberRecord", counted)
+    monkeypatch.setattr("remuda.population.table.Member", lambda *_: pytest.fail("of the actor"))
     monkeypatch.setattr(Table, "pairs", property(lambda self: pytest.fail("the pairs are read")))
     record = board.between(board.start, board.read())
     assert len(made) == len(record.members) == 256

@@ -4,14 +4,16 @@ import json
 import warnings
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
 from remuda.coordinator.metrics import Record, read_metrics
-from remuda.coordinator.metrics_log import MetricsLog
+from remuda.coordinator.metrics_log import MetricsLog, masked_checksum
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+    from tensorboard.compat.tensorflow_stub.pywrap_tensorflow import masked_crc32c
 
 
 def record(turns):
@@ -69,3 +71,9 @@ def test_a_full_disk_leaves_no_half_of_anything(run, monkeypatch):
     assert [r.turns for r in read_metrics(run.metrics)] == [10, 40]
     assert scalars(run) == [(10, 5.0), (40, 20.0)]
     assert all(json.loads(line) for line in run.metrics.read_text().splitlines())
+
+
+@pytest.mark.parametrize("size", [0, 1, 8, 1000, 70_001])
+def test_checksums_are_those_of_tensorboard(size):
+    data = np.random.default_rng(size).bytes(size)
+    assert masked_checksum(data) == masked_crc32c(data)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from remuda.coordinator.metrics import MemberRecord, PolicyRecord, Record
 from remuda.experience.experience import Experience
+from remuda.population.records import GAMES, MEETINGS, RATING, REWARD, UNCERTAINTY, WINS
 from remuda.population.table import MATCHES, Table
 from remuda.scoreboard import Facts, Learn, Play, Policy, Row, Scoreboard
 
@@ -109,18 +110,18 @@ class Board:
             return {}
         whole = whole or self._table.frozen <= FEW
         return {
-            str(member.ref): MemberRecord(
-                member.games,
-                member.total_reward / member.games if member.games else None,
-                member.rating,
-                member.uncertainty,
-                member.learns,
-                member.win_rate,
-                None if member.parent is None else str(member.parent),
-                member.born,
-                member.hyperparameters if member.learns else {},
+            str(ref): MemberRecord(
+                int(numbers[GAMES]),
+                numbers[REWARD] / numbers[GAMES] if numbers[GAMES] else None,
+                numbers[RATING],
+                numbers[UNCERTAINTY],
+                not ref.is_frozen,
+                numbers[WINS] / numbers[MEETINGS] if numbers[MEETINGS] else None,
+                None if parent is None else str(parent),
+                born,
+                {} if ref.is_frozen else self._table.hyperparameters(place),
             )
-            for member in self._table.population(frozen=whole).members
+            for ref, parent, born, place, numbers in self._table.rows(whole)
         }
 
     def _policy(

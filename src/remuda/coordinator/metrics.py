@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -222,10 +222,9 @@ def scalars(record: Record) -> Iterator[tuple[str, float]]:
             yield f"{name}/rating", member.rating
             yield f"{name}/games", float(member.games)
     for policy, numbers in record.policies.items():
-        for each in fields(numbers):
-            value = getattr(numbers, each.name)
+        for name, value in vars(numbers).items():
             if value is not None:
-                yield f"{policy}/{each.name}", float(value)
+                yield f"{policy}/{name}", float(value)
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import logging
 import os
 import socket
@@ -11,8 +10,12 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from numba import njit
+
 from remuda.coordinator.metrics import Record, scalars
 from remuda.coordinator.run_directory import RunDirectory
+from remuda.types import Array
 
 log = logging.getLogger(__name__)
 
@@ -64,14 +67,42 @@ class MetricsLog:
 
 
 def _frame(events: Iterable[Any]) -> bytes:
-    from tensorboard.summary.writer.record_writer import RecordWriter
+    """Events as records of TensorFlow: a length and the data, each followed by a checksum.
 
-    buffer = io.BytesIO()
-    writer = RecordWriter(buffer)
+    TensorBoard's own writer takes a hundred times as long for the checksums.
+    """
+    parts = []
     for event in events:
         event.wall_time = time.time()
-        writer.write(event.SerializeToString())
-    return buffer.getvalue()
+        data = event.SerializeToString()
+        for part in (len(data).to_bytes(8, "little"), data):
+            parts += [part, masked_checksum(part).to_bytes(4, "little")]
+    return b"".join(parts)
+
+
+def masked_checksum(data: bytes) -> int:
+    """CRC-32C (Castagnoli), masked as TensorFlow's records have it."""
+    found = _checksum(np.frombuffer(data, np.uint8), CASTAGNOLI) ^ 0xFFFFFFFF
+    return ((found >> 15 | found << 17) + 0xA282EAD8) & 0xFFFFFFFF
+
+
+@njit(cache=True)
+def _checksum(data: Array, table: Array) -> int:
+    found = np.uint32(0xFFFFFFFF)
+    for byte in data:
+        found = table[(found ^ byte) & np.uint32(0xFF)] ^ (found >> np.uint32(8))
+    return int(found)
+
+
+def _castagnoli() -> Array:
+    """What each byte does to the checksum: [256]."""
+    table = np.arange(256, dtype=np.uint32)
+    for _ in range(8):
+        table = np.where(table & 1, np.uint32(0x82F63B78) ^ (table >> 1), table >> 1)
+    return table.astype(np.uint32)
+
+
+CASTAGNOLI = _castagnoli()
 
 
 def _append(path: Path, data: bytes) -> None:

@@ -30,6 +30,8 @@ from remuda.population.records import FRESH, Member, Numbers, PolicyRef, Populat
 from remuda.publish.snapshot import Snapshot
 from remuda.types import Array, Bools, Floats, Integers, State
 
+Row = list[float]
+"""Of a member, by `GAMES` and so on."""
 POLICY, VERSION, PARENT, PARENT_VERSION, BORN = range(5)
 """What `identity` tells of a place."""
 ORDERED, ADMITTED, ADOPTED, SINCE = range(4)
@@ -245,7 +247,6 @@ class Table:
         self,
         seats: Mapping[str, frozenset[int]] | None = None,
         own: bool = False,
-        frozen: bool = True,
     ) -> Population:
         """Everybody who is in it, and has not retired.
 
@@ -254,11 +255,9 @@ class Table:
         Args:
             seats: by policy, the seats that it may take, where it may not take all.
             own: its numbers are the table's own, for the actor to count in.
-            frozen: with the frozen copies.
         """
         found = Population(numbers=self.numbers if own else self.numbers.copy())
-        there = self.there if frozen else self.there[: len(self.policies)]
-        for place in np.flatnonzero(there).tolist():
+        for place in np.flatnonzero(self.there).tolist():
             before = load(self._shared["sequence"], place)
             row = self._shared["identity"][place].copy()
             fence_acquire()
@@ -277,6 +276,30 @@ class Table:
             )
             member.numbers = self.numbers[place].copy()
             found.add(member, place)
+        return found
+
+    def rows(self, frozen: bool = True) -> list[tuple[PolicyRef, PolicyRef | None, int, int, Row]]:
+        """Everybody who is in it, as plain data, for who only looks: thousands in milliseconds.
+
+        Args:
+            frozen: with the frozen copies.
+
+        Returns:
+            Of each, by place: who it is, its parent, when it was born, its place, its numbers.
+        """
+        sequence, end = self._shared["sequence"], None if frozen else len(self.policies)
+        before = sequence[:end].copy()
+        fence_acquire()
+        identity, numbers = self.identity[:end].copy(), self.numbers[:end].tolist()
+        there = self.there[:end]
+        fence_acquire()
+        there = there & (identity[:, POLICY] != NOBODY) & (before % 2 == 0)
+        there &= sequence[:end] == before  # else it was just being frozen
+        found, names = [], self.policies
+        for place in np.flatnonzero(there).tolist():
+            policy, version, parent, parent_version, born = identity[place].tolist()
+            of = None if parent == NOBODY else PolicyRef(names[parent], parent_version)
+            found.append((PolicyRef(names[policy], version), of, born, place, numbers[place]))
         return found
 
     def freeze(self, member: Member, snapshot: Snapshot) -> int:

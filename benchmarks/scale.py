@@ -1,0 +1,207 @@
+"""Hundreds of policies with their past: what the coordinator, checkpoints and a trained step cost.
+
+python benchmarks/scale.py                                        256 policies, 10 minutes, and 8
+python benchmarks/scale.py --policies 32 --seconds 20 --base 0    a small trial, without the 8
+
+Treasure Hunt of 8 agents, two copies of the game for each policy, PPO, a round robin, ten frozen
+copies each. It prints how long the coordinator was busy between two looks (a tick; one in twenty
+writes metrics too), how long checkpoints took and how large they are, the memory of all processes,
+and trained agent-steps a second beside those of 8 policies with as many streams each.
+"""
+
+from __future__ import annotations
+
+import argparse
+import multiprocessing
+import tempfile
+import time
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import psutil
+from rich.console import Console
+from rich.table import Table
+
+from remuda.config import load_config
+from remuda.coordinator.checkpointing import Checkpointer
+from remuda.coordinator.metrics import Goal, Record
+from remuda.runtime.processes import ProcessRuntime
+from remuda.train import train
+
+BARS = {"tick": 0.02, "checkpoint": 3.0, "size": 2.0**30, "cost": 1.5, "memory": 12 * 2.0**30}
+
+
+@dataclass
+class Found:
+    """What was measured in one run."""
+
+    ticks: list[float] = field(default_factory=list)
+    """Seconds, of those without a checkpoint."""
+    checkpoints: list[float] = field(default_factory=list)
+    """Seconds."""
+    size: float = 0.0
+    """Bytes of the largest checkpoint."""
+    memory: float = 0.0
+    """Most bytes of all processes at a time, shared memory once."""
+    trained: float = 0.0
+    """Agent-steps trained a second, from the second third of the run on."""
+    policies: int = 0
+    frozen: int = 0
+    start: float = 0.0
+    """Seconds until play began."""
+
+
+class Watch:
+    """Keeps records, and looks at the memory with each."""
+
+    def __init__(self, found: Found) -> None:
+        self.found, self.records = found, list[Record]()
+        self.begun = time.monotonic()
+
+    def start(self, goal: Goal) -> None: ...
+
+    def say(self, message: str) -> None:
+        print(message, flush=True)
+
+    def close(self) -> None: ...
+
+    def show(self, record: Record) -> None:
+        self.found.start = self.found.start or time.monotonic() - self.begun - record.seconds
+
+    def log(self, record: Record) -> None:
+        self.records.append(record)
+        if len(self.records) % 4 == 1:
+            own = psutil.Process()
+            family = [own, *own.children(recursive=True)]
+            pss = sum(each.memory_full_info().pss for each in family)
+            self.found.memory = max(self.found.memory, pss)
+
+
+class Timed:
+    """Takes the time of ticks and checkpoints, by what stands around them."""
+
+    def __init__(self, found: Found, checkpoints: Path, watch: Watch) -> None:
+        self.found, self.checkpoints, self.watch = found, checkpoints, watch
+        self.returned, self.saved = 0.0, False
+        self.run_for, self.take = ProcessRuntime.run_for, Checkpointer.take
+
+    def install(self) -> None:
+        timed = self
+
+        def run_for(runtime: ProcessRuntime, seconds: float) -> bool:
+            if timed.found.start and not timed.saved:  # play has begun
+                timed.found.ticks.append(time.perf_counter() - timed.returned)
+            timed.saved = False
+            over = timed.run_for(runtime, seconds)
+            timed.returned = time.perf_counter()
+            return over
+
+        def take(checkpointer: Checkpointer, *arguments: Any) -> int | None:
+            begun, timed.saved = time.perf_counter(), True
+            number = timed.take(checkpointer, *arguments)
+            if number is not None:
+                timed.found.checkpoints.append(time.perf_counter() - begun)
+                files = (timed.checkpoints / f"{number:06d}").iterdir()
+                timed.found.size = max(timed.found.size, sum(f.stat().st_size for f in files))
+            return number
+
+        ProcessRuntime.run_for = run_for  # type: ignore[method-assign]
+        Checkpointer.take = take  # type: ignore[method-assign]
+
+
+def tree_of(policies: int, seconds: float, directory: Path) -> dict[str, Any]:
+    return {
+        "game": "treasure_hunt",
+        "policy": {"algorithm": "ppo"},
+        "env": {"num_envs": 2 * policies, "options": {"num_agents": 8}},
+        "population": {
+            "matchmaker": "round_robin",
+            "policies": policies,
+            "snapshots": {"every": 1, "keep": 10},
+        },
+        "checkpoint": {"every": max(seconds / 10, 5.0), "evaluate_episodes": 0},
+        "run": {
+            "turns": None,
+            "seconds": seconds,
+            "directory": str(directory),
+            "evaluate_episodes": 0,
+        },
+    }
+
+
+def measure(policies: int, seconds: float) -> Found:
+    """One run, in a process of its own."""
+    found = Found()
+    watch = Watch(found)
+    with tempfile.TemporaryDirectory() as home:
+        directory = Path(home) / "run"
+        Timed(found, directory / "checkpoints", watch).install()
+        train(load_config(tree_of(policies, seconds, directory)), watch)
+    kept = [record for record in watch.records if record.seconds >= seconds / 3]
+    first, last = kept[0], kept[-1]
+    steps = [sum(p.trained for p in record.policies.values()) for record in (first, last)]
+    found.trained = (steps[1] - steps[0]) / max(last.seconds - first.seconds, 1e-9)
+    found.policies, found.frozen = last.num_live, last.num_frozen
+    return found
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--policies", type=int, default=256)
+    parser.add_argument("--seconds", type=float, default=600.0)
+    parser.add_argument("--base", type=int, default=8, help="policies to compare with; 0: none")
+    parser.add_argument("--base-seconds", type=float, default=60.0)
+    words = parser.parse_args()
+    runs = [(words.policies, words.seconds)]
+    if words.base:
+        runs.insert(0, (words.base, words.base_seconds))
+    results = []
+    for policies, seconds in runs:
+        context = multiprocessing.get_context("spawn")
+        with ProcessPoolExecutor(1, context) as pool:
+            results.append(pool.submit(measure, policies, seconds).result())
+    table = Table("", *(f"{found.policies} policies" for found in results), "bar")
+    milli = 1e3
+    rows: list[tuple[str, list[str], str]] = [
+        ("frozen copies", [f"{f.frozen:,}" for f in results], ""),
+        ("seconds to begin", [f"{f.start:.1f}" for f in results], ""),
+        (
+            "tick, median / 99% / most, ms",
+            [
+                " / ".join(f"{milli * x:.1f}" for x in np.quantile(f.ticks, [0.5, 0.99, 1.0]))
+                for f in results
+            ],
+            f"{milli * BARS['tick']:.0f}",
+        ),
+        (
+            "checkpoint, s, most",
+            [f"{max(f.checkpoints, default=0.0):.2f}" for f in results],
+            f"{BARS['checkpoint']:.0f}",
+        ),
+        (
+            "checkpoint, MiB",
+            [f"{f.size / 2**20:,.0f}" for f in results],
+            f"{BARS['size'] / 2**20:,.0f}",
+        ),
+        (
+            "memory, GiB",
+            [f"{f.memory / 2**30:.2f}" for f in results],
+            f"{BARS['memory'] / 2**30:.0f}",
+        ),
+        ("trained agent-steps/s", [f"{f.trained:,.0f}" for f in results], ""),
+        (
+            "cost of a trained step",
+            [f"{results[0].trained / max(f.trained, 1e-9):.2f}" for f in results],
+            f"{BARS['cost']}",
+        ),
+    ]
+    for name, values, bar in rows:
+        table.add_row(name, *values, bar)
+    Console().print(table)
+
+
+if __name__ == "__main__":
+    main()
