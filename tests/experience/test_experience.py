@@ -11,7 +11,7 @@ from remuda.checkpoint.state import pack, unpack
 from remuda.config import ExperienceConfig
 from remuda.errors import CheckpointError
 from remuda.experience import experience as module
-from remuda.experience.experience import Experience
+from remuda.experience.experience import Experience, ring_segments
 from remuda.experience.replay import Replay
 from remuda.experience.ring import WANTED, WRITTEN, StreamShape
 from remuda.experience.rollouts import AFTER, Rollout, Rollouts
@@ -215,3 +215,12 @@ def test_no_wake_up_is_lost_whoever_writes_the_last_step():
         for child in children:
             child.kill()
             child.join(60)
+
+
+@pytest.mark.parametrize("actors", [2, 8, 32])
+def test_rings_do_not_grow_with_the_square_of_the_actors(actors):
+    """Each ring held three whole rollouts of all actors."""
+    config = ExperienceConfig(segment_length=32)
+    (alone,) = ring_segments(config, [64 * actors], 128 * 64 * actors, keeps=False)
+    together = sum(ring_segments(config, [64] * actors, 128 * 64 * actors, keeps=False))
+    assert alone <= together <= 1.1 * alone

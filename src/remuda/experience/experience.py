@@ -248,14 +248,16 @@ def ring_segments(
 ) -> list[int]:
     """Segments of each actor's ring, where every agent keeps its policy; as in `Experience`.
 
-    Every stream keeps one segment open; as many again are there to be read, or two rollouts. Any
-    actor may have to fill a whole rollout while the others are away.
+    Every stream keeps one segment open; as many again are there to be read, or an actor's share of
+    two rollouts, so that all rings together grow with the streams, not with the actors besides.
+    While others are away, those that are left fill their places, and rollouts are taken early.
     """
-    found = []
+    found, total = [], sum(num_streams)
     for streams in num_streams:
-        share = -(-config.capacity * streams // sum(num_streams))
+        share = -(-config.capacity * streams // total)
         kept = share if keeps or not rollout else 0
-        found.append(segments_for(kept, config.segment_length, streams, streams, rollout))
+        own = -(-rollout * streams // total)
+        found.append(segments_for(kept, config.segment_length, streams, streams, own))
     return found
 
 
