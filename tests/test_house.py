@@ -13,6 +13,7 @@ FLOORS = (
         "types",
         "streams",
         "config",
+        "effects",
         "hyperparameters",
         "memory",
         "forkserver",

@@ -7,7 +7,8 @@ the child processes, is written into the run directory, and is read back by `rem
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -42,6 +43,63 @@ class Section(BaseModel):
     """A branch of the tree: unknown keys are refused, and nothing changes once it is made."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+
+
+@dataclass(frozen=True)
+class Only:
+    """Mark a field that has an effect only under a condition; `effects.py` tells of the others."""
+
+    algorithms: tuple[str, ...] = ()
+    """Of the policy; none: any."""
+    when: Callable[[Any], bool] | None = None
+    """Asked of the policy, or of the whole tree for what belongs to no policy."""
+    needs: str = ""
+    """That condition in words: the setting that brings it about."""
+    instead: str = ""
+    """Keys of a policy that do in the other algorithms what this one does."""
+
+    def reads(self, section: Any) -> bool:
+        """Whether the field has an effect there."""
+        if self.algorithms and section.algorithm not in self.algorithms:
+            return False
+        return self.when is None or self.when(section)
+
+    def words(self, algorithm: str, prefix: str) -> str:
+        """Why the field has no effect, and which has, for keys that begin with `prefix`."""
+        if self.algorithms and algorithm not in self.algorithms:
+            use = " and ".join(prefix + key for key in self.instead.split())
+            told = f"; use {use}" if use else ""
+            return (
+                f"has no effect: it is for {' and '.join(self.algorithms)}, not {algorithm}{told}"
+            )
+        return f"has no effect without {self.needs.format(prefix)}"
+
+
+def for_values(instead: str = "") -> Only:
+    """Mark what only IQN and DQN read, and what PPO has instead."""
+    return Only(("iqn", "dqn"), instead=instead)
+
+
+def for_ppo(instead: str = "") -> Only:
+    """Mark what only PPO reads, and what IQN and DQN have instead."""
+    return Only(("ppo",), instead=instead)
+
+
+CHILDREN = Only(
+    when=lambda config: config.schedule != "sequential", needs="schedule async or lockstep"
+)
+"""Marks what is about processes that play and train."""
+
+
+BIRTHS = Only(
+    when=lambda config: config.population.births.every is not None, needs="population.births.every"
+)
+"""Marks what births by rating go by."""
+SNAPSHOTS = Only(
+    when=lambda config: config.population.snapshots.on,
+    needs="population.snapshots.every or population.snapshots.win_rate",
+)
+"""Marks what holds for frozen copies."""
 
 
 class EnvConfig(Section):
@@ -79,15 +137,15 @@ class NetworkConfig(Section):
     """PPO, for images: [channels,kernel,stride] of each layer before the hidden ones."""
     recurrent: NonNegativeInt = 0
     """PPO: units of a gated recurrent layer (Cho et al. 2014) after the hidden ones. 0: none."""
-    shared: bool = True
+    shared: Annotated[bool, for_ppo()] = True
     """PPO: the policy and the value share the hidden layers; else each has its own."""
     dueling: bool = True
     """IQN and DQN: split the last layer into a state value and advantages (Wang et al. 2016)."""
     noisy: bool = False
     """Explore by noisy linear layers (Fortunato et al. 2018) after the first layer."""
-    quantiles: PositiveInt = 12
+    quantiles: Annotated[PositiveInt, Only(("iqn",))] = 12
     """IQN: how many quantiles are drawn for an update, and how many midpoints are used to act."""
-    cosines: PositiveInt = 64
+    cosines: Annotated[PositiveInt, Only(("iqn",))] = 64
     """IQN: cosines that embed a quantile (Dabney et al. 2018, equation 4)."""
 
 
@@ -105,22 +163,34 @@ class ExplorationConfig(Section):
 class ExperienceConfig(Section):
     """What a policy remembers, and how much it trains on it."""
 
-    capacity: PositiveInt = 100_000
+    capacity: Annotated[
+        PositiveInt,
+        Only(
+            when=lambda policy: policy.replays > 0 or not policy.takes_rollouts,
+            needs="{0}learning_mode off_policy or hybrid; a rollout has {0}ppo.rollout_length",
+        ),
+    ] = 100_000
     """Steps that are kept; the oldest segment makes room. In the learning mode `on_policy`: what
     rollouts need."""
     segment_length: PositiveInt = 100
     """The most steps in one segment. PPO: 32. Where episodes are much shorter, set it to their
     length, or their segments fill the ring before a rollout is complete."""
-    replay_ratio: PositiveFloat | None = 0.64
+    replay_ratio: Annotated[PositiveFloat | None, for_values("ppo.epochs")] = 0.64
     """Training samples per collected step, at most. None: train without pause, however much the
     processor's scheduler happens to give."""
-    learning_starts: PositiveInt = 2_000
+    learning_starts: Annotated[PositiveInt, for_values("ppo.rollout_length")] = 2_000
     """Steps that are collected before the first update."""
     on_full: Literal["overwrite", "wait"] = "overwrite"
     """`overwrite` the oldest steps and never wait, or make the actor `wait` while it is more than
     `capacity` steps ahead of what the replay ratio lets the learner train on. PPO: `wait`, while a
     whole rollout lies ready that its learner has not taken."""
-    wait_limit: PositiveFloat = 10.0
+    wait_limit: Annotated[
+        PositiveFloat,
+        Only(
+            when=lambda policy: policy.experience.on_full == "wait",
+            needs="{}experience.on_full wait",
+        ),
+    ] = 10.0
     """`wait`: seconds after which the actor goes on all the same; each time is counted."""
     group: str = ""
     """Policies that name the same group learn from what all of them live through, not only from
@@ -141,26 +211,29 @@ class PublishConfig(Section):
 class PPOConfig(Section):
     """What only PPO has (Schulman et al. 2017)."""
 
-    rollout_length: PositiveInt = 128
+    rollout_length: Annotated[PositiveInt, for_ppo("batch_size")] = 128
     """Turns that each stream plays for one update; an update trains on streams x turns steps."""
-    epochs: PositiveInt = 4
+    epochs: Annotated[PositiveInt, for_ppo("experience.replay_ratio")] = 4
     """Times that an update goes through its steps."""
-    minibatches: PositiveInt = 4
+    minibatches: Annotated[PositiveInt, for_ppo("batch_size")] = 4
     """Parts of an epoch, with a gradient step each."""
-    gae_lambda: Share = 0.95
+    gae_lambda: Annotated[Share, for_ppo("n_steps")] = 0.95
     """Decay of temporal-difference errors in advantages (Schulman et al. 2016)."""
     clip: PositiveFloat = 0.2
     """How far the probability ratio counts from 1."""
-    value_clip: PositiveFloat | None = None
+    value_clip: Annotated[PositiveFloat | None, for_ppo("huber")] = None
     """How far a value counts from what it was before the update. None: any distance."""
     value_cost: NonNegativeFloat = 0.5
     """Weight of the value loss."""
-    entropy_cost: NonNegativeFloat = 0.01
+    entropy_cost: Annotated[NonNegativeFloat, for_ppo("exploration.end")] = 0.01
     """Weight of the entropy that is kept up."""
     anchor_cost: NonNegativeFloat = 0.0
     """Weight of the divergence KL(policy, anchor), where the anchor is the policy as it was: it
     holds play against oneself together (as in magnetic mirror descent, Sokota et al. 2023)."""
-    anchor_every: PositiveInt = 100
+    anchor_every: Annotated[
+        PositiveInt,
+        Only(("ppo",), when=lambda policy: policy.ppo.anchor_cost > 0, needs="{}ppo.anchor_cost"),
+    ] = 100
     """Updates after which the policy becomes its own anchor."""
     target_kl: PositiveFloat | None = None
     """An update ends early once the policy has moved by 1.5 times this, in nats. None: never."""
@@ -168,14 +241,14 @@ class PPOConfig(Section):
     """Give the advantages of each minibatch mean 0 and standard deviation 1."""
     normalise_observations: bool = False
     """Give each input mean 0 and standard deviation 1 over all that was seen, within 10."""
-    normalise_rewards: bool = False
+    normalise_rewards: Annotated[bool, for_ppo("reward_scale")] = False
     """Divide rewards by the standard deviation of their running discounted sum."""
     correction: Literal["decoupled", "vtrace", "none"] | None = None
     """How steps that other weights chose are corrected for. `decoupled`: each counts by how likely
     the newest weights were to choose it, at most 2 (Hilton et al. 2022). `vtrace`: so do the errors
     that follow it in its segment, at most 1 (Espeholt et al. 2018). `none`: as if they were new.
     None: `decoupled` in the learning mode `on_policy`, else `vtrace`."""
-    max_staleness: NonNegativeInt | None = None
+    max_staleness: Annotated[NonNegativeInt | None, for_ppo("experience.capacity")] = None
     """Segments begun by weights that are more versions old than this are not trained on. None: as
     `wait` has it, where the actor is at most one rollout ahead."""
     anneal_steps: PositiveInt | None = None
@@ -212,17 +285,24 @@ class PolicyConfig(Section):
     """What an update trains on. `on_policy`, for PPO: the newest rollout, once. `off_policy`: steps
     drawn from all that is kept; PPO draws whole segments, as many steps as a rollout has, for each
     rollout that is played. `hybrid`, for PPO: the newest rollout, joined by segments so drawn."""
-    on_policy_share: Share = 0.5
+    on_policy_share: Annotated[
+        Share,
+        Only(
+            ("ppo",),
+            when=lambda policy: policy.learning_mode == "hybrid",
+            needs="{}learning_mode hybrid",
+        ),
+    ] = 0.5
     """`hybrid`: the share of an update's steps that are its newest rollout."""
     network: NetworkConfig = NetworkConfig()
     """The network."""
     n_frames: PositiveInt = 5
     """Observations stacked into one input, the newest last; never across an episode's start."""
-    n_steps: PositiveInt = 3
+    n_steps: Annotated[PositiveInt, for_values("ppo.gae_lambda")] = 3
     """Rewards summed before bootstrapping."""
     discount: Share = 0.95
     """Discount per step."""
-    batch_size: PositiveInt = 64
+    batch_size: Annotated[PositiveInt, for_values("ppo.rollout_length ppo.minibatches")] = 64
     """Samples in an update."""
     learning_rate: PositiveFloat = 5e-4
     """Step size of Adam."""
@@ -230,9 +310,9 @@ class PolicyConfig(Section):
     """Adam's denominator offset."""
     max_grad_norm: PositiveFloat = 10.0
     """The gradient's norm is clipped to this."""
-    double: bool = True
+    double: Annotated[bool, for_values()] = True
     """Choose the next action by the online network and value it by the target network."""
-    huber: PositiveFloat = 1.0
+    huber: Annotated[PositiveFloat, for_values("ppo.value_clip")] = 1.0
     """Where the loss turns from quadratic to linear, in scaled units of reward."""
     reward_scale: PositiveFloat = 0.1
     """Rewards are multiplied by this before training; reported returns are not."""
@@ -246,15 +326,15 @@ class PolicyConfig(Section):
     """Seconds that an update may take, in `async`. IQN and DQN halve the batch while updates take
     longer, and double it again up to `batch_size`; PPO leaves out epochs that would take longer.
     None: no limit."""
-    target_every: PositiveInt = 200
+    target_every: Annotated[PositiveInt, for_values()] = 200
     """Updates between two copies of the online network into the target network."""
-    exploration: ExplorationConfig = ExplorationConfig()
+    exploration: Annotated[ExplorationConfig, for_values("ppo.entropy_cost")] = ExplorationConfig()
     """Exploration."""
     experience: ExperienceConfig = ExperienceConfig()
     """Experience."""
     publish: PublishConfig = PublishConfig()
     """Publishing."""
-    ppo: PPOConfig = PPOConfig()
+    ppo: Annotated[PPOConfig, for_ppo()] = PPOConfig()
     """What only PPO has."""
 
     @model_validator(mode="before")
@@ -375,14 +455,26 @@ class SnapshotsConfig(Section):
     win_rate: Share | None = None
     """A policy is copied once it wins this share of its matches against its copies, draws halved.
     None: not by wins."""
-    games: PositiveInt = 100
+    games: Annotated[
+        PositiveInt,
+        Only(
+            when=lambda config: config.population.snapshots.win_rate is not None,
+            needs="population.snapshots.win_rate",
+        ),
+    ] = 100
     """Matches against its copies that a win rate must stand on."""
-    keep: PositiveInt = 10
+    keep: Annotated[
+        PositiveInt,
+        SNAPSHOTS,
+    ] = 10
     """The most copies of a policy that play at a time."""
     share: Share | None = None
     """The share of seats that frozen copies take in a match, besides one that is always a live
     policy's. None: 0.5, or with `self_play` what `population.newest` leaves."""
-    drop: Literal["oldest", "weakest", "crowded"] = "oldest"
+    drop: Annotated[
+        Literal["oldest", "weakest", "crowded"],
+        SNAPSHOTS,
+    ] = "oldest"
     """Which of them makes room for a new one: the `oldest`, the `weakest` by rating, or the most
     `crowded`: whose neighbours in time are closest, so that the rest spans the whole past."""
 
@@ -403,9 +495,9 @@ class BirthsConfig(Section):
     """Matches between two births: a copy of the highest-rated policy begins in an empty place, and
     the lowest-rated one retires once that plays; both of those that may take every seat. None:
     births are for your own director."""
-    games: NonNegativeInt = 200
+    games: Annotated[NonNegativeInt, BIRTHS] = 200
     """Games that a policy has played before it is judged."""
-    confidence: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.95
+    confidence: Annotated[float, Field(ge=0.0, lt=1.0), BIRTHS] = 0.95
     """How probable it must be, by their ratings, that the highest-rated policy is better than the
     lowest-rated one, before that is replaced; allowing for their being picked out of many. Looked
     at anew every `every` matches."""
@@ -426,12 +518,30 @@ class PopulationConfig(Section):
     """By policy, the agents whose seats it may take, where it may not take all."""
     teams: dict[str, TeamConfig] = {}
     """By team: `policies`, and the `agents` whose seats are its own."""
-    newest: Share = 0.5
+    newest: Annotated[
+        Share,
+        Only(
+            when=lambda config: config.population.matchmaker == "self_play",
+            needs="population.matchmaker self_play",
+        ),
+    ] = 0.5
     """`self_play`: the share of the other seats that the live weights take; frozen copies take the
     rest, unless `population.snapshots.share` says how many."""
-    window: PositiveFloat = 4.0
+    window: Annotated[
+        PositiveFloat,
+        Only(
+            when=lambda config: config.population.matchmaker == "fitness",
+            needs="population.matchmaker fitness",
+        ),
+    ] = 4.0
     """`fitness`: the most that two ratings in a match may differ by; ratings begin at 25."""
-    weighting: Literal["hard", "even"] = "hard"
+    weighting: Annotated[
+        Literal["hard", "even"],
+        Only(
+            when=lambda config: config.population.matchmaker == "prioritized",
+            needs="population.matchmaker prioritized",
+        ),
+    ] = "hard"
     """`prioritized`: by the chance to lose to them, squared, or `even`: by the chance to lose times
     the chance to win."""
     options: dict[str, Any] = {}
@@ -460,7 +570,7 @@ class PopulationConfig(Section):
 class LearnersConfig(Section):
     """Where policies are trained."""
 
-    processes: PositiveInt | Literal["auto"] = "auto"
+    processes: Annotated[PositiveInt | Literal["auto"], CHILDREN] = "auto"
     """Learner processes. `auto`: as few as keep up with the actors, as far as cores and memory
     allow; policies share a process in groups."""
     threads: PositiveInt | Literal["auto"] = "auto"
@@ -469,7 +579,7 @@ class LearnersConfig(Section):
     devices: tuple[str, ...] = ()
     """Devices dealt to the policies in turn, such as `cuda:0 cuda:1`. None named: every GPU there
     is, or else the CPU."""
-    nice: Annotated[int, Field(ge=0, le=19)] = 10
+    nice: Annotated[Annotated[int, Field(ge=0, le=19)], CHILDREN] = 10
     """How far a learner process steps back in the scheduler's queue, so that the game goes on."""
 
 
@@ -495,7 +605,7 @@ class CheckpointConfig(Section):
     an uninterrupted one bit for bit, and not in `async`, where a learner collects afresh."""
     evaluate_episodes: NonNegativeInt = 20
     """Greedy episodes played on each checkpoint, to find the best. 0: keep no best."""
-    write_limit: PositiveFloat = 10.0
+    write_limit: Annotated[PositiveFloat, CHILDREN] = 10.0
     """Seconds that a role has to write its part; the part before stands in for a later one."""
 
 
@@ -536,11 +646,11 @@ class RunConfig(Section):
     calibrate: NonNegativeFloat = 0.5
     """Seconds of a trial at the start, to choose processes and threads by what playing and training
     cost here; only where there is a choice. 0: they are chosen by the cores and the memory."""
-    start_limit: PositiveFloat = 120.0
+    start_limit: Annotated[PositiveFloat, CHILDREN] = 120.0
     """Seconds that a process has to start, and that it may take to compile a function."""
-    stop_limit: PositiveFloat = 20.0
+    stop_limit: Annotated[PositiveFloat, CHILDREN] = 20.0
     """Seconds that a process has to stop before it is killed."""
-    fallback: bool = False
+    fallback: Annotated[bool, CHILDREN] = False
     """Where the system lets no process be started (no memory, no permission), play and train in
     this one, as with the schedule `sequential`, instead of ending."""
 
@@ -569,7 +679,7 @@ class Config(Section):
     """The learners."""
     checkpoint: CheckpointConfig = CheckpointConfig()
     """Checkpoints."""
-    supervision: SupervisionConfig = SupervisionConfig()
+    supervision: Annotated[SupervisionConfig, CHILDREN] = SupervisionConfig()
     """Supervision."""
     run: RunConfig = RunConfig()
     """The run."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -19,6 +19,7 @@ from remuda.coordinator.coordinator import Signals
 from remuda.coordinator.logs import log_to
 from remuda.coordinator.metrics import Goal, Record, View
 from remuda.coordinator.run_directory import RunDirectory
+from remuda.effects import without_effect
 from remuda.envs.registry import find_game, make_env
 from remuda.envs.wrapped import with_scripted
 from remuda.errors import CannotStartError, CheckpointError, ConfigError, RoleDiedError
@@ -64,7 +65,13 @@ Watch = Callable[[int, int], None]
 """Is told of greedy play: episodes that are over, and those that are wanted."""
 
 
-def train(config: Config, view: View, resume: bool = False, watch: Watch | None = None) -> Result:
+def train(
+    config: Config,
+    view: View,
+    resume: bool = False,
+    watch: Watch | None = None,
+    said: Collection[str] = (),
+) -> Result:
     """Train every policy of `config`, save them, and measure them by greedy play.
 
     Args:
@@ -72,6 +79,7 @@ def train(config: Config, view: View, resume: bool = False, watch: Watch | None 
         view: where it is watched.
         resume: go on with the run in `config.run.directory` from its newest checkpoint.
         watch: who follows the greedy play after it; None: nobody.
+        said: keys that the user wrote; of those without effect he is told, whatever their values.
 
     Raises:
         RemudaError: something that a user can mend; the message says how.
@@ -101,6 +109,8 @@ def train(config: Config, view: View, resume: bool = False, watch: Watch | None 
     env.close()
     check_memory(config, specs, agents, layout, size)
     run = _claim(config, resume)
+    for words in without_effect(config, said):
+        view.say(words)
     try:
         with log_to(run.logs / "coordinator.log"):
             found = _find_checkpoint(config, run, view) if resume else None

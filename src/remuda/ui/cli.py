@@ -135,8 +135,10 @@ def train(words: Sequence[str]) -> int:
     """Train the policies of a game."""
     words, resumed = take_option(words, "--resume", "the directory of the run to go on with")
     config = read_resumed(words, Path(resumed)) if resumed else read_arguments(words)
+    without_config = take_option(words, "--config", "the path of a YAML file")[0]
 
     from remuda.coordinator.run_directory import RunDirectory
+    from remuda.effects import leaves
     from remuda.train import train as run_training
     from remuda.ui.live import make_view
     from remuda.ui.progress import Progress
@@ -146,10 +148,12 @@ def train(words: Sequence[str]) -> int:
         unfinished = offer_to_resume(config)
         if unfinished is not None:
             config, resumed = read_resumed(words, unfinished), str(unfinished)
+    said = frozenset(leaves(parse_flags(without_config, Config, positional="game")))
     load_soon("remuda.ui.charts")
     progress = Progress()
     try:
-        result = run_training(config, make_view(config.run.live), bool(resumed), progress)
+        view = make_view(config.run.live)
+        result = run_training(config, view, bool(resumed), progress, said)
     finally:
         progress.close()
     _tell(RunDirectory.open(result.directory))

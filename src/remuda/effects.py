@@ -1,0 +1,84 @@
+"""Settings that nothing reads in a run: its algorithm, schedule or matchmaker has no use for them.
+
+Where a setting has an effect stands next to its field, as `Only` in `config.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from typing import Any
+
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
+
+from remuda.config import Config, Only, PolicyConfig
+
+
+def without_effect(config: Config, said: Collection[str] = ()) -> list[str]:
+    """What was set and has no effect, a sentence each, with the setting that has.
+
+    A setting counts as set where it is not what it would be by default, where `policies` names it,
+    or where it is among those that the user said.
+
+    Args:
+        config: of the run.
+        said: keys that the user wrote, such as `policy.batch_size`, whatever their values.
+    """
+    policies = [config.policy, *(config.policy_of(name) for name in config.policies)]
+    default = PolicyConfig.model_validate({"algorithm": config.policy.algorithm})
+    found = []
+    for key, only in _marked(PolicyConfig):
+        is_set = _value(config.policy, key) != _value(default, key) or f"policy.{key}" in said
+        if is_set and not any(only.reads(policy) for policy in policies):
+            found.append(f"policy.{key} {only.words(config.policy.algorithm, 'policy.')}")
+        for name, own in config.policies.items():
+            policy = config.policy_of(name)
+            if _value(own, key) is not MISSING and not only.reads(policy):
+                prefix = f"policies.{name}."
+                found.append(f"{prefix}{key} {only.words(policy.algorithm, prefix)}")
+    plain = Config()
+    for key, only in _marked(Config):
+        if key.startswith("policy."):
+            continue
+        is_set = _value(config, key) != _value(plain, key) or key in said
+        if is_set and not only.reads(config):
+            found.append(f"{key} {only.words('', '')}")
+    return found
+
+
+MISSING = object()
+"""Stands where a tree has no such key."""
+
+
+def leaves(tree: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
+    """The dotted keys of a tree."""
+    for key, value in tree.items():
+        if isinstance(value, Mapping):
+            yield from leaves(value, f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}"
+
+
+def _marked(model: type[BaseModel], prefix: str = "", outer: Only | None = None) -> Iterator[Any]:
+    """Every leaf under a section that is read only under a condition: its key, and that."""
+    for name, info in model.model_fields.items():
+        only = _mark(info) or outer
+        section = info.annotation
+        if isinstance(section, type) and issubclass(section, BaseModel):
+            yield from _marked(section, f"{prefix}{name}.", only)
+        elif only is not None:
+            yield f"{prefix}{name}", only
+
+
+def _mark(info: FieldInfo) -> Only | None:
+    return next((part for part in info.metadata if isinstance(part, Only)), None)
+
+
+def _value(tree: Any, key: str) -> Any:
+    """What stands at a dotted key of sections or mappings."""
+    for part in key.split("."):
+        if isinstance(tree, Mapping):
+            tree = tree.get(part, MISSING)
+        else:
+            tree = getattr(tree, part, MISSING)
+    return tree

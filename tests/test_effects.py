@@ -1,0 +1,236 @@
+"""Settings without effect are told, and no others: every field is tried with each algorithm."""
+
+import numpy as np
+import pytest
+
+from remuda.config import Config, PolicyConfig, fields_of, load_config, overlay
+from remuda.coordinator.run_directory import RunDirectory
+from remuda.effects import leaves, without_effect
+from remuda.evaluate import load_run
+from remuda.train import train
+from remuda.ui.cli import run
+from remuda.ui.live import PlainView
+
+ALGORITHMS = ("iqn", "dqn", "ppo")
+OTHERS = {
+    "learning_mode": None,  # refused where it does not fit
+    "algorithm": None,
+    "network.hidden": [12],
+    "network.activation": {"iqn": "tanh", "dqn": "tanh", "ppo": "relu"},
+    "network.convolutions": None,  # refused
+    "network.recurrent": {"ppo": 4},
+    "network.dueling": {"iqn": False, "dqn": False},
+    "network.noisy": {"iqn": True, "dqn": True},
+    "discount": 0.5,
+    "on_policy_share": 0.3,
+    "experience.on_full": None,  # waits or not: the same where all is in turn
+    "experience.group": {"iqn": "all", "dqn": "all"},
+    "publish.mode": "snapshot",
+    "ppo.gae_lambda": 0.5,
+    "ppo.correction": "vtrace",
+    "ppo.value_clip": 0.001,
+    "ppo.target_kl": 1e-5,
+    "ppo.anchor_cost": 0.5,
+    "ppo.anchor_every": 2,
+    "ppo.anneal_steps": 500,
+    "ppo.max_staleness": 0,
+    "ppo.clip": 0.001,
+    "exploration.decay_steps": 5000,
+    "exploration.start": 0.5,
+    "exploration.end": 0.5,
+    "huber": 0.001,
+    "max_grad_norm": 1e-3,
+    "experience.replay_ratio": 0.3,
+    "experience.capacity": 200,
+    "target_every": 3,
+    "reward_scale": 0.5,
+    "adam_epsilon": 0.1,
+}
+"""Another value of a field, for all or by algorithm; None, or none for it: not tried. Numbers and
+switches that are not here are changed by rule."""
+ELSEWHERE = {
+    *("max_nonfinite", "priority", "time_budget", "publish.mode", "experience.wait_limit"),
+    *("ppo.correction", "ppo.max_staleness"),  # of rollouts that are older
+}
+"""What shows only in runs of another kind: with faults, with want of time, or across processes."""
+SMALL = {
+    "game": "support:Tape",
+    "schedule": "sequential",
+    "env": {"num_envs": 4, "options": {"lengths": (6, 9)}},
+    "policy": {
+        "n_frames": 2,
+        "network": {"hidden": [8], "quantiles": 4, "cosines": 8},
+        "experience": {"segment_length": 8},
+        "exploration": {"decay_steps": 300},
+        "publish": {"every": 2},
+    },
+    "run": {"turns": 1000, "evaluate_episodes": 0, "log_every": 3600},
+    "checkpoint": {"every": 3600, "evaluate_episodes": 0},
+}
+OF = {
+    "ppo": {"ppo": {"rollout_length": 16, "epochs": 2, "minibatches": 2}},
+    "values": {"experience": {"learning_starts": 100, "capacity": 400}, "batch_size": 32},
+}
+CONDITIONS = {
+    "experience.capacity": {"ppo": {"learning_mode": "hybrid"}},
+    "on_policy_share": {"ppo": {"learning_mode": "hybrid"}},
+    "ppo.anchor_every": {"ppo": {"ppo": {"anchor_cost": 0.5}}},
+}
+"""Where a field has an effect only with another."""
+
+
+def tree_of(algorithm):
+    own = OF["ppo"] if algorithm == "ppo" else OF["values"]
+    return overlay(SMALL, {"policy": overlay(own, {"algorithm": algorithm})})
+
+
+def nest(key, value):
+    for part in reversed(key.split(".")):
+        value = {part: value}
+    return value
+
+
+def another(key, algorithm):
+    """Another value of a field; None: it is not tried."""
+    if key in OTHERS:
+        value = OTHERS[key]
+        return value.get(algorithm) if isinstance(value, dict) else value
+    value = load_config(tree_of(algorithm)).policy
+    for part in key.split("."):
+        value = getattr(value, part)
+    if isinstance(value, bool):
+        return not value
+    if isinstance(value, int):
+        return value + 1
+    return 0.7 * value if isinstance(value, float) else None
+
+
+FINISHED: dict[str, tuple] = {}
+
+
+def outcome(tree, directory):
+    """What came of a run: every weight, and how much was played."""
+    key = repr(tree)
+    if key not in FINISHED:
+        config = load_config(overlay(tree, {"run": {"directory": directory}}))
+        result = train(config, PlainView())
+        weights = [s.weights for s in load_run(RunDirectory.open(result.directory))[1].values()]
+        FINISHED[key] = (weights, result.record.turns)
+    return FINISHED[key]
+
+
+def same(one, other):
+    weights, others = one[0], other[0]
+    return one[1] == other[1] and all(
+        a.shape == b.shape and np.array_equal(a, b) for a, b in zip(weights, others, strict=True)
+    )
+
+
+LEAVES = [key for key, section in fields_of(PolicyConfig).items() if section is None]
+CASES = [
+    (algorithm, key)
+    for algorithm in ALGORITHMS
+    for key in LEAVES
+    if another(key, algorithm) is not None
+]
+
+
+@pytest.mark.parametrize(("algorithm", "key"), CASES)
+def test_what_is_told_to_have_no_effect_has_none_and_all_else_has(algorithm, key, tmp_path):
+    plain = tree_of(algorithm)
+    changed = overlay(plain, {"policy": nest(key, another(key, algorithm))})
+    told = [words.split()[0] for words in without_effect(load_config(changed))]
+    if f"policy.{key}" in told:
+        assert same(outcome(plain, tmp_path / "plain"), outcome(changed, tmp_path / "changed"))
+        condition = CONDITIONS.get(key, {}).get(algorithm)
+        if condition is not None:
+            plain, changed = (overlay(t, {"policy": condition}) for t in (plain, changed))
+            assert f"policy.{key}" not in str(without_effect(load_config(changed)))
+            assert not same(
+                outcome(plain, tmp_path / "plain+"), outcome(changed, tmp_path / "changed+")
+            )
+    elif key not in ELSEWHERE:
+        assert not same(outcome(plain, tmp_path / "plain"), outcome(changed, tmp_path / "changed"))
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_nothing_is_told_of_defaults(algorithm):
+    assert without_effect(load_config({"policy": {"algorithm": algorithm}})) == []
+    whole = load_config({"policy": {"algorithm": algorithm}}).model_dump()
+    assert without_effect(load_config(whole)) == [], "as when a run's config.yaml is read"
+
+
+@pytest.mark.parametrize(
+    ("tree", "said"),
+    [
+        (
+            {"policy": {"algorithm": "ppo", "batch_size": 128}},
+            "policy.batch_size has no effect: it is for iqn and dqn, not ppo; use "
+            "policy.ppo.rollout_length and policy.ppo.minibatches",
+        ),
+        (
+            {"policy": {"algorithm": "ppo", "exploration": {"end": 0.2}}},
+            "policy.exploration.end has no effect: it is for iqn and dqn, not ppo; use "
+            "policy.ppo.entropy_cost",
+        ),
+        (
+            {"policy": {"algorithm": "ppo", "n_steps": 5}},
+            "policy.n_steps has no effect: it is for iqn and dqn, not ppo; use "
+            "policy.ppo.gae_lambda",
+        ),
+        (
+            {"policy": {"ppo": {"clip": 0.1}}},
+            "policy.ppo.clip has no effect: it is for ppo, not iqn",
+        ),
+        (
+            {"policies": {"agent_1": {"ppo": {"max_staleness": 3}}}},
+            "policies.agent_1.ppo.max_staleness has no effect: it is for ppo, not iqn; use "
+            "policies.agent_1.experience.capacity",
+        ),
+        (
+            {"policy": {"algorithm": "ppo", "on_policy_share": 0.3}},
+            "policy.on_policy_share has no effect without policy.learning_mode hybrid",
+        ),
+        (
+            {"population": {"window": 2.0}},
+            "population.window has no effect without population.matchmaker fitness",
+        ),
+        (
+            {"schedule": "sequential", "learners": {"processes": 2}},
+            "learners.processes has no effect without schedule async or lockstep",
+        ),
+    ],
+)
+def test_the_setting_that_has_an_effect_is_named(tree, said):
+    assert without_effect(load_config(tree)) == [said]
+
+
+def test_what_one_policy_reads_is_set_for_all():
+    tree = {"policy": {"algorithm": "ppo", "batch_size": 32}}
+    assert len(without_effect(load_config(tree))) == 1
+    assert without_effect(load_config(tree | {"policies": {"agent_1": {"algorithm": "dqn"}}})) == []
+
+
+def test_a_key_that_is_named_to_help_exists():
+    keys = set(fields_of(Config))
+    for algorithm in ALGORITHMS:
+        tree = dict.fromkeys(LEAVES, 1)
+        said = [f"policy.{key}" for key in tree]
+        config = load_config({"policy": {"algorithm": algorithm}})
+        for words in without_effect(config, said):
+            named = [word.strip(";,") for word in words.split() if word.startswith("policy.")]
+            assert set(named) <= keys
+
+
+def test_a_user_is_told_once_of_what_he_wrote_even_if_it_is_the_default(tmp_path, capsys):
+    words = (
+        *("rock_paper_scissors", "--policy.algorithm", "ppo", "--policy.batch_size", "64"),
+        *("--schedule", "sequential", "--run.turns", "50", "--run.evaluate_episodes", "0"),
+        *("--run.live", "false", "--run.directory", str(tmp_path / "run")),
+    )
+    assert run(["train", *words]) == 0
+    assert capsys.readouterr().out.count("policy.batch_size has no effect") == 1
+
+
+def test_leaves_are_dotted():
+    assert list(leaves({"a": {"b": 1, "c": {"d": 2}}, "e": 3})) == ["a.b", "a.c.d", "e"]
