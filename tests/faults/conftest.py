@@ -2,18 +2,16 @@
 
 import gc
 import os
-import tempfile
 import time
 
-import psutil
 import pytest
 
+from places import named_memory, processes
 from remuda.forkserver import client as forkserver
 
 
 def _children():
-    found = {p.pid for p in psutil.Process().children(recursive=True)}
-    return found - {forkserver.server_pid()}
+    return processes() - {forkserver.server_pid()}
 
 
 def _descriptors():
@@ -28,19 +26,17 @@ def _descriptors():
 
 
 @pytest.fixture(autouse=True)
-def nothing_is_left():
+def nothing_is_left(temporary_directory):
     forkserver.begin()  # it serves all tests of this process
-    before = _children(), set(os.listdir("/dev/shm")), set(os.listdir(tempfile.gettempdir()))
-    descriptors = _descriptors()
+    before, descriptors = _children(), _descriptors()
     yield
+    assert named_memory() == set(), "shared memory has a name, by which it may be left"
     gc.collect()
-    limit = time.monotonic() + 10
-    while _children() - before[0] and time.monotonic() < limit:
-        time.sleep(0.01)
-    assert _children() - before[0] == set(), "a process is left"
-    assert set(os.listdir("/dev/shm")) - before[1] == set(), "shared memory is left"
-    left = set(os.listdir(tempfile.gettempdir())) - before[2]
-    assert {name for name in left if "pytest" not in name} == set(), "a temporary file is left"
+    limit = time.monotonic() + 30
+    while _children() - before and time.monotonic() < limit:
+        time.sleep(0.05)
+    assert _children() - before == set(), "a process is left"
+    assert os.listdir(temporary_directory) == [], "a temporary file is left"
     now = _descriptors()
     opened = {n: to for n, to in now.items() if descriptors.get(n) != to}
     opened = {n: to for n, to in opened.items() if "site-packages" not in to}  # fonts are cached

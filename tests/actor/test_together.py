@@ -1,0 +1,109 @@
+"""`env.observe_together`: all observe at the start of a turn, and act in the game's order."""
+
+import numpy as np
+import pytest
+
+from remuda.actor.role import ActorRole
+from remuda.assembly import Assembly
+from remuda.config import load_config
+from remuda.envs.registry import make_env
+from remuda.errors import ConfigError
+from remuda.policies.spec import policy_specs
+from remuda.runtime.layout import Layout
+from remuda.train import train
+from remuda.ui.live import PlainView
+from support import Tape
+
+
+class Order(Tape):
+    """Notes who observes and who acts, in their order."""
+
+    def __init__(self, num_envs=3):
+        super().__init__(num_envs, num_agents=3, lengths=(4, 7))
+        self.noted = []
+
+    def begin_turn(self):
+        super().begin_turn()
+        self.noted.append("turn")
+
+    def observe(self, agent, out):
+        super().observe(agent, out)
+        self.noted.append(f"sees {agent}")
+
+    def act(self, agent, actions):
+        super().act(agent, actions)
+        self.noted.append(f"acts {agent}")
+
+
+def played(seats, together, turns=20):
+    """An actor that has played a few turns, and what it has written, by policy."""
+    env = Order()
+    policy = {"algorithm": "dqn", "network": {"hidden": (4,)}}
+    policy |= {"experience": {"segment_length": 5, "capacity": 2000, "learning_starts": 2000}}
+    tree = {"policy": policy, "env": {"num_envs": 3, "observe_together": together}}
+    if seats == "dealt":
+        tree["population"] = {"policies": 4, "matchmaker": "random"}
+    config = load_config(tree)
+    specs = policy_specs(config, env.agents)
+    layout = Layout((3,), (tuple(range(len(specs))),), ("cpu",) * len(specs))
+
+    class Role(ActorRole):
+        def _environment(self, copies):
+            return env
+
+    parts = Assembly(config, specs, layout, actor_role=Role, agents=env.agents)
+    actor = parts.roles()[0].build()
+    env.noted.clear()
+    for _ in range(turns):
+        actor.turn()
+    seen = [
+        ring.shared["observations"][slot, t]
+        for experience in parts.experience.values()
+        for ring in experience.rings
+        for slot in np.flatnonzero(ring.shared["committed"])
+        for t in range(ring.shared["committed"][slot])
+    ]
+    return actor, env, np.array(seen)
+
+
+@pytest.mark.parametrize("seats", ["fixed", "dealt"])
+def test_all_observe_before_anybody_acts_and_act_in_the_games_order(seats):
+    actor, env, seen = played(seats, together=True)
+    assert actor.seats.groups == ((0, 1, 2),)
+    turns = "|".join(env.noted).split("turn|")[1:]
+    for turn in turns:
+        assert turn.startswith("sees 0|sees 1|sees 2|acts 0|acts 1|acts 2")
+    assert len(seen) > 100
+    assert (seen[:, 4] == 0).all()  # nobody had acted yet in the turn
+
+
+@pytest.mark.parametrize("seats", ["fixed", "dealt"])
+def test_without_it_each_sees_what_those_before_it_did(seats):
+    actor, env, seen = played(seats, together=False)
+    assert actor.seats.groups == ((0,), (1,), (2,))
+    assert "|".join(env.noted).startswith("turn|sees 0|acts 0|sees 1|acts 1|sees 2|acts 2")
+    assert (seen[:, 4] == seen[:, 1]).all()
+
+
+@pytest.mark.parametrize("seats", ["fixed", "dealt"])
+def test_one_pass_of_the_networks_chooses_for_all(seats):
+    actor, _, _ = played(seats, together=True, turns=1)
+    passes = []
+    if seats == "fixed":
+        passes = actor.seats._passes_of[0]
+    else:
+        passes = [each for cast in actor.seats.casts for each in cast._plans[0].passes]
+    assert len(passes) == 1
+
+
+def test_a_game_in_which_it_means_nothing_refuses_it(tmp_path):
+    tree = {
+        "game": "connect_four",
+        "env": {"observe_together": True},
+        "policy": {"algorithm": "ppo"},
+        "run": {"directory": tmp_path / "run"},
+    }
+    assert not make_env("connect_four", 1).can_observe_together
+    with pytest.raises(ConfigError, match="observe_together"):
+        train(load_config(tree), PlainView())
+    assert not (tmp_path / "run").exists()
