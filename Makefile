@@ -7,9 +7,10 @@ READY := $(VENV)/.ready
 
 .PHONY: train test check format bench clean
 
-# The main job: two agents learn Treasure Hunt, each in a process of its own.
+# The main job: two agents learn Treasure Hunt, each in a process of its own, in less than two minutes
+# on two cores. Networks half as wide as by default, so that the learners keep up with the game.
 train: $(READY)
-	$(BIN)/remuda train treasure_hunt $(ARGS)
+	$(BIN)/remuda train treasure_hunt --policy.network.hidden 128 128 --run.turns 600000 $(ARGS)
 
 test: $(READY)
 	$(BIN)/python -m pytest $(ARGS)

@@ -1,19 +1,30 @@
-"""The programs in the documentation run as they are written."""
+"""The documentation: its programs run as they are written, and what it names exists."""
 
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from remuda.config import load_config
+from remuda.config import Config, fields_of, load_config
 from remuda.envs.contract import check_env
 from remuda.population.ledger import BIRTH, read_records
 from remuda.train import train
+from remuda.ui.arguments import parse_flags
+from remuda.ui.cli import COMMANDS, read_arguments, take_option
 from remuda.ui.live import PlainView
 
-DOCS = Path(__file__).parent.parent / "docs"
+ROOT = Path(__file__).parent.parent
+DOCS = ROOT / "docs"
+PAGES = {
+    str(path.relative_to(ROOT)): path.read_text()
+    for path in (ROOT / "README.md", ROOT / "ARCHITECTURE.md", *DOCS.glob("*.md"))
+}
+KEYS = fields_of(Config)
+FLAG = re.compile(r"(?<![\w-])--([a-z][\w-]*(?:\.\w+)*)")
+SECTIONS = "policy|env|run|population|checkpoint|learners|actor|supervision"
 
 
 def programs(page):
@@ -74,3 +85,111 @@ def test_the_example_of_a_director_lets_policies_be_born(tmp_path, monkeypatch):
     assert "born_0" in result.record.members
     records = read_records(tmp_path / "run" / "ledger.bin")[1]
     assert (records["kind"] == BIRTH).sum() == 1
+
+
+def commands(page):
+    """Every command line of `remuda` in a page: in blocks, and between backticks."""
+    text = PAGES[page].replace("\\\n", " ")
+    blocks = "\n".join(re.findall(r"```\w*\n(.*?)```", text, re.DOTALL))
+    inline = re.findall(r"`(remuda [^`]*)`", re.sub(r"```.*?```", "", text, flags=re.DOTALL))
+    lines = [line.strip() for line in blocks.splitlines()] + [" ".join(i.split()) for i in inline]
+    return [line.split("#")[0].strip() for line in lines if line.startswith("remuda ")]
+
+
+def flags_of_options(model):
+    keys = fields_of(model)
+    return keys.keys() | {"help", "json", "version", "config", "resume"}
+
+
+def is_flag(name, keys):
+    """Whether a flag is one of these keys, or lies under one that is open to any name."""
+    name = name.replace("-", "_")
+    open_ended = ("env.options.", "env.scripted.", "policies.", "scripted.", "population.seats.")
+    if name in keys:
+        return True
+    if name.startswith("policies.") and name.count(".") > 1:
+        return f"policy.{name.split('.', 2)[2]}" in keys
+    return any(
+        name.startswith(prefix) and prefix.split(".")[0] in {key.split(".")[0] for key in keys}
+        for prefix in open_ended
+        if prefix != "policies."
+    )
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_the_commands_of_a_page_are_commands(page):
+    for line in commands(page):
+        words = [w for w in shlex.split(line)[1:] if w not in ("[OPTIONS]", "...")]
+        assert words[0] in COMMANDS or words[0].startswith("--"), line
+        if words[0] not in COMMANDS:
+            continue
+        options = COMMANDS[words[0]].options
+        for name in FLAG.findall(line):
+            assert is_flag(name, flags_of_options(options)), f"{page}: {line}: --{name}"
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_a_training_command_of_a_page_is_accepted(page, tmp_path, monkeypatch):
+    """Its flags have values that are allowed; of games that can be had here."""
+    for line in commands(page):
+        words = shlex.split(line)[1:]
+        named = [word for word in words[1:2] if not word.startswith("--")]
+        elsewhere = any(":" in word or word.isupper() for word in named)
+        if words[0] != "train" or elsewhere or any(x in line for x in ("…", "NAME", "--help")):
+            continue
+        words = take_option(words[1:], "--resume", "")[0]
+        words = take_option(words, "--config", "")[0]
+        config = read_arguments(words)
+        for name in (*config.env.scripted, *config.policies):
+            assert re.fullmatch(r"(agent|policy|born|player|red|blue)_\d+", name), line
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_the_flags_that_a_page_names_exist(page):
+    """Those of benchmarks stand beside their programs' names."""
+    known = set(KEYS)
+    for command in COMMANDS.values():
+        known |= flags_of_options(command.options)
+    text = re.sub(r"benchmarks/\S+\.py[^`\n]*", "", PAGES[page])
+    programs = "\n".join(path.read_text() for path in (ROOT / "benchmarks").glob("*.py"))
+    for name in FLAG.findall(text):
+        assert is_flag(name, known) or f'"--{name}"' in programs, f"{page}: --{name}"
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_the_settings_that_a_page_names_exist(page):
+    for name in re.findall(rf"`((?:{SECTIONS})(?:\.\w+)+)", PAGES[page]):
+        if name.startswith("env.") and name not in KEYS:
+            continue  # the object of a program
+        if name.endswith(".py"):
+            continue
+        assert is_flag(name, set(KEYS)), f"{page}: {name}"
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_the_files_and_targets_that_a_page_names_exist(page):
+    for name in re.findall(r"\b((?:benchmarks|tests|examples)/[\w/]+\.(?:py|yaml))", PAGES[page]):
+        assert (ROOT / name).exists(), f"{page}: {name}"
+    for name in re.findall(r"\]\(([\w/.-]+\.(?:md|png|gif))", PAGES[page]):
+        assert ((ROOT / page).parent / name).exists(), f"{page}: {name}"
+    targets = re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    for name in re.findall(r"(?:^|`)make ([a-z][\w-]*)", PAGES[page], re.MULTILINE):
+        assert name in targets, f"{page}: make {name}"
+
+
+def test_seats_that_are_named_in_general_are_those_of_the_games():
+    """`--env.scripted.player_2` named the agent of no game here."""
+    from remuda.envs.registry import GAMES, make_env
+
+    agents = {agent.name for game in GAMES for agent in make_env(game, 1).agents}
+    for page, text in PAGES.items():
+        for name in re.findall(r"--(?:env\.)?scripted\.(\w+)", text):
+            assert name in agents, f"{page}: {name}"
+
+
+def test_what_make_train_runs_is_a_training_command():
+    makefile = (ROOT / "Makefile").read_text().replace("\\\n", " ")
+    (line,) = re.findall(r"remuda train (.*) \$\(ARGS\)", makefile)
+    config = read_arguments(shlex.split(line))
+    assert config.game == "treasure_hunt"
+    assert parse_flags(shlex.split(line), Config, positional="game")
