@@ -38,9 +38,12 @@ def main(requests: int, lifeline: int, modules: Sequence[str]) -> None:
     """
     child.ignore_held_signals()
     die_with_parent(lifeline, thread=False)
+    from remuda.memory.atomic import warm_up
+
     os.close(os.pidfd_open(os.getpid()))  # without it there is no server: children are spawned
     for module in modules:
         importlib.import_module(module)
+    warm_up()  # Numba loads what it knows of its types with the first function; no thread is begun
     gc.collect()
     gc.freeze()  # so that a child's collections do not copy all that is shared
     _Server(socket.socket(fileno=requests), lifeline).serve()

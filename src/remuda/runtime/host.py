@@ -43,12 +43,12 @@ def host(role: Role, control: Control, hosting: Hosting) -> None:
     log.info("process %d starts", os.getpid())
     tell_compiling(control, hosting.index)
     try:
-        with contextlib.suppress(OSError):
-            os.nice(hosting.nice)
         with threads(hosting.threads):
             worker = role.build()
             if hosting.restore and restore(worker, hosting.checkpoints.newest):
                 log.info("goes on from the newest checkpoint")
+            with contextlib.suppress(OSError):
+                os.nice(hosting.nice)  # not before: the others wait for it
             log.info("ready")
             desk = Desk(hosting.index, control, hosting.checkpoints, hosting.timeline)
             control.enter(hosting.index, RUNNING)
