@@ -37,7 +37,7 @@ from remuda.population.table import ORDERED, Table
 from remuda.publish.snapshot import PublishedWeights, Publisher, Snapshot, SnapshotReader
 from remuda.runtime.host import threads
 from remuda.runtime.inline import InlineRuntime
-from remuda.runtime.layout import Layout
+from remuda.runtime.layout import Layout, niceness
 from remuda.runtime.pace import FreePace, LockstepActor, LockstepLearner, Pace
 from remuda.runtime.processes import Place, ProcessRuntime
 from remuda.scoreboard import Scoreboard
@@ -228,7 +228,7 @@ class Assembly:
             config.supervision,
             num_actors=len(self._actors),
             threads=self.layout.threads,
-            nice=config.learners.nice,
+            nice=niceness(config, self.layout),
             start_limit=config.run.start_limit,
             stop_limit=config.run.stop_limit,
             write_limit=config.checkpoint.write_limit,

@@ -579,8 +579,10 @@ class LearnersConfig(Section):
     devices: tuple[str, ...] = ()
     """Devices dealt to the policies in turn, such as `cuda:0 cuda:1`. None named: every GPU there
     is, or else the CPU."""
-    nice: Annotated[Annotated[int, Field(ge=0, le=19)], CHILDREN] = 10
-    """How far a learner process steps back in the scheduler's queue, so that the game goes on."""
+    nice: Annotated[Annotated[int, Field(ge=0, le=19)] | Literal["auto"], CHILDREN] = "auto"
+    """How far a learner process steps back in the scheduler's queue, so that the game goes on.
+    `auto`: not at all where every process has a core, else 3, half the share of an actor: with
+    more, other programs on a busy machine leave it next to nothing."""
 
 
 class ActorConfig(Section):

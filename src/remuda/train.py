@@ -19,6 +19,7 @@ from remuda.coordinator.coordinator import Signals
 from remuda.coordinator.logs import log_to
 from remuda.coordinator.metrics import Goal, Record, View
 from remuda.coordinator.run_directory import RunDirectory
+from remuda.coordinator.shortfall import missed_ratios
 from remuda.effects import without_effect
 from remuda.envs.registry import find_game, make_env
 from remuda.envs.wrapped import with_scripted
@@ -31,6 +32,7 @@ from remuda.policies.spec import PolicySpec, policy_specs
 from remuda.policies.stack import ParameterStack
 from remuda.population.setup import check_population
 from remuda.publish.snapshot import Snapshot
+from remuda.runtime.compiling import telling_of_compiling
 from remuda.runtime.layout import make_layout
 
 log = logging.getLogger(__name__)
@@ -112,7 +114,7 @@ def train(
     for words in without_effect(config, said):
         view.say(words)
     try:
-        with log_to(run.logs / "coordinator.log"):
+        with log_to(run.logs / "coordinator.log"), telling_of_compiling(view.say):
             found = _find_checkpoint(config, run, view) if resume else None
             layout = choose_layout(config, agents)
             check_memory(config, specs, agents, layout, size)
@@ -306,5 +308,5 @@ def summarise(config: Config, result: Result, layout: str) -> dict[str, object]:
         "version": __version__,
         "evaluation": evaluation.as_summary() if evaluation else None,
         "halted": list(result.halted),
-        "notes": list(result.notes),
+        "notes": [*result.notes, *missed_ratios(config, record)],
     }

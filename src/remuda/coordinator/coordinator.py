@@ -139,7 +139,13 @@ class Coordinator:
                 everything is stopped before it is raised.
         """
         try:
-            self._runtime.start(signals.stopped)
+
+            def stopped() -> bool:
+                for message in self._runtime.news():
+                    self._tell(message)
+                return signals.stopped()
+
+            self._runtime.start(stopped)
             board = self._make_board()
             return self._go_on(board, config, every, signals)
         finally:

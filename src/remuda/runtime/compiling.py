@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from numba.core import event
@@ -29,6 +32,47 @@ class CompileListener(event.Listener):
         self._depth -= 1
         if not self._depth:
             self._control.tell_compiling(self._index, False)
+
+
+EVERY = 5.0
+"""Seconds between two words on how far compiling is."""
+
+
+class Progress:
+    """Says now and then how many functions were compiled, from the first one on."""
+
+    def __init__(self, say: Callable[[str], None]) -> None:
+        self._say = say
+        self._told, self._due = 0, 0.0
+
+    def see(self, compiled: int) -> None:
+        """Say it, if there are more and it is time."""
+        if compiled > self._told and time.monotonic() >= self._due:
+            count = "" if compiled == 1 else f", {compiled} functions so far"
+            self._say(f"compiling, once for this installation{count}")
+            self._told, self._due = compiled, time.monotonic() + EVERY
+
+
+class _Teller(event.Listener):
+    """Tells of what is compiled in this process."""
+
+    def __init__(self, progress: Progress) -> None:
+        self._progress, self._compiled = progress, 0
+
+    def on_start(self, event: Any) -> None:  # noqa: ARG002
+        """A function is compiled."""
+        self._compiled += 1
+        self._progress.see(self._compiled)
+
+    def on_end(self, event: Any) -> None:
+        """It is done."""
+
+
+@contextmanager
+def telling_of_compiling(say: Callable[[str], None]) -> Iterator[None]:
+    """Inside the `with`, say how far it is while this process compiles."""
+    with event.install_listener("numba:compile", _Teller(Progress(say))):
+        yield
 
 
 def tell_compiling(control: Control, index: int) -> None:

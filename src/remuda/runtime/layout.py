@@ -13,6 +13,8 @@ from remuda.errors import ConfigError
 
 PROCESS_MEMORY = 800 * 2**20
 """Bytes to reckon with for a process: the interpreter, torch, and what it plays or trains."""
+NICE = 3
+"""How far learners step back where there are fewer cores than processes: to half the share."""
 WORTH_IT = 0.1
 """The share that a layout must be faster by to be chosen over one with fewer processes."""
 
@@ -109,6 +111,14 @@ def is_open(config: Config) -> bool:
     return config.learners.processes == "auto" or (
         config.actor.processes == "auto" and config.env.num_envs > 1 and not config.population.dealt
     )
+
+
+def niceness(config: Config, layout: Layout) -> int:
+    """How far learners step back: as the user says, or as few cores make it necessary."""
+    asked = config.learners.nice
+    if asked != "auto":
+        return asked
+    return 0 if len(layout.copies) + len(layout.groups) <= _cores() else NICE
 
 
 def spare_cores(layout: Layout) -> int:

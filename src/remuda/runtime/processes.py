@@ -19,6 +19,7 @@ from remuda.forkserver.child import EXCEPTION
 from remuda.forkserver.process import UNKNOWN, Process
 from remuda.memory.lifeline import Lifeline
 from remuda.memory.waiting import Wakeup
+from remuda.runtime.compiling import Progress
 from remuda.runtime.control import DONE, FAILED, RUNNING, STARTING, Control
 from remuda.runtime.host import Hosting, host
 from remuda.runtime.pace import Pace
@@ -143,6 +144,7 @@ class ProcessRuntime:
         Raises:
             RoleDiedError: a role could not start.
         """
+        compiling = Progress(self._news.append)
         for child in self._children:
             self._spawn(child)
         while not stopped():
@@ -150,6 +152,7 @@ class ProcessRuntime:
                 self._control.go()
                 return
             self.run_for(0.02)
+            compiling.see(sum(self._control.compiled(c.index) for c in self._children))
 
     def run_for(self, seconds: float) -> bool:
         """Watch for about so long; True when everything is played.
@@ -216,7 +219,8 @@ class ProcessRuntime:
 
     def news(self) -> list[str]:
         """What happened since this was asked last, for the user."""
-        news, self._news = self._news, []
+        news = self._news.copy()
+        self._news.clear()
         return news
 
     def stop(self) -> None:

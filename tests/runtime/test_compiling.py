@@ -1,0 +1,52 @@
+"""What is compiled is told, and what was compiled before is not."""
+
+import numba
+
+from remuda.memory.waiting import Wakeup
+from remuda.runtime import compiling
+from remuda.runtime.compiling import CompileListener, Progress, telling_of_compiling
+from remuda.runtime.control import STARTING, Control
+
+
+def test_what_this_process_compiles_is_told():
+    @numba.njit
+    def add(a, b):
+        return a + b
+
+    told = []
+    with telling_of_compiling(told.append):
+        add(1, 2)
+        assert told == ["compiling, once for this installation"]
+        add(3, 4)
+    add(1.0, 2.0)
+    assert len(told) == 1
+
+
+def test_progress_is_told_now_and_then(monkeypatch):
+    now, told = [100.0], []
+    monkeypatch.setattr(compiling.time, "monotonic", lambda: now[0])
+    progress = Progress(told.append)
+    progress.see(0)
+    for count in (1, 5, 9):
+        progress.see(count)
+        now[0] += 3.0
+    assert told == [
+        "compiling, once for this installation",
+        "compiling, once for this installation, 9 functions so far",
+    ]
+
+
+def test_a_role_that_compiles_says_so_in_its_words():
+    control = Control((Wakeup(), Wakeup()))
+    listener = CompileListener(control, 1)
+    listener.on_start(None)
+    listener.on_start(None)  # another that the first one calls
+    listener.on_end(None)
+    assert control.compiling(1)
+    assert not control.compiling(0)
+    listener.on_end(None)
+    assert (control.compiling(1), control.compiled(1)) == (False, 2)
+    listener.on_start(None)
+    control.reset(1)  # its process died meanwhile
+    assert not control.compiling(1)
+    assert control.state(1) == STARTING
