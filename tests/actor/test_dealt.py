@@ -10,7 +10,7 @@ from remuda.actor.actor import Actor
 from remuda.actor.dealt import DealtSeats
 from remuda.actor.plan import make_plan
 from remuda.actor.role import make_casts
-from remuda.assembly import dealt_experience
+from remuda.assembly import Assembly, dealt_experience
 from remuda.checkpoint.state import pack, unpack
 from remuda.config import load_config
 from remuda.envs.registry import make_env
@@ -25,6 +25,7 @@ from remuda.population.records import PolicyRef
 from remuda.population.setup import copies_of, make_director, make_matchmaker, seats_of
 from remuda.population.table import Table
 from remuda.publish.snapshot import PublishedWeights, Publisher, Snapshot, SnapshotReader
+from remuda.runtime.layout import make_layout
 from remuda.scoreboard import Play, Policy, Scoreboard
 from remuda.streams import stream, torch_stream
 from support import Tape, sample
@@ -435,3 +436,40 @@ def test_games_of_several_kinds_of_agents_seat_each_policy_where_it_fits():
     earned = [m.total_reward for m in world.league.population.members]
     assert sum(earned) == pytest.approx(0.0)  # what one wins another loses
     assert all(m.games > 10 for m in world.league.population.members)
+
+
+@pytest.mark.parametrize("recurrent", [0, 8])
+def test_what_networks_act_on_grows_with_the_streams_not_with_policies_times_streams(recurrent):
+    """Room for all streams of each of 3,328 policies would be gigabytes."""
+    sizes = {}
+    for policies in (8, 64):
+        config = load_config(
+            {
+                "game": "treasure_hunt",
+                "env": {"num_envs": 2 * policies, "options": {"num_agents": 4}},
+                "policy": {
+                    "algorithm": "ppo",
+                    "network": {"hidden": [8], "recurrent": recurrent},
+                    "ppo": {"rollout_length": 8},
+                },
+                "population": {
+                    "matchmaker": "random",
+                    "policies": policies,
+                    "snapshots": {"every": 1, "keep": 4},
+                },
+                "learners": {"processes": 1},
+                "actor": {"processes": 1},
+            }
+        )
+        specs = policy_specs(config, make_env(config.game, 1, **config.env.options).agents)
+        agents = make_env(config.game, 1, **config.env.options).agents
+        layout = make_layout(config, len(specs))
+        actor = Assembly(config, specs, layout, agents=agents).roles()[0].build()
+        for _ in range(3):
+            actor.work()
+        (cast,) = actor.seats.casts
+        stack = cast.stack
+        sizes[policies] = stack.inputs.nbytes + stack.memories.nbytes + stack.kept.nbytes
+        rooms = [inputs.shape[0] for inputs, _ in stack._rooms.values()]
+        assert max(rooms) * stack.network.num_inputs * 4 <= stack.inputs.nbytes
+    assert sizes[64] < 2.5 * 8 * sizes[8]

@@ -216,7 +216,7 @@ def make_casts(
             for place, spec in owners
         ]
         width = -(-len(kind.seen_flat) // STEP) * STEP
-        stack = ActingStack(live[0].network(), noise, width, device)
+        stack = ActingStack(live[0].network(), noise, width, device, gathered=True)
         blocks: dict[int, list[tuple[Experience, int]]] = {}
         for number, spec in zip(numbers, live, strict=True):
             if spec.name in experience:

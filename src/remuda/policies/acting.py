@@ -17,7 +17,7 @@ from remuda.policies.networks.plain_pass import PlainPass
 from remuda.policies.stack import ParameterStack
 from remuda.types import Array, Bools, Floats, Integers, State
 
-KEPT_ROOMS = 256
+KEPT_ROOMS = 1024
 """Passes of different shapes that are kept ready."""
 
 
@@ -35,7 +35,18 @@ class ActingStack:
         noise: Sequence[torch.Generator | None],
         num_streams: int,
         device: str | torch.device = "cpu",
+        gathered: bool = False,
     ) -> None:
+        """Make room for K policies.
+
+        Args:
+            network: of all of them.
+            noise: by policy, the stream of its noisy layers; None: it has none, or uses the means.
+            num_streams: N, of each policy; of all together where they are gathered.
+            device: of the networks.
+            gathered: streams are gathered for each pass, by `room`, instead of each policy having N
+                of its own: then memory grows with the streams, not with policies times streams.
+        """
         self.network, self._noise, self._device = network, tuple(noise), torch.device(device)
         count = len(self._noise)
         self._stack = ParameterStack(network.shapes, count, device)
@@ -43,10 +54,12 @@ class ActingStack:
             self._weights = network.acting(self._stack.parameters, None)
             # `acting` may hand on views of the parameters; what is acted on is the stack's own.
             self._weights = {name: weight.clone() for name, weight in self._weights.items()}
-        self.inputs: Floats = aligned_zeros((count, num_streams, network.num_inputs))
+        at = (1 if gathered else count, num_streams)
+        self.inputs: Floats = aligned_zeros((*at, network.num_inputs))
         """[K, N, num_inputs]: what the policies act on; written by whoever sees."""
         self._tensor = torch.from_numpy(self.inputs)
-        self.memories: Floats = np.zeros((count, num_streams, network.memory), np.float32)
+        kept = (count, 0 if gathered else num_streams, network.memory)
+        self.memories: Floats = np.zeros(kept, np.float32)
         """[K, N, memory]: what each stream keeps; zeros where an episode begins."""
         self.kept: Floats = self.memories.copy()
         """[K, N, memory]: the same before the last pass."""
@@ -98,6 +111,7 @@ class ActingStack:
             if len(self._rooms) >= KEPT_ROOMS:
                 self._rooms.clear()
             count = (end - first) * width
+            self._make_room(count)
             inputs = self._tensor.view(-1, self.network.num_inputs)[:count]
             inputs = inputs.view(end - first, width, -1)
             self._rooms[key] = (
@@ -105,6 +119,13 @@ class ActingStack:
                 self._pass(self._rows(first, end)[0], inputs),
             )
         return self._rooms[key]
+
+    def _make_room(self, count: int) -> None:
+        """Make the room of gathered passes large enough for so many rows of inputs."""
+        if count > self.inputs.shape[0] * self.inputs.shape[1]:
+            self._rooms.clear()  # their passes look at the old one
+            self.inputs = aligned_zeros((1, 2 * count, self.network.num_inputs))
+            self._tensor = torch.from_numpy(self.inputs)
 
     def remember(self, first: int, end: int, width: int, memories: Floats) -> tuple[Floats, Floats]:
         """Likewise for networks with a memory: outputs, and what they keep, [k, width, memory].

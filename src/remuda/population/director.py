@@ -103,7 +103,10 @@ class Snapshots:
                 continue
             self._frozen_at[policy] = version
             live = PolicyRef(policy)
-            self._before[policy] = {str(m.ref): _score(ledger, live, m.ref) for m in past}
+            met, won = (score.tolist() for score in ledger.scores(live, past))
+            self._before[policy] = {
+                str(member.ref): (met[i], won[i]) for i, member in enumerate(past)
+            }
             if len(past) >= self._config.keep:
                 commands.append(Retire(DROPS[self._config.drop](past).ref))
             commands.append(Freeze(policy))
@@ -121,12 +124,11 @@ class Snapshots:
             return False
         if not past:
             return population[live].games >= games
+        met, won = (float(score.sum()) for score in ledger.scores(live, past))
         before = self._before.get(policy, {})
-        met = won = 0.0
-        for member in past:
+        for member in past if before else ():
             met_before, won_before = before.get(str(member.ref), (0.0, 0.0))
-            met_now, won_now = _score(ledger, live, member.ref)
-            met, won = met + met_now - met_before, won + won_now - won_before
+            met, won = met - met_before, won - won_before
         return met >= games and won / met >= wanted
 
     def state(self) -> State:
@@ -244,12 +246,6 @@ class Directors:
         """Go on from what `state` returned."""
         for i, director in enumerate(self._directors):
             director.restore(state[str(i)])
-
-
-def _score(ledger: Ledger, one: PolicyRef, other: PolicyRef) -> tuple[float, float]:
-    """Meetings, and how many of them the first won."""
-    met = ledger.meetings(one, other)
-    return float(met), ledger.win_rate(one, other, doubt=0.0) * met
 
 
 def oldest(past: Sequence[Member]) -> Member:

@@ -22,6 +22,7 @@ from remuda.population.records import (
     REWARD,
     WINS,
     Match,
+    Member,
     Numbers,
     PolicyRef,
     Population,
@@ -111,6 +112,14 @@ class Ledger:
         place = self._population[one].place
         places = [self._population[other].place for other in others]
         return self.win_rates_at(place, np.array(places, np.int64), doubt)
+
+    def scores(self, one: PolicyRef, others: Sequence[Member]) -> tuple[Numbers, Numbers]:
+        """Meetings of a live policy with others, and how many it won: two of [len(others)]."""
+        place = self._population[one].place
+        places = np.array([member.place for member in others], np.int64)
+        met: Numbers = self.pairs[MET, place, places]
+        won: Numbers = self.pairs[WON, place, places]
+        return met, won
 
     def win_rates_at(self, place: int, others: Integers, doubt: float = 1.0) -> Numbers:
         """Likewise, by places in the population; the first is a live policy's."""
