@@ -183,15 +183,18 @@ class ExperienceConfig(Section):
     on_full: Literal["overwrite", "wait"] = "overwrite"
     """`overwrite` the oldest steps and never wait, or make the actor `wait` while it is more than
     `capacity` steps ahead of what the replay ratio lets the learner train on. PPO: `wait`, while a
-    whole rollout lies ready that its learner has not taken."""
+    whole rollout lies ready that its learner has not taken; with `overwrite` learners take the
+    newest whole rollout, and those passed over are counted as lost."""
     wait_limit: Annotated[
         PositiveFloat,
         Only(
             when=lambda policy: policy.experience.on_full == "wait",
             needs="{}experience.on_full wait",
         ),
-    ] = 10.0
-    """`wait`: seconds after which the actor goes on all the same; each time is counted."""
+    ] = 2.0
+    """`wait`: the most seconds that the actor waits for a learner which takes nothing. A learner is
+    waited for as long as two of its updates usually take, at least 0.2 seconds and at most this;
+    then its steps are overwritten, and counted, until it takes some again."""
     group: str = ""
     """Policies that name the same group learn from what all of them live through, not only from
     their own. Empty: each from its own. Not in the learning mode `on_policy`."""

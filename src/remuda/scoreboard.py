@@ -30,7 +30,7 @@ class Play(IntEnum):
     """Times the actor waited for a learner; only where the user set experience to `wait`."""
     WAIT_SECONDS = 3
     FORCED = 4
-    """Waits that ended at the user's limit, so that steps were overwritten all the same."""
+    """Waits that ended because a learner took nothing for its limit; it was waited for no more."""
     OVERTAKEN = 5
     """Snapshots whose copy was overtaken by a newer one, and thrown away."""
     SECONDS_WEIGHTS = 6

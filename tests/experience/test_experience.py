@@ -129,7 +129,7 @@ def test_actors_together_stay_within_the_capacity():
         assert writer.room.wakeup.wait(writer.room.has_room, 10.0)
     step(writers[1], 10, over=True)
     assert not writers[0].room.has_room()
-    writers[0].room.forgive()
+    writers[0].room.leave_behind()
     assert writers[0].room.has_room()
     assert not writers[1].room.has_room()
 

@@ -202,7 +202,7 @@ def test_wait_holds_the_actor_until_the_learner_has_caught_up():
     assert writer.room.wakeup.wait(writer.room.has_room, 10.0)
     play(writer, [1])
     assert not writer.room.has_room()
-    writer.room.forgive()
+    writer.room.leave_behind()
     assert writer.room.has_room()
     assert load(experience.rings[0].counters, CONSUMED) == 1
 

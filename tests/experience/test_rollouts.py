@@ -158,13 +158,13 @@ def test_where_episodes_are_short_a_rollout_is_taken_before_places_run_out():
     assert rollouts.lost == 0
 
 
-def test_an_actor_that_was_forgiven_overwrites_and_what_is_lost_is_counted():
+def test_an_actor_that_waits_no_more_overwrites_and_what_is_lost_is_counted():
     experience = make_experience(rollout=8)
     writer, rollouts = ExperienceWriter(experience), Rollouts(experience)
     i = 0
     while i < 99:
         if not writer.room.has_room():
-            writer.room.forgive()
+            writer.room.leave_behind()
         turn(writer, i)
         i += 1
     found = []

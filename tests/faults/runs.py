@@ -33,6 +33,22 @@ SMALL = {
 }
 
 
+PPO = {
+    "algorithm": "ppo",
+    "ppo": {"rollout_length": 32},
+    "experience": {"segment_length": 4},
+    "publish": {"every": 1},
+}
+ALGORITHMS = {
+    "ppo wait": PPO,
+    "ppo overwrite": overlay(PPO, {"experience": {"on_full": "overwrite"}}),
+    "iqn": {"algorithm": "iqn"},
+    "dqn": {"algorithm": "dqn"},
+    "iqn wait": {"algorithm": "iqn", "experience": {"on_full": "wait"}},
+}
+"""By name, what a policy learns by, and whether the game may wait for it."""
+
+
 def small_config(**tree):
     return load_config(overlay(SMALL, tree))
 
@@ -115,11 +131,23 @@ class StopsWhenAsked:
 
 @dataclass(frozen=True)
 class StopsWhileSampling(LearnerRole):
-    """agent_0's learner is stopped after it looked which steps there are, before it copies them."""
+    """agent_0's learner is stopped between its look at which steps there are and what it does next.
+
+    It has not copied them yet, or has, and has not said so.
+    """
 
     def build(self):
         group = super().build()
-        if self.specs[0].name == "agent_0":
+        if self.specs[0].name == "agent_0" and self.specs[0].config.takes_rollouts:
+            experience = group.learners[0]._rollouts[0].experience
+            take = experience.take
+
+            def stops(*words):
+                os.kill(os.getpid(), signal.SIGSTOP)
+                take(*words)
+
+            experience.take = stops
+        elif self.specs[0].name == "agent_0":
             replay = group.learners[0]._replays[0]
             replay._random = StopsWhenAsked(replay._random)
         return group

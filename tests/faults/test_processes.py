@@ -4,11 +4,13 @@ import os
 import subprocess
 import sys
 import time
+from itertools import product
 
 import psutil
 import pytest
 
 from faults.runs import (
+    ALGORITHMS,
     StopsWhilePublishing,
     StopsWhileSampling,
     StopsWhileStarting,
@@ -19,21 +21,28 @@ from faults.runs import (
     wait_until_gone,
 )
 from places import named_memory
+from remuda.config import overlay
 from remuda.errors import RoleDiedError
 from remuda.scoreboard import Learn, Play
 
+QUICK = {
+    ("ppo wait", StopsWhilePublishing, "snapshot"),
+    ("ppo overwrite", StopsWhileSampling, "double_buffer"),
+    ("iqn", StopsWhilePublishing, "double_buffer"),
+    ("dqn", StopsWhileSampling, "snapshot"),
+}
+STOPPED = [
+    pytest.param(*each, marks=() if each in QUICK else pytest.mark.slow)
+    for each in product(
+        ALGORITHMS, (StopsWhilePublishing, StopsWhileSampling), ("snapshot", "double_buffer")
+    )
+]
 
-@pytest.mark.parametrize(
-    ("role", "mode"),
-    [
-        pytest.param(StopsWhilePublishing, "snapshot", marks=pytest.mark.slow),
-        (StopsWhilePublishing, "double_buffer"),
-        (StopsWhileSampling, "snapshot"),
-        pytest.param(StopsWhileSampling, "double_buffer", marks=pytest.mark.slow),
-    ],
-)
-def test_the_actor_goes_on_while_a_learner_is_stopped(role, mode, tmp_path):
-    config = small_config(policy={"publish": {"mode": mode}}, run={"stop_limit": 1.0})
+
+@pytest.mark.parametrize(("algorithm", "role", "mode"), STOPPED)
+def test_the_actor_goes_on_while_a_learner_is_stopped(algorithm, role, mode, tmp_path):
+    policy = overlay(ALGORITHMS[algorithm], {"publish": {"mode": mode}})
+    config = small_config(policy=policy, run={"stop_limit": 1.0})
     ring, runtime = make_runtime(config, tmp_path, role)
     runtime.start(lambda: False)
     try:
@@ -42,10 +51,14 @@ def test_the_actor_goes_on_while_a_learner_is_stopped(role, mode, tmp_path):
         play, other = ring.scoreboard.play(), ring.scoreboard.learn("agent_1")
         turns, updates = play[Play.TURNS], other[Learn.UPDATES]
         # Longer than the ring: the actor overwrites what the stopped learner was copying.
-        run_until(runtime, lambda: play[Play.TURNS] > turns + 10_000)
+        many = 4_000 if "wait" in algorithm else 10_000
+        run_until(runtime, lambda: play[Play.TURNS] > turns + many)
         run_until(runtime, lambda: other[Learn.UPDATES] > updates + 10)
         assert is_stopped(pid)
-        assert play[Play.WAITS] == 0
+        if "wait" in algorithm:
+            assert play[Play.FORCED] > 0
+        else:
+            assert play[Play.WAITS] == 0
         assert ring.experience["agent_0"].overwritten > 0
     finally:
         runtime.stop()

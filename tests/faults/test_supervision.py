@@ -88,7 +88,6 @@ def test_a_stack_that_learns_from_rollouts_goes_on(role, fault, tmp_path):
         goal = max(row[Learn.UPDATES] for row in rows) + 20
         run_until(runtime, lambda: min(row[Learn.UPDATES] for row in rows) > goal)
         assert saved["updates"] > 5
-        assert ring.scoreboard.play()[Play.FORCED] == 0
         assert max(row[Learn.STALENESS_MAX] for row in rows) < 20
     finally:
         runtime.stop()

@@ -13,6 +13,7 @@ from remuda.actor.seats import Seats
 from remuda.checkpoint.state import fitting, random_state, restore_random
 from remuda.envs.checks import TurnChecks
 from remuda.envs.vector_env import VectorEnv
+from remuda.experience.room import Rooms
 from remuda.memory.atomic import warm_up
 from remuda.publish.snapshot import SnapshotReader
 from remuda.scoreboard import Facts, Play, Row
@@ -65,7 +66,8 @@ class Actor:
 
     What it guarantees:
 
-    1. It waits for nobody, except where the user set a ring to `wait`, and then for a limited time.
+    1. It waits for nobody, except where the user set a ring to `wait`, and then only for a learner
+       that makes progress (`remuda.experience.room`).
     2. Agents act in the order of `turn_groups`, each with the newest weights that were published
        before the turn began, and each action takes effect before the next group observes.
     3. What a seat sees, does and is given is written to the ring of its policy alone.
@@ -117,8 +119,7 @@ class Actor:
         self._turn_of: Integers = np.zeros(env.num_envs, np.int64)
         self._checks = TurnChecks(env, self._turn_of) if check else None
         seats.checks = self._checks
-        self._rooms = seats.rooms
-        self._waited = 0.0
+        self._rooms = Rooms(seats.rooms)
         self._overtaken = 0
         self.on_episode: Callable[[int, Floats, Floats], None] | None = None
         """Called when an episode is over: its copy, its agents' returns, and the game's facts."""
@@ -139,27 +140,22 @@ class Actor:
 
     def has_room(self) -> bool:
         """Whether every ring that may make the actor wait has room."""
-        return all(room.has_room() for room in self._rooms)
+        return self._rooms.has_room()
 
     def wait(self, timeout: float, interrupted: Callable[[], bool]) -> None:
-        """Sleep until the rings have room, at most until the user's own limit; counted."""
-        late = [room for room in self._rooms if not room.has_room()]
-        if self.done or not late:
+        """Sleep until the rings have room, as long as learners make progress; counted.
+
+        Better to lose old steps than to stand still for a learner that is stuck or gone.
+        """
+        if self.done:
             return
-        wait_limit = late[0].config.wait_limit
         began = time.perf_counter()
-        timeout = min(timeout, wait_limit - self._waited)
-        woken = late[0].wakeup.wait(lambda: interrupted() or self.has_room(), timeout)
-        spent = time.perf_counter() - began
+        left_behind = self._rooms.wait(timeout, interrupted)
+        if left_behind is None:
+            return
         self._play[Play.WAITS] += 1
-        self._play[Play.WAIT_SECONDS] += spent
-        self._waited = 0.0 if woken else self._waited + spent
-        if self._waited >= wait_limit:
-            # The learner is stuck or gone: better to lose old steps than to stand still.
-            for room in late:
-                room.forgive()
-            self._play[Play.FORCED] += 1
-            self._waited = 0.0
+        self._play[Play.WAIT_SECONDS] += time.perf_counter() - began
+        self._play[Play.FORCED] += left_behind > 0
 
     def finish(self) -> None:
         """Give back what the environment holds."""

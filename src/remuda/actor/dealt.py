@@ -17,7 +17,7 @@ from remuda.actor.seats import groups_of
 from remuda.checkpoint.state import fitting
 from remuda.envs.checks import TurnChecks
 from remuda.envs.vector_env import VectorEnv
-from remuda.experience.experience import Room
+from remuda.experience.room import Room
 from remuda.policies.spec import first_weights
 from remuda.population.league import League
 from remuda.population.table import POLICY

@@ -13,7 +13,7 @@ from remuda.checkpoint.state import random_state, restore_random
 from remuda.envs.checks import TurnChecks
 from remuda.envs.scripted import room_for
 from remuda.envs.vector_env import VectorEnv
-from remuda.experience.experience import Room
+from remuda.experience.room import Room
 from remuda.experience.writer import ExperienceWriter
 from remuda.policies.acting import ActingStack, Rule
 from remuda.publish.snapshot import Snapshot

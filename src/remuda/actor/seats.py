@@ -9,7 +9,7 @@ import numpy as np
 
 from remuda.envs.checks import TurnChecks
 from remuda.envs.vector_env import VectorEnv
-from remuda.experience.experience import Room
+from remuda.experience.room import Room
 from remuda.publish.snapshot import Snapshot
 from remuda.types import Bools, State, TurnResult
 

@@ -147,6 +147,7 @@ class Board:
             replay_fill=experience.fill,
             replay_ratio=float(learn[Learn.SAMPLES] / trained_from) if trained_from > 0 else None,
             redrawn=int(learn[Learn.REDRAWN]),
+            behind=_behind(experience, written, learn[Learn.SAMPLES]),
             trained=int(learn[Learn.TRAINED]),
             lost=int(learn[Learn.LOST]),
             effective=_mean(learned, Learn.EFFECTIVE_SUM, Learn.UPDATES) if on_policy else None,
@@ -162,6 +163,17 @@ class Board:
             nonfinite=int(learn[Learn.NONFINITE]),
             halted=bool(learn[Learn.HALTED]),
         )
+
+
+def _behind(experience: Experience, written: int, samples: float) -> int | None:
+    """Steps that were collected, and that the learner has not come to yet."""
+    if experience.rollout:
+        return experience.untaken
+    ratio = experience.config.replay_ratio
+    if ratio is None:
+        return None
+    begins = experience.lost + experience.config.learning_starts
+    return max(written - max(begins, int(samples / ratio) + experience.config.learning_starts), 0)
 
 
 def _mean(change: Row | list[float], total: int, count: int) -> float | None:

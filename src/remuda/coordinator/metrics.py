@@ -47,6 +47,10 @@ class PolicyRecord:
     """Total of updates whose loss or weights were not finite, and that were undone."""
     halted: bool
     """Whether there were too many of these in a row, so that the policy learns no more."""
+    behind: int | None = None
+    """Steps that were collected and that its learner has not come to: of segments that it has not
+    taken; off-policy, those beyond what its updates have paid for by the replay ratio. None: it
+    trains without a ratio."""
     trained: int = 0
     """On-policy: total of steps that were trained on, each counted once."""
     lost: int = 0

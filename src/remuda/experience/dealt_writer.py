@@ -12,8 +12,9 @@ import numpy as np
 from numba import njit
 
 from remuda.checkpoint.state import fitting
-from remuda.experience.experience import Experience, Room
+from remuda.experience.experience import Experience
 from remuda.experience.ring import CLOSED_STEPS, WRITTEN
+from remuda.experience.room import Room
 from remuda.experience.writer import (
     NOWHERE,
     clear_ring,

@@ -8,6 +8,7 @@ share: the others fill up what it leaves.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 
 import numpy as np
@@ -25,14 +26,16 @@ from remuda.experience.ring import (
     ROOM_WANTED,
     TAKEN,
     TAKEN_STEPS,
+    UPDATE_TIME,
     WANTED,
     WRITTEN,
     Block,
     BlockRow,
     ExperienceRing,
     StreamShape,
-    is_tight,
 )
+from remuda.experience.room import UPDATES, Room
+from remuda.experience.words import total, untaken
 from remuda.memory.atomic import exchange, fence_full, load, store
 from remuda.memory.shared import Arena, SharedArrays
 from remuda.memory.waiting import Wakeup
@@ -40,6 +43,8 @@ from remuda.types import Integers, State
 
 NEVER = 2**62
 """More segments, and more steps, than there will ever be."""
+KEPT = 0.8
+"""The share of what an update took as a rule that is kept when another one is counted in."""
 
 
 class Experience:
@@ -49,7 +54,8 @@ class Experience:
 
     1. A learner that asks for a number of steps is woken once they are there, whoever wrote them,
        without polling.
-    2. An actor waits only where the user set `wait`, and is rung once it may go on.
+    2. An actor waits only where the user set `wait`, only for a learner that makes progress, and is
+       rung once it may go on (`remuda.experience.room`).
     3. Whoever dies, at any instruction, leaves words that the others can go on with.
     """
 
@@ -88,6 +94,9 @@ class Experience:
         self.shape, self.config, self.rollout = shape, config, rollout
         self.num_streams = sum(num_streams)
         self.learner, self._actors = learner, tuple(actors)
+        # The learner's own: when the update began that it is at, and what one takes as a rule.
+        self._began: float | None = None
+        self._usual: float | None = None
         self.block, self.index, self.ahead = block, index, ahead
         self._shared: SharedArrays | BlockRow
         if block is not None:
@@ -117,17 +126,17 @@ class Experience:
     @property
     def written(self) -> int:
         """Steps committed since the run began."""
-        return _total(self.counters, WRITTEN)
+        return total(self.counters, WRITTEN)
 
     @property
     def overwritten(self) -> int:
         """Committed steps that made room for newer ones."""
-        return _total(self.counters, OVERWRITTEN)
+        return total(self.counters, OVERWRITTEN)
 
     @property
     def lost(self) -> int:
         """Steps that a resumed run did not bring along; a learner waits for new ones."""
-        return _total(self.counters, LOST)
+        return total(self.counters, LOST)
 
     @property
     def fill(self) -> float:
@@ -146,7 +155,7 @@ class Experience:
     @property
     def untaken(self) -> int:
         """Steps in closed segments that no on-policy learner took yet, and that one may."""
-        return max(_untaken(self.counters), 0)
+        return max(untaken(self.counters), 0)
 
     @property
     def may_wait(self) -> bool:
@@ -157,26 +166,41 @@ class Experience:
 
     def has(self, steps: int) -> bool:
         """Whether `steps` have been committed; if not, the learner will be rung when they are."""
-        return _has(self.counters, WRITTEN, steps)
+        found: bool = _has(self.counters, WRITTEN, steps)
+        if found and self.may_wait and self._began is None:
+            self._began = time.monotonic()
+        return found
 
-    def has_rollout(self) -> bool:
+    def has_rollout(self, early: bool = False) -> bool:
         """Whether there is a rollout to take; if not, the learner will be rung when there is.
 
         Where episodes are short a rollout is taken early: a writer without room rings too.
+
+        Args:
+            early: be rung before places run out, because no writer looks; see `_reachable`.
         """
-        wanted = _total(self.counters, TAKEN_STEPS) + self.rollout
+        self._end_update()
+        wanted = total(self.counters, TAKEN_STEPS) + (
+            self._reachable() if early and not self.may_wait else self.rollout
+        )
         if any(ring.tight for ring in self.rings):
             return True
         return _has(self.counters, CLOSED_STEPS, wanted) or any(ring.tight for ring in self.rings)
 
     def consume(self, steps: int) -> None:
         """Tell waiting actors that the learner has had its share of the first `steps` steps."""
+        self._end_update()
         for ring in self.rings:
             store(ring.counters, CONSUMED, steps)
         self._let_in(steps)
 
     def take(self, actor: int, segments: int, steps: int) -> None:
         """Tell an actor that the first closed segments, and their steps, are copied."""
+        if self.may_wait:
+            self._began = time.monotonic()
+        self._pass(actor, segments, steps)
+
+    def _pass(self, actor: int, segments: int, steps: int) -> None:
         counters = self.rings[actor].counters
         store(counters, TAKEN, segments)
         store(counters, TAKEN_STEPS, steps)
@@ -185,14 +209,14 @@ class Experience:
     def release(self) -> None:
         """Take nothing any more, so that no writer ever waits for this learner."""
         for actor in range(len(self.rings)):
-            self.take(actor, NEVER, NEVER // len(self.rings))
+            self._pass(actor, NEVER, NEVER // len(self.rings))
         self.consume(NEVER)
 
     def skip(self) -> None:
         """Take all that is closed, unread: it is not this learner's."""
         for actor, ring in enumerate(self.rings):
             closed, ends = load(ring.counters, CLOSED), ring.shared["queue_steps"]
-            self.take(actor, closed, int(ends[(closed - 1) % ends.size]) if closed else 0)
+            self._pass(actor, closed, int(ends[(closed - 1) % ends.size]) if closed else 0)
 
     def take_up(self) -> None:
         """For a new learner: take what is closed from now on, if the one before it took no more."""
@@ -201,6 +225,25 @@ class Experience:
                 store(ring.counters, CONSUMED, self.written)
         if any(load(ring.counters, TAKEN) == NEVER for ring in self.rings):
             self.skip()
+
+    def _end_update(self) -> None:
+        """Count what the update took that ends now, if one does: actors wait by that."""
+        if self._began is None:
+            return
+        # A learner that was stopped in the middle of an update must not be waited for longer after.
+        took = min(time.monotonic() - self._began, self.config.wait_limit / UPDATES)
+        self._began = None
+        self._usual = took if self._usual is None else KEPT * self._usual + (1.0 - KEPT) * took
+        for ring in self.rings:
+            store(ring.counters, UPDATE_TIME, max(int(self._usual * 1e6), 1))
+
+    def _reachable(self) -> int:
+        """The steps of a rollout; fewer, where actors overwrite segments that are too short for it.
+
+        An actor that may wait rings its learner before it runs out of places. One that never waits
+        does not look, so the learner must not sleep until places have been written over.
+        """
+        return min(self.rollout, max(sum(ring.reachable for ring in self.rings), 1))
 
     def _let_in(self, steps: int) -> None:
         """Ring every actor that wanted to be rung at so many steps, or at fewer."""
@@ -275,92 +318,6 @@ def segments_for(steps: int, length: int, most_open: int, likely: int, rollout: 
     if rollout:
         return kept + most_open + 3 * likely + 3 * -(-rollout // length)
     return max(kept, most_open + likely)
-
-
-class Room:
-    """An actor's side: whether it may write another turn, where the user lets it wait.
-
-    It may while all actors together are within `capacity` steps of an off-policy learner, and while
-    there is not yet a whole rollout for an on-policy learner to take; two, where seats are dealt.
-    """
-
-    def __init__(self, experience: Experience, actor: int, wakeup: Wakeup) -> None:
-        self.wakeup = wakeup
-        """Rings this actor's process once it may go on."""
-        self.config = experience.config
-        self._learner, self._rollout = experience.learner, experience.ahead * experience.rollout
-        self._all, self._counters = experience.counters, experience.rings[actor].counters
-        ring = experience.rings[actor]
-        self._queue, self._numbers = ring.shared["queue"], ring.shared["numbers"]
-        self._likely = ring.likely
-        self._forgiven = 0
-
-    def has_room(self) -> bool:
-        """Whether the actor may write another turn; if not, it will be rung once it may."""
-        needed = self._needed()
-        if needed <= 0:
-            return True
-        store(self._counters, ROOM_WANTED, needed)
-        fence_full()
-        if self._needed() <= 0:
-            return True
-        if self._rollout:
-            self._learner.ring()  # it may be asleep, waiting for more than there is place for
-        return False
-
-    def forgive(self) -> None:
-        """Let the actor write one more capacity of steps, or one more rollout, all the same."""
-        if self._rollout:
-            self._forgiven = load(self._counters, CLOSED_STEPS)
-        else:
-            self._forgiven = _total(self._all, WRITTEN)
-
-    def _needed(self) -> int:
-        """The steps that the learner must be through with before there is room; 0: there is."""
-        if not self._rollout:
-            needed = _total(self._all, WRITTEN) - self.config.capacity
-            consumed = load(self._counters, CONSUMED)
-            return 0 if max(consumed, self._forgiven) >= needed else needed
-        has_room = _has_room_for_rollout(
-            self._all,
-            self._counters,
-            self._queue,
-            self._numbers,
-            self._likely,
-            self._rollout,
-            self._forgiven,
-        )
-        return 0 if has_room else 1
-
-
-@njit(cache=True)
-def _has_room_for_rollout(
-    counters: Integers,
-    own: Integers,
-    queue: Integers,
-    numbers: Integers,
-    likely: int,
-    rollout: int,
-    forgiven: int,
-) -> bool:
-    passed = forgiven - load(own, TAKEN_STEPS)
-    if _untaken(counters) - max(passed, 0) >= rollout:
-        return False
-    return passed > 0 or not is_tight(own, queue, numbers, likely)
-
-
-@njit(cache=True)
-def _total(counters: Integers, word: int) -> int:
-    total = 0
-    for actor in range(counters.shape[0]):
-        total += load(counters[actor], word)
-    return total
-
-
-@njit(cache=True)
-def _untaken(counters: Integers) -> int:
-    """Steps that were closed and not taken."""
-    return _total(counters, CLOSED_STEPS) - _total(counters, TAKEN_STEPS)
 
 
 @njit(cache=True)

@@ -11,8 +11,9 @@ An off-policy learner samples committed steps of any segment; an on-policy learn
 segments whole, once, in the order of the queue.
 
 Who writes what: everything here belongs to the writer (the actor), except the words `WANTED`,
-`CONSUMED`, `TAKEN` and `TAKEN_STEPS`, which belong to the learner. Nobody locks anything. What the
-learner and the actors tell each other by these words is in `remuda.experience.experience`.
+`CONSUMED`, `TAKEN`, `TAKEN_STEPS` and `UPDATE_TIME`, which belong to the learner. Nobody locks
+anything. What the learner and the actors tell each other by these words is in
+`remuda.experience.experience` and `remuda.experience.room`.
 
 - A segment's `sequence` is odd while the writer makes it ready for other steps and even otherwise.
 - Steps below `committed` never change while `sequence` stays the same. `committed` is stored with
@@ -63,7 +64,9 @@ TAKEN = 9 * STRIDE
 """Closed segments that an on-policy learner has taken, or passed over because they were lost."""
 TAKEN_STEPS = 10 * STRIDE
 """Steps in them."""
-COUNTERS = 11 * STRIDE
+UPDATE_TIME = 11 * STRIDE
+"""Microseconds that an update takes the learner as a rule; 0: it has made none."""
+COUNTERS = 12 * STRIDE
 
 CONTENTS = ("observations", "actions", "log_probs", "masks", "rewards", "discounts", "versions")
 """The arrays of the steps themselves."""
@@ -227,6 +230,20 @@ class ExperienceRing:
         """
         shared = self.shared
         return is_tight(self.counters, shared["queue"], shared["numbers"], self.likely)
+
+    @property
+    def reachable(self) -> int:
+        """Steps that lie in closed segments before their places are needed again, as a rule.
+
+        By the mean length of those that were closed last; a copy that is overtaken is off a bit.
+        """
+        closed, ends = load(self.counters, CLOSED), self.shared["queue_steps"]
+        places = self.num_segments - 3 * self.likely
+        known = min(closed - 1, self.num_segments // 2)
+        if known < self.likely:
+            return max(places, 1) * self.segment_length
+        last, first = ((closed - 1 - i) % self.num_segments for i in (0, known))
+        return int(max(places, 1) * max(int(ends[last] - ends[first]), 0) / known)
 
     def state(self) -> State:
         """A copy of all that is committed, taken while the writer may go on.

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numba import njit
 
-from remuda.experience.experience import Experience
-from remuda.experience.ring import CLOSED, TAKEN, TAKEN_STEPS, ExperienceRing
+from remuda.experience.experience import NEVER, Experience
+from remuda.experience.ring import CLOSED, CLOSED_STEPS, TAKEN, TAKEN_STEPS, ExperienceRing
 from remuda.memory.atomic import fence_acquire, load
 from remuda.types import Array, Bools, Floats, Integers
 
@@ -162,9 +162,11 @@ def _take(
     oldest: int,
     first_stream: int,
     check: bool,
+    leave: int,
 ) -> tuple[int, int, int, int, int, int]:
     """Copy segments until `wanted` steps are there, or none is left.
 
+    It begins with the oldest of the newest that have `leave` steps, or with the oldest of all.
     Returns the rows, steps and segments copied, the segments and steps of the ring that this brings
     us to, and the steps that were passed over: overwritten, or by versions before `oldest`.
     """
@@ -172,6 +174,12 @@ def _take(
     count = load(closed.counters, CLOSED)
     first = max(load(closed.counters, TAKEN), count - num_segments)
     reached = load(closed.counters, TAKEN_STEPS)
+    # Entries that the writer goes over meanwhile make it begin elsewhere, and no more than that.
+    for i in range(count - 1, first, -1):
+        newest = closed.queue_steps[(count - 1) % num_segments]
+        if newest - closed.queue_steps[(i - 1) % num_segments] >= leave:
+            first = i
+            break
     rows, steps, copied, lost = 0, 0, 0, 0
     i = first
     while i < count and steps < wanted:
@@ -227,7 +235,7 @@ class Rollouts:
     """Takes the rollouts of one policy, and joins them with what is drawn from the past.
 
     A segment is handed out at most once. One that was overwritten before it was taken (only where
-    the user lets the actor overwrite, or after the actor waited for its limit) is passed over and
+    the user lets the actor overwrite, or after the actor gave up waiting) is passed over and
     counted, and so is one whose first step was chosen by weights that are too old.
     """
 
@@ -237,6 +245,7 @@ class Rollouts:
         max_staleness: int | None = None,
         check_sequence: bool = True,
         past: Past | None = None,
+        newest: bool = False,
     ) -> None:
         """Take from experience.
 
@@ -245,8 +254,10 @@ class Rollouts:
             max_staleness: versions after which a segment is too old; None: never.
             check_sequence: whether to look if a segment was overwritten while it was copied.
             past: what is drawn besides; None: nothing.
+            newest: whether to pass over all but the newest whole rollout, once actors are further
+                ahead than they play where nobody is late; else each is taken, in order.
         """
-        self.experience, self.past = experience, past
+        self.experience, self.past, self._newest = experience, past, newest
         self.lost = 0
         """Steps that were closed, and that nobody trained on."""
         self._max_staleness, self._check = max_staleness, check_sequence
@@ -254,11 +265,11 @@ class Rollouts:
         experience.take_up()
         one = Rollout.empty(experience, 1)
         for ring in experience.rings:
-            self._take(ring, one, 0, 0, 0)  # nothing wanted: this compiles the kernel
+            self._take(ring, one, 0, 0, 0, NEVER)  # nothing wanted: this compiles the kernel
 
     def ready(self) -> bool:
         """Whether there is a rollout to take; if not, the learner is rung when there is."""
-        return self.experience.has_rollout() and self.experience.untaken > 0
+        return self.experience.has_rollout(self._newest) and self.experience.untaken > 0
 
     def take(self, out: Rollout, policy: int, version: int) -> int:
         """Copy the next rollout into row `policy` of `out`; returns its steps.
@@ -270,13 +281,13 @@ class Rollouts:
         """
         oldest = 0 if self._max_staleness is None else version - self._max_staleness
         out.num_rows[policy] = out.num_steps[policy] = out.num_segments[policy] = 0
-        rings = self.experience.rings
+        rings, leaves = self.experience.rings, self._leaves()
         # What is left over waits for the next rollout; each time it is another actor's.
         for i in range(len(rings)):
             ring = rings[(self._taken + i) % len(rings)]
             wanted = self.experience.rollout - int(out.num_steps[policy])
             rows, steps, copied, segments, reached, lost = self._take(
-                ring, out, policy, wanted, oldest
+                ring, out, policy, wanted, oldest, leaves[ring.actor]
             )
             out.num_rows[policy] += rows
             out.num_steps[policy] += steps
@@ -290,7 +301,7 @@ class Rollouts:
         return int(out.num_steps[policy])
 
     def _take(
-        self, ring: ExperienceRing, out: Rollout, policy: int, wanted: int, oldest: int
+        self, ring: ExperienceRing, out: Rollout, policy: int, wanted: int, oldest: int, leave: int
     ) -> tuple[int, int, int, int, int, int]:
         found: tuple[int, int, int, int, int, int] = _take(
             steps_of(ring),
@@ -304,5 +315,21 @@ class Rollouts:
             oldest,
             sum(other.num_streams for other in self.experience.rings[: ring.actor]),
             self._check,
+            leave,
         )
         return found
+
+    def _leaves(self) -> list[int]:
+        """By ring, how many of its newest steps are not passed over; `NEVER`: all are taken."""
+        experience = self.experience
+        untaken = [
+            max(load(ring.counters, CLOSED_STEPS) - load(ring.counters, TAKEN_STEPS), 0)
+            for ring in experience.rings
+        ]
+        total, most = sum(untaken), (experience.ahead + 1) * experience.rollout
+        if experience.may_wait:  # an actor looks before each turn, and may close all it has in it
+            closing = experience.num_streams * experience.config.segment_length
+            most = max(most, experience.ahead * experience.rollout + closing)
+        if not self._newest or total < most:
+            return [NEVER] * len(untaken)
+        return [-(-experience.rollout * steps // total) for steps in untaken]

@@ -169,8 +169,12 @@ class Student:
 
     def state(self) -> State:
         """All that a successor needs to go on exactly here, but for its experience."""
+        # What an unsound update goes back to; right after a publication it is all there already.
+        just_published = self._published_at == self.updates
+        good = None if just_published else {"learned": self._good, "samples": self._good_samples}
         return {
             "algorithm": self._algorithm.state(self.index),
+            "good": good,
             "published_at": self._published_at,
             "bad_in_a_row": self._bad_in_a_row,
             "counted": np.array(self.row),
@@ -183,7 +187,11 @@ class Student:
         self._bad_in_a_row = state["bad_in_a_row"]
         self.row[:] = fitting(state, "counted", self.row)
         self.row[Learn.VERSION] = self.version
-        self._remember()
+        good = state.get("good")
+        if good is None:
+            self._remember()
+        else:  # the last publication was before this state
+            self._good, self._good_samples = good["learned"], float(good["samples"])
 
     def _remember(self) -> None:
         """Keep what to go back to."""

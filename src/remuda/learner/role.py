@@ -164,7 +164,9 @@ class LearnerRole:
                 alone = config.learning_mode == "off_policy"
                 past = Past(self._sources(spec), random, config.replays, alone)
             own = self.experience[spec.name]
-            rollouts.append(Rollouts(own, config.ppo.max_staleness, past=past))
+            rollouts.append(
+                Rollouts(own, config.ppo.max_staleness, past=past, newest=not self.exact)
+            )
         return RolloutLearner(
             students,
             algorithm,

@@ -97,7 +97,16 @@ def _roles(status: dict[str, Any]) -> Table:
 
 def _policies(status: dict[str, Any]) -> Table:
     table = _table(
-        "policy", "return", "version", "slot", "updates", "stale", "replay", "busy", "not finite"
+        "policy",
+        "return",
+        "version",
+        "slot",
+        "updates",
+        "stale",
+        "behind",
+        "replay",
+        "busy",
+        "not finite",
     )
     for name, policy in status["policies"].items():
         halted = Text(f"{policy['nonfinite']}, stopped", "red")
@@ -108,6 +117,7 @@ def _policies(status: dict[str, Any]) -> Table:
             str(policy["slot"]),
             f"{policy['updates']:,}",
             number(policy["staleness"]),
+            "" if policy.get("behind") is None else f"{policy['behind']:,}",
             percent(policy["replay_fill"]),
             percent(policy["busy"]),
             halted if policy["halted"] else str(policy["nonfinite"]),

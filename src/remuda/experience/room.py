@@ -1,0 +1,202 @@
+"""Where an actor may have to wait for learners, and for how long.
+
+An actor waits only for experience that the user set to `wait`, and only for learners that make
+progress. How far a learner is stands in words of its own in each of its rings: what it took or
+consumed, and how long an update takes it, as a rule. The actor reads these and keeps the rest, who
+is late since when, to itself; so whoever dies leaves nothing here that another would have to mend.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from numba import njit
+
+from remuda.experience.ring import (
+    CONSUMED,
+    ROOM_WANTED,
+    TAKEN_STEPS,
+    UPDATE_TIME,
+    WRITTEN,
+    is_tight,
+)
+from remuda.experience.words import total, untaken
+from remuda.memory.atomic import fence_full, load, store
+from remuda.memory.waiting import Wakeup
+from remuda.types import Integers
+
+if TYPE_CHECKING:
+    from remuda.experience.experience import Experience
+
+UPDATES = 2.0
+"""A learner is waited for as long as so many of its updates take, as a rule..."""
+LEAST = 0.2
+"""...but at least so many seconds, unless the user's own limit is less."""
+
+
+class Room:
+    """One ring of an actor: whether it may write another turn, where the user lets it wait.
+
+    It may while all actors together are within `capacity` steps of an off-policy learner, and while
+    there is not yet a whole rollout for an on-policy learner to take; two, where seats are dealt.
+    And it may, overwriting what is oldest, once the learner has been waited for as long as `limit`
+    and has taken nothing: until it takes something again.
+    """
+
+    def __init__(self, experience: Experience, actor: int, wakeup: Wakeup) -> None:
+        self.wakeup = wakeup
+        """Rings this actor's process once it may go on."""
+        self.config, self.learner = experience.config, experience.learner
+        self.process = LearnerProcess([self])
+        self.late_since: float | None = None
+        """When it was found to have no room, or the learner last took something after that."""
+        self.left_behind = False
+        """Whether its learner is waited for no more."""
+        self._rollout = experience.ahead * experience.rollout
+        self._all, self._counters = experience.counters, experience.rings[actor].counters
+        ring = experience.rings[actor]
+        self._queue, self._numbers = ring.shared["queue"], ring.shared["numbers"]
+        self._likely = ring.likely
+        self._progress = self._process_progress = 0
+        self._excused = 0
+
+    def has_room(self) -> bool:
+        """Whether the actor may write another turn; if not, it will be rung once it may."""
+        if self.left_behind or self.process.stands_still:
+            if self.progress() == self._progress:
+                return True
+            self.left_behind = self.process.stands_still = False
+            self._excused = max(self._excused, self._ahead())
+        needed = self._needed()
+        if needed > 0:
+            store(self._counters, ROOM_WANTED, needed)
+            fence_full()
+            needed = self._needed()
+        if needed <= 0:
+            self.late_since = None
+            return True
+        if self.late_since is None or self.progress() != self._progress:
+            self.late_since, self._progress = time.monotonic(), self.progress()
+            self._process_progress = self.process.progress()
+        if self._rollout:
+            self.learner.ring()  # it may be asleep, waiting for more than there is place for
+        return False
+
+    def progress(self) -> int:
+        """Grows whenever the learner has taken something, or consumed it."""
+        if self._rollout:
+            return int(total(self._all, TAKEN_STEPS))
+        return load(self._counters, CONSUMED)
+
+    @property
+    def limit(self) -> float:
+        """Seconds that a learner is waited for which takes nothing."""
+        usual = load(self._counters, UPDATE_TIME) / 1e6
+        if not usual:  # it has not made an update yet
+            return self.config.wait_limit
+        return min(max(UPDATES * usual, LEAST), self.config.wait_limit)
+
+    def leave_behind(self) -> None:
+        """Wait no more for the learner, until it takes something.
+
+        Where nothing was taken of any other policy of its process either, nobody there is waited
+        for: if the process is stopped, the game stands still once, and not for each policy anew.
+        """
+        if self.process.progress() == self._process_progress:
+            self.process.stand_still()
+        self.mark()
+        self.left_behind = True
+
+    def mark(self) -> None:
+        """Note how far the learner is."""
+        self._progress, self.late_since = self.progress(), None
+
+    def _needed(self) -> int:
+        """The steps that the learner must be through with before there is room; 0: there is."""
+        if self._rollout:
+            has_room = _has_room_for_rollout(
+                self._all, self._counters, self._queue, self._numbers, self._likely, self._rollout
+            )
+            return 0 if has_room else 1
+        ahead = self._ahead()
+        if ahead <= 0:
+            self._excused = 0
+        elif ahead > self._excused:
+            return ahead - self._excused + load(self._counters, CONSUMED)
+        return 0
+
+    def _ahead(self) -> int:
+        """Steps by which all actors are further ahead than an off-policy learner should let them.
+
+        Those written while it was not waited for are excused, or it would have to make up for all
+        of them before the game goes on.
+        """
+        written = int(total(self._all, WRITTEN))
+        return 0 if self._rollout else written - self.config.capacity - self.progress()
+
+
+class LearnerProcess:
+    """The rooms of an actor that one learner process makes, as far as waiting for it goes."""
+
+    def __init__(self, rooms: list[Room]) -> None:
+        self.rooms = rooms
+        self.stands_still = False
+        """Whether it has taken nothing of any policy for as long as one of them was waited for."""
+
+    def progress(self) -> int:
+        """Changes whenever the process has taken something."""
+        return sum(room.progress() for room in self.rooms)
+
+    def stand_still(self) -> None:
+        """Wait for none of its policies, until it takes something of one."""
+        self.stands_still = True
+        for room in self.rooms:
+            room.mark()
+
+
+class Rooms:
+    """All rooms of one actor."""
+
+    def __init__(self, rooms: Sequence[Room]) -> None:
+        self._rooms = tuple(rooms)
+        processes: dict[Wakeup, LearnerProcess] = {}
+        for room in self._rooms:
+            room.process = processes.setdefault(room.learner, LearnerProcess([]))
+            room.process.rooms.append(room)
+
+    def has_room(self) -> bool:
+        """Whether the actor may write another turn everywhere; if not, it will be rung."""
+        return all(room.has_room() for room in self._rooms)
+
+    def wait(self, timeout: float, interrupted: Callable[[], bool]) -> int | None:
+        """Sleep until there is room everywhere, for `timeout` seconds at most.
+
+        Returns the learners that were left behind, because they took nothing for their limit; None:
+        there was nobody to wait for.
+        """
+        late = self._late()  # of all of them, so that the time of each begins now
+        if not late:
+            return None
+        now = time.monotonic()
+        until = min([now + timeout, *(since + room.limit for room, since in late)])
+        late[0][0].wakeup.wait(lambda: interrupted() or self.has_room(), max(until - now, 0.0))
+        left = 0
+        for room, since in self._late():
+            if not room.process.stands_still and time.monotonic() >= since + room.limit:
+                room.leave_behind()
+                left += 1
+        return left
+
+    def _late(self) -> list[tuple[Room, float]]:
+        """The rooms without room, with the time since when."""
+        late = [room for room in self._rooms if not room.has_room()]
+        return [(room, room.late_since) for room in late if room.late_since is not None]
+
+
+@njit(cache=True)
+def _has_room_for_rollout(
+    counters: Integers, own: Integers, queue: Integers, numbers: Integers, likely: int, rollout: int
+) -> bool:
+    return untaken(counters) < rollout and not is_tight(own, queue, numbers, likely)

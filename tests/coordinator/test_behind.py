@@ -1,0 +1,82 @@
+"""How far learners are behind, in steps: what was collected and they have not come to."""
+
+import io
+
+import numpy as np
+import pytest
+from rich.console import Console
+
+from remuda.assembly import make_experience
+from remuda.config import load_config
+from remuda.coordinator.board import Board
+from remuda.coordinator.metrics import scalars
+from remuda.experience.rollouts import Rollout, Rollouts
+from remuda.experience.writer import ExperienceWriter
+from remuda.memory.waiting import Wakeup
+from remuda.policies.spec import policy_specs
+from remuda.scoreboard import Learn, Scoreboard
+from remuda.ui.status import _policies
+from support import Tape
+
+PPO = {
+    "algorithm": "ppo",
+    "ppo": {"rollout_length": 8},
+    "experience": {"segment_length": 1},
+}
+
+
+def play(experience, steps):
+    writer, one = ExperienceWriter(experience), np.ones(1, bool)
+    for _ in range(steps):
+        seen = np.zeros((1, 5), np.float32)
+        writer.decide(seen, np.zeros((1, 1), np.int64), 0, one)
+        writer.outcome(np.zeros(1, np.float32), one, ~one, seen, one)
+
+
+def make(**policy):
+    config = load_config({"game": "support:Tape", "policy": policy})
+    spec = policy_specs(config, Tape().agents)[0]
+    experience = make_experience(spec, (1,), Wakeup(), (Wakeup(),))
+    scoreboard = Scoreboard(("agent_0",))
+    return experience, scoreboard, Board(scoreboard, {"agent_0": experience})
+
+
+def record(board):
+    return board.between(board.start, board.read())
+
+
+def test_a_learner_of_rollouts_is_behind_by_what_it_has_not_taken():
+    experience, _, board = make(**PPO)
+    play(experience, 11)
+    assert record(board).policies["agent_0"].behind == 11
+    rollouts, out = Rollouts(experience), Rollout.empty(experience, 1)
+    rollouts.take(out, 0, 0)
+    found = record(board)
+    assert found.policies["agent_0"].behind == 3
+    assert dict(scalars(found))["agent_0/behind"] == 3.0
+
+
+@pytest.mark.parametrize(("samples", "behind"), [(0, 40), (16, 8), (20, 0), (30, 0)])
+def test_a_learner_of_draws_is_behind_by_what_its_ratio_has_not_paid_for(samples, behind):
+    kept = {"learning_starts": 20, "replay_ratio": 0.5, "capacity": 1000}
+    experience, scoreboard, board = make(algorithm="iqn", batch_size=4, experience=kept)
+    play(experience, 60)
+    scoreboard.learn("agent_0")[Learn.SAMPLES] = samples
+    assert record(board).policies["agent_0"].behind == behind
+
+
+def test_a_learner_without_a_ratio_is_behind_by_nothing_that_can_be_told():
+    experience, _, board = make(algorithm="dqn", experience={"replay_ratio": None})
+    play(experience, 60)
+    assert record(board).policies["agent_0"].behind is None
+
+
+def test_the_status_tells_it():
+    experience, _, board = make(**PPO)
+    play(experience, 11)
+    policies = {name: vars(p) | {"slot": 0} for name, p in record(board).policies.items()}
+    out = Console(file=io.StringIO(), width=200)
+    out.print(_policies({"policies": policies}))
+    heading, row = out.file.getvalue().splitlines()[:2]
+    at = heading.index("behind") + len("behind")
+    assert row[:at].split()[-1] == "11"

@@ -1,0 +1,314 @@
+"""How long an actor waits for whom: for learners that make progress, and no longer."""
+
+import time
+
+import numpy as np
+import pytest
+
+from remuda.config import ExperienceConfig
+from remuda.experience.experience import Experience
+from remuda.experience.ring import StreamShape
+from remuda.experience.rollouts import AFTER, Rollout, Rollouts
+from remuda.experience.room import Rooms
+from remuda.experience.writer import ExperienceWriter
+from remuda.memory.waiting import Wakeup
+
+ROLLOUT = 8
+
+
+class Clock:
+    """Time that passes only where somebody waits, and what happens at which time."""
+
+    def __init__(self):
+        self.now = 100.0
+        self.plans = []
+
+    def at(self, seconds, action):
+        """Let something happen so many seconds from now."""
+        self.plans.append((self.now + seconds, action))
+
+    def advance(self, seconds, is_over=lambda: False):
+        """Let time pass, until it is over or so much has passed; whether it is over."""
+        end = self.now + seconds
+        while True:
+            if is_over():
+                return True
+            due = min((when for when, _ in self.plans), default=end)
+            if due > end:
+                self.now = end
+                return is_over()
+            self.now = max(self.now, due)
+            if not self.plans:
+                return is_over()
+            for plan in [plan for plan in self.plans if plan[0] <= self.now]:
+                self.plans.remove(plan)
+                plan[1]()
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    clock = Clock()
+    monkeypatch.setattr(time, "monotonic", lambda: clock.now)
+    monkeypatch.setattr(
+        Wakeup, "wait", lambda self, predicate, timeout: clock.advance(timeout, predicate)
+    )
+    return clock
+
+
+def make(rollout=ROLLOUT, learner=None, actors=1, **config):
+    settings = {"segment_length": 4, "on_full": "wait", "capacity": 40, "replay_ratio": 1.0}
+    config = ExperienceConfig(**settings | config)
+    wakeups = [Wakeup() for _ in range(actors)]
+    streams = [1] * actors
+    learner = learner or Wakeup()
+    return Experience(StreamShape((1,), np.float32, 1), config, streams, learner, wakeups, rollout)
+
+
+class Game:
+    """An actor that writes single steps of several policies, and waits as an actor does."""
+
+    def __init__(self, clock, *experiences, actor=0, length=4):
+        self.clock, self.length = clock, length
+        self.writers = [ExperienceWriter(experience, actor) for experience in experiences]
+        self.rooms = Rooms([writer.room for writer in self.writers if writer.room])
+        self.turns, self.waited, self.standstills = 0, 0.0, []
+        self.left_behind = 0
+
+    def play(self, turns, step=0.0):
+        one, none = np.ones(1, bool), np.zeros(1, bool)
+        for _ in range(turns):
+            began = self.clock.now
+            while not self.rooms.has_room():
+                self.left_behind += self.rooms.wait(1.0, lambda: False) or 0
+                assert self.clock.now < began + 100, "the game stands still"
+            if self.clock.now > began:
+                self.standstills.append(self.clock.now - began)
+            over = np.array([self.turns % self.length == self.length - 1])
+            for writer in self.writers:
+                seen = np.full((1, 1), self.turns, np.float32)
+                writer.decide(seen, np.array([[self.turns]]), 0, one)
+                writer.outcome(np.zeros(1, np.float32), over, none, seen, one)
+            self.turns += 1
+            self.clock.advance(step)
+
+
+class Learner:
+    """Takes rollouts whenever there is one, and trains so long on each."""
+
+    def __init__(self, clock, experience, update, **options):
+        self.clock, self.update = clock, update
+        self.rollouts = Rollouts(experience, **options)
+        self.out = Rollout.empty(experience, 1)
+        self.updates, self.stopped, self.taken = 0, False, []
+        self.look()
+
+    def look(self):
+        if self.stopped or not self.rollouts.ready():
+            self.clock.at(0.001, self.look)
+            return
+        self.rollouts.take(self.out, 0, 0)
+        rows = int(self.out.num_rows[0])
+        steps = self.out.streams[0, :rows] != AFTER
+        self.taken.append(self.out.actions[0, :rows, 0][steps].tolist())
+        self.updates += 1
+        self.clock.at(self.update, self.look)
+
+
+@pytest.mark.parametrize(("update", "limit"), [(0.01, 0.2), (0.3, 0.6), (0.9, 1.8), (1.7, 2.0)])
+def test_a_stopped_learner_is_waited_for_as_long_as_two_of_its_updates_take(clock, update, limit):
+    experience = make()
+    game, learner = Game(clock, experience), Learner(clock, experience, update, newest=True)
+    game.play(200)
+    learner.stopped = True
+    game.standstills.clear()
+    game.play(2000)
+    # Once, and no longer: the update that it was in the middle of may have been taken for waiting.
+    assert len([s for s in game.standstills if s > update + 0.01]) <= 1
+    assert limit - 0.01 < max(game.standstills) < limit + min(update, limit) + 0.01
+    assert experience.overwritten > 1000
+    learner.stopped = False
+    before, lost = learner.updates, learner.rollouts.lost
+    clock.advance(2 * update)
+    game.standstills.clear()
+    game.play(200)
+    assert learner.updates > before + 10
+    assert learner.rollouts.lost > lost + 1000
+    assert max(game.standstills) <= update + 0.01  # it takes the newest, and does not catch up
+
+
+def test_a_learner_whose_updates_take_longer_than_the_limit_is_not_waited_for_longer(clock):
+    game = Game(clock, experience := make())
+    learner = Learner(clock, experience, 5.0)
+    game.play(3000, step=0.01)
+    assert max(game.standstills) < 2.01
+    assert learner.updates >= 5
+
+
+def test_a_slow_learner_that_makes_progress_is_waited_for_and_loses_nothing(clock):
+    experience = make()
+    game, learner = Game(clock, experience), Learner(clock, experience, 1.9)
+    game.play(400, step=0.001)
+    assert game.left_behind == 0
+    assert learner.rollouts.lost == 0
+    assert [i for taken in learner.taken for i in taken] == list(range(8 * len(learner.taken)))
+    assert max(game.standstills) > 1.5
+
+
+def test_a_learner_that_never_made_an_update_is_waited_for_as_long_as_the_limit(clock):
+    game = Game(clock, make(wait_limit=0.7))
+    game.play(100)
+    assert game.standstills == [pytest.approx(0.7)]
+    patient = Game(clock, make(wait_limit=30.0))
+    patient.play(100)
+    assert patient.standstills == [pytest.approx(30.0)]
+
+
+def test_a_stopped_process_lets_the_game_stand_still_once_however_many_policies_it_trains(clock):
+    """Though their rollouts are complete at different times."""
+    process, other = Wakeup(), make()
+    late = [make(rollout, process) for rollout in (8, 12, 20, 28, 36)]
+    learner = Learner(clock, other, 0.01)
+    game = Game(clock, *late, other)
+    game.play(1000)
+    assert [s for s in game.standstills if s > 0.05] == [pytest.approx(2.0)]
+    assert game.left_behind == 1
+    assert learner.rollouts.lost == 0
+
+
+def test_once_one_policy_of_a_stopped_process_is_taken_all_are_waited_for_again(clock):
+    process = Wakeup()
+    experiences = [make(8, process), make(8, process)]
+    game = Game(clock, *experiences)
+    game.play(100)
+    assert len(game.standstills) == 1
+    learners = [Learner(clock, experience, 0.5, newest=True) for experience in experiences]
+    game.play(400)
+    assert [learner.updates > 40 for learner in learners] == [True, True]
+    before = [learner.rollouts.lost for learner in learners]
+    game.play(400)
+    assert [learner.rollouts.lost for learner in learners] == before
+    assert max(game.standstills[1:]) < 0.6  # it takes the newest, and does not catch up
+
+
+def test_one_policy_that_is_never_taken_does_not_hold_up_those_of_its_process(clock):
+    process = Wakeup()
+    alive, starved = make(8, process), make(8, process)
+    game, learner = Game(clock, starved, alive), Learner(clock, alive, 0.01)
+    game.play(1000)
+    assert [s for s in game.standstills if s > 0.05] == [pytest.approx(2.0)]
+    assert learner.rollouts.lost == 0
+
+
+def test_each_of_several_actors_goes_on_and_both_wait_again_once_it_takes(clock):
+    experience = make(actors=2)
+    games = [Game(clock, experience, actor=actor) for actor in range(2)]
+    for game in games:
+        game.play(100)
+        assert game.standstills == [pytest.approx(2.0)]
+    learner = Learner(clock, experience, 0.1)
+    for _ in range(100):
+        for game in games:
+            game.play(4, step=0.001)
+    assert learner.updates > 50
+    lost = learner.rollouts.lost
+    for _ in range(100):
+        for game in games:
+            game.play(4, step=0.001)
+    assert learner.rollouts.lost == lost
+
+
+def test_an_off_policy_learner_need_not_make_up_for_what_was_played_while_it_stood(clock):
+    experience = make(rollout=0)
+    game = Game(clock, experience)
+
+    def consume():
+        clock.at(0.02, consume)
+        if not stopped and experience.has(1):
+            experience.consume(min(consumed[0] + 10, experience.written))
+            consumed[0] = min(consumed[0] + 10, experience.written)
+
+    stopped, consumed = [], [0]
+    consume()
+    game.play(1000)
+    assert game.left_behind == 0
+    assert game.standstills
+    stopped.append(True)
+    game.standstills.clear()
+    game.play(5000)
+    assert game.standstills == [pytest.approx(0.2, abs=0.03)]
+    stopped.clear()
+    game.standstills.clear()
+    clock.advance(0.05)
+    game.play(1000)
+    assert max(game.standstills) < 0.1
+    assert game.left_behind == 1
+    # It waits at the pace of what is consumed, as before.
+    assert sum(game.standstills) > 0.9 * 1000 / 10 * 0.02
+
+
+def write(experience, turns, actor=0, start=0, length=4):
+    writer = ExperienceWriter(experience, actor)
+    one, none = np.ones(1, bool), np.zeros(1, bool)
+    for i in range(start, start + turns):
+        seen = np.full((1, 1), i, np.float32)
+        writer.decide(seen, np.array([[i]]), i, one)
+        over = np.array([i % length == length - 1])
+        writer.outcome(np.zeros(1, np.float32), over, none, seen, one)
+        yield i
+
+
+def taken(rollouts):
+    out = Rollout.empty(rollouts.experience, 1)
+    rollouts.take(out, 0, 0)
+    rows = int(out.num_rows[0])
+    return out.actions[0, :rows, 0][out.streams[0, :rows] != AFTER].tolist()
+
+
+def test_with_overwrite_the_newest_whole_rollout_is_taken_and_what_was_passed_over_counted():
+    experience = make(on_full="overwrite")
+    rollouts = Rollouts(experience, newest=True)
+    writer = write(experience, 10_000)
+    for _ in range(12):
+        next(writer)
+    assert taken(rollouts) == list(range(8))  # the next is not whole yet: nothing is passed over
+    for _ in range(20):
+        next(writer)
+    assert taken(rollouts) == list(range(24, 32))
+    assert rollouts.lost == 16
+    assert not rollouts.ready()
+    for _ in range(800):
+        next(writer)
+    assert taken(rollouts) == list(range(824, 832))
+    assert rollouts.lost == 832 - 3 * 8
+
+
+def test_with_overwrite_the_newest_are_taken_of_every_actor():
+    experience = make(on_full="overwrite", actors=2, rollout=16)
+    rollouts = Rollouts(experience, newest=True)
+    writers = [write(experience, 1000, actor, 10_000 * actor) for actor in range(2)]
+    for _ in range(200):
+        for writer in writers:
+            next(writer)
+    assert sorted(taken(rollouts)) == [*range(192, 200), *range(10_192, 10_200)]
+    assert rollouts.lost == 400 - 16
+
+
+def test_where_the_order_is_fixed_rollouts_are_taken_in_it():
+    experience = make(on_full="overwrite")
+    rollouts = Rollouts(experience)
+    for _ in write(experience, 24):
+        pass
+    assert [taken(rollouts) for _ in range(3)] == [[*range(i, i + 8)] for i in (0, 8, 16)]
+
+
+@pytest.mark.parametrize("length", [1, 2, 3])
+def test_with_overwrite_a_sleeping_learner_is_rung_before_short_episodes_run_out_of_places(length):
+    experience = make(rollout=200, on_full="overwrite", segment_length=50)
+    rollouts, steps = Rollouts(experience, newest=True), 0
+    assert not rollouts.ready()
+    for _ in write(experience, 5000, length=length):
+        if experience.learner.wait(lambda: False, 0.0) or rollouts.ready():
+            steps += len(taken(rollouts))
+    # Before it knows how short they are, some are lost.
+    assert rollouts.lost < 250
+    assert steps > 4500

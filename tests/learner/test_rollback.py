@@ -1,0 +1,62 @@
+"""An update that is undone goes back to the last publication, whoever makes it."""
+
+import math
+
+import numpy as np
+import pytest
+
+from remuda.assembly import Assembly
+from remuda.checkpoint.state import pack, unpack
+from remuda.config import load_config
+from remuda.policies.spec import policy_specs
+from remuda.runtime.layout import make_layout
+from remuda.scoreboard import Learn
+from support import Tape
+
+EVERY = 4
+
+
+def make(algorithm):
+    kept = {"learning_starts": 32, "capacity": 2000, "segment_length": 4}
+    policy = {"algorithm": algorithm, "network": {"hidden": (8,)}, "publish": {"every": EVERY}}
+    if algorithm == "ppo":
+        policy |= {"ppo": {"rollout_length": 16}, "experience": kept}
+    else:
+        policy |= {"batch_size": 16, "experience": kept | {"replay_ratio": 0.5}}
+    tree = {"game": "support:Tape", "schedule": "sequential", "policy": policy}
+    config = load_config(tree | {"learners": {"processes": 1}})
+    specs = policy_specs(config, Tape().agents)
+    assembly = Assembly(config, specs, make_layout(config, len(specs)))
+    return assembly, *(role.build() for role in assembly.roles())
+
+
+def train(assembly, actor, learner, updates):
+    row = assembly.scoreboard.learn("agent_0")
+    while row[Learn.UPDATES] < updates:
+        actor.turn()
+        while row[Learn.UPDATES] < updates and learner.work():
+            pass
+
+
+@pytest.mark.parametrize("after", [0, 2])
+@pytest.mark.parametrize("algorithm", ["ppo", "iqn", "dqn"])
+def test_a_successor_goes_back_to_the_last_publication_not_to_the_checkpoint(algorithm, after):
+    """The checkpoint is taken some updates after a publication."""
+    assembly, actor, learner = make(algorithm)
+    train(assembly, actor, learner, EVERY)
+    published = assembly.snapshots()["agent_0"]
+    assert published.learner_step == EVERY
+    train(assembly, actor, learner, EVERY + after)
+    state = unpack(pack(learner.state("agent_0")))
+    other, _, successor = make(algorithm)
+    successor.restore("agent_0", state)
+    samples = []
+    for board, group in ((assembly.scoreboard, learner), (other.scoreboard, successor)):
+        student = group.learners[0]._students[0]
+        assert student.updates == EVERY + after
+        assert not student.accept(math.nan)
+        assert student.updates == EVERY
+        weights = student._algorithm.weights(0)
+        assert np.array_equal(weights, published.weights)
+        samples.append(board.learn("agent_0")[Learn.SAMPLES])
+    assert samples[0] == samples[1]
