@@ -69,6 +69,7 @@ def finished(tmp_path_factory):
     """A finished run with two checkpoints; `spoil` a copy of it."""
     directory = tmp_path_factory.mktemp("finished") / "run"
     words = ["--schedule", "sequential", "--run.turns", "1500", "--run.live", "false"]
+    words += ["--checkpoint.every", "3600"]  # one at each end, however slow the machine is
     assert run(["train", "--run.directory", str(directory), *QUICK, *words]) == 0
     words = ["--resume", str(directory), "--run.turns", "2000"]
     assert run(["train", *words]) == 0

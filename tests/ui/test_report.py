@@ -253,3 +253,20 @@ def test_words_for_numbers() -> None:
     ]
     assert [rate(x) for x in (None, 0.0, 12.34, 19_244.0)] == ["–", "0.0", "12.3", "19,200"]
     assert [clock(x) for x in (None, 7, 750, 3723)] == ["–", "0:07", "12:30", "1:02:03"]
+
+
+@pytest.mark.parametrize(("reached", "is_told"), [(0.056, True), (0.4, False)])
+def test_a_replay_ratio_that_was_missed_is_told_with_the_reason(
+    tmp_path: Path, reached: float, is_told: bool
+) -> None:
+    run = a_run(tmp_path, ["red", "green"])
+    records = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    records[-1]["policies"]["red"]["replay_ratio"] = reached
+    (run / "metrics.jsonl").write_text("".join(json.dumps(r) + "\n" for r in records))
+    console = Console(width=400, file=io.StringIO())
+    print_summary(run, console)
+    assert isinstance(console.file, io.StringIO)
+    told = f"red trained on {number(reached)} samples a step at most"
+    assert (told in console.file.getvalue()) == is_told
+    assert "green trained on" not in console.file.getvalue()
+    assert (told in write_report(run).read_text()) == is_told

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from remuda.config import read_config
+from remuda.config import load_config, read_config
 from remuda.coordinator.metrics import MemberRecord, Record, read_metrics
 from remuda.coordinator.run_directory import RunDirectory
-from remuda.errors import RunDirectoryError
+from remuda.errors import ConfigError, RunDirectoryError
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -365,10 +365,46 @@ def remarks(summary: RunSummary) -> list[str]:
             "policy.learning_rate or policy.reward_scale"
         )
     found += facts.get("notes", ())
+    found += _missed_ratios(summary)
     if summary.damaged:
         lines = "1 line" if summary.damaged == 1 else f"{summary.damaged} lines"
         found.append(f"{lines} of {summary.files.metrics} could not be read, and are left out")
     return found
+
+
+MISSED = 0.5
+"""The share of the asked replay ratio below which it is told that it was missed."""
+
+
+def _missed_ratios(summary: RunSummary) -> Iterator[str]:
+    """Say of each ratio that was asked for which policies did not come near it."""
+    try:
+        config = load_config(summary.config)
+    except ConfigError:  # of another version
+        return
+    missed: dict[float, list[PolicySummary]] = {}
+    for policy in summary.policies:
+        asked = config.policy_of(policy.name)
+        ratio = asked.experience.replay_ratio
+        if ratio is None or asked.takes_rollouts or policy.replay_ratio is None:
+            continue
+        if policy.updates >= ENOUGH and policy.replay_ratio < MISSED * ratio:
+            missed.setdefault(ratio, []).append(policy)
+    for ratio, policies in missed.items():
+        names = ", ".join(policy.name for policy in policies[:4])
+        if len(policies) > 4:
+            names += f" and {len(policies) - 4} more"
+        reached = max(policy.replay_ratio or 0.0 for policy in policies)
+        yield (
+            f"{names} trained on {number(reached)} samples a step at most, and "
+            f"policy.experience.replay_ratio asks for {number(ratio)}: the learners got too little "
+            "of the processors. Fewer or smaller policies, learners.nice 0, or "
+            "policy.experience.on_full wait, by which the game waits for them, help"
+        )
+
+
+ENOUGH = 20
+"""Updates from which on a replay ratio tells something."""
 
 
 def population_words(record: Record) -> str:
