@@ -5,7 +5,10 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: train test check format bench clean
+# Tests run beside each other in so many processes; each of them has a few children of its own.
+JOBS ?= 2
+
+.PHONY: train test test-all check format bench clean
 
 # The main job: two agents learn Treasure Hunt, each in a process of its own, in less than two minutes
 # on two cores. Networks half as wide as by default, so that the learners keep up with the game.
@@ -13,13 +16,17 @@ train: $(READY)
 	$(BIN)/remuda train treasure_hunt --policy.network.hidden 128 128 --run.turns 600000 $(ARGS)
 
 test: $(READY)
-	$(BIN)/python -m pytest $(ARGS)
+	$(BIN)/python -m pytest -n $(JOBS) $(ARGS)
+
+# Everything, the learning and stress suites too: an hour or two.
+test-all: $(READY)
+	$(BIN)/python -m pytest -n $(JOBS) -m '' $(ARGS)
 
 check: $(READY)
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n $(JOBS)
 
 format: $(READY)
 	$(BIN)/ruff format .

@@ -32,6 +32,7 @@ def test_every_example_has_a_page():
         assert f"remuda train --config examples/{path.name}" in page
 
 
+@pytest.mark.slow  # connect four is played the same way
 def test_self_play_of_kuhn_poker(tmp_path):
     result, names, matches, records = run("self_play", tmp_path / "run", run={"turns": 200_000})
     assert names == ("policy",)

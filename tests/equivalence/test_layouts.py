@@ -51,7 +51,7 @@ def test_a_run_repeats_itself_wherever_its_arrays_lie(tmp_path):
     assert_repeat_themselves(tmp_path, QUICK, LOCKSTEP)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.timeout(3000)
 def test_every_random_setting_repeats_itself_and_equals_lockstep(tmp_path):
     assert_repeat_themselves(tmp_path, range(SETTINGS), range(SETTINGS))

@@ -238,7 +238,7 @@ def _write_for_ever(experience):
     [
         (True, 100_000),
         (False, 1_000_000),
-        pytest.param(True, 1_000_000, marks=[pytest.mark.slow, pytest.mark.timeout(1200)]),
+        pytest.param(True, 1_000_000, marks=[pytest.mark.long, pytest.mark.timeout(1200)]),
     ],
 )
 def test_a_sampler_never_sees_half_of_a_step(check, steps):

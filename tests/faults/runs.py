@@ -59,7 +59,7 @@ def make_runtime(config, logs, learner=LearnerRole, actor=ActorRole):
     return ring, ring.runtime(logs, Checkpoints(logs / "checkpoints"))
 
 
-def run_until(runtime, condition, seconds=60.0):
+def run_until(runtime, condition, seconds=300.0):
     limit = time.monotonic() + seconds
     while not condition():
         runtime.run_for(0.02)
@@ -209,7 +209,7 @@ class Terminal:
     def said(self):
         return self.log.read_text()
 
-    def until(self, condition, seconds=120.0):
+    def until(self, condition, seconds=300.0):
         limit = time.monotonic() + seconds
         while not condition():
             assert self.process.poll() is None, f"it ended too soon:\n{self.said}"
@@ -221,7 +221,7 @@ class Terminal:
         servers = psutil.Process(self.process.pid).children()
         return [child for server in servers for child in server.children(recursive=True)]
 
-    def wait(self, seconds=120.0):
+    def wait(self, seconds=300.0):
         try:
             return self.process.wait(seconds)
         except subprocess.TimeoutExpired:
@@ -251,7 +251,7 @@ def wait_until_gone(pids, seconds):
         time.sleep(0.01)
 
 
-SUPERVISION = {"silence_limit": 2.0, "backoff": 0.05}
+SUPERVISION = {"silence_limit": 4.0, "backoff": 0.05}
 
 
 def start(tmp_path, **tree):

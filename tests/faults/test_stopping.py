@@ -181,7 +181,7 @@ def test_a_run_goes_on_after_its_coordinator_was_killed(tmp_path):
     resume_after_kills(tmp_path, 1, 10**9, lambda i: 8.0 + i)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.timeout(1200)
 def test_a_run_survives_twenty_kills_at_random_moments(tmp_path):
     import random

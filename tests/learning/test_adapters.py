@@ -32,7 +32,7 @@ def test_convolutions_learn_from_a_picture_of_gymnasium(tmp_path):
     assert result.evaluation.mean(0) > 7.6  # of 8; at random 4
 
 
-@pytest.mark.slow  # tests/envs/test_sorrel.py has its mechanics
+@pytest.mark.long  # tests/envs/test_sorrel.py has its mechanics
 def test_a_sorrel_society_learns(tmp_path):
     result = trained(
         tmp_path / "run",
@@ -50,7 +50,7 @@ def test_a_sorrel_society_learns(tmp_path):
     assert sum(result.evaluation.mean(agent) for agent in range(3)) > 0
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize(("seat", "other"), [(0, "player_2"), (1, "player_1")])
 def test_tic_tac_toe_is_learned_against_who_plays_at_random(seat, other, tmp_path):
     result = trained(
@@ -72,7 +72,7 @@ def test_tic_tac_toe_is_learned_against_who_plays_at_random(seat, other, tmp_pat
     assert other_policy.steps == 0
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_pendulum_is_swung_up(tmp_path):
     result = trained(
         tmp_path / "run",

@@ -51,7 +51,7 @@ def test_convolutions_see_where_the_spot_lies(tmp_path):
     assert found > 0.98
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("schedule", ["sequential", "async"])
 @pytest.mark.parametrize("seed", [0, 1])
 def test_cartpole(seed, schedule, tmp_path):

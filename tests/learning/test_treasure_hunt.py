@@ -1,4 +1,4 @@
-"""Agents learn Treasure Hunt: slow, run with `-m slow`."""
+"""Agents learn Treasure Hunt: long, run by `make test-all`."""
 
 import pytest
 
@@ -9,7 +9,7 @@ from remuda.ui.live import PlainView
 RANDOM_PLAY = 10.7
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("mode", ["snapshot", "double_buffer"])
 @pytest.mark.parametrize("algorithm", ["iqn", "dqn"])

@@ -65,7 +65,7 @@ def _answer(words, mine, yours, count):
 
 @pytest.mark.parametrize(
     "count",
-    [3_000, pytest.param(100_000, marks=[pytest.mark.slow, pytest.mark.timeout(1200)])],
+    [3_000, pytest.param(100_000, marks=[pytest.mark.long, pytest.mark.timeout(1200)])],
 )
 def test_hand_overs_are_never_lost(count):
     """Each round is two hand-overs, there and back."""

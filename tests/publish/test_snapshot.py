@@ -182,7 +182,7 @@ def _publish_for_ever(published):
     [
         (True, 4_000),
         (False, 400_000),  # a double buffer is torn only when the reader is overtaken twice
-        pytest.param(True, 1_000_000, marks=[pytest.mark.slow, pytest.mark.timeout(1200)]),
+        pytest.param(True, 1_000_000, marks=[pytest.mark.long, pytest.mark.timeout(1200)]),
     ],
 )
 def test_no_snapshot_is_torn(mode, check, wanted):
