@@ -243,8 +243,9 @@ def stop():
     os.kill(os.getpid(), signal.SIGSTOP)
 
 if __name__ == "__main__":
-    lifeline = Lifeline()
-    processes = [client.start(f, (), name="x", lifeline=lifeline) for f in (spin, stop)]
+    own = Lifeline()
+    calls = ((spin, None), (stop, None), (spin, own), (stop, own))
+    processes = [client.start(f, (), name="x", lifeline=lifeline) for f, lifeline in calls]
     while not all(process.pid for process in processes):
         time.sleep(0.01)
     time.sleep(0.5)
@@ -262,7 +263,7 @@ def test_kill_9_of_the_owner_leaves_nobody(tmp_path):
     ) as owner:
         pids = [int(word) for word in owner.stdout.readline().split()]
         owner.kill()
-    assert len(pids) == 3
+    assert len(pids) == 5
     wait_for(lambda: not any(map(lives, pids)), 10.0)
 
 

@@ -192,6 +192,8 @@ class _State:
     server: Server | InheritedServer | None = None
     why_not: str = ""
     """Why children are spawned; empty: they are forked."""
+    lifeline: Lifeline | None = None
+    """Ends the children that have no other; never closed by this process."""
 
 
 def begin() -> None:
@@ -200,6 +202,8 @@ def begin() -> None:
     The earlier the better: it imports beside what this process does meanwhile.
     """
     state = _State
+    if state.lifeline is None:
+        state.lifeline = Lifeline()
     if sys.platform != "linux" or not hasattr(os, "pidfd_open"):
         state.why_not = "this system has no descriptors of processes"
     if state.why_not or isinstance(state.server, InheritedServer):
@@ -236,7 +240,7 @@ def give_up() -> None:
 
 def inherit(requests: socket.socket) -> None:
     """For a child of the server: it may ask for children too."""
-    _State.server, _State.why_not = InheritedServer(requests), ""
+    _State.server, _State.why_not, _State.lifeline = InheritedServer(requests), "", None
 
 
 def server_pid() -> int | None:
@@ -261,13 +265,15 @@ def start(
         target: what it calls.
         args: with what.
         name: of the process.
-        lifeline: ends it, by SIGKILL, when this process ends.
+        lifeline: ends it, by SIGKILL, when it is closed or this process ends; None: the latter.
         log: a file that all of its output goes to; empty: where this process's goes.
 
     Raises:
         OSError: the system does not allow a further process, or has no memory for it.
     """
     recipe = Recipe(target, args, name, log)
+    begin()
+    lifeline = lifeline or _State.lifeline
     for _ in range(2):  # the second time it is another server, if the first is just dying
         begin()
         server = _State.server
