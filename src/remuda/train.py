@@ -19,7 +19,6 @@ from remuda.coordinator.coordinator import Signals
 from remuda.coordinator.logs import log_to
 from remuda.coordinator.metrics import Goal, Record, View
 from remuda.coordinator.run_directory import RunDirectory
-from remuda.coordinator.shortfall import missed_ratios
 from remuda.effects import without_effect
 from remuda.envs.registry import find_game, make_env
 from remuda.envs.wrapped import with_scripted
@@ -308,5 +307,5 @@ def summarise(config: Config, result: Result, layout: str) -> dict[str, object]:
         "version": __version__,
         "evaluation": evaluation.as_summary() if evaluation else None,
         "halted": list(result.halted),
-        "notes": [*result.notes, *missed_ratios(config, record)],
+        "notes": list(result.notes),
     }
