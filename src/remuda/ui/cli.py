@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -18,6 +19,8 @@ from remuda.ui.arguments import help_of, parse_flags, validate
 from remuda.ui.interrupts import INTERRUPTED
 
 if TYPE_CHECKING:
+    from threading import Timer
+
     from remuda.coordinator.run_directory import RunDirectory
 
 SHORT = {"--json": ("--format", "json")}
@@ -149,13 +152,15 @@ def train(words: Sequence[str]) -> int:
         if unfinished is not None:
             config, resumed = read_resumed(words, unfinished), str(unfinished)
     said = frozenset(leaves(parse_flags(without_config, Config, positional="game")))
-    load_soon("remuda.ui.charts")
     progress = Progress()
+    loading = load_soon("remuda.ui.charts")
     try:
         view = make_view(config.run.live)
         result = run_training(config, view, bool(resumed), progress, said)
     finally:
         progress.close()
+        loading.cancel()
+        loading.join()  # an import that has begun is not left to the end of the process
     _tell(RunDirectory.open(result.directory))
     if not result.finished:
         print(f"{result.ended}; go on with: remuda train --resume {result.directory}")
@@ -181,14 +186,19 @@ def _tell(run: RunDirectory) -> None:
         print(f"note: {note}")
 
 
-def load_soon(module: str) -> None:
+def load_soon(module: str) -> Timer:
     """Load a slow library beside the run, so that it is there once the run is over."""
-    import threading
     from importlib import import_module
+    from threading import Timer
 
-    timer = threading.Timer(LOAD_AFTER, import_module, (module,))
+    def load() -> None:
+        with suppress(Exception):  # whoever needs it will tell
+            import_module(module)
+
+    timer = Timer(LOAD_AFTER, load)
     timer.daemon = True
     timer.start()
+    return timer
 
 
 def read_arguments(words: Sequence[str]) -> Config:
