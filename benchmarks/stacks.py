@@ -187,7 +187,7 @@ def _update_alone() -> float:
         steps += Rollouts(assembly.experience[spec.name]).take(rollout, k, 1)
         published = assembly.snapshots()[spec.name].weights
         algorithm.load(k, _tensor(published))
-    return _time(lambda: algorithm.update(rollout, 0, len(specs)), steps)
+    return _time(lambda: algorithm.update(rollout, range(len(specs))), steps)
 
 
 def _tensor(array: np.ndarray) -> Any:

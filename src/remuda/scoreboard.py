@@ -98,6 +98,10 @@ class Learn(IntEnum):
     """...and of the greatest."""
     EFFECTIVE_SUM = 19
     """On-policy: sum over updates of the effective share of their steps."""
+    POLICY_LOSS_SUM = 20
+    """On-policy: sum over updates of what of the loss is the policy's own..."""
+    VALUE_LOSS_SUM = 21
+    """...and of the values' error, before its weight."""
 
 
 class Scoreboard:

@@ -199,6 +199,23 @@ def test_what_a_dead_actor_had_open_is_closed_by_its_successor():
     assert out.observations[0, :rows, 0][~steps].tolist() == [3, 103]
 
 
+def test_a_segment_that_was_closed_before_its_first_step_is_passed_over():
+    """A writer that died may leave one; it would be a sequence of nothing, a mean over none."""
+    experience = make_experience(rollout=12, length=4, streams=1)
+    writer, rollouts = ExperienceWriter(experience), Rollouts(experience)
+    for i in range(13):
+        turn(writer, i)
+    ring = experience.rings[0]
+    ring.shared["committed"][ring.shared["queue"][1]] = 0
+    out, rows = take(rollouts)
+    assert out.actions[0, :rows, 0][out.streams[0, :rows] != AFTER].tolist() == [
+        *range(4),
+        *range(8, 12),
+    ]
+    assert out.num_segments[0] == 2
+    assert np.diff([*out.starts[0, :2], rows]).tolist() == [5, 5]
+
+
 def _write_for_ever(experience):
     writer = ExperienceWriter(experience)
     i = 0

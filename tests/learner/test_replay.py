@@ -63,6 +63,56 @@ def test_policies_of_one_specification_are_one_stack_and_learn_as_if_alone(algor
         np.testing.assert_allclose(snapshot.weights, other.weights, rtol=1e-4, atol=1e-6)
 
 
+@pytest.mark.parametrize("algorithm", ["dqn", "iqn"])
+def test_beside_others_with_other_amounts_it_learns_as_it_would_alone(algorithm):
+    """One is trained 64 times as often as another; a stack in `async` is one computation."""
+    own = {
+        "agent_0": {"experience": {"replay_ratio": 4.0}},
+        "agent_1": {"experience": {"replay_ratio": 0.0625}},
+        "agent_2": {"experience": {"replay_ratio": 0.5, "learning_starts": 90}},
+    }
+    shape = {"schedule": "async", "policy": {"algorithm": algorithm, "network": {"quantiles": 4}}}
+    tree = overlay(shape, {"policies": own})
+    stacked, actor, group = build(**tree)
+    assert [len(learner.policies) for learner in group.learners] == [3]
+    together = []
+    (learner,) = group.learners
+    step = learner._step
+
+    def noted(first, end, size):
+        together.append(end - first)
+        step(first, end, size)
+
+    learner._step = noted
+    play(actor, group, 200)
+    assert {1, 2} <= set(together)
+    priorities = {f"agent_{k}": {"priority": 1.0 + k} for k in range(3)}
+    apart, actor, group = build(**overlay(tree, {"policies": priorities}))
+    assert [len(learner.policies) for learner in group.learners] == [1, 1, 1]
+    play(actor, group, 200)
+    for name, snapshot in stacked.snapshots().items():
+        other = apart.snapshots()[name]
+        assert snapshot.version == other.version > 1
+        np.testing.assert_allclose(snapshot.weights, other.weights, rtol=1e-3, atol=1e-5)
+
+
+def test_a_neighbour_whose_ring_was_cleared_holds_up_nobody():
+    assembly, actor, group = build(schedule="async")
+    play(actor, group, 100)
+    (learner,) = group.learners
+    rows = [assembly.scoreboard.learn(f"agent_{k}") for k in range(3)]
+    before = [row[Learn.UPDATES] for row in rows]
+    sample = learner._replays[1].sample
+    learner._replays[1].sample = lambda *_: False
+    while not learner._ready().all():
+        actor.work()
+    learner.update()
+    assert [row[Learn.UPDATES] - was for row, was in zip(rows, before, strict=True)] == [1, 0, 1]
+    learner._replays[1].sample = sample
+    learner.update()
+    assert rows[1][Learn.UPDATES] == before[1] + 1
+
+
 def test_each_policy_is_trained_as_often_as_its_own_steps_have_paid_for():
     own = {"agent_2": {"experience": {"replay_ratio": 4.0}}}
     assembly, actor, group = build(policies=own)

@@ -13,7 +13,7 @@ from remuda.experience.ring import StreamShape
 from remuda.experience.rollouts import AFTER, Rollout
 from remuda.memory.waiting import Wakeup
 from remuda.policies.actions import ContinuousActions, DiscreteActions
-from remuda.policies.algorithms.by_hand import ROWS_AT_ONCE, ByHand
+from remuda.policies.algorithms.by_hand import ROWS_AT_ONCE, ByHand, Workspace
 from remuda.policies.algorithms.ppo import running_sums
 from remuda.policies.algorithms.samples import Pick, Rows
 from remuda.policies.algorithms.surrogate import Batch, Surrogate
@@ -107,7 +107,7 @@ def peak(seen, chosen):
 def test_it_learns_which_action_is_best(options):
     algorithm, random = make(**options), np.random.default_rng(0)
     for _ in range(40):
-        learned = algorithm.update(play(algorithm, bandit, random), 0, 1)
+        learned = algorithm.update(play(algorithm, bandit, random), [0])
     seen = random.random((1000, 2), np.float32)
     chosen, _ = act(algorithm, 0, seen, random)
     assert (chosen == 1).mean() > 0.9
@@ -119,7 +119,7 @@ def test_it_learns_which_action_is_best(options):
 def test_it_learns_where_the_best_continuous_action_lies():
     algorithm, random = make(actions=CONTINUOUS, entropy_cost=0.0), np.random.default_rng(0)
     for _ in range(80):
-        algorithm.update(play(algorithm, peak, random), 0, 1)
+        algorithm.update(play(algorithm, peak, random), [0])
     seen = random.random((500, 2), np.float32)
     greedy, _ = act(algorithm, 0, seen, None)
     assert abs(greedy[:, 0] - seen[:, 0]).mean() < 0.15
@@ -130,7 +130,7 @@ def test_it_learns_under_a_mask():
     algorithm, random = make(masked=True), np.random.default_rng(0)
     mask = np.array([True, False, True])
     for _ in range(40):
-        algorithm.update(play(algorithm, bandit, random, masks=mask), 0, 1)
+        algorithm.update(play(algorithm, bandit, random, masks=mask), [0])
     seen = random.random((1000, 2), np.float32)
     chosen, _ = act(algorithm, 0, seen, random, np.tile(mask, (1000, 1)))
     assert (chosen == 0).mean() > 0.9
@@ -146,13 +146,13 @@ def test_a_stack_trains_as_its_policies_would_alone():
     together = make(3, own=own)
     rollout = play(together, bandit, np.random.default_rng(0))
     before = together.online.flat.detach().clone()
-    together.update(rollout, 0, 3)
+    together.update(rollout, range(3))
     for k in range(3):
         alone = make(1, own=own[k : k + 1])
         alone._streams = (stream(0, "test", k),)
         alone.load(0, before[k])
         mine = Rollout(*(getattr(rollout, f)[k : k + 1] for f in Rollout.__dataclass_fields__))
-        alone.update(mine, 0, 1)
+        alone.update(mine, [0])
         torch.testing.assert_close(
             alone.online.flat[0], together.online.flat[k], rtol=1e-4, atol=1e-6
         )
@@ -162,12 +162,12 @@ def test_a_part_of_a_stack_is_trained_and_the_rest_stays():
     algorithm = make(4)
     rollout = play(algorithm, bandit, np.random.default_rng(0))
     before = algorithm.online.flat.detach().clone()
-    algorithm.update(rollout, 1, 3)
+    algorithm.update(rollout, [1, 2])
     moved = (algorithm.online.flat != before).any(1).tolist()
     assert moved == [False, True, True, False]
     assert algorithm.updates == [0, 1, 1, 0]
     reference = make(4)
-    reference.update(rollout, 0, 4)
+    reference.update(rollout, range(4))
     torch.testing.assert_close(
         algorithm.online.flat[1:3], reference.online.flat[1:3], rtol=1e-4, atol=1e-6
     )
@@ -177,7 +177,7 @@ def test_an_update_stops_at_its_target_kl_for_that_policy_alone():
     own = [{"ppo": {"minibatches": 2, "target_kl": kl}} for kl in (1e-6, None)]
     algorithm = make(2, own=own)
     rollout = play(algorithm, bandit, np.random.default_rng(0))
-    algorithm.update(rollout, 0, 2)
+    algorithm.update(rollout, range(2))
     steps = [algorithm.optimizer.state(k)["steps"] for k in range(2)]
     assert steps[1] == 8
     assert steps[0] < 4
@@ -189,7 +189,7 @@ def test_rollouts_of_unequal_length_train_together():
     rollout.num_rows[1], rollout.num_steps[1] = LENGTH + 1, LENGTH
     rollout.rewards[1, LENGTH + 1 :] = np.nan  # beyond: must not be read
     rollout.observations[1, LENGTH + 1 :] = np.nan
-    algorithm.update(rollout, 0, 2)
+    algorithm.update(rollout, range(2))
     assert algorithm.is_finite(0)
     assert algorithm.is_finite(1)
 
@@ -202,7 +202,7 @@ def test_normalised_inputs_have_the_moments_of_what_was_seen():
         rollout = play(algorithm, bandit, random)
         steps = rollout.streams[0, : rollout.num_rows[0]] != AFTER
         seen.append(rollout.observations[0, : rollout.num_rows[0]][steps])
-        algorithm.update(rollout, 0, 1)
+        algorithm.update(rollout, [0])
     buffers, everything = algorithm.online.of(0), np.concatenate(seen)
     assert buffers[MEAN].flatten().numpy() == pytest.approx(everything.mean(0), abs=1e-5)
     assert buffers[VARIANCE].flatten().numpy() == pytest.approx(everything.var(0), abs=1e-5)
@@ -222,7 +222,7 @@ def test_learning_rates_fall_to_nothing():
     algorithm, random = make(anneal_steps=512), np.random.default_rng(0)
     rates = []
     for _ in range(4):
-        algorithm.update(play(algorithm, bandit, random), 0, 1)
+        algorithm.update(play(algorithm, bandit, random), [0])
         rates.append(algorithm.optimizer.learning_rates[0])
     assert rates == pytest.approx([1e-2, 5e-3, 0.0, 0.0])
 
@@ -232,12 +232,12 @@ def test_a_restored_algorithm_goes_on_bit_for_bit():
     first, second = make(2, **options), make(2, **options)
     rollouts = [play(first, bandit, np.random.default_rng(i)) for i in range(5)]
     for rollout in rollouts[:3]:
-        first.update(rollout, 0, 2)
+        first.update(rollout, range(2))
     for k in range(2):
         second.restore(k, copy.deepcopy(first.state(k)))
     for algorithm in (first, second):
         for rollout in rollouts[3:]:
-            algorithm.update(rollout, 0, 2)
+            algorithm.update(rollout, range(2))
     assert torch.equal(first.online.flat, second.online.flat)
 
 
@@ -284,9 +284,16 @@ def test_gradients_by_hand_are_those_of_torch(shared, sizes, options, masked, ac
         chosen[:, ::2] = sizes[0] - 1
     observations = torch.from_numpy(random.random((2, rows, 2), np.float32))
     taken = torch.from_numpy(chosen)
-    engines = [kind(algorithm.network, part) for kind in (Surrogate, ByHand)]
-    every = Pick(torch.arange(2 * rows), 2)
-    evaluated = [e.evaluate(observations, taken, masks, [every]) for e in engines]
+    costs, both, cpu = algorithm._costs, np.arange(2), torch.device("cpu")
+    engines = [
+        Surrogate(algorithm.network, part, costs),
+        ByHand(algorithm.network, part, costs, Workspace(algorithm.network)),
+    ]
+    each = np.tile(np.arange(rows), (2, 1))
+    every = Pick(both, each, rows, cpu, np.array([rows, rows]))
+    evaluated = [[torch.zeros(2, rows) for _ in range(2)] for _ in engines]
+    for engine, out in zip(engines, evaluated, strict=True):
+        engine.evaluate(observations, taken, masks, [every], *out)
     for theirs, ours in zip(*evaluated, strict=True):
         torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-5)
     noise = torch.from_numpy(random.normal(0, 0.2, (3, 2, rows)).astype(np.float32))
@@ -301,17 +308,19 @@ def test_gradients_by_hand_are_those_of_torch(shared, sizes, options, masked, ac
         values + 0.5 * noise[1],
         values + noise[2],
     )
-    index = np.stack([random.permutation(rows)[: rows - 7] + k * rows for k in range(2)])
-    pick = Pick(torch.from_numpy(index).flatten(), 2)
-    costs = algorithm._costs
-    found = []
-    for engine in engines:
-        facts = engine.step(batch, pick, pick.of(batch.advantages), costs)
-        found.append((facts, part.gradients.clone()))
-    (theirs, gradients), (ours, by_hand) = found
-    torch.testing.assert_close(ours, theirs, rtol=1e-3, atol=1e-5)
-    assert gradients.abs().max() > 1e-3
-    torch.testing.assert_close(by_hand, gradients, rtol=1e-3, atol=2e-6)
+    index = np.stack([random.permutation(rows)[: rows - 7] for _ in range(2)])
+    for fewer in (0, 1, 500):  # one policy has so many rows less than the other
+        counts = np.array([rows - 7, rows - 7 - fewer])
+        valid = torch.from_numpy(np.arange(rows - 7) < counts[:, None]).float()
+        pick = Pick(both, index, rows, cpu, counts, valid if fewer else None)
+        found = []
+        for engine in engines:
+            means = engine.step(batch, pick, pick.of(batch.advantages))
+            found.append((means, part.gradients.clone()))
+        (theirs, gradients), (ours, by_hand) = found
+        torch.testing.assert_close(ours, theirs, rtol=1e-3, atol=1e-5)
+        assert gradients.abs().max() > 1e-3
+        torch.testing.assert_close(by_hand, gradients, rtol=1e-3, atol=2e-6)
 
 
 def test_steps_count_by_how_likely_the_policy_is_now_to_make_them():
@@ -320,17 +329,17 @@ def test_steps_count_by_how_likely_the_policy_is_now_to_make_them():
     rollout.log_probs[0, 0] -= 0.5  # it is likelier now than when it was made
     rollout.log_probs[0, 1] += 0.5
     rollout.log_probs[0, 2] -= 5.0
-    samples = Rows(rollout, 0, 1, torch.device("cpu"))
-    batch, effective = algorithm._prepare(rollout, samples, 0, 1)
+    samples = Rows(rollout, [0], torch.device("cpu"))
+    batch, effective = algorithm._prepare(rollout, samples, [0])
     expected = [np.exp(0.5), np.exp(-0.5), 2.0, 1.0, 1.0]
     assert batch.weights[0, :5].tolist() == pytest.approx(expected, rel=1e-4)
     steps = int(rollout.num_steps[0])
     ratios = np.array([np.exp(0.5), np.exp(-0.5), np.exp(5.0), *[1.0] * (steps - 3)])
     assert effective[0] == pytest.approx(ratios.sum() ** 2 / steps / (ratios**2).sum(), rel=1e-3)
-    plain, _ = make(correction="none")._prepare(rollout, samples, 0, 1)
+    plain, _ = make(correction="none")._prepare(rollout, samples, [0])
     assert plain.weights[0, :5].tolist() == [1.0] * 5
     # By V-trace a step counts at most once, and less where it is less likely now; see below.
-    traced, _ = make(correction="vtrace")._prepare(rollout, samples, 0, 1)
+    traced, _ = make(correction="vtrace")._prepare(rollout, samples, [0])
     expected = [1.0, np.exp(-0.5), 1.0, 1.0, 1.0]
     assert traced.weights[0, :5].tolist() == pytest.approx(expected, rel=1e-4)
 
@@ -340,8 +349,8 @@ def test_with_fresh_steps_every_correction_is_the_same():
     for correction in ("decoupled", "vtrace", "none"):
         algorithm = make(correction=correction)
         rollout = play(algorithm, bandit, np.random.default_rng(0))
-        samples = Rows(rollout, 0, 1, torch.device("cpu"))
-        batch, effective = algorithm._prepare(rollout, samples, 0, 1)
+        samples = Rows(rollout, [0], torch.device("cpu"))
+        batch, effective = algorithm._prepare(rollout, samples, [0])
         assert effective[0] == pytest.approx(1.0, abs=1e-5)
         rows = rollout.streams[0] != AFTER
         rows[int(rollout.num_rows[0]) :] = False
@@ -354,13 +363,13 @@ def test_with_fresh_steps_every_correction_is_the_same():
 
 def test_a_reward_that_is_no_number_is_forgotten_with_the_update_it_spoiled():
     algorithm, random = make(normalise_rewards=True), np.random.default_rng(0)
-    algorithm.update(play(algorithm, bandit, random), 0, 1)
+    algorithm.update(play(algorithm, bandit, random), [0])
     good = algorithm.learned(0)
     spoiled = play(algorithm, bandit, random)
     spoiled.rewards[0, 3] = np.nan
-    assert not np.isfinite(algorithm.update(spoiled, 0, 1).loss[0])
+    assert not np.isfinite(algorithm.update(spoiled, [0]).loss[0])
     algorithm.restore_learned(0, good)
-    assert np.isfinite(algorithm.update(play(algorithm, bandit, random), 0, 1).loss[0])
+    assert np.isfinite(algorithm.update(play(algorithm, bandit, random), [0]).loss[0])
     assert algorithm.is_finite(0)
 
 
@@ -371,18 +380,18 @@ def test_an_anchor_holds_a_policy_and_moves_on():
         random = np.random.default_rng(0)
         before = algorithm.weights(0).copy()
         for _ in range(3):
-            algorithm.update(play(algorithm, bandit, random), 0, 1)
+            algorithm.update(play(algorithm, bandit, random), [0])
         rollout = play(algorithm, bandit, random)
-        batch, _ = algorithm._prepare(rollout, Rows(rollout, 0, 1, torch.device("cpu")), 0, 1)
+        batch, _ = algorithm._prepare(rollout, Rows(rollout, [0], torch.device("cpu")), [0])
         moved[cost] = float(batch.log_prox.exp().max())
         if cost:
             assert np.array_equal(algorithm._anchor.flat[0].numpy(), before)
             other = make(anchor_cost=cost, anchor_every=3, entropy_cost=0.0)
             other.restore(0, unpack(pack(algorithm.state(0))))
             state = random.bit_generator.state
-            algorithm.update(rollout, 0, 1)
+            algorithm.update(rollout, [0])
             random.bit_generator.state = state
-            other.update(rollout, 0, 1)
+            other.update(rollout, [0])
             assert np.array_equal(algorithm.weights(0), other.weights(0))
             assert not np.array_equal(algorithm._anchor.flat[0].numpy(), before)
     assert moved[5.0] < moved[0.0] - 0.05

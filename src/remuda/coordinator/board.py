@@ -139,6 +139,8 @@ class Board:
             mean_return=_mean(played, Policy.RETURN_SUM, Policy.EPISODES),
             episodes=int(policy[Policy.EPISODES]),
             loss=_mean(learned, Learn.LOSS_SUM, Learn.UPDATES),
+            policy_loss=_mean(learned, Learn.POLICY_LOSS_SUM, Learn.UPDATES) if on_policy else None,
+            value_loss=_mean(learned, Learn.VALUE_LOSS_SUM, Learn.UPDATES) if on_policy else None,
             updates=int(learn[Learn.UPDATES]),
             updates_per_second=max(float(learned[Learn.UPDATES] / seconds), 0.0),
             version=int(learn[Learn.VERSION]),

@@ -71,6 +71,10 @@ class PolicyRecord:
     """...and of the greatest."""
     clipped: float | None = None
     """On-policy: the share of steps whose probability ratio was clipped, 0 to 1."""
+    policy_loss: float | None = None
+    """On-policy: what of the loss is the policy's own, the negative clipped objective."""
+    value_loss: float | None = None
+    """On-policy: half the squared error of the values, before `ppo.value_cost` weighs it."""
 
 
 @dataclass(frozen=True)

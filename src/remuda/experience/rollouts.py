@@ -191,7 +191,8 @@ def _take(
             continue  # the writer may be at this very entry: what it held is long overwritten
         length = closed.committed[slot]
         intact = load(closed.sequence, slot) == expected or not check
-        fresh = intact and ring.versions[slot, 0] >= oldest
+        # A writer that died may have left a segment closed before its first step: it is no rollout.
+        fresh = intact and length > 0 and ring.versions[slot, 0] >= oldest
         if fresh:
             out.memories[segment + copied] = ring.memories[slot]
             starts[segment + copied] = row + rows

@@ -94,28 +94,35 @@ class ReplayLearner:
             self._train(first, end)
 
     def _train(self, first: int, end: int) -> None:
-        clock, size = time.perf_counter, self._budget.size
-        start = clock()
+        size, start = self._budget.size, time.perf_counter()
+        drawn = np.zeros(len(self._students), np.bool_)
         for k in range(first, end):
-            if not self._replays[k].sample(self._batch, k, size):
-                return  # its ring was cleared for somebody who is born there: that comes first
+            # One whose ring was cleared, for another to begin there, holds up none of the others.
+            drawn[k] = self._replays[k].sample(self._batch, k, size)
+        sampled = time.perf_counter()
+        for k in range(first, end):
+            self._students[k].row[Learn.SECONDS_SAMPLE] += (sampled - start) / (end - first)
+        if self._timeline is not None:
+            self._timeline.add(Span.SAMPLE, start, sampled)
+        for stretch in runs(drawn, end - first):
+            self._step(*stretch, size)
+
+    def _step(self, first: int, end: int, size: int) -> None:
+        """Train neighbours on the samples that were drawn for each."""
+        clock, count = time.perf_counter, end - first
+        start = clock()
         transitions = self._transitions(first, end, size)
-        sampled = clock()
         losses = self._algorithm.update(transitions, first, end).cpu().numpy()
         updated = clock()
         self._budget.spent(updated - start)
-        count = end - first
         for k, loss in zip(range(first, end), losses, strict=True):
-            row = self._students[k].row
-            row[Learn.SECONDS_SAMPLE] += (sampled - start) / count
-            row[Learn.SECONDS_UPDATE] += (updated - sampled) / count
+            self._students[k].row[Learn.SECONDS_UPDATE] += (updated - start) / count
             self._judge(k, float(loss), size)
         published = clock()
         for student in self._students[first:end]:
             student.row[Learn.SECONDS_PUBLISH] += (published - updated) / count
         if self._timeline is not None:
-            self._timeline.add(Span.SAMPLE, start, sampled)
-            self._timeline.add(Span.UPDATE, sampled, updated)
+            self._timeline.add(Span.UPDATE, start, updated)
             self._timeline.add(Span.PUBLISH, updated, published)
 
     def _judge(self, policy: int, loss: float, size: int) -> None:

@@ -9,7 +9,7 @@ import numpy as np
 
 from remuda.experience.ring import OTHERS
 from remuda.experience.rollouts import AFTER, Rollout, Rollouts, rows_for
-from remuda.learner.learner import Student, runs
+from remuda.learner.learner import Student
 from remuda.policies.algorithms.ppo import PPO
 from remuda.population.nursery import Newborn
 from remuda.scoreboard import Learn
@@ -21,8 +21,8 @@ class RolloutLearner:
     """Trains K policies of one specification as one batched computation.
 
     Each policy has its own ring, weights, hyperparameters and random stream. Those that have a
-    rollout ready are trained, together where they are neighbours in the stack; the others wait for
-    theirs. What is drawn from the past joins or replaces it, by the learning mode.
+    rollout ready are trained together; the others wait for theirs. What is drawn from the past
+    joins or replaces it, by the learning mode.
     """
 
     def __init__(
@@ -92,36 +92,39 @@ class RolloutLearner:
         for student, is_ready in zip(self._students, ready, strict=True):
             if is_ready:
                 student.row[Learn.SECONDS_SAMPLE] += (taken - start) / sum(ready)
-        for first, end in runs(ready, self._width):
-            self._train(first, end)
+        members = np.flatnonzero(ready).tolist()
+        for first in range(0, len(members), self._width):
+            self._train(members[first : first + self._width])
 
-    def _train(self, first: int, end: int) -> None:
+    def _train(self, members: Sequence[int]) -> None:
         clock = time.perf_counter
         start = clock()
-        learned = self._algorithm.update(self._rollout, first, end)
+        learned = self._algorithm.update(self._rollout, members)
         updated = clock()
-        for i, k in enumerate(range(first, end)):
+        for i, k in enumerate(members):
             student = self._students[k]
             row, config = student.row, student.config
-            row[Learn.SECONDS_UPDATE] += (updated - start) / (end - first)
+            row[Learn.SECONDS_UPDATE] += (updated - start) / len(members)
             if not student.accept(float(learned.loss[i])):
                 if student.halted:
                     self._rollouts[k].experience.release()
                 continue
             self._count_staleness(k)
-            steps = self._rollout.num_steps[k]
-            row[Learn.SAMPLES] += steps * learned.epochs
+            row[Learn.SAMPLES] += learned.samples[i]
             if student.is_due():
                 student.publish(config.exploration.end)
             row[Learn.LOSS_SUM] += learned.loss[i]
+            row[Learn.POLICY_LOSS_SUM] += learned.policy_loss[i]
+            row[Learn.VALUE_LOSS_SUM] += learned.value_loss[i]
             row[Learn.ENTROPY_SUM] += learned.entropy[i]
             row[Learn.KL_SUM] += learned.kl[i]
             row[Learn.CLIPPED_SUM] += learned.clipped[i]
             row[Learn.EFFECTIVE_SUM] += learned.effective[i]
-            row[Learn.TRAINED] += self._rollout.num_taken[k]
+            share = learned.steps[i] / self._rollout.num_steps[k]
+            row[Learn.TRAINED] += np.rint(self._rollout.num_taken[k] * share)
         published = clock()
-        for k in range(first, end):
-            self._students[k].row[Learn.SECONDS_PUBLISH] += (published - updated) / (end - first)
+        for k in members:
+            self._students[k].row[Learn.SECONDS_PUBLISH] += (published - updated) / len(members)
         if self._timeline is not None:
             self._timeline.add(Span.UPDATE, start, updated)
             self._timeline.add(Span.PUBLISH, updated, published)

@@ -11,7 +11,8 @@ Some parameters may be *buffers*: published like the others, but not learned by 
 from __future__ import annotations
 
 import zlib
-from collections.abc import Mapping
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
 
 import torch
 from torch import Tensor
@@ -21,6 +22,7 @@ LINE = 16
 
 Parameters = Mapping[str, Tensor]
 Shapes = Mapping[str, tuple[int, ...]]
+Copy = Callable[[], "ParameterStack"]
 
 
 class ParameterStack:
@@ -43,6 +45,7 @@ class ParameterStack:
         self, shapes: Shapes, flat: Tensor, gradients: Tensor | None, buffers: frozenset[str]
     ) -> None:
         self._trained = gradients is not None
+        self._parts: OrderedDict[tuple[int, int], ParameterStack] = OrderedDict()
         self.shapes, self.flat, self.buffers = dict(shapes), flat, buffers
         self.parameters = _views(self.flat, self.shapes)
         if gradients is None:
@@ -56,9 +59,15 @@ class ParameterStack:
 
     def rows(self, first: int, end: int) -> ParameterStack:
         """The stack of some of these policies: the same memory, trained by itself."""
-        part = object.__new__(ParameterStack)
-        gradients = self.gradients[first:end] if self._trained else None
-        part._hold(self.shapes, self.flat[first:end], gradients, self.buffers)
+        part = self._parts.pop((first, end), None)
+        if part is None:
+            part = object.__new__(ParameterStack)
+            gradients = self.gradients[first:end] if self._trained else None
+            part._hold(self.shapes, self.flat[first:end], gradients, self.buffers)
+        self._parts[first, end] = part
+        # There are K * K / 2 stretches; the views of the newest 2 K are kept.
+        while len(self._parts) > 2 * len(self.flat):
+            self._parts.popitem(last=False)
         return part
 
     def backward(self, loss: Tensor) -> None:
@@ -70,6 +79,46 @@ class ParameterStack:
     def of(self, policy: int) -> dict[str, Tensor]:
         """The parameters of one policy: views, [1, *shape] by name."""
         return _views(self.flat[policy : policy + 1], self.shapes)
+
+
+class Side:
+    """Some policies of a stack side by side, to be brought through a network together.
+
+    Neighbours are looked at where they are. Others are copied together: `load` before a pass, and
+    `store` what it found. The copy has a place for every policy, so that memory is O(K) whoever
+    comes together.
+    """
+
+    def __init__(self, stack: ParameterStack, members: Sequence[int], copy: Copy) -> None:
+        """Bring some policies together.
+
+        Args:
+            stack: of all policies.
+            members: which of them, in ascending order.
+            copy: gives one of the same layout, with room for all of them; called where there is
+                need.
+        """
+        first, end = members[0], members[-1] + 1
+        self._stack = stack
+        self.index: slice | Tensor = slice(first, end)
+        """Where they are in the stack."""
+        if end - first == len(members):
+            self.part = stack.rows(first, end)
+        else:
+            self.part = copy().rows(0, len(members))
+            self.index = torch.tensor(members, device=stack.flat.device)
+            self.load()
+
+    def load(self) -> None:
+        """Bring the copies up to date."""
+        if isinstance(self.index, Tensor):
+            with torch.no_grad():
+                torch.index_select(self._stack.flat, 0, self.index, out=self.part.flat)
+
+    def store_gradients(self) -> None:
+        """Bring the gradients of the copies to their place."""
+        if isinstance(self.index, Tensor):
+            self._stack.gradients.index_copy_(0, self.index, self.part.gradients)
 
 
 def layout_checksum(shapes: Shapes) -> int:

@@ -88,9 +88,8 @@ class Algorithm:
         self.load(policy, torch.from_numpy(fitting(state, "online", like)), state["updates"])
         self.optimizer.restore(policy, state["optimizer"])
 
-    def clip_gradients(self, first: int, end: int) -> None:
-        """Scale the gradients of each of these policies down to its largest allowed norm."""
+    def clip_gradients(self, gradients: Tensor, members: slice | Tensor) -> None:
+        """Scale gradients [G, P] of these policies down to the largest norm that each may have."""
         with torch.no_grad():
-            gradients = self.online.gradients[first:end]
             norm = gradients.norm(dim=1, keepdim=True)
-            gradients.mul_((self._max_grad_norm[first:end] / (norm + 1e-6)).clamp(max=1.0))
+            gradients.mul_((self._max_grad_norm[members] / (norm + 1e-6)).clamp(max=1.0))

@@ -9,7 +9,7 @@ loop over rows. On one core that is about twice as fast.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -21,7 +21,7 @@ from torch import Tensor
 from remuda.memory.aligned import copied
 from remuda.policies.actions import DiscreteActions
 from remuda.policies.algorithms.samples import Pick
-from remuda.policies.algorithms.surrogate import Batch, Costs
+from remuda.policies.algorithms.surrogate import Batch, Costs, Means
 from remuda.policies.networks.activations import FAST, RELU, STRICT, TANH, activate_in_place
 from remuda.policies.networks.actor_critic import MEAN, VARIANCE, ActorCritic, scale_of
 from remuda.policies.stack import ParameterStack
@@ -40,6 +40,32 @@ class Heads(NamedTuple):
     value_bias: Floats
 
 
+class Workspace:
+    """What pieces are worked out in: one array for each layer, whoever goes through it.
+
+    Pieces come one after another, so all policies and all stretches of a stack use the same memory,
+    and it is still in the cache when the next piece comes.
+    """
+
+    def __init__(self, network: ActorCritic) -> None:
+        def rows_of(width: int) -> Tensor:
+            return torch.empty(ROWS_AT_ONCE * width)
+
+        self.inputs = rows_of(network.num_inputs)
+        self.outputs = rows_of(network.actions.num_logits + 1)
+        widths = [
+            [network.shapes[f"{name}.weight"][1] for name in names] for names in network.towers
+        ]
+        self.hidden = [[rows_of(width) for width in tower] for tower in widths]
+        self.errors = [[rows_of(width) for width in tower] for tower in widths]
+
+
+def _piece_of(array: Tensor, policies: int, rows: int) -> Tensor:
+    """The beginning of an array, as so many rows of so many policies."""
+    width = array.numel() // ROWS_AT_ONCE
+    return array[: policies * rows * width].view(policies, rows, width)
+
+
 @dataclass
 class _Tower:
     """Some hidden layers, and the arrays of one piece: pre-activations become activations."""
@@ -53,18 +79,62 @@ class _Tower:
     """Gradients by pre-activations."""
 
 
-class ByHand:
-    """Evaluates and differentiates K policies of one layout, in pieces of some rows."""
+@dataclass
+class _Piece:
+    """Where some rows of some policies go through all layers."""
 
-    def __init__(self, network: ActorCritic, part: ParameterStack) -> None:
-        self._network, self._part = network, part
+    inputs: Tensor
+    towers: list[_Tower]
+    by_outputs: Tensor
+    """The errors of the logits, then of the value."""
+
+
+@dataclass
+class _Cut:
+    """Some rows of a pick that go through all layers together."""
+
+    first: int
+    end: int
+    """Of the policies of the pick."""
+    rows: slice
+    """Of the rows of the pick."""
+    members: Integers
+    """[G]: which policies of the batch they are."""
+    index: Integers
+    """[G, B]: which of their rows."""
+    counts: Integers
+    """[G]: how many of these count; the others only fill up."""
+
+    @property
+    def here(self) -> slice:
+        """The policies of the pick."""
+        return slice(self.first, self.end)
+
+
+class ByHand:
+    """Evaluates and differentiates G policies of one layout, in pieces of some rows."""
+
+    rows_at_once = ROWS_AT_ONCE
+    """Rows of a policy that are best evaluated together."""
+
+    def __init__(
+        self, network: ActorCritic, part: ParameterStack, costs: Costs, workspace: Workspace
+    ) -> None:
+        """Work on some policies.
+
+        Args:
+            network: of all of them.
+            part: their parameters.
+            costs: of each.
+            workspace: where to work.
+        """
+        self._network, self._part, self._costs, self._workspace = network, part, costs, workspace
         assert isinstance(network.actions, DiscreteActions)
         self._sizes = np.array(network.actions.sizes, np.int64)
         self._kind = TANH if network.config.activation == "tanh" else RELU
-        self._policies, self._num_logits = len(part.flat), network.actions.num_logits
         self._views = {name: view.detach() for name, view in part.parameters.items()}
         self._gradients = part.gradient_views
-        self._pieces: dict[tuple[int, int], tuple[Tensor, list[_Tower]]] = {}
+        self._pieces: dict[tuple[int, int, int], _Piece] = {}
 
     @staticmethod
     def suits(network: ActorCritic, device: torch.device) -> bool:
@@ -77,69 +147,71 @@ class ByHand:
         )
 
     def evaluate(
-        self, observations: Tensor, actions: Tensor, masks: Tensor | None, picks: Iterable[Pick]
-    ) -> tuple[Tensor, Tensor]:
-        """Log-probabilities of the actions and values, each [K, R]; `picks` is for others."""
-        del picks
-        policies, rows = observations.shape[:2]
-        log_pi, values = torch.empty(policies, rows), torch.empty(policies, rows)
-        every = np.tile(np.arange(rows), (policies, 1))
-        allowed = _masks_of(masks, policies, rows)
-        for first, end, at in self._cut(rows):
-            here = slice(first, end)
-            _, towers = self._forward(observations, every, first, end, at)
-            _evaluate(
-                towers[0].hidden[-1].numpy(),
-                towers[-1].hidden[-1].numpy(),
-                *self._heads(first, end),
-                actions[here, at].numpy(),
-                allowed[here, at],
-                self._sizes,
-                log_pi[here, at].numpy(),
-                values[here, at].numpy(),
-            )
-        return log_pi, values
-
-    def step(self, batch: Batch, pick: Pick, advantages: Tensor, costs: Costs) -> Tensor:
-        """Write the loss's gradients; returns loss, entropy, KL and clipped share, [4, K]."""
-        policies = self._policies
-        index = pick.flat.view(policies, -1).numpy() - _offsets(batch.values)
-        rows = index.shape[1]
-        allowed = _masks_of(batch.masks, policies, batch.values.shape[1])
-        facts = np.zeros((4, policies))
-        self._part.gradients.zero_()
-        for first, end, at in self._cut(rows):
-            here = slice(first, end)
-            inputs, towers = self._forward(batch.observations, index[here, at], first, end, None)
-            heads = self._heads(first, end)
-            by_outputs = torch.empty(end - first, inputs.shape[1], self._num_logits + 1)
-            _differentiate(
-                towers[0].hidden[-1].numpy(),
-                towers[-1].hidden[-1].numpy(),
-                *heads,
-                index[here, at],
-                batch.actions[here].numpy(),
-                allowed[here],
-                self._sizes,
-                batch.log_prox[here].numpy(),
-                batch.weights[here].numpy(),
-                advantages[here, at].numpy(),
-                batch.values[here].numpy(),
-                batch.targets[here].numpy(),
-                *(part[here] for part in costs[:4]),  # it has no anchor
-                1.0 / rows,
-                by_outputs.numpy(),
-                facts[:, here],
-            )
-            self._through_heads(towers, heads, by_outputs, first, end)
-            for tower in towers:
-                self._backward(tower, inputs)
-        return torch.from_numpy(facts.astype(np.float32))
-
-    def _through_heads(
-        self, towers: list[_Tower], heads: Heads, by_outputs: Tensor, first: int, end: int
+        self,
+        observations: Tensor,
+        actions: Tensor,
+        masks: Tensor | None,
+        picks: Iterable[Pick],
+        log_pi: Tensor,
+        values: Tensor,
     ) -> None:
+        """Write log-probabilities of the actions and values, each [K, R], for the rows picked."""
+        allowed = _masks_of(masks, *values.shape)
+        for pick in picks:
+            for cut in _cut(pick):
+                towers = self._forward(observations, cut).towers
+                _evaluate(
+                    towers[0].hidden[-1].numpy(),
+                    towers[-1].hidden[-1].numpy(),
+                    *self._heads(cut.first, cut.end),
+                    cut.members,
+                    cut.index,
+                    cut.counts,
+                    actions.numpy(),
+                    allowed,
+                    self._sizes,
+                    log_pi.numpy(),
+                    values.numpy(),
+                )
+
+    def step(self, batch: Batch, pick: Pick, advantages: Tensor) -> Tensor:
+        """Write the loss's gradients; returns what it was made of, [len(Means), G]."""
+        allowed = _masks_of(batch.masks, *batch.values.shape)
+        means = np.zeros((len(Means._fields), len(pick.members)))
+        shares = 1.0 / pick.counts
+        self._part.gradients.zero_()
+        for cut in _cut(pick):
+            here = cut.here
+            piece = self._forward(batch.observations, cut)
+            heads = self._heads(cut.first, cut.end)
+            _differentiate(
+                piece.towers[0].hidden[-1].numpy(),
+                piece.towers[-1].hidden[-1].numpy(),
+                *heads,
+                cut.members,
+                cut.index,
+                cut.counts,
+                batch.actions.numpy(),
+                allowed,
+                self._sizes,
+                batch.log_prox.numpy(),
+                batch.weights.numpy(),
+                advantages[here, cut.rows].numpy(),
+                batch.values.numpy(),
+                batch.targets.numpy(),
+                *(cost[here] for cost in self._costs[:4]),  # it has no anchor
+                shares[here],
+                piece.by_outputs.numpy(),
+                means[:, here],
+            )
+            self._through_heads(piece, heads, cut.first, cut.end)
+            for tower in piece.towers:
+                self._backward(tower, piece.inputs)
+        return torch.from_numpy(means.astype(np.float32))
+
+    def _through_heads(self, piece: _Piece, heads: Heads, first: int, end: int) -> None:
         """From errors of the outputs to gradients of the heads and errors of the last layers."""
+        towers, by_outputs = piece.towers, piece.by_outputs
         parts = [by_outputs[..., :-1], by_outputs[..., -1:]]
         weights = [copied(heads.policy_weight), copied(heads.value_weight)]
         ends = [towers[0], towers[-1]]
@@ -166,21 +238,10 @@ class ByHand:
 
         return Heads(*(of(name) for name in HEADS))
 
-    def _cut(self, rows: int) -> list[tuple[int, int, slice]]:
-        """Pieces of about `ROWS_AT_ONCE` rows: a few rows of several policies, or many of one."""
-        together = max(min(ROWS_AT_ONCE // rows, self._policies), 1)
-        return [
-            (first, min(first + together, self._policies), slice(at, min(at + ROWS_AT_ONCE, rows)))
-            for first in range(0, self._policies, together)
-            for at in range(0, rows, ROWS_AT_ONCE)
-        ]
-
-    def _forward(
-        self, observations: Tensor, index: Integers, first: int, end: int, at: slice | None
-    ) -> tuple[Tensor, list[_Tower]]:
-        """Bring rows `index` of policies `first` to `end - 1` through the hidden layers."""
-        index = index[first:end, at] if at is not None else index
-        inputs, towers = self._piece(first, end, index.shape[1])
+    def _forward(self, observations: Tensor, cut: _Cut) -> _Piece:
+        """Bring some rows through the hidden layers."""
+        first, end = cut.first, cut.end
+        piece = self._piece(first, end, cut.index.shape[1])
         network = self._network
         if network.normalised:
             mean, variance = (self._views[name][first:end, 0] for name in (MEAN, VARIANCE))
@@ -188,14 +249,14 @@ class ByHand:
         else:
             unchanged: Floats = np.full((end - first, 1), network.input_scale, np.float32)
             moments = unchanged[:, :0], unchanged
-        _gather(observations[first:end].numpy(), index, *moments, inputs.numpy())
-        for tower in towers:
-            x = inputs
+        _gather(observations.numpy(), cut.members, cut.index, *moments, piece.inputs.numpy())
+        for tower in piece.towers:
+            x = piece.inputs
             for i, hidden in enumerate(tower.hidden):
                 torch.baddbmm(tower.biases[i], x, tower.weights[i], out=hidden)
                 activate_in_place(hidden.numpy().reshape(-1), self._kind)
                 x = hidden
-        return inputs, towers
+        return piece
 
     def _backward(self, tower: _Tower, inputs: Tensor) -> None:
         """From the errors of the last hidden layer to the gradients of all of them."""
@@ -212,40 +273,60 @@ class ByHand:
                     self._kind,
                 )
 
-    def _piece(self, first: int, end: int, rows: int) -> tuple[Tensor, list[_Tower]]:
-        """Arrays of one piece: where its rows go, and its towers."""
-        count = end - first
-        found = self._pieces.get((first, end))
-        if found is None or found[0].shape[1] != rows:
-            inputs = torch.empty(count, rows, self._network.num_inputs)
-            towers = [self._tower(names, first, end, rows) for names in self._network.towers]
-            found = self._pieces[first, end] = inputs, towers
+    def _piece(self, first: int, end: int, rows: int) -> _Piece:
+        """Views of the workspace for so many rows of these policies; they are kept for the next."""
+        found = self._pieces.get((first, end, rows))
+        if found is None:
+            found = self._pieces[first, end, rows] = _Piece(
+                _piece_of(self._workspace.inputs, end - first, rows),
+                [self._tower(i, first, end, rows) for i in range(len(self._network.towers))],
+                _piece_of(self._workspace.outputs, end - first, rows),
+            )
         return found
 
-    def _tower(self, names: tuple[str, ...], first: int, end: int, rows: int) -> _Tower:
+    def _tower(self, number: int, first: int, end: int, rows: int) -> _Tower:
+        names, workspace = self._network.towers[number], self._workspace
+
         def parts(views: dict[str, Tensor], kind: str) -> list[Tensor]:
             return [views[f"{name}.{kind}"][first:end] for name in names]
 
-        weights = parts(self._views, "weight")
-        shapes = [(end - first, rows, weight.shape[2]) for weight in weights]
+        def arrays(of: list[list[Tensor]]) -> list[Tensor]:
+            return [_piece_of(array, end - first, rows) for array in of[number]]
+
         return _Tower(
-            weights,
+            parts(self._views, "weight"),
             parts(self._views, "bias"),
             parts(self._gradients, "weight"),
             parts(self._gradients, "bias"),
-            [torch.empty(shape) for shape in shapes],
-            [torch.empty(shape) for shape in shapes],
+            arrays(workspace.hidden),
+            arrays(workspace.errors),
         )
+
+
+def _cut(pick: Pick) -> Iterator[_Cut]:
+    """Pieces of at most `ROWS_AT_ONCE` rows: a few rows of several policies, or many of one."""
+    policies, rows = pick.rows.shape
+    if policies * rows <= ROWS_AT_ONCE:
+        yield _Cut(0, policies, slice(0, rows), pick.members, pick.rows, pick.counts)
+        return
+    together = max(min(ROWS_AT_ONCE // rows, policies), 1)
+    for first in range(0, policies, together):
+        here = slice(first, min(first + together, policies))
+        longest = int(pick.counts[here].max())
+        for start in range(0, longest, ROWS_AT_ONCE):
+            at = slice(start, min(start + ROWS_AT_ONCE, longest))
+            yield _Cut(
+                first,
+                here.stop,
+                at,
+                pick.members[here],
+                np.ascontiguousarray(pick.rows[here, at]),
+                np.clip(pick.counts[here] - start, 0, at.stop - start),
+            )
 
 
 HEADS = ("policy.weight", "policy.bias", "value.weight", "value.bias")
 TURNED = ("policy.weight", "value.weight")
-
-
-def _offsets(values: Tensor) -> Integers:
-    policies, rows = values.shape
-    found: Integers = np.arange(policies)[:, None] * rows
-    return found
 
 
 def _masks_of(masks: Tensor | None, policies: int, rows: int) -> Bools:
@@ -257,19 +338,21 @@ def _masks_of(masks: Tensor | None, policies: int, rows: int) -> Bools:
 
 
 @njit(**STRICT)
-def _gather(rows: Array, index: Integers, mean: Floats, scale: Floats, out: Floats) -> None:
-    """Rows as inputs: scaled, or normalised within 10."""
+def _gather(
+    rows: Array, members: Integers, index: Integers, mean: Floats, scale: Floats, out: Floats
+) -> None:
+    """Rows `index` [G, B] of `members` [G] as inputs: scaled, or normalised within 10."""
     size = out.shape[2]
     for k in range(index.shape[0]):
-        plain, factor = mean.shape[1] == 0, scale[k, 0]
+        plain, factor, own = mean.shape[1] == 0, scale[k, 0], rows[members[k]]
         for b in range(index.shape[1]):
             row = index[k, b]
             if plain:
                 for j in range(size):
-                    out[k, b, j] = np.float32(rows[k, row, j]) * factor
+                    out[k, b, j] = np.float32(own[row, j]) * factor
             else:
                 for j in range(size):
-                    x = (np.float32(rows[k, row, j]) - mean[k, j]) * scale[k, j]
+                    x = (np.float32(own[row, j]) - mean[k, j]) * scale[k, j]
                     out[k, b, j] = min(max(x, np.float32(-10.0)), np.float32(10.0))
 
 
@@ -343,6 +426,9 @@ def _evaluate(
     policy_bias: Floats,
     value_weight: Floats,
     value_bias: Floats,
+    members: Integers,
+    index: Integers,
+    counts: Integers,
     actions: Integers,
     masks: Bools,
     sizes: Integers,
@@ -355,17 +441,19 @@ def _evaluate(
     log_pi = np.empty(num_logits, np.float32)
     value = np.empty(1, np.float32)
     for k in range(policy_features.shape[0]):
-        for b in range(policy_features.shape[1]):
+        who = members[k]
+        for b in range(counts[k]):
+            row = index[k, b]
             _output(policy_features, k, b, policy_weight, policy_bias, logits)
             _output(value_features, k, b, value_weight, value_bias, value)
-            values[k, b] = value[0]
+            values[who, row] = value[0]
             start, chance = 0, np.float32(0.0)
             for c in range(sizes.size):
                 end = start + sizes[c]
-                _softmax(logits, start, end, masks, k, b, pi, log_pi)
-                chance += log_pi[start + actions[k, b, c]]
+                _softmax(logits, start, end, masks, who, row, pi, log_pi)
+                chance += log_pi[start + actions[who, row, c]]
                 start = end
-            log_probs[k, b] = chance
+            log_probs[who, row] = chance
 
 
 @njit(**STRICT)
@@ -387,7 +475,9 @@ def _differentiate(
     policy_bias: Floats,
     value_weight: Floats,
     value_bias: Floats,
+    members: Integers,
     index: Integers,
+    counts: Integers,
     actions: Integers,
     masks: Bools,
     sizes: Integers,
@@ -400,14 +490,16 @@ def _differentiate(
     value_cost: Floats,
     value_clip: Floats,
     entropy_cost: Floats,
-    share: float,
+    shares: Array,
     by_outputs: Floats,
-    facts: Array,
+    means: Array,
 ) -> None:
     """From the last hidden layers to the loss, and back to the outputs of the heads.
 
-    `index` says which row of actions, masks, log_prox, weights, values and targets each is.
-    `by_outputs` [K, B, num_logits + 1] is written: the errors of the logits, then of the value.
+    `members` and `index` say which row of actions, masks, log_prox, weights, values and targets
+    each is; of each policy the first `counts` count, each by its share. `by_outputs`
+    [G, B, num_logits + 1] is written: the errors of the logits, then of the value; 0 where a row
+    does not count. `means` are added to: see `Means`.
     """
     num_logits = policy_weight.shape[1]
     logits = np.empty(num_logits, np.float32)
@@ -415,26 +507,32 @@ def _differentiate(
     log_pi = np.empty(num_logits, np.float32)
     value = np.empty(1, np.float32)
     entropies = np.empty(sizes.size, np.float32)
-    part, one, zero = np.float32(share), np.float32(1.0), np.float32(0.0)
+    one, zero = np.float32(1.0), np.float32(0.0)
     for k in range(policy_features.shape[0]):
-        bound, limit = clip[k, 0], value_clip[k, 0]
-        for b in range(policy_features.shape[1]):
+        bound, limit, who, part = clip[k, 0], value_clip[k, 0], members[k], np.float32(shares[k])
+        # A view of all rows of a policy pays: to look up two numbers for each row is slower.
+        own_actions, own_log_prox, own_weights = actions[who], log_prox[who], weights[who]
+        own_values, own_targets = values_before[who], targets[who]
+        for b in range(counts[k], by_outputs.shape[1]):
+            for j in range(num_logits + 1):
+                by_outputs[k, b, j] = zero
+        for b in range(counts[k]):
             row = index[k, b]
             _output(policy_features, k, b, policy_weight, policy_bias, logits)
             _output(value_features, k, b, value_weight, value_bias, value)
             start, chance, entropy = 0, zero, zero
             for c in range(sizes.size):
                 end = start + sizes[c]
-                entropies[c] = _softmax(logits, start, end, masks, k, row, pi, log_pi)
-                chance += log_pi[start + actions[k, row, c]]
+                entropies[c] = _softmax(logits, start, end, masks, who, row, pi, log_pi)
+                chance += log_pi[start + own_actions[row, c]]
                 entropy += entropies[c]
                 start = end
-            log_ratio = chance - log_prox[k, row]
+            log_ratio = chance - own_log_prox[row]
             ratio = np.float32(math.exp(log_ratio))
             bounded = min(max(ratio, one - bound), one + bound)
             gain = ratio * advantages[k, b]
             least = min(gain, bounded * advantages[k, b])
-            by_chance = -weights[k, row] * gain if gain <= least else zero
+            by_chance = -own_weights[row] * gain if gain <= least else zero
             start = 0
             for c in range(sizes.size):
                 end = start + sizes[c]
@@ -443,20 +541,21 @@ def _differentiate(
                     if pi[j] > zero:
                         slope += entropy_cost[k, 0] * pi[j] * (log_pi[j] + entropies[c])
                     by_outputs[k, b, j] = part * slope
-                by_outputs[k, b, start + actions[k, row, c]] += part * by_chance
+                by_outputs[k, b, start + own_actions[row, c]] += part * by_chance
                 start = end
-            error = value[0] - targets[k, row]
-            moved = value[0] - values_before[k, row]
-            held = values_before[k, row] + min(max(moved, -limit), limit) - targets[k, row]
+            error = value[0] - own_targets[row]
+            moved = value[0] - own_values[row]
+            held = own_values[row] + min(max(moved, -limit), limit) - own_targets[row]
             loss = np.float32(0.5) * error * error
             slope = part * value_cost[k, 0] * error
             if abs(held) > abs(error):
                 loss = np.float32(0.5) * held * held
                 slope = zero if abs(moved) > limit else slope
             by_outputs[k, b, num_logits] = slope
-            facts[0, k] += part * (
-                value_cost[k, 0] * loss - weights[k, row] * least - entropy_cost[k, 0] * entropy
-            )
-            facts[1, k] += part * entropy
-            facts[2, k] += part * (ratio - one - log_ratio)
-            facts[3, k] += part if abs(ratio - one) > bound else zero
+            gained = own_weights[row] * least
+            means[0, k] += part * (value_cost[k, 0] * loss - gained - entropy_cost[k, 0] * entropy)
+            means[1, k] -= part * gained
+            means[2, k] += part * loss
+            means[3, k] += part * entropy
+            means[4, k] += part * (ratio - one - log_ratio)
+            means[5, k] += part if abs(ratio - one) > bound else zero

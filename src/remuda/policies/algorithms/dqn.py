@@ -69,7 +69,6 @@ class DQN(Algorithm):
         self.config, self.network = self.configs[0], network
         self._streams = tuple(streams)
         self.target = ParameterStack(network.shapes, len(self.configs), device)
-        self._parts: dict[tuple[int, int], Part] = {}
 
     @property
     def width(self) -> int:
@@ -96,7 +95,7 @@ class DQN(Algorithm):
         part = self._part(first, end)
         loss = self.loss(batch, part).mean(-1)
         part.online.backward(loss.sum())
-        self.clip_gradients(first, end)
+        self.clip_gradients(part.online.gradients, slice(first, end))
         self.optimizer.step(range(first, end))
         for policy in range(first, end):
             self.updates[policy] += 1
@@ -139,10 +138,8 @@ class DQN(Algorithm):
             self.target.flat[policy].copy_(torch.from_numpy(fitting(state, "target", like)))
 
     def _part(self, first: int, end: int) -> Part:
-        if (first, end) not in self._parts:
-            online, target = self.online.rows(first, end), self.target.rows(first, end)
-            self._parts[first, end] = Part(first, end, online, target)
-        return self._parts[first, end]
+        online, target = self.online.rows(first, end), self.target.rows(first, end)
+        return Part(first, end, online, target)
 
     def _noise(self, part: Part) -> torch.Generator | None:
         return self._streams[part.first] if self.config.network.noisy else None

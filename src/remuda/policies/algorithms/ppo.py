@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from numba import njit
 from torch import Tensor
@@ -21,25 +22,31 @@ from remuda.policies.advantages import (
     vtrace,
 )
 from remuda.policies.algorithms.algorithm import Algorithm
-from remuda.policies.algorithms.by_hand import ByHand
-from remuda.policies.algorithms.samples import Rows, Sequences
-from remuda.policies.algorithms.surrogate import Batch, Costs, Surrogate
+from remuda.policies.algorithms.by_hand import ByHand, Workspace
+from remuda.policies.algorithms.samples import Rows, Sequences, alike
+from remuda.policies.algorithms.surrogate import Batch, Costs, Means, Surrogate
 from remuda.policies.losses import normalised
 from remuda.policies.networks.actor_critic import COUNT, MEAN, VARIANCE, ActorCritic
-from remuda.policies.stack import ParameterStack
+from remuda.policies.stack import ParameterStack, Side
 from remuda.types import Floats, Integers, State
 
 WEIGHT_LIMITS = {"decoupled": 2.0, "vtrace": 1.0}
 """The most that a step counts, however much likelier it is now than when it was made."""
+KL = Means._fields.index("kl")
 KL_MARGIN = 1.5
 """An update ends once it has moved a policy by so many times its `target_kl`."""
 
 
 @dataclass(frozen=True)
 class Learned:
-    """What an update did, by policy: each [K], means over its minibatches."""
+    """What an update did, by policy: each [G]; means are over its own minibatches."""
 
     loss: Floats
+    """Of all that is minimised."""
+    policy_loss: Floats
+    """The negative clipped objective by itself."""
+    value_loss: Floats
+    """Half the squared error of the values, by itself."""
     entropy: Floats
     """In nats."""
     kl: Floats
@@ -48,8 +55,26 @@ class Learned:
     """The share of steps whose probability ratio was clipped."""
     effective: Floats
     """The effective share of the steps, by how likely these weights were to choose them."""
-    epochs: int
-    """How often it went through its steps, the last time perhaps not to the end."""
+    samples: Integers
+    """Steps that it trained on, counted as often as it did."""
+    steps: Integers
+    """Steps that it trained on, each counted once."""
+
+
+@dataclass(frozen=True)
+class _Group:
+    """Policies that are trained side by side, for bringing like amounts."""
+
+    going: Integers
+    """Those that are not through, by their place among the policies of the update."""
+    members: list[int]
+    """The same, by their place in the stack."""
+    minibatches: int
+    """Parts of an epoch."""
+    limits: Floats | None
+    """How far each may move before it is through; None: none has a limit."""
+    side: Side
+    engine: ByHand | Surrogate
 
 
 class PPO(Algorithm):
@@ -80,7 +105,9 @@ class PPO(Algorithm):
         ppo = self.configs[0].ppo
         self._epochs, self._minibatches = ppo.epochs, ppo.minibatches
         self._normalises = ppo.normalise_advantages
-        self._engines: dict[tuple[int, int], ByHand | Surrogate] = {}
+        self._workspace = Workspace(network) if ByHand.suits(network, self.device) else None
+        self._copies: dict[str, ParameterStack] = {}
+        """Where policies that are not neighbours are brought together."""
 
         def column(name: str) -> Floats:
             return np.array([[_number(c.ppo, name)] for c in self.configs], np.float32)
@@ -101,18 +128,23 @@ class PPO(Algorithm):
             with torch.no_grad():
                 self._anchor.flat[policy].copy_(self.online.flat[policy])
 
-    def update(self, rollout: Rollout, first: int, end: int) -> Learned:
-        """Train policies `first` to `end - 1` on their rows of a rollout."""
-        samples = (Sequences if self.network.memory else Rows)(rollout, first, end, self.device)
+    def update(self, rollout: Rollout, members: Sequence[int]) -> Learned:
+        """Train some policies, in ascending order, each on its own row of a rollout.
+
+        What a policy learns depends on its own row alone, however much the others bring: each goes
+        through all of its steps in minibatches of its own, and draws its own random numbers.
+        """
+        members = list(members)
+        samples = (Sequences if self.network.memory else Rows)(rollout, members, self.device)
         if self._anchor is not None:
             with torch.no_grad():
-                for k in range(first, end):
+                for k in members:
                     if self.updates[k] % self.configs[k].ppo.anchor_every == 0:
                         self._anchor.flat[k].copy_(self.online.flat[k])
-        batch, effective = self._prepare(rollout, samples, first, end)
-        self._set_learning_rates(first, end)
-        learned = self._train(batch, samples, first, end, effective)
-        for k in range(first, end):
+        batch, effective = self._prepare(rollout, samples, members)
+        self._set_learning_rates(members)
+        learned = self._train(batch, samples, members, effective)
+        for k in members:
             if self.network.normalised:
                 used = slice(0, int(rollout.num_rows[k]))
                 steps = rollout.streams[k, used] != AFTER
@@ -122,23 +154,32 @@ class PPO(Algorithm):
         return learned
 
     def _prepare(
-        self, rollout: Rollout, samples: Rows | Sequences, first: int, end: int
+        self, rollout: Rollout, samples: Rows | Sequences, members: Sequence[int]
     ) -> tuple[Batch, Floats]:
         """Values, advantages and targets of a rollout; and its effective share, by policy."""
-        at, rows = slice(first, end), int(rollout.num_rows[first:end].max())
+        first, end = members[0], members[-1] + 1
+        at: slice | list[int] = slice(first, end)  # neighbours are looked at where they are
+        if end - first > len(members):
+            at = list(members)
+        rows = int(rollout.num_rows[at].max())
         observations = self._to_device(rollout.observations[at, :rows])
         actions = self._to_device(rollout.actions[at, :rows])
         masks = self._to_device(rollout.masks[at, :rows]) if rollout.masks.shape[-1] else None
-        engine = self._engine(first, end)
-        log_prox, before = engine.evaluate(observations, actions, masks, samples.everything())
+        log_prox = torch.zeros(len(members), rows, device=self.device)
+        before = torch.zeros_like(log_prox)
+        for group in alike([samples.whole(i) for i in range(len(members))]):
+            _, engine = self._engine([members[i] for i in group])
+            picks = samples.everything(np.array(group), engine.rows_at_once)
+            engine.evaluate(observations, actions, masks, picks, log_prox, before)
         values = before.cpu().numpy()
         chances = log_prox.cpu().numpy()
-        with np.errstate(over="ignore"):
-            ratios = np.exp(chances - rollout.log_probs[at, :rows])
+        ratios = np.ones_like(values)
         advantages, targets = np.zeros_like(values), values.copy()
-        weights, effective = np.ones_like(values), np.ones(end - first, np.float32)
-        for i, k in enumerate(range(first, end)):
+        weights, effective = np.ones_like(values), np.ones(len(members), np.float32)
+        for i, k in enumerate(members):
             used = int(rollout.num_rows[k])
+            with np.errstate(over="ignore"):
+                ratios[i, :used] = np.exp(chances[i, :used] - rollout.log_probs[k, :used])
             config = self.configs[k]
             streams = rollout.streams[k, :used]
             rewards = rollout.rewards[k, :used] * np.float32(config.reward_scale)
@@ -187,47 +228,85 @@ class PPO(Algorithm):
         self,
         batch: Batch,
         samples: Rows | Sequences,
-        first: int,
-        end: int,
+        members: Sequence[int],
         effective: Floats,
     ) -> Learned:
-        engine = self._engine(first, end)
-        costs = Costs(*(part[first:end] for part in self._costs))
-        # A rollout that was taken early, or that is a little longer than asked, is cut to the size
-        # of the others: another random part of it is left out in each epoch.
-        fewest = min(len(units) for units in samples.units)
-        minibatches = min(self._minibatches, fewest)
-        size = fewest // minibatches
-        sums = torch.zeros(4, end - first, device=self.device)
-        passes = 0
-        going = list(range(first, end))
-        begun, budget, epoch = time.perf_counter(), self.configs[first].time_budget, 0
+        groups = self._groups(samples, members)
+        sums = torch.zeros(len(Means._fields), len(members), device=self.device)
+        passes, trained = (np.zeros(len(members), np.int64) for _ in range(2))
+        once = trained
+        begun, budget = time.perf_counter(), self.configs[members[0]].time_budget
         for epoch in range(1, self._epochs + 1):
-            order = [
-                stream.permutation(units)
-                for stream, units in zip(self._streams[first:end], samples.units, strict=True)
-            ]
-            for at in range(0, minibatches * size, size):
-                pick = samples.pick([units[at : at + size] for units in order])
-                advantages = pick.of(batch.advantages)
-                if self._normalises:
-                    advantages = normalised(advantages, pick.valid)
-                facts = engine.step(batch, pick, advantages, costs)
-                self.clip_gradients(first, end)
-                self.optimizer.step(going)
-                sums += facts
-                passes += 1
-                if np.isfinite(self._target_kl[first:end]).any():
-                    moved = facts[2].cpu().numpy() > KL_MARGIN * self._target_kl[first:end]
-                    going = [k for k in going if not moved[k - first]]
+            left = [self._go_through(g, batch, samples, sums, passes, trained) for g in groups]
+            groups = [group for group in left if group is not None]
+            if epoch == 1:
+                once = trained.copy()
             spent = time.perf_counter() - begun
-            if not going or (budget is not None and spent * (epoch + 1) / epoch > budget):
+            if not groups or (budget is not None and spent * (epoch + 1) / epoch > budget):
                 break
-        loss, entropies, kl, clipped = (sums / passes).cpu().numpy()
-        return Learned(loss, entropies, kl, clipped, effective, epoch)
+        means = (sums / torch.from_numpy(passes).to(self.device)).cpu().numpy()
+        found: dict[str, Floats] = dict(zip(Means._fields, means, strict=True))
+        return Learned(**found, effective=effective, samples=trained, steps=once)
 
-    def _set_learning_rates(self, first: int, end: int) -> None:
-        for k in range(first, end):
+    def _groups(self, samples: Rows | Sequences, members: Sequence[int]) -> list[_Group]:
+        """Policies whose minibatches are alike, so that none waits for one with much more."""
+        counts: dict[int, list[int]] = {}
+        for i, units in enumerate(samples.units):
+            counts.setdefault(min(self._minibatches, len(units)), []).append(i)
+        return [
+            self._group([those[i] for i in found], [members[those[i]] for i in found], count)
+            for count, those in counts.items()
+            for found in alike([samples.minibatch(i, count) for i in those])
+        ]
+
+    def _group(self, going: npt.ArrayLike, members: list[int], minibatches: int) -> _Group:
+        limits = KL_MARGIN * self._target_kl[members]
+        watched = limits if np.isfinite(limits).any() else None
+        return _Group(np.asarray(going), members, minibatches, watched, *self._engine(members))
+
+    def _go_through(
+        self,
+        group: _Group,
+        batch: Batch,
+        samples: Rows | Sequences,
+        sums: Tensor,
+        passes: Integers,
+        trained: Integers,
+    ) -> _Group | None:
+        """One epoch: a step for each minibatch. Returns those that go on; None: none does."""
+        parts = group.minibatches
+        order = {
+            i: self._streams[k].permutation(samples.units[i])
+            for i, k in zip(group.going, group.members, strict=True)
+        }
+        for number in range(parts):
+            going = group.going
+            pick = samples.pick(going, [_part(order[i], number, parts) for i in going])
+            advantages = pick.of(batch.advantages)
+            if self._normalises:
+                advantages = normalised(advantages, pick.valid)
+            group.side.load()
+            means = group.engine.step(batch, pick, advantages)
+            self.clip_gradients(group.side.part.gradients, group.side.index)
+            group.side.store_gradients()
+            self.optimizer.step(group.members)
+            if len(going) == len(passes):
+                sums += means
+            else:
+                sums[:, torch.from_numpy(going).to(self.device)] += means
+            passes[going] += 1
+            trained[going] += pick.counts
+            if group.limits is None:
+                continue
+            stay = np.flatnonzero(~(means[KL].cpu().numpy() > group.limits))
+            if not len(stay):
+                return None
+            if len(stay) < len(going):
+                group = self._group(going[stay], [group.members[i] for i in stay], parts)
+        return group
+
+    def _set_learning_rates(self, members: Sequence[int]) -> None:
+        for k in members:
             config = self.configs[k]
             left = 1.0
             if config.ppo.anneal_steps is not None:
@@ -248,20 +327,32 @@ class PPO(Algorithm):
             buffers[VARIANCE][0, 0].copy_(torch.from_numpy(moments.variance))
             buffers[COUNT].fill_(moments.count)
 
-    def _engine(self, first: int, end: int) -> ByHand | Surrogate:
-        """What works out the loss and its gradients for these policies."""
-        if (first, end) not in self._engines:
-            part = self.online.rows(first, end)
-            if self._anchor is not None:
-                engine: ByHand | Surrogate = Surrogate(
-                    self.network, part, self._anchor.rows(first, end)
+    def _engine(self, members: Sequence[int]) -> tuple[Side, ByHand | Surrogate]:
+        """These policies side by side, and what works out their loss and its gradients.
+
+        It is made for each update: it holds nothing but views, and the hyperparameters of today.
+        """
+        side = Side(self.online, members, self._copy("online", trainable=True))
+        costs = Costs(*(cost[list(members)] for cost in self._costs))
+        if self._anchor is not None:
+            anchor = Side(self._anchor, members, self._copy("anchor"))
+            return side, Surrogate(self.network, side.part, costs, anchor.part)
+        if self._workspace is not None:
+            return side, ByHand(self.network, side.part, costs, self._workspace)
+        return side, Surrogate(self.network, side.part, costs)
+
+    def _copy(self, name: str, trainable: bool = False) -> Callable[[], ParameterStack]:
+        """Where policies are brought together that are not neighbours; made when there are some."""
+
+        def found() -> ParameterStack:
+            if name not in self._copies:
+                network, count = self.network, len(self.configs)
+                self._copies[name] = ParameterStack(
+                    network.shapes, count, self.device, trainable, network.buffers
                 )
-            elif ByHand.suits(self.network, self.device):
-                engine = ByHand(self.network, part)
-            else:
-                engine = Surrogate(self.network, part)
-            self._engines[first, end] = engine
-        return self._engines[first, end]
+            return self._copies[name]
+
+        return found
 
     def _to_device(self, array: np.ndarray) -> Tensor:
         return torch.from_numpy(array).to(self.device)
@@ -338,6 +429,13 @@ def running_sums(
         sums[stream] *= discounts[i]
         count += 1
     return found[:count]
+
+
+def _part(units: Integers, number: int, parts: int) -> Integers:
+    """One of so many parts of nearly equal size: the first ones have one unit more."""
+    size, more = divmod(len(units), parts)
+    start = number * size + min(number, more)
+    return units[start : start + size + (number < more)]
 
 
 def _number(ppo: PPOConfig, name: str) -> float:

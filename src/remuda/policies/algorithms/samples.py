@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import torch
@@ -11,98 +12,192 @@ from torch import Tensor
 
 from remuda.experience.rollouts import AFTER, Rollout
 from remuda.memory.aligned import copied
-from remuda.types import Integers
+from remuda.types import Bools, Integers
 
-ROWS_AT_ONCE = 1024
-"""Rows of a policy in one pass where no gradient is asked for: what stays in the cache."""
+MOST_PADDING = 0.25
+"""The share of its rows that a pass may be filled up by."""
+PASS = 256
+"""Rows that cost as much as one more pass: so many may be filled up in any case."""
 
 
 @dataclass(frozen=True)
 class Pick:
-    """Some rows of a rollout, for K policies."""
+    """Some rows of a batch, for G of its policies.
 
-    flat: Tensor
-    """[K * B]: where they are among the rows of all policies."""
-    policies: int
-    """K."""
+    Where policies have unlike numbers of rows, each is filled up to the longest with rows of its
+    own that do not count.
+    """
+
+    members: Integers
+    """[G]: which policies of the batch these are."""
+    rows: Integers
+    """[G, B]: rows of each."""
+    stride: int
+    """Rows that the batch has for each of its policies."""
+    device: torch.device
+    counts: Integers
+    """[G]: how many rows count; where there is no memory, the first ones."""
     valid: Tensor | None = None
-    """[K, B] 1 where a row counts, 0 where it only fills up a sequence; None: all count."""
+    """[G, B] 1 where a row counts, 0 where it only fills up; None: all count."""
     memory: Tensor | None = None
-    """[K, G, memory] before each of the G sequences that the B rows are; None: there is none."""
+    """[G, S, memory] before each of the S sequences that the B rows are; None: there is none."""
+
+    @cached_property
+    def flat(self) -> Tensor:
+        """[G * B]: where the rows are among those of all policies of the batch."""
+        flat = self.rows + self.members[:, None] * self.stride
+        return torch.from_numpy(flat.ravel()).to(self.device)
 
     def of(self, x: Tensor) -> Tensor:
-        """These rows of x [K, R, ...]: [K, B, ...]."""
+        """These rows of x [K, R, ...]: [G, B, ...]."""
         found = x.flatten(0, 1).index_select(0, self.flat)
-        return found.view(self.policies, -1, *x.shape[2:])
+        return found.view(len(self.members), -1, *x.shape[2:])
+
+
+@dataclass(frozen=True)
+class Amount:
+    """What one policy brings to a pass: so many units, each of so many rows at most."""
+
+    units: int
+    longest: int = 1
 
 
 class Rows:
     """Steps by themselves: any order, any number."""
 
-    def __init__(self, rollout: Rollout, first: int, end: int, device: torch.device) -> None:
-        self._count, self._device = end - first, device
-        self._num_rows = int(rollout.num_rows[first:end].max())
+    def __init__(self, rollout: Rollout, members: Sequence[int], device: torch.device) -> None:
+        self._device = device
+        self._num_rows = rollout.num_rows[list(members)]
+        self._stride = int(self._num_rows.max())
         self.units: list[Integers] = [
-            np.flatnonzero(rollout.streams[k, : rollout.num_rows[k]] != AFTER)
-            for k in range(first, end)
+            np.flatnonzero(rollout.streams[k, : rollout.num_rows[k]] != AFTER) for k in members
         ]
         """By policy, what can be picked."""
-        self._offsets = torch.arange(self._count, device=device).unsqueeze(1) * self._num_rows
 
-    def pick(self, units: Sequence[Integers]) -> Pick:
-        """The rows of as many units of each policy."""
-        index = torch.from_numpy(np.stack(units)).to(self._device)
-        return Pick((index + self._offsets).flatten(), self._count)
+    def minibatch(self, member: int, minibatches: int) -> Amount:
+        """What one of so many minibatches of a policy is made of."""
+        return Amount(-(-len(self.units[member]) // minibatches))
 
-    def everything(self) -> Iterator[Pick]:
-        """All rows, those after a segment's last step too, a part at a time."""
-        for start in range(0, self._num_rows, ROWS_AT_ONCE):
-            end = min(start + ROWS_AT_ONCE, self._num_rows)
-            rows = torch.arange(start, end, device=self._device) + self._offsets
-            yield Pick(rows.flatten(), self._count)
+    def whole(self, member: int) -> Amount:
+        """What `everything` of a policy is made of."""
+        return Amount(int(self._num_rows[member]))
+
+    def pick(self, members: Integers, units: Sequence[Integers]) -> Pick:
+        """These units of each of these policies."""
+        counts = np.array([len(each) for each in units])
+        size = int(counts.max())
+        if (counts == size).all():
+            return Pick(members, np.stack(units), self._stride, self._device, counts)
+        rows = np.empty((len(units), size), np.int64)
+        for row, each in zip(rows, units, strict=True):
+            row[: len(each)] = each
+            row[len(each) :] = each[-1]
+        return Pick(members, rows, self._stride, self._device, counts, self._valid(counts, size))
+
+    def everything(self, members: Integers, at_once: int) -> Iterator[Pick]:
+        """All rows of these, those after a segment's last step too, about so many at a time."""
+        num_rows = self._num_rows[members]
+        for start in range(0, int(num_rows.max()), at_once):
+            counts = np.clip(num_rows - start, 0, at_once)
+            size = int(counts.max())
+            rows = np.minimum(start + np.arange(size), num_rows[:, None] - 1)
+            valid = None if (counts == size).all() else self._valid(counts, size)
+            yield Pick(members, rows, self._stride, self._device, counts, valid)
+
+    def _valid(self, counts: Integers, size: int) -> Tensor:
+        valid = (np.arange(size) < counts[:, None]).astype(np.float32)
+        return torch.from_numpy(valid).to(self._device)
 
 
 class Sequences:
     """Whole segments, each from what was kept before its first step."""
 
-    def __init__(self, rollout: Rollout, first: int, end: int, device: torch.device) -> None:
-        self._count, self._device = end - first, device
-        at = slice(first, end)
-        num_rows = int(rollout.num_rows[at].max())
-        self._offsets = np.arange(self._count)[:, None, None] * num_rows
-        self._starts = rollout.starts[at]
-        self._steps = np.zeros(self._starts.shape, np.int64)
-        for i, k in enumerate(range(first, end)):
-            count = rollout.num_segments[k]
-            bounds = np.append(self._starts[i, :count], rollout.num_rows[k])
-            self._steps[i, :count] = np.diff(bounds) - 1
-        self._longest = int(self._steps.max())
-        self._memories = rollout.memories[at]
-        self._num_segments = int(rollout.num_segments[at].max())
-        self.units: list[Integers] = [np.arange(rollout.num_segments[k]) for k in range(first, end)]
+    def __init__(self, rollout: Rollout, members: Sequence[int], device: torch.device) -> None:
+        self._device = device
+        self._stride = int(rollout.num_rows[list(members)].max())
+        self._starts: list[Integers] = []
+        self._lengths: list[Integers] = []
+        self._memories = []
+        # Only what is there is kept: beyond it lies whatever an earlier, larger rollout left.
+        for k in members:
+            count = int(rollout.num_segments[k])
+            starts = rollout.starts[k, :count].copy()
+            self._starts.append(starts)
+            self._lengths.append(np.diff(np.append(starts, rollout.num_rows[k])) - 1)
+            self._memories.append(rollout.memories[k, :count])
+        self._longest: Integers = np.array([int(lengths.max()) for lengths in self._lengths])
+        self.units: list[Integers] = [np.arange(len(starts)) for starts in self._starts]
         """By policy, what can be picked."""
 
-    def pick(self, units: Sequence[Integers]) -> Pick:
-        """The steps of as many segments of each policy, filled up to the longest."""
-        return self._pick(np.stack(units), self._longest, 0)
+    def minibatch(self, member: int, minibatches: int) -> Amount:
+        """What one of so many minibatches of a policy is made of."""
+        return Amount(-(-len(self.units[member]) // minibatches), int(self._longest[member]))
 
-    def everything(self) -> Iterator[Pick]:
-        """All rows, those after a segment's last step too, a part at a time."""
-        at_once = max(ROWS_AT_ONCE // (self._longest + 1), 1)
-        for start in range(0, self._num_segments, at_once):
-            segments = np.arange(start, min(start + at_once, self._num_segments))
-            yield self._pick(np.tile(segments, (self._count, 1)), self._longest + 1, 1)
+    def whole(self, member: int) -> Amount:
+        """What `everything` of a policy is made of."""
+        return Amount(len(self.units[member]), int(self._longest[member]) + 1)
 
-    def _pick(self, segments: Integers, length: int, after: int) -> Pick:
-        """Rows of segments [K, G], `length` of each; `after`: with that after the last step."""
-        policy = np.arange(self._count)[:, None]
-        steps = self._steps[policy, segments]
-        # A segment that is not there has no steps, and none of its rows counts.
-        last = np.where(steps > 0, steps + after, 0)[..., None]
+    def pick(self, members: Integers, units: Sequence[Integers]) -> Pick:
+        """The steps of these segments of each of these policies, filled up to the longest."""
+        return self._pick(members, units, int(self._longest[members].max()), 0)
+
+    def everything(self, members: Integers, at_once: int) -> Iterator[Pick]:
+        """All rows of these, those after a segment's last step too, about so many at a time."""
+        longest = int(self._longest[members].max())
+        segments = max(at_once // (longest + 1), 1)
+        for start in range(0, max(len(self.units[k]) for k in members), segments):
+            units = [self.units[k][start : start + segments] for k in members]
+            yield self._pick(members, units, longest + 1, 1)
+
+    def _pick(self, members: Integers, units: Sequence[Integers], length: int, after: int) -> Pick:
+        """Rows of segments, `length` of each; `after`: with that after the last step.
+
+        Where a policy has fewer segments than another, its first one stands for those that are not
+        there, and none of their rows counts.
+        """
+        size = max(len(each) for each in units)
+        starts, last = (np.zeros((len(units), size), np.int64) for _ in range(2))
+        memory = np.zeros((len(units), size, self._memories[0].shape[-1]), np.float32)
+        for i, (k, each) in enumerate(zip(members, units, strict=True)):
+            there = slice(0, len(each))
+            starts[i, there], last[i, there] = self._starts[k][each], self._lengths[k][each] + after
+            memory[i, there] = self._memories[k][each]
+            starts[i, len(each) :] = starts[i, 0]
         t = np.arange(length)
-        rows = self._starts[policy, segments][..., None] + np.minimum(t, np.maximum(last - 1, 0))
-        flat = torch.from_numpy((rows + self._offsets).ravel())
-        valid = torch.from_numpy((t < last).reshape(self._count, -1).astype(np.float32))
+        rows = starts[..., None] + np.minimum(t, np.maximum(last[..., None] - 1, 0))
+        valid: Bools = (t < last[..., None]).reshape(len(units), -1)
         device = self._device
-        memory = copied(self._memories[policy, segments], device)
-        return Pick(flat.to(device), self._count, valid.to(device), memory)
+        return Pick(
+            members,
+            rows.reshape(len(units), -1),
+            self._stride,
+            device,
+            valid.sum(1),
+            torch.from_numpy(valid.astype(np.float32)).to(device),
+            copied(memory, device),
+        )
+
+
+def alike(amounts: Sequence[Amount]) -> list[list[int]]:
+    """Those that it is worth to bring through a network together: groups of indices, in order.
+
+    A pass goes over as many rows of each as the largest has. So policies of like amounts share one,
+    and one with little does not wait for one with much.
+    """
+    if len(set(amounts)) == 1:
+        return [list(range(len(amounts)))]
+    order = sorted(range(len(amounts)), key=lambda i: (-amounts[i].longest, -amounts[i].units, i))
+    groups: list[list[int]] = []
+    units = longest = total = 0
+    for i in order:
+        amount, rows = amounts[i], amounts[i].units * amounts[i].longest
+        grid = max(units, amount.units) * max(longest, amount.longest)
+        if groups:
+            padding = grid * (len(groups[-1]) + 1) - total - rows
+        if not groups or padding > max(MOST_PADDING * (total + rows), PASS):
+            groups.append([])
+            units = longest = total = 0
+        groups[-1].append(i)
+        units, longest = max(units, amount.units), max(longest, amount.longest)
+        total += rows
+    return sorted(sorted(group) for group in groups)

@@ -44,23 +44,58 @@ class Costs(NamedTuple):
     anchor_cost: Floats
 
 
+class Means(NamedTuple):
+    """What a pass tells of its rows, each [G]: means over those that count."""
+
+    loss: Tensor
+    """Of all that is minimised."""
+    policy_loss: Tensor
+    """The negative clipped objective by itself."""
+    value_loss: Tensor
+    """Half the squared error of the values, by itself."""
+    entropy: Tensor
+    """In nats."""
+    kl: Tensor
+    """How far the policy has moved since the update began, in nats."""
+    clipped: Tensor
+    """The share of rows whose probability ratio was clipped."""
+
+
 class Surrogate:
-    """Evaluates and differentiates K policies of one layout."""
+    """Evaluates and differentiates G policies of one layout."""
+
+    rows_at_once = 1024
+    """Rows of a policy that are best evaluated together: what stays in the cache."""
 
     def __init__(
-        self, network: ActorCritic, part: ParameterStack, anchor: ParameterStack | None = None
+        self,
+        network: ActorCritic,
+        part: ParameterStack,
+        costs: Costs,
+        anchor: ParameterStack | None = None,
     ) -> None:
-        """Work on these policies; `anchor`: what they were, where that is to hold them."""
+        """Work on some policies.
+
+        Args:
+            network: of all of them.
+            part: their parameters.
+            costs: of each.
+            anchor: what they were, where that is to hold them.
+        """
         self._network, self._part, self._anchor = network, part, anchor
-        self._costs: dict[int, list[Tensor]] = {}
+        self._costs = [torch.from_numpy(cost).to(part.flat.device) for cost in costs]
 
     def evaluate(
-        self, observations: Tensor, actions: Tensor, masks: Tensor | None, picks: Iterable[Pick]
-    ) -> tuple[Tensor, Tensor]:
-        """Log-probabilities of the actions and values, each [K, R], of the rows in `picks`."""
+        self,
+        observations: Tensor,
+        actions: Tensor,
+        masks: Tensor | None,
+        picks: Iterable[Pick],
+        log_pi: Tensor,
+        values: Tensor,
+    ) -> None:
+        """Write log-probabilities of the actions and values, each [K, R], for the rows picked."""
         network, parameters = self._network, self._part.parameters
-        values = torch.zeros(observations.shape[:2], device=observations.device)
-        log_pi = torch.zeros_like(values)
         with torch.no_grad():
             for pick in picks:
                 inputs = network.prepare(parameters, pick.of(observations))
@@ -71,19 +106,17 @@ class Surrogate:
                 counts = slice(None) if pick.valid is None else pick.valid.flatten() > 0
                 values.view(-1)[pick.flat[counts]] = found.flatten()[counts]
                 log_pi.view(-1)[pick.flat[counts]] = chances.flatten()[counts]
-        return log_pi, values
 
-    def step(self, batch: Batch, pick: Pick, advantages: Tensor, costs: Costs) -> Tensor:
-        """Write the loss's gradients; returns loss, entropy, KL and clipped share, [4, K].
+    def step(self, batch: Batch, pick: Pick, advantages: Tensor) -> Tensor:
+        """Write the loss's gradients; returns what it was made of, [len(Means), G].
 
         Args:
             batch: the whole rollout.
-            pick: the rows of this minibatch.
-            advantages: [K, B] of these rows.
-            costs: of each policy.
+            pick: the rows of this minibatch, of all policies that this works on.
+            advantages: [G, B] of these rows.
         """
         network, parameters, valid = self._network, self._part.parameters, pick.valid
-        clip, value_cost, value_clip, entropy_cost, anchor_cost = self._on_device(costs)
+        clip, value_cost, value_clip, entropy_cost, anchor_cost = self._costs
         seen = pick.of(batch.observations)
         inputs = network.prepare(parameters, seen)
         outputs, values = network.policy_and_value(parameters, inputs, pick.memory)
@@ -95,11 +128,9 @@ class Surrogate:
         surrogates = clipped_surrogate_loss(log_pi, log_prox, advantages, clip)
         errors = value_loss(values, pick.of(batch.values), pick.of(batch.targets), value_clip)
         entropy = mean_of(entropies.expand_as(values), valid)
-        loss = (
-            mean_of(pick.of(batch.weights) * surrogates, valid)
-            + value_cost.squeeze(1) * mean_of(errors, valid)
-            - entropy_cost.squeeze(1) * entropy
-        )
+        policy_loss = mean_of(pick.of(batch.weights) * surrogates, valid)
+        error = mean_of(errors, valid)
+        loss = policy_loss + value_cost.squeeze(1) * error - entropy_cost.squeeze(1) * entropy
         if self._anchor is not None:
             with torch.no_grad():
                 held = self._anchor.parameters
@@ -110,10 +141,5 @@ class Surrogate:
         with torch.no_grad():
             kl = mean_of(kl_estimate(log_pi, log_prox), valid)
             clipped = ((log_pi - log_prox).exp() - 1.0).abs() > clip
-            return torch.stack((loss, entropy, kl, mean_of(clipped.float(), valid)))
-
-    def _on_device(self, costs: Costs) -> list[Tensor]:
-        if id(costs) not in self._costs:
-            device = self._part.flat.device
-            self._costs = {id(costs): [torch.from_numpy(part).to(device) for part in costs]}
-        return self._costs[id(costs)]
+            share = mean_of(clipped.float(), valid)
+            return torch.stack(Means(loss, policy_loss, error, entropy, kl, share))
