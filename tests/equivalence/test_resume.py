@@ -121,7 +121,7 @@ def test_a_run_that_was_killed_goes_on_as_if_nothing_had_happened(schedule, tmp_
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
     words = [sys.executable, str(script), str(directory), schedule]
     with subprocess.Popen(words, env=environment, stdout=subprocess.DEVNULL) as process:
-        limit = time.monotonic() + 120
+        limit = time.monotonic() + 300
         while max(store.numbers(), default=0) < 4:
             assert process.poll() is None
             assert time.monotonic() < limit
