@@ -29,6 +29,7 @@ from remuda.population.league import League
 from remuda.population.setup import make_matchmaker, policy_names, seats_of, unborn
 from remuda.population.table import NOBODY, POLICY, Table
 from remuda.publish.snapshot import Snapshot
+from remuda.runtime.host import threads
 from remuda.scoreboard import Scoreboard
 from remuda.streams import stream
 from remuda.types import Array, Floats
@@ -138,20 +139,21 @@ def evaluate(
         actor = _make_actor(config, snapshots, copies, seed, scripted, sampled, seating)
         return _Play(actor, episodes, {*config.env.scripted, *(scripted or {})})
 
-    playing = play(min(COPIES, episodes))
     cut = ""
-    try:
-        while not playing.done:
-            if limits.interrupted() or passed() >= 1.0:
-                cut = "interrupted" if limits.interrupted() else "the time was up"
-                break
-            if passed() >= 0.5 and not playing.told and playing.actor.env.num_envs > 1:
-                playing.actor.finish()
-                playing = play(1)
-            playing.actor.turn()
-            limits.watch(len(playing.told), episodes)
-    finally:
-        playing.actor.finish()
+    with threads(1):  # as actors play; more of them fight where the machine has other things to do
+        playing = play(min(COPIES, episodes))
+        try:
+            while not playing.done:
+                if limits.interrupted() or passed() >= 1.0:
+                    cut = "interrupted" if limits.interrupted() else "the time was up"
+                    break
+                if passed() >= 0.5 and not playing.told and playing.actor.env.num_envs > 1:
+                    playing.actor.finish()
+                    playing = play(1)
+                playing.actor.turn()
+                limits.watch(len(playing.told), episodes)
+        finally:
+            playing.actor.finish()
     return replace(playing.found(tuple(snapshots)), asked=episodes, cut=cut)
 
 
@@ -233,16 +235,17 @@ def record(
     After so many seconds there are no more of them.
     """
     begun = time.monotonic()
-    actor = _make_actor(config, snapshots, 1, seed)
-    frames = [actor.env.render().copy()]
-    episodes: list[Floats] = []
-    actor.on_episode = lambda _, returns, facts: episodes.append(returns)  # noqa: ARG005
-    while len(frames) < turns and not episodes:
-        if seconds is not None and time.monotonic() - begun > seconds:
-            break
-        actor.turn()
-        frames.append(actor.env.render().copy())
-    actor.finish()
+    with threads(1):
+        actor = _make_actor(config, snapshots, 1, seed)
+        frames = [actor.env.render().copy()]
+        episodes: list[Floats] = []
+        actor.on_episode = lambda _, returns, facts: episodes.append(returns)  # noqa: ARG005
+        while len(frames) < turns and not episodes:
+            if seconds is not None and time.monotonic() - begun > seconds:
+                break
+            actor.turn()
+            frames.append(actor.env.render().copy())
+        actor.finish()
     return frames
 
 

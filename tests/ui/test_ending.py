@@ -154,3 +154,28 @@ def test_where_none_was_measured_the_newest_checkpoint_stands_in(tmp_path, capsy
     said = capsys.readouterr()
     assert "none was measured" in said.err
     assert "checkpoint 1" in said.err
+
+
+def test_greedy_play_computes_in_one_thread(tmp_path, monkeypatch):
+    """Two threads of a process fight where the machine is busy: it took seven times as long."""
+    import torch
+
+    from remuda.actor.actor import Actor
+
+    seen, turn = set(), Actor.turn
+
+    def counted(self):
+        seen.add(torch.get_num_threads())
+        turn(self)
+
+    assert train(tmp_path / "run", "") == 0
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    monkeypatch.setattr(Actor, "turn", counted)
+    try:
+        assert run(["evaluate", str(tmp_path / "run"), "--episodes", "3"]) == 0
+        assert run(["watch", str(tmp_path / "run")]) == 0
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(before)
+    assert seen == {1}
