@@ -35,6 +35,7 @@ format: $(READY)
 bench: $(READY)
 	$(BIN)/python benchmarks/games.py
 	$(BIN)/python benchmarks/waiting.py
+	$(BIN)/python benchmarks/stall.py
 	$(BIN)/python benchmarks/tracing.py
 	$(BIN)/python benchmarks/throughput.py
 	$(BIN)/python benchmarks/stacks.py policies
