@@ -107,6 +107,7 @@ def test_a_killed_fork_server_stops_nobody(tmp_path):
         assert restarts(runtime, "actor") == 0
     finally:
         runtime.stop()
+        forkserver.end()  # it is another one than before the test
 
 
 def test_a_fork_server_that_does_not_answer_is_done_without(tmp_path):
@@ -119,7 +120,7 @@ def test_a_fork_server_that_does_not_answer_is_done_without(tmp_path):
         runtime.start(lambda: not lives(server))
         assert forkserver._State.why_not
         runtime._start_limit = 120.0
-        runtime.start(lambda: all(status.state == "running" for status in runtime.status()))
+        run_until(runtime, lambda: all(s.state == "running" for s in runtime.status()))
     finally:
         runtime.stop()
         forkserver._State.why_not = ""
