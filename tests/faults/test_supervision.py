@@ -24,10 +24,10 @@ from remuda.scoreboard import Learn, Play, Policy
 
 TOLD = {
     "exception": "ended by an exception: .*an error in the user's code",
-    "endless loop": "gave no sign of life for 2 s",
+    "endless loop": r"gave no sign of life for \d s",
     "exit": "ended with exit code 3",
     "kill -9": "was killed by SIGKILL",
-    "stopped": "gave no sign of life for 2 s",
+    "stopped": r"gave no sign of life for \d s",
 }
 
 
