@@ -249,7 +249,9 @@ class ByHand:
         else:
             unchanged: Floats = np.full((end - first, 1), network.input_scale, np.float32)
             moments = unchanged[:, :0], unchanged
-        _gather(observations.numpy(), cut.members, cut.index, *moments, piece.inputs.numpy())
+        rows, inputs = observations.numpy(), piece.inputs.numpy()
+        for here, there in _neighbours(cut.members):
+            _gather(rows[there], cut.index[here], *(part[here] for part in moments), inputs[here])
         for tower in piece.towers:
             x = piece.inputs
             for i, hidden in enumerate(tower.hidden):
@@ -329,6 +331,14 @@ HEADS = ("policy.weight", "policy.bias", "value.weight", "value.bias")
 TURNED = ("policy.weight", "value.weight")
 
 
+def _neighbours(members: Integers) -> list[tuple[slice, slice]]:
+    """Stretches of policies that are neighbours in the batch: where in the pick, and in it."""
+    first, count = int(members[0]), len(members)
+    if int(members[-1]) - first + 1 == count:
+        return [(slice(0, count), slice(first, first + count))]
+    return [(slice(i, i + 1), slice(int(k), int(k) + 1)) for i, k in enumerate(members)]
+
+
 def _masks_of(masks: Tensor | None, policies: int, rows: int) -> Bools:
     found: Bools = masks.numpy() if masks is not None else np.zeros((policies, rows, 0), np.bool_)
     return found
@@ -338,21 +348,19 @@ def _masks_of(masks: Tensor | None, policies: int, rows: int) -> Bools:
 
 
 @njit(**STRICT)
-def _gather(
-    rows: Array, members: Integers, index: Integers, mean: Floats, scale: Floats, out: Floats
-) -> None:
-    """Rows `index` [G, B] of `members` [G] as inputs: scaled, or normalised within 10."""
+def _gather(rows: Array, index: Integers, mean: Floats, scale: Floats, out: Floats) -> None:
+    """Rows as inputs: scaled, or normalised within 10."""
     size = out.shape[2]
     for k in range(index.shape[0]):
-        plain, factor, own = mean.shape[1] == 0, scale[k, 0], rows[members[k]]
+        plain, factor = mean.shape[1] == 0, scale[k, 0]
         for b in range(index.shape[1]):
             row = index[k, b]
             if plain:
                 for j in range(size):
-                    out[k, b, j] = np.float32(own[row, j]) * factor
+                    out[k, b, j] = np.float32(rows[k, row, j]) * factor
             else:
                 for j in range(size):
-                    x = (np.float32(own[row, j]) - mean[k, j]) * scale[k, j]
+                    x = (np.float32(rows[k, row, j]) - mean[k, j]) * scale[k, j]
                     out[k, b, j] = min(max(x, np.float32(-10.0)), np.float32(10.0))
 
 
