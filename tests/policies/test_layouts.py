@@ -27,7 +27,7 @@ def differentiate(rng, sizes):
     features, rows = draw(POLICIES, ROWS, FEATURES), (POLICIES, ROWS)
     actions = np.stack([rng.integers(0, size, rows) for size in sizes], -1)
     by_outputs = np.zeros((*rows, logits + 1), np.float32)
-    totals = np.zeros((4, POLICIES))
+    totals = np.zeros((len(by_hand.Means._fields), POLICIES))
     by_hand._differentiate(
         features,
         features.copy(),
@@ -35,7 +35,9 @@ def differentiate(rng, sizes):
         draw(POLICIES, 1, logits),
         draw(POLICIES, 1, FEATURES),
         draw(POLICIES, 1, 1),
+        np.arange(POLICIES),
         np.tile(np.arange(ROWS), (POLICIES, 1)),
+        np.full(POLICIES, ROWS),
         actions,
         np.zeros((*rows, 0), np.bool_),
         sizes,
@@ -48,7 +50,7 @@ def differentiate(rng, sizes):
         column(0.5),
         column(np.inf),
         column(0.01),
-        1 / ROWS,
+        np.full(POLICIES, 1 / ROWS),
         by_outputs,
         totals,
     )

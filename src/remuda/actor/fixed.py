@@ -247,7 +247,10 @@ class FixedSeats:
     def _passes(self, group: tuple[int, ...]) -> list[_Pass]:
         """The forward passes in which the agents of a group choose: as few as there can be."""
         passes: list[_Pass] = []
-        for agent in sorted(group, key=lambda a: (id(self.seats[a].stack), self.seats[a].index)):
+        stacks = [self.seats[agent].stack for agent in group]
+        for agent in sorted(
+            group, key=lambda a: (stacks.index(self.seats[a].stack), self.seats[a].index)
+        ):
             seat = self.seats[agent]
             last = passes[-1] if passes else None
             if last is not None and last.stack is seat.stack and last.end == seat.index:

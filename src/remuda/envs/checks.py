@@ -150,6 +150,9 @@ class TurnChecks:
         """Check `env`; `turns`: [num_envs], how many turns of each copy's episode are over."""
         self._env, self._turns = env, turns
         self._ends = [ends_of_choices(spec) if spec.masked else None for spec in env.agents]
+        nowhere: Bools = np.zeros((2, 2), np.bool_)  # the first episode to end compiles nothing
+        for agent, spec in enumerate(env.agents):
+            self.last(agent, np.zeros((2, 2), spec.observation_space.dtype), nowhere[:, 0])
 
     def observed(self, agent: int, seen: Array, stream: int) -> None:
         """An observation has been looked at; `stream`: a copy where it is not finite, or NONE."""

@@ -81,7 +81,7 @@ def play(
         if not pictures:
             raise ConfigError(f"{game} draws no pictures; leave out --out to read what happens")
         write_gif(pictures, out, frames_per_second)
-        console.print(f"wrote {out}")
+        console.print(f"wrote {out}", soft_wrap=True)  # a path can be copied from the screen
         console.print(_words(seen[-1]))
     elif console.is_terminal:
         with ends_in_order(), Live(console=console, auto_refresh=False) as live:
