@@ -252,8 +252,9 @@ class PPOConfig(Section):
     that follow it in its segment, at most 1 (Espeholt et al. 2018). `none`: as if they were new.
     None: `decoupled` in the learning mode `on_policy`, else `vtrace`."""
     max_staleness: Annotated[NonNegativeInt | None, for_ppo("experience.capacity")] = None
-    """Segments begun by weights that are more versions old than this are not trained on. None: as
-    `wait` has it, where the actor is at most one rollout ahead."""
+    """Segments begun by weights that are more versions old than this are not trained on; those that
+    another policy of its group played are dated by that policy's newest. None: as `wait` has it,
+    where the actor is at most one rollout ahead."""
     anneal_steps: PositiveInt | None = None
     """Trained steps over which the learning rate falls in a straight line to 0. None: it stays."""
 

@@ -23,11 +23,11 @@ def past_of(*sources, replays=1.0, alone=True, seed=0):
     return Past(sources, np.random.default_rng(seed), replays, alone)
 
 
-def draw(past, experience, steps, oldest=0):
+def draw(past, experience, steps, version=0, max_staleness=None):
     """Rows and streams of a draw of so many steps."""
     out = Rollout.empty(experience, 1, replays=steps / 12)
     out.num_taken[0] = steps
-    past.join(out, 0, oldest)
+    past.join(out, 0, version, max_staleness)
     return out, int(out.num_rows[0])
 
 
@@ -88,9 +88,28 @@ def test_one_draws_of_all_who_share_and_knows_its_own():
     held = [len(np.flatnonzero(e.rings[0].shared["committed"] == LENGTH)) for e in (mine, theirs)]
     share = held[0] / sum(held)
     assert abs((versions == 3).mean() - share) < 0.05
-    # What is too old is a question of one's own versions.
-    out, rows = draw(past_of(mine, theirs), mine, 600, oldest=4)
+    # One's own are too old by one's own versions.
+    out, rows = draw(past_of(mine, theirs), mine, 600, version=5, max_staleness=1)
     assert (out.versions[0, :rows][out.streams[0, :rows] != AFTER] == OTHERS).all()
+
+
+def test_steps_of_others_are_too_old_by_the_versions_of_those_who_chose_them():
+    """Red before: whatever others had lived through was drawn, however old it was."""
+    mine, my_writer = kept()
+    theirs, their_writer = kept()
+    for i in range(40):
+        turn(my_writer, i, version=50)
+        turn(their_writer, i, version=i // 8)  # the newest is 4, far behind one's own
+    past = past_of(mine, theirs)
+    out, rows = draw(past, mine, 4_000, version=50, max_staleness=1)
+    is_other = out.versions[0, :rows] == OTHERS
+    begun = [int(a) % 100 for a in out.actions[0, :rows, 0][is_other]]
+    assert min(begun) >= 24
+    assert {n // 8 for n in begun} == {3, 4}
+    assert (out.versions[0, :rows] == 50).any()
+    out, rows = draw(past, mine, 4_000, version=50)
+    every = out.actions[0, :rows, 0][out.versions[0, :rows] == OTHERS] % 100
+    assert every.min() == 0
 
 
 def test_what_was_overwritten_is_not_drawn():

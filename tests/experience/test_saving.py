@@ -136,7 +136,7 @@ def _write_for_ever(experience, actor):
 
 
 @pytest.mark.parametrize("streams", [(1,), (2, 1)])
-@pytest.mark.parametrize("count", [50, pytest.param(1000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("count", [15, pytest.param(1000, marks=pytest.mark.slow)])
 def test_checkpoints_taken_beside_actors_at_full_speed_resume_and_play(streams, count):
     like = {"streams": streams, "keeps": False}
     experience = make(**like)

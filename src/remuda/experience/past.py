@@ -58,7 +58,7 @@ def _draw(
         length = closed.committed[slot]
         if length == 0 or (check and load(closed.sequence, slot) != expected):
             continue
-        if own and ring.versions[slot, 0] < oldest:
+        if ring.versions[slot, 0] < oldest:
             continue
         out.memories[segment + copied] = ring.memories[slot]
         starts[segment + copied] = row + rows
@@ -82,6 +82,17 @@ def _held(ring: ExperienceRing) -> tuple[int, Integers]:
     entries = min(count, ring.num_segments)
     queue = shared["queue"][:entries]
     return count, np.flatnonzero(shared["sequence"][queue] == shared["queue_sequence"][:entries])
+
+
+def _newest(ring: ExperienceRing) -> int:
+    """The version that began the segment which was closed last; 0: none was.
+
+    Versions of a ring only grow. So where its writer is just at that segment, this is a newer one.
+    """
+    count, shared = load(ring.counters, CLOSED), ring.shared
+    if count == 0:
+        return 0
+    return int(shared["versions"][shared["queue"][(count - 1) % ring.num_segments], 0])
 
 
 class Past:
@@ -109,6 +120,7 @@ class Past:
             alone: leave out what was taken, and keep only what is drawn.
             check_sequence: whether to look if a segment was overwritten while it was copied.
         """
+        self._sources = tuple(sources)
         self._rings = [(ring, i == 0) for i, found in enumerate(sources) for ring in found.rings]
         self._n_frames, self._length = sources[0].shape.n_frames, sources[0].config.segment_length
         self._random, self._replays, self._alone = random, replays, alone
@@ -116,15 +128,19 @@ class Past:
         one = Rollout.empty(sources[0], 1)
         nothing: Integers = np.zeros(0, np.int64)
         held = [(1, nothing) for _ in self._rings]
-        self._draw(nothing, held, one, 0, 0)  # compiles the kernel
+        self._draw(nothing, held, one, 0, [0] * len(held))  # compiles the kernel
 
-    def join(self, out: Rollout, policy: int, oldest: int) -> None:
+    def join(
+        self, out: Rollout, policy: int, version: int, max_staleness: int | None = None
+    ) -> None:
         """Join what was taken into row `policy` with what is drawn.
 
         Args:
             out: where it is.
             policy: the row.
-            oldest: the first version of the policy's own steps that is not too old.
+            version: the newest of the policy's own.
+            max_staleness: versions by which a segment may be older than that, or, where another
+                policy played it, than the newest segment of that policy; None: any number.
         """
         wanted = math.ceil(int(out.num_taken[policy]) * self._replays)
         if self._alone:
@@ -137,7 +153,7 @@ class Past:
                 return
             # No more at a time than all are needed, so that none is favoured by the order of rings.
             picks = self._random.integers(0, entries, max(wanted // self._length, 1))
-            steps = self._draw(picks, held, out, policy, oldest)
+            steps = self._draw(picks, held, out, policy, self._oldest(version, max_staleness))
             wanted -= steps
             tries = 0 if steps else tries + 1
 
@@ -149,16 +165,28 @@ class Past:
         """Go on drawing where `state` was called."""
         restore_random(self._random, state)
 
+    def _oldest(self, version: int, max_staleness: int | None) -> list[int]:
+        """By ring, the first version of whoever fills it that is not too old."""
+        if max_staleness is None:
+            return [0] * len(self._rings)
+        newest = [version, *(max(map(_newest, found.rings)) for found in self._sources[1:])]
+        return [
+            found - max_staleness
+            for found, source in zip(newest, self._sources, strict=True)
+            for _ in source.rings
+        ]
+
     def _draw(
         self,
         picks: Integers,
         held: Sequence[tuple[int, Integers]],
         out: Rollout,
         policy: int,
-        oldest: int,
+        oldest: Sequence[int],
     ) -> int:
+        """Copy these picks of all entries; `oldest`: by ring, the first version that may be."""
         base, drawn = 0, 0
-        for (count, places), (ring, own) in zip(held, self._rings, strict=True):
+        for (count, places), (ring, own), least in zip(held, self._rings, oldest, strict=True):
             here = picks[(picks >= base) & (picks < base + len(places))] - base
             rows, steps, copied = _draw(
                 steps_of(ring),
@@ -170,7 +198,7 @@ class Past:
                 int(out.num_rows[policy]),
                 int(out.num_segments[policy]),
                 self._n_frames,
-                oldest,
+                least,
                 own,
                 self._check,
             )

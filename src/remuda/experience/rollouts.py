@@ -298,7 +298,7 @@ class Rollouts:
         self._taken += 1
         out.num_taken[policy] = out.num_steps[policy]
         if self.past is not None:
-            self.past.join(out, policy, oldest)
+            self.past.join(out, policy, version, self._max_staleness)
         return int(out.num_steps[policy])
 
     def _take(
