@@ -21,9 +21,9 @@ class Uneven(Tape):
 
     def end_turn(self):
         result = super().end_turn()
-        out = self._random.random(self.active.shape) < 1.0 / self._mean
-        terminated, truncated = self._ends
-        terminated[:], truncated[:] = out, False
+        out = self.active & (self._random.random(self.active.shape) < 1.0 / self._mean)
+        terminated, _ = self._ends
+        terminated[:] |= out
         self.active[...] &= ~out
         return result
 
