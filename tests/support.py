@@ -1,5 +1,6 @@
 """A game small enough to be checked by hand, used where the rules of a game do not matter."""
 
+import time
 from dataclasses import fields
 from typing import ClassVar
 
@@ -137,6 +138,17 @@ class BreaksInTurnThree(Tape):
     """A game with a fault."""
 
     def end_turn(self):
+        if self._turn[0] == 2:
+            raise ZeroDivisionError("the third turn")
+        return super().end_turn()
+
+
+class BreaksBesideASlowOne(Tape):
+    """The first copy's turn three breaks at once; in the other processes it takes very long."""
+
+    def end_turn(self):
+        if self._turn[0] == 2 and self.first_copy:
+            time.sleep(600.0)
         if self._turn[0] == 2:
             raise ZeroDivisionError("the third turn")
         return super().end_turn()

@@ -65,8 +65,10 @@ def test_a_worker_that_cannot_make_its_copies_says_why():
         WorkerEnvs("support:OneCopy", 4, 2)
 
 
-def test_an_exception_in_a_worker_is_told():
-    env = WorkerEnvs("support:BreaksInTurnThree", 2, 2)
+@pytest.mark.parametrize("game", ["BreaksInTurnThree", "BreaksBesideASlowOne"])
+def test_an_exception_in_a_worker_is_told(game):
+    """Before it is told that the worker has ended; whatever the other worker does."""
+    env = WorkerEnvs(f"support:{game}", 2, 2)
     env.reset(np.arange(2), np.ones(2, bool))
     for _ in range(2):
         env.begin_turn()

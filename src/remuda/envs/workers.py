@@ -211,12 +211,19 @@ class WorkerEnvs(VectorEnv):
 
         while not self._wakeup.wait(all_done, GLANCE):
             for i, process in enumerate(self._processes):
-                if process.exitcode is not None:
+                code = process.exitcode  # first: who ends by itself has said why before that
+                self._look_for_failure(i)
+                if code is not None:
                     why = process.failure and f"could not be started: {process.failure}"
-                    self._tell(i, why or f"ended with exit code {process.exitcode}")
+                    self._tell(i, why or f"ended with exit code {code}")
         for i in range(len(self._wakeups)):
-            if words[3 * i + FAILED]:
-                self._tell(i, bytes(self._shared["message"][i]).rstrip(b"\0").decode())
+            self._look_for_failure(i)
+
+    def _look_for_failure(self, worker: int) -> None:
+        """End where this worker answered with a message, which is whole once it has answered."""
+        words = self._shared["words"].reshape(-1)
+        if load(words, 3 * worker + DONE) == self._requests and words[3 * worker + FAILED]:
+            self._tell(worker, bytes(self._shared["message"][worker]).rstrip(b"\0").decode())
 
     def _tell(self, worker: int, what: str) -> None:
         for process in self._processes:
