@@ -232,5 +232,42 @@ def test_a_user_is_told_once_of_what_he_wrote_even_if_it_is_the_default(tmp_path
     assert capsys.readouterr().out.count("policy.batch_size has no effect") == 1
 
 
+@pytest.mark.parametrize(
+    ("tree", "read"),
+    [
+        ({"population": {"matchmaker": "random", "snapshots": {"share": 0.3}}}, False),
+        ({"population": {"snapshots": {"share": 0.3, "every": 5}}}, False),
+        ({"population": {"matchmaker": "random", "snapshots": {"share": 0.3, "every": 5}}}, True),
+        ({"population": {"matchmaker": "random", "options": {"share": 1}}}, False),
+        ({"population": {"matchmaker": "mine:Mine", "options": {"share": 1}}}, True),
+        (
+            {
+                "run": {"evaluate_episodes": 0, "evaluate_seconds": 9.0},
+                "checkpoint": {"evaluate_episodes": 0},
+            },
+            False,
+        ),
+        ({"run": {"evaluate_episodes": 0, "evaluate_seconds": 9.0}}, True),
+    ],
+)
+def test_what_a_population_or_an_evaluation_does_not_read_is_told(tree, read):
+    assert len(without_effect(load_config(tree))) == (0 if read else 1)
+
+
+def test_a_resume_tells_of_what_the_user_wrote_and_not_of_what_the_program_wrote():
+    tree = {
+        "schedule": "sequential",
+        "learners": {"nice": 5},
+        "policies": {"agent_0": {"ppo": {"clip": 0.1}}},
+        "population": {"options": {"a": 1}},
+    }
+    config = load_config(tree)
+    assert len(without_effect(config)) == 3
+    assert without_effect(config, (), resumed=True) == []
+    for said in ("learners.nice", "policies.agent_0.ppo.clip", "population.options.a"):
+        (words,) = without_effect(config, (said,), resumed=True)
+        assert said.startswith(words.split()[0])
+
+
 def test_leaves_are_dotted():
     assert list(leaves({"a": {"b": 1, "c": {"d": 2}}, "e": 3})) == ["a.b", "a.c.d", "e"]

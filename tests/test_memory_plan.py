@@ -12,6 +12,8 @@ from remuda.errors import ConfigError
 from remuda.memory.shared import SharedArrays
 from remuda.memory_plan import GIB, available_memory, check_memory, copy_size, plan
 from remuda.policies.spec import policy_specs
+from remuda.population.setup import SPARE
+from remuda.population.table import RECORDS, Table, newest_of
 from remuda.runtime.layout import make_layout
 from remuda.ui.cli import run
 
@@ -159,6 +161,33 @@ def test_the_plan_of_what_is_shared_is_near_to_the_truth(tree):
     made = shared_bytes(assembly)
     table = 0 if assembly.table is None else assembly.table._shared.nbytes
     assert made - table == pytest.approx(shared, rel=0.1)
+
+
+@pytest.mark.parametrize("keep", [1, 10])
+def test_the_table_of_a_population_is_in_the_plan(keep):
+    population = {"matchmaker": "random", "policies": 200, "snapshots": {"every": 5, "keep": keep}}
+    config, specs, env, layout, size = planned(RPS | {"policy": PPO, "population": population})
+    items = plan(config, specs, env.agents, layout, size)
+    table = sum(item.size for item in items if item.what.startswith("the results of matches"))
+    made = Table({spec.name: 1 for spec in specs}, len(env.agents), keep + SPARE)
+    assert table == made._shared.nbytes
+
+
+@pytest.mark.parametrize("seats", [2, 361])
+def test_the_newest_records_of_many_seats_stay_small(seats):
+    """At 361 seats they took 678 MiB."""
+    table, seen = Table({"a": 1}, seats, 0), []
+    size = table._shared["records"].nbytes
+    assert size <= 64 * 2**20
+    assert table.newest >= newest_of(5000) == 4096
+    for count in (table.newest // 2, table.newest // 2 + 10, 5):
+        begin = table.word(RECORDS)
+        records = table.empty_records(count)
+        records["number"] = np.arange(begin, begin + count)
+        table.add_records(records)
+        found, _ = table.records_since(begin)
+        seen += found["number"].tolist()
+    assert seen == list(range(table.word(RECORDS)))
 
 
 def parameters(spec):

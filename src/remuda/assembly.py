@@ -33,7 +33,7 @@ from remuda.policies.sharing import shares_of, stream_shape
 from remuda.policies.spec import PolicySpec, alike, first_weights
 from remuda.policies.stack import layout_checksum, layout_size
 from remuda.population.setup import copies_of, expected_shares, seats_of, sits_once, unborn
-from remuda.population.table import ORDERED, Table
+from remuda.population.table import ORDERED, RECORDS, Table
 from remuda.publish.snapshot import PublishedWeights, Publisher, Snapshot, SnapshotReader
 from remuda.runtime.host import threads
 from remuda.runtime.inline import InlineRuntime
@@ -147,6 +147,11 @@ class Assembly:
         if self.table is not None:
             self.table.restore(saved["population"])
         self._resumed, self._seconds = True, found.seconds
+
+    @property
+    def records(self) -> int:
+        """How many records the ledger of matches has, by the table; 0: seats are not dealt."""
+        return self.table.word(RECORDS) if self.table is not None else 0
 
     def state(self) -> State:
         """The coordinator's part of a checkpoint."""
@@ -458,9 +463,14 @@ def _published_weights(specs: tuple[PolicySpec, ...], arena: Arena) -> Published
 
 
 def lasting(config: Config) -> dict[str, Any]:
-    """What of a configuration a resumed run must share with the run that it resumes."""
+    """What of a configuration a resumed run must share with the run that it resumes.
+
+    Not who steps the copies of the game, nor whether its values are checked: neither changes them.
+    """
     return config.model_dump(
-        mode="json", include={"game", "seed", "env", "policy", "policies", "population"}
+        mode="json",
+        include={"game", "seed", "env", "policy", "policies", "population"},
+        exclude={"env": {"workers", "check"}},
     )
 
 

@@ -472,7 +472,16 @@ class SnapshotsConfig(Section):
         SNAPSHOTS,
     ] = 10
     """The most copies of a policy that play at a time."""
-    share: Share | None = None
+    share: Annotated[
+        Share | None,
+        Only(
+            when=lambda config: (
+                config.population.snapshots.on and config.population.matchmaker != "fixed"
+            ),
+            needs="population.snapshots.every or population.snapshots.win_rate, and a "
+            "population.matchmaker other than fixed",
+        ),
+    ] = None
     """The share of seats that frozen copies take in a match, besides one that is always a live
     policy's. None: 0.5, or with `self_play` what `population.newest` leaves."""
     drop: Annotated[
@@ -548,7 +557,13 @@ class PopulationConfig(Section):
     ] = "hard"
     """`prioritized`: by the chance to lose to them, squared, or `even`: by the chance to lose times
     the chance to win."""
-    options: dict[str, Any] = {}
+    options: Annotated[
+        dict[str, Any],
+        Only(
+            when=lambda config: ":" in config.population.matchmaker,
+            needs="a population.matchmaker of your own, as module:Class",
+        ),
+    ] = {}
     """Parameters of your own matchmaker by name."""
     snapshots: SnapshotsConfig = SnapshotsConfig()
     """Frozen copies."""
@@ -645,7 +660,15 @@ class RunConfig(Section):
     """Seconds between two lines of metrics."""
     evaluate_episodes: NonNegativeInt = 200
     """Greedy episodes played after training."""
-    evaluate_seconds: PositiveFloat | None = 60.0
+    evaluate_seconds: Annotated[
+        PositiveFloat | None,
+        Only(
+            when=lambda config: (
+                config.run.evaluate_episodes > 0 or config.checkpoint.evaluate_episodes > 0
+            ),
+            needs="run.evaluate_episodes or checkpoint.evaluate_episodes",
+        ),
+    ] = 60.0
     """Seconds that they may take; those that are over by then count. None: as long as it takes."""
     live: bool = True
     """Show the live view where the output is a terminal; else plain lines."""

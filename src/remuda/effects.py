@@ -14,7 +14,9 @@ from pydantic.fields import FieldInfo
 from remuda.config import Config, Only, PolicyConfig
 
 
-def without_effect(config: Config, said: Collection[str] = ()) -> list[str]:
+def without_effect(
+    config: Config, said: Collection[str] = (), resumed: bool = False
+) -> list[str]:
     """What was set and has no effect, a sentence each, with the setting that has.
 
     A setting counts as set where it is not what it would be by default, where `policies` names it,
@@ -23,24 +25,32 @@ def without_effect(config: Config, said: Collection[str] = ()) -> list[str]:
     Args:
         config: of the run.
         said: keys that the user wrote, such as `policy.batch_size`, whatever their values.
+        resumed: the rest was written by the program, into the run that is gone on with; nothing is
+            told of that.
     """
+
+    def wrote(key: str) -> bool:
+        return any(one == key or one.startswith(f"{key}.") for one in said)
+
     policies = [config.policy, *(config.policy_of(name) for name in config.policies)]
     default = PolicyConfig.model_validate({"algorithm": config.policy.algorithm})
     found = []
     for key, only in _marked(PolicyConfig):
-        is_set = _value(config.policy, key) != _value(default, key) or f"policy.{key}" in said
+        changed = not resumed and _value(config.policy, key) != _value(default, key)
+        is_set = changed or wrote(f"policy.{key}")
         if is_set and not any(only.reads(policy) for policy in policies):
             found.append(f"policy.{key} {only.words(config.policy.algorithm, 'policy.')}")
         for name, own in config.policies.items():
             policy = config.policy_of(name)
-            if _value(own, key) is not MISSING and not only.reads(policy):
-                prefix = f"policies.{name}."
+            prefix = f"policies.{name}."
+            named = wrote(prefix + key) if resumed else _value(own, key) is not MISSING
+            if named and not only.reads(policy):
                 found.append(f"{prefix}{key} {only.words(policy.algorithm, prefix)}")
     plain = Config()
     for key, only in _marked(Config):
         if key.startswith("policy."):
             continue
-        is_set = _value(config, key) != _value(plain, key) or key in said
+        is_set = (not resumed and _value(config, key) != _value(plain, key)) or wrote(key)
         if is_set and not only.reads(config):
             found.append(f"{key} {only.words('', '')}")
     return found

@@ -26,6 +26,7 @@ from remuda.policies.sharing import stream_shape
 from remuda.policies.spec import PolicySpec
 from remuda.policies.stack import layout_size
 from remuda.population.setup import copies_of
+from remuda.population.table import table_fields
 from remuda.runtime.layout import Layout
 from remuda.types import AgentSpec
 
@@ -99,6 +100,7 @@ def plan(
         *_weights(config, specs, layout),
         *_learning(config, specs, agents),
         *_acting(config, specs, agents),
+        *_table(config, len(specs), len(agents)),
         ("the copies of the game", config.env.num_envs * copy_size, "env.num_envs"),
     ):
         found[what, setting] = found.get((what, setting), 0) + int(size)
@@ -167,6 +169,20 @@ def _weights(config: Config, specs: Sequence[PolicySpec], layout: Layout) -> Siz
         largest = max(specs, key=lambda spec: layout_size(spec.network().shapes))
         size = FLOAT * layout_size(largest.network().shapes)
         yield "a checkpoint of {}", 8 * size, _key(config, largest, "network.hidden")
+
+
+def _table(config: Config, policies: int, seats: int) -> Sizes:
+    """What a population shares besides weights; the sums of every pair are most of it."""
+    if not config.population.dealt:
+        return
+    copies = copies_of(config.population)
+    fields = table_fields(policies, seats, copies)
+    records = nbytes({"records": fields.pop("records")})
+    size = nbytes(fields)
+    key = "population.snapshots.keep" if copies > 4 else "population.policies"
+    yield f"the results of matches between {policies:,} policies", size, key
+    yield "a checkpoint of these results", 2 * size, key  # copied and packed
+    yield f"the results of matches of {seats:,} seats", records, "env.options"
 
 
 def _learning(config: Config, specs: Sequence[PolicySpec], agents: Sequence[AgentSpec]) -> Sizes:

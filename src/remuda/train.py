@@ -110,7 +110,7 @@ def train(
     env.close()
     check_memory(config, specs, agents, layout, size)
     run = _claim(config, resume)
-    for words in without_effect(config, said):
+    for words in without_effect(config, said, resumed=resume):
         view.say(words)
     try:
         with log_to(run.logs / "coordinator.log"), telling_of_compiling(view.say):
@@ -118,6 +118,10 @@ def train(
             layout = choose_layout(config, agents)
             check_memory(config, specs, agents, layout, size)
             assembly = Assembly(config, specs, layout, facts=facts, agents=agents)
+            if found is not None:
+                assembly.restore(run.checkpoints, found)
+                _tell_of_damage(run.rewind(found.turns, assembly.records), view)
+                write_config(config, run.config)
             try:
                 return _train(config, view, assembly, run, found, watch)
             except CannotStartError as error:
@@ -127,6 +131,8 @@ def train(
                 config = in_one_process(config)
                 layout = make_layout(config, len(specs))
                 assembly = Assembly(config, specs, layout, facts=facts, agents=agents)
+                if found is not None:  # config.yaml stays: a resume may find room for processes
+                    assembly.restore(run.checkpoints, found)
                 return _train(config, view, assembly, run, found, watch)
     finally:
         run.unlock()
@@ -152,10 +158,6 @@ def _train(
     watch: Watch | None,
 ) -> Result:
     specs = assembly.specs
-    if found is not None:
-        assembly.restore(run.checkpoints, found)
-        _tell_of_damage(run.rewind(found.turns), view)
-        write_config(config, run.config)
     described = assembly.layout.describe(config.schedule, [spec.name for spec in specs])
     signals = Signals()
     with signals.watching():
@@ -261,7 +263,11 @@ def _find_checkpoint(config: Config, run: RunDirectory, view: View) -> Manifest:
             f"{run.path} has no checkpoint to go on from: {why}. Nothing was changed; begin a new "
             f"run: remuda train --config {run.config} --run.directory NEW"
         )
-    for difference in differences(found.config, lasting(config)):
+    try:  # what this version knows and that one did not has its default
+        saved = lasting(load_config(found.config))
+    except ConfigError:  # what that one knew and this version does not
+        saved = dict(found.config)
+    for difference in differences(saved, lasting(config)):
         raise CheckpointError(
             f"checkpoint {found.number} of {run.path} was made with another configuration: "
             f"{difference}; resume without that change, or begin a new run"

@@ -134,6 +134,47 @@ def test_another_configuration_is_refused(spoiled, capsys):
     assert "seed: 0" in (spoiled / "config.yaml").read_text()
 
 
+def change_manifest(directory, change):
+    """Change what the manifest of the newest checkpoint tells."""
+    path = sorted((directory / "checkpoints").glob("0*/manifest.json"))[-1]
+    manifest = json.loads(path.read_text())
+    change(manifest)
+    path.write_text(json.dumps(manifest))
+
+
+def test_a_checkpoint_of_another_format_is_refused_as_such(spoiled, capsys):
+    """What is in a checkpoint had changed and its format had not: an older one was refused for
+    settings that its version did not have."""
+
+    def older(manifest):
+        manifest["format"] = 1
+        del manifest["config"]["population"]["births"]["confidence"]
+
+    change_manifest(spoiled, older)
+    said = refused(capsys, "--resume", str(spoiled), "--run.turns", "2500")
+    assert "is of format 1, and this version of Remuda reads format 2" in said
+
+
+def test_a_setting_that_a_checkpoint_does_not_know_has_its_default(spoiled, capsys):
+    def without(manifest):
+        del manifest["config"]["population"]["births"]["confidence"]
+
+    change_manifest(spoiled, without)
+    words = ("--resume", str(spoiled), "--run.turns", "2500")
+    said = refused(capsys, *words, "--population.births.confidence", "0.5")
+    assert "population.births.confidence was 0.95 and is 0.5" in said
+    assert run(["train", *words]) == 0
+
+
+def test_what_changes_no_results_may_change_in_a_resume(spoiled, capsys):
+    """`--env.check false` was refused, although the error of a broken game advises it."""
+    words = ("--env.check", "false", "--learners.nice", "3")
+    assert run(["train", "--resume", str(spoiled), "--run.turns", "2500", *words]) == 0
+    assert capsys.readouterr().out.count("has no effect") == 1
+    assert run(["train", "--resume", str(spoiled), "--run.turns", "3000"]) == 0
+    assert "has no effect" not in capsys.readouterr().out, "of what the program wrote"
+
+
 def test_a_damaged_newest_checkpoint_falls_back(spoiled, capsys):
     store = Checkpoints(spoiled / "checkpoints")
     newest = store.path / f"{store.numbers()[-1]:06d}" / "agent_1.safetensors"

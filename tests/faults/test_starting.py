@@ -23,6 +23,7 @@ from faults.runs import (
     wait_until_gone,
 )
 from remuda.actor.role import ActorRole
+from remuda.coordinator.run_directory import RunDirectory
 from remuda.errors import CannotStartError, RoleDiedError
 from remuda.forkserver import client as forkserver
 from remuda.learner.role import LearnerRole
@@ -151,6 +152,27 @@ def test_a_run_falls_back_to_one_process_where_it_is_told_to(tmp_path, monkeypat
     run = {"turns": 300, "seconds": None, "directory": str(tmp_path / "run"), "fallback": True}
     assert train(small_config(run=run), view).finished
     assert any("could not be started" in line and "in one process" in line for line in told)
+
+
+@pytest.mark.parametrize("processes", [1, 2])
+def test_a_run_that_fell_back_can_be_resumed_both_ways(processes, tmp_path, monkeypatch):
+    """It refused its own resume: the checkpoint had one worker, and config.yaml two."""
+    directory, view = tmp_path / "run", PlainView()
+
+    def go_on(turns, resume=True):
+        run = {"turns": turns, "seconds": None, "directory": str(directory), "fallback": True}
+        actor, env = {"processes": processes}, {"workers": 2, "num_envs": 4}
+        assert train(small_config(run=run, env=env, actor=actor), view, resume).finished
+        saved = RunDirectory.open(directory).read_config()
+        assert (saved.schedule, saved.env.workers) == ("async", 2)
+
+    with monkeypatch.context() as patch:
+        refuse(patch)
+        go_on(300, resume=False)
+        go_on(600)
+        earlier = [path.name for path in (directory / "earlier").iterdir()]
+        assert earlier == ["1"], "a resume that falls back supersedes once"
+    go_on(900)
 
 
 def test_a_respawn_that_the_system_refuses_is_tried_again(tmp_path, monkeypatch):

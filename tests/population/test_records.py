@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from remuda.coordinator.run_directory import RunDirectory
 from remuda.errors import ConfigError, RunDirectoryError
 from remuda.population.ledger import Ledger, LedgerFile, read_records, record_type, results
 from remuda.population.ratings import rate
@@ -79,6 +80,21 @@ def test_a_ledger_on_disk_is_appended_to_rewound_and_read(tmp_path):
     assert len(read_records(path)[1]) == 4
     with pytest.raises(RunDirectoryError, match="is missing, or no ledger of matches"):
         read_records(tmp_path / "other")
+
+
+def test_a_resume_keeps_what_it_cuts_from_the_ledger(tmp_path):
+    run = RunDirectory(tmp_path)
+    run.config.write_text("seed: 0\n")
+    ledger = LedgerFile(run.ledger, ("a", "b"), 2)
+    ledger.append(some_records(5))
+    for records in (3, 3, 5, 9):  # the second after a death before it was cut
+        run.rewind(0, records)
+    ledger.rewind(3)
+    for kept in (tmp_path / "earlier" / "1", tmp_path / "earlier" / "2"):
+        assert [each.match.id for each in results(kept / "ledger.bin")] == [3, 4]
+    assert [each.match.id for each in results(run.ledger)] == [0, 1, 2]
+    assert not (tmp_path / "earlier" / "3" / "ledger.bin").exists()
+    assert not (tmp_path / "earlier" / "4" / "ledger.bin").exists()
 
 
 def test_ratings_tell_who_is_better_and_how_sure_that_is():

@@ -25,8 +25,9 @@ from remuda.checkpoint.state import pack, unpack, write_whole
 from remuda.errors import CheckpointError
 from remuda.types import State
 
-FORMAT = 1
-"""Of the files; a program reads its own format only."""
+FORMAT = 2
+"""Of the files; a program reads its own format only. To be raised whenever a part of a checkpoint
+holds something else. 2: `pairs` and `leaving` of a population, `turn_of` of an actor."""
 
 
 @dataclass(frozen=True)

@@ -132,10 +132,15 @@ class RunDirectory:
         except RunDirectoryError:
             return False
 
-    def rewind(self, turns: int) -> list[int]:
+    def rewind(self, turns: int, records: int = 0) -> list[int]:
         """Make room for what comes after so many turns, in a run that goes on from there.
 
         Nothing is lost: what is superseded is kept in `earlier/`, by the number of the resume.
+
+        Args:
+            turns: after which it goes on.
+            records: that the ledger of matches goes on after; later ones are copied, as a ledger of
+                their own, and cut by who writes it.
 
         Returns:
             The numbers of the damaged lines of `metrics.jsonl`, which are left as they are.
@@ -149,6 +154,10 @@ class RunDirectory:
             shutil.copy2(self.config, kept)
             if self.metrics.exists():
                 self._cut_metrics(turns, kept, damaged)
+            if self.ledger.exists():
+                from remuda.population.ledger import copy_later
+
+                copy_later(self.ledger, records, kept / self.ledger.name)
             if self.summary.exists():
                 self.summary.rename(kept / self.summary.name)
             (kept / self.weights.name).mkdir()

@@ -7,6 +7,7 @@ games of two seats take 60 MB, and are read in a moment. In memory it is what th
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import BinaryIO
@@ -253,6 +254,28 @@ class LedgerFile:
 def header_of(policies: Sequence[str], seats: int) -> bytes:
     """The first line of a ledger on disk."""
     return json.dumps({"ledger": 1, "policies": list(policies), "seats": seats}).encode() + b"\n"
+
+
+def copy_later(path: Path, records: int, to: Path) -> None:
+    """Copy what comes after so many records into a ledger of its own, if anything does.
+
+    A file that is no ledger is copied whole.
+
+    Raises:
+        OSError: the disk is full or not writable.
+    """
+    with path.open("rb") as file:
+        header = file.readline()
+        try:
+            end = len(header) + records * record_type(json.loads(header)["seats"]).itemsize
+        except (ValueError, KeyError, TypeError):
+            header, end = b"", 0
+        if path.stat().st_size <= end:
+            return
+        file.seek(end)
+        with to.open("wb") as copy:
+            copy.write(header)
+            shutil.copyfileobj(file, copy)
 
 
 def read_records(path: Path) -> tuple[tuple[str, ...], Array]:

@@ -24,7 +24,7 @@ from remuda.checkpoint.state import fitting
 from remuda.errors import CheckpointError
 from remuda.hyperparameters import HYPERPARAMETERS
 from remuda.memory.atomic import fence_acquire, fence_release, load, store
-from remuda.memory.shared import Arena, SharedArrays
+from remuda.memory.shared import Arena, Fields, SharedArrays
 from remuda.population.ledger import forget, record_type
 from remuda.population.records import FRESH, Member, Numbers, PolicyRef, Population
 from remuda.publish.snapshot import Snapshot
@@ -42,11 +42,39 @@ STRIDE = 8
 MATCHES, PROPOSED, RECORDS = 0 * STRIDE, 1 * STRIDE, 2 * STRIDE
 """Words: matches that are over, matches proposed, records written. Each on its own cache line."""
 NEWEST = 1 << 16
-"""Records that are kept for the coordinator, which fetches them several times a second. The actor
-does not wait for it: what is written over before it was fetched is lost, and counted."""
-AT_ONCE = NEWEST // 4
-"""The most that are written before they are counted."""
+"""The most records that are kept for the coordinator, which fetches them several times a second.
+The actor does not wait for it: what is written over before it was fetched is lost, and counted."""
+LEAST, MOST_BYTES = 1 << 12, 64 * 2**20
+"""Where records are large, since the game has many seats, fewer are kept: as many as these bytes
+hold, but at least so many."""
 TRIES = 1000
+
+
+def newest_of(seats: int) -> int:
+    """How many records are kept of a game of so many seats."""
+    return max(min(NEWEST, MOST_BYTES // record_type(seats).itemsize), LEAST)
+
+
+def table_fields(policies: int, seats: int, copies: int) -> Fields:
+    """What is shared of a population, without weights.
+
+    Args:
+        policies: live ones, and empty places of them.
+        seats: of the game.
+        copies: places for frozen copies of each policy.
+    """
+    places = policies * (1 + copies)
+    return {
+        "identity": ((places, 5), np.int64),
+        "orders": ((policies, 4), np.int64),
+        "hyperparameters": ((places, len(HYPERPARAMETERS)), np.float64),
+        "numbers": ((places, len(FRESH)), np.float64),
+        "pairs": ((4, policies, places), np.float64),
+        "sequence": ((places,), np.int64),
+        "leaving": ((places,), np.int64),
+        "words": ((3 * STRIDE,), np.int64),
+        "records": ((newest_of(seats),), record_type(seats)),
+    }
 
 
 class Table:
@@ -77,22 +105,11 @@ class Table:
             arena: where its memory is cut from; None: it has some of its own.
         """
         self.policies, self.seats, self.copies = tuple(sizes), seats, copies
-        places = len(sizes) * (1 + copies)
-        kind = record_type(seats)
-        self._shared = SharedArrays(
-            {
-                "identity": ((places, 5), np.int64),
-                "orders": ((len(sizes), 4), np.int64),
-                "hyperparameters": ((places, len(HYPERPARAMETERS)), np.float64),
-                "numbers": ((places, len(FRESH)), np.float64),
-                "pairs": ((4, len(sizes), places), np.float64),
-                "sequence": ((places,), np.int64),
-                "leaving": ((places,), np.int64),
-                "words": ((3 * STRIDE,), np.int64),
-                "records": ((NEWEST,), kind),
-            },
-            arena,
-        )
+        self.newest = newest_of(seats)
+        """Records that are kept for the coordinator."""
+        self._at_once = self.newest // 4
+        """The most that are written before they are counted."""
+        self._shared = SharedArrays(table_fields(len(sizes), seats, copies), arena)
         self._weights = {
             policy: SharedArrays(
                 {
@@ -348,9 +365,9 @@ class Table:
     def add_records(self, records: Array) -> None:
         """Tell the coordinator what happened."""
         kept = self._shared["records"]
-        for start in range(0, len(records), AT_ONCE):
-            part, begin = records[start : start + AT_ONCE], self.word(RECORDS)
-            kept[np.arange(begin, begin + len(part)) % NEWEST] = part
+        for start in range(0, len(records), self._at_once):
+            part, begin = records[start : start + self._at_once], self.word(RECORDS)
+            kept[np.arange(begin, begin + len(part)) % self.newest] = part
             self.set_word(RECORDS, begin + len(part))
 
     def records_since(self, begin: int) -> tuple[Array, int]:
@@ -360,11 +377,11 @@ class Table:
         then than there are numbers from `begin` to the next.
         """
         end = self.word(RECORDS)
-        begin = max(begin, end - NEWEST)
-        found = self._shared["records"][np.arange(begin, end) % NEWEST]
+        begin = max(begin, end - self.newest)
+        found = self._shared["records"][np.arange(begin, end) % self.newest]
         fence_acquire()
         # Meanwhile the actor may have written more, and be writing beyond what it has counted.
-        whole = self.word(RECORDS) + AT_ONCE - NEWEST
+        whole = self.word(RECORDS) + self._at_once - self.newest
         return found[max(whole - begin, 0) :], end
 
     def empty_records(self, count: int) -> Array:
