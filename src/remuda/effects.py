@@ -14,9 +14,7 @@ from pydantic.fields import FieldInfo
 from remuda.config import Config, Only, PolicyConfig
 
 
-def without_effect(
-    config: Config, said: Collection[str] = (), resumed: bool = False
-) -> list[str]:
+def without_effect(config: Config, said: Collection[str] = (), resumed: bool = False) -> list[str]:
     """What was set and has no effect, a sentence each, with the setting that has.
 
     A setting counts as set where it is not what it would be by default, where `policies` names it,

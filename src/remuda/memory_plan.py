@@ -176,7 +176,7 @@ def _table(config: Config, policies: int, seats: int) -> Sizes:
     if not config.population.dealt:
         return
     copies = copies_of(config.population)
-    fields = table_fields(policies, seats, copies)
+    fields = dict(table_fields(policies, seats, copies))
     records = nbytes({"records": fields.pop("records")})
     size = nbytes(fields)
     key = "population.snapshots.keep" if copies > 4 else "population.policies"

@@ -154,15 +154,26 @@ def test_a_run_falls_back_to_one_process_where_it_is_told_to(tmp_path, monkeypat
     assert any("could not be started" in line and "in one process" in line for line in told)
 
 
-@pytest.mark.parametrize("processes", [1, 2])
-def test_a_run_that_fell_back_can_be_resumed_both_ways(processes, tmp_path, monkeypatch):
+@pytest.mark.parametrize(
+    ("game", "processes", "matchmaker"),
+    [
+        ("support:Tape", 1, "fixed"),
+        ("treasure_hunt", 2, "fixed"),
+        ("treasure_hunt", 1, "random"),
+    ],
+)
+def test_a_run_that_fell_back_can_be_resumed_both_ways(
+    game, processes, matchmaker, tmp_path, monkeypatch
+):
     """It refused its own resume: the checkpoint had one worker, and config.yaml two."""
     directory, view = tmp_path / "run", PlainView()
 
     def go_on(turns, resume=True):
         run = {"turns": turns, "seconds": None, "directory": str(directory), "fallback": True}
         actor, env = {"processes": processes}, {"workers": 2, "num_envs": 4}
-        assert train(small_config(run=run, env=env, actor=actor), view, resume).finished
+        dealt = {"matchmaker": matchmaker}
+        config = small_config(game=game, run=run, env=env, actor=actor, population=dealt)
+        assert train(config, view, resume).finished
         saved = RunDirectory.open(directory).read_config()
         assert (saved.schedule, saved.env.workers) == ("async", 2)
 
@@ -173,6 +184,19 @@ def test_a_run_that_fell_back_can_be_resumed_both_ways(processes, tmp_path, monk
         earlier = [path.name for path in (directory / "earlier").iterdir()]
         assert earlier == ["1"], "a resume that falls back supersedes once"
     go_on(900)
+
+
+@pytest.mark.parametrize("matchmaker", ["fixed", "random"])
+def test_a_resume_may_let_others_step_the_copies(matchmaker, tmp_path):
+    """Worker processes cannot restore a copy in mid-episode: episodes begin anew."""
+    population = {"matchmaker": matchmaker, "policies": 3}
+    for turns, workers in ((300, 1), (600, 2), (900, 1)):
+        run = {"turns": turns, "seconds": None, "directory": str(tmp_path / "run")}
+        env = {"num_envs": 4, "workers": workers}
+        config = small_config(
+            game="treasure_hunt", schedule="sequential", run=run, env=env, population=population
+        )
+        assert train(config, PlainView(), resume=turns > 300).finished
 
 
 def test_a_respawn_that_the_system_refuses_is_tried_again(tmp_path, monkeypatch):

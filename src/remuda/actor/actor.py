@@ -183,17 +183,30 @@ class Actor:
         }
 
     def restore(self, part: str, state: State) -> None:  # noqa: ARG002
-        """Go on from what `state` returned."""
-        if state["world"] is None:
+        """Go on from what `state` returned, in the middle of the episodes if that is possible.
+
+        It is not where this actor does not go on exactly, or its environment cannot be restored
+        although the one before could be saved: worker processes may step the copies now.
+        """
+        if not (self._exact and self._restore_world(state["world"])):
             self.seats.restore_lasting(state["lasting"])
             return
-        self.env.restore(state["world"])
         restore_random(self._random, state["random"])
         self._returns[...] = fitting(state, "returns", self._returns)
         self._turn_of[...] = fitting(state, "turn_of", self._turn_of)
         if self._reader is not None:
             self._reader.restore(state["seen"])
         self.seats.restore(state["seats"])
+
+    def _restore_world(self, world: State | None) -> bool:
+        """Whether the environment goes on where it was; nothing has changed if it does not."""
+        if world is None:
+            return False
+        try:
+            self.env.restore(world)
+        except NotImplementedError:
+            return False
+        return True
 
     def turn(self) -> None:
         """One turn, as in the docstring of `remuda.types`."""
