@@ -67,10 +67,10 @@ def make(rollout=ROLLOUT, learner=None, actors=1, **config):
 class Game:
     """An actor that writes single steps of several policies, and waits as an actor does."""
 
-    def __init__(self, clock, *experiences, actor=0, length=4):
+    def __init__(self, clock, *experiences, actor=0, length=4, exact=False):
         self.clock, self.length = clock, length
         self.writers = [ExperienceWriter(experience, actor) for experience in experiences]
-        self.rooms = Rooms([writer.room for writer in self.writers if writer.room])
+        self.rooms = Rooms([writer.room for writer in self.writers if writer.room], exact)
         self.turns, self.waited, self.standstills = 0, 0.0, []
         self.left_behind = 0
 
@@ -244,6 +244,107 @@ def test_an_off_policy_learner_need_not_make_up_for_what_was_played_while_it_sto
     assert game.left_behind == 1
     # It waits at the pace of what is consumed, as before.
     assert sum(game.standstills) > 0.9 * 1000 / 10 * 0.02
+
+
+class Consumer:
+    """A Q-learner: each of its updates is for ten steps, and takes so long."""
+
+    def __init__(self, clock, experience, update, consumed=None):
+        self.clock, self.experience, self.update = clock, experience, update
+        self.consumed, self.stopped, self.updates = consumed or 0, False, 0
+        if consumed is not None:
+            experience.consume(consumed)  # it goes on from a checkpoint
+        self.look()
+
+    def look(self):
+        if not self.stopped and self.experience.has(self.consumed + 10):
+            self.consumed += 10
+            self.experience.consume(self.consumed)
+            self.updates += 1
+        self.clock.at(self.update, self.look)
+
+
+def learner_of(clock, experience, consumed=None):
+    """A learner whose updates take 0.02 s, of either kind."""
+    if experience.rollout:
+        return Learner(clock, experience, 0.02, newest=True)
+    return Consumer(clock, experience, 0.02, consumed)
+
+
+def play_all(games, turns):
+    for _ in range(turns):
+        for game in games:
+            game.play(1)
+
+
+def goes_on_at_the_pace_of(learner, games):
+    before = learner.updates
+    for game in games:
+        game.standstills.clear()
+    play_all(games, 200)
+    assert max(s for game in games for s in game.standstills) < 0.1
+    assert learner.updates > before + len(games) * 200 / 10 / 2
+    assert sum(game.left_behind for game in games) <= len(games)
+
+
+KINDS = pytest.mark.parametrize(
+    ("rollout", "actors"), [(0, 1), (0, 2), (ROLLOUT, 1), (ROLLOUT, 2)], ids=str
+)
+
+
+@KINDS
+def test_a_learners_successor_need_not_make_up_for_what_was_played_without_it(
+    clock, rollout, actors
+):
+    experience = make(rollout, actors=actors)
+    games = [Game(clock, experience, actor=actor) for actor in range(actors)]
+    learner = learner_of(clock, experience)
+    play_all(games, 100)
+    learner.stopped = True  # killed,
+    experience.release()  # which the coordinator sees
+    play_all(games, 5000)
+    saved = None if rollout else learner.consumed - 20
+    goes_on_at_the_pace_of(learner_of(clock, experience, saved), games)
+
+
+@KINDS
+def test_an_actors_successor_need_not_wait_until_a_learner_has_made_up(clock, rollout, actors):
+    experience = make(rollout, actors=actors)
+    games = [Game(clock, experience, actor=actor) for actor in range(actors)]
+    learner = learner_of(clock, experience)
+    play_all(games, 100)
+    learner.stopped = True
+    play_all(games, 5000)
+    learner.stopped = False
+    clock.advance(0.05)
+    games[0] = Game(clock, experience, actor=0)
+    for writer in games[0].writers:
+        writer.close_orphans()
+    goes_on_at_the_pace_of(learner, games)
+
+
+@pytest.mark.parametrize("first", ["actor", "learner"])
+def test_a_resumed_run_goes_on_at_the_pace_of_a_learner_that_was_behind(clock, first):
+    experience = make(rollout=0)
+    experience.restore(None, 5000)
+    if first == "learner":
+        learner = Consumer(clock, experience, 0.02, 4000)
+    game = Game(clock, experience)
+    assert game.rooms.has_room()
+    if first == "actor":
+        learner = Consumer(clock, experience, 0.02, 4000)
+    goes_on_at_the_pace_of(learner, [game])
+    assert experience.written - learner.consumed <= 1000 + 40 + 10
+
+
+def test_where_a_run_repeats_itself_a_successor_waits_as_the_one_before_it_did(clock):
+    experience = make(rollout=0)
+    game = Game(clock, experience, exact=True)
+    experience.consume(0)
+    while game.rooms.has_room():
+        game.play(1)
+    assert not Game(clock, experience, exact=True).rooms.has_room()
+    assert Game(clock, experience).rooms.has_room()
 
 
 def write(experience, turns, actor=0, start=0, length=4):

@@ -119,7 +119,7 @@ class Actor:
         self._turn_of: Integers = np.zeros(env.num_envs, np.int64)
         self._checks = TurnChecks(env, self._turn_of) if check else None
         seats.checks = self._checks
-        self._rooms = Rooms(seats.rooms)
+        self._rooms = Rooms(seats.rooms, exact)
         self._overtaken = 0
         self.on_episode: Callable[[int, Floats, Floats], None] | None = None
         """Called when an episode is over: its copy, its agents' returns, and the game's facts."""

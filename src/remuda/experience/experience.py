@@ -284,6 +284,9 @@ class Experience:
             ring = self.rings[actor]
             ring.restore(saved, 0 if actor else written)
             written -= load(ring.counters, WRITTEN)
+        # Until its learner tells how far it is, which an actor then excuses.
+        for ring in self.rings:
+            store(ring.counters, CONSUMED, self.written)
 
 
 def ring_segments(

@@ -8,6 +8,7 @@ is late since when, to itself; so whoever dies leaves nothing here that another 
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
@@ -60,7 +61,10 @@ class Room:
         self._queue, self._numbers = ring.shared["queue"], ring.shared["numbers"]
         self._likely = ring.likely
         self._progress = self._process_progress = 0
-        self._excused = 0
+        self.excuses = True
+        """Whether it excuses what was written before it began, or while nobody learned; where the
+        order of updates and turns is fixed, a successor must wait exactly where another would."""
+        self._excused, self._last = 0, sys.maxsize
 
     def has_room(self) -> bool:
         """Whether the actor may write another turn; if not, it will be rung once it may."""
@@ -120,6 +124,12 @@ class Room:
                 self._all, self._counters, self._queue, self._numbers, self._likely, self._rollout
             )
             return 0 if has_room else 1
+        progress = self.progress()
+        if self.excuses and progress < self._last:
+            # This actor has just begun, or the learner has: nobody waited for it until now, or it
+            # goes on from a checkpoint.
+            self._excused = max(self._excused, self._ahead())
+        self._last = progress
         ahead = self._ahead()
         if ahead <= 0:
             self._excused = 0
@@ -159,10 +169,12 @@ class LearnerProcess:
 class Rooms:
     """All rooms of one actor."""
 
-    def __init__(self, rooms: Sequence[Room]) -> None:
+    def __init__(self, rooms: Sequence[Room], exact: bool = False) -> None:
+        """Gather them; `exact`: whether a run is repeated turn by turn, so that none excuses."""
         self._rooms = tuple(rooms)
         processes: dict[Wakeup, LearnerProcess] = {}
         for room in self._rooms:
+            room.excuses = not exact
             room.process = processes.setdefault(room.learner, LearnerProcess([]))
             room.process.rooms.append(room)
 
