@@ -14,7 +14,9 @@ import pytest
 from faults.runs import QUICK, Terminal
 from remuda.checkpoint.state import pack
 from remuda.checkpoint.store import Checkpoints
+from remuda.config import write_config
 from remuda.coordinator.metrics import read_metrics
+from remuda.coordinator.run_directory import RunDirectory
 from remuda.ui.cli import run
 
 
@@ -217,6 +219,18 @@ def test_the_same_command_again_offers_the_run(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr("builtins.input", lambda _: "n")
     assert offer_to_resume(config) is None
     assert offer_to_resume(read_arguments([*words[1:], "--seed", "9"])) is None
+
+
+def test_a_run_of_a_configuration_file_that_is_offered_can_be_gone_on_with(
+    spoiled, tmp_path, monkeypatch
+):
+    """`--config` was refused as no key of the configuration once the offer was accepted."""
+    saved = RunDirectory.open(spoiled).read_config()
+    run_ = saved.run.model_copy(update={"directory": None})
+    write_config(saved.model_copy(update={"run": run_}), tmp_path / "mine.yaml")
+    monkeypatch.setattr("remuda.ui.resuming.offer_to_resume", lambda _: spoiled)
+    assert run(["train", "--config", str(tmp_path / "mine.yaml"), "--run.turns", "2500"]) == 0
+    assert [r.turns for r in read_metrics(spoiled / "metrics.jsonl")][-1] == 2500
 
 
 def digests(directory):

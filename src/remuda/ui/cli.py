@@ -150,7 +150,7 @@ def train(words: Sequence[str]) -> int:
     if not resumed and config.run.directory is None:
         unfinished = offer_to_resume(config)
         if unfinished is not None:
-            config, resumed = read_resumed(words, unfinished), str(unfinished)
+            config, resumed = read_resumed(without_config, unfinished), str(unfinished)
     said = frozenset(leaves(parse_flags(without_config, Config, positional="game")))
     progress = Progress()
     loading = load_soon("remuda.ui.charts")
