@@ -1,5 +1,6 @@
 """On-policy hand-over: whole segments, each once, in order; the actor waits where it must."""
 
+import itertools
 import multiprocessing
 
 import numpy as np
@@ -7,7 +8,7 @@ import pytest
 
 from remuda.config import ExperienceConfig
 from remuda.experience.experience import Experience
-from remuda.experience.ring import StreamShape
+from remuda.experience.ring import CLOSED, CLOSED_STEPS, TAKEN, TAKEN_STEPS, StreamShape
 from remuda.experience.rollouts import AFTER, Rollout, Rollouts
 from remuda.experience.writer import ExperienceWriter
 from remuda.memory.waiting import Wakeup
@@ -302,3 +303,85 @@ def test_an_actor_never_waits_for_a_learner_that_takes_no_more():
         turn(writer, j + k)
     assert successor.ready()
     assert experience.fill > 0.0
+
+
+def rings_of(actors, on_full="overwrite", rollout=32):
+    config = ExperienceConfig(segment_length=6, on_full=on_full)
+    shape = StreamShape((2,), np.float32, 1)
+    wakeups = tuple(Wakeup() for _ in range(actors))
+    experience = Experience(shape, config, (2,) * actors, Wakeup(), wakeups, rollout)
+    return experience, [ExperienceWriter(experience, actor) for actor in range(actors)]
+
+
+def play_on(writer, numbers, turns, random, end=0.2):
+    """So many turns of its streams; each step's action is a number that no other step has."""
+    for _ in range(turns):
+        steps = np.array([[next(numbers)] for _ in range(2)])
+        both = np.ones(2, bool)
+        writer.decide(np.zeros((2, 2), np.float32), steps, 0, both)
+        ends = random.random(2) < end
+        seen = np.zeros((2, 2), np.float32)
+        writer.outcome(np.zeros(2, np.float32), ends, np.zeros(2, bool), seen, both)
+
+
+@pytest.mark.parametrize("newest", [True, False])
+@pytest.mark.parametrize("actors", [1, 2, 4])
+def test_each_closed_step_is_taken_lost_or_untaken_whichever_rings_it_is_in(actors, newest):
+    """A ring that was reached with enough taken moved on by its segments, not by their steps."""
+    random, numbers = np.random.default_rng(actors), itertools.count()
+    experience, writers = rings_of(actors)
+    rollouts = Rollouts(experience, newest=newest)
+    closed_at = [{0: 0} for _ in writers]  # by ring and closed segment: the steps up to its end
+    taken, handed_out = 0, []
+
+    def write(writer, turns):
+        for _ in range(turns):  # no more than one segment of each stream is closed in a turn
+            play_on(writer, numbers, 1, random)
+            ring = writer.ring
+            closed, ends = int(ring.counters[CLOSED]), ring.shared["queue_steps"]
+            for i in range(max(closed_at[ring.actor]) + 1, closed + 1):
+                closed_at[ring.actor][i] = int(ends[(i - 1) % ends.size])
+
+    for _ in range(60):
+        for writer in writers:
+            write(writer, int(random.choice([0, 3, 20, 150])))
+        while rollouts.ready():
+            untaken_before = experience.untaken
+            out, rows = take(rollouts)
+            steps = int(out.num_steps[0])
+            taken += steps
+            handed_out += out.actions[0, :rows, 0][out.streams[0, :rows] != AFTER].tolist()
+            assert steps + rollouts.lost > 0
+            assert experience.untaken < untaken_before
+            closed = sum(int(ring.counters[CLOSED_STEPS]) for ring in experience.rings)
+            assert taken + rollouts.lost + experience.untaken == closed
+            for ring, ends in zip(experience.rings, closed_at, strict=True):
+                assert ring.counters[TAKEN_STEPS] == ends[int(ring.counters[TAKEN])]
+            if random.random() < 0.3:
+                break
+    assert len(handed_out) == len(set(handed_out)), "a step was handed out twice"
+    assert rollouts.lost > 0
+    assert taken > 1000
+
+
+def test_a_learner_that_passes_over_all_but_the_newest_counts_no_step_that_it_passed_over():
+    random, numbers = np.random.default_rng(0), itertools.count()
+    experience, writers = rings_of(4)
+    rollouts = Rollouts(experience, newest=True)
+    for writer in writers:
+        play_on(writer, numbers, 120, random, end=0.0)
+    while rollouts.ready():  # of old steps, a second rollout of a few was taken too
+        out, _ = take(rollouts)
+        assert out.num_steps[0] >= experience.rollout
+    assert experience.untaken < experience.rollout
+
+
+def test_where_a_ring_was_written_over_the_newest_whole_rollout_is_taken_from_all():
+    """A ring's share went by all that it had closed, most of which was written over."""
+    random, numbers = np.random.default_rng(0), itertools.count()
+    experience, writers = rings_of(2, rollout=400)
+    rollouts = Rollouts(experience, newest=True)
+    play_on(writers[0], numbers, 20_000, random, end=0.5)
+    play_on(writers[1], numbers, 200, random, end=0.5)
+    out, _ = take(rollouts)
+    assert out.num_steps[0] >= 400

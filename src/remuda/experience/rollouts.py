@@ -10,7 +10,7 @@ import numpy as np
 from numba import njit
 
 from remuda.experience.experience import NEVER, Experience
-from remuda.experience.ring import CLOSED, CLOSED_STEPS, TAKEN, TAKEN_STEPS, ExperienceRing
+from remuda.experience.ring import CLOSED, TAKEN, TAKEN_STEPS, ExperienceRing
 from remuda.memory.atomic import fence_acquire, load
 from remuda.types import Array, Bools, Floats, Integers
 
@@ -166,33 +166,37 @@ def _take(
 ) -> tuple[int, int, int, int, int, int]:
     """Copy segments until `wanted` steps are there, or none is left.
 
-    It begins with the oldest of the newest that have `leave` steps, or with the oldest of all.
-    Returns the rows, steps and segments copied, the segments and steps of the ring that this brings
-    us to, and the steps that were passed over: overwritten, or by versions before `oldest`.
+    It passes over all before the newest that have `leave` steps, wanted or not, and what was
+    overwritten. Returns the rows, steps and segments copied, the segments and steps of the ring
+    that this brings us to, which are always those up to the same segment's end, and the steps that
+    were passed over: by versions before `oldest`, too.
     """
     num_segments = closed.sequence.size
     count = load(closed.counters, CLOSED)
-    first = max(load(closed.counters, TAKEN), count - num_segments)
+    taken = load(closed.counters, TAKEN)
     reached = load(closed.counters, TAKEN_STEPS)
+    i = max(taken, count - num_segments)
+    first = i
     # Entries that the writer goes over meanwhile make it begin elsewhere, and no more than that.
-    for i in range(count - 1, first, -1):
+    for later in range(count - 1, first, -1):
         newest = closed.queue_steps[(count - 1) % num_segments]
-        if newest - closed.queue_steps[(i - 1) % num_segments] >= leave:
-            first = i
+        if newest - closed.queue_steps[(later - 1) % num_segments] >= leave:
+            first = later
             break
     rows, steps, copied, lost = 0, 0, 0, 0
-    i = first
-    while i < count and steps < wanted:
+    while i < count:
         at = i % num_segments
-        i += 1
         slot, expected, end = closed.queue[at], closed.queue_sequence[at], closed.queue_steps[at]
         fence_acquire()
+        i += 1
         if check and load(closed.counters, CLOSED) - (i - 1) >= num_segments:
             continue  # the writer may be at this very entry: what it held is long overwritten
         length = closed.committed[slot]
-        intact = load(closed.sequence, slot) == expected or not check
+        fresh = i > first and (load(closed.sequence, slot) == expected or not check)
+        if fresh and steps >= wanted:
+            break  # it waits for the next rollout, and so do those after it
         # A writer that died may have left a segment closed before its first step: it is no rollout.
-        fresh = intact and length > 0 and ring.versions[slot, 0] >= oldest
+        fresh = fresh and length > 0 and ring.versions[slot, 0] >= oldest
         if fresh:
             out.memories[segment + copied] = ring.memories[slot]
             starts[segment + copied] = row + rows
@@ -200,13 +204,32 @@ def _take(
             fence_acquire()
             fresh = load(closed.sequence, slot) == expected or not check
         lost += end - reached
-        reached = end
+        taken, reached = i, end
         if fresh:
             rows += length + 1
             steps += length
             copied += 1
             lost -= length
-    return rows, steps, copied, i, reached, lost
+    return rows, steps, copied, taken, reached, lost
+
+
+@njit(cache=True)
+def _there(closed: Closed) -> int:
+    """Steps of the closed segments that were not taken, without those whose entries are gone."""
+    num_segments = closed.sequence.size
+    count = load(closed.counters, CLOSED)
+    reached = load(closed.counters, TAKEN_STEPS)
+    if count <= load(closed.counters, TAKEN):
+        return 0
+    end = closed.queue_steps[(count - 1) % num_segments]
+    # A segment that is written again leaves an entry behind, until as many were closed after it.
+    for i in range(max(load(closed.counters, TAKEN), count - num_segments), count):
+        at = i % num_segments
+        if load(closed.sequence, closed.queue[at]) == closed.queue_sequence[at]:
+            break
+        reached = closed.queue_steps[at]
+    steps: int = max(end - reached, 0)
+    return steps
 
 
 def steps_of(ring: ExperienceRing) -> Steps:
@@ -323,14 +346,12 @@ class Rollouts:
     def _leaves(self) -> list[int]:
         """By ring, how many of its newest steps are not passed over; `NEVER`: all are taken."""
         experience = self.experience
-        untaken = [
-            max(load(ring.counters, CLOSED_STEPS) - load(ring.counters, TAKEN_STEPS), 0)
-            for ring in experience.rings
-        ]
-        total, most = sum(untaken), (experience.ahead + 1) * experience.rollout
+        most = (experience.ahead + 1) * experience.rollout
         if experience.may_wait:  # an actor looks before each turn, and may close all it has in it
             closing = experience.num_streams * experience.config.segment_length
             most = max(most, experience.ahead * experience.rollout + closing)
-        if not self._newest or total < most:
-            return [NEVER] * len(untaken)
-        return [-(-experience.rollout * steps // total) for steps in untaken]
+        if not self._newest or experience.untaken < most:
+            return [NEVER] * len(experience.rings)
+        # What was closed tells how late the learner is; what is still there, whose turn it is.
+        there = [_there(closed_of(ring)) for ring in experience.rings]
+        return [-(-experience.rollout * steps // max(sum(there), 1)) for steps in there]
