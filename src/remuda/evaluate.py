@@ -287,7 +287,7 @@ def load_run(
 def _living(
     run: RunDirectory, config: Config, specs: tuple[PolicySpec, ...], checkpoint: int | str
 ) -> tuple[PolicySpec, ...]:
-    """Those whose places in the population were not empty."""
+    """Those that were in the population: their places were not empty, and they had not retired."""
     if not config.population.dealt:
         return specs
     number = _find(run, (), checkpoint)
@@ -295,8 +295,12 @@ def _living(
     if number is None and not numbers:
         return tuple(spec for spec in specs if spec.name not in unborn(config))
     found = run.checkpoints.read(numbers[-1] if number is None else number, COORDINATOR)
-    identity = found["population"]["identity"]
-    return tuple(s for i, s in enumerate(specs) if identity[i, POLICY] != NOBODY)
+    identity, leaving = found["population"]["identity"], found["population"]["leaving"]
+    return tuple(
+        spec
+        for place, spec in enumerate(specs)
+        if identity[place, POLICY] != NOBODY and not leaving[place]
+    )
 
 
 def _find(run: RunDirectory, specs: tuple[PolicySpec, ...], checkpoint: int | str) -> int | None:

@@ -1,6 +1,7 @@
 """Games that break their contract are told by agent, copy, turn and value, and never trained on."""
 
 import re
+from dataclasses import replace
 
 import gymnasium
 import numpy as np
@@ -16,6 +17,7 @@ from remuda.config import load_config
 from remuda.envs.adapters.gymnasium import GymnasiumEnv
 from remuda.envs.adapters.pettingzoo import AECCopies, ParallelCopies
 from remuda.envs.adapters.sorrel import SorrelCopies
+from remuda.envs.checks import broken
 from remuda.envs.contract import check_env
 from remuda.envs.registry import make_env
 from remuda.envs.workers import WorkerEnvs
@@ -473,3 +475,86 @@ def test_the_user_is_told_in_one_line_and_nothing_is_trained_on_it(tmp_path):
     }
     with pytest.raises(ContractError, match=r"bob in copy 0, turn 4 .*: the reward is nan"):
         train(load_config(tree), PlainView())
+
+
+def closes_masks(game, turn):
+    """The game, in which the last agent's mask allows nothing from some turn on."""
+
+    class Closed(game):
+        def reset(self, **options):
+            told = super().reset(**options)
+            if game is InTurn:
+                self.infos = self._masks()
+                return told
+            seen, _ = told
+            return seen, self._masks()
+
+        def step(self, action):
+            told = super().step(action)
+            if game is InTurn:
+                self.infos = self._masks()
+                return told
+            return *told[:-1], self._masks()
+
+        def _masks(self):
+            closed = {"action_mask": np.full(2, self.turn < turn)}
+            if game is Alone:
+                return closed
+            return {"ann": {"action_mask": np.ones(2)}, "bob": closed}
+
+    return Closed("nothing")
+
+
+@pytest.mark.parametrize("kind", GAMES)
+def test_a_library_s_mask_that_allows_nothing_is_refused_of_the_agent_that_acts(kind):
+    adapter, game, name = GAMES[kind]
+    stuck = adapter(lambda: closes_masks(game, 2), 2)
+    with pytest.raises(ContractError, match=rf"{name} in copy 0, .*: its mask allows nothing"):
+        play(actor_of(stuck))
+    play(actor_of(adapter(lambda: closes_masks(game, 2), 2), check=False))
+
+
+@pytest.mark.parametrize("kind", ["gymnasium", "parallel"])
+def test_a_library_s_mask_that_allows_nothing_after_the_end_is_let_through(kind):
+    adapter, game, _ = GAMES[kind]
+    play(actor_of(adapter(lambda: closes_masks(game, LAST), 2)))
+
+
+class TooFine(SeesNothing):
+    """agent_0 sees in float64 what float32 does not hold."""
+
+    def __init__(self, num_envs=3, after=False):
+        super().__init__(num_envs, after)
+        wide = spaces.Box(-np.inf, np.inf, (5,), np.float64)
+        self.agents = tuple(replace(spec, observation_space=wide) for spec in self.agents)
+
+    def observe(self, agent, out):
+        super().observe(agent, out)
+        out[np.isnan(out)] = 1e39
+
+
+@pytest.mark.parametrize("seats", ["fixed", "dealt"])
+@pytest.mark.parametrize(
+    ("after", "said"), [(False, "turn 3 .*: the obs"), (True, "turn 4 .*last")]
+)
+def test_an_observation_beyond_float32_is_refused_by_name(seats, after, said):
+    with pytest.raises(ContractError, match=rf"agent_0 in copy 1, {said}.*1e\+39 \(number 3 of 5"):
+        play(seated(seats, TooFine(after=after)))
+
+
+@pytest.mark.parametrize(("workers", "share"), [(1, 0.0), (1, 0.5), (2, 0.0)])
+def test_an_actor_tells_the_copy_by_its_number_in_the_whole_run(workers, share):
+    tree = {
+        "game": "envs.test_checks:faulty_from_the_third",
+        "env": {"workers": workers, "share_rewards": share, "options": {"fault": "no reward"}},
+    }
+    role = ActorRole(load_config(tree), (), {}, None, None, copies=(4, 5), index=1)
+    env = role._environment(5)
+    try:
+        # With one process the third copy is the first that is faulty; of two, the second's third.
+        found = 4 + (2 if workers == 1 else 4)
+        with pytest.raises(RemudaError, match=rf"bob in copy {found}, turn 4 .*: the reward"):
+            play(actor_of(env))
+        assert broken(env, 1, 0, 1, "x").args[0].count("copy 4, ") == 1
+    finally:
+        env.close()

@@ -9,7 +9,7 @@ from pettingzoo import AECEnv, ParallelEnv
 
 from remuda.envs.adapters.export import AECGame, ParallelGame, aec_env, parallel_env
 from remuda.envs.adapters.pettingzoo import AECCopies, ParallelCopies
-from remuda.envs.adapters.spaces import write_mask
+from remuda.envs.adapters.spaces import allow_idle, write_mask
 from remuda.envs.contract import VectorEnvContract
 from remuda.envs.registry import GAMES, make_env
 from remuda.envs.scripted import at_random, play_episodes
@@ -326,11 +326,18 @@ def test_masks_of_every_form():
     for mask, expected in (
         (np.array([1, 0, 1, 0, 0], np.int8), [1, 0, 1, 0, 0]),
         ((np.array([1, 0]), np.array([0, 0, 1])), [1, 0, 0, 0, 1]),
-        (np.zeros(5, np.int8), [1, 1, 1, 1, 1]),  # another's turn
+        (np.zeros(5, np.int8), [0, 0, 0, 0, 0]),
         (None, [1, 1, 1, 1, 1]),
     ):
         write_mask(mask, out)
         assert out.tolist() == [bool(allowed) for allowed in expected]
+
+
+def test_where_another_acts_all_is_allowed_and_who_acts_must_be_allowed_something():
+    for check in (True, False):
+        masks = np.array([[0, 0], [0, 0], [0, 1]], bool)
+        allow_idle(masks, np.array([True, False, False]), check)
+        assert masks.tolist() == [[not check] * 2, [True, True], [False, True]]
 
 
 def test_an_agent_sees_numbers_however_its_space_is_nested():

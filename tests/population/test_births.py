@@ -5,6 +5,7 @@ import pytest
 
 from remuda.assembly import Assembly, check_births
 from remuda.config import BirthsConfig, load_config, overlay
+from remuda.coordinator.checkpointing import Checkpointer
 from remuda.coordinator.run_directory import RunDirectory
 from remuda.envs.registry import make_env
 from remuda.errors import ConfigError, RemudaError
@@ -354,6 +355,37 @@ def test_somebody_may_retire_where_nobody_can_be_born(tmp_path):
     result = train(config, PlainView())
     assert set(result.evaluation.policies) == {"policy_0", "policy_2"}
     assert set(load_run(RunDirectory.open(tmp_path / "run"))[1]) == {"policy_0", "policy_2"}
+
+
+def test_of_a_run_that_ends_while_somebody_leaves_the_final_weights_are_loaded(
+    tmp_path, monkeypatch
+):
+    """One that has retired and plays its last match has no weights of the end."""
+    tables, make, take = [], Assembly.__init__, Checkpointer.take
+
+    def made(self, *words, **options):
+        make(self, *words, **options)
+        tables.append(self.table)
+
+    def taken(self, *words):
+        tables[-1].leave(0)
+        return take(self, *words)
+
+    monkeypatch.setattr(Assembly, "__init__", made)
+    monkeypatch.setattr(Checkpointer, "take", taken)
+    tree = {
+        "run": {"turns": 100, "evaluate_episodes": 0, "directory": tmp_path / "run"},
+        "checkpoint": {"evaluate_episodes": 0},
+    }
+    Script.commands = []
+    train(load_config(overlay(TREE, tree)), PlainView())
+    run = RunDirectory.open(tmp_path / "run")
+    for name in ("policy_1", "policy_2"):  # other weights than those of the checkpoint
+        tensors, told = run.load_weights(name)
+        run.save_weights(name, {key: np.full_like(t, 0.5) for key, t in tensors.items()}, told)
+    found = load_run(run)[1]
+    assert set(found) == {"policy_1", "policy_2"}
+    assert all((snapshot.weights == 0.5).all() for snapshot in found.values())
 
 
 def test_a_tournament_of_a_run_with_births(tmp_path):

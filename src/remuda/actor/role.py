@@ -149,13 +149,21 @@ class ActorRole:
     def _environment(self, copies: int) -> VectorEnv:
         env = self.config.env
         game: VectorEnv
+        first = sum(self.copies[: self.index])
         if env.workers == 1:
             game = make_env(self.config.game, copies, **env.options)
-            game.check = env.check
+            game.check, game.first_copy = env.check, first
         else:
             from remuda.envs.workers import WorkerEnvs
 
-            game = WorkerEnvs(self.config.game, copies, env.workers, check=env.check, **env.options)
+            game = WorkerEnvs(
+                self.config.game,
+                copies,
+                env.workers,
+                check=env.check,
+                first_copy=first,
+                **env.options,
+            )
         if not env.share_rewards:
             return game
         return SharedRewards(game, env.share_rewards, teams_of(self.config.population, game.agents))

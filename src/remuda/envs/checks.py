@@ -110,11 +110,11 @@ def short(value: Any) -> str:
 
 @njit(cache=True)
 def first_strange(rows: Array, mask: Bools) -> int:
-    """The first row in the mask that is not finite throughout; or NONE."""
+    """The first row in the mask that is not finite throughout, as float32; or NONE."""
     for i in range(rows.shape[0]):
         if mask[i]:
             for j in range(rows.shape[1]):
-                if not math.isfinite(rows[i, j]):
+                if not math.isfinite(np.float32(rows[i, j])):
                     return i
     return NONE
 
@@ -224,7 +224,9 @@ class TurnChecks:
 
 
 def not_finite(what: str, values: Array) -> str:
-    """Where among so many numbers the first is that is not finite."""
+    """Where among so many numbers the first is that is not finite, as policies see it: float32."""
     flat: Floats = np.ravel(values)
-    at = int(np.flatnonzero(~np.isfinite(flat))[0])
-    return f"{what} holds {flat[at]} (number {at} of {flat.size}), which is not finite"
+    with np.errstate(over="ignore"):
+        cast = flat.astype(np.float32)
+    at = int(np.flatnonzero(~np.isfinite(cast))[0])
+    return f"{what} holds {flat[at]} (number {at} of {flat.size}), which is not finite in float32"

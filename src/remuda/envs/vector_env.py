@@ -60,7 +60,7 @@ class VectorEnv(ABC):
     check: bool = True
     """Whether every value of another library's game is checked before it is taken over."""
     first_copy: int = 0
-    """The number of its first copy, where the copies of a game are shared out."""
+    """The number of its first copy, where the copies of a game are shared out among actors."""
 
     @property
     def num_agents(self) -> int:

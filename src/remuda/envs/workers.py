@@ -56,6 +56,8 @@ class _Share:
     mine: Wakeup
     parents: Wakeup
     check: bool
+    first_copy: int
+    """The number of the first of all workers' copies."""
 
 
 class WorkerEnvs(VectorEnv):
@@ -66,7 +68,14 @@ class WorkerEnvs(VectorEnv):
     """
 
     def __init__(
-        self, game: str, num_envs: int, workers: int, *, check: bool = True, **options: Any
+        self,
+        game: str,
+        num_envs: int,
+        workers: int,
+        *,
+        check: bool = True,
+        first_copy: int = 0,
+        **options: Any,
     ) -> None:
         """Spawn the workers, and wait until all are ready.
 
@@ -75,13 +84,14 @@ class WorkerEnvs(VectorEnv):
             num_envs: copies, over all workers.
             workers: processes; no more than copies.
             check: whether the values of another library's game are checked.
+            first_copy: the number of its first copy among those of all actors.
             options: the game's own.
 
         Raises:
             RemudaError: a worker could not make its copies; the message is its own.
         """
         one = make_env(game, 1, **options)
-        self.num_envs = num_envs
+        self.num_envs, self.first_copy = num_envs, first_copy
         self.agents, self.turn_groups = one.agents, one.turn_groups
         self.facts, self.can_observe_together = one.facts, one.can_observe_together
         self._options = one.options()
@@ -109,7 +119,16 @@ class WorkerEnvs(VectorEnv):
         self._processes = [
             self._spawn(
                 _Share(
-                    i, game, options, bounds[i], bounds[i + 1], shared, wakeup, self._wakeup, check
+                    i,
+                    game,
+                    options,
+                    bounds[i],
+                    bounds[i + 1],
+                    shared,
+                    wakeup,
+                    self._wakeup,
+                    check,
+                    first_copy,
                 )
             )
             for i, wakeup in enumerate(self._wakeups)
@@ -279,7 +298,7 @@ def _work(share: _Share) -> None:
 
     try:
         env = make_env(share.game, share.end - share.first, **share.options)
-        env.check, env.first_copy = share.check, share.first
+        env.check, env.first_copy = share.check, share.first_copy + share.first
         answer()
         while True:
             while not share.mine.wait(lambda: load(words, requested) != load(words, done), 60.0):

@@ -10,6 +10,7 @@ import numpy as np
 
 from remuda.envs.adapters.spaces import (
     MASK,
+    allow_idle,
     deeds_of,
     picture_of,
     seed_of,
@@ -87,6 +88,7 @@ class GymnasiumEnv(VectorEnv):
     def mask(self, agent: int, out: Bools) -> None:  # noqa: ARG002
         """Write what is allowed: [num_envs, possibilities]."""
         out[...] = self._masks
+        allow_idle(out, self.active[:, 0], self.check)
 
     def act(self, agent: int, actions: Integers) -> None:  # noqa: ARG002
         """Step every copy that is not over."""

@@ -19,6 +19,7 @@ import numpy as np
 
 from remuda.envs.adapters.spaces import (
     MASK,
+    allow_idle,
     deeds_of,
     picture_of,
     seed_of,
@@ -110,6 +111,7 @@ class _Copies(VectorEnv):
     def mask(self, agent: int, out: Bools) -> None:
         """What it may do: [num_envs, possibilities]."""
         out[...] = self._masks[agent]
+        allow_idle(out, self.active[:, agent], self.check)
 
     def end_turn(self) -> TurnResult:
         """What the steps of this turn brought."""

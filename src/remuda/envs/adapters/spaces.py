@@ -82,8 +82,6 @@ def sight_of(space: spaces.Space[Any]) -> Sight:
 def write_mask(mask: Any, out: Bools, check: bool = True) -> None:
     """Write a library's mask into one row; the parts of a tuple follow one another.
 
-    Where nothing is allowed, because it is another's turn, all is: nobody will act on it.
-
     Raises:
         BadValueError: it is of another length; not without `check`.
     """
@@ -96,8 +94,22 @@ def write_mask(mask: Any, out: Bools, check: bool = True) -> None:
     if check and (flat.shape != out.shape or flat.dtype.kind not in "biuf"):
         raise BadValueError(f"its mask is {short(mask)}, not {out.size} of true or false")
     out[...] = flat.astype(np.bool_)
-    if not out.any():
-        out[...] = True
+
+
+def allow_idle(masks: Bools, active: Bools, check: bool) -> None:
+    """Allow everything where nothing is allowed, because it is another's turn or the end.
+
+    The mask of an agent that acts stays as it is, for the actor to refuse.
+
+    Args:
+        masks: [num_envs, possibilities] of one agent.
+        active: [num_envs], where it acts.
+        check: whether masks are refused; if not, all is allowed there too.
+    """
+    nothing = ~masks.any(axis=1)
+    if check:
+        nothing &= ~active
+    masks[nothing] = True
 
 
 @dataclass(frozen=True)
