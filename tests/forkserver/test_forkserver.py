@@ -1,8 +1,10 @@
 """Children of the fork server: as good as fresh processes, and nobody waits for them."""
 
+import errno
 import os
 import resource
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -13,6 +15,8 @@ import pytest
 
 from remuda.forkserver import client as forkserver
 from remuda.forkserver.child import EXCEPTION
+from remuda.forkserver.process import ForkedProcess
+from remuda.forkserver.server import FAILED, _tell
 from remuda.memory.lifeline import Lifeline
 from remuda.memory.shared import SharedArrays
 from remuda.memory.waiting import Wakeup
@@ -296,3 +300,58 @@ def test_a_lifeline_that_is_cut_already_ends_a_child_at_once():
     finally:
         server.resume()
     assert ended(process) == -signal.SIGKILL
+
+
+class NoServer:
+    served = False
+
+    def let_go(self):
+        pass
+
+
+def test_what_was_said_is_heard_though_descriptors_lie_unread():
+    """The kernel reports the reset before the messages that were queued before it."""
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    ours.setblocking(False)
+    socket.send_fds(ours, [b"D"], [0])
+    _tell(theirs, FAILED, errno.EAGAIN)
+    theirs.close()
+    process = ForkedProcess(NoServer(), ours)
+    assert process.join(60)
+    assert process.failure == os.strerror(errno.EAGAIN)
+    assert not process.was_lost
+    process.close()
+
+
+NO_FORKS = """
+import errno, os, sys
+
+def fork():
+    raise OSError(errno.EAGAIN, "no")
+
+if "-c" in sys.orig_argv and "remuda.forkserver.server" in sys.orig_argv[-1]:
+    os.fork = fork
+"""
+
+
+def test_a_server_that_cannot_fork_says_so_of_a_child_with_descriptors(tmp_path, monkeypatch):
+    (tmp_path / "sitecustomize.py").write_text(NO_FORKS)
+    paths = (str(tmp_path), os.environ.get("PYTHONPATH", ""))
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(filter(None, paths)))
+    process = forkserver.start(ring_all, ([Wakeup()],), name="never")
+    assert process.join(120)
+    assert process.failure == os.strerror(errno.EAGAIN)
+    process.close()
+    monkeypatch.undo()
+    forkserver.begin()
+
+
+def say_hello():
+    print("hello")
+
+
+def test_a_relative_log_belongs_to_the_directory_of_the_moment(way, tmp_path, monkeypatch):
+    forkserver.begin()  # in another directory
+    monkeypatch.chdir(tmp_path)
+    assert ended(forkserver.start(say_hello, (), name="says", log="log")) == 0
+    assert (tmp_path / "log").read_text() == "hello\n"

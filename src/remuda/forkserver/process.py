@@ -162,6 +162,10 @@ class ForkedProcess:
                 message, descriptors, *_ = socket.recv_fds(self._reply, 16, 1)
             except BlockingIOError:
                 return
+            except ConnectionResetError:
+                # The other end was closed while it held what it had not read. The kernel reports
+                # this once, and before the messages that are queued here: read on to the end.
+                continue
             except OSError:
                 message, descriptors = b"", []
             if not message:  # neither the server nor the child holds the other end
