@@ -61,6 +61,11 @@ class Recipe:
     descriptors: list[int] = field(default_factory=list)
     """Of the parent, that the child needs; known once it is written."""
 
+    def __post_init__(self) -> None:
+        """Tie the log to the directory of now: a fork server was begun in another, maybe."""
+        if self.log:
+            self.log = os.path.abspath(self.log)
+
     def write(self, sent: bool) -> int:
         """Write it into a file without a name.
 
