@@ -9,6 +9,7 @@ from scipy.stats import chisquare
 from remuda.assembly import Assembly
 from remuda.config import load_config
 from remuda.envs.registry import make_env
+from remuda.errors import ConfigError
 from remuda.policies.spec import policy_specs
 from remuda.population.ledger import Ledger
 from remuda.population.matchmaking import (
@@ -21,7 +22,7 @@ from remuda.population.matchmaking import (
     Teams,
 )
 from remuda.population.records import Member, PolicyRef, Population
-from remuda.population.setup import expected_shares, make_matchmaker
+from remuda.population.setup import check_population, expected_shares, make_matchmaker
 from remuda.runtime.layout import make_layout
 
 NAMES = [f"p{i}" for i in range(8)]
@@ -198,7 +199,7 @@ POPULATIONS = {
             "policies": 6,
             "seats": SOME_SEATS,
         }
-        for matchmaker in ("random", "round_robin", "prioritized", "self_play")
+        for matchmaker in ("random", "round_robin", "prioritized")
     },
     "random among fewer than seats": {"matchmaker": "random", "policies": 3},
     "births": {"matchmaker": "random", "policies": 5, "births": {"places": 2}},
@@ -228,6 +229,85 @@ def test_the_expected_share_is_what_the_matchmaker_deals(name):
     assert not found[expected == 0.0].any()
     found, expected = found[expected > 0.0], expected[expected > 0.0]
     assert chisquare(found, expected * found.sum() / expected.sum()).pvalue > 0.001
+
+
+@pytest.mark.parametrize("matchmaker", ["random", "round_robin", "fitness", "prioritized"])
+def test_chance_alone_gives_no_two_kinds_of_policies_unlike_shares(matchmaker):
+    """Each kept to another seat of two, as mirror images: 0.108 and 0.104, so other rollouts."""
+    seats = [frozenset({0}), frozenset({1})] + [None] * 10
+    names = [f"p{i}" for i in range(12)]
+    population = Population(
+        [Member(PolicyRef(name), own) for name, own in zip(names, seats, strict=True)]
+    )
+    makers = {
+        "random": lambda: Random(2),
+        "round_robin": lambda: RoundRobin(2),
+        "fitness": lambda: Fitness(2, 6.0),
+        "prioritized": lambda: Prioritized(2),
+    }
+    shares = makers[matchmaker]().expected_shares(population)
+    assert shares["p0"] == shares["p1"]
+    assert len({shares[name] for name in names[2:]}) == 1
+    assert sum(shares.values()) == pytest.approx(2.0)
+
+
+def test_what_more_than_chance_sets_apart_stays_apart():
+    seats = [frozenset({0}), frozenset({0})] + [None] * 10
+    population = Population([Member(PolicyRef(f"p{i}"), own) for i, own in enumerate(seats)])
+    shares = Random(2).expected_shares(population)
+    assert shares["p0"] == shares["p1"] < 0.8 * shares["p2"]
+
+
+@pytest.mark.parametrize(
+    ("population", "said"),
+    [
+        (
+            {"matchmaker": "self_play", "policies": 3, "seats": {"policy_1": AGENTS[:2]}},
+            "self_play never deals policy_1, which population.seats.policy_1 keeps to agent_0, "
+            r"agent_1 .* leave population.seats.policy_1 out",
+        ),
+        (
+            {"matchmaker": "fixed", "policies": 6},
+            "fixed never deals policy_4, policy_5: .* population.policies 4",
+        ),
+        (
+            # It only turns each combination, and policy_1 needs another order of those kept apart.
+            {
+                "matchmaker": "round_robin",
+                "policies": 5,
+                "seats": {
+                    "policy_0": ["agent_0"],
+                    "policy_1": ["agent_3"],
+                    "policy_2": ["agent_1"],
+                    "policy_3": ["agent_2"],
+                },
+            },
+            "round_robin never deals policy_1, which .* agent_3",
+        ),
+        (
+            {
+                "matchmaker": "self_play",
+                "policies": 2,
+                "births": {"places": 1},
+                "seats": {"born_0": ["agent_2"]},
+            },
+            "self_play never deals born_0",
+        ),
+    ],
+)
+def test_a_policy_that_would_never_be_dealt_is_refused(population, said):
+    """It was accepted, had a learner, and never played."""
+    config = config_of(**population)
+    agents = make_env(config.game, 1, **config.env.options).agents
+    with pytest.raises(ConfigError, match=said):
+        check_population(config, agents, [spec.name for spec in policy_specs(config, agents)])
+
+
+@pytest.mark.parametrize("name", POPULATIONS)
+def test_a_population_of_which_all_are_dealt_is_not_refused(name):
+    config = config_of(**POPULATIONS[name])
+    agents = make_env(config.game, 1, **config.env.options).agents
+    check_population(config, agents, [spec.name for spec in policy_specs(config, agents)])
 
 
 def test_rollouts_are_as_large_as_the_streams_that_a_policy_plays():

@@ -31,6 +31,8 @@ Seating = tuple[PolicyRef, ...]
 
 PAST = 0.5
 """The share of the other seats that frozen copies take, unless told otherwise."""
+LOOKED_THROUGH = 50_000
+"""Seatings of a round robin that are looked through for policies that it never deals."""
 DRAWN = 4096
 """Matches that are drawn to find out who is seated how often."""
 
@@ -90,11 +92,22 @@ class Matchmaker(ABC):
         seated = Counter(ref.policy for match in matches for ref in match.seats)
         found = {member.ref.policy: seated[member.ref.policy] / drawn for member in learning}
         if not self.exchangeable:
-            return _without_noise(found, drawn)
+            return _without_noise(found, drawn, dict.fromkeys(found, 1))
+        sizes: dict[str, int] = {}
         for kind in kinds:
             alike = [member.ref.policy for member in learning if member.seats == kind]
             found |= dict.fromkeys(alike, sum(found[name] for name in alike) / len(alike))
-        return found
+            sizes |= dict.fromkeys(alike, len(alike))
+        return _without_noise(found, drawn, sizes)
+
+    def never_dealt(self, population: Population) -> tuple[str, ...]:
+        """Return the live policies that no match will ever seat, as far as that is known.
+
+        Args:
+            population: before its first match.
+        """
+        del population
+        return ()
 
     def past_seats(self, population: Population, random: np.random.Generator) -> list[bool]:
         """Draw the seats that frozen copies take in the next match: by seat, whether they do.
@@ -150,6 +163,11 @@ class Fixed(Matchmaker):
         """As many seats as it has."""
         seated = Counter(ref.policy for ref in self._seating)
         return {m.ref.policy: float(seated[m.ref.policy]) for m in population.learning}
+
+    def never_dealt(self, population: Population) -> tuple[str, ...]:
+        """Those that it was not made with."""
+        seated = {ref.policy for ref in self._seating}
+        return tuple(m.ref.policy for m in population.learning if m.ref.policy not in seated)
 
     def __init__(self, seats: Sequence[str]) -> None:
         """Seat these policies, by agent."""
@@ -219,6 +237,31 @@ class RoundRobin(Matchmaker):
                 raise ConfigError(
                     "no combination of different policies may take the seats together"
                 )
+
+    def never_dealt(self, population: Population) -> tuple[str, ...]:
+        """Those that no turn of a combination lets sit; not looked for in very long cycles.
+
+        Args:
+            population: before its first match.
+        """
+        learning = population.learning
+        if all(member.seats is None for member in learning):
+            return ()
+        other = RoundRobin(self.num_seats)
+        other._members = [member.ref for member in learning]
+        count = other._cycle_length()
+        missing = {member.ref for member in learning}
+        if count > LOOKED_THROUGH:
+            return ()
+        for number in range(count):
+            seating = other._seating(number)
+            if not missing.isdisjoint(seating) and all(
+                population[ref].may_sit(seat) for seat, ref in enumerate(seating)
+            ):
+                missing.difference_update(seating)
+                if not missing:
+                    break
+        return tuple(member.ref.policy for member in learning if member.ref in missing)
 
     def _cycle_length(self) -> int:
         count, seats = len(self._members), self.num_seats
@@ -402,6 +445,10 @@ class SelfPlay(Matchmaker):
         """Play the live weights with this probability."""
         super().__init__(num_seats)
         self.past_share = 1.0 - newest
+
+    def never_dealt(self, population: Population) -> tuple[str, ...]:
+        """Those that may not take every seat: a learner takes all of them itself."""
+        return tuple(m.ref.policy for m in population.learning if m not in population.free)
 
     def seat(self, population: Population, ledger: Ledger, random: np.random.Generator) -> Seating:  # noqa: ARG002
         """The learner on its seat, itself or its past on the others."""
@@ -675,13 +722,22 @@ def _with_one_live(seats: Seating, population: Population, random: np.random.Gen
     return (*seats[:seat], live, *seats[seat + 1 :])
 
 
-def _without_noise(shares: Mapping[str, float], drawn: int) -> dict[str, float]:
-    """Shares that were counted, with the same number for those that chance alone sets apart."""
+def _without_noise(
+    shares: Mapping[str, float], drawn: int, sizes: Mapping[str, int]
+) -> dict[str, float]:
+    """Shares that were counted, with the same number for those that chance alone sets apart.
+
+    Args:
+        shares: by policy.
+        drawn: matches in which they were counted.
+        sizes: by policy, over how many policies its share was averaged.
+    """
     found: dict[str, float] = {}
     together: list[str] = []
     for name in [*sorted(shares, key=shares.__getitem__), ""]:
         mean = sum(shares[each] for each in together) / max(len(together), 1)
-        if together and (not name or shares[name] - mean > 4.0 * math.sqrt(mean / drawn)):
+        counted = drawn * min(sizes.get(name, 1), max(len(together), 1))
+        if together and (not name or shares[name] - mean > 4.0 * math.sqrt(mean / counted)):
             found |= dict.fromkeys(together, mean)
             together = []
         together.append(name)

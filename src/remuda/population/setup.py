@@ -250,11 +250,34 @@ def check_population(config: Config, agents: Sequence[AgentSpec], names: Sequenc
             "them and free places; name fewer in population.seats, or let your own "
             "population.director choose"
         )
+    _check_dealt(config, agents, names)
     names = [name for name in names if name not in unborn(config)]
     members = [Member(PolicyRef(name), allowed.get(name)) for name in names]
     population = Population(members)
     matchmaker = make_matchmaker(config, agents, names)
     matchmaker.propose(population, Ledger(population), 1, np.random.default_rng(0))
+
+
+def _check_dealt(config: Config, agents: Sequence[AgentSpec], names: Sequence[str]) -> None:
+    """Refuse policies that would learn from nothing, those that may be born later too."""
+    allowed = seats_of(config, agents, names)
+    population = Population([Member(PolicyRef(name), allowed.get(name)) for name in names])
+    matchmaker = make_matchmaker(config, agents, names)
+    never = matchmaker.never_dealt(population)
+    if not never:
+        return
+    said = f"the matchmaker {config.population.matchmaker} never deals"
+    if never[0] in allowed:
+        seats = ", ".join(agents[seat].name for seat in sorted(allowed[never[0]]))
+        raise ConfigError(
+            f"{said} {never[0]}, which population.seats.{never[0]} keeps to {seats} of "
+            f"{len(agents)} seats; leave population.seats.{never[0]} out, or take another "
+            "population.matchmaker"
+        )
+    raise ConfigError(
+        f"{said} {', '.join(never)}: it seats one policy for each of the {len(agents)} agents; "
+        f"take population.policies {len(agents)}, or another population.matchmaker"
+    )
 
 
 def copies_of(population: PopulationConfig) -> int:
