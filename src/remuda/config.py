@@ -328,8 +328,8 @@ class PolicyConfig(Section):
     updates to each update of a policy of priority 1 there. Between processes it does nothing."""
     time_budget: PositiveFloat | None = None
     """Seconds that an update may take, in `async`. IQN and DQN halve the batch while updates take
-    longer, and double it again up to `batch_size`; PPO leaves out epochs that would take longer.
-    None: no limit."""
+    longer, and double it again up to `batch_size`; PPO leaves out epochs that would take longer,
+    by a clock for each group of a stack's policies that bring like amounts. None: no limit."""
     target_every: Annotated[PositiveInt, for_values()] = 200
     """Updates between two copies of the online network into the target network."""
     exploration: Annotated[ExplorationConfig, for_values("ppo.entropy_cost")] = ExplorationConfig()

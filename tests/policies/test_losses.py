@@ -9,6 +9,7 @@ from remuda.policies.losses import (
     huber,
     kl_estimate,
     log_probabilities,
+    mean_of,
     q_learning_loss,
     q_learning_target,
     quantile_loss,
@@ -108,3 +109,11 @@ def test_kl_estimate_has_the_right_mean():
     estimate = kl_estimate(pi.log(), mu.log())
     assert (estimate >= 0).all()
     assert (mu * estimate).sum().item() == pytest.approx((mu * (mu / pi).log()).sum().item())
+
+
+def test_what_does_not_count_may_be_infinite():
+    x = torch.tensor([[1.0, 3.0, float("inf")], [2.0, float("nan"), 4.0]], requires_grad=True)
+    means = mean_of(x, torch.tensor([[1.0, 1.0, 0.0], [1.0, 0.0, 1.0]]))
+    assert means.tolist() == [2.0, 3.0]
+    means.sum().backward()
+    assert x.grad.tolist() == [[0.5, 0.5, 0.0], [0.5, 0.0, 0.5]]

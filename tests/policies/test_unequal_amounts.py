@@ -1,14 +1,19 @@
 """What a policy learns depends on its own data alone, whatever amounts its neighbours bring."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 import torch
 
 from policies.made_rollouts import KINDS, LENGTH, fill, make_stack, room_for, some_lengths
+from remuda.policies.algorithms import ppo
+from remuda.policies.algorithms.samples import Pick, Sequences
 
 AMOUNTS = {
     "one to sixty-four": ((64, 1, 8, 3, 64), (2, 40, 1, 1, 64)),
     "nearly alike": ((20, 21, 20, 19, 22), (20, 20, 22, 21, 20)),
+    "much and little in turn": ((400, 20, 400, 20), (400, 20, 400, 20)),
 }
 """By update, the segments of each policy."""
 
@@ -118,3 +123,69 @@ def test_a_newborn_trains_with_its_own_costs_on_a_device_that_copies(monkeypatch
             algorithm.update(room, range(2))
             final[copies].append(algorithm.weights(0).copy())
     np.testing.assert_allclose(final[True], final[False], rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("kind", ["continuous", "convolution", "recurrent", "anchor", "trunk"])
+def test_no_minibatch_copies_the_whole_batch(kind, monkeypatch):
+    of, looked_at = Pick.of, []
+
+    def watched(self, x):
+        looked_at.append(x.flatten(0, 1).data_ptr() == x.data_ptr())
+        return of(self, x)
+
+    monkeypatch.setattr(Pick, "of", watched)
+    segments = (12, 40, 3)
+    algorithm = make_stack(kind, range(3))
+    room = room_for(algorithm, LENGTH * 64)
+    for k, count in enumerate(segments):
+        fill(room, k, [LENGTH] * count, algorithm, np.random.default_rng(k))
+    algorithm.update(room, range(3))
+    assert looked_at
+    assert all(looked_at)
+
+
+def test_little_goes_through_its_epochs_however_much_time_a_neighbour_takes(monkeypatch):
+    """A clock that goes on by a second for each segment of a group's policies."""
+    segments, now = (400, 20, 400, 20), [0.0]
+    algorithm = make_stack("trunk", range(4), time_budget=850.0)
+    room = room_for(algorithm, LENGTH * 400)
+    for k, count in enumerate(segments):
+        fill(room, k, [LENGTH] * count, algorithm, np.random.default_rng(k))
+    go_through = algorithm._go_through
+
+    def slow(group, *rest):
+        now[0] += sum(segments[k] for k in group.members)
+        return go_through(group, *rest)
+
+    monkeypatch.setattr(algorithm, "_go_through", slow)
+    monkeypatch.setattr(ppo, "time", SimpleNamespace(perf_counter=lambda: now[0]))
+    learned = algorithm.update(room, range(4))
+    epochs = algorithm.configs[0].ppo.epochs
+    assert epochs > 1
+    assert (learned.samples // learned.steps).tolist() == [1, epochs, 1, epochs]
+
+
+@pytest.mark.parametrize("kind", ["recurrent", "recurrent, masks", "recurrent, continuous"])
+def test_rows_that_only_fill_up_change_nothing_even_if_their_ratio_overflows(kind, monkeypatch):
+    algorithm = make_stack(kind, range(2))
+    room = room_for(algorithm, LENGTH * 4)
+    for k, lengths in enumerate(([LENGTH, 1, 3], [2, 1])):
+        fill(room, k, lengths, algorithm, np.random.default_rng(k))
+    samples = Sequences(room, [0, 1], algorithm.device)
+    batch, _ = algorithm._prepare(room, samples, [0, 1])
+    pick = samples.pick(np.arange(2), samples.units)
+    engine = algorithm._group([0, 1], [0, 1], 1).engine
+    actions = algorithm.network.actions
+    plain, found = actions.log_probs_and_entropy, []
+
+    def overflowing(*args):
+        log_probs, entropies = plain(*args)
+        return log_probs * (1.0 + 1e4 * (1.0 - pick.valid)) + 1e6 * (1.0 - pick.valid), entropies
+
+    for log_probs in (plain, overflowing):
+        monkeypatch.setattr(actions, "log_probs_and_entropy", log_probs)
+        means = engine.step(batch, pick, pick.of(batch.advantages))
+        found.append((means.clone(), algorithm.online.gradients.clone()))
+    assert torch.isfinite(found[0][1]).all()
+    for one, other in zip(*found, strict=True):
+        assert torch.equal(one, other)

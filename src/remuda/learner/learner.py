@@ -21,6 +21,9 @@ from remuda.types import State
 
 log = logging.getLogger(__name__)
 
+COUNTED = [Learn.SAMPLES, Learn.TRAINED]
+"""What was trained on to come to a policy's weights: it goes back with them."""
+
 
 class Learner(Protocol):
     """Trains one policy, or several of one specification as a stack.
@@ -117,7 +120,7 @@ class Student:
             return True
         self._bad_in_a_row += 1
         self._algorithm.restore_learned(self.index, self._good)
-        self.row[Learn.SAMPLES] = self._good_samples
+        self.row[COUNTED] = self._good_counts
         self.row[Learn.NONFINITE] += 1
         self.row[Learn.UPDATES] = self.updates
         log.error(
@@ -171,7 +174,7 @@ class Student:
         """All that a successor needs to go on exactly here, but for its experience."""
         # What an unsound update goes back to; right after a publication it is all there already.
         just_published = self._published_at == self.updates
-        good = None if just_published else {"learned": self._good, "samples": self._good_samples}
+        good = None if just_published else {"learned": self._good, "counts": self._good_counts}
         return {
             "algorithm": self._algorithm.state(self.index),
             "good": good,
@@ -191,12 +194,13 @@ class Student:
         if good is None:
             self._remember()
         else:  # the last publication was before this state
-            self._good, self._good_samples = good["learned"], float(good["samples"])
+            self._good = good["learned"]
+            self._good_counts = fitting(good, "counts", self.row[COUNTED])
 
     def _remember(self) -> None:
         """Keep what to go back to."""
         self._good = self._algorithm.learned(self.index)
-        self._good_samples = float(self.row[Learn.SAMPLES])
+        self._good_counts = self.row[COUNTED]  # a copy
 
 
 def runs(ready: np.ndarray, width: int) -> Iterator[tuple[int, int]]:

@@ -111,6 +111,8 @@ class RolloutLearner:
                 continue
             self._count_staleness(k)
             row[Learn.SAMPLES] += learned.samples[i]
+            share = learned.steps[i] / self._rollout.num_steps[k]
+            row[Learn.TRAINED] += np.rint(self._rollout.num_taken[k] * share)
             if student.is_due():
                 student.publish(config.exploration.end)
             row[Learn.LOSS_SUM] += learned.loss[i]
@@ -120,8 +122,6 @@ class RolloutLearner:
             row[Learn.KL_SUM] += learned.kl[i]
             row[Learn.CLIPPED_SUM] += learned.clipped[i]
             row[Learn.EFFECTIVE_SUM] += learned.effective[i]
-            share = learned.steps[i] / self._rollout.num_steps[k]
-            row[Learn.TRAINED] += np.rint(self._rollout.num_taken[k] * share)
         published = clock()
         for k in members:
             self._students[k].row[Learn.SECONDS_PUBLISH] += (published - updated) / len(members)

@@ -113,8 +113,13 @@ def kl_estimate(log_pi: Tensor, log_mu: Tensor) -> Tensor:
 
 
 def mean_of(x: Tensor, valid: Tensor | None = None) -> Tensor:
-    """Means [K] of x [K, B], over the entries that `valid` [K, B] counts with 1, or over all."""
-    return x.mean(-1) if valid is None else (x * valid).sum(-1) / valid.sum(-1)
+    """Means [K] of x [K, B], over the entries that `valid` [K, B] counts with 1, or over all.
+
+    The others, with 0, may be anything: infinity times 0 would be no number.
+    """
+    if valid is None:
+        return x.mean(-1)
+    return torch.where(valid > 0, x, 0.0).sum(-1) / valid.sum(-1)
 
 
 def normalised(advantages: Tensor, valid: Tensor | None = None) -> Tensor:

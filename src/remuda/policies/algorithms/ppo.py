@@ -74,7 +74,14 @@ class _Group:
     limits: Floats | None
     """How far each may move before it is through; None: none has a limit."""
     side: Side
+    anchor: Side | None
     engine: ByHand | Surrogate
+
+    def load(self) -> None:
+        """Bring the copies up to date: other groups have been in the same places since."""
+        self.side.load()
+        if self.anchor is not None:
+            self.anchor.load()
 
 
 class PPO(Algorithm):
@@ -133,6 +140,10 @@ class PPO(Algorithm):
 
         What a policy learns depends on its own row alone, however much the others bring: each goes
         through all of its steps in minibatches of its own, and draws its own random numbers.
+
+        A time budget holds for each group of policies that are trained side by side, for bringing
+        like amounts: the seconds of other groups do not count, so an update of several groups may
+        take as many budgets.
         """
         members = list(members)
         samples = (Sequences if self.network.memory else Rows)(rollout, members, self.device)
@@ -162,13 +173,18 @@ class PPO(Algorithm):
         if end - first > len(members):
             at = list(members)
         rows = int(rollout.num_rows[at].max())
-        observations = self._to_device(rollout.observations[at, :rows])
-        actions = self._to_device(rollout.actions[at, :rows])
-        masks = self._to_device(rollout.masks[at, :rows]) if rollout.masks.shape[-1] else None
+
+        def batch_of(array: np.ndarray) -> Tensor:
+            """What is used of it. Once in one piece, no minibatch copies it to pick its rows."""
+            found = self._to_device(array[at, :rows])
+            return found if self._by_hand else found.contiguous()
+
+        observations, actions = batch_of(rollout.observations), batch_of(rollout.actions)
+        masks = batch_of(rollout.masks) if rollout.masks.shape[-1] else None
         log_prox = torch.zeros(len(members), rows, device=self.device)
         before = torch.zeros_like(log_prox)
         for group in alike([samples.whole(i) for i in range(len(members))]):
-            _, engine = self._engine([members[i] for i in group])
+            *_, engine = self._engine([members[i] for i in group])
             picks = samples.everything(np.array(group), engine.rows_at_once)
             engine.evaluate(observations, actions, masks, picks, log_prox, before)
         values = before.cpu().numpy()
@@ -235,14 +251,23 @@ class PPO(Algorithm):
         sums = torch.zeros(len(Means._fields), len(members), device=self.device)
         passes, trained = (np.zeros(len(members), np.int64) for _ in range(2))
         once = trained
-        begun, budget = time.perf_counter(), self.configs[members[0]].time_budget
+        # Each group has its own clock: one with little goes on beside one with much.
+        spent, budget = np.zeros(len(members)), self.configs[members[0]].time_budget
         for epoch in range(1, self._epochs + 1):
-            left = [self._go_through(g, batch, samples, sums, passes, trained) for g in groups]
-            groups = [group for group in left if group is not None]
+            left = []
+            for group in groups:
+                begun = time.perf_counter()
+                rest = self._go_through(group, batch, samples, sums, passes, trained)
+                spent[group.going] += time.perf_counter() - begun
+                if rest is None:
+                    continue
+                another = spent[rest.going[0]] * (epoch + 1) / epoch
+                if budget is None or another <= budget:
+                    left.append(rest)
+            groups = left
             if epoch == 1:
                 once = trained.copy()
-            spent = time.perf_counter() - begun
-            if not groups or (budget is not None and spent * (epoch + 1) / epoch > budget):
+            if not groups:
                 break
         means = (sums / torch.from_numpy(passes).to(self.device)).cpu().numpy()
         found: dict[str, Floats] = dict(zip(Means._fields, means, strict=True))
@@ -285,7 +310,7 @@ class PPO(Algorithm):
             advantages = pick.of(batch.advantages)
             if self._normalises:
                 advantages = normalised(advantages, pick.valid)
-            group.side.load()
+            group.load()
             means = group.engine.step(batch, pick, advantages)
             self.clip_gradients(group.side.part.gradients, group.side.index)
             group.side.store_gradients()
@@ -327,8 +352,12 @@ class PPO(Algorithm):
             buffers[VARIANCE][0, 0].copy_(torch.from_numpy(moments.variance))
             buffers[COUNT].fill_(moments.count)
 
-    def _engine(self, members: Sequence[int]) -> tuple[Side, ByHand | Surrogate]:
-        """These policies side by side, and what works out their loss and its gradients.
+    @property
+    def _by_hand(self) -> bool:
+        return self._workspace is not None and self._anchor is None
+
+    def _engine(self, members: Sequence[int]) -> tuple[Side, Side | None, ByHand | Surrogate]:
+        """These policies side by side, their anchors, and what works out loss and gradients.
 
         It is made for each update: it holds nothing but views, and the hyperparameters of today.
         """
@@ -336,10 +365,10 @@ class PPO(Algorithm):
         costs = Costs(*(cost[list(members)] for cost in self._costs))
         if self._anchor is not None:
             anchor = Side(self._anchor, members, self._copy("anchor"))
-            return side, Surrogate(self.network, side.part, costs, anchor.part)
+            return side, anchor, Surrogate(self.network, side.part, costs, anchor.part)
         if self._workspace is not None:
-            return side, ByHand(self.network, side.part, costs, self._workspace)
-        return side, Surrogate(self.network, side.part, costs)
+            return side, None, ByHand(self.network, side.part, costs, self._workspace)
+        return side, None, Surrogate(self.network, side.part, costs)
 
     def _copy(self, name: str, trainable: bool = False) -> Callable[[], ParameterStack]:
         """Where policies are brought together that are not neighbours; made when there are some."""

@@ -49,8 +49,9 @@ class Pick:
         return torch.from_numpy(flat.ravel()).to(self.device)
 
     def of(self, x: Tensor) -> Tensor:
-        """These rows of x [K, R, ...]: [G, B, ...]."""
-        found = x.flatten(0, 1).index_select(0, self.flat)
+        """These rows of x [K, R, ...], which lies in one piece: [G, B, ...]."""
+        # A view, where `flatten` would copy all of an x that is a part of something.
+        found = x.view(-1, *x.shape[2:]).index_select(0, self.flat)
         return found.view(len(self.members), -1, *x.shape[2:])
 
 

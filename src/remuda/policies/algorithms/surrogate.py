@@ -125,6 +125,9 @@ class Surrogate:
             outputs, pick.of(batch.actions), masks
         )
         log_prox = pick.of(batch.log_prox)
+        if valid is not None:
+            # Rows that fill up have a ratio of 1: the gradient of an infinite one is no number.
+            log_pi = torch.where(valid > 0, log_pi, log_prox)
         surrogates = clipped_surrogate_loss(log_pi, log_prox, advantages, clip)
         errors = value_loss(values, pick.of(batch.values), pick.of(batch.targets), value_clip)
         entropy = mean_of(entropies.expand_as(values), valid)
