@@ -480,6 +480,7 @@ def judged(evaluation: Evaluation) -> dict[str, Any]:
     return {
         "mean_return": sum(means) / len(means),
         "constant_sum": evaluation.constant_sum,
+        "same_returns": evaluation.same_returns,
         **evaluation.as_summary(),
     }
 

@@ -56,11 +56,15 @@ class Evaluation:
 
     @property
     def constant_sum(self) -> bool:
-        """Whether what one agent earns, others lose, so that no mean over all tells of skill."""
-        if len(self.returns) < 2 or self.returns.shape[1] < 2:
+        """Whether all agents together earned the same in every episode."""
+        if not len(self.returns) or self.returns.shape[1] < 2:
             return False
-        spread, size = self.returns.sum(1).std(), np.abs(self.returns).max()
-        return bool(spread <= 1e-5 * size and self.returns.std(0).max() > 1e-3 * size)
+        return bool(self.returns.sum(1).std() <= 1e-5 * np.abs(self.returns).max())
+
+    @property
+    def same_returns(self) -> bool:
+        """Whether every episode brought the same: a constant sum may then be a shared success."""
+        return bool(self.returns.std(0).max() <= 1e-3 * np.abs(self.returns).max())
 
     def mean(self, agent: int) -> float:
         """Mean over the episodes of one agent's return."""

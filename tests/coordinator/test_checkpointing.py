@@ -2,11 +2,14 @@
 
 import threading
 
+import numpy as np
 import pytest
 
+from remuda.assembly import judged
 from remuda.checkpoint.store import Checkpoints
 from remuda.config import CheckpointConfig
 from remuda.coordinator.checkpointing import BestKeeper, Checkpointer, Contents
+from remuda.evaluate import Evaluation
 
 
 class Roles:
@@ -179,3 +182,38 @@ def test_what_is_measured_too_long_after_the_run_is_given_up(store):
     assert store.best() is None
     best.judge(number, {"mean_return": 3.0}, {})
     assert store.best()["checkpoint"] == number
+
+
+@pytest.mark.parametrize(
+    ("returns", "found"),
+    [
+        ([[1.0, -1.0]], [1.0, 5.0, 5.0, 5.0]),  # a mean of 0 for all: who beats the best
+        ([[1.0, -1.0], [-1.0, 1.0]], [1.0, 5.0, 5.0, 5.0]),
+    ],
+)
+def test_without_chance_too_the_best_is_who_beats_the_best(store, returns, found):
+    assert found_best(store, lambda _: np.array(returns * 4)) == found
+
+
+def test_where_all_win_together_without_chance_means_decide(store):
+    assert found_best(store, lambda skill: np.full((4, 2), skill)) == [1.0, 5.0, 5.0, 5.0]
+    assert "margin" not in store.best()
+
+
+def found_best(store, returns):
+    """The skills of the best after each checkpoint, whose greedy play earned `returns(skill)`."""
+    skills = {}
+    best = BestKeeper(
+        store,
+        lambda snapshots: judged(Evaluation(("a", "b"), returns(snapshots["a"]))),
+        print,
+        True,
+        lambda snapshots, rival, _=None: snapshots["a"] - skills[rival],
+    )
+    found = []
+    for turns, skill in enumerate([1.0, 5.0, 3.0, 4.0], 1):
+        number = taken(store, turns)
+        skills[number] = skill
+        best.offer(number, {"a": skill})
+        found.append(skills[store.best()["checkpoint"]])
+    return found

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -20,7 +21,8 @@ COORDINATOR = "coordinator"
 
 Measure = Callable[[Mapping[str, Snapshot]], Mapping[str, Any] | None]
 """Plays greedily with snapshots, and returns at least `mean_return`; None: that was given up. Where
-`constant_sum` is true, the mean is the same whoever plays."""
+`constant_sum` is true, the mean is the same whoever plays; where `same_returns` is true too, that
+is so only if the best has that mean as well."""
 Challenge = Callable[[Mapping[str, Snapshot], int], float]
 """Lets snapshots play against a checkpoint; returns how much more they earn than it does."""
 
@@ -206,7 +208,7 @@ class BestKeeper:
                 return
             found = {"checkpoint": number, **measured}
             best = self._checkpoints.best()
-            if found.get("constant_sum") and self._challenge is not None and best is not None:
+            if self._challenge is not None and best is not None and _tells_nothing(found, best):
                 rival = int(best["checkpoint"])
                 found |= {"rival": rival, "margin": self._challenge(snapshots, rival)}
             self._done.append(found)
@@ -214,6 +216,14 @@ class BestKeeper:
             log.exception("the evaluation of checkpoint %d failed", number)
             self._failed = True
             self._say(f"greedy play failed, so no best checkpoint is kept: {error}")
+
+
+def _tells_nothing(found: Mapping[str, Any], best: Mapping[str, Any]) -> bool:
+    """Whether means cannot say who is better, so that they must play each other."""
+    if not found.get("constant_sum"):
+        return False
+    mean, before = found["mean_return"], best["mean_return"]
+    return not found.get("same_returns") or math.isclose(mean, before, rel_tol=1e-5, abs_tol=1e-9)
 
 
 def _is_better(found: Mapping[str, Any], best: Mapping[str, Any] | None) -> bool:
