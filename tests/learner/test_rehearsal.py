@@ -48,6 +48,23 @@ CASES = {
         {"policy": ROLLOUTS, "env": {"options": {"continuous_actions": True}}},
     ),
     "ppo with masks": ("connect_four", {"policy": ROLLOUTS}),
+    "dqn with one agent": ("support:Recall", {"policy": {"algorithm": "dqn"} | VALUES}),
+    "ppo with a memory and one agent": (
+        "support:Recall",
+        {"policy": overlay(ROLLOUTS, {"network": {"recurrent": 8}})},
+    ),
+    "dqn and an actor that waits": (
+        "support:Recall",
+        {
+            "policy": overlay(
+                VALUES, {"algorithm": "dqn", "experience": {"on_full": "wait", "capacity": 200}}
+            )
+        },
+    ),
+    "ppo and an actor that waits": (
+        "support:Recall",
+        {"policy": overlay(ROLLOUTS, {"experience": {"on_full": "wait"}})},
+    ),
     "ppo from dealt seats": ("connect_four", {"policy": ROLLOUTS} | POPULATION),
 }
 
@@ -75,6 +92,10 @@ def play_and_train(game, tree):
     actor, *learners = (role.build() for role in parts.roles())
     before = compiled()
     rows = [parts.scoreboard.learn(spec.name) for spec in specs]
+    if any(spec.config.experience.on_full == "wait" for spec in specs):
+        while actor.work():
+            pass
+    actor.wait(0.001, lambda: False)
     for _ in range(3000):
         actor.work()
         for learner in learners:
@@ -88,8 +109,6 @@ def play_and_train(game, tree):
     if game == "connect_four":
         # Its updates are cut to what fits into the cache, which a small one is not: other slices.
         fresh = {name: count for name, count in fresh.items() if ".by_hand." not in name}
-    if config.population.dealt:  # an actor cannot try its writers without dealing seats
-        fresh = {name: count for name, count in fresh.items() if ".learner." in name}
     assert not fresh, f"compiled after the roles were ready: {fresh}"
 
 

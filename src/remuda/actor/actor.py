@@ -258,7 +258,7 @@ class Actor:
     def _compile(self) -> None:
         """Compile everything, by a turn that counts nowhere; the copies are restarted after it."""
         warm_up()
-        self.has_room()
+        self._rooms.warm_up()
         env = self.env
         env.reset(np.zeros(env.num_envs, np.int64), self._every)
         env.begin_turn()

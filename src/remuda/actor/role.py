@@ -107,7 +107,9 @@ class ActorRole:
         for spec, seat in zip(env.agents, seats, strict=True):
             if spec.name in config.env.scripted:
                 continue  # what it does is not what its policy chose
-            seat.writer = ExperienceWriter(self.experience[seat.policy], self.index)
+            seat.writer = ExperienceWriter(
+                self.experience[seat.policy], self.index, len(env.agents)
+            )
             if not config.exact:
                 seat.writer.close_orphans()
         return FixedSeats(env, seats, config.env.observe_together)

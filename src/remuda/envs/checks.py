@@ -150,7 +150,8 @@ class TurnChecks:
         """Check `env`; `turns`: [num_envs], how many turns of each copy's episode are over."""
         self._env, self._turns = env, turns
         self._ends = [ends_of_choices(spec) if spec.masked else None for spec in env.agents]
-        nowhere: Bools = np.zeros((2, 2), np.bool_)  # the first episode to end compiles nothing
+        # The first episode to end compiles nothing.
+        nowhere: Bools = np.zeros((2, len(env.agents)), np.bool_)
         for agent, spec in enumerate(env.agents):
             self.last(agent, np.zeros((2, 2), spec.observation_space.dtype), nowhere[:, 0])
 

@@ -13,7 +13,7 @@ from numba import njit
 
 from remuda.checkpoint.state import fitting
 from remuda.experience.experience import Experience
-from remuda.experience.ring import CLOSED_STEPS, WRITTEN
+from remuda.experience.ring import CLOSED_STEPS, WRITTEN, ExperienceRing
 from remuda.experience.room import Room
 from remuda.experience.writer import (
     NOWHERE,
@@ -190,6 +190,7 @@ class DealtWriter:
                 shared["queue_steps"][p],
                 shared["counters"][p, 0],
             )
+        self._compile(ring)
 
     def decide(
         self,
@@ -329,6 +330,27 @@ class DealtWriter:
         """Go on writing where `state` was called; the rings must be as they were then."""
         self._slots[...] = fitting(state, "slots", self._slots)
         self._lengths[...] = fitting(state, "lengths", self._lengths)
+
+    def _compile(self, ring: ExperienceRing) -> None:
+        """Compile the kernels, by a turn in which no stream takes part."""
+        streams, shape, shared = ring.num_streams, ring.shape, self._shared
+        rows = int(self._rows.max()) + 1
+        begins: Integers = np.zeros(rows + 1, np.int64)
+        none: Integers = np.zeros(0, np.int64)
+        nobody: Bools = np.zeros(streams, np.bool_)
+        given: Floats = np.zeros(streams, np.float32)
+        seen = np.zeros((streams, shape.size), shape.dtype)
+        chosen = np.zeros((streams, shape.action_size), shape.action_dtype)
+        masks: Bools = np.ones((streams, shape.mask_size), np.bool_)
+        memories: Floats = np.zeros((streams, shape.memory), np.float32)
+        versions: Integers = np.zeros(rows, np.int64)
+        self.decide(begins, none, nobody, seen, chosen, given, masks, memories, versions, given)
+        self.outcome(begins, none, nobody, given, nobody, nobody, seen)
+        clear_ring(
+            shared["sequence"][0][:0],
+            shared["committed"][0][:0],
+            np.zeros_like(shared["counters"][0, 0]),
+        )
 
     def _ring(self) -> None:
         """Wake the learners that have enough to train on now."""

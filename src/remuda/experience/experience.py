@@ -164,6 +164,11 @@ class Experience:
 
     # The learner's side.
 
+    def warm_up(self) -> None:
+        """Compile what a learner sleeps by; no wish is stated."""
+        _has(self.counters, WRITTEN, 0)
+        untaken(self.counters)
+
     def has(self, steps: int) -> bool:
         """Whether `steps` have been committed; if not, the learner will be rung when they are."""
         found: bool = _has(self.counters, WRITTEN, steps)

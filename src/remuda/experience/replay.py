@@ -143,6 +143,7 @@ class Replay:
     ) -> None:
         """Draw from these; the policy's own experience comes first."""
         self.experience = experience = sources[0]
+        experience.warm_up()
         self._rings = [(ring, i == 0) for i, found in enumerate(sources) for ring in found.rings]
         self.redrawn = 0
         """Draws that the writer overtook, and that were drawn again."""

@@ -287,6 +287,7 @@ class Rollouts:
         self._max_staleness, self._check = max_staleness, check_sequence
         self._taken = 0
         experience.take_up()
+        experience.warm_up()
         one = Rollout.empty(experience, 1)
         for ring in experience.rings:
             self._take(ring, one, 0, 0, 0, NEVER)  # nothing wanted: this compiles the kernel

@@ -178,6 +178,12 @@ class Rooms:
             room.process = processes.setdefault(room.learner, LearnerProcess([]))
             room.process.rooms.append(room)
 
+    def warm_up(self) -> None:
+        """Compile what is called only once there is no room."""
+        for room in self._rooms:
+            room.has_room()
+            room.process.progress()
+
     def has_room(self) -> bool:
         """Whether the actor may write another turn everywhere; if not, it will be rung."""
         return all(room.has_room() for room in self._rooms)

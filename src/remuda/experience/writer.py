@@ -382,7 +382,8 @@ class ExperienceWriter:
     before its first decision of an episode is no step's.
     """
 
-    def __init__(self, experience: Experience, actor: int = 0) -> None:
+    def __init__(self, experience: Experience, actor: int = 0, num_agents: int = 2) -> None:
+        """Begin to write for `actor`; `num_agents`: columns of the arrays that it will be given."""
         self.ring = ring = experience.rings[actor]
         self.room = experience.room(actor) if experience.may_wait else None
         """Where it may have to wait; None: the user lets it overwrite."""
@@ -398,14 +399,14 @@ class ExperienceWriter:
         self._no_masks: Bools = np.ones((streams, ring.shape.mask_size), np.bool_)
         self._no_memories: Floats = np.zeros((streams, ring.shape.memory), np.float32)
         # Of the strides of a column, as the environment's own array has them.
-        self._nothing: Floats = np.zeros((streams, 2), np.float32)[:, 0]
+        self._nothing: Floats = np.zeros((streams, num_agents), np.float32)[:, 0]
         repair(
             ring.shared["sequence"],
             ring.shared["committed"],
             ring.shared["queue_steps"],
             self._counters,
         )
-        self._compile()
+        self._compile(num_agents)
 
     def decide(
         self,
@@ -528,12 +529,15 @@ class ExperienceWriter:
         self._slots[...] = fitting(state, "slots", self._slots)
         self._lengths[...] = fitting(state, "lengths", self._lengths)
 
-    def _compile(self) -> None:
-        """Compile the kernels, by a turn in which no stream takes part."""
+    def _compile(self, num_agents: int) -> None:
+        """Compile the kernels, by a turn in which no stream takes part.
+
+        A column of an array is of another layout where it is the only one.
+        """
         streams, shape = self.ring.num_streams, self.ring.shape
-        nobody: Bools = np.zeros((streams, 2), np.bool_)
+        nobody: Bools = np.zeros((streams, num_agents), np.bool_)
         seen = np.zeros((streams, shape.size), shape.dtype)
-        given: Floats = np.zeros((streams, 2), np.float32)
+        given: Floats = np.zeros((streams, num_agents), np.float32)
         chosen = np.zeros((streams, shape.action_size), shape.action_dtype)
         self.decide(seen, chosen, 0, nobody[:, 0])
         self.outcome(given[:, 0], nobody[:, 0], nobody[:, 0], seen, nobody[:, 0])
