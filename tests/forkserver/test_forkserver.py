@@ -8,6 +8,8 @@ import socket
 import subprocess
 import sys
 import time
+import weakref
+from multiprocessing.util import Finalize
 
 import numpy as np
 import psutil
@@ -355,3 +357,49 @@ def test_a_relative_log_belongs_to_the_directory_of_the_moment(way, tmp_path, mo
     monkeypatch.chdir(tmp_path)
     assert ended(forkserver.start(say_hello, (), name="says", log="log")) == 0
     assert (tmp_path / "log").read_text() == "hello\n"
+
+
+class FullServer:
+    served = is_alive = True
+    asked = False
+
+    def send(self, parts):
+        raise BlockingIOError(errno.EAGAIN, "full")
+
+    def is_dying(self):
+        self.asked = True
+        return False
+
+
+def test_a_server_that_takes_no_requests_now_is_not_waited_for(monkeypatch):
+    server = FullServer()
+    monkeypatch.setattr(forkserver, "begin", lambda: None)
+    monkeypatch.setattr(forkserver._State, "server", server)
+    assert ended(forkserver.start(nothing, (), name="next")) == 0
+    assert not server.asked
+
+
+def finalize_later(path):
+    weakref.finalize(finalize_later, path.touch)
+    Finalize(None, path.with_suffix(".too").touch, exitpriority=1)
+
+
+def test_finalizers_of_children_run(way, tmp_path):
+    assert ended(forkserver.start(finalize_later, (tmp_path / "run",), name="ends")) == 0
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["run", "run.too"]
+
+
+def test_a_server_has_descriptors_for_as_many_children_as_the_hard_limit_allows():
+    forkserver.end()
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (64, limits[1]))
+    try:
+        forkserver.begin()
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+    processes = [forkserver.start(signal.pause, (), name="lives") for _ in range(30)]
+    wait_for(lambda: all(p.pid is not None or p.exitcode is not None for p in processes))
+    assert not any(process.was_lost for process in processes)
+    for process in processes:
+        process.kill()
+        assert ended(process) == -signal.SIGKILL

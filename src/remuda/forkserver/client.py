@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import errno
 import os
 import signal
 import socket
@@ -54,6 +55,8 @@ READ_EARLY = (
 Those of GPUs are read later, in the children."""
 
 
+GONE = (errno.EPIPE, errno.ECONNRESET, errno.ECONNREFUSED, errno.ENOTCONN)
+"""Errors of a request whose server has closed its socket."""
 DYING = 1.0
 """Seconds that a server has to die which has closed its socket."""
 
@@ -278,9 +281,11 @@ def start(
         begin()
         server = _State.server
         if server is not None:
-            process = _ask(server, recipe, lifeline)
-            if process is not None:
-                return process
+            try:
+                return _ask(server, recipe, lifeline)
+            except OSError as error:
+                if error.errno not in GONE:
+                    break  # it lives, and takes no more just now: it is not waited for
             server.is_dying()
     with held_signals():
         return SpawnedProcess(recipe, lifeline)
@@ -288,8 +293,12 @@ def start(
 
 def _ask(
     server: Server | InheritedServer, recipe: Recipe, lifeline: Lifeline | None
-) -> ForkedProcess | None:
-    """Ask the server for a child; None if it takes no requests."""
+) -> ForkedProcess:
+    """Ask the server for a child.
+
+    Raises:
+        OSError: it is gone, or takes no requests.
+    """
     file = recipe.write(sent=True)
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     nowhere = os.open(os.devnull, os.O_WRONLY)
@@ -306,7 +315,7 @@ def _ask(
     except OSError:
         ours.close()
         recipe.descriptors.clear()
-        return None
+        raise
     finally:
         theirs.close()
         os.close(file)
