@@ -7,6 +7,7 @@ socket each; all that may block is its own `poll`.
 
 from __future__ import annotations
 
+import errno
 import gc
 import importlib
 import os
@@ -39,7 +40,9 @@ def main(requests: int, lifeline: int, modules: Sequence[str]) -> None:
     child.ignore_held_signals()
     die_with_parent(lifeline, thread=False)
     from remuda.memory.atomic import warm_up
+    from remuda.memory.descriptors import raise_limit
 
+    raise_limit()  # each child costs three; its own limit comes with its recipe
     os.close(os.pidfd_open(os.getpid()))  # without it there is no server: children are spawned
     for module in modules:
         importlib.import_module(module)
@@ -79,19 +82,24 @@ class _Server:
 
     def _answer(self, client: socket.socket) -> None:
         try:
-            message, parts, *_ = socket.recv_fds(client, 16, PARTS)
+            message, parts, flags, _ = socket.recv_fds(client, 16, PARTS)
         except OSError:
-            message, parts = b"", []
+            message, parts, flags = b"", [], 0
         if not message:
             self._forget(client)
             return
+        if not parts:
+            return  # this process may not have them: who asked sees the other end closed
         reply = socket.socket(fileno=parts[0])
-        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        pair: tuple[socket.socket, ...] = ()
         try:
+            if flags & socket.MSG_CTRUNC:  # some of the descriptors did not arrive
+                raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+            ours, theirs = pair = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
             pid = os.fork()
         except OSError as error:
             _tell(reply, FAILED, error.errno or 0)
-            for each in (reply, ours, theirs):
+            for each in (reply, *pair):
                 each.close()
         else:
             if pid == 0:
@@ -163,10 +171,18 @@ def _hello(reply: socket.socket) -> None:
 def _begin(requests: socket.socket) -> None:
     """Have nothing of the server's but its libraries."""
     import atexit
+    import weakref
+    from multiprocessing import util
 
     from remuda.forkserver import client
 
+    # What the server registered is not the child's to do; what the child registers is, and both
+    # modules register themselves only once.
     atexit._clear()
+    weakref.finalize._registry.clear()  # type: ignore[attr-defined]
+    weakref.finalize._registered_with_atexit = False  # type: ignore[attr-defined]
+    util._finalizer_registry.clear()  # type: ignore[attr-defined]
+    atexit.register(util._exit_function)  # type: ignore[attr-defined]
     client.inherit(requests)
     if "numpy" in sys.modules:  # else every child would draw the same numbers
         sys.modules["numpy"].random.seed()
