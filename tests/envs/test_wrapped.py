@@ -65,6 +65,7 @@ def test_the_actor_shares_rewards_where_the_user_asks_for_it():
     class Role(ActorRole):
         def __init__(self, config):
             object.__setattr__(self, "config", config)
+            object.__setattr__(self, "copies", (3,))
 
     plain = Role(load_config({}))._environment(3)
     assert isinstance(plain, TreasureHunt)
