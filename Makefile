@@ -10,7 +10,7 @@ JOBS ?= 2
 
 .PHONY: train test test-all check format bench clean
 
-# The main job: two agents learn Treasure Hunt, each in a process of its own, in less than two minutes
+# The main job: two agents learn Treasure Hunt, each in a process of its own, in a few minutes
 # on two cores. Networks half as wide as by default, so that the learners keep up with the game.
 train: $(READY)
 	$(BIN)/remuda train treasure_hunt --policy.network.hidden 128 128 --run.turns 600000 $(ARGS)

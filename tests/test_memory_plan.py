@@ -212,12 +212,12 @@ def test_the_size_of_a_copy_is_its_arrays(game):
 def cgroup(root, version, limit, used, cache=0):
     (root / "proc/self").mkdir(parents=True, exist_ok=True)
     if version == 2:
-        (root / "proc/self/cgroup").write_text("0::/work/job\n")
-        group, names = root / "sys/fs/cgroup/work/job", ("memory.max", "memory.current")
+        (root / "proc/self/cgroup").write_text("0::/jobs/one\n")
+        group, names = root / "sys/fs/cgroup/jobs/one", ("memory.max", "memory.current")
         stat = f"anon 5\ninactive_file {cache}\n"
     else:
-        (root / "proc/self/cgroup").write_text("4:cpu,cpuacct:/x\n3:memory:/work/job\n")
-        group = root / "sys/fs/cgroup/memory/work/job"
+        (root / "proc/self/cgroup").write_text("4:cpu,cpuacct:/x\n3:memory:/jobs/one\n")
+        group = root / "sys/fs/cgroup/memory/jobs/one"
         names = ("memory.limit_in_bytes", "memory.usage_in_bytes")
         stat = f"cache 5\ntotal_inactive_file {cache}\n"
     group.mkdir(parents=True, exist_ok=True)
