@@ -2,14 +2,16 @@
 
 import os
 import pickle
+import tracemalloc
 
 import numpy as np
 import pytest
-from safetensors.numpy import load
+from safetensors.numpy import load, save
 
 from remuda.checkpoint.state import (
     fitting,
     pack,
+    pieces,
     random_state,
     restore_random,
     save_tensors,
@@ -56,6 +58,26 @@ def test_a_state_comes_back_as_it_was():
     successor = np.random.Generator(np.random.PCG64DXSM(0))
     restore_random(successor, found["random"])
     assert (successor.random(9) == random.random(9)).all()
+
+
+def test_the_library_reads_every_type_of_any_shape():
+    kinds = [*np.typecodes["AllInteger"], "e", "f", "d", "?"]
+    arrays = {f"{i}": np.arange(12).reshape(3, 4).astype(kind) for i, kind in enumerate(kinds)}
+    arrays |= {"scalar": np.array(2.0), "empty": np.zeros((0, 3)), "strided": np.arange(9)[::2]}
+    ours = save_tensors(arrays, {"only": "one"})
+    assert same(load(ours), arrays)
+    assert len(ours) == len(save({name: a.copy() for name, a in arrays.items()}, {"only": "one"}))
+
+
+def test_a_state_is_written_without_a_copy_of_its_arrays(tmp_path):
+    """Red before: the frozen copies of 256 policies took 2 s of page faults per checkpoint."""
+    state = {"weights": np.zeros((64, 2**18), np.float32)}
+    tracemalloc.start()
+    write_whole(tmp_path / "part", pieces(state), sync=False)
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert most < state["weights"].nbytes / 8
+    assert same(state, unpack((tmp_path / "part").read_bytes()))
 
 
 class Malicious:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -20,31 +20,63 @@ import numpy as np
 from remuda.errors import CheckpointError
 from remuda.types import Array, State
 
+Buffer = bytes | memoryview
+
 _REST = "state"
 """The key of the metadata under which everything but the arrays stands."""
+_NAMES = {f"float{bits}": f"F{bits}" for bits in (16, 32, 64)} | {"bool": "BOOL"}
+_NAMES |= {f"int{bits}": f"I{bits}" for bits in (8, 16, 32, 64)}
+_NAMES |= {f"uint{bits}": f"U{bits}" for bits in (8, 16, 32, 64)}
+"""What the safetensors format calls NumPy's types, by name."""
 
 
 def pack(state: Mapping[str, Any]) -> bytes:
     """A state as the content of a file."""
+    return b"".join(pieces(state))
+
+
+def pieces(state: Mapping[str, Any]) -> Iterator[Buffer]:
+    """The content of a state's file, one array after the other.
+
+    An array's piece is the array itself, not a copy: it must stay as it is until it is written.
+    """
     arrays: dict[str, Array] = {}
     rest = _take_arrays(state, "", arrays)
-    return save_tensors(arrays, {_REST: json.dumps(rest)})
+    yield from _tensor_file(arrays, {_REST: json.dumps(rest)})
 
 
 def save_tensors(arrays: Mapping[str, Array], metadata: Mapping[str, str]) -> bytes:
     """Return arrays by name and metadata as the content of a safetensors file.
 
-    Equal arrays and metadata give equal bytes. (The library puts metadata in a random order.)
+    Equal arrays and metadata give equal bytes.
     """
-    from safetensors.numpy import save
+    return b"".join(_tensor_file(arrays, metadata))
 
-    data = save(dict(arrays), dict(metadata))
-    end = 8 + int.from_bytes(data[:8], "little")
-    header = json.loads(data[8:end])
-    header["__metadata__"] = dict(sorted(header["__metadata__"].items()))
+
+def _tensor_file(arrays: Mapping[str, Array], metadata: Mapping[str, str]) -> Iterator[Buffer]:
+    """A safetensors file in pieces: the length of its header, the header, the arrays.
+
+    The library can only return the whole file at once, which for hundreds of policies takes several
+    times the memory, and its metadata comes in a random order.
+    """
+    # The widest first: so every array begins on a multiple of its item's size.
+    ordered = sorted(arrays.items(), key=lambda named: (-named[1].itemsize, named[0]))
+    header: dict[str, Any] = {"__metadata__": dict(sorted(metadata.items()))}
+    offset = 0
+    for name, array in ordered:
+        end = offset + array.nbytes
+        header[name] = {
+            "dtype": _NAMES[array.dtype.name],
+            "shape": list(array.shape),
+            "data_offsets": [offset, end],
+        }
+        offset = end
     text = json.dumps(header, separators=(",", ":")).encode()
     text += b" " * (-len(text) % 8)  # the tensors begin on a multiple of 8 bytes
-    return len(text).to_bytes(8, "little") + text + data[end:]
+    yield len(text).to_bytes(8, "little")
+    yield text
+    for _, array in ordered:
+        yield np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
 
 
 def unpack(data: bytes, source: str = "the data") -> State:
@@ -88,12 +120,12 @@ def fitting(state: Mapping[str, Any], name: str, like: Array) -> Array:
     return found
 
 
-def write_whole(path: Path, data: bytes, *, sync: bool = True) -> None:
+def write_whole(path: Path, data: bytes | Iterable[Buffer], *, sync: bool = True) -> None:
     """Write a file by way of a temporary name: afterwards it is the new one whole, or the old one.
 
     Args:
         path: the file.
-        data: its content.
+        data: its content, whole or in pieces.
         sync: whether it must also survive a power cut.
 
     Raises:
@@ -102,7 +134,7 @@ def write_whole(path: Path, data: bytes, *, sync: bool = True) -> None:
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         with temporary.open("wb") as file:
-            file.write(data)
+            file.writelines([data] if isinstance(data, bytes) else data)
             if sync:
                 file.flush()
                 os.fsync(file.fileno())

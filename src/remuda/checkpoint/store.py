@@ -21,7 +21,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from remuda.checkpoint.state import pack, unpack, write_whole
+from remuda.checkpoint.state import pieces, unpack, write_whole
 from remuda.errors import CheckpointError
 from remuda.types import State
 
@@ -94,7 +94,7 @@ class Checkpoints:
         Raises:
             OSError: the disk is full or not writable, or the checkpoint was given up.
         """
-        write_whole(self.partial(number) / _file(part), pack(state))
+        write_whole(self.partial(number) / _file(part), pieces(state))
 
     def carry_over(self, number: int, part: str) -> bool:
         """Let checkpoint `number` have a part of the one before; False if that has none.
