@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
 
 from remuda.coordinator.metrics import MemberRecord, PolicyRecord, Record
 from remuda.experience.experience import Experience
@@ -91,10 +94,7 @@ class Board:
                 name: float(change[field] / seconds / self._scoreboard.num_actors)
                 for name, field in SHARES.items()
             },
-            policies={
-                name: self._policy(i, name, earlier, later, seconds)
-                for i, name in enumerate(self._scoreboard.policies)
-            },
+            policies=self._policies(earlier, later, seconds),
             facts={
                 name: _mean(later.facts - earlier.facts, len(Facts) + i, Facts.EPISODES)
                 for i, name in enumerate(self._scoreboard.fact_names)
@@ -124,47 +124,67 @@ class Board:
             for ref, parent, born, place, numbers in self._table.rows(whole)
         }
 
-    def _policy(
-        self, number: int, name: str, earlier: Reading, later: Reading, seconds: float
-    ) -> PolicyRecord:
-        experience = self._experience[name]
-        # As lists: a number of an array costs as much to take out as ten of these.
-        policy, learn = later.policy[number].tolist(), later.learn[number].tolist()
-        played = (later.policy[number] - earlier.policy[number]).tolist()
-        learned = (later.learn[number] - earlier.learn[number]).tolist()
-        busy = sum(learned[Learn.SECONDS_SAMPLE : Learn.SECONDS_PUBLISH + 1])
-        written, on_policy = experience.written, experience.rollout > 0
-        trained_from = written - (0 if on_policy else experience.config.learning_starts)
-        return PolicyRecord(
-            mean_return=_mean(played, Policy.RETURN_SUM, Policy.EPISODES),
-            episodes=int(policy[Policy.EPISODES]),
-            loss=_mean(learned, Learn.LOSS_SUM, Learn.UPDATES),
-            policy_loss=_mean(learned, Learn.POLICY_LOSS_SUM, Learn.UPDATES) if on_policy else None,
-            value_loss=_mean(learned, Learn.VALUE_LOSS_SUM, Learn.UPDATES) if on_policy else None,
-            updates=int(learn[Learn.UPDATES]),
-            updates_per_second=max(float(learned[Learn.UPDATES] / seconds), 0.0),
-            version=int(learn[Learn.VERSION]),
-            staleness=_mean(learned, Learn.STALENESS_SUM, Learn.UPDATES),
-            steps=written,
-            replay_fill=experience.fill,
-            replay_ratio=float(learn[Learn.SAMPLES] / trained_from) if trained_from > 0 else None,
-            redrawn=int(learn[Learn.REDRAWN]),
-            behind=_behind(experience, written, learn[Learn.SAMPLES]),
-            trained=int(learn[Learn.TRAINED]),
-            lost=int(learn[Learn.LOST]),
-            effective=_mean(learned, Learn.EFFECTIVE_SUM, Learn.UPDATES) if on_policy else None,
-            staleness_low=_mean(learned, Learn.STALENESS_LOW_SUM, Learn.UPDATES),
-            staleness_high=_mean(learned, Learn.STALENESS_HIGH_SUM, Learn.UPDATES),
-            staleness_max=int(learn[Learn.STALENESS_MAX]),
-            entropy=_mean(learned, Learn.ENTROPY_SUM, Learn.UPDATES) if on_policy else None,
-            kl=_mean(learned, Learn.KL_SUM, Learn.UPDATES) if on_policy else None,
-            batch=_mean(learned, Learn.SAMPLES, Learn.UPDATES),
-            clipped=_mean(learned, Learn.CLIPPED_SUM, Learn.UPDATES) if on_policy else None,
-            epsilon=float(policy[Policy.EPSILON]),
-            busy=max(float(busy / seconds), 0.0),
-            nonfinite=int(learn[Learn.NONFINITE]),
-            halted=bool(learn[Learn.HALTED]),
-        )
+    def _policies(
+        self, earlier: Reading, later: Reading, seconds: float
+    ) -> dict[str, PolicyRecord]:
+        """By name. Worked out for all policies at once, a column for each of a record's numbers."""
+        names = self._scoreboard.policies
+        rings = [self._experience[name] for name in names]
+        policy, learn = later.policy, later.learn
+        played, learned = policy - earlier.policy, learn - earlier.learn
+        busy = learned[:, Learn.SECONDS_SAMPLE : Learn.SECONDS_PUBLISH + 1].sum(1) / seconds
+        written, samples = [ring.written for ring in rings], learn[:, Learn.SAMPLES].tolist()
+        begun = [
+            steps - (0 if ring.rollout else ring.config.learning_starts)
+            for steps, ring in zip(written, rings, strict=True)
+        ]
+
+        def total(field: Learn) -> list[int]:
+            numbers: list[int] = learn[:, field].astype(np.int64).tolist()
+            return numbers
+
+        def update(field: Learn) -> list[float | None]:
+            return _means(learned[:, field], learned[:, Learn.UPDATES])
+
+        def on_policy(field: Learn) -> list[float | None]:
+            means = update(field)
+            return [m if r.rollout else None for m, r in zip(means, rings, strict=True)]
+
+        columns: dict[str, Sequence[Any]] = {
+            "mean_return": _means(played[:, Policy.RETURN_SUM], played[:, Policy.EPISODES]),
+            "episodes": policy[:, Policy.EPISODES].astype(np.int64).tolist(),
+            "loss": update(Learn.LOSS_SUM),
+            "policy_loss": on_policy(Learn.POLICY_LOSS_SUM),
+            "value_loss": on_policy(Learn.VALUE_LOSS_SUM),
+            "updates": total(Learn.UPDATES),
+            "updates_per_second": np.maximum(learned[:, Learn.UPDATES] / seconds, 0.0).tolist(),
+            "version": total(Learn.VERSION),
+            "staleness": update(Learn.STALENESS_SUM),
+            "steps": written,
+            "replay_fill": [ring.fill for ring in rings],
+            "replay_ratio": [n / m if m > 0 else None for n, m in zip(samples, begun, strict=True)],
+            "redrawn": total(Learn.REDRAWN),
+            "behind": [_behind(*each) for each in zip(rings, written, samples, strict=True)],
+            "trained": total(Learn.TRAINED),
+            "lost": total(Learn.LOST),
+            "effective": on_policy(Learn.EFFECTIVE_SUM),
+            "staleness_low": update(Learn.STALENESS_LOW_SUM),
+            "staleness_high": update(Learn.STALENESS_HIGH_SUM),
+            "staleness_max": total(Learn.STALENESS_MAX),
+            "entropy": on_policy(Learn.ENTROPY_SUM),
+            "kl": on_policy(Learn.KL_SUM),
+            "batch": update(Learn.SAMPLES),
+            "clipped": on_policy(Learn.CLIPPED_SUM),
+            "epsilon": policy[:, Policy.EPSILON].tolist(),
+            "busy": np.maximum(busy, 0.0).tolist(),
+            "nonfinite": total(Learn.NONFINITE),
+            "halted": (learn[:, Learn.HALTED] != 0).tolist(),
+        }
+        rows = zip(*columns.values(), strict=True)
+        return {
+            name: PolicyRecord(**dict(zip(columns, row, strict=True)))
+            for name, row in zip(names, rows, strict=True)
+        }
 
 
 def _behind(experience: Experience, written: int, samples: float) -> int | None:
@@ -178,6 +198,13 @@ def _behind(experience: Experience, written: int, samples: float) -> int | None:
     return max(written - max(begins, int(samples / ratio) + experience.config.learning_starts), 0)
 
 
-def _mean(change: Row | list[float], total: int, count: int) -> float | None:
+def _mean(change: Row, total: int, count: int) -> float | None:
     """The mean over an interval; None where nothing was counted, or a learner was set back."""
     return float(change[total] / change[count]) if change[count] > 0 else None
+
+
+def _means(totals: Row, counts: Row) -> list[float | None]:
+    """`_mean` of many."""
+    counted = counts > 0
+    means = np.divide(totals, counts, out=np.zeros_like(totals), where=counted)
+    return [m if c else None for m, c in zip(means.tolist(), counted.tolist(), strict=True)]
