@@ -34,3 +34,31 @@ class Faulty(Tape):
         if self._fault == "render":
             raise OSError("no display")
         return np.zeros((8, 8, 3), np.uint8)
+
+
+JUDGED = 5
+"""Copies by which `Duel` sees that checkpoints play each other: as many as the tests ask for."""
+
+
+class Duel(Tape):
+    """One agent wins what the other loses; `fault` comes when checkpoints play each other."""
+
+    skipped = 0.0
+    """Seconds by which the clock has gone on in slow turns."""
+
+    def __init__(self, num_envs=1, fault=""):
+        super().__init__(num_envs)
+        self._fault, self._turns = fault if num_envs == JUDGED else "", 0
+
+    def end_turn(self):
+        self._turns += 1
+        if self._fault == "raise" and self._turns == 4:
+            raise RuntimeError("the game broke")
+        if self._fault.startswith("SIG") and self._turns == 2:
+            os.kill(os.getpid(), getattr(signal, self._fault))
+        if self._fault == "slow":
+            Duel.skipped += 150.0
+        result = super().end_turn()
+        self._rewards[:, 0] -= self._rewards[:, 1]
+        self._rewards[:, 1] = -self._rewards[:, 0]
+        return result

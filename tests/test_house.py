@@ -24,7 +24,7 @@ FLOORS = (
     {"envs", "policies", "experience", "publish", "population"},
     {"actor", "learner", "analysis"},
     {"runtime", "coordinator"},
-    {"assembly", "calibration", "memory_plan", "train", "evaluate", "tournament"},
+    {"assembly", "calibration", "memory_plan", "train", "evaluate", "tournament", "judge"},
     {"ui"},
 )
 FLOOR_OF = {room: floor for floor, rooms in enumerate(FLOORS) for room in rooms}

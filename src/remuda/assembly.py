@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -21,10 +20,10 @@ from remuda.coordinator.metrics import View
 from remuda.coordinator.run_directory import RunDirectory
 from remuda.coordinator.status import StatusFile
 from remuda.errors import CheckpointError, ConfigError
-from remuda.evaluate import Evaluation, Limits, evaluate, published
 from remuda.experience.experience import Experience, segments_for
 from remuda.experience.ring import Block
 from remuda.hyperparameters import values_of
+from remuda.judge import Judge
 from remuda.learner.role import LearnerRole
 from remuda.memory.descriptors import check_limit
 from remuda.memory.shared import Arena
@@ -43,7 +42,6 @@ from remuda.runtime.processes import Place, ProcessRuntime
 from remuda.scoreboard import Scoreboard
 from remuda.streams import torch_stream
 from remuda.timeline import Timeline, write_trace
-from remuda.tournament import margin
 from remuda.types import AgentSpec, State
 
 AHEAD = 2
@@ -472,41 +470,3 @@ def lasting(config: Config) -> dict[str, Any]:
         include={"game", "seed", "env", "policy", "policies", "population"},
         exclude={"env": {"workers", "check"}},
     )
-
-
-def judged(evaluation: Evaluation) -> dict[str, Any]:
-    """What the best checkpoint is found by."""
-    means = [evaluation.mean(agent) for agent in range(len(evaluation.agents))]
-    return {
-        "mean_return": sum(means) / len(means),
-        "constant_sum": evaluation.constant_sum,
-        "same_returns": evaluation.same_returns,
-        **evaluation.as_summary(),
-    }
-
-
-class Judge:
-    """Greedy play by which the best checkpoint is found, within the limits of the run."""
-
-    def __init__(self, config: Config, specs: tuple[PolicySpec, ...], run: RunDirectory) -> None:
-        self._config, self._specs, self._run = config, specs, run
-        self.cancelled = threading.Event()
-        """Set to have what is being played given up."""
-        self._limits = Limits(config.run.evaluate_seconds, self.cancelled.is_set)
-
-    def measure(self, snapshots: Mapping[str, Snapshot]) -> dict[str, Any] | None:
-        """What snapshots earn; None: it was given up, or too little was played within the time."""
-        config = self._config
-        episodes = config.checkpoint.evaluate_episodes
-        evaluation = evaluate(config, snapshots, episodes, config.seed, limits=self._limits)
-        if 2 * len(evaluation.returns) < episodes or evaluation.cut == "interrupted":
-            return None
-        return judged(evaluation)
-
-    def challenge(self, snapshots: Mapping[str, Snapshot], number: int) -> float:
-        """How much more snapshots earn against a checkpoint than that earns against them."""
-        config = self._config
-        living = tuple(s for s in self._specs if s.name in snapshots)
-        rival = published(self._run, living, number)
-        episodes = config.checkpoint.evaluate_episodes
-        return margin(config, snapshots, rival, episodes, config.seed, self._limits)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -135,9 +134,8 @@ def evaluate(
     limits = limits or Limits()
     begun = time.monotonic()
 
-    def passed() -> float:
-        """The share of the time that is up."""
-        return (time.monotonic() - begun) / (limits.seconds or math.inf)
+    def gone() -> float:
+        return time.monotonic() - begun
 
     def play(copies: int) -> _Play:
         actor = _make_actor(config, snapshots, copies, seed, scripted, sampled, seating)
@@ -148,10 +146,11 @@ def evaluate(
         playing = play(min(COPIES, episodes))
         try:
             while not playing.done:
-                if limits.interrupted() or passed() >= 1.0:
+                if limits.reached(gone()):
                     cut = "interrupted" if limits.interrupted() else "the time was up"
                     break
-                if passed() >= 0.5 and not playing.told and playing.actor.env.num_envs > 1:
+                half_gone = limits.seconds is not None and 2.0 * gone() >= limits.seconds
+                if half_gone and not playing.told and playing.actor.env.num_envs > 1:
                     playing.actor.finish()
                     playing = play(1)
                 playing.actor.turn()
@@ -174,11 +173,24 @@ class Limits:
     """How far greedy play goes, and who sees it."""
 
     seconds: float | None = None
-    """After which it ends, between two turns; None: as long as it takes."""
+    """After which it ends, between two turns; 0: before the first; None: as long as it takes."""
     interrupted: Callable[[], bool] = _nobody
     """Whether it is to end now; asked between two turns."""
     watch: Callable[[int, int], None] = _unwatched
     """Called after each turn with the episodes that are over, and those that are wanted."""
+
+    def reached(self, gone: float) -> bool:
+        """Whether it is to end now that so many seconds are gone."""
+        return self.interrupted() or (self.seconds is not None and gone >= self.seconds)
+
+    def part(self, index: int, count: int, gone: float = 0.0) -> Limits:
+        """Of one of `count` equal parts, played one after another, with so many seconds gone."""
+
+        def watch(done: int, wanted: int) -> None:
+            self.watch(index * wanted + done, count * wanted)
+
+        left = None if self.seconds is None else max(self.seconds - gone, 0.0)
+        return replace(self, seconds=left, watch=watch)
 
 
 class _Play:

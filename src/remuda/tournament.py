@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -71,7 +72,9 @@ def play_tournament(
                 episodes,
                 seed + row * count + column,
                 sampled,
+                Limits(),
             )
+            assert returns is not None, "without limits nothing is cut"
             means[row, column], errors[row, column] = returns.mean(), standard_error(returns)
     return Tournament(names, means, errors, episodes)
 
@@ -86,14 +89,16 @@ def margin(
 ) -> float:
     """How much more an agent of `one` earns among those of `other` than one of theirs among its.
 
-    Each seat is played for so many episodes both ways, greedily and within the limits; not a number
-    if nothing was over by then.
+    Each seat is played for so many episodes both ways, greedily; not a number if that was cut by
+    the limits, which hold for all of it together.
     """
-    found = []
-    share = Limits(None if limits.seconds is None else limits.seconds / 2, limits.interrupted)
+    found, begun = [], time.monotonic()
     for way, (first, second) in enumerate(((one, other), (other, one))):
-        returns = _meet(config, first, second, episodes, 2 * seed + way, False, share)
-        found.append(float(returns.mean()) if len(returns) else math.nan)
+        left = limits.part(way, 2, time.monotonic() - begun)
+        returns = _meet(config, first, second, episodes, 2 * seed + way, False, left)
+        if returns is None:
+            return math.nan
+        found.append(float(returns.mean()))
     return found[0] - found[1]
 
 
@@ -104,9 +109,12 @@ def _meet(
     episodes: int,
     seed: int,
     sampled: bool,
-    limits: Limits | None = None,
-) -> Numbers:
-    """The returns of one agent of the first among agents of the second, seat by seat: [M]."""
+    limits: Limits,
+) -> Numbers | None:
+    """The returns of one agent of the first among agents of the second, seat by seat: [M].
+
+    None: it was cut by the limits.
+    """
     env = make_env(config.game, 1, **config.env.options)
     names = [spec.name for spec in policy_specs(config, env.agents)]
     allowed = seats_of(config, env.agents, names) if config.population.dealt else {}
@@ -124,9 +132,7 @@ def _meet(
         return chosen
 
     own, others = seats(one), seats(other)
-    found = []
-    if limits is not None and limits.seconds is not None:
-        limits = replace(limits, seconds=limits.seconds / len(agents))
+    found, begun = [], time.monotonic()
     for seat, agent in enumerate(agents):
         seating = others | {agent: own[agent]}
         seated = {name: other[others[name]] for name in agents} | {agent: one[own[agent]]}
@@ -137,7 +143,9 @@ def _meet(
             seed * len(agents) + seat,
             sampled=sampled,
             seating=seating,
-            limits=limits,
+            limits=limits.part(seat, len(agents), time.monotonic() - begun),
         )
+        if played.cut:
+            return None
         found.append(played.returns[:, seat])
     return np.concatenate(found)

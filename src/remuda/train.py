@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import torch
 
 from remuda import __version__
-from remuda.assembly import Assembly, check_births, judged, lasting
+from remuda.assembly import Assembly, check_births, lasting
 from remuda.calibration import choose_layout
 from remuda.checkpoint.store import Manifest, differences
 from remuda.config import Config, load_config, overlay, write_config
-from remuda.coordinator.coordinator import Signals
+from remuda.coordinator.coordinator import Coordinator, Signals
 from remuda.coordinator.logs import log_to
 from remuda.coordinator.metrics import Goal, Record, View
 from remuda.coordinator.run_directory import RunDirectory
@@ -25,6 +27,7 @@ from remuda.envs.wrapped import with_scripted
 from remuda.errors import CannotStartError, CheckpointError, ConfigError, RoleDiedError
 from remuda.evaluate import Evaluation, Limits, evaluate
 from remuda.forkserver import client as forkserver
+from remuda.judge import Judge, judged
 from remuda.memory_plan import check_memory, copy_size
 from remuda.policies.sharing import shares_of
 from remuda.policies.spec import PolicySpec, policy_specs
@@ -61,16 +64,26 @@ class Result:
         """The policies that stopped learning: too many of their updates were not finite."""
         return tuple(name for name, policy in self.record.policies.items() if policy.halted)
 
+    def with_note(self, note: str) -> Result:
+        """The same, with one more of its `notes`."""
+        return replace(self, notes=(*self.notes, note))
 
-Watch = Callable[[int, int], None]
-"""Is told of greedy play: episodes that are over, and those that are wanted."""
+
+@dataclass(frozen=True)
+class Callbacks:
+    """Who is told of the end of a run while it lasts."""
+
+    progress: Callable[[str, int, int], None] = lambda what, done, wanted: None  # noqa: ARG005
+    """Of what is being played: episodes that are over, and those that are wanted."""
+    results: Callable[[Result], None] = lambda result: None  # noqa: ARG005
+    """Once, when the results are saved: what comes after may take long, fail or be interrupted."""
 
 
 def train(
     config: Config,
     view: View,
     resume: bool = False,
-    watch: Watch | None = None,
+    callbacks: Callbacks | None = None,
     said: Collection[str] = (),
 ) -> Result:
     """Train every policy of `config`, save them, and measure them by greedy play.
@@ -79,7 +92,7 @@ def train(
         config: the whole run.
         view: where it is watched.
         resume: go on with the run in `config.run.directory` from its newest checkpoint.
-        watch: who follows the greedy play after it; None: nobody.
+        callbacks: who is told of its end; None: nobody.
         said: keys that the user wrote; of those without effect he is told, whatever their values.
 
     Raises:
@@ -109,6 +122,7 @@ def train(
         two.close()
     env.close()
     check_memory(config, specs, agents, layout, size)
+    callbacks = callbacks or Callbacks()
     run = _claim(config, resume)
     for words in without_effect(config, said, resumed=resume):
         view.say(words)
@@ -123,7 +137,7 @@ def train(
                 _tell_of_damage(run.rewind(found.turns, assembly.records), view)
                 write_config(config, run.config)
             try:
-                return _train(config, view, assembly, run, found, watch)
+                return _train(config, view, assembly, run, found, callbacks)
             except CannotStartError as error:
                 if not config.run.fallback:
                     raise
@@ -133,7 +147,7 @@ def train(
                 assembly = Assembly(config, specs, layout, facts=facts, agents=agents)
                 if found is not None:  # config.yaml stays: a resume may find room for processes
                     assembly.restore(run.checkpoints, found)
-                return _train(config, view, assembly, run, found, watch)
+                return _train(config, view, assembly, run, found, callbacks)
     finally:
         run.unlock()
 
@@ -155,8 +169,13 @@ def _train(
     assembly: Assembly,
     run: RunDirectory,
     found: Manifest | None,
-    watch: Watch | None,
+    callbacks: Callbacks,
 ) -> Result:
+    """Train, and finish the run.
+
+    Signals are watched to its end: one stops what is going on, and nothing long is begun after it.
+    A second one ends the process at once.
+    """
     specs = assembly.specs
     described = assembly.layout.describe(config.schedule, [spec.name for spec in specs])
     signals = Signals()
@@ -185,50 +204,92 @@ def _train(
                 assembly.write_trace(view)
         finally:
             view.close()
-    result = Result(
-        run.path,
-        ending.words,
-        ending.finished,
-        ending.record,
-        None,
-        signals.caught,
-        ending.restarts,
-    )
-    run.save_summary(summarise(config, result, described))  # whatever comes after it
+        result = Result(
+            run.path,
+            ending.words,
+            ending.finished,
+            ending.record,
+            None,
+            signals.caught,
+            ending.restarts,
+        )
+        return _finish(config, assembly, run, coordinator, result, callbacks, signals)
+
+
+def _finish(
+    config: Config,
+    assembly: Assembly,
+    run: RunDirectory,
+    coordinator: Coordinator,
+    result: Result,
+    callbacks: Callbacks,
+    signals: Signals,
+) -> Result:
+    """Measure what was trained; save the results and tell them; then judge the last checkpoint."""
+    snapshots = assembly.playing()
+    layout = assembly.layout.describe(config.schedule, [spec.name for spec in assembly.specs])
+    limits, begun = Limits(config.run.evaluate_seconds, signals.stopped), time.monotonic()
+
+    def save_results() -> None:
+        run.save_summary(summarise(config, result, layout))
+
+    save_results()  # whatever comes after it
     if config.run.evaluate_episodes and not signals.stopped():
-        result = _measure(config, result, snapshots, watch)
-        enough = min(config.checkpoint.evaluate_episodes, config.run.evaluate_episodes)
-        if result.evaluation is not None and len(result.evaluation.returns) >= enough:
-            coordinator.judge_last(judged(result.evaluation), snapshots)
-        run.save_summary(summarise(config, result, described))
-    return result
+        limits = replace(limits, watch=partial(callbacks.progress, "greedy play"))
+        result = _measure(config, result, snapshots, limits)
+        save_results()
+    result = replace(result, signal=signals.caught)
+    callbacks.results(result)
+    if result.evaluation is not None:
+        limits = limits.part(0, 1, time.monotonic() - begun)
+        limits = replace(limits, watch=partial(callbacks.progress, "play against the best so far"))
+        judge = Judge(config, assembly.specs, run, limits)
+        result = _judge(config, result, coordinator, judge, snapshots)
+        save_results()
+    return replace(result, signal=signals.caught)
 
 
 def _measure(
-    config: Config, result: Result, snapshots: Mapping[str, Snapshot], watch: Watch | None
+    config: Config, result: Result, snapshots: Mapping[str, Snapshot], limits: Limits
 ) -> Result:
     """The result with what greedy play earns, as far as that got."""
-    signals = Signals()
-    with signals.watching():
-        limits = Limits(config.run.evaluate_seconds, signals.stopped)
-        if watch is not None:
-            limits = replace(limits, watch=watch)
-        try:
-            evaluation = evaluate(
-                config, snapshots, config.run.evaluate_episodes, config.seed, limits=limits
-            )
-        except Exception as error:  # the user's game; the run is worth more than its measurement
-            log.exception("greedy play failed")
-            note = f"greedy play failed: {type(error).__name__}: {error}"
-            return replace(result, notes=(*result.notes, note), signal=signals.caught)
-    notes = result.notes
+    try:
+        evaluation = evaluate(
+            config, snapshots, config.run.evaluate_episodes, config.seed, limits=limits
+        )
+    except Exception as error:  # the user's game; the run is worth more than its measurement
+        log.exception("greedy play failed")
+        return result.with_note(f"greedy play failed: {type(error).__name__}: {error}")
     if evaluation.cut:
-        why = "was interrupted" if signals.stopped() else "ran out of run.evaluate_seconds"
+        why = "ran out of run.evaluate_seconds"
+        why = "was interrupted" if limits.interrupted() else why
         played, asked = f"{len(evaluation.returns):,}", f"{evaluation.asked:,}"
-        note = f"greedy play {why} after {played} of {asked} episodes; the returns are of those"
-        notes = (*notes, note)
-    measured = evaluation if len(evaluation.returns) else None
-    return replace(result, evaluation=measured, notes=notes, signal=signals.caught)
+        result = result.with_note(
+            f"greedy play {why} after {played} of {asked} episodes; the returns are of those"
+        )
+    return replace(result, evaluation=evaluation if len(evaluation.returns) else None)
+
+
+def _judge(
+    config: Config,
+    result: Result,
+    coordinator: Coordinator,
+    judge: Judge,
+    snapshots: Mapping[str, Snapshot],
+) -> Result:
+    """Let the last checkpoint be the best, if it is; the result with a note where that failed."""
+    evaluation = result.evaluation
+    enough = min(config.checkpoint.evaluate_episodes, config.run.evaluate_episodes)
+    if evaluation is None or len(evaluation.returns) < enough:
+        return result
+    try:
+        if coordinator.judge_last(judged(evaluation), snapshots, judge.challenge):
+            return result
+        why = "that was interrupted" if judge.limits.interrupted() else "run.evaluate_seconds were over"
+    except Exception as error:  # the user's game
+        log.exception("play against the best checkpoint so far failed")
+        why = f"{type(error).__name__}: {error}"
+    return result.with_note(f"the last checkpoint was not compared with the best so far: {why}")
 
 
 def _tell_of_damage(damaged: Sequence[int], view: View) -> None:

@@ -5,11 +5,11 @@ import threading
 import numpy as np
 import pytest
 
-from remuda.assembly import judged
 from remuda.checkpoint.store import Checkpoints
 from remuda.config import CheckpointConfig
 from remuda.coordinator.checkpointing import BestKeeper, Checkpointer, Contents
 from remuda.evaluate import Evaluation
+from remuda.judge import judged
 
 
 class Roles:

@@ -1,9 +1,12 @@
 """What comes after training: results first, then pictures; nothing that fails there costs them."""
 
 import json
+import signal
+import time
 
 import pytest
 
+from endings import Duel
 from remuda.ui.cli import run
 
 SMALL = (
@@ -179,3 +182,77 @@ def test_greedy_play_computes_in_one_thread(tmp_path, monkeypatch):
     finally:
         torch.set_num_threads(before)
     assert seen == {1}
+
+
+JUDGED = ("--checkpoint.evaluate_episodes", "5", "--run.evaluate_episodes", "7")
+
+
+def duel(directory, fault, *words):
+    """Train, and go on: the last checkpoint then plays against the best so far, with `fault`."""
+    game = ("endings:Duel", "--env.options.fault", fault)
+    assert run(["train", *game, *SMALL, *JUDGED, "--run.directory", str(directory)]) == 0
+    assert best_of(directory) == 1
+    return run(["train", "--resume", str(directory), "--run.turns", "800", *words])
+
+
+def best_of(directory):
+    return json.loads((directory / "checkpoints" / "best.json").read_text())["checkpoint"]
+
+
+def whole(directory, said):
+    """Whether everything that came of a run is there, but for what judging adds."""
+    assert "greedy return" in said.out.split("goes on from checkpoint")[1]
+    assert "Traceback" not in said.out + said.err
+    assert (directory / "report.html").exists()
+    summary = summary_of(directory)
+    return summary["evaluation"]["episodes"] == 7 and summary["finished"]
+
+
+@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM"])
+def test_a_signal_while_the_last_checkpoint_is_judged_loses_nothing(name, tmp_path, capsys):
+    directory = tmp_path / "run"
+    assert duel(directory, name) == 128 + getattr(signal, name)
+    said = capsys.readouterr()
+    assert whole(directory, said)
+    note = "the last checkpoint was not compared with the best so far: that was interrupted"
+    assert f"note: {note}" in said.out
+    assert note in (directory / "report.html").read_text()
+    assert best_of(directory) == 1
+
+
+def test_a_game_that_raises_while_the_last_checkpoint_is_judged_costs_that(tmp_path, capsys):
+    directory = tmp_path / "run"
+    assert duel(directory, "raise") == 0
+    said = capsys.readouterr()
+    assert whole(directory, said)
+    assert "note: the last checkpoint was not compared with the best so far: Run" in said.out
+    assert "the game broke" in (directory / "logs" / "coordinator.log").read_text()
+    assert best_of(directory) == 1
+
+
+def test_judging_ends_with_the_time_that_greedy_play_left(tmp_path, monkeypatch, capsys):
+    """Where the time is up between two episodes, those that are over decide nothing."""
+    directory, clock = tmp_path / "run", time.monotonic
+    monkeypatch.setattr(Duel, "skipped", 0.0)
+    monkeypatch.setattr(time, "monotonic", lambda: clock() + Duel.skipped)
+    assert duel(directory, "slow", "--run.evaluate_seconds", "1000") == 0
+    said = capsys.readouterr()
+    assert whole(directory, said)
+    assert "note: the last checkpoint was not compared with the best so far: run.eval" in said.out
+    assert best_of(directory) == 1
+    assert 1000 <= Duel.skipped < 1300, "it went on"
+
+
+def test_results_come_before_judging(tmp_path, monkeypatch, capsys):
+    seen = []
+
+    def late(*_, **__):
+        seen.append(capsys.readouterr().out)
+        seen.append(summary_of(tmp_path / "run")["evaluation"]["episodes"])
+        return 1.0
+
+    monkeypatch.setattr("remuda.judge.margin", late)
+    assert duel(tmp_path / "run", "") == 0
+    assert "greedy return" in seen[0].split("goes on from checkpoint")[1]
+    assert seen[1] == 7
+    assert best_of(tmp_path / "run") == 2

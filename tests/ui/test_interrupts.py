@@ -75,7 +75,9 @@ sys.argv[1:] = ["train", "--schedule", "sequential", "--run.turns", "1", "--run.
 main()
 """
     done = start(tmp_path, script)
-    assert (done.returncode, done.stderr) == (130, "remuda: interrupted\n")
+    again = "its report can be made by: remuda report run"
+    assert (done.returncode, done.stderr) == (130, f"remuda: interrupted; {again}\n")
+    assert "greedy return" in done.stdout
     assert (tmp_path / "run" / "summary.json").exists()
 
 

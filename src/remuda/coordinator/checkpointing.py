@@ -24,7 +24,8 @@ Measure = Callable[[Mapping[str, Snapshot]], Mapping[str, Any] | None]
 `constant_sum` is true, the mean is the same whoever plays; where `same_returns` is true too, that
 is so only if the best has that mean as well."""
 Challenge = Callable[[Mapping[str, Snapshot], int], float]
-"""Lets snapshots play against a checkpoint; returns how much more they earn than it does."""
+"""Lets snapshots play against a checkpoint; returns how much more they earn than it does, or not a
+number where that was cut."""
 
 
 class Saver(Protocol):
@@ -149,7 +150,7 @@ class BestKeeper:
         self._cancelled = cancelled or threading.Event()
         self._thread: threading.Thread | None = None
         self._done: list[dict[str, Any]] = []
-        self._failed = False
+        self._failed = self._told = False
 
     def offer(self, number: int, snapshots: Mapping[str, Snapshot]) -> None:
         """Measure a checkpoint; passed over while another is being measured."""
@@ -166,12 +167,28 @@ class BestKeeper:
         self._thread.start()
 
     def judge(
-        self, number: int, measured: Mapping[str, Any], snapshots: Mapping[str, Snapshot]
-    ) -> None:
-        """Take note of a checkpoint that was measured elsewhere; for the time after the run."""
-        self._cancelled.clear()
-        self._play(number, snapshots, measured)
-        self.collect()
+        self,
+        number: int,
+        measured: Mapping[str, Any],
+        snapshots: Mapping[str, Snapshot],
+        challenge: Challenge | None = None,
+    ) -> bool:
+        """Take note of a checkpoint that was measured elsewhere; for the time after the run.
+
+        Args:
+            number: of the checkpoint.
+            measured: as a `Measure` returns it.
+            snapshots: the policies of the checkpoint.
+            challenge: as that of the run, with limits of its own; None: that of the run.
+
+        Returns:
+            False: play against the best so far was cut, so that this stays the best.
+        """
+        found = self._compare(number, measured, snapshots, challenge or self._challenge)
+        if _was_cut(found):
+            return False
+        self._keep(found)
+        return True
 
     def collect(self, timeout: float = 0.0) -> None:
         """Take note of what was measured."""
@@ -181,14 +198,7 @@ class BestKeeper:
                 return
             self._thread = None
         while self._done:
-            found = self._done.pop()
-            best = self._checkpoints.best()
-            is_kept = found["checkpoint"] in self._checkpoints.numbers()
-            if is_kept and _is_better(found, best):
-                try:
-                    self._checkpoints.mark_best(found)
-                except OSError as error:
-                    self._say(f"cannot note the best checkpoint: {error.strerror}")
+            self._keep(self._done.pop())
 
     def close(self, timeout: float) -> None:
         """Wait so many seconds for what is being measured, then give it up."""
@@ -196,26 +206,54 @@ class BestKeeper:
         self._cancelled.set()
         self.collect(timeout)
 
-    def _play(
-        self,
-        number: int,
-        snapshots: Mapping[str, Snapshot],
-        measured: Mapping[str, Any] | None = None,
-    ) -> None:
+    def _keep(self, found: Mapping[str, Any]) -> None:
+        """Mark a checkpoint as the best if it is, and is still there."""
+        is_kept = found["checkpoint"] in self._checkpoints.numbers()
+        if is_kept and _is_better(found, self._checkpoints.best()):
+            try:
+                self._checkpoints.mark_best(found)
+            except OSError as error:
+                self._say(f"cannot note the best checkpoint: {error.strerror}")
+
+    def _play(self, number: int, snapshots: Mapping[str, Snapshot]) -> None:
         try:
-            measured = measured or self._measure(snapshots)
+            measured = self._measure(snapshots)
             if measured is None:
                 return
-            found = {"checkpoint": number, **measured}
-            best = self._checkpoints.best()
-            if self._challenge is not None and best is not None and _tells_nothing(found, best):
-                rival = int(best["checkpoint"])
-                found |= {"rival": rival, "margin": self._challenge(snapshots, rival)}
-            self._done.append(found)
+            found = self._compare(number, measured, snapshots, self._challenge)
+            if not _was_cut(found):
+                self._done.append(found)
+            elif not self._cancelled.is_set() and not self._told:
+                self._told = True
+                self._say(
+                    f"checkpoint {number} was not compared with the best so far, checkpoint "
+                    f"{found['rival']}: run.evaluate_seconds were over; allow more of them, or "
+                    "ask for fewer checkpoint.evaluate_episodes"
+                )
         except Exception as error:  # the run is worth more than the measurement
             log.exception("the evaluation of checkpoint %d failed", number)
             self._failed = True
             self._say(f"greedy play failed, so no best checkpoint is kept: {error}")
+
+    def _compare(
+        self,
+        number: int,
+        measured: Mapping[str, Any],
+        snapshots: Mapping[str, Snapshot],
+        challenge: Challenge | None,
+    ) -> dict[str, Any]:
+        """What was measured, with the margin over the best so far where means tell nothing."""
+        found = {"checkpoint": number, **measured}
+        best = self._checkpoints.best()
+        if challenge is not None and best is not None and _tells_nothing(found, best):
+            rival = int(best["checkpoint"])
+            found |= {"rival": rival, "margin": challenge(snapshots, rival)}
+        return found
+
+
+def _was_cut(found: Mapping[str, Any]) -> bool:
+    """Whether play against the best so far was cut, so that it tells nothing."""
+    return math.isnan(found.get("margin", 0.0))
 
 
 def _tells_nothing(found: Mapping[str, Any], best: Mapping[str, Any]) -> bool:

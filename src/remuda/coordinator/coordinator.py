@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 from remuda.config import RunConfig
 from remuda.coordinator.board import Board
-from remuda.coordinator.checkpointing import BestKeeper, Checkpointer
+from remuda.coordinator.checkpointing import BestKeeper, Challenge, Checkpointer
 from remuda.coordinator.ledger import Scribe
 from remuda.coordinator.metrics import Record, View
 from remuda.coordinator.metrics_log import MetricsLog
@@ -153,16 +153,23 @@ class Coordinator:
             if self._best is not None:
                 self._best.close(EVALUATION_LIMIT)
 
-    def judge_last(self, measured: Mapping[str, Any], snapshots: Mapping[str, Snapshot]) -> None:
+    def judge_last(
+        self, measured: Mapping[str, Any], snapshots: Mapping[str, Snapshot], challenge: Challenge
+    ) -> bool:
         """Let the last checkpoint be the best if what was measured after the run says so.
 
         Args:
             measured: as a `Measure` returns it.
             snapshots: the weights at the end, a few updates after those of the checkpoint at most.
+            challenge: play against the best so far, where that is needed.
+
+        Returns:
+            False: that play was cut, so that the best so far stays.
         """
         numbers = self._run.checkpoints.numbers()
-        if self._best is not None and numbers:
-            self._best.judge(numbers[-1], measured, snapshots)
+        if self._best is None or not numbers:
+            return True
+        return self._best.judge(numbers[-1], measured, snapshots, challenge)
 
     def _go_on(self, board: Board, config: RunConfig, every: float, signals: Signals) -> Ending:
         logged, whole_due = board.start, board.start.time + WHOLE

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -16,7 +17,7 @@ from remuda import __version__
 from remuda.config import Config, Section, load_config, overlay, read_config
 from remuda.errors import ConfigError, RemudaError, RunDirectoryError
 from remuda.ui.arguments import help_of, parse_flags, validate
-from remuda.ui.interrupts import INTERRUPTED
+from remuda.ui.interrupts import INTERRUPTED, tell_at_the_end, told_at_the_end
 
 if TYPE_CHECKING:
     from threading import Timer
@@ -142,6 +143,7 @@ def train(words: Sequence[str]) -> int:
 
     from remuda.coordinator.run_directory import RunDirectory
     from remuda.effects import leaves
+    from remuda.train import Callbacks, Result
     from remuda.train import train as run_training
     from remuda.ui.live import make_view
     from remuda.ui.progress import Progress
@@ -153,34 +155,49 @@ def train(words: Sequence[str]) -> int:
             config, resumed = read_resumed(without_config, unfinished), str(unfinished)
     said = frozenset(leaves(parse_flags(without_config, Config, positional="game")))
     progress = Progress()
+    told: list[str] = []
+
+    def tell_results(result: Result) -> None:
+        progress.close()
+        _tell_results(RunDirectory.open(result.directory))
+        if not result.finished:
+            print(f"{result.ended}; go on with: remuda train --resume {result.directory}")
+        sys.stdout.flush()
+        told.extend(result.notes)
+        tell_at_the_end(f"its report can be made by: remuda report {result.directory}")
+
     loading = load_soon("remuda.ui.charts")
     try:
         view = make_view(config.run.live)
-        result = run_training(config, view, bool(resumed), progress, said)
+        result = run_training(config, view, bool(resumed), Callbacks(progress, tell_results), said)
     finally:
         progress.close()
         loading.cancel()
         loading.join()  # an import that has begun is not left to the end of the process
-    _tell(RunDirectory.open(result.directory))
-    if not result.finished:
-        print(f"{result.ended}; go on with: remuda train --resume {result.directory}")
+    later = [note for note in result.notes if note not in told]
+    _tell_pictures(RunDirectory.open(result.directory), later)
     if result.signal is not None:
         return 128 + result.signal
     return HALTED if result.halted else 0
 
 
-def _tell(run: RunDirectory) -> None:
-    """Print what came of a run, then make its pictures; what fails there costs only itself."""
-    from remuda.ui.ending import make_report
-    from remuda.ui.summary import print_files, print_results
+def _tell_results(run: RunDirectory) -> None:
+    """Print what came of a run."""
+    from remuda.ui.summary import print_results
 
-    notes = []
     try:
         print_results(run.path)
     except RunDirectoryError as error:
-        notes.append(f"no table: {error}")
+        print(f"note: no table: {error}")
     sys.stdout.flush()
-    notes += make_report(run)
+
+
+def _tell_pictures(run: RunDirectory, notes: Sequence[str] = ()) -> None:
+    """Make the pictures of a run, print where they are, and notes; a failure is one of these."""
+    from remuda.ui.ending import make_report
+    from remuda.ui.summary import print_files
+
+    notes = [*notes, *make_report(run)]
     print_files(run.path)
     for note in notes:
         print(f"note: {note}")
@@ -285,7 +302,7 @@ def evaluate(words: Sequence[str]) -> int:
     config, snapshots = load_run(run, options.checkpoint)
     progress, signals = Progress(sys.stderr), Signals()
     with signals.watching():
-        limits = Limits(options.seconds, signals.stopped, progress)
+        limits = Limits(options.seconds, signals.stopped, partial(progress, "greedy play"))
         evaluation = play(
             config, snapshots, options.episodes, options.seed, options.scripted, limits=limits
         )
@@ -350,7 +367,8 @@ def report(words: Sequence[str]) -> int:
 
     run = RunDirectory.open(options.run)
     run.read_summary()
-    _tell(run)
+    _tell_results(run)
+    _tell_pictures(run)
     return 0
 
 
@@ -511,7 +529,7 @@ def run(words: Sequence[str]) -> int:
         print(f"remuda: {error}", file=sys.stderr)
         return error.exit_code
     except KeyboardInterrupt:
-        print("remuda: interrupted", file=sys.stderr)
+        print(told_at_the_end(), file=sys.stderr)
         return INTERRUPTED
 
 

@@ -11,6 +11,8 @@ from types import FrameType
 
 INTERRUPTED = 130
 
+_words = "remuda: interrupted"
+
 
 def end_at_once() -> None:
     """From now on Ctrl-C is told in one line and ends the process with code 130.
@@ -24,6 +26,17 @@ def end_at_once() -> None:
     """
     if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
         signal.signal(signal.SIGINT, _end)
+
+
+def tell_at_the_end(words: str) -> None:
+    """From now on Ctrl-C that ends the process is told with these words after `interrupted`."""
+    global _words
+    _words = f"remuda: interrupted; {words}" if words else "remuda: interrupted"
+
+
+def told_at_the_end() -> str:
+    """What Ctrl-C that ends the process is told with."""
+    return _words
 
 
 @contextmanager
@@ -42,5 +55,5 @@ def _end(number: int, frame: FrameType | None) -> None:  # noqa: ARG001
     # It may come in the middle of a write, or nobody may read any more.
     with suppress(RuntimeError, OSError, ValueError):
         sys.stdout.flush()
-    os.write(sys.stderr.fileno(), b"remuda: interrupted\n")
+    os.write(sys.stderr.fileno(), f"{_words}\n".encode())
     os._exit(INTERRUPTED)

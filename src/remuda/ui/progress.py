@@ -1,4 +1,4 @@
-"""How far greedy play is, while it goes on."""
+"""How far play that measures is, while it goes on."""
 
 from __future__ import annotations
 
@@ -13,26 +13,26 @@ TERMINAL_EVERY, PLAIN_EVERY = 0.2, 10.0
 
 
 class Progress:
-    """Tells of greedy play that takes longer than a moment, and how to end it."""
+    """Tells of play that takes longer than a moment, and how to end it."""
 
     def __init__(self, out: IO[str] | None = None) -> None:
         self._out = sys.stdout if out is None else out
-        self._begun: float | None = None
-        self._told = 0.0
+        self._what = ""
+        self._begun = self._told = 0.0
         self._open = False
 
-    def __call__(self, done: int, wanted: int) -> None:
-        """Take note of the episodes that are over, and those that are wanted."""
+    def __call__(self, what: str, done: int, wanted: int) -> None:
+        """Take note of what is played, of the episodes that are over, and those wanted."""
         now = time.monotonic()
-        if self._begun is None:
-            self._begun = now
+        if what != self._what:
+            self._what, self._begun = what, now
         on_terminal = self._out.isatty()
         every = TERMINAL_EVERY if on_terminal else PLAIN_EVERY
         if done >= wanted:
             self.close()
         elif now - self._begun >= PATIENCE and now - self._told >= every:
             self._told = now
-            words = f"greedy play: {done:,} of {wanted:,} episodes (Ctrl-C ends it)"
+            words = f"{what}: {done:,} of {wanted:,} episodes (Ctrl-C ends it)"
             line = f"\r{words}" if on_terminal else f"{words}\n"
             print(line, end="", file=self._out, flush=True)
             self._open = on_terminal

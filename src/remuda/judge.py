@@ -1,0 +1,74 @@
+"""Who is the best: greedy play by which the best checkpoint of a run is found."""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections.abc import Mapping
+from typing import Any
+
+from remuda.config import Config
+from remuda.coordinator.run_directory import RunDirectory
+from remuda.evaluate import Evaluation, Limits, evaluate, published
+from remuda.policies.spec import PolicySpec
+from remuda.publish.snapshot import Snapshot
+from remuda.tournament import margin
+
+
+def judged(evaluation: Evaluation) -> dict[str, Any]:
+    """What the best checkpoint is found by."""
+    means = [evaluation.mean(agent) for agent in range(len(evaluation.agents))]
+    return {
+        "mean_return": sum(means) / len(means),
+        "constant_sum": evaluation.constant_sum,
+        "same_returns": evaluation.same_returns,
+        **evaluation.as_summary(),
+    }
+
+
+class Judge:
+    """Greedy play by which the best checkpoint is found, within limits."""
+
+    def __init__(
+        self,
+        config: Config,
+        specs: tuple[PolicySpec, ...],
+        run: RunDirectory,
+        limits: Limits | None = None,
+    ) -> None:
+        """Judge the checkpoints of a run.
+
+        Args:
+            config: of the run.
+            specs: of all its policies.
+            run: where its checkpoints are.
+            limits: of each measurement and each challenge; None: `run.evaluate_seconds`, and until
+                `cancelled` is set.
+        """
+        self._config, self._specs, self._run = config, specs, run
+        self.cancelled = threading.Event()
+        """Set to have what is being played given up."""
+        self.limits = limits or Limits(config.run.evaluate_seconds, self.cancelled.is_set)
+
+    def measure(self, snapshots: Mapping[str, Snapshot]) -> dict[str, Any] | None:
+        """What snapshots earn; None: it was given up, or too little was played within the time."""
+        config = self._config
+        episodes = config.checkpoint.evaluate_episodes
+        evaluation = evaluate(config, snapshots, episodes, config.seed, limits=self.limits)
+        if 2 * len(evaluation.returns) < episodes or evaluation.cut == "interrupted":
+            return None
+        return judged(evaluation)
+
+    def challenge(self, snapshots: Mapping[str, Snapshot], number: int) -> float:
+        """How much more snapshots earn against a checkpoint than that earns against them.
+
+        Not a number where the play was interrupted or ran out of time: episodes that are short are
+        over first, so that a part of them may favour either side.
+        """
+        if self.limits.reached(0.0):
+            return math.nan
+        config = self._config
+        living = tuple(s for s in self._specs if s.name in snapshots)
+        rival = published(self._run, living, number)
+        episodes = config.checkpoint.evaluate_episodes
+        return margin(config, snapshots, rival, episodes, config.seed, self.limits)
