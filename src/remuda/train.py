@@ -285,7 +285,11 @@ def _judge(
     try:
         if coordinator.judge_last(judged(evaluation), snapshots, judge.challenge):
             return result
-        why = "that was interrupted" if judge.limits.interrupted() else "run.evaluate_seconds were over"
+        why = (
+            "that was interrupted"
+            if judge.limits.interrupted()
+            else "run.evaluate_seconds were over"
+        )
     except Exception as error:  # the user's game
         log.exception("play against the best checkpoint so far failed")
         why = f"{type(error).__name__}: {error}"

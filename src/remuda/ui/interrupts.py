@@ -11,7 +11,8 @@ from types import FrameType
 
 INTERRUPTED = 130
 
-_words = "remuda: interrupted"
+_hints: list[str] = []
+"""What is told besides, from when on."""
 
 
 def end_at_once() -> None:
@@ -30,13 +31,12 @@ def end_at_once() -> None:
 
 def tell_at_the_end(words: str) -> None:
     """From now on Ctrl-C that ends the process is told with these words after `interrupted`."""
-    global _words
-    _words = f"remuda: interrupted; {words}" if words else "remuda: interrupted"
+    _hints[:] = [words]
 
 
 def told_at_the_end() -> str:
     """What Ctrl-C that ends the process is told with."""
-    return _words
+    return "; ".join(["remuda: interrupted", *_hints])
 
 
 @contextmanager
@@ -55,5 +55,5 @@ def _end(number: int, frame: FrameType | None) -> None:  # noqa: ARG001
     # It may come in the middle of a write, or nobody may read any more.
     with suppress(RuntimeError, OSError, ValueError):
         sys.stdout.flush()
-    os.write(sys.stderr.fileno(), f"{_words}\n".encode())
+    os.write(sys.stderr.fileno(), f"{told_at_the_end()}\n".encode())
     os._exit(INTERRUPTED)
