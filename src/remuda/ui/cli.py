@@ -511,6 +511,7 @@ def main(words: Sequence[str] | None = None) -> None:
 
 def run(words: Sequence[str]) -> int:
     """Run one command; returns the exit code. What a user can mend is told in one line."""
+    tell_at_the_end()
     if not words or words[0] in ("-h", "--help", "help"):
         print(usage())
         return 0

@@ -29,9 +29,9 @@ def end_at_once() -> None:
         signal.signal(signal.SIGINT, _end)
 
 
-def tell_at_the_end(words: str) -> None:
+def tell_at_the_end(*words: str) -> None:
     """From now on Ctrl-C that ends the process is told with these words after `interrupted`."""
-    _hints[:] = [words]
+    _hints[:] = words
 
 
 def told_at_the_end() -> str:
