@@ -18,11 +18,12 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import psutil
+from recording import Results, options_of
 
 from remuda import train as training
 from remuda.actor.actor import Actor
@@ -75,13 +76,9 @@ class ChaoticAssembly(training.Assembly):
     """A run whose roles can be made to raise."""
 
     def __init__(
-        self,
-        config: Config,
-        specs: tuple[PolicySpec, ...],
-        layout: Layout,
-        facts: tuple[str, ...] = (),
+        self, config: Config, specs: tuple[PolicySpec, ...], layout: Layout, **more: Any
     ) -> None:
-        super().__init__(config, specs, layout, ChaoticLearner, ChaoticActor, facts)
+        super().__init__(config, specs, layout, ChaoticLearner, ChaoticActor, **more)
 
 
 def play(directory: Path, turns: int) -> None:
@@ -213,9 +210,8 @@ def main() -> None:
     parser.add_argument("--minutes", type=float, default=10.0, help="how long harm is done")
     parser.add_argument("--every", type=float, default=5.0, help="seconds between two faults")
     parser.add_argument("--turns", type=int, default=2_500_000, help="turns that are planned")
-    parser.add_argument("--json", action="store_true", help="print JSON")
     parser.add_argument("--play", type=Path, help=argparse.SUPPRESS)
-    options = parser.parse_args()
+    options = options_of(parser)
     if options.play is not None:
         play(options.play, options.turns)
         return
@@ -225,26 +221,48 @@ def main() -> None:
         wild, faults = observe(
             folder / "wild", options.turns, options.minutes * 60, options.every, folder / "wild.log"
         )
-    lost = [fault.lost for fault in faults if fault.lost is not None]
-    if options.json:
-        everything = {"calm": asdict(calm), "wild": asdict(wild)}
-        print(json.dumps(everything | {"faults": [asdict(fault) for fault in faults]}))
-        return
-    kinds = Counter(fault.kind for fault in faults)
-    roles = Counter(fault.role for fault in faults)
-    print(f"{len(faults)} faults: {dict(kinds)}, {dict(roles)}")
-    print(f"{wild.restarts} restarts, exit code {wild.exit_code}")
-    print(f"turns planned {options.turns:,}, played {wild.turns:,}")
-    print(f"{wild.checkpoints} checkpoints, one in {INTERVAL:.0f} s wanted")
-    print(f"most work lost by a learner: {max(lost, default=0):.1f} s")
-    print(f"longest standstill after a fault of the actor: {wild.standstill_actor:.1f} s")
-    print(f"longest standstill otherwise: {wild.standstill_other:.1f} s (seen to 1 s)")
+    results = Results("chaos")
     for what, outcome in (("undisturbed", calm), ("disturbed", wild)):
-        earned = ", ".join(
-            f"{name} {mean:.1f} ± {outcome.errors[name]:.1f}"
-            for name, mean in outcome.returns.items()
+        results.row(
+            {
+                "run": what,
+                "turns": outcome.turns,
+                "seconds": round(outcome.seconds),
+                "checkpoints": outcome.checkpoints,
+                "faults": len(faults) if outcome is wild else 0,
+                "restarts": outcome.restarts,
+                **{
+                    f"{name} earns": f"{mean:.1f} ± {outcome.errors[name]:.1f}"
+                    for name, mean in outcome.returns.items()
+                },
+            }
         )
-        print(f"{what:<12} {outcome.seconds:6.0f} s   {earned}")
+    kinds = Counter(fault.kind for fault in faults) + Counter(fault.role for fault in faults)
+    print(f"{len(faults)} faults: {dict(kinds)}")
+    lost = max((fault.lost for fault in faults if fault.lost is not None), default=0.0)
+    planned = options.turns
+    results.bar("exit code", wild.exit_code, most=0, least=0)
+    results.bar("turns played", wild.turns, most=planned, least=planned)
+    results.bar("restarts, one for each fault", wild.restarts, most=len(faults), least=len(faults))
+    # A checkpoint that is being written when its learner is hit does not count yet.
+    results.bar("most work that a learner lost, s", lost, most=INTERVAL + 1.0)
+    # An actor that was stopped is found by its silence; its successor begins within two seconds.
+    results.bar(
+        "longest standstill after a fault of the actor, s",
+        wild.standstill_actor,
+        most=SILENCE + 2.0,
+    )
+    results.bar(
+        "longest standstill otherwise, s (status is written once in 1 s)",
+        wild.standstill_other,
+        most=2.0,
+    )
+    worst = max(
+        abs(wild.returns[n] - calm.returns[n]) / max(abs(calm.returns[n]), 1e-9)
+        for n in calm.returns
+    )
+    results.bar("returns, share by which they differ at most", worst, most=0.15)
+    results.finish(options)
 
 
 if __name__ == "__main__":
