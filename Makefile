@@ -8,7 +8,7 @@ READY := $(VENV)/.ready
 # Tests run beside each other in so many processes; each of them has a few children of its own.
 JOBS ?= 2
 
-.PHONY: train test test-all check format bench clean
+.PHONY: train test test-all check format bench figures clean
 
 # The main job: two agents learn Treasure Hunt, each in a process of its own, in a few minutes
 # on two cores. Networks half as wide as by default, so that the learners keep up with the game.
@@ -41,6 +41,10 @@ bench: $(READY)
 	$(BIN)/python benchmarks/stacks.py policies
 	$(BIN)/python benchmarks/stacks.py one_copy
 	$(BIN)/python benchmarks/stacks.py floor
+
+# Puts what benchmarks recorded (with --record) into README.md and docs.
+figures: $(READY)
+	$(BIN)/python benchmarks/figures.py
 
 $(READY): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] < (3, 14))' || \

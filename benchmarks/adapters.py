@@ -16,6 +16,7 @@ from typing import Any
 
 import gymnasium
 import numpy as np
+from recording import Results, options_of
 
 from remuda.envs.registry import make_env
 from remuda.envs.scripted import at_random, turns
@@ -101,7 +102,8 @@ def bare_gymnasium(make: Callable[[], Any], seconds: float) -> float:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
     parser.add_argument("--rounds", type=int, default=7, help="rounds to take the median of")
-    options = parser.parse_args()
+    options = options_of(parser)
+    results = Results("adapters")
     import pettingzoo
     from mpe2 import simple_spread_v3
 
@@ -119,12 +121,14 @@ def main() -> None:
         rows.append(
             (f"pettingzoo:{name}", lambda s, n=name: bare_aec(lambda: pettingzoo.make("aec", n), s))
         )
-    print(f"{'environment':<36} {'bare':>8} {'adapter':>8}  {'ratio':>6}   (bar {BAR})")
     for name, bare in rows:
         pairs = [(bare(0.7), through_the_adapter(name, 0.7)) for _ in range(options.rounds)]
         ratio = median(through / alone for alone, through in pairs)
         alone, through = (median(column) for column in zip(*pairs, strict=True))
-        print(f"{name:<36} {alone:>8,.0f} {through:>8,.0f}  {ratio:>6.2f}")
+        rates = {"bare steps/s": alone, "through the adapter": through}
+        results.row({"environment": name} | rates | {"ratio": ratio})
+        results.bar(f"{name}, of the speed of a bare loop", ratio, least=BAR)
+    results.finish(options)
 
 
 if __name__ == "__main__":

@@ -1,15 +1,16 @@
 """What it costs to check all that a game hands over: turns with and without, in turns.
 
-    python benchmarks/checking.py [seconds]
+    python benchmarks/checking.py [--seconds 10]
 
 Prints, for each game, what share the checks add to the processor time of a turn, by the medians
 of many short stretches that take turns.
 """
 
-import sys
+import argparse
 import time
 
 import numpy as np
+from recording import Results, options_of
 
 from remuda.actor.actor import Actor
 from remuda.actor.fixed import FixedSeats
@@ -29,6 +30,12 @@ GAMES = {
     "pettingzoo:classic/tictactoe-v3": 16,
 }
 """By game, how many copies are played."""
+BAR = 2.0
+"""Percent of a turn that the checks of a game of this library may take."""
+
+
+TURNS = 10
+"""Of a stretch."""
 
 
 def make_actor(game: str, copies: int, check: bool) -> Actor:
@@ -42,21 +49,29 @@ def make_actor(game: str, copies: int, check: bool) -> Actor:
 
 
 def main() -> None:
-    seconds = float(sys.argv[1]) if len(sys.argv) > 1 else 10.0
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seconds", type=float, default=10.0, help="for each game")
+    options = options_of(parser)
+    results = Results("checking")
     for game, copies in GAMES.items():
         actors = [make_actor(game, copies, check) for check in (False, True)]
         spent: tuple[list[float], list[float]] = ([], [])
         for actor in actors:
             actor.turn()
-        end = time.perf_counter() + seconds
+        end = time.perf_counter() + options.seconds
         while time.perf_counter() < end:
             for actor, times in zip(actors, spent, strict=True):
                 begin = time.thread_time()
-                for _ in range(10):
+                for _ in range(TURNS):
                     actor.turn()
                 times.append(time.thread_time() - begin)
         without, with_checks = (float(np.median(times)) for times in spent)
-        print(f"{game:34} {100 * (with_checks / without - 1):+5.1f}% of a turn")
+        share = 100 * (with_checks / without - 1)
+        turn = without / TURNS * 1e6
+        results.row({"game": game, "copies": copies, "turn, us": turn, "checks, %": share})
+        if ":" not in game:
+            results.bar(f"{game}: checks, % of a turn", share, most=BAR)
+    results.finish(options)
 
 
 if __name__ == "__main__":

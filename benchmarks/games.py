@@ -7,11 +7,11 @@ anew as they end.
 from __future__ import annotations
 
 import argparse
-import json
 import time
 from statistics import median
 
 import numpy as np
+from recording import Results, options_of
 
 from remuda.envs.registry import GAMES, make_env
 from remuda.envs.scripted import sample_actions
@@ -23,6 +23,7 @@ BARS = {
     "bucket_brigade": {64: 5_000_000},
 }
 """Agent-steps per second to reach, by game and number of copies."""
+COPIES = (1, 64, 1000)
 DRAWN = 500
 """Turns for which actions are drawn; they are played over and over."""
 
@@ -62,24 +63,25 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
     parser.add_argument("games", nargs="*", help="the games; all that there are by default")
     parser.add_argument("--rounds", type=int, default=5, help="rounds to take the median of")
-    parser.add_argument("--json", action="store_true", help="print JSON")
-    options = parser.parse_args()
-    runs = [
-        (game, copies)
-        for game in options.games or GAMES
-        for copies in {1: 0, 64: 0, 1000: 0} | BARS.get(game, {})
-    ]
+    options = options_of(parser)
+    results = Results("games")
+    games = options.games or tuple(GAMES)
+    runs = [(game, copies) for game in games for copies in COPIES]
     for game, _ in runs:
         speed(game, 1, 0.1)  # compile
     rounds = [{run: speed(*run, 0.5) for run in runs} for _ in range(options.rounds)]
     found = {run: median(r[run] for r in rounds) for run in runs}
-    if options.json:
-        print(json.dumps({f"{game} {copies}": rate for (game, copies), rate in found.items()}))
-        return
-    print(f"{'game':<20} {'copies':>6}  {'agent-steps/s':>14}")
-    for (game, copies), rate in found.items():
-        bar = BARS.get(game, {}).get(copies)
-        print(f"{game:<20} {copies:>6}  {rate:>14,.0f}" + (f"   (bar {bar:,})" if bar else ""))
+    for game in games:
+        rates = {
+            f"{copies:,} {'copy' if copies == 1 else 'copies'}": found[game, copies]
+            for copies in COPIES
+        }
+        results.row({"agent-steps/s": game} | rates)
+        for copies, bar in BARS.get(game, {}).items():
+            results.bar(
+                f"{game}, copies: {copies:,}; agent-steps/s", found[game, copies], least=bar
+            )
+    results.finish(options)
 
 
 if __name__ == "__main__":

@@ -15,8 +15,7 @@ import time
 from pathlib import Path
 
 import psutil
-from rich.console import Console
-from rich.table import Table
+from recording import Results, options_of
 
 from remuda.config import load_config
 from remuda.coordinator.metrics import Goal, Record
@@ -80,14 +79,30 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--policies", type=int, nargs="+", default=(16, 64))
     parser.add_argument("--seconds", type=float, default=600.0)
-    options = parser.parse_args()
-    table = Table("policies", "seconds", "updates", "largest process, MiB")
+    options = options_of(parser)
+    results = Results("learner_memory")
+    last: dict[int, float] = {}
     for count in options.policies:
         readings = measure(count, options.seconds).readings
         for share in (0.1, 0.25, 0.5, 0.75, 1.0):
             found = readings[max(int(len(readings) * share) - 1, 0)]
-            table.add_row(str(count), f"{found[0]:.0f}", str(found[2]), f"{found[1]:.0f}")
-    Console(width=100).print(table)
+            results.row(
+                {
+                    "policies": count,
+                    "seconds": round(found[0]),
+                    "updates": found[2],
+                    "largest process, MiB": found[1],
+                }
+            )
+        quarter, last[count] = readings[max(len(readings) // 4 - 1, 0)][1], readings[-1][1]
+        growth = last[count] / quarter
+        results.bar(f"{count} policies: memory at the end by that at a quarter", growth, most=1.1)
+    few, many = min(last), max(last)
+    if few < many:
+        results.bar(
+            f"memory of {many} policies by that of {few}", last[many] / last[few], most=many / few
+        )
+    results.finish(options)
 
 
 if __name__ == "__main__":

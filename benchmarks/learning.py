@@ -18,6 +18,7 @@ from pathlib import Path
 from statistics import mean, median, stdev
 from typing import Any
 
+from recording import Results, options_of
 from rich.console import Console
 from rich.table import Table
 
@@ -137,7 +138,7 @@ def run(tree: dict[str, Any], schedule: str, seed: int, wanted: float) -> tuple[
         return result, watch.reached
 
 
-def cartpole(seeds: int, console: Console) -> None:
+def cartpole(seeds: int, console: Console) -> Table:
     table = Table("schedule", "seed", "steps", "greedy return", "seconds")
     for schedule in ("sequential", "async"):
         good = 0
@@ -157,10 +158,10 @@ def cartpole(seeds: int, console: Console) -> None:
             )
             console.print(f"{schedule} seed {seed}: {mean:.1f}")
         table.add_row(schedule, "all", "", f"{good} of {seeds} reach 475", "", end_section=True)
-    console.print(table)
+    return table
 
 
-def treasure_hunt(seeds: int, console: Console) -> None:
+def treasure_hunt(seeds: int, console: Console) -> Table:
     """Two agents to 150 and beyond; eight agents to the return that they level off near."""
     table = Table("agents", "schedule", "seed", "to", "after s", "greedy return", "agent-steps/s")
     for agents, wanted, turns in ((2, 150.0, 1_000_000), (8, 75.0, 400_000)):
@@ -186,10 +187,10 @@ def treasure_hunt(seeds: int, console: Console) -> None:
                 console.print(f"{agents} agents, {schedule}, seed {seed}: {reached:.1f} s")
         ratio = median(times["sequential"]) / median(times["async"])
         table.add_row(str(agents), f"async is {ratio:.2f}x as fast", end_section=True)
-    console.print(table)
+    return table
 
 
-def bucket_brigade(seeds: int, console: Console) -> None:
+def bucket_brigade(seeds: int, console: Console) -> Table:
     """Four independent learners; the team's reward per night, greedy, beside the optimum."""
     table = Table("scenario", "seed", "team reward per night", "bar", "optimum", "work", "minutes")
     for brigade in BRIGADES:
@@ -222,10 +223,10 @@ def bucket_brigade(seeds: int, console: Console) -> None:
             f"{brigade.optimum:g}",
             end_section=True,
         )
-    console.print(table)
+    return table
 
 
-def tic_tac_toe(seeds: int, console: Console) -> None:
+def tic_tac_toe(seeds: int, console: Console) -> Table:
     """One learns against who plays at random, on the first seat and on the second; then greedy."""
     table = Table("seat", "seed", "wins", "draws", "wins or draws", "minutes")
     for seat, other in enumerate(("player_2", "player_1")):
@@ -240,10 +241,10 @@ def tic_tac_toe(seeds: int, console: Console) -> None:
             shares = [f"{share:.1%}" for share in (wins, draws, wins + draws)]
             table.add_row("second" if seat else "first", str(seed), *shares, minutes)
             console.print(f"tic-tac-toe, seat {seat}, seed {seed}: {shares} in {minutes} minutes")
-    console.print(table)
+    return table
 
 
-def cleanup(seeds: int, console: Console) -> None:
+def cleanup(seeds: int, console: Console) -> Table:
     """The dilemma: ten who learn for themselves, beside ten who share what they are given."""
     names = ("return of an agent", "polluted_share", "cleaning_actions", "apples_eaten", "equality")
     table = Table("rewards", "seed", *(name.replace("_", " ") for name in names), "minutes")
@@ -259,7 +260,7 @@ def cleanup(seeds: int, console: Console) -> None:
             words = [f"{facts[name]:.2f}" for name in names]
             table.add_row("shared" if share else "own", str(seed), *words, minutes)
             console.print(f"cleanup, share {share:g}, seed {seed}: {words} in {minutes} minutes")
-    console.print(table)
+    return table
 
 
 GAMES = {
@@ -275,9 +276,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("what", choices=GAMES)
     parser.add_argument("--seeds", type=int, default=3)
-    options = parser.parse_args()
-    console = Console(width=110)
-    GAMES[options.what](options.seeds, console)
+    options = options_of(parser)
+    results = Results(f"learning.{options.what}")
+    results.table(GAMES[options.what](options.seeds, Console(width=110)))
+    results.finish(options)
 
 
 if __name__ == "__main__":

@@ -23,8 +23,7 @@ from collections.abc import Callable
 from pathlib import Path
 from statistics import median
 
-from rich.console import Console
-from rich.table import Table
+from recording import Results, options_of
 from stacks import measure
 
 HERE = Path(__file__).parent
@@ -83,7 +82,7 @@ def main() -> None:
     parser.add_argument("--sample-factory", help="an interpreter with sample-factory")
     parser.add_argument("--seconds", type=float, default=10.0)
     parser.add_argument("--rounds", type=int, default=3)
-    options = parser.parse_args()
+    options = options_of(parser)
     trunk, towers = "one trunk for policy and value", "a network each for policy and value"
     entrants: dict[tuple[str, str], Callable[[float], float]] = {
         ("Remuda, 8 policies, agent by agent", trunk): remuda(True, False),
@@ -103,18 +102,27 @@ def main() -> None:
             entrants[what, trunk] = program(
                 options.sample_factory, "sample_factory_run.py", str(count)
             )
-    console = Console(width=120)
+    results = Results("peers")
     rates: dict[tuple[str, str], list[float]] = {name: [] for name in entrants}
     for _ in range(options.rounds):
         for name, run in entrants.items():
             rates[name].append(run(options.seconds))
-            console.print(f"{name[0]}, {name[1]}: {rates[name][-1]:,.0f}")
-    table = Table("who", "network", "trained agent-steps/s", "Remuda, all at once, is")
+            print(f"{name[0]}, {name[1]}: {rates[name][-1]:,.0f}", flush=True)
     for name, found in rates.items():
         ours = median(rates["Remuda, 8 policies, all at once", name[1]])
-        ratio = "" if name[0].startswith("Remuda") else f"{ours / median(found):.1f}x"
-        table.add_row(*name, f"{median(found):,.0f}", ratio)
-    console.print(table)
+        results.row(
+            {
+                "who": name[0],
+                "network": name[1],
+                "trained agent-steps/s": median(found),
+                "Remuda, all at once, is so many times as fast": ours / median(found),
+            }
+        )
+    best = rates.get(("Stable-Baselines3, 1 policy for all", trunk))
+    if best:
+        ours = median(rates["Remuda, 8 policies, all at once", trunk])
+        results.bar("as fast as the best of Stable-Baselines3, times", ours / median(best), least=2)
+    results.finish(options)
 
 
 if __name__ == "__main__":

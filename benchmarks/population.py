@@ -21,6 +21,7 @@ from statistics import median
 from typing import Any
 
 import psutil
+from recording import Results, options_of
 from rich.console import Console
 from rich.table import Table
 
@@ -114,9 +115,9 @@ def pool_of(directory: Path) -> list[tuple[Strategy, Strategy]]:
     return [strategies(spec, weights[place - 1]) for place in held]
 
 
-def kuhn(console: Console, seeds: int, tree: dict[str, Any]) -> None:
+def kuhn(results: Results, seeds: int, tree: dict[str, Any], bar: float) -> None:
     """The average policy of the pool, against exact best responses."""
-    table = Table("seed", "exploitability", "value", "last alone", "matches", "seconds")
+    worst = 0.0
     for seed in range(seeds):
         begun = time.monotonic()
         with tempfile.TemporaryDirectory() as home:
@@ -124,20 +125,24 @@ def kuhn(console: Console, seeds: int, tree: dict[str, Any]) -> None:
             pool = pool_of(Path(home) / "run")
         found = summary(*average([f for f, _ in pool], [s for _, s in pool]))
         last = summary(*pool[-1])
-        table.add_row(
-            str(seed),
-            f"{found['exploitability']:.4f}",
-            f"{found['value']:.4f}",
-            f"{last['exploitability']:.4f}",
-            f"{result.record.matches:,}",
-            f"{time.monotonic() - begun:.0f}",
+        results.row(
+            {
+                "seed": seed,
+                "exploitability": found["exploitability"],
+                "value": found["value"],
+                "exploitability of the last alone": last["exploitability"],
+                "matches": result.record.matches,
+                "seconds": round(time.monotonic() - begun),
+            }
         )
-        console.print(f"seed {seed}: {found['exploitability']:.4f} {found['value']:.4f}")
-    console.print(table)
+        print(f"seed {seed}: {found['exploitability']:.4f} {found['value']:.4f}", flush=True)
+        worst = max(worst, found["exploitability"])
+    results.bar("exploitability, the most of all seeds", worst, most=bar)
 
 
-def connect_four(console: Console, seconds: float) -> None:
+def connect_four(results: Results, seconds: float) -> None:
     """Self-play for so long; wins against random in both seats, and ratings of the pool."""
+    console = Console()
     with tempfile.TemporaryDirectory() as home:
         tree = overlay(CONNECT_FOUR, {"run": {"seconds": seconds}})
         result, watch = run(tree, Path(home) / "run")
@@ -148,7 +153,7 @@ def connect_four(console: Console, seconds: float) -> None:
                 played = evaluate(config, snapshots, 1000, scripted=scripted)
                 returns = played.returns[:, seat]
                 wins = float((returns > 0).mean())
-                console.print(f"against {opponent}, seat {seat}: {wins:.1%} won")
+                results.row({"against": f"{opponent}, seat {seat}", "won, %": 100 * wins})
         members = watch.records[-1].members
         frozen = sorted((int(n.split("@")[1]), m) for n, m in members.items() if not m.learns)
         ratings = [m.rating for _, m in frozen]
@@ -158,7 +163,7 @@ def connect_four(console: Console, seconds: float) -> None:
             row = (f"{member.rating:.1f}", f"{member.uncertainty:.1f}", f"{member.games:,}")
             table.add_row(str(version), *row, above)
         console.print(table)
-        console.print(f"{result.record.matches:,} matches")
+        results.row({"against": "matches played by then", "matches": result.record.matches})
 
 
 def rate_of(tree: dict[str, Any], seconds: float) -> tuple[float, float]:
@@ -182,24 +187,41 @@ def in_turns(
     return found
 
 
-def speed(console: Console, seconds: float, rounds: int) -> None:
+def compare(
+    results: Results,
+    what: str,
+    trees: dict[str, dict[str, Any]],
+    seconds: float,
+    rounds: int,
+    bar: float,
+) -> None:
+    """Trained agent-steps a second of dealt seats, against the same with seats for good."""
+    found = in_turns(trees, seconds, rounds)
+    fixed, dealt = ([rate for rate, _ in found[name]] for name in ("fixed", "dealt"))
+    ratios = [d / f for d, f in zip(dealt, fixed, strict=True)]
+    ratio = median(ratios)
+    results.row(
+        {
+            "": what,
+            "fixed, trained/s": median(fixed),
+            "dealt, trained/s": median(dealt),
+            "ratio": ratio,
+            "lowest": min(ratios),
+            "highest": max(ratios),
+        }
+    )
+    results.bar(f"{what}: dealt seats, of the speed of fixed ones", ratio, least=bar)
+
+
+def speed(results: Results, seconds: float, rounds: int) -> None:
     """The same policies on seats for good and dealt by a round robin."""
-    table = Table("game", "fixed", "round robin", "ratio")
     for game in ("treasure_hunt", "bucket_brigade"):
-        found = in_turns(
-            {"fixed": {"game": game}, "dealt": {"game": game, "population": DEALT}}, seconds, rounds
-        )
-        fixed, dealt = ([rate for rate, _ in found[name]] for name in ("fixed", "dealt"))
-        ratios = [d / f for d, f in zip(dealt, fixed, strict=True)]
-        table.add_row(
-            game, f"{median(fixed):,.0f}", f"{median(dealt):,.0f}", f"{median(ratios):.2f}"
-        )
-    console.print(table)
+        trees = {"fixed": {"game": game}, "dealt": {"game": game, "population": DEALT}}
+        compare(results, game, trees, seconds, rounds, 0.85)
 
 
-def teams(console: Console, seconds: float, rounds: int) -> None:
+def teams(results: Results, seconds: float, rounds: int) -> None:
     """Teams of unlike sizes, and the same number of policies on seats for good."""
-    table = Table("teams", "fixed", "dealt", "ratio")
     for red, blue, seats in ((1, 8, (1, 3)), (2, 6, (2, 6)), (1, 7, (4, 4)), (4, 4, (1, 7))):
         agents = [f"agent_{i}" for i in range(sum(seats))]
         sides = {
@@ -214,19 +236,11 @@ def teams(console: Console, seconds: float, rounds: int) -> None:
             "actor": {"processes": 1},
         }
         dealt = overlay(base, {"population": {"matchmaker": "teams", "teams": sides}})
-        found = in_turns({"fixed": base, "dealt": dealt}, seconds, rounds)
-        fixed, rates = ([rate for rate, _ in found[name]] for name in ("fixed", "dealt"))
-        ratios = [d / f for d, f in zip(rates, fixed, strict=True)]
-        table.add_row(
-            f"{red}:{blue} on {seats[0]}+{seats[1]} seats",
-            f"{median(fixed):,.0f}",
-            f"{median(rates):,.0f}",
-            f"{median(ratios):.2f}",
-        )
-    console.print(table)
+        what = f"{red}:{blue} on {seats[0]}+{seats[1]} seats"
+        compare(results, what, {"fixed": base, "dealt": dealt}, seconds, rounds, 0.9)
 
 
-def many(console: Console, seconds: float, rounds: int) -> None:
+def many(results: Results, seconds: float, rounds: int) -> None:
     """What a trained step costs by the number of policies, and all the memory it takes."""
     trees = {
         str(count): {
@@ -237,13 +251,18 @@ def many(console: Console, seconds: float, rounds: int) -> None:
         for count in (8, 64)
     }
     found = in_turns(trees, seconds, rounds)
-    table = Table("policies", "trained agent-steps/s", "cost against 8", "GiB")
     base = median(rate for rate, _ in found["8"])
     for name, measured in found.items():
         rate = median(rate for rate, _ in measured)
         memory = max(memory for _, memory in measured)
-        table.add_row(name, f"{rate:,.0f}", f"{base / rate:.2f}", f"{memory / 1024:.2f}")
-    console.print(table)
+        results.row(
+            {
+                "policies": int(name),
+                "trained/s": rate,
+                "cost against 8": base / rate,
+                "GiB": memory / 1024,
+            }
+        )
 
 
 NAMES = ("kuhn", "kuhn_anchor", "connect_four", "speed", "teams", "many")
@@ -255,17 +274,18 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=None)
     parser.add_argument("--rounds", type=int, default=3)
-    words = parser.parse_args()
-    console = Console()
+    words = options_of(parser)
+    results = Results(f"population.{words.what}")
     todo: dict[str, Callable[[], None]] = {
-        "kuhn": lambda: kuhn(console, words.seeds, KUHN),
-        "kuhn_anchor": lambda: kuhn(console, words.seeds, KUHN_ANCHOR),
-        "connect_four": lambda: connect_four(console, words.seconds or 1200),
-        "speed": lambda: speed(console, words.seconds or 20, words.rounds),
-        "teams": lambda: teams(console, words.seconds or 20, words.rounds),
-        "many": lambda: many(console, words.seconds or 40, words.rounds),
+        "kuhn": lambda: kuhn(results, words.seeds, KUHN, 0.03),
+        "kuhn_anchor": lambda: kuhn(results, words.seeds, KUHN_ANCHOR, 0.06),
+        "connect_four": lambda: connect_four(results, words.seconds or 1200),
+        "speed": lambda: speed(results, words.seconds or 20, words.rounds),
+        "teams": lambda: teams(results, words.seconds or 20, words.rounds),
+        "many": lambda: many(results, words.seconds or 40, words.rounds),
     }
     todo[words.what]()
+    results.finish(words)
 
 
 if __name__ == "__main__":

@@ -22,8 +22,7 @@ from typing import Any
 
 import numpy as np
 import psutil
-from rich.console import Console
-from rich.table import Table
+from recording import Results, options_of
 
 from remuda.config import load_config
 from remuda.coordinator.checkpointing import Checkpointer
@@ -31,7 +30,13 @@ from remuda.coordinator.metrics import Goal, Record
 from remuda.runtime.processes import ProcessRuntime
 from remuda.train import train
 
-BARS = {"tick": 0.02, "checkpoint": 3.0, "size": 2.0**30, "cost": 1.5, "memory": 12 * 2.0**30}
+BARS = {
+    "tick, ms, 99%": 20.0,
+    "checkpoint, s, most": 3.0,
+    "checkpoint, MiB": 1024.0,
+    "memory, GiB": 12.0,
+    "cost": 1.5,
+}
 
 
 @dataclass
@@ -154,53 +159,41 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=600.0)
     parser.add_argument("--base", type=int, default=8, help="policies to compare with; 0: none")
     parser.add_argument("--base-seconds", type=float, default=60.0)
-    words = parser.parse_args()
+    words = options_of(parser)
     runs = [(words.policies, words.seconds)]
     if words.base:
         runs.insert(0, (words.base, words.base_seconds))
-    results = []
+    measured = []
     for policies, seconds in runs:
         context = multiprocessing.get_context("spawn")
         with ProcessPoolExecutor(1, context) as pool:
-            results.append(pool.submit(measure, policies, seconds).result())
-    table = Table("", *(f"{found.policies} policies" for found in results), "bar")
-    milli = 1e3
-    rows: list[tuple[str, list[str], str]] = [
-        ("frozen copies", [f"{f.frozen:,}" for f in results], ""),
-        ("seconds to begin", [f"{f.start:.1f}" for f in results], ""),
-        (
-            "tick, median / 99% / most, ms",
-            [
-                " / ".join(f"{milli * x:.1f}" for x in np.quantile(f.ticks, [0.5, 0.99, 1.0]))
-                for f in results
-            ],
-            f"{milli * BARS['tick']:.0f}",
-        ),
-        (
-            "checkpoint, s, most",
-            [f"{max(f.checkpoints, default=0.0):.2f}" for f in results],
-            f"{BARS['checkpoint']:.0f}",
-        ),
-        (
-            "checkpoint, MiB",
-            [f"{f.size / 2**20:,.0f}" for f in results],
-            f"{BARS['size'] / 2**20:,.0f}",
-        ),
-        (
-            "memory, GiB",
-            [f"{f.memory / 2**30:.2f}" for f in results],
-            f"{BARS['memory'] / 2**30:.0f}",
-        ),
-        ("trained agent-steps/s", [f"{f.trained:,.0f}" for f in results], ""),
-        (
-            "cost of a trained step",
-            [f"{results[0].trained / max(f.trained, 1e-9):.2f}" for f in results],
-            f"{BARS['cost']}",
-        ),
-    ]
-    for name, values, bar in rows:
-        table.add_row(name, *values, bar)
-    Console().print(table)
+            measured.append(pool.submit(measure, policies, seconds).result())
+    results = Results("scale")
+    for found in measured:
+        typical, rare, most = (1e3 * x for x in np.quantile(found.ticks, [0.5, 0.99, 1.0]))
+        results.row(
+            {
+                "policies": found.policies,
+                "frozen copies": found.frozen,
+                "seconds to begin": found.start,
+                "tick, ms, median": typical,
+                "99%": rare,
+                "most": most,
+                "checkpoint, s, most": max(found.checkpoints, default=0.0),
+                "checkpoint, MiB": found.size / 2**20,
+                "memory, GiB": found.memory / 2**30,
+                "trained agent-steps/s": found.trained,
+                "cost of a step": measured[0].trained / max(found.trained, 1e-9),
+            }
+        )
+    found, row = measured[-1], results.rows[-1]
+    for column in ("99%", "checkpoint, s, most", "checkpoint, MiB", "memory, GiB"):
+        what = "tick, ms, 99%" if column == "99%" else column
+        results.bar(what, float(row[column] or 0.0), most=BARS[what])
+    if words.base:
+        what = f"cost of a step against {measured[0].policies} policies"
+        results.bar(what, measured[0].trained / max(found.trained, 1e-9), most=BARS["cost"])
+    results.finish(words)
 
 
 if __name__ == "__main__":

@@ -21,8 +21,7 @@ from typing import Any
 
 import numpy as np
 import psutil
-from rich.console import Console
-from rich.table import Table
+from recording import Results, options_of
 
 from remuda.assembly import Assembly
 from remuda.config import Config, load_config, overlay
@@ -98,13 +97,16 @@ def measure(seconds: float, **tree: Any) -> Watch:
 
 
 def policies(
-    console: Console,
+    results: Results,
     seconds: float,
     rounds: int,
     counts: Sequence[int] = (2, 8, 32, 64),
     device: str = "",
 ) -> None:
-    """The cost of an agent-step by the number of policies, in turns within one run."""
+    """The cost of an agent-step by the number of policies, in turns within one run.
+
+    The bars are of the processor.
+    """
     learners = {"devices": [device]} if device else {}
     found: dict[int, list[Watch]] = {count: [] for count in counts}
     for _ in range(rounds):
@@ -113,22 +115,25 @@ def policies(
                 measure(seconds, env={"options": {"num_agents": count}}, learners=learners)
             )
             played, trained = found[count][-1].rates()
-            console.print(f"{count} policies: {played:,.0f} played, {trained:,.0f} trained")
-    table = Table("policies", "played/s", "trained/s", "cost against 8", "largest process, MiB")
-    if device:
-        table.add_column("GPU: busy, MiB")
+            print(f"{count} policies: {played:,.0f} played, {trained:,.0f} trained", flush=True)
     trained = {n: median(w.rates()[1] for w in found[n]) for n in counts}
+    base = 8 if 8 in trained else counts[0]
     for n in counts:
-        table.add_row(
-            str(n),
-            f"{median(w.rates()[0] for w in found[n]):,.0f}",
-            f"{trained[n]:,.0f}",
-            f"{trained[8 if 8 in trained else counts[0]] / trained[n]:.2f}",
-            f"{max(w.memory for w in found[n]):.0f}",
-            *([_gpu(found[n])] if device else []),
+        results.row(
+            {
+                "policies": n,
+                "played/s": median(w.rates()[0] for w in found[n]),
+                "trained/s": trained[n],
+                f"cost against {base}": trained[base] / trained[n],
+                "largest process, MiB": max(w.memory for w in found[n]),
+            }
+            | ({"GPU: busy, MiB": _gpu(found[n])} if device else {})
         )
-    console.print(table)
-    console.print(found[8][0].layout)
+    print(found[base][0].layout)
+    if base == 8 and not device:
+        results.bar("8 policies, trained agent-steps/s", trained[8], least=150_000)
+        costs = [trained[8] / trained[n] for n in counts]
+        results.bar("cost of a step against 8 policies, the most", max(costs), most=1.25)
 
 
 def _gpu(watches: list[Watch]) -> str:
@@ -138,7 +143,7 @@ def _gpu(watches: list[Watch]) -> str:
     return f"{median(use for use, _ in seen):.0f}%, {max(memory for _, memory in seen):,.0f}"
 
 
-def one_copy(console: Console, seconds: float, rounds: int) -> None:
+def one_copy(results: Results, seconds: float, rounds: int) -> None:
     """One copy of the game: agents observe one after another, or all at once."""
     found: dict[bool, list[tuple[float, float]]] = {False: [], True: []}
     for _ in range(rounds):
@@ -148,14 +153,11 @@ def one_copy(console: Console, seconds: float, rounds: int) -> None:
             experience = {"on_full": "overwrite"}
             watch = measure(seconds, env=env, policy={"experience": experience})
             rates.append(watch.rates())
-    table = Table("one copy, 8 agents", "played/s", "trained/s")
     for together, rates in found.items():
-        table.add_row(
-            "batched observation" if together else "one after another",
-            f"{median(r[0] for r in rates):,.0f}",
-            f"{median(r[1] for r in rates):,.0f}",
-        )
-    console.print(table)
+        way = "batched observation" if together else "one after another"
+        played, trained = (median(column) for column in zip(*rates, strict=True))
+        results.row({"one copy, 8 agents": way, "played/s": played, "trained/s": trained})
+        results.bar(f"{way}, played/s", played, least=60_000 if together else 25_000)
 
 
 def _config() -> Config:
@@ -220,7 +222,7 @@ def _side_by_side(work: Callable[[], float], cores: int) -> float:
         return median(future.result() for future in [pool.submit(work) for _ in range(cores)])
 
 
-def floor(console: Console, seconds: float, rounds: int) -> None:
+def floor(results: Results, seconds: float, rounds: int) -> None:
     """What the cores allow if nothing but playing and updating took time, and what is reached."""
     cores = len(psutil.Process().cpu_affinity())
     shares, rates, costs = [], [], []
@@ -232,19 +234,17 @@ def floor(console: Console, seconds: float, rounds: int) -> None:
         shares.append(rate / allowed)
         rates.append(rate)
         costs.append((update, play))
-        console.print(
+        print(
             f"update {update * 1e6:.2f} us, play {play * 1e6:.2f} us: {allowed:,.0f} allowed, "
-            f"{rate:,.0f} reached"
+            f"{rate:,.0f} reached",
+            flush=True,
         )
-    table = Table("what", "median")
-    table.add_row("update alone, one core", f"{median(u for u, _ in costs) * 1e6:.2f} us a step")
-    table.add_row("play alone, one core", f"{median(p for _, p in costs) * 1e6:.2f} us a step")
-    table.add_row(
-        f"allowed by {cores} cores", f"{cores / sum(map(median, zip(*costs, strict=True))):,.0f}/s"
-    )
-    table.add_row("trained", f"{median(rates):,.0f}/s")
-    table.add_row("share", f"{median(shares):.0%}")
-    console.print(table)
+    update, play = (median(column) for column in zip(*costs, strict=True))
+    results.row({"what": "update alone, one core, us a step", "median": update * 1e6})
+    results.row({"what": "play alone, one core, us a step", "median": play * 1e6})
+    results.row({"what": f"allowed by {cores} cores, steps/s", "median": cores / (update + play)})
+    results.row({"what": "trained, steps/s", "median": median(rates)})
+    results.bar("trained, share of what is allowed", median(shares), least=0.7)
 
 
 def main() -> None:
@@ -255,9 +255,11 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--counts", type=int, nargs="+", default=(2, 8, 32, 64))
     parser.add_argument("--device", default="", help="of the learners: cuda:0; none: as found")
-    options = parser.parse_args()
+    options = options_of(parser)
     more = (options.counts, options.device) if options.what == "policies" else ()
-    programs[options.what](Console(width=100), options.seconds, options.rounds, *more)
+    results = Results(f"stacks.{options.what}" + (".gpu" if options.device else ""))
+    programs[options.what](results, options.seconds, options.rounds, *more)
+    results.finish(options)
 
 
 if __name__ == "__main__":

@@ -21,6 +21,7 @@ from statistics import mean
 from typing import Any
 
 import numpy as np
+from recording import Results, options_of
 from rich.console import Console
 from rich.table import Table
 
@@ -124,7 +125,7 @@ def main() -> None:
     parser.add_argument("--clip", type=float, default=0.2, help="how far a ratio counts from 1")
     parser.add_argument("--processes", type=int, default=2, help="runs at the same time")
     parser.add_argument("--replay", action="store_true", help="learn off_policy, without a lag")
-    words = parser.parse_args()
+    words = options_of(parser)
     first = "steps kept" if words.replay else "lag"
     table = Table(first, "correction", "return at the end", "against new", "staleness", "ESS")
     base = 0.0
@@ -149,7 +150,9 @@ def main() -> None:
         stale, share = mean(x[1] for x in found), mean(x[2] for x in found)
         table.add_row(f"{old:,}", correction, *row, f"{stale:.1f}", f"{share:.2f}")
         Console().print(f"{old:,}, {correction}: {row[0]}")
-    Console().print(table)
+    results = Results("staleness.replay" if words.replay else "staleness")
+    results.table(table)
+    results.finish(words)
 
 
 if __name__ == "__main__":

@@ -11,12 +11,14 @@ time, which does not depend on what else the machine does.
 from __future__ import annotations
 
 import argparse
-import statistics
 import tempfile
 import time
+from dataclasses import dataclass
 from pathlib import Path
+from statistics import median
 
 import psutil
+from recording import Results, options_of
 
 from remuda.assembly import Assembly
 from remuda.checkpoint.store import Checkpoints
@@ -51,8 +53,22 @@ def large(policies: int) -> Config:
     )
 
 
-def start(config: Config, way: str) -> None:
-    """Start the roles of a run, print how it went, and stop them."""
+@dataclass
+class Found:
+    """How the roles of one run started."""
+
+    blocked: float
+    """Seconds for which the coordinator was held up at most by a role."""
+    computed: float
+    """The same by its processor time."""
+    ready: dict[str, float]
+    """Seconds from its start until a role was ready, in the order in which they were started."""
+    processor: dict[str, float]
+    """Seconds of processor that this took."""
+
+
+def start(config: Config) -> Found:
+    """Start the roles of a run, and stop them."""
     env = make_env(config.game, 1, **config.env.options)
     specs = policy_specs(config, env.agents)
     layout = make_layout(config, len(specs))
@@ -89,16 +105,12 @@ def start(config: Config, way: str) -> None:
         finally:
             forkserver.start = original
             runtime.stop()
-    print(
-        f"  {way}: the coordinator was held up for {max(blocked) * 1e3:.1f} ms at most a role, "
-        f"{max(computed) * 1e3:.1f} ms of processor"
+    return Found(
+        max(blocked),
+        max(computed),
+        {name: ready[name] - begun for name, begun in started.items()},
+        {name: used[name].user + used[name].system for name in started},
     )
-    for name, when in ready.items():
-        cpu = used[name].user + used[name].system
-        print(
-            f"    {name:<28} ready after {when - started[name]:6.2f} s, {cpu:5.2f} s of processor"
-        )
-    print(f"    median {statistics.median(when - started[n] for n, when in ready.items()):.2f} s")
 
 
 def main() -> None:
@@ -106,21 +118,46 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--policies", type=int, default=256)
     parser.add_argument("--rounds", type=int, default=3)
-    options = parser.parse_args()
-    print(f"bars: {BAR_BLOCKED * 1e3:.0f} ms held up, {BAR_READY} s until a role is ready")
+    options = options_of(parser)
+    results = Results("starting")
     for title, config in (
-        ("treasure_hunt", small()),
-        (f"treasure_hunt, {options.policies} policies", large(options.policies)),
+        ("2 policies", small()),
+        (f"{options.policies} policies", large(options.policies)),
     ):
-        print(title)
+        found: dict[str, list[Found]] = {"forked": [], "spawned": []}
         for _ in range(options.rounds):
             forkserver._State.why_not = ""
             forkserver.begin()
-            start(config, "forked ")
+            found["forked"].append(start(config))
             forkserver._State.server, server = None, forkserver._State.server
             forkserver._State.why_not = "the benchmark wants it so"
-            start(config, "spawned")
+            found["spawned"].append(start(config))
             forkserver._State.server = server
+        for way, rounds in found.items():
+            results.row(
+                {
+                    "run": f"{title}, {way}",
+                    "first role ready, s": median(next(iter(f.ready.values())) for f in rounds),
+                    "the others, s": median(_later(f) for f in rounds),
+                    "its processor, s": median(max(f.processor.values()) for f in rounds),
+                    "coordinator held up, ms": 1e3 * median(f.blocked for f in rounds),
+                    "its processor, ms": 1e3 * median(f.computed for f in rounds),
+                }
+            )
+        forked = found["forked"]
+        results.bar(
+            f"{title}: a role after the first, s",
+            median(_later(f) for f in forked),
+            most=BAR_READY,
+        )
+        held_up = 1e3 * median(f.blocked for f in forked)
+        results.bar(f"{title}: coordinator held up, ms", held_up, most=1e3 * BAR_BLOCKED)
+    results.finish(options)
+
+
+def _later(found: Found) -> float:
+    """Seconds that the slowest role after the first took."""
+    return max(list(found.ready.values())[1:])
 
 
 if __name__ == "__main__":

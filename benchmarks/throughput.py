@@ -11,8 +11,6 @@ with 250 units, 12 quantiles, 5 frames, batch 64, and one update per 100 of a po
 from __future__ import annotations
 
 import argparse
-import json
-import sys
 import tempfile
 import time
 from pathlib import Path
@@ -20,8 +18,7 @@ from statistics import median
 from typing import Any
 
 import psutil
-from rich.console import Console
-from rich.table import Table
+from recording import Cell, Results, options_of
 
 from remuda.assembly import Assembly
 from remuda.checkpoint.store import Checkpoints
@@ -130,25 +127,20 @@ def _row(name: str, runs: list[tuple[Record, dict[str, float]]]) -> dict[str, An
     }
 
 
-def show(title: str, rows: list[dict[str, Any]]) -> None:
-    """Print the rows as a table."""
-    table = Table(title=title)
-    for column in ("", "agent-steps/s", "turns/s", "updates/s a policy", "steps an update"):
-        table.add_column(column, justify="left" if not column else "right")
-    for column in ("env", "infer", "write", "weights", "wait", "learner busy", "MiB"):
-        table.add_column(column, justify="right")
-    for row in rows:
-        table.add_row(
-            row["name"],
-            f"{row['agent_steps_per_second']:,.0f}",
-            f"{row['turns_per_second']:,.0f}",
-            f"{row['updates_per_second']:.1f}",
-            f"{row['steps_per_update']:.0f}",
-            *(f"{share:.0%}" for share in row["shares"].values()),
-            f"{row['busy']:.0%}",
-            f"{row['learner_mib']:.0f}" if row["learner_mib"] else "",
-        )
-    Console(width=None if sys.stdout.isatty() else 140).print(table)
+def as_cells(row: dict[str, Any]) -> dict[str, Cell]:
+    """A row as it is printed."""
+    shares = {f"{name}, %": round(100 * share) for name, share in row["shares"].items()}
+    return {
+        "": row["name"],
+        "agent-steps/s": row["agent_steps_per_second"],
+        "turns/s": row["turns_per_second"],
+        "updates/s a policy": row["updates_per_second"],
+        "steps an update": round(row["steps_per_update"]),
+        **shares,
+        "learner busy, %": round(100 * row["busy"]),
+        "waits": row["waits"],
+        "learner, MiB": row["learner_mib"] or None,
+    }
 
 
 def main() -> None:
@@ -156,16 +148,19 @@ def main() -> None:
     parser.add_argument("--reference", action="store_true", help="only the reference sizes")
     parser.add_argument("--seconds", type=float, default=8.0, help="seconds a measurement")
     parser.add_argument("--rounds", type=int, default=3, help="rounds to take the median of")
-    parser.add_argument("--json", action="store_true", help="print JSON instead of tables")
-    options = parser.parse_args()
-    results = {"reference sizes": reference(options.seconds, options.rounds)}
+    options = options_of(parser)
+    results = Results("throughput.reference" if options.reference else "throughput")
+    overwrite, wait, _ = rows = reference(options.seconds, options.rounds)
+    rate = "agent_steps_per_second"
     if not options.reference:
-        results["scaling"] = scaling(options.seconds, options.rounds)
-    if options.json:
-        print(json.dumps(results))
-        return
-    for title, rows in results.items():
-        show(title, rows)
+        rows = [*rows, *scaling(options.seconds, options.rounds)]
+    for row in rows:
+        results.row(as_cells(row))
+    # Both that plays and that trains are held to it: with `wait` the replay ratio is kept.
+    results.bar("async, overwrite: agent-steps/s", overwrite[rate], least=6000)
+    results.bar("async, overwrite: waits", overwrite["waits"], most=0, least=0)
+    results.bar("async, wait: agent-steps/s at one update per 100", wait[rate], least=6000)
+    results.finish(options)
 
 
 if __name__ == "__main__":

@@ -7,9 +7,10 @@ milliseconds, in one process; the ratio of the medians is what counts.
 from __future__ import annotations
 
 import argparse
-import json
 import time
 from statistics import median
+
+from recording import Results, options_of
 
 from remuda.assembly import Assembly
 from remuda.config import load_config
@@ -23,8 +24,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
     parser.add_argument("--rounds", type=int, default=40, help="rounds to take the median of")
     parser.add_argument("--copies", type=int, default=1, help="copies of the game")
-    parser.add_argument("--json", action="store_true", help="print JSON")
-    options = parser.parse_args()
+    options = options_of(parser)
     config = load_config({"env": {"num_envs": options.copies}})
     specs = policy_specs(config, make_env(config.game, 1).agents)
     assembly = Assembly(config, specs, make_layout(config, len(specs)))
@@ -39,12 +39,11 @@ def main() -> None:
             for _ in range(turns):
                 actor.turn()
             rates[traced].append(turns / (time.perf_counter() - began))
-    found = {"traced": median(rates[True]), "untraced": median(rates[False])}
-    if options.json:
-        print(json.dumps(found))
-        return
-    slower = 1 - found["traced"] / found["untraced"]
-    print(f"{found['untraced']:,.0f} turns/s, traced {found['traced']:,.0f}: {slower:.1%} slower")
+    traced, untraced = median(rates[True]), median(rates[False])
+    results = Results("tracing")
+    results.row({"copies": options.copies, "turns/s": untraced, "with a timeline": traced})
+    results.bar("slower with a timeline, %", 100 * (1 - traced / untraced), most=3)
+    results.finish(options)
 
 
 if __name__ == "__main__":

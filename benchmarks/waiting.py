@@ -8,7 +8,6 @@ what the waiter asked for, to the moment that the waiter runs, through real expe
 from __future__ import annotations
 
 import argparse
-import json
 import multiprocessing
 import tempfile
 import time
@@ -17,6 +16,7 @@ from typing import Any
 
 import numpy as np
 import psutil
+from recording import Results, options_of
 
 from remuda.actor.role import ActorRole
 from remuda.assembly import Assembly
@@ -133,16 +133,24 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
     parser.add_argument("--seconds", type=float, default=60.0, help="how long to watch idleness")
     parser.add_argument("--count", type=int, default=3000, help="how many wake-ups to time")
-    parser.add_argument("--json", action="store_true", help="print JSON")
-    options = parser.parse_args()
-    found = {"idle": idle(options.seconds), "waking": waking(options.count)}
-    if options.json:
-        print(json.dumps(found))
-        return
-    idle_line = "idle learner: {cpu_share:.2%} of a core, {mib:.0f} MiB"
-    print(idle_line.format(**found["idle"]) + f", stopped in {found['idle']['stopped_ms']:.1f} ms")
-    waking_line = "woken after {p50_us:.0f} us (median), {p99_us:.0f} us (99%), {max_us:.0f} us"
-    print(waking_line.format(**found["waking"]) + " (worst)")
+    options = options_of(parser)
+    results = Results("waiting")
+    found = idle(options.seconds) | waking(options.count)
+    rows = {
+        "an idle learner: % of a core": 100 * found["cpu_share"],
+        "an idle learner: MiB": found["mib"],
+        "from stop to stopped, ms": found["stopped_ms"],
+        "from the step to the learner awake, us, median": found["p50_us"],
+        "the same, 99%": found["p99_us"],
+        "the same, the longest": found["max_us"],
+    }
+    for what, figure in rows.items():
+        results.row({"what": what, "figure": figure})
+    results.bar("an idle learner: % of a core", 100 * found["cpu_share"], most=0.5)
+    results.bar("from stop to stopped, ms", found["stopped_ms"], most=100)
+    results.bar("awake after, us, median", found["p50_us"], most=100)
+    results.bar("awake after, us, 99%", found["p99_us"], most=2000)
+    results.finish(options)
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
-"""The documentation: its programs run as they are written, and what it names exists."""
+"""The documentation: its programs run, what it names exists, its figures are recorded."""
 
+import json
 import re
 import shlex
 import subprocess
@@ -7,6 +8,10 @@ import sys
 from pathlib import Path
 
 import pytest
+
+sys.path.insert(0, str(Path(__file__).parent.parent / "benchmarks"))
+import figures
+import recording
 
 from remuda.config import Config, fields_of, load_config
 from remuda.envs.contract import check_env
@@ -193,3 +198,94 @@ def test_what_make_train_runs_is_a_training_command():
     config = read_arguments(shlex.split(line))
     assert config.game == "treasure_hunt"
     assert parse_flags(shlex.split(line), Config, positional="game")
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_the_figures_of_a_page_are_those_that_benchmarks_recorded(page):
+    """`make figures` writes them; a page that differs, or names a file that is not there, fails."""
+    assert figures.rendered(PAGES[page]) == PAGES[page]
+
+
+@pytest.mark.parametrize("file", sorted(recording.FIGURES.glob("*.json")), ids=lambda f: f.stem)
+def test_a_recorded_file_says_how_its_figures_came_about(file):
+    record = json.loads(file.read_text())
+    assert record.keys() >= {"command", "date", "machine", "commit", "python", "torch", "numpy"}
+    assert record["figures"]["rows"] or record["figures"]["bars"]
+    program = record["command"].split()[1]
+    assert (ROOT / program).exists()
+    assert not re.search(r"[\s\"']/\w", file.read_text()), "a path of the machine"
+
+
+MEASURED = re.compile(
+    r"\d[\d,.]*( million)?( trained)? (agent-)?(steps|games|updates|turns)(/s| a second)"
+    r"|\d\s?(ms|us|MiB|GiB|GFLOP|%)(?!\w)|\d(\.\d+)?(x\b| times)"
+)
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/performance.md"])
+def test_a_figure_outside_the_marks_is_told_as_an_earlier_measurement(page):
+    text = PAGES[page].split("\n## Earlier measurements")[0]
+    text = figures.BLOCK.sub("", re.sub(r"```.*?```", "", text, flags=re.DOTALL))
+    for item in re.split(r"\n\n|\n- ", text):
+        told = "#earlier-measurements" in item
+        assert told or not MEASURED.search(item), f"{page}: {item}"
+
+
+def recorded(folder, **cells):
+    """A file of figures as a benchmark writes it."""
+    results = recording.Results("trial")
+    results.row({"policies": 8, "trained/s": 388_123.4, **cells})
+    results.row({"policies": 64, "trained/s": 352_000.0})
+    results.bar("trained/s", 388_123.4, least=150_000)
+    results.bar("cost", 1.5, most=1.25)
+    (folder / "trial.json").write_text(json.dumps(results.record()))
+
+
+def test_figures_stand_between_their_marks(tmp_path):
+    recorded(tmp_path)
+    page = (
+        "Some <!-- figures: trial | 64 | trained/s -->0<!-- /figures --> steps.\n\n"
+        "<!-- figures: trial -->\nold\n<!-- /figures -->\nThe end."
+    )
+    text = figures.rendered(page, tmp_path)
+    assert "Some <!-- figures: trial | 64 | trained/s -->352,000<!-- /figures --> steps." in text
+    assert "| policies | trained/s |\n| --- | --- |\n| 8 | 388,120 |\n| 64 | 352,000 |" in text
+    assert "| trained/s | 388,120 | at least 150,000 | met |" in text
+    assert "| cost | 1.5 | at most 1.25 | **missed** |" in text
+    assert "old" not in text
+    assert text.endswith("<!-- /figures -->\nThe end.")
+    assert figures.rendered(text, tmp_path) == text
+
+
+def test_a_page_that_says_something_else_than_the_file_is_found(tmp_path):
+    recorded(tmp_path)
+    page = figures.rendered("<!-- figures: trial -->\n<!-- /figures -->", tmp_path)
+    recorded(tmp_path, more=1.0)
+    assert figures.rendered(page, tmp_path) != page
+
+
+@pytest.mark.parametrize("mark", ["nothing", "trial | 9 | trained/s", "trial | 8 | played/s"])
+def test_figures_that_nobody_recorded_are_refused(tmp_path, mark):
+    recorded(tmp_path)
+    with pytest.raises(figures.FiguresError, match="figures of"):
+        figures.rendered(f"<!-- figures: {mark} -->1<!-- /figures -->", tmp_path)
+
+
+def test_what_is_recorded_names_no_host_and_no_path(tmp_path, monkeypatch):
+    words = [str(tmp_path / "benchmarks" / "stacks.py"), "floor", "--out", str(tmp_path / "a.json")]
+    monkeypatch.setattr(sys, "argv", words)
+    recorded(tmp_path)
+    record = json.loads((tmp_path / "trial.json").read_text())
+    assert record["command"] == "python benchmarks/stacks.py floor --out a.json"
+    assert record["machine"].keys() == {"cores", "cpu", "memory_gib"}
+    assert str(tmp_path) not in json.dumps(record)
+
+
+@pytest.mark.parametrize(
+    "program", sorted((ROOT / "benchmarks").glob("*.py")), ids=lambda p: p.stem
+)
+def test_every_benchmark_records(program):
+    text = program.read_text()
+    if program.name not in ("recording.py", "figures.py"):
+        assert "options_of(parser)" in text
+        assert re.search(r"results\.finish\((options|words)\)", text)
