@@ -120,6 +120,8 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     options = options_of(parser)
     results = Results("starting")
+    forkserver.begin()
+    add_row(results, "2 policies, forked, and the server starts", [start(small())])
     for title, config in (
         ("2 policies", small()),
         (f"{options.policies} policies", large(options.policies)),
@@ -134,25 +136,26 @@ def main() -> None:
             found["spawned"].append(start(config))
             forkserver._State.server = server
         for way, rounds in found.items():
-            results.row(
-                {
-                    "run": f"{title}, {way}",
-                    "first role ready, s": median(next(iter(f.ready.values())) for f in rounds),
-                    "the others, s": median(_later(f) for f in rounds),
-                    "its processor, s": median(max(f.processor.values()) for f in rounds),
-                    "coordinator held up, ms": 1e3 * median(f.blocked for f in rounds),
-                    "its processor, ms": 1e3 * median(f.computed for f in rounds),
-                }
-            )
-        forked = found["forked"]
-        results.bar(
-            f"{title}: a role after the first, s",
-            median(_later(f) for f in forked),
-            most=BAR_READY,
-        )
-        held_up = 1e3 * median(f.blocked for f in forked)
+            add_row(results, f"{title}, {way}", rounds)
+        later = median(_later(f) for f in found["forked"])
+        results.bar(f"{title}: a role after the first, s", later, most=BAR_READY)
+        held_up = 1e3 * median(f.blocked for f in found["forked"])
         results.bar(f"{title}: coordinator held up, ms", held_up, most=1e3 * BAR_BLOCKED)
     results.finish(options)
+
+
+def add_row(results: Results, run: str, rounds: list[Found]) -> None:
+    """Medians of several starts."""
+    results.row(
+        {
+            "run": run,
+            "first role ready, s": median(next(iter(f.ready.values())) for f in rounds),
+            "the others, s": median(_later(f) for f in rounds),
+            "processor of a role, s": median(max(f.processor.values()) for f in rounds),
+            "coordinator held up, ms": 1e3 * median(f.blocked for f in rounds),
+            "its processor, ms": 1e3 * median(f.computed for f in rounds),
+        }
+    )
 
 
 def _later(found: Found) -> float:

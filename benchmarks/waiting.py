@@ -92,6 +92,7 @@ class _Sleeper:
 
 
 def _wait_for_steps(experience: Experience, woken: SharedArrays, ready: Wakeup, count: int) -> None:
+    woken["up"][0] = 1
     for i in range(1, count + 1):
         ready.ring()
         experience.learner.wait(lambda i=i: experience.has(i), 60.0)  # type: ignore[misc]
@@ -102,7 +103,7 @@ def waking(count: int) -> dict[str, float]:
     """Microseconds from commit to wake, over so many sleeps."""
     config = ExperienceConfig(capacity=1000, learning_starts=1)
     experience = Experience(StreamShape((125,), np.uint8, 1), config, (1,), Wakeup(), (Wakeup(),))
-    woken, ready = SharedArrays({"at": ((count,), np.int64)}), Wakeup()
+    woken, ready = SharedArrays({"at": ((count,), np.int64), "up": ((1,), np.int64)}), Wakeup()
     child = SPAWN.Process(
         target=_wait_for_steps, args=(experience, woken, ready, count), daemon=True
     )
@@ -111,7 +112,8 @@ def waking(count: int) -> dict[str, float]:
     seen, every, none = np.zeros((1, 125), np.uint8), np.ones(1, bool), np.zeros(1, bool)
     random = np.random.default_rng(0)
     sent = np.zeros(count, np.int64)
-    ready.wait(lambda: False, 2.0)
+    # Else the first wake-up would hold the start of the child.
+    assert ready.wait(lambda: bool(woken["up"][0]), 120.0), "the waiter never began"
     for i in range(count):
         time.sleep(random.uniform(0.0002, 0.003))
         writer.decide(seen, np.zeros((1, 1), np.int64), 0, every)
