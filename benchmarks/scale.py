@@ -149,6 +149,7 @@ def measure(policies: int, seconds: float) -> Found:
     first, last = kept[0], kept[-1]
     steps = [sum(p.trained for p in record.policies.values()) for record in (first, last)]
     found.trained = (steps[1] - steps[0]) / max(last.seconds - first.seconds, 1e-9)
+    assert found.trained > 0, f"{policies} policies trained nothing in {seconds:.0f} s; give more"
     found.policies, found.frozen = last.num_live, last.num_frozen
     return found
 

@@ -287,5 +287,6 @@ def test_what_is_recorded_names_no_host_and_no_path(tmp_path, monkeypatch):
 def test_every_benchmark_records(program):
     text = program.read_text()
     if program.name not in ("recording.py", "figures.py"):
-        assert "options_of(parser)" in text
-        assert re.search(r"results\.finish\((options|words)\)", text)
+        told = "a benchmark takes recording.options_of and ends with Results.finish"
+        assert "options_of(parser)" in text, told
+        assert re.search(r"results\.finish\((options|words)\)", text), told
