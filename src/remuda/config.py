@@ -95,6 +95,13 @@ BIRTHS = Only(
     when=lambda config: config.population.births.every is not None, needs="population.births.every"
 )
 """Marks what births by rating go by."""
+PLACES = Only(
+    when=lambda config: (
+        config.population.births.every is not None or bool(config.population.director)
+    ),
+    needs="population.births.every or population.director",
+)
+"""Marks what is for policies that are born."""
 SNAPSHOTS = Only(
     when=lambda config: config.population.snapshots.on,
     needs="population.snapshots.every or population.snapshots.win_rate",
@@ -456,7 +463,13 @@ class SnapshotsConfig(Section):
 
     every: PositiveInt | None = None
     """Versions between two copies of a policy. None: not by versions."""
-    win_rate: Share | None = None
+    win_rate: Annotated[
+        Share | None,
+        Only(
+            when=lambda config: config.population.matchmaker != "fixed",
+            needs="a population.matchmaker other than fixed",
+        ),
+    ] = None
     """A policy is copied once it wins this share of its matches against its copies, draws halved.
     None: not by wins."""
     games: Annotated[
@@ -500,11 +513,17 @@ class SnapshotsConfig(Section):
 class BirthsConfig(Section):
     """Policies that are born, and retire, while the run goes on."""
 
-    places: NonNegativeInt = 0
+    places: Annotated[NonNegativeInt, PLACES] = 0
     """Places for policies that are born later, `born_0`, `born_1` and so on. Each has a learner,
     asleep while it is empty, and the memory of its experience. The place of a policy that has
     retired is empty too."""
-    every: PositiveInt | None = None
+    every: Annotated[
+        PositiveInt | None,
+        Only(
+            when=lambda config: config.population.births.places > 0,
+            needs="population.births.places",
+        ),
+    ] = None
     """Matches between two births: a copy of the highest-rated policy begins in an empty place, and
     the lowest-rated one retires once that plays; both of those that may take every seat. None:
     births are for your own director."""
@@ -527,15 +546,27 @@ class PopulationConfig(Section):
     policies: PositiveInt | tuple[str, ...] | None = None
     """How many policies there are, or their names. None: one for each agent, of its name; with
     `self_play`: one. `fixed`: agents take them in turn, so that with 1 all share one."""
-    seats: dict[str, tuple[str, ...]] = {}
-    """By policy, the agents whose seats it may take, where it may not take all."""
+    seats: Annotated[
+        dict[str, tuple[str, ...]],
+        Only(
+            when=lambda config: config.population.dealt,
+            needs="population.policies or another population.matchmaker",
+        ),
+    ] = {}
+    """By policy, the agents whose seats it may take, where it may not take all. A matchmaker that
+    seats it elsewhere, such as `fixed`, is refused."""
     teams: dict[str, TeamConfig] = {}
     """By team: `policies`, and the `agents` whose seats are its own."""
     newest: Annotated[
         Share,
         Only(
-            when=lambda config: config.population.matchmaker == "self_play",
-            needs="population.matchmaker self_play",
+            when=lambda config: (
+                config.population.matchmaker == "self_play"
+                and config.population.snapshots.on
+                and config.population.snapshots.share is None
+            ),
+            needs="population.matchmaker self_play, population.snapshots.every or "
+            "population.snapshots.win_rate, and population.snapshots.share None",
         ),
     ] = 0.5
     """`self_play`: the share of the other seats that the live weights take; frozen copies take the

@@ -581,6 +581,15 @@ class Teams(Matchmaker):
             if not policies.get(team):
                 raise ConfigError(f"the team {team!r} has a seat and no policy")
 
+    def never_dealt(self, population: Population) -> tuple[str, ...]:
+        """Those of no team, and those that may take none of their team's seats."""
+        teams = [(member, self._team_of.get(member.ref.policy)) for member in population.learning]
+        return tuple(
+            member.ref.policy
+            for member, team in teams
+            if not any(own == team and member.may_sit(i) for i, own in enumerate(self._seats))
+        )
+
     def seat(self, population: Population, ledger: Ledger, random: np.random.Generator) -> Seating:  # noqa: ARG002
         """Draw for each seat from its team."""
         past = self.past_seats(population, random)

@@ -88,6 +88,8 @@ def seats_of(
 ) -> dict[str, frozenset[int]]:
     """By policy, the seats that it may take, for those that may not take all.
 
+    Who may take all seats by name is not among them either.
+
     Raises:
         ConfigError: a name that no policy, agent or team has.
     """
@@ -113,7 +115,7 @@ def seats_of(
             allow(name, seats, f"population.teams.{team}")
     for name, chosen in population.seats.items():
         allow(name, chosen, f"population.seats.{name}")
-    return found
+    return {name: seats for name, seats in found.items() if len(seats) < len(agents)}
 
 
 def teams_of(population: PopulationConfig, agents: Sequence[AgentSpec]) -> tuple[str, ...]:
@@ -221,7 +223,8 @@ def check_population(config: Config, agents: Sequence[AgentSpec], names: Sequenc
     """Propose a match, as a run would, so that what cannot be is refused before it begins.
 
     Raises:
-        ConfigError: nobody may take a seat, or whatever else is wrong.
+        ConfigError: nobody may take a seat, somebody is dealt one that it may not take, or
+            whatever else is wrong.
     """
     if config.env.scripted:
         raise ConfigError(
@@ -255,7 +258,17 @@ def check_population(config: Config, agents: Sequence[AgentSpec], names: Sequenc
     members = [Member(PolicyRef(name), allowed.get(name)) for name in names]
     population = Population(members)
     matchmaker = make_matchmaker(config, agents, names)
-    matchmaker.propose(population, Ledger(population), 1, np.random.default_rng(0))
+    (match,) = matchmaker.propose(population, Ledger(population), 1, np.random.default_rng(0))
+    for seat, ref in enumerate(match.seats):
+        name = ref.policy
+        if name in config.population.seats and seat not in allowed.get(name, {seat}):
+            kept = ", ".join(config.population.seats[name])
+            raise ConfigError(
+                f"the matchmaker {config.population.matchmaker} deals {name} the seat of "
+                f"{agents[seat].name}, and population.seats.{name} keeps it to {kept}; name "
+                "population.policies in the order of the agents, leave "
+                f"population.seats.{name} out, or take another population.matchmaker"
+            )
 
 
 def _check_dealt(config: Config, agents: Sequence[AgentSpec], names: Sequence[str]) -> None:
@@ -267,12 +280,17 @@ def _check_dealt(config: Config, agents: Sequence[AgentSpec], names: Sequence[st
     if not never:
         return
     said = f"the matchmaker {config.population.matchmaker} never deals"
-    if never[0] in allowed:
+    if never[0] in config.population.seats:
         seats = ", ".join(agents[seat].name for seat in sorted(allowed[never[0]]))
         raise ConfigError(
             f"{said} {never[0]}, which population.seats.{never[0]} keeps to {seats} of "
             f"{len(agents)} seats; leave population.seats.{never[0]} out, or take another "
             "population.matchmaker"
+        )
+    if config.population.teams:
+        raise ConfigError(
+            f"{said} {', '.join(never)}, of no team; add to population.teams.TEAM.policies, or "
+            "leave out of population.policies"
         )
     raise ConfigError(
         f"{said} {', '.join(never)}: it seats one policy for each of the {len(agents)} agents; "
