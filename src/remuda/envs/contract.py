@@ -21,6 +21,7 @@ from itertools import chain
 import numpy as np
 
 from remuda.checkpoint.state import pack, unpack
+from remuda.envs.early_rewards import EarlyRewards
 from remuda.envs.scripted import (
     allows_something,
     at_random,
@@ -310,6 +311,34 @@ class VectorEnvContract:
         env.close()
         fresh.close()
 
+    def test_rewards_before_an_agent_s_act_are_told(self) -> None:
+        """14. `rewards_so_far` is kept where agents are given something while others act."""
+        one = self.make(1)
+        is_told, groups, num_agents = (
+            one.rewards_so_far is not None,
+            one.turn_groups,
+            one.num_agents,
+        )
+        one.close()
+        if is_told or len(groups) == 1:
+            return
+        env = self.make(2 if num_agents != 2 else 3)  # so that copies and agents are told apart
+        env.reset(_seeds(env.num_envs, 19), np.ones(env.num_envs, np.bool_))
+        _turns(env, 1, seed=19)
+        watch = EarlyRewards(env)
+        _turns(env, TURNS, seed=19, watch=watch)
+        names, found = [agent.name for agent in env.agents], watch.found
+        env.close()
+        if found is not None:
+            name = names[found.agent]
+            raise ContractError(
+                f"the environment breaks its contract: 14. {name} had been given {found.value:g} "
+                f"in turn {found.turn} of copy {found.copy} before it acted (by `{found.table}`), "
+                "and there is no `rewards_so_far` that tells, so what it did before would not be "
+                "credited with it; let `rewards_so_far` be the float32 array that `act` adds "
+                "rewards to"
+            )
+
     def test_observations_lie_in_their_space(self) -> None:
         """7. Observations lie in the declared space, with its shape and dtype."""
         trace = play(self.make(2), seed=9)
@@ -414,6 +443,7 @@ def _turns(
     inactive_action: int | None = None,
     spoil_actions: bool = False,
     meanwhile: Callable[[], object] | None = None,
+    watch: EarlyRewards | None = None,
 ) -> Trace:
     trace = Trace([], [], [], [], [], [], [], [], [])
     streams = [np.random.default_rng([seed, e, others if e else 0]) for e in range(env.num_envs)]
@@ -428,7 +458,11 @@ def _turns(
         if meanwhile is not None:
             meanwhile()
         began = active.copy()
+        if watch is not None:
+            watch.begin()
         env.begin_turn()
+        if watch is not None:
+            watch.begun()
         seen: list[Array] = [np.empty((env.num_envs, 0))] * env.num_agents
         so_far: Array = np.zeros(active.shape, np.float32)
         for group in env.turn_groups:
@@ -436,6 +470,8 @@ def _turns(
             acts = active[:, group].copy()
             for agent in group:
                 seen[agent] = _look(env, agent)
+                if watch is not None:
+                    watch.observed(agent)
                 if env.rewards_so_far is not None:
                     so_far[:, agent] = env.rewards_so_far[:, agent]
             chosen = [_draw(env, agent, streams) for agent in group]
@@ -445,7 +481,11 @@ def _turns(
                 env.act(agent, chosen[i])
                 if spoil_actions:
                     chosen[i].view(np.uint8)[...] = 0x5A
+        if watch is not None:
+            watch.acted()
         result = env.end_turn()
+        if watch is not None:
+            watch.ended(result.rewards)
         _require(
             env.active is active,
             "`active` is one array for good, which reset, act and end_turn keep up to date",

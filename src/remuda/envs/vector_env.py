@@ -31,8 +31,8 @@ class VectorEnv(ABC):
     11. It keeps no hold of the arrays that `observe`, `mask` and `act` were given.
     12. Environments side by side share nothing.
     13. In copies that are over, `end_turn` tells the facts that the environment promises.
-    14. Where `rewards_so_far` is kept, it begins anew with every turn, and ends as the rewards that
-        `end_turn` returns.
+    14. `rewards_so_far` is kept where an agent may be given something in a turn before it acts. It
+        begins anew with every turn, and ends as the rewards that `end_turn` returns.
     """
 
     num_envs: int
