@@ -1,15 +1,18 @@
 """What a run will take of the memory: worked out before anything is made, and near to the truth."""
 
+import gc
 import tracemalloc
+import weakref
 
 import numpy as np
 import pytest
 
 from remuda.assembly import Assembly
+from remuda.calibration import choose_layout
 from remuda.config import load_config
 from remuda.envs.registry import make_env
 from remuda.errors import ConfigError
-from remuda.memory.shared import SharedArrays
+from remuda.memory.shared import Arena, SharedArrays
 from remuda.memory_plan import GIB, available_memory, check_memory, copy_size, plan
 from remuda.policies.spec import policy_specs
 from remuda.population.setup import SPARE
@@ -239,3 +242,31 @@ def test_the_limit_of_a_control_group_counts(version, tmp_path):
             (group.parent / other).write_text((group / other).read_text())
         (group.parent / name).write_text(f"{2**19}\n")
         assert available_memory(tmp_path) == 2**18
+
+
+@pytest.mark.parametrize("algorithm", ["iqn", "ppo"])
+def test_a_trial_leaves_no_memory_behind(algorithm, monkeypatch):
+    """The memory of each trial was kept until the garbage collector happened to look."""
+    made = []
+
+    class Trial(Arena):
+        def __init__(self):
+            assert all(file() is None for file in made)  # of the trial before
+            super().__init__()
+
+        def cut(self, size):
+            file, offset = super().cut(size)
+            made.append(weakref.ref(file))
+            return file, offset
+
+    monkeypatch.setattr("remuda.assembly.Arena", Trial)
+    monkeypatch.setattr("remuda.runtime.layout._cores", lambda: 2)
+    tree = {"env": {"num_envs": 8}, "run": {"calibrate": 0.05}, "policy": {"algorithm": algorithm}}
+    config, _, env, *_ = planned(tree)
+    gc.disable()
+    try:
+        choose_layout(config, env.agents)
+        assert made
+        assert all(file() is None for file in made)
+    finally:
+        gc.enable()

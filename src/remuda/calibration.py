@@ -6,10 +6,13 @@ a moment, and all of it is thrown away.
 
 from __future__ import annotations
 
+import ctypes
+import gc
 import logging
 import math
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from remuda.assembly import Assembly
@@ -56,7 +59,8 @@ def choose_layout(config: Config, agents: tuple[AgentSpec, ...]) -> Layout:
     except Exception:
         # Whatever is wrong will show in a role, where it is told by name and with its log.
         log.exception("the trial failed; the layout is chosen by the cores alone")
-        return plain
+        layout = plain
+    _free()  # also what the exception held
     return layout
 
 
@@ -64,6 +68,26 @@ def measure(
     config: Config, agents: tuple[AgentSpec, ...], seconds: float, num_threads: int = 1
 ) -> Costs:
     """Play and train for about so many seconds, in this process, and see what a step costs."""
+    try:
+        return _measure(config, agents, seconds, num_threads)
+    finally:
+        _free()
+
+
+def _free() -> None:
+    """Give back what a trial took.
+
+    Its parts refer to each other, and it may be long until the garbage collector looks at objects
+    that are as old; until then its shared memory is as large as the run's own.
+    """
+    gc.collect()
+    with suppress(OSError, AttributeError):  # another C library than glibc
+        ctypes.CDLL(None).malloc_trim(0)
+
+
+def _measure(
+    config: Config, agents: tuple[AgentSpec, ...], seconds: float, num_threads: int
+) -> Costs:
     small = _in_small(config)
     specs = policy_specs(small, agents)
     with threads(num_threads):
