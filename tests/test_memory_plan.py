@@ -1,15 +1,20 @@
 """What a run will take of the memory: worked out before anything is made, and near to the truth."""
 
 import gc
+import sys
+import time
 import tracemalloc
 import weakref
+from contextlib import suppress
+from pathlib import Path
 
 import numpy as np
+import psutil
 import pytest
 
 from remuda.assembly import Assembly
 from remuda.calibration import choose_layout
-from remuda.config import load_config
+from remuda.config import load_config, write_config
 from remuda.envs.registry import make_env
 from remuda.errors import ConfigError
 from remuda.memory.shared import Arena, SharedArrays
@@ -270,3 +275,58 @@ def test_a_trial_leaves_no_memory_behind(algorithm, monkeypatch):
         assert all(file() is None for file in made)
     finally:
         gc.enable()
+
+
+def resident(pid, files):
+    """Bytes of a process that nobody shares, and its part of what is shared; not Remuda's files.
+
+    Args:
+        pid: the process.
+        files: Remuda's anonymous files, by inode, to which those of this process are added.
+    """
+    size = 0
+    with suppress(OSError):  # it has ended meanwhile
+        for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
+            if line.startswith(("Pss_Anon:", "Pss_File:")):
+                size += int(line.split()[1]) * 1024
+        for descriptor in Path(f"/proc/{pid}/fd").iterdir():
+            with suppress(OSError):
+                if "memfd:remuda" in str(descriptor.readlink()):
+                    found = descriptor.stat()
+                    files[found.st_ino] = found.st_blocks * 512
+    return size
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not Path("/proc/self/smaps_rollup").exists(), reason="needs Linux")
+@pytest.mark.parametrize("algorithm", ["iqn", "dqn", "ppo"])
+def test_the_plan_is_near_to_what_a_run_takes(algorithm, tmp_path):
+    """All processes together, at their most; processes that still compile take more."""
+    copies, agents = (32, 16) if algorithm == "ppo" else (4, 24)
+    tree = {
+        "game": "treasure_hunt",
+        "env": {"num_envs": copies, "options": {"num_agents": agents, "height": 20, "width": 20}},
+        "policy": {"algorithm": algorithm},
+        "learners": {"processes": 2},
+        "actor": {"processes": 1},
+        "run": {"turns": 512 * copies, "evaluate_episodes": 4, "directory": str(tmp_path / "run")},
+    }
+    config, specs, env, layout, size = planned(tree)
+    expected = sum(item.size for item in plan(config, specs, env.agents, layout, size))
+    path = tmp_path / "run.yaml"
+    write_config(config, path)
+    command = [sys.executable, "-m", "remuda", "train", "--config", str(path)]
+    most = 0
+    with (tmp_path / "out").open("w") as out:
+        run = psutil.Popen(command, stdout=out, stderr=out)
+        while run.poll() is None:
+            files: dict[int, int] = {}
+            with suppress(psutil.NoSuchProcess):
+                pids = [run.pid, *(child.pid for child in run.children(recursive=True))]
+                found = sum(resident(pid, files) for pid in pids) + sum(files.values())
+                most = max(most, found)
+            time.sleep(0.1)
+    assert run.returncode == 0, (tmp_path / "out").read_text()
+    assert 0.75 * most < expected < 1.5 * most, (
+        f"{expected / GIB:.2f}, and it took {most / GIB:.2f}"
+    )

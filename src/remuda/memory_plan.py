@@ -22,6 +22,7 @@ from remuda.errors import ConfigError
 from remuda.experience.experience import ring_segments
 from remuda.experience.ring import StreamShape, fields_of
 from remuda.memory.shared import Fields
+from remuda.policies.algorithms.dqn import CACHE
 from remuda.policies.sharing import stream_shape
 from remuda.policies.spec import PolicySpec
 from remuda.policies.stack import layout_size
@@ -31,8 +32,11 @@ from remuda.runtime.layout import Layout
 from remuda.types import AgentSpec
 
 GIB = 2**30
-PROCESS = 100 * 2**20
-"""Bytes of a process that it shares with no other."""
+LIBRARIES = 400 * 2**20
+"""Bytes of the coordinator and of the server that the others are forked from: torch, Numba and the
+rest, as they are loaded, and what they compile."""
+PROCESS = 120 * 2**20
+"""Bytes of each other process that it shares with no other, besides what the run is made of."""
 COPY = 256
 """Bytes that a copy of any game takes for each agent, besides its arrays."""
 FLOAT = 4
@@ -98,7 +102,7 @@ def plan(
     for what, size, setting in (
         *_experience(config, specs, agents, layout),
         *_weights(config, specs, layout),
-        *_learning(config, specs, agents),
+        *_learning(config, specs, agents, layout),
         *_acting(config, specs, agents),
         *_table(config, len(specs), len(agents)),
         ("the copies of the game", config.env.num_envs * copy_size, "env.num_envs"),
@@ -114,7 +118,8 @@ def plan(
     )
     processes += len(layout.copies) * (config.env.workers if config.env.workers > 1 else 0)
     key = "env.workers" if config.env.workers > 1 else "learners.processes"
-    return [*items, Item(f"{processes} processes", processes * PROCESS, key)]
+    size = LIBRARIES + (processes - 1) * PROCESS
+    return [*items, Item(f"{processes} processes", size, key)]
 
 
 Sizes = Iterable[tuple[str, int, str]]
@@ -159,6 +164,9 @@ def _weights(config: Config, specs: Sequence[PolicySpec], layout: Layout) -> Siz
         # Weights, gradients, moments, target or anchor; and the last good ones of all but one.
         learning = 9 if not spec.config.takes_rollouts else 8
         yield "the weights and optimizers of {}", size * (2 + acting + learning), hidden
+        judged = config.checkpoint.evaluate_episodes or config.run.evaluate_episodes
+        if judged:  # as published, for whom it plays and for the checkpoint; as they act, twice
+            yield "greedy play of {}", 4 * size, hidden
         if copies:
             yield (
                 "the frozen copies of {}",
@@ -185,7 +193,10 @@ def _table(config: Config, policies: int, seats: int) -> Sizes:
     yield f"the results of matches of {seats:,} seats", records, "env.options"
 
 
-def _learning(config: Config, specs: Sequence[PolicySpec], agents: Sequence[AgentSpec]) -> Sizes:
+def _learning(
+    config: Config, specs: Sequence[PolicySpec], agents: Sequence[AgentSpec], layout: Layout
+) -> Sizes:
+    together = max(len(group) for group in layout.groups)
     streams = _streams(config, specs, agents)
     for spec in specs:
         policy, shape = spec.config, stream_shape(spec)
@@ -193,18 +204,23 @@ def _learning(config: Config, specs: Sequence[PolicySpec], agents: Sequence[Agen
         inputs = spec.num_inputs
         if policy.takes_rollouts:
             steps = policy.ppo.rollout_length * streams * (1 + policy.replays)
-            rows = 2 * (steps + policy.experience.segment_length)
-            step = _step_size(shape) + FLOAT * (2 * inputs + 2 * units + 8)
+            # Rows that hold a step, and those between segments; there is room for twice as many,
+            # which takes no memory until episodes are as short.
+            kept = 1.5 * (steps + policy.experience.segment_length) * _step_size(shape)
+            minibatch = steps / policy.ppo.minibatches * FLOAT * (2 * inputs + 6 * units)
             key = "env.num_envs" if streams >= policy.ppo.rollout_length else "ppo.rollout_length"
             yield (
                 "the rollouts of {}",
-                int(rows * step),
+                int(kept + minibatch),
                 key if key == "env.num_envs" else _key(config, spec, key),
             )
             continue
         passes = policy.network.quantiles if policy.algorithm == "iqn" else 1
-        sample = FLOAT * (2 * inputs + 6 * passes * units)
-        yield "batches of {}", policy.batch_size * sample, _key(config, spec, "batch_size")
+        widest = FLOAT * passes * policy.batch_size * max(policy.network.hidden)
+        # As many are trained at once as fit into the processor's cache; they share their work.
+        at_once = min(max(CACHE // widest, 1), together)
+        sample = FLOAT * (2 * inputs + 6 * passes * units * at_once / together)
+        yield "batches of {}", int(policy.batch_size * sample), _key(config, spec, "batch_size")
 
 
 def _acting(config: Config, specs: Sequence[PolicySpec], agents: Sequence[AgentSpec]) -> Sizes:
