@@ -32,10 +32,10 @@ from remuda.runtime.layout import Layout
 from remuda.types import AgentSpec
 
 GIB = 2**30
-LIBRARIES = 400 * 2**20
+LIBRARIES = 350 * 2**20
 """Bytes of the coordinator and of the server that the others are forked from: torch, Numba and the
 rest, as they are loaded, and what they compile."""
-PROCESS = 120 * 2**20
+PROCESS = 80 * 2**20
 """Bytes of each other process that it shares with no other, besides what the run is made of."""
 COPY = 256
 """Bytes that a copy of any game takes for each agent, besides its arrays."""
