@@ -75,10 +75,10 @@ HUGE = [
 def test_what_does_not_fit_is_refused_with_the_setting_that_is_too_large(tree, setting):
     config, specs, env, layout, size = planned(tree)
     with pytest.raises(ConfigError) as error:
-        check_memory(config, specs, env.agents, layout, size, available=12 * GIB)
+        check_memory(config, specs, env.agents, layout, size, available=8 * GIB)
     said = str(error.value)
     assert setting in said.split(": lower ")[1]
-    assert "12.0 GiB are free" in said
+    assert "8.0 GiB are free" in said
     assert "\n" not in said
 
 
@@ -100,7 +100,7 @@ def test_what_does_not_fit_is_refused_with_the_setting_that_is_too_large(tree, s
 )
 @pytest.mark.timeout(60)
 def test_it_is_refused_before_anything_is_made(words, tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr("remuda.memory_plan.available_memory", lambda: 12 * GIB)
+    monkeypatch.setattr("remuda.memory_plan.available_memory", lambda: 8 * GIB)
     directory = tmp_path / "run"
     tracemalloc.start()
     assert run(["train", "treasure_hunt", *words, "--run.directory", str(directory)]) == 2
