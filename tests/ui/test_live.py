@@ -106,6 +106,21 @@ def test_no_line_is_wider_than_the_terminal(width: int) -> None:
     assert max(map(len, lines_of(a_picture(a_record()), width))) <= width
 
 
+ON_POLICY = replace(POLICY, entropy=1.25, policy_loss=-0.0312, value_loss=3.5)
+
+
+def test_a_policy_s_own_loss_stands_apart_from_the_total() -> None:
+    lines = lines_of(a_picture(a_record(policy=ON_POLICY)), 110)
+    heading = next(line for line in lines if line.startswith(" policy"))
+    assert "loss  " in heading
+    assert "policy loss  value loss  entropy" in heading
+    row = next(line for line in lines if "agent_0" in line)
+    assert " ".join(row.split()) == "agent_0 12.5 ▄ 0.12 240 71% 5.2 -0.0312 3.50 1.25"
+    narrow = "\n".join(lines_of(a_picture(a_record(policy=ON_POLICY)), 80))
+    assert "policy loss" not in narrow
+    assert "stale" in narrow
+
+
 def test_what_is_not_known_yet_is_a_dash() -> None:
     lines = lines_of(a_picture(a_record(policy=NOTHING_YET)), 140)
     row = next(line for line in lines if "agent_0" in line)

@@ -14,7 +14,7 @@ from rich.console import Console
 from remuda.config import Config, write_config
 from remuda.coordinator.metrics import PolicyRecord, Record
 from remuda.errors import RunDirectoryError
-from remuda.ui.charts import smooth
+from remuda.ui.charts import learning_chart, smooth
 from remuda.ui.report import write_report
 from remuda.ui.summary import clock, number, print_summary, rate, read_run
 
@@ -122,6 +122,26 @@ def test_short_runs(tmp_path: Path, records: int, policies: int, evaluated: bool
         assert all(f"</span>{name}</th>" in html for name in names)
     if not evaluated:
         assert "not evaluated" in html
+    assert_pictures(run)
+
+
+def test_a_policy_s_own_loss_is_drawn_apart_from_the_total(tmp_path: Path) -> None:
+    def titles() -> list[str]:
+        return [axes.get_title() for axes in learning_chart(read_run(run)).axes]
+
+    run = a_run(tmp_path, ["red", "green"])
+    assert titles() == ["Return per episode", "Loss"]
+    lines = (run / "metrics.jsonl").read_text().splitlines()
+    told = [json.loads(line) for line in lines]
+    for i, record in enumerate(told):
+        record["policies"]["red"] |= {"policy_loss": -0.01 * i, "value_loss": 2.0**-i}
+    (run / "metrics.jsonl").write_text("".join(json.dumps(record) + "\n" for record in told))
+    assert titles() == ["Return per episode", "Loss", "Policy loss", "Value loss"]
+    *_, own, values = learning_chart(read_run(run)).axes
+    assert values.get_yscale() == "log"
+    assert own.get_yscale() == "linear"
+    assert min(own.lines[0].get_ydata()) == pytest.approx(-0.39)  # as measured; then smoothed
+    write_report(run)
     assert_pictures(run)
 
 

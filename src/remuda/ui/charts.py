@@ -92,13 +92,19 @@ def draw_charts(summary: RunSummary) -> dict[str, bytes]:
 
 
 def learning_chart(summary: RunSummary) -> Figure:
-    """Return over turns, with the greedy evaluation at its end, above a small chart of the loss."""
-    figure, (top, bottom) = _panels("Return per episode", "Loss", heights=(3.2, 1.1))
+    """Return over turns, with the greedy evaluation at its end, above small charts of the losses.
+
+    On-policy these are the total, the policy's own, and that of the values.
+    """
     records, colours = summary.records, colours_of(summary)
+    losses = LOSSES if _has_parts(records) else LOSSES[:1]
+    titles = ("Return per episode", *(title for title, _ in losses))
+    figure, (top, *panels) = _panels(*titles, heights=(3.2, *(1.1 for _ in losses)))
     crowded = len(colours) > FEW
     for name, colour in colours.items():
         _curve(top, returns(records, name), colour, name, crowded)
-        _curve(bottom, _series(records, name, lambda policy: policy.loss), colour, name, crowded)
+        for axes, (_, loss) in zip(panels, losses, strict=True):
+            _curve(axes, _series(records, name, loss), colour, name, crowded)
     if crowded:
         _curve(top, _mean_returns(records), INK, f"mean of {len(colours)}")
 
@@ -107,10 +113,25 @@ def learning_chart(summary: RunSummary) -> Figure:
     top.set_xlim(0, turns * (1.11 if evaluated else 1.0))  # and so the other's
     top.xaxis.set_major_locator(MaxNLocator(8, integer=True))
     top.xaxis.set_major_formatter(EngFormatter(sep=""))
-    if _spans_decades(bottom):
-        bottom.set_yscale("log")
+    for axes in panels:
+        if _spans_decades(axes):
+            axes.set_yscale("log")
     _finish(figure, "turns", named=top)
     return figure
+
+
+LOSSES: tuple[tuple[str, Callable[[PolicyRecord], float | None]], ...] = (
+    ("Loss", lambda policy: policy.loss),
+    ("Policy loss", lambda policy: policy.policy_loss),
+    ("Value loss", lambda policy: policy.value_loss),
+)
+"""What is drawn below the return: the whole first, then its parts, where it is told by parts."""
+
+
+def _has_parts(records: Sequence[Record]) -> bool:
+    return any(
+        policy.policy_loss is not None for record in records for policy in record.policies.values()
+    )
 
 
 def game_chart(summary: RunSummary) -> Figure:

@@ -200,6 +200,7 @@ class Course:
         self.member: MemberRecord | None = None
         """Its record in the population, if there is one."""
         self.returns, self.loss, self.staleness = Recent(), Recent(), Recent()
+        self.policy_loss, self.value_loss = Recent(), Recent()
         self.updates_per_second, self.busy = Recent(), Recent()
         self.history = History()
 
@@ -210,6 +211,8 @@ class Course:
         self.returns.add(record.mean_return, max(episodes, 1), seconds)
         self.history.add(record.mean_return, max(episodes, 1), seconds)
         self.loss.add(record.loss, max(updates, 1), seconds)
+        self.policy_loss.add(record.policy_loss, max(updates, 1), seconds)
+        self.value_loss.add(record.value_loss, max(updates, 1), seconds)
         self.staleness.add(record.staleness, max(updates, 1), seconds)
         self.updates_per_second.add(record.updates_per_second, seconds, seconds)
         self.busy.add(record.busy, seconds, seconds)
@@ -240,9 +243,13 @@ def columns_with(
     def course(c: Course, _: PolicyRecord) -> str:
         return sparkline(c.history.resample(sparkline_width))
 
-    explores = Column("epsilon", 7, lambda _, p: f"{p.epsilon:.2f}", 6)
+    explores: tuple[Column, ...] = (Column("epsilon", 7, lambda _, p: f"{p.epsilon:.2f}", 6),)
     if on_policy:
-        explores = Column("entropy", 7, lambda _, p: number(p.entropy), 6)
+        explores = (
+            Column("policy loss", 11, lambda c, _: number(c.policy_loss.value), 5),
+            Column("value loss", 10, lambda c, _: number(c.value_loss.value), 6),
+            Column("entropy", 7, lambda _, p: number(p.entropy), 7),
+        )
     standing = (
         Column("rating", 10, lambda c, _: rating(c.member), 1),
         Column("wins", 4, lambda c, _: percent(c.member.win_rate if c.member else None), 4),
@@ -256,10 +263,11 @@ def columns_with(
         Column("updates/s", 9, lambda c, _: rate(c.updates_per_second.value), 2),
         Column("busy", 4, lambda c, _: percent(c.busy.value), 3),
         Column("stale", 11, lag, 4),
-        Column("ratio", 5, lambda _, p: number(p.replay_ratio), 5),
-        explores,
-        Column("version", 7, lambda _, p: f"{p.version:,}", 7),
-        Column("replay", 6, lambda _, p: percent(p.replay_fill), 8),
+        # On-policy it tells little: as many as there are epochs, unless steps are lost.
+        Column("ratio", 5, lambda _, p: number(p.replay_ratio), 9 if on_policy else 5),
+        *explores,
+        Column("version", 7, lambda _, p: f"{p.version:,}", 8),
+        Column("replay", 6, lambda _, p: percent(p.replay_fill), 10),
     )
 
 
