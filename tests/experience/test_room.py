@@ -323,6 +323,65 @@ def test_an_actors_successor_need_not_wait_until_a_learner_has_made_up(clock, ro
     goes_on_at_the_pace_of(learner, games)
 
 
+def catches_up(clock, learner, steps):
+    """Let time pass until an off-policy learner is through with so many steps."""
+    assert clock.advance(60.0, lambda: learner.consumed >= steps)
+
+
+@pytest.mark.parametrize("end", ["killed", "stopped"])
+def test_an_actor_that_slept_through_a_learners_absence_waits_for_none_of_its_arrears(clock, end):
+    """The other actor played on meanwhile; the learner, or its successor, goes on far behind.
+
+    This actor looks again only once the learner is further than it was before it went away.
+    """
+    experience = make(rollout=0, actors=2)
+    games = [Game(clock, experience, actor=actor) for actor in range(2)]
+    learner = learner_of(clock, experience)
+    play_all(games, 100)
+    learner.stopped, before = True, learner.consumed
+    if end == "killed":
+        experience.release()
+    games[0].play(5000)
+    if end == "killed":
+        learner = learner_of(clock, experience, before - 20)
+    learner.stopped = False
+    catches_up(clock, learner, before + 30)
+    goes_on_at_the_pace_of(learner, games)
+
+
+def test_an_actor_that_waits_for_one_policy_sleeps_through_the_absence_of_anothers_learner(clock):
+    first, second = make(rollout=ROLLOUT), make(rollout=0, actors=2)
+    slow, learner = Learner(clock, first, 1.5), learner_of(clock, second)
+    game, other = Game(clock, first, second), Game(clock, second, actor=1)
+    play_all([game, other], 100)
+    while game.rooms.has_room():  # it does not look at the second while it waits for the first
+        game.play(1)
+    learner.stopped, before = True, learner.consumed
+    second.release()
+    other.play(5000)
+    learner = learner_of(clock, second, before - 20)
+    catches_up(clock, learner, before + 30)
+    game.standstills.clear()
+    game.play(40)
+    assert slow.updates > 5
+    assert max(game.standstills) < 1.6
+
+
+def test_an_actor_asleep_is_rung_when_what_it_sleeps_for_was_excused(clock, monkeypatch):
+    """It asked to be rung once as much was consumed as was missing before the other played on."""
+    experience = make(rollout=0, actors=2)
+    games = [Game(clock, experience, actor=actor) for actor in range(2)]
+    experience.consume(0)
+    games[0].play(5000)  # does not wait for what takes nothing
+    (room,), rung = games[1].rooms._rooms, []
+    room._excused = 0
+    assert not games[1].rooms.has_room()
+    monkeypatch.setattr(Wakeup, "ring", lambda wakeup: rung.append(wakeup))
+    experience.consume(5)
+    assert room.wakeup in rung
+    assert games[1].rooms.has_room()
+
+
 @pytest.mark.parametrize("first", ["actor", "learner"])
 def test_a_resumed_run_goes_on_at_the_pace_of_a_learner_that_was_behind(clock, first):
     experience = make(rollout=0)

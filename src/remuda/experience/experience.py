@@ -21,6 +21,7 @@ from remuda.experience.ring import (
     CLOSED_STEPS,
     CONSUMED,
     COUNTERS,
+    EXCUSED,
     LOST,
     OVERWRITTEN,
     ROOM_WANTED,
@@ -45,6 +46,8 @@ NEVER = 2**62
 """More segments, and more steps, than there will ever be."""
 KEPT = 0.8
 """The share of what an update took as a rule that is kept when another one is counted in."""
+STEPS_PER_TURN = 2
+"""The most steps of a stream that a turn commits: the one before it, and one that ends here."""
 
 
 class Experience:
@@ -97,6 +100,7 @@ class Experience:
         # The learner's own: when the update began that it is at, and what one takes as a rule.
         self._began: float | None = None
         self._usual: float | None = None
+        self._excused: int | None = None  # as it stands in `EXCUSED`; None: it has just begun
         self.block, self.index, self.ahead = block, index, ahead
         self._shared: SharedArrays | BlockRow
         if block is not None:
@@ -195,9 +199,28 @@ class Experience:
     def consume(self, steps: int) -> None:
         """Tell waiting actors that the learner has had its share of the first `steps` steps."""
         self._end_update()
+        moved = self._excuse(steps)
         for ring in self.rings:
             store(ring.counters, CONSUMED, steps)
-        self._let_in(steps)
+        # Where the excused steps changed, so did the marks that sleeping actors wait for.
+        self._let_in(NEVER if moved else steps)
+
+    def _excuse(self, steps: int) -> bool:
+        """Before `steps` are told as consumed: excuse what was written while nobody waited.
+
+        Actors that wait are never ahead by more than their last turn. So where they are, one of
+        them did not wait: nobody learned, or the learner took nothing. All of that is excused until
+        the learner has caught up, or it would have to make up for it before the game goes on. The
+        learner says so, for all actors alike, because an actor may have been asleep or stopped then.
+        A learner that dies leaves the word as it is; its successor begins by stating it anew.
+        """
+        ahead = self.written - self.config.capacity - steps
+        before, slack = self._excused, STEPS_PER_TURN * self.num_streams
+        if before is None or ahead <= 0 or ahead > before + slack:
+            self._excused = max(ahead, 0)
+            for ring in self.rings:
+                store(ring.counters, EXCUSED, self._excused)
+        return self._excused != before
 
     def take(self, actor: int, segments: int, steps: int) -> None:
         """Tell an actor that the first closed segments, and their steps, are copied."""

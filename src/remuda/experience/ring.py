@@ -11,7 +11,7 @@ An off-policy learner samples committed steps of any segment; an on-policy learn
 segments whole, once, in the order of the queue.
 
 Who writes what: everything here belongs to the writer (the actor), except the words `WANTED`,
-`CONSUMED`, `TAKEN`, `TAKEN_STEPS` and `UPDATE_TIME`, which belong to the learner. Nobody locks
+`CONSUMED`, `EXCUSED`, `TAKEN`, `TAKEN_STEPS` and `UPDATE_TIME`, which belong to the learner. Nobody locks
 anything. What the learner and the actors tell each other by these words is in
 `remuda.experience.experience` and `remuda.experience.room`.
 
@@ -66,7 +66,10 @@ TAKEN_STEPS = 10 * STRIDE
 """Steps in them."""
 UPDATE_TIME = 11 * STRIDE
 """Microseconds that an update takes the learner as a rule; 0: it has made none."""
-COUNTERS = 12 * STRIDE
+EXCUSED = 12 * STRIDE
+"""Steps that an off-policy learner may be further behind than the capacity, because they were
+written while it was not waited for."""
+COUNTERS = 13 * STRIDE
 
 CONTENTS = ("observations", "actions", "log_probs", "masks", "rewards", "discounts", "versions")
 """The arrays of the steps themselves."""

@@ -2,13 +2,14 @@
 
 An actor waits only for experience that the user set to `wait`, and only for learners that make
 progress. How far a learner is stands in words of its own in each of its rings: what it took or
-consumed, and how long an update takes it, as a rule. The actor reads these and keeps the rest, who
-is late since when, to itself; so whoever dies leaves nothing here that another would have to mend.
+consumed, how long an update takes it, as a rule, and what it need not make up for, because it was
+written while nobody waited for it. The actor reads these and keeps the rest, who is late since when,
+to itself; so it misses nothing while it is stopped or asleep, and whoever dies leaves nothing here
+that another would have to mend.
 """
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
@@ -17,6 +18,7 @@ from numba import njit
 
 from remuda.experience.ring import (
     CONSUMED,
+    EXCUSED,
     ROOM_WANTED,
     TAKEN_STEPS,
     UPDATE_TIME,
@@ -64,7 +66,8 @@ class Room:
         self.excuses = True
         """Whether it excuses what was written before it began, or while nobody learned; where the
         order of updates and turns is fixed, a successor must wait exactly where another would."""
-        self._excused, self._last = 0, sys.maxsize
+        self._excused: int | None = None
+        """What was written before this actor began to look; None: it has not looked yet."""
 
     def has_room(self) -> bool:
         """Whether the actor may write another turn; if not, it will be rung once it may."""
@@ -72,7 +75,6 @@ class Room:
             if self.progress() == self._progress:
                 return True
             self.left_behind = self.process.stands_still = False
-            self._excused = max(self._excused, self._ahead())
         needed = self._needed()
         if needed > 0:
             store(self._counters, ROOM_WANTED, needed)
@@ -124,27 +126,15 @@ class Room:
                 self._all, self._counters, self._queue, self._numbers, self._likely, self._rollout
             )
             return 0 if has_room else 1
-        progress = self.progress()
-        if self.excuses and progress < self._last:
-            # This actor has just begun, or the learner has: nobody waited for it until now, or it
-            # goes on from a checkpoint.
-            self._excused = max(self._excused, self._ahead())
-        self._last = progress
-        ahead = self._ahead()
+        consumed = self.progress()  # before `EXCUSED`, which is stored before it
+        ahead = int(total(self._all, WRITTEN)) - self.config.capacity - consumed
+        if self._excused is None:
+            self._excused = max(ahead, 0)
         if ahead <= 0:
             self._excused = 0
-        elif ahead > self._excused:
-            return ahead - self._excused + load(self._counters, CONSUMED)
-        return 0
-
-    def _ahead(self) -> int:
-        """Steps by which all actors are further ahead than an off-policy learner should let them.
-
-        Those written while it was not waited for are excused, or it would have to make up for all
-        of them before the game goes on.
-        """
-        written = int(total(self._all, WRITTEN))
-        return 0 if self._rollout else written - self.config.capacity - self.progress()
+            return 0
+        excused = max(self._excused, load(self._counters, EXCUSED)) if self.excuses else 0
+        return ahead - excused + consumed if ahead > excused else 0
 
 
 class LearnerProcess:
