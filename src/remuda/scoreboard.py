@@ -102,6 +102,12 @@ class Learn(IntEnum):
     """On-policy: sum over updates of what of the loss is the policy's own..."""
     VALUE_LOSS_SUM = 21
     """...and of the values' error, before its weight."""
+    OTHERS_SUM = 22
+    """Sum over updates of the share of their steps that others of the group chose."""
+    OTHERS_STEPS = 23
+    """On-policy: those steps, each counted once in an update..."""
+    OTHERS_WEIGHT_SUM = 24
+    """...and the sum of what they weigh in it."""
 
 
 class Scoreboard:
@@ -139,7 +145,7 @@ class Scoreboard:
         """
         for name in ("play", "policy", "facts"):
             self._shared[name][0] = fitting(state, name, self._shared[name][0])
-        self._shared["learn"][...] = fitting(state, "learn", self._shared["learn"])
+        self._shared["learn"][...] = fitting_counts(state, "learn", self._shared["learn"])
 
     def play(self, actor: int = 0) -> Row:
         """An actor's row, by `Play`."""
@@ -203,3 +209,17 @@ class Scoreboard:
         """The learner's row of one policy, by `Learn`."""
         row: Row = self._shared["learn"][self.policies.index(name)]
         return row
+
+
+def fitting_counts(state: State, name: str, like: Row) -> Row:
+    """The counts `name` of a state; those that an earlier version did not know begin at zero.
+
+    Raises:
+        CheckpointError: they are missing, or of another number of policies.
+    """
+    known = np.shape(state.get(name))[-1:]
+    if not known or known[0] >= like.shape[-1]:
+        return fitting(state, name, like)
+    found: Row = np.zeros_like(like)
+    found[..., : known[0]] = fitting(state, name, like[..., : known[0]])
+    return found

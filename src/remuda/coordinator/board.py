@@ -168,6 +168,10 @@ class Board:
             "trained": total(Learn.TRAINED),
             "lost": total(Learn.LOST),
             "effective": on_policy(Learn.EFFECTIVE_SUM),
+            "others": update(Learn.OTHERS_SUM),
+            "others_weight": _means(
+                learned[:, Learn.OTHERS_WEIGHT_SUM], learned[:, Learn.OTHERS_STEPS]
+            ),
             "staleness_low": update(Learn.STALENESS_LOW_SUM),
             "staleness_high": update(Learn.STALENESS_HIGH_SUM),
             "staleness_max": total(Learn.STALENESS_MAX),

@@ -79,6 +79,12 @@ class PolicyRecord:
     """On-policy: what of the loss is the policy's own, the negative clipped objective."""
     value_loss: float | None = None
     """On-policy: half the squared error of the values, before `ppo.value_cost` weighs it."""
+    others: float | None = None
+    """Mean over the updates of the share of their steps that others of the group chose, 0 to 1."""
+    others_weight: float | None = None
+    """On-policy: mean weight of these steps in an update, where a fresh step of its own weighs 1:
+    how likely the policy is to choose as they did, within the limit of `ppo.correction`. None:
+    there were none."""
 
 
 @dataclass

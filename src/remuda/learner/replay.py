@@ -136,6 +136,7 @@ class ReplayLearner:
             row[Learn.LOSS_SUM] += loss
             versions = self._batch.versions[policy, :size]
             student.count_staleness(versions[versions != OTHERS])
+            row[Learn.OTHERS_SUM] += (versions == OTHERS).mean()
         row[Learn.REDRAWN] = replay.redrawn
         self._consume(policy, size)
 

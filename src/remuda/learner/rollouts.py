@@ -122,6 +122,9 @@ class RolloutLearner:
             row[Learn.KL_SUM] += learned.kl[i]
             row[Learn.CLIPPED_SUM] += learned.clipped[i]
             row[Learn.EFFECTIVE_SUM] += learned.effective[i]
+            row[Learn.OTHERS_SUM] += learned.others[i] / self._rollout.num_steps[k]
+            row[Learn.OTHERS_STEPS] += learned.others[i]
+            row[Learn.OTHERS_WEIGHT_SUM] += learned.others_weight[i]
         published = clock()
         for k in members:
             self._students[k].row[Learn.SECONDS_PUBLISH] += (published - updated) / len(members)

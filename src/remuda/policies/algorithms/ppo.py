@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -14,6 +15,7 @@ from torch import Tensor
 
 from remuda.checkpoint.state import fitting, random_state, restore_random
 from remuda.config import PolicyConfig, PPOConfig
+from remuda.experience.ring import OTHERS
 from remuda.experience.rollouts import AFTER, Rollout
 from remuda.policies.advantages import (
     RunningMoments,
@@ -59,6 +61,10 @@ class Learned:
     """Steps that it trained on, counted as often as it did."""
     steps: Integers
     """Steps that it trained on, each counted once."""
+    others: Integers
+    """Steps of the rollout that others of its group chose..."""
+    others_weight: Floats
+    """...and the sum of what they weigh, where a fresh step of its own weighs 1."""
 
 
 @dataclass(frozen=True)
@@ -154,7 +160,14 @@ class PPO(Algorithm):
                         self._anchor.flat[k].copy_(self.online.flat[k])
         batch, effective = self._prepare(rollout, samples, members)
         self._set_learning_rates(members)
-        learned = self._train(batch, samples, members, effective)
+        weights = batch.weights.cpu().numpy()
+        others, their_weight = others_in(rollout, weights, members)
+        learned = Learned(
+            **self._train(batch, samples, members),
+            effective=effective,
+            others=others,
+            others_weight=their_weight,
+        )
         for k in members:
             if self.network.normalised:
                 used = slice(0, int(rollout.num_rows[k]))
@@ -245,8 +258,8 @@ class PPO(Algorithm):
         batch: Batch,
         samples: Rows | Sequences,
         members: Sequence[int],
-        effective: Floats,
-    ) -> Learned:
+    ) -> dict[str, Any]:
+        """Train; returns what `Learned` tells of it."""
         groups = self._groups(samples, members)
         sums = torch.zeros(len(Means._fields), len(members), device=self.device)
         passes, trained = (np.zeros(len(members), np.int64) for _ in range(2))
@@ -270,8 +283,8 @@ class PPO(Algorithm):
             if not groups:
                 break
         means = (sums / torch.from_numpy(passes).to(self.device)).cpu().numpy()
-        found: dict[str, Floats] = dict(zip(Means._fields, means, strict=True))
-        return Learned(**found, effective=effective, samples=trained, steps=once)
+        found = dict(zip(Means._fields, means, strict=True))
+        return found | {"samples": trained, "steps": once}
 
     def _groups(self, samples: Rows | Sequences, members: Sequence[int]) -> list[_Group]:
         """Policies whose minibatches are alike, so that none waits for one with much more."""
@@ -458,6 +471,23 @@ def running_sums(
         sums[stream] *= discounts[i]
         count += 1
     return found[:count]
+
+
+def others_in(rollout: Rollout, weights: Floats, members: Sequence[int]) -> tuple[Integers, Floats]:
+    """By policy of an update, [G]: the steps that others chose, and the sum of their weights.
+
+    Args:
+        rollout: which they are trained on.
+        weights: [G, R], what each row counts.
+        members: the policies, by their rows of the rollout.
+    """
+    count, total = np.zeros(len(members), np.int64), np.zeros(len(members), np.float32)
+    for i, k in enumerate(members):
+        used = int(rollout.num_rows[k])
+        chosen = rollout.streams[k, :used] != AFTER
+        theirs = chosen & (rollout.versions[k, :used] == OTHERS)
+        count[i], total[i] = theirs.sum(), weights[i, :used][theirs].sum()
+    return count, total
 
 
 def _part(units: Integers, number: int, parts: int) -> Integers:
