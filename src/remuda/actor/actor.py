@@ -186,9 +186,11 @@ class Actor:
         """Go on from what `state` returned, in the middle of the episodes if that is possible.
 
         It is not where this actor does not go on exactly, or its environment cannot be restored
-        although the one before could be saved: worker processes may step the copies now.
+        although the one before could be saved: worker processes may step the copies now. Nor is it
+        where the experience was not saved, or not read, of which these episodes are the middle.
         """
-        if not (self._exact and self._restore_world(state["world"])):
+        exact = self._exact and "seats" in state and self.seats.holds(state["seats"])
+        if not (exact and self._restore_world(state["world"])):
             self.seats.restore_lasting(state["lasting"])
             return
         restore_random(self._random, state["random"])

@@ -189,6 +189,14 @@ class DealtSeats:
         self._steps = dict(state["steps"])
         self._deal()
 
+    def holds(self, state: State) -> bool:
+        """Whether the experience is there that was being written when `state` was called."""
+        return all(
+            writer.holds(state["casts"][str(i)]["writers"][str(j)])
+            for i, cast in enumerate(self.casts)
+            for j, writer in enumerate(cast.writers)
+        )
+
     def lasting(self) -> State:
         """What still means something to another actor, whose matches are others."""
         return {"league": self.league.state()}
@@ -196,6 +204,9 @@ class DealtSeats:
     def restore_lasting(self, state: State) -> None:
         """Go on from what `lasting` returned."""
         self.league.restore(state["league"], matches=False)
+        for cast in self.casts:
+            for writer in cast.writers:
+                writer.close_orphans()
 
     def sitting(self, env: int) -> list[str]:
         """By agent, the policy that has its seat in a copy, frozen or not."""

@@ -227,12 +227,22 @@ class FixedSeats:
                 seat.writer.restore(saved["writer"])
             seat.version, seat.epsilon = saved["version"], saved["epsilon"]
 
+    def holds(self, state: State) -> bool:
+        """Whether the experience is there that was being written when `state` was called."""
+        return all(
+            seat.writer is None or seat.writer.holds(state[str(agent)]["writer"])
+            for agent, seat in enumerate(self.seats)
+        )
+
     def lasting(self) -> State:
         """Nothing."""
         return {}
 
-    def restore_lasting(self, state: State) -> None:
-        """Begin anew."""
+    def restore_lasting(self, state: State) -> None:  # noqa: ARG002
+        """Begin anew: what was being written goes on no further."""
+        for seat in self.seats:
+            if seat.writer is not None:
+                seat.writer.close_orphans()
 
     def _room_for(self, agent: int) -> _Choice:
         seat, num_envs = self.seats[agent], self._env.num_envs

@@ -69,6 +69,9 @@ class Seats(Protocol):
     def restore(self, state: State) -> None:
         """Go on from what `state` returned."""
 
+    def holds(self, state: State) -> bool:
+        """Whether the experience is there that was being written when `state` was called."""
+
     def lasting(self) -> State:
         """What of it still means something where other episodes are played."""
 

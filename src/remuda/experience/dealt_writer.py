@@ -326,6 +326,12 @@ class DealtWriter:
         """Which segments the streams have open; the rings save the segments themselves."""
         return {"slots": self._slots.copy(), "lengths": self._lengths.copy()}
 
+    def holds(self, state: State) -> bool:
+        """Whether the rings have the segments that were open when `state` was called."""
+        slots = fitting(state, "slots", self._slots)
+        rings, streams = np.nonzero(slots != NOWHERE)
+        return bool((self._shared["sequence"][rings, slots[rings, streams]] > 0).all())
+
     def restore(self, state: State) -> None:
         """Go on writing where `state` was called; the rings must be as they were then."""
         self._slots[...] = fitting(state, "slots", self._slots)

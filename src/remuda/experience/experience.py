@@ -211,8 +211,8 @@ class Experience:
         Actors that wait are never ahead by more than their last turn. So where they are, one of
         them did not wait: nobody learned, or the learner took nothing. All of that is excused until
         the learner has caught up, or it would have to make up for it before the game goes on. The
-        learner says so, for all actors alike, because an actor may have been asleep or stopped then.
-        A learner that dies leaves the word as it is; its successor begins by stating it anew.
+        learner says so, for all actors alike, because an actor may have been asleep or stopped. A
+        learner that dies leaves the word as it is; its successor begins by stating it anew.
         """
         ahead = self.written - self.config.capacity - steps
         before, slack = self._excused, STEPS_PER_TURN * self.num_streams
@@ -302,9 +302,11 @@ class Experience:
             CheckpointError: the steps are of another shape, or of another number of actors.
         """
         if state is not None and len(state) != len(self.rings):
+            actors = f"{len(state)} actor" + ("s" if len(state) > 1 else "")
             raise CheckpointError(
-                f"it holds the experience of {len(state)} actors, and there are {len(self.rings)} "
-                f"now; resume with --actor.processes {len(state)}"
+                f"the checkpoint holds the experience of {actors}, and actor.processes makes "
+                f"{len(self.rings)} now; resume with --schedule async --actor.processes "
+                f"{len(state)}, or collect afresh with --checkpoint.replay false"
             )
         # What the rings hold is theirs; what was written before is counted in the first.
         for actor in reversed(range(len(self.rings))):

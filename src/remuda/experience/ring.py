@@ -11,8 +11,8 @@ An off-policy learner samples committed steps of any segment; an on-policy learn
 segments whole, once, in the order of the queue.
 
 Who writes what: everything here belongs to the writer (the actor), except the words `WANTED`,
-`CONSUMED`, `EXCUSED`, `TAKEN`, `TAKEN_STEPS` and `UPDATE_TIME`, which belong to the learner. Nobody locks
-anything. What the learner and the actors tell each other by these words is in
+`CONSUMED`, `EXCUSED`, `TAKEN`, `TAKEN_STEPS` and `UPDATE_TIME`, which belong to the learner. Nobody
+locks anything. What the learner and the actors tell each other by these words is in
 `remuda.experience.experience` and `remuda.experience.room`.
 
 - A segment's `sequence` is odd while the writer makes it ready for other steps and even otherwise.

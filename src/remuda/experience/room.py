@@ -3,9 +3,9 @@
 An actor waits only for experience that the user set to `wait`, and only for learners that make
 progress. How far a learner is stands in words of its own in each of its rings: what it took or
 consumed, how long an update takes it, as a rule, and what it need not make up for, because it was
-written while nobody waited for it. The actor reads these and keeps the rest, who is late since when,
-to itself; so it misses nothing while it is stopped or asleep, and whoever dies leaves nothing here
-that another would have to mend.
+written while nobody waited for it. The actor reads these and keeps the rest, who is late since
+when, to itself; so it misses nothing while it is stopped or asleep, and whoever dies leaves nothing
+here that another would have to mend.
 """
 
 from __future__ import annotations

@@ -524,6 +524,14 @@ class ExperienceWriter:
         """Which segments the streams have open; the ring saves the segments themselves."""
         return {"slots": self._slots.copy(), "lengths": self._lengths.copy()}
 
+    def holds(self, state: State) -> bool:
+        """Whether the ring has the segments that were open when `state` was called.
+
+        It has none of them where a run is resumed without its experience.
+        """
+        slots = fitting(state, "slots", self._slots)
+        return bool((self._shared["sequence"][slots[slots != NOWHERE]] > 0).all())
+
     def restore(self, state: State) -> None:
         """Go on writing where `state` was called; the ring must be as it was then."""
         self._slots[...] = fitting(state, "slots", self._slots)
