@@ -2,6 +2,7 @@
 
 import multiprocessing
 import sys
+import time
 
 import numpy as np
 import pytest
@@ -10,13 +11,15 @@ from remuda.checkpoint.state import pack, unpack
 from remuda.config import ExperienceConfig
 from remuda.experience import ring as ring_module
 from remuda.experience.experience import Experience
-from remuda.experience.ring import StreamShape
+from remuda.experience.ring import HEAD, WRITTEN, StreamShape
 from remuda.experience.rollouts import AFTER, Rollout, Rollouts
 from remuda.experience.writer import ExperienceWriter
 from remuda.memory.waiting import Wakeup
 
 SPAWN = multiprocessing.get_context("spawn")
 SEGMENT, ROLLOUT = 4, 24
+CAUGHT = 5
+"""Checkpoints in the middle of which a writer must have begun another segment, at least."""
 
 
 def make(streams=(2,), on_full="wait", keeps=True, size=2):
@@ -147,14 +150,23 @@ def test_checkpoints_taken_beside_actors_at_full_speed_resume_and_play(streams, 
     for child in children:
         child.start()
     try:
-        for ring in range(len(streams)):
-            experience.learner.wait(lambda r=ring: experience.counters[r, 0] > 100, 60.0)
+        limit = time.monotonic() + 240.0
+        while (experience.counters[:, WRITTEN] <= 100).any():  # nobody rings for that
+            assert time.monotonic() < limit, "an actor does not begin"
+            time.sleep(0.01)
         rollouts, out = Rollouts(experience), Rollout.empty(experience, 1)
-        for _ in range(count):
+        done = caught = 0
+        limit = time.monotonic() + 240.0
+        # However the processes are scheduled, some are taken while segments are written over.
+        while done < count or caught < CAUGHT:
+            assert time.monotonic() < limit or done < count, "no writer was ever caught at work"
             if rollouts.ready():
                 consume(rollouts, out)
+            before = experience.counters[:, HEAD].copy()
             state = experience.state()
+            caught += int((experience.counters[:, HEAD] != before).any())
             goes_on(state, experience.written, **like)
+            done += 1
         assert all(child.is_alive() for child in children)
         assert experience.overwritten > 0
     finally:

@@ -42,6 +42,11 @@ def test_the_others_go_on_while_one_is_away(policy, fault, tmp_path):
         run_until(runtime, lambda: board.play(1)[Play.TURNS] > back + 100)
         assert restarts(runtime, "actor-0") == 0
         assert board.acted("agent_0")[Policy.EPISODES] > 0
+        # However busy the machine: steps are lost only where a learner took nothing for its limit.
+        lost = learn[Learn.LOST]
+        assert not lost or board.played()[Play.FORCED] > 0
+        if not policy:
+            assert board.played()[Play.WAITS] == 0
         acted = board.played()[Play.AGENT_STEPS]
         assert abs(acted - 2 * board.turns()) <= 12  # it goes on while we look
     finally:

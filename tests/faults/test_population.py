@@ -92,7 +92,8 @@ def test_one_crashed_learner_holds_up_neither_the_others_nor_their_matches(fault
         now = records_of(ring)
         for name in NAMES:
             assert now[PolicyRef(name)][0] > games[PolicyRef(name)][0] + 50  # it plays on as it is
-        assert restarts(runtime, "actor") == 0
+        for role in ("actor", *(f"learner-{name}" for name in NAMES if name != "policy_2")):
+            assert restarts(runtime, role) == 0
         run_until(runtime, lambda: learn["policy_2"][Learn.UPDATES] > saved + 5)
         run_until(runtime, lambda: learn["policy_2"][Learn.VERSION] > version + 5)
         assert records_of(ring)[PolicyRef("policy_2")][0] >= now[PolicyRef("policy_2")][0]

@@ -88,6 +88,8 @@ def test_a_stack_that_learns_from_rollouts_goes_on(role, fault, tmp_path):
         goal = max(row[Learn.UPDATES] for row in rows) + 20
         run_until(runtime, lambda: min(row[Learn.UPDATES] for row in rows) > goal)
         assert saved["updates"] > 5
+        lost = sum(row[Learn.LOST] for row in rows)
+        assert not lost or ring.scoreboard.play()[Play.FORCED] > 0  # however busy the machine is
         assert max(row[Learn.STALENESS_MAX] for row in rows) < 20
     finally:
         runtime.stop()

@@ -1,6 +1,11 @@
-"""Nothing is compiled, or loaded from where it was compiled before, once a role is ready."""
+"""Nothing is compiled, or loaded from where it was compiled before, once a role is ready.
+
+Each role is in a process of its own, as in a run: in one process, what one role compiles another
+would find there, whether it had compiled it itself or not.
+"""
 
 import sys
+import time
 
 import pytest
 
@@ -8,14 +13,17 @@ from remuda.assembly import Assembly
 from remuda.config import load_config, overlay
 from remuda.envs.registry import make_env
 from remuda.forkserver import client as forkserver
+from remuda.memory.shared import SharedArrays
 from remuda.policies.spec import policy_specs
 from remuda.runtime.layout import make_layout
-from remuda.scoreboard import Learn
+from remuda.scoreboard import Learn, Play, Policy
 
 SMALL = {
-    "schedule": "sequential",
+    "schedule": "async",
     "env": {"num_envs": 2},
+    "actor": {"processes": 1},
     "learners": {"processes": 1},
+    "run": {"turns": None, "seconds": 3600},
     "policy": {"network": {"hidden": (16,), "quantiles": 4}},
 }
 VALUES = {"batch_size": 8, "experience": {"learning_starts": 64, "capacity": 1000}}
@@ -66,7 +74,35 @@ CASES = {
         {"policy": overlay(ROLLOUTS, {"experience": {"on_full": "wait"}})},
     ),
     "ppo from dealt seats": ("connect_four", {"policy": ROLLOUTS} | POPULATION),
+    "dqn from dealt seats": (
+        "support:Tape",
+        {"policy": {"algorithm": "dqn"} | VALUES} | POPULATION,
+    ),
+    "iqn of a group": (
+        "treasure_hunt",
+        {"policy": overlay(VALUES, {"experience": {"group": "us"}})},
+    ),
+    "ppo of a group": (
+        "treasure_hunt",
+        {
+            "policy": overlay(
+                ROLLOUTS, {"learning_mode": "off_policy", "experience": {"group": "us"}}
+            )
+        },
+    ),
+    "ppo one by one": (
+        "treasure_hunt",
+        {"policy": ROLLOUTS, "schedule": "lockstep"},
+    ),
+    "iqn one by one": (
+        "treasure_hunt",
+        {"policy": VALUES, "schedule": "lockstep"},
+    ),
 }
+QUICK = {("dqn", "actor"), ("dqn", "learner"), ("ppo", "learner")}
+"""Cases of the quick suite; the others take as long each, and compile other variants."""
+LIMIT = 240.0
+"""Seconds that a role is given to do what is compared; it takes one or two."""
 
 
 def compiled():
@@ -82,41 +118,88 @@ def compiled():
     return found
 
 
-def play_and_train(game, tree):
-    """In a fresh process: build the roles of a run, then see what its first updates compile."""
+def waits(specs):
+    """Whether any policy lets the actor wait."""
+    return any(spec.config.experience.on_full == "wait" for spec in specs)
+
+
+def run_others(role, gate):
+    """In a process of its own, until it is killed: the role that is not looked at."""
+    worker = role.build()
+    while not gate["open"][0]:
+        time.sleep(0.01)
+    while True:
+        if not worker.work():
+            worker.wait(0.1, lambda: False)
+
+
+def look_at(role, specs, scoreboard, gate, is_cut):
+    """In a process of its own: build a role, and see what it compiles at work."""
+    worker = role.build()
+    before = compiled()
+    names, acts = [spec.name for spec in specs], role.name.startswith("actor")
+    if acts and waits(specs):  # nobody takes anything yet
+        while worker.work():
+            pass
+        worker.wait(0.001, lambda: False)
+        assert scoreboard.play()[Play.WAITS] > 0
+    elif not acts:
+        worker.wait(0.001, lambda: False)
+    gate["open"][0] = 1
+
+    def is_enough():
+        if not acts:
+            return min(scoreboard.learn(name)[Learn.UPDATES] for name in names) >= 3
+        rows = [scoreboard.policy(name) for name in names]
+        return (
+            scoreboard.play()[Play.TURNS] >= 100
+            and min(row[Policy.EPISODES] for row in rows) >= 1
+            and min(row[Policy.VERSION] for row in rows) >= 2
+        )
+
+    end = time.monotonic() + LIMIT
+    while not is_enough():
+        assert time.monotonic() < end, "it never came to what is compared"
+        if not worker.work():
+            worker.wait(0.1, lambda: False)
+    later = compiled()
+    fresh = {name: count for name, count in later.items() if count > before.get(name, 0)}
+    if is_cut:
+        # Its updates are cut to what fits into the cache, which a small one is not: other slices.
+        fresh = {name: count for name, count in fresh.items() if ".by_hand." not in name}
+    assert not fresh, f"compiled after {role.name} was ready: {fresh}"
+
+
+@pytest.mark.parametrize(
+    ("case", "kind"),
+    [
+        pytest.param(case, kind, marks=() if (case, kind) in QUICK else pytest.mark.slow)
+        for case in CASES
+        for kind in ("actor", "learner")
+    ],
+)
+def test_nothing_is_compiled_once_a_role_is_ready(case, kind, tmp_path):
+    game, tree = CASES[case]
     config = load_config(overlay(SMALL | {"game": game}, tree))
     env = make_env(game, 1, **config.env.options)
     specs = policy_specs(config, env.agents)
     layout = make_layout(config, len(specs))
     parts = Assembly(config, specs, layout, facts=env.facts, agents=env.agents)
-    actor, *learners = (role.build() for role in parts.roles())
-    before = compiled()
-    rows = [parts.scoreboard.learn(spec.name) for spec in specs]
-    if any(spec.config.experience.on_full == "wait" for spec in specs):
-        while actor.work():
-            pass
-    actor.wait(0.001, lambda: False)
-    for _ in range(3000):
-        actor.work()
-        for learner in learners:
-            while learner.work():
-                pass
-        if min(row[Learn.UPDATES] for row in rows) >= 2:
-            break
-    assert min(row[Learn.UPDATES] for row in rows) >= 2
-    later = compiled()
-    fresh = {name: count for name, count in later.items() if count > before.get(name, 0)}
-    if game == "connect_four":
-        # Its updates are cut to what fits into the cache, which a small one is not: other slices.
-        fresh = {name: count for name, count in fresh.items() if ".by_hand." not in name}
-    assert not fresh, f"compiled after the roles were ready: {fresh}"
-
-
-@pytest.mark.parametrize("case", CASES)
-def test_nothing_is_compiled_once_a_role_is_ready(case, tmp_path):
+    gate = SharedArrays({"open": ((1,), "int64")})
+    actor, learner = parts.roles()
+    watched, other = (actor, learner) if kind == "actor" else (learner, actor)
     log = tmp_path / "log"
-    process = forkserver.start(play_and_train, CASES[case], name="rehearsal", log=str(log))
-    assert process.join(280)
-    code = process.exitcode
-    process.close()
-    assert code == 0, log.read_text()
+    arguments = (watched, specs, parts.scoreboard, gate, game == "connect_four")
+    processes = [
+        forkserver.start(run_others, (other, gate), name="other", log=str(tmp_path / "other")),
+        forkserver.start(look_at, arguments, name=kind, log=str(log)),
+    ]
+    try:
+        assert processes[1].join(LIMIT + 60.0)
+        assert processes[1].exitcode == 0, log.read_text()
+        assert processes[0].exitcode is None, (tmp_path / "other").read_text()
+    finally:
+        for process in processes:
+            process.kill()
+            process.join(60)
+            process.close()
