@@ -217,9 +217,10 @@ def fitting_counts(state: State, name: str, like: Row) -> Row:
     Raises:
         CheckpointError: they are missing, or of another number of policies.
     """
-    known = np.shape(state.get(name))[-1:]
-    if not known or known[0] >= like.shape[-1]:
+    saved = state.get(name)
+    known = saved.shape[-1] if isinstance(saved, np.ndarray) and saved.ndim else like.shape[-1]
+    if known >= like.shape[-1]:
         return fitting(state, name, like)
     found: Row = np.zeros_like(like)
-    found[..., : known[0]] = fitting(state, name, like[..., : known[0]])
+    found[..., :known] = fitting(state, name, like[..., :known])
     return found
