@@ -198,6 +198,20 @@ def test_lockstep_goes_on_after_a_death(role, tmp_path):
         runtime.stop()
 
 
+def test_a_role_that_ends_by_a_real_time_signal_is_told_and_restarted(tmp_path):
+    """Such signals have no name, and asking for it ended the coordinator by a ValueError."""
+    number = signal.SIGRTMIN + 6
+    _, runtime = start(tmp_path)
+    try:
+        os.kill(runtime.pids["learner-agent_0"], number)
+        told = []
+        run_until(runtime, lambda: told.extend(runtime.news()) or restarts(runtime, "learner-agent_0"))
+        assert any(f"learner-agent_0 was killed by signal {int(number)};" in line for line in told)
+        run_until(runtime, lambda: all(s.state == "running" for s in runtime.status()))
+    finally:
+        runtime.stop()
+
+
 def test_after_a_checkpoint_that_failed_the_next_has_every_part_anew(tmp_path):
     ring, runtime = start(tmp_path)
     try:

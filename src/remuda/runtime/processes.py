@@ -336,7 +336,7 @@ class ProcessRuntime:
         if code == UNKNOWN:
             return "ended; how is not known, since the fork server ended with it"
         if code < 0:
-            return f"was killed by {signal.Signals(-code).name}"
+            return f"was killed by {_signal_name(-code)}"
         return f"ended with exit code {code}"
 
     @staticmethod
@@ -387,6 +387,14 @@ NOT_STARTED = "could not be started: "
 
 def _not_started(why: str) -> str:
     return f"{NOT_STARTED}{why[:1].lower()}{why[1:]}"
+
+
+def _signal_name(number: int) -> str:
+    """Name a signal; real-time signals between the first and the last have a number only."""
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
 
 
 def last_line(path: Path) -> str:
