@@ -205,7 +205,9 @@ def test_a_role_that_ends_by_a_real_time_signal_is_told_and_restarted(tmp_path):
     try:
         os.kill(runtime.pids["learner-agent_0"], number)
         told = []
-        run_until(runtime, lambda: told.extend(runtime.news()) or restarts(runtime, "learner-agent_0"))
+        run_until(
+            runtime, lambda: told.extend(runtime.news()) or restarts(runtime, "learner-agent_0")
+        )
         assert any(f"learner-agent_0 was killed by signal {int(number)};" in line for line in told)
         run_until(runtime, lambda: all(s.state == "running" for s in runtime.status()))
     finally:
