@@ -241,6 +241,8 @@ def main() -> None:
     print(f"{len(faults)} faults: {dict(kinds)}")
     lost = max((fault.lost for fault in faults if fault.lost is not None), default=0.0)
     planned = options.turns
+    # Fewer: the turns were over before the minutes, and little was shown.
+    results.bar("faults", len(faults), least=round(options.minutes * 60 / options.every / 2))
     results.bar("exit code", wild.exit_code, most=0, least=0)
     results.bar("turns played", wild.turns, most=planned, least=planned)
     results.bar("restarts, one for each fault", wild.restarts, most=len(faults), least=len(faults))
