@@ -196,7 +196,7 @@ def _plain(cell: Cell) -> Cell:
     """A number that JSON knows, with as many digits as say something."""
     if cell is None or isinstance(cell, bool | str | int):
         return cell
-    number = float(cell)
+    number = round(float(cell), 9)
     return int(number) if number == int(number) and abs(number) >= 100 else float(f"{number:.5g}")
 
 
@@ -242,8 +242,8 @@ def _in_turns(options: argparse.Namespace) -> None:
                 {
                     called[0] or "what": called[1],
                     "figure": column,
-                    f"at {commits['other']}": median(theirs for theirs, _ in pairs),
-                    f"at {commits['this']}": median(ours for _, ours in pairs),
+                    f"other, {commits['other']}": median(theirs for theirs, _ in pairs),
+                    f"this, {commits['this']}": median(ours for _, ours in pairs),
                     "ratio": median(ratios) if ratios else None,
                     "lowest": min(ratios, default=None),
                     "highest": max(ratios, default=None),
