@@ -186,7 +186,9 @@ def commit(folder: Path) -> str:
         return subprocess.run(asked, capture_output=True, text=True, check=True).stdout.strip()
 
     try:
-        changed = git("status", "--porcelain", "--untracked-files=no", "--", ".")
+        changed = git(
+            "status", "--porcelain", "--untracked-files=no", "--", "src", "benchmarks/*.py"
+        )
         return git("rev-parse", "--short=7", "HEAD") + (" with changes" if changed else "")
     except (OSError, subprocess.CalledProcessError):
         return "unknown"
