@@ -16,7 +16,7 @@ class Counting:
 
     def __init__(self, name, priority=1.0):
         self.policies, self.priority = (name,), priority
-        self.updates, self.is_ready = 0, True
+        self.updates, self.is_ready, self.unfinished = 0, True, False
 
     def ready(self):
         return self.is_ready
@@ -34,6 +34,19 @@ def test_updates_go_by_priority_where_time_is_scarce():
     for _ in range(900):
         assert group.work()
     assert [learner.updates for learner in learners] == [200, 600, 100]
+
+
+def test_an_update_in_pieces_counts_as_one():
+    class Pieces(Counting):
+        def update(self):
+            super().update()
+            self.unfinished = self.updates % 3 != 0
+
+    learners = [Counting("a"), Pieces("b")]
+    group = LearnerGroup(learners, Wakeup())
+    for _ in range(400):
+        assert group.work()
+    assert [learner.updates for learner in learners] == [100, 300]
 
 
 def test_who_had_nothing_to_do_is_not_owed_for_it():

@@ -55,7 +55,10 @@ class LearnerGroup:
         return False
 
     def work(self) -> bool:
-        """Update the next learner that has enough to train on; False if none has."""
+        """Update the next learner that has enough to train on; False if none has.
+
+        An update that comes in pieces counts as one: its learner stays the next until it is done.
+        """
         policy = self._nursery.pending()
         if policy is not None:
             version = self._learner(policy).begin(policy, self._nursery.newborn(policy))
@@ -69,8 +72,9 @@ class LearnerGroup:
                 if self._patience and len(learner.policies) > 1:
                     self._wakeup.wait(learner.all_ready, self._patience)
                 learner.update()
-                self._now = max(self._now, served[i])
-                served[i] = self._now + 1.0 / learner.priority
+                if not learner.unfinished:
+                    self._now = max(self._now, served[i])
+                    served[i] = self._now + 1.0 / learner.priority
                 return True
         return False
 

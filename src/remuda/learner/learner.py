@@ -52,7 +52,14 @@ class Learner(Protocol):
         """Whether every policy that still learns can be; if not, its process is rung likewise."""
 
     def update(self) -> None:
-        """Train once the policies that can be, and publish those whose time it is."""
+        """Train once the policies that can be, and publish those whose time it is.
+
+        Where that takes long it does a piece of it, and `unfinished` is true until all is done.
+        """
+
+    @property
+    def unfinished(self) -> bool:
+        """Whether an update goes on with the next call."""
 
     def publish(self) -> None:
         """Copy every policy out as its next version."""

@@ -83,6 +83,11 @@ class ReplayLearner:
         """Whether an update of any policy is due; for the others its process is rung."""
         return any(self._ready())
 
+    @property
+    def unfinished(self) -> bool:
+        """Never: its updates are short."""
+        return False
+
     def all_ready(self) -> bool:
         """Whether an update of every policy that still learns is due."""
         learning = [not s.halted and self._plays(s.name) for s in self._students]

@@ -16,6 +16,11 @@ from remuda.scoreboard import Learn
 from remuda.timeline import Span, Timeline
 from remuda.types import State
 
+AT_ONCE = 65_536
+"""Agent-steps, all policies together, after which an update pauses: about half a second of one core
+with small networks. What a process is asked for meanwhile, such as a checkpoint, waits that long at
+most, however many policies it trains; more at once is not faster."""
+
 
 class RolloutLearner:
     """Trains K policies of one specification as one batched computation.
@@ -23,6 +28,8 @@ class RolloutLearner:
     Each policy has its own ring, weights, hyperparameters and random stream. Those that have a
     rollout ready are trained together; the others wait for theirs. What is drawn from the past
     joins or replaces it, by the learning mode.
+
+    An update of very many policies is cut into pieces; `unfinished` tells that the rest comes next.
     """
 
     def __init__(
@@ -44,9 +51,13 @@ class RolloutLearner:
             timeline: where to note what is done when.
             saves_experience: whether checkpoints hold it.
             plays: by name, whether a policy is there at all.
-            width: the most policies that are trained in one computation; None: all that are ready.
+            width: the most policies that are trained in one computation; None: as many as it pays,
+                and an update may be cut into pieces.
         """
-        self._width = len(students) if width is None else width
+        self._width, self._piece = width or len(students), len(students)
+        if width is None:
+            self._piece = max(AT_ONCE // max(rollouts[0].experience.rollout, 1), 1)
+        self._left: list[int] = []
         self._plays = plays
         self.policies = tuple(student.name for student in students)
         self.priority = students[0].config.priority
@@ -56,9 +67,14 @@ class RolloutLearner:
         largest = max((each.experience for each in rollouts), key=lambda e: rows_for(e, replays))
         self._rollout = Rollout.empty(largest, len(students), replays)
 
+    @property
+    def unfinished(self) -> bool:
+        """Whether policies that were ready with those trained last are still to be trained."""
+        return bool(self._left)
+
     def all_ready(self) -> bool:
         """Whether every policy that still learns has a rollout; for the others it is rung."""
-        return not (~self._away() & ~self._ready()).any()
+        return self.unfinished or not (~self._away() & ~self._ready()).any()
 
     def ready(self) -> bool:
         """Whether any policy has a rollout; for the others the process is rung.
@@ -66,6 +82,8 @@ class RolloutLearner:
         Where actors may play ahead, it waits for all of its stack, so that they are trained
         together, until an actor has to wait for one.
         """
+        if self.unfinished:
+            return True
         ready = self._ready()
         if self._rollouts[0].experience.ahead == 1 or not ready.any():
             return bool(ready.any())
@@ -76,7 +94,15 @@ class RolloutLearner:
         )
 
     def update(self) -> None:
-        """Take a rollout of every policy that has one, train them, and publish."""
+        """Take a rollout of every policy that has one, train and publish them; or go on so."""
+        if not self._left:
+            self._left = self._take()
+        piece, self._left = self._left[: self._piece], self._left[self._piece :]
+        for first in range(0, len(piece), self._width):
+            self._train(piece[first : first + self._width])
+
+    def _take(self) -> list[int]:
+        """Take a rollout of every policy that has one, so that actors may go on; returns whose."""
         clock = time.perf_counter
         start = clock()
         ready = self._ready()
@@ -89,12 +115,16 @@ class RolloutLearner:
         taken = clock()
         if self._timeline is not None:
             self._timeline.add(Span.SAMPLE, start, taken)
-        for student, is_ready in zip(self._students, ready, strict=True):
-            if is_ready:
-                student.row[Learn.SECONDS_SAMPLE] += (taken - start) / sum(ready)
-        members = np.flatnonzero(ready).tolist()
-        for first in range(0, len(members), self._width):
-            self._train(members[first : first + self._width])
+        members: list[int] = np.flatnonzero(ready).tolist()
+        for k in members:
+            self._students[k].row[Learn.SECONDS_SAMPLE] += (taken - start) / len(members)
+        return members
+
+    def _give_up(self, k: int) -> None:
+        """Do not train on what was taken of a policy and comes later; it counts as lost."""
+        if k in self._left:
+            self._left.remove(k)
+            self._rollouts[k].lost += int(self._rollout.num_taken[k])
 
     def _train(self, members: Sequence[int]) -> None:
         clock = time.perf_counter
@@ -147,16 +177,21 @@ class RolloutLearner:
         """Train somebody else in a policy's place from now on; returns the version it begins as."""
         k = self.policies.index(policy)
         student = self._students[k]
+        self._give_up(k)
         student.begin(newborn)
         self._rollouts[k].experience.skip()
         student.publish(student.config.exploration.end)
         return student.version
 
     def state(self, policy: str) -> State:
-        """All that a successor needs to go on exactly here with one policy."""
+        """All that a successor needs to go on exactly here with one policy.
+
+        What was taken and comes in a later piece is not part of it: to a successor it is lost.
+        """
         k = self.policies.index(policy)
+        taken = int(self._rollout.num_taken[k]) if k in self._left else 0
         return self._students[k].state() | {
-            "lost": self._rollouts[k].lost,
+            "lost": self._rollouts[k].lost + taken,
             "past": past.state() if (past := self._rollouts[k].past) is not None else None,
             "experience": self._rollouts[k].experience.state() if self._saves_experience else None,
         }
@@ -164,6 +199,7 @@ class RolloutLearner:
     def restore(self, policy: str, state: State) -> None:
         """Go on from what `state` returned."""
         k = self.policies.index(policy)
+        self._give_up(k)
         self._students[k].restore(state)
         self._rollouts[k].lost = state["lost"]
         past = self._rollouts[k].past

@@ -1,0 +1,102 @@
+"""An update of many policies comes in pieces: the same in the end, and it can be asked between."""
+
+import numpy as np
+import pytest
+
+from remuda.assembly import Assembly
+from remuda.config import load_config
+from remuda.learner import rollouts
+from remuda.policies.spec import policy_specs
+from remuda.runtime.layout import make_layout
+from remuda.scoreboard import Learn
+from support import Tape
+
+STEPS = 8
+
+
+@pytest.fixture
+def make(monkeypatch):
+    def parts(pieces_of):
+        """An actor, the learner of five policies, their counters; so many policies in a piece."""
+        monkeypatch.setattr(rollouts, "AT_ONCE", pieces_of * STEPS)
+        config = load_config(
+            {
+                "game": "support:Tape",
+                "schedule": "async",
+                "env": {"num_envs": 2, "options": {"num_agents": 5}},
+                "policy": {
+                    "algorithm": "ppo",
+                    "network": {"hidden": (8,)},
+                    "ppo": {"rollout_length": STEPS // 2, "minibatches": 2, "epochs": 2},
+                },
+                "learners": {"processes": 1},
+                "run": {"turns": None, "seconds": 3600},
+            }
+        )
+        agents = Tape(1, 5).agents
+        specs = policy_specs(config, agents)
+        assembly = Assembly(config, specs, make_layout(config, len(specs)), agents=agents)
+        actor, group = (role.build() for role in assembly.roles())
+        group._patience = 0.0  # nobody plays meanwhile
+        rows = [assembly.scoreboard.learn(spec.name) for spec in specs]
+        return actor, group, rows
+
+    return parts
+
+
+def updates(rows):
+    return [int(row[Learn.UPDATES]) for row in rows]
+
+
+def play(actor, group):
+    while not group.learners[0].ready():
+        assert actor.work()
+
+
+def test_pieces_come_to_the_same_as_all_at_once(make):
+    found = []
+    for pieces_of in (2, 5):
+        actor, group, rows = make(pieces_of)
+        for _ in range(4):
+            play(actor, group)
+            while group.work():
+                pass
+        assert updates(rows) == [4] * 5
+        (learner,) = group.learners
+        found.append([learner._algorithm.weights(k).copy() for k in range(5)])
+    for cut, whole in zip(*found, strict=True):
+        np.testing.assert_allclose(cut, whole, rtol=1e-4, atol=1e-5)
+
+
+def test_everybody_gets_a_turn_before_anybody_gets_two_and_it_can_be_asked_between(make):
+    actor, group, rows = make(2)
+    (learner,) = group.learners
+    play(actor, group)
+    seen = []
+    while group.work():
+        seen.append(updates(rows))
+        assert learner.unfinished == (sum(seen[-1]) < 5)
+    assert seen == [[1, 1, 0, 0, 0], [1, 1, 1, 1, 0], [1, 1, 1, 1, 1]]
+
+
+def test_the_actor_goes_on_before_the_last_piece(make):
+    """Rollouts are taken at once, so that those of late pieces hold up nobody."""
+    actor, group, _ = make(1)
+    play(actor, group)
+    assert group.work()
+    assert all(each.experience.untaken == 0 for each in group.learners[0]._rollouts)
+
+
+def test_what_was_taken_for_a_later_piece_is_lost_to_a_successor_and_counted(make):
+    actor, group, rows = make(2)
+    play(actor, group)
+    assert group.work()
+    states = {part: group.state(part) for part in group.parts}
+    assert [state["lost"] for state in states.values()] == [0, 0, STEPS, STEPS, STEPS]
+    for part, state in states.items():
+        group.restore(part, state)
+    assert not group.learners[0].unfinished
+    play(actor, group)
+    while group.work():
+        pass
+    assert [int(row[Learn.LOST]) for row in rows] == [0, 0, STEPS, STEPS, STEPS]
