@@ -9,6 +9,7 @@ import remuda
 ROOT = Path(remuda.__file__).parent
 FLOORS = (
     {
+        "compiling",
         "errors",
         "types",
         "streams",

@@ -19,6 +19,7 @@ from remuda.coordinator.ledger import Scribe
 from remuda.coordinator.metrics import View
 from remuda.coordinator.run_directory import RunDirectory
 from remuda.coordinator.status import StatusFile
+from remuda.envs.worker_status import WorkerStatus
 from remuda.errors import CheckpointError, ConfigError
 from remuda.experience.experience import Experience, segments_for
 from remuda.experience.ring import Block
@@ -34,11 +35,12 @@ from remuda.policies.stack import layout_checksum, layout_size
 from remuda.population.setup import copies_of, expected_shares, seats_of, sits_once, unborn
 from remuda.population.table import ORDERED, RECORDS, Table
 from remuda.publish.snapshot import PublishedWeights, Publisher, Snapshot, SnapshotReader
+from remuda.runtime.child import Place
 from remuda.runtime.host import threads
 from remuda.runtime.inline import InlineRuntime
 from remuda.runtime.layout import Layout, niceness
 from remuda.runtime.pace import FreePace, LockstepActor, LockstepLearner, Pace
-from remuda.runtime.processes import Place, ProcessRuntime
+from remuda.runtime.processes import ProcessRuntime
 from remuda.scoreboard import Scoreboard
 from remuda.streams import torch_stream
 from remuda.timeline import Timeline, write_trace
@@ -85,6 +87,9 @@ class Assembly:
         arena = Arena()
         self._learner_role, self._actor_role = learner_role, actor_role
         self._actors = tuple(Wakeup() for _ in layout.copies)
+        self._workers: tuple[WorkerStatus | None, ...] = (None,) * len(layout.copies)
+        if config.env.workers > 1 and not in_one:
+            self._workers = WorkerStatus.of_all(len(layout.copies), config.env.workers)
         self._learners = tuple(Wakeup() for _ in layout.groups)
         names = tuple(spec.name for spec in specs)
         self._shares = shares_of(specs)
@@ -221,7 +226,13 @@ class Assembly:
             paces = [LockstepActor(), *(LockstepLearner() for _ in self._learners)]
         wakeups = (*self._actors, *self._learners)
         places = [
-            Place(role, wakeup, pace, self._timeline(role.name))
+            Place(
+                role,
+                wakeup,
+                pace,
+                self._timeline(role.name),
+                role.workers if isinstance(role, ActorRole) else None,
+            )
             for role, wakeup, pace in zip(roles, wakeups, paces, strict=True)
         ]
         return ProcessRuntime(
@@ -274,6 +285,7 @@ class Assembly:
                 layout.copies,
                 index,
                 self.table,
+                workers=self._workers[index],
             )
             for index in range(len(layout.copies))
         ]

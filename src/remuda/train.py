@@ -16,6 +16,7 @@ from remuda import __version__
 from remuda.assembly import Assembly, check_births, lasting
 from remuda.calibration import choose_layout
 from remuda.checkpoint.store import Manifest, differences
+from remuda.compiling import telling_of_compiling
 from remuda.config import Config, load_config, overlay, write_config
 from remuda.coordinator.coordinator import Coordinator, Signals
 from remuda.coordinator.logs import log_to
@@ -34,7 +35,6 @@ from remuda.policies.spec import PolicySpec, policy_specs
 from remuda.policies.stack import ParameterStack
 from remuda.population.setup import check_population
 from remuda.publish.snapshot import Snapshot
-from remuda.runtime.compiling import telling_of_compiling
 from remuda.runtime.layout import make_layout
 
 log = logging.getLogger(__name__)

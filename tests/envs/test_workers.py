@@ -1,5 +1,7 @@
 """Copies that worker processes step: the same game, and nothing left behind by any death."""
 
+import errno
+import gc
 import os
 import signal
 import subprocess
@@ -10,10 +12,12 @@ import numpy as np
 import psutil
 import pytest
 
+from remuda.envs import workers
 from remuda.envs.contract import play
 from remuda.envs.registry import make_env
 from remuda.envs.workers import WorkerEnvs
 from remuda.errors import RemudaError
+from remuda.forkserver import client as forkserver
 
 
 @pytest.mark.parametrize("game", ["cleanup", "bucket_brigade", "pettingzoo:classic.tictactoe_v3"])
@@ -79,6 +83,118 @@ def test_an_exception_in_a_worker_is_told(game):
     env.close()
 
 
+def test_workers_whose_fork_server_dies_before_they_begin_are_asked_for_again(monkeypatch):
+    """It was told as `worker 0 ... ended with exit code 255`."""
+    forkserver.begin()
+    server = psutil.Process(forkserver.server_pid())
+    server.suspend()
+    limit = time.monotonic() + 60
+    while server.status() != psutil.STATUS_STOPPED:
+        assert time.monotonic() < limit
+        time.sleep(0.01)
+    start, asked = forkserver.start, []
+
+    def start_and_kill(*args, **kwargs):
+        asked.append(start(*args, **kwargs))
+        if len(asked) == 3:
+            server.kill()
+        return asked[-1]
+
+    monkeypatch.setattr(forkserver, "start", start_and_kill)
+    monkeypatch.setattr(workers, "GLANCE", 0.05)
+    env = WorkerEnvs("tag", 3, 3)
+    assert [process.was_lost for process in asked[:3]] == [True] * 3
+    assert len(asked) == 6
+    env.reset(np.arange(3), np.ones(3, bool))
+    env.close()
+    assert not workers_left()
+
+
+def test_workers_that_are_lost_again_and_again_are_told(monkeypatch):
+    """A server that dies by every request: after a few attempts the failure is the user's."""
+    forkserver.begin()
+    server = psutil.Process(forkserver.server_pid())
+    server.suspend()
+    start, asked = forkserver.start, []
+
+    def start_and_give_up(*args, **kwargs):
+        asked.append(start(*args, **kwargs))
+        asked[-1].kill()  # as if the server had died
+        return asked[-1]
+
+    monkeypatch.setattr(forkserver, "start", start_and_give_up)
+    monkeypatch.setattr(workers, "GLANCE", 0.05)
+    try:
+        with pytest.raises(RemudaError, match="worker 0 of the environment"):
+            WorkerEnvs("tag", 1, 2)
+    finally:
+        server.resume()
+    assert 1 < len(asked) < 10
+
+
+def workers_left():
+    return [child for child in children() if child.name().startswith("rm:env-")]
+
+
+def descriptors():
+    gc.collect()
+    return len(os.listdir("/proc/self/fd"))
+
+
+def fail_to_make(monkeypatch, how):
+    """Try to make one that cannot be made."""
+    if how == "a worker raises":
+        with pytest.raises(RemudaError, match="only one copy at a time"):
+            WorkerEnvs("support:OneCopy", 3, 2)
+        return
+    error = KeyboardInterrupt() if how == "Ctrl-C" else OSError(errno.EAGAIN, "no more processes")
+    start, asked = forkserver.start, []
+
+    def start_one(*args, **kwargs):
+        if asked:
+            raise error
+        asked.append(start(*args, **kwargs))
+        return asked[-1]
+
+    with monkeypatch.context() as patch:
+        patch.setattr(forkserver, "start", start_one)
+        with pytest.raises(KeyboardInterrupt if how == "Ctrl-C" else RemudaError):
+            WorkerEnvs("tag", 3, 2)
+
+
+@pytest.mark.parametrize("how", ["a worker raises", "no process for the second", "Ctrl-C"])
+def test_one_that_cannot_be_made_leaves_nothing_open(monkeypatch, how):
+    """It left a descriptor for each worker, and those that had begun until they were collected."""
+    WorkerEnvs("tag", 2, 2).close()  # the server, and what is loaded once
+    before = descriptors()
+    users = forkserver._State.server._users
+    for _ in range(3):
+        fail_to_make(monkeypatch, how)
+        assert not workers_left()
+    assert descriptors() == before
+    assert forkserver._State.server._users == users
+
+
+def test_one_whose_worker_broke_is_closed(monkeypatch):
+    WorkerEnvs("tag", 2, 2).close()
+    before = descriptors()
+    env = WorkerEnvs("support:BreaksInTurnThree", 2, 2)
+    env.reset(np.arange(2), np.ones(2, bool))
+    for _ in range(2):
+        env.begin_turn()
+        env.end_turn()
+    env.begin_turn()
+    with pytest.raises(RemudaError, match="the third turn"):
+        env.end_turn()
+    assert not workers_left()
+    with pytest.raises(RemudaError, match="have ended"):
+        env.reset(np.arange(2), np.ones(2, bool))
+    env.close()
+    env.close()
+    del env
+    assert descriptors() == before
+
+
 PARENT = """
 from remuda.envs.workers import WorkerEnvs
 import time
@@ -95,10 +211,10 @@ def test_workers_end_with_their_parent(tmp_path):
     program = tmp_path / "parent.py"
     program.write_text(PARENT)
     with subprocess.Popen([sys.executable, program], stdout=subprocess.PIPE) as parent:
-        workers = [psutil.Process(int(word)) for word in parent.stdout.readline().split()]
-        assert len(workers) == 2
+        left = [psutil.Process(int(word)) for word in parent.stdout.readline().split()]
+        assert len(left) == 2
         parent.kill()
     limit = time.monotonic() + 300
-    while any(w.is_running() and w.status() != psutil.STATUS_ZOMBIE for w in workers):
+    while any(w.is_running() and w.status() != psutil.STATUS_ZOMBIE for w in left):
         assert time.monotonic() < limit
         time.sleep(0.02)

@@ -8,6 +8,7 @@ import time
 
 import pytest
 
+from remuda.forkserver.activity import started
 from remuda.runtime import silence
 from remuda.runtime.silence import MOST, Activity, AwakeClock, Silence
 
@@ -31,19 +32,40 @@ def test_time_in_which_the_watcher_was_away_does_not_count(clock):
     assert awake.passed() == 0.25
 
 
-def hear(activity, seconds, tick=0.25):
-    """Listen for so long to one that gives no sign; `activity` tells what it does at a time."""
+def hear(activity, seconds, tick=0.25, workers=None):
+    """Listen for so long to one that gives no sign; `activity` tells what it does at a time.
+
+    `workers`, by process id, tell the same of those that it waits for.
+    """
     heard, now = Silence(), [0.0]
+    who = {1: activity} | (workers or {})
+    asked = [(pid, 7) for pid in workers or ()]
     original = silence.Activity.of
-    silence.Activity.of = staticmethod(lambda pid: activity(now[0]))
+    silence.Activity.of = staticmethod(lambda pid, started=0: who[pid](now[0]))
     try:
-        heard.hear(1.0, 0.0, 1)
+        heard.hear(1.0, 0.0, 1, asked)
         while now[0] < seconds:
             now[0] += tick
-            heard.hear(1.0, tick, 1)
+            heard.hear(1.0, tick, 1, asked)
     finally:
         silence.Activity.of = original
     return heard.seconds
+
+
+def asleep(now):
+    return Activity(3.0, runnable=False)
+
+
+def starved(now):
+    return Activity(3.0, runnable=True)
+
+
+def computing(now):
+    return Activity(now, runnable=True)
+
+
+def gone(now):
+    return None
 
 
 def test_one_that_sleeps_is_silent_all_the_time():
@@ -60,6 +82,31 @@ def test_one_that_gets_no_processor_is_not_silent():
     assert hear(lambda now: Activity(3.0, runnable=True), 3600.0) <= 2 * silence.LOOK
 
 
+@pytest.mark.parametrize(
+    ("workers", "silent"),
+    [
+        ([starved], 2 * silence.LOOK),
+        ([starved, starved], 2 * silence.LOOK),
+        ([computing], 30.0),
+        ([lambda now: Activity(now / 2, runnable=True)], 16.0),
+        ([asleep], 30.0),
+        ([starved, asleep], 30.0),
+        ([gone, starved], 30.0),
+        ([], 30.0),
+    ],
+)
+def test_one_that_sleeps_until_its_workers_answer_is_silent_as_they_are(workers, silent):
+    """A stopped worker is found beside one that gets no processor."""
+    found = hear(asleep, 30.0, workers=dict(enumerate(workers, 2)))
+    assert found == pytest.approx(silent, abs=1.0 if silent < 30.0 else 0.5)
+
+
+def test_one_that_computes_is_silent_by_itself_whatever_its_workers_do():
+    assert hear(computing, 30.0, workers={2: starved}) == pytest.approx(30.0, abs=0.5)
+    assert hear(starved, 30.0, workers={2: asleep}) <= 2 * silence.LOOK
+    assert hear(gone, 30.0, workers={2: starved}) == pytest.approx(30.0)
+
+
 def test_a_sign_of_life_ends_the_silence():
     heard = Silence()
     heard.hear(1.0, 0.0, None)
@@ -67,6 +114,17 @@ def test_a_sign_of_life_ends_the_silence():
         heard.hear(1.0, 0.25, None)
     assert heard.seconds == 2.0
     assert heard.hear(2.0, 0.25, None) == 0.0
+
+
+def test_another_process_with_the_id_of_a_worker_is_not_taken_for_it():
+    pid = os.getpid()
+    began = started(pid)
+    assert began > 0
+    assert Activity.of(pid, began) is not None
+    assert Activity.of(pid, began + 1) is None
+    with subprocess.Popen([sys.executable, "-c", ""]) as process:
+        process.wait()
+    assert started(process.pid) == 0
 
 
 @pytest.mark.parametrize(

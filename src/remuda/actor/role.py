@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from remuda.config import Config
 from remuda.envs.registry import find_game, make_env
+from remuda.envs.worker_status import WorkerStatus
 from remuda.envs.wrapped import SharedRewards, with_scripted
 from remuda.experience.experience import Experience
 from remuda.policies.spec import PolicySpec, alike
@@ -43,6 +44,8 @@ class ActorRole:
     table: Table | None = None
     """Of the population, where seats are dealt."""
     timeline: Timeline | None = None
+    workers: WorkerStatus | None = None
+    """Where its supervisor sees what the processes that step its copies do; None: nowhere."""
 
     @property
     def name(self) -> str:
@@ -164,6 +167,7 @@ class ActorRole:
                 env.workers,
                 check=env.check,
                 first_copy=first,
+                status=self.workers,
                 **env.options,
             )
         if not env.share_rewards:

@@ -3,11 +3,13 @@
 The parent, an actor, puts what is to be done into shared memory and rings; every worker does it for
 its own copies and rings back. They take turns: while a worker works, the parent sleeps and touches
 nothing of its share, and the other way round. Who dies: a worker's death is an exception in the
-parent, whose supervisor restarts it with new workers; the parent's death is the workers' own.
+parent, whose supervisor restarts it with new workers; the parent's death is the workers' own. A
+worker that was never begun, because the fork server died with the request, is asked for again.
 """
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 import traceback
@@ -18,9 +20,11 @@ from typing import Any
 
 import numpy as np
 
+from remuda.compiling import tell_compiling
 from remuda.envs.registry import make_env
 from remuda.envs.scripted import possibilities
 from remuda.envs.vector_env import VectorEnv
+from remuda.envs.worker_status import WorkerStatus
 from remuda.errors import RemudaError
 from remuda.forkserver import client as forkserver
 from remuda.forkserver.child import ignore_held_signals
@@ -40,6 +44,10 @@ MESSAGE = 2000
 """Bytes of a worker's last words."""
 GLANCE = 1.0
 """Seconds between two looks at whether a worker that does not answer still lives."""
+ATTEMPTS = 3
+"""Starts of a worker that may be lost with the fork server before it is told as a failure."""
+ENDING = 5.0
+"""Seconds that workers have to end when they are asked to, and when they are killed."""
 
 
 @dataclass(frozen=True)
@@ -58,6 +66,8 @@ class _Share:
     check: bool
     first_copy: int
     """The number of the first of all workers' copies."""
+    status: WorkerStatus | None
+    """Where it tells its parent's supervisor that it compiles; None: nobody watches the parent."""
 
 
 class WorkerEnvs(VectorEnv):
@@ -75,6 +85,7 @@ class WorkerEnvs(VectorEnv):
         *,
         check: bool = True,
         first_copy: int = 0,
+        status: WorkerStatus | None = None,
         **options: Any,
     ) -> None:
         """Spawn the workers, and wait until all are ready.
@@ -85,10 +96,12 @@ class WorkerEnvs(VectorEnv):
             workers: processes; no more than copies.
             check: whether the values of another library's game are checked.
             first_copy: the number of its first copy among those of all actors.
+            status: where the supervisor of this process sees which workers it waits for.
             options: the game's own.
 
         Raises:
-            RemudaError: a worker could not make its copies; the message is its own.
+            RemudaError: a worker could not make its copies; the message is its own. No worker is
+                left then, nor anything else that is open.
         """
         one = make_env(game, 1, **options)
         self.num_envs, self.first_copy = num_envs, first_copy
@@ -110,30 +123,39 @@ class WorkerEnvs(VectorEnv):
         self._fresh: set[int] = set()
         """Agents whose observations are those of now."""
         self._begins = False
+        self._status = status
         self._wakeup = Wakeup()
         self._lifeline = Lifeline()
         self._requests = 1  # to make its copies
         shared["words"][:, REQUESTED] = 1
         bounds = [num_envs * i // workers for i in range(workers + 1)]
         self._wakeups = [Wakeup() for _ in range(workers)]
-        self._processes = [
-            self._spawn(
-                _Share(
-                    i,
-                    game,
-                    options,
-                    bounds[i],
-                    bounds[i + 1],
-                    shared,
-                    wakeup,
-                    self._wakeup,
-                    check,
-                    first_copy,
-                )
+        self._shares = [
+            _Share(
+                i,
+                game,
+                options,
+                bounds[i],
+                bounds[i + 1],
+                shared,
+                wakeup,
+                self._wakeup,
+                check,
+                first_copy,
+                status,
             )
             for i, wakeup in enumerate(self._wakeups)
         ]
-        self._await()
+        self._lost = [0] * workers
+        """By worker: starts that were lost with the fork server."""
+        self._processes: list[Process] = []
+        try:
+            for share in self._shares:
+                self._processes.append(self._spawn(share))
+            self._await()
+        except BaseException:  # Ctrl-C too: nobody else knows of those that were started
+            self._release()
+            raise
 
     def reset(self, seeds: Integers, mask: Bools) -> None:
         """Restart the copies in `mask`, each from its own seed."""
@@ -181,16 +203,25 @@ class WorkerEnvs(VectorEnv):
 
     def close(self) -> None:
         """Ask the workers to end, and end those that do not."""
+        if not self._processes:
+            return
         self._requests += 1
         for i, wakeup in enumerate(self._wakeups):
             self._shared["todo"][i, STOP] = True
             store(self._shared["words"].reshape(-1), 3 * i + REQUESTED, self._requests)
             wakeup.ring()
-        limit = time.monotonic() + 5.0
+        limit = time.monotonic() + ENDING
         for process in self._processes:
-            if not process.join(max(limit - time.monotonic(), 0.0)):
-                process.kill()
-                process.join(5.0)
+            process.join(max(limit - time.monotonic(), 0.0))
+        self._release()
+
+    def _release(self) -> None:
+        """Kill the workers that live, and let go of all; once is enough, twice does no harm."""
+        for process in self._processes:
+            process.kill()
+        limit = time.monotonic() + ENDING
+        for process in self._processes:
+            process.join(max(limit - time.monotonic(), 0.0))
             process.close()
         self._processes = []
         self._lifeline.close()
@@ -206,6 +237,8 @@ class WorkerEnvs(VectorEnv):
 
     def _ask(self, *what: int) -> None:
         """Let all workers do what was put down, and wait for them."""
+        if not self._processes:
+            raise RemudaError("the workers of the environment (env.workers) have ended")
         todo = self._shared["todo"]
         todo[:, BEGIN] = self._begins
         for each in what:
@@ -221,6 +254,11 @@ class WorkerEnvs(VectorEnv):
         self._fresh.clear()
 
     def _await(self) -> None:
+        """Sleep until every worker has answered.
+
+        Raises:
+            RemudaError: one answered with a failure, or has ended; all are killed then.
+        """
         words = self._shared["words"].reshape(-1)
 
         def all_done() -> bool:
@@ -228,25 +266,45 @@ class WorkerEnvs(VectorEnv):
                 load(words, 3 * i + DONE) == self._requests for i in range(len(self._wakeups))
             )
 
+        told = False
         while not self._wakeup.wait(all_done, GLANCE):
+            told = True
             for i, process in enumerate(self._processes):
-                code = process.exitcode  # first: who ends by itself has said why before that
-                self._look_for_failure(i)
-                if code is not None:
-                    why = process.failure and f"could not be started: {process.failure}"
-                    self._tell(i, why or f"ended with exit code {code}")
+                self._look_at(i, process)
         for i in range(len(self._wakeups)):
             self._look_for_failure(i)
+            if told and self._status is not None:
+                self._status.tell_waiting(i, None)
+
+    def _look_at(self, worker: int, process: Process) -> None:
+        """See what became of a worker, and tell the supervisor whether it is waited for."""
+        code = process.exitcode  # first: who ends by itself has said why before that
+        self._look_for_failure(worker)
+        if self._status is not None:
+            waiting = self._owes(worker) and code is None
+            self._status.tell_waiting(worker, process.pid if waiting else None)
+        if code is None:
+            return
+        if process.was_lost and self._lost[worker] < ATTEMPTS:
+            self._lost[worker] += 1
+            process.close()
+            self._processes[worker] = self._spawn(self._shares[worker])
+            return
+        why = process.failure and f"could not be started: {process.failure}"
+        self._fail(worker, why or f"ended with exit code {code}")
+
+    def _owes(self, worker: int) -> bool:
+        """Whether a worker has not answered yet."""
+        words = self._shared["words"].reshape(-1)
+        return load(words, 3 * worker + DONE) != self._requests
 
     def _look_for_failure(self, worker: int) -> None:
         """End where this worker answered with a message, which is whole once it has answered."""
-        words = self._shared["words"].reshape(-1)
-        if load(words, 3 * worker + DONE) == self._requests and words[3 * worker + FAILED]:
-            self._tell(worker, bytes(self._shared["message"][worker]).rstrip(b"\0").decode())
+        if not self._owes(worker) and self._shared["words"][worker, FAILED]:
+            self._fail(worker, bytes(self._shared["message"][worker]).rstrip(b"\0").decode())
 
-    def _tell(self, worker: int, what: str) -> None:
-        for process in self._processes:
-            process.kill()
+    def _fail(self, worker: int, what: str) -> None:
+        self._release()
         raise RemudaError(f"worker {worker} of the environment (env.workers): {what}")
 
     def _layout(self, workers: int) -> dict[str, tuple[tuple[int, ...], Any]]:
@@ -288,6 +346,7 @@ class WorkerEnvs(VectorEnv):
 def _work(share: _Share) -> None:
     """The main function of a worker."""
     ignore_held_signals()
+    _tell_compiling(share)
     shared, words = share.shared, share.shared["words"].reshape(-1)
     requested, done, failed = (3 * share.index + word for word in (REQUESTED, DONE, FAILED))
     parents = share.parents
@@ -317,6 +376,14 @@ def _work(share: _Share) -> None:
         shared["message"][share.index, : len(message)] = np.frombuffer(message, np.uint8)
         words[failed] = 1
         answer()
+
+
+def _tell_compiling(share: _Share) -> None:
+    """From now on, tell the parent's supervisor while this worker compiles."""
+    status, pid = share.status, os.getpid()
+    if status is not None:
+        status.tell_compiling(share.index, pid, False)  # loads what it takes to tell
+        tell_compiling(lambda compiling: status.tell_compiling(share.index, pid, compiling))
 
 
 def _serve(env: VectorEnv, shared: SharedArrays, share: _Share) -> None:

@@ -10,9 +10,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from remuda.checkpoint.store import Checkpoints
+from remuda.compiling import tell_compiling
 from remuda.errors import RemudaError
 from remuda.forkserver.child import EXCEPTION, ignore_held_signals
-from remuda.runtime.compiling import tell_compiling
 from remuda.runtime.control import DONE, FAILED, RUNNING, Control
 from remuda.runtime.pace import Desk, Pace, restore
 from remuda.timeline import Timeline
@@ -41,7 +41,7 @@ def host(role: Role, control: Control, hosting: Hosting) -> None:
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format=LOG_FORMAT)
     log = logging.getLogger(role.name)
     log.info("process %d starts", os.getpid())
-    tell_compiling(control, hosting.index)
+    tell_compiling(lambda compiling: control.tell_compiling(hosting.index, compiling))
     try:
         with threads(hosting.threads):
             worker = role.build()

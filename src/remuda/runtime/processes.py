@@ -5,26 +5,22 @@ from __future__ import annotations
 import logging
 import signal
 import time
-from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from multiprocessing.connection import wait
 from pathlib import Path
 
 from remuda.checkpoint.store import Checkpoints
+from remuda.compiling import Progress
 from remuda.config import SupervisionConfig
 from remuda.errors import CannotStartError, RoleDiedError
 from remuda.forkserver import client as forkserver
 from remuda.forkserver.child import EXCEPTION
 from remuda.forkserver.process import UNKNOWN, Process
 from remuda.memory.lifeline import Lifeline
-from remuda.memory.waiting import Wakeup
-from remuda.runtime.compiling import Progress
+from remuda.runtime.child import Child, Place, last_line
 from remuda.runtime.control import DONE, FAILED, RUNNING, STARTING, Control
 from remuda.runtime.host import Hosting, host
-from remuda.runtime.pace import Pace
 from remuda.runtime.silence import AwakeClock, Silence
-from remuda.timeline import Timeline
 from remuda.types import Role, RoleStatus
 
 log = logging.getLogger(__name__)
@@ -40,42 +36,6 @@ ATTEMPTS = 3
 """Starts of a role that may be lost with the fork server before it counts as a death."""
 
 
-@dataclass(frozen=True)
-class Place:
-    """What a role brings along besides itself."""
-
-    role: Role
-    wakeup: Wakeup
-    pace: Pace
-    timeline: Timeline | None = None
-
-
-@dataclass
-class Child:
-    """The process of a role, and what became of those before it."""
-
-    index: int
-    place: Place
-    log: Path
-    process: Process | None = None
-    silence: Silence = field(default_factory=Silence)
-    lost: int = 0
-    """Processes in a row that died with the fork server before they had begun."""
-    was_ready: bool = False
-    """Whether any process of this role ever got ready."""
-    due: float = 0.0
-    """Without a process: when the next one is spawned."""
-    deaths: deque[float] = field(default_factory=deque)
-    """When processes died, within the window that the budget is for."""
-    restarts: int = 0
-    problem: str = ""
-
-    @property
-    def name(self) -> str:
-        """The role's name."""
-        return self.place.role.name
-
-
 class ProcessRuntime:
     """Spawns a process per role, watches them, restarts them, and stops them.
 
@@ -87,7 +47,8 @@ class ProcessRuntime:
     3. A child that ends, by an exit, an exception or a signal, or that gives no sign of life, is
        told by its name, the cause and its log, and restarted after a pause from its last good
        state; the others go on. A role whose very first process fails is not tried again. Time in
-       which this process was itself stopped, or a role got no processor, is not silence.
+       which this process was itself stopped, or a role, or the workers that it waits for, got no
+       processor, is not silence.
     4. More deaths of one role than the budget allows end the run.
     5. `stop` leaves no child behind: who does not finish within its limit is killed.
     """
@@ -152,7 +113,7 @@ class ProcessRuntime:
                 self._control.go()
                 return
             self.run_for(0.02)
-            compiling.see(sum(self._control.compiled(c.index) for c in self._children))
+            compiling.see(sum(c.compiled(self._control) for c in self._children))
 
     def run_for(self, seconds: float) -> bool:
         """Watch for about so long; True when everything is played.
@@ -245,7 +206,7 @@ class ProcessRuntime:
         return self._control.state(index) == state
 
     def _spawn(self, child: Child) -> None:
-        self._control.reset(child.index)
+        child.reset(self._control)
         is_actor = child.index < self._num_actors
         hosting = Hosting(
             index=child.index,
@@ -302,12 +263,12 @@ class ProcessRuntime:
         code = process.exitcode
         if code is not None:
             return self._cause(child, process, code)
-        silence = child.silence.hear(self._control.heartbeat(child.index), passed, process.pid)
+        silence = child.hear(self._control, passed, process.pid)
         if self._is(child.index, FAILED):
             if silence <= ENDING:
                 return ""
             problem = self._by_exception(child)
-        elif self._is(child.index, STARTING) or self._control.compiling(child.index):
+        elif self._is(child.index, STARTING) or child.is_compiling(self._control):
             if silence <= self._start_limit:
                 return ""
             if process.pid is None:
@@ -356,7 +317,7 @@ class ProcessRuntime:
             child.process.close()
             child.place.role.let_go()
         child.process, child.problem, child.due = None, problem, 0.0
-        self._control.reset(child.index)
+        child.reset(self._control)
         obituary = f"the process {child.name} {problem}"
         if problem.startswith(NOT_STARTED) and not child.was_ready:
             self._fatal = CannotStartError(obituary)
@@ -395,12 +356,3 @@ def _signal_name(number: int) -> str:
         return signal.Signals(number).name
     except ValueError:
         return f"signal {number}"
-
-
-def last_line(path: Path) -> str:
-    """The last line of a log that says anything."""
-    try:
-        lines = [line for line in path.read_text(errors="replace").splitlines() if line.strip()]
-    except OSError:
-        return "its log cannot be read"
-    return lines[-1].strip() if lines else "its log is empty"

@@ -1,4 +1,4 @@
-"""How long a role has been silent, in time that it could have used and somebody was there to hear.
+"""How long a role has been silent, in time that it could have used and the supervisor was awake.
 
 A laptop that slept, a whole group of processes that was stopped, and a machine that gives a role no
 processor all make for old signs of life, and none of them is a role that hangs.
@@ -6,18 +6,18 @@ processor all make for old signs of life, and none of them is a role that hangs.
 
 from __future__ import annotations
 
-import os
 import time
-from dataclasses import dataclass
-from pathlib import Path
+from collections.abc import Sequence
 
-import psutil
+from remuda.forkserver.activity import Activity
 
-PROC = Path("/proc")
 MOST = 1.0
 """Seconds that count at most between two looks: for longer, the watcher itself was away."""
 LOOK = 1.0
 """Seconds of silence after which it matters what the process does meanwhile."""
+
+ProcessId = tuple[int, int]
+"""A process: its id, and when it started (`activity.started`); 0: whichever has that id."""
 
 
 class AwakeClock:
@@ -33,70 +33,55 @@ class AwakeClock:
         return passed
 
 
-@dataclass(frozen=True)
-class Activity:
-    """What a process does at a moment."""
-
-    cpu: float
-    """Seconds of processor time that it has had so far."""
-    runnable: bool
-    """Whether it computes, or would if it were given a processor."""
-
-    @staticmethod
-    def of(pid: int) -> Activity | None:
-        """Of a process, all of its threads together; None if it is gone."""
-        try:
-            if PROC.is_dir():
-                return _from_proc(pid)
-            process = psutil.Process(pid)
-            times = process.cpu_times()
-            return Activity(times.user + times.system, process.status() == psutil.STATUS_RUNNING)
-        except (OSError, psutil.Error):
-            return None
-
-
 class Silence:
-    """Seconds that a role has been silent; belongs to the one who watches it.
+    """Seconds that a role has been silent; belongs to the process that watches it.
 
-    A process that sleeps or is stopped is silent for as long as that lasts. One that would compute
-    is silent for the processor time that it was given and used without a sign of life.
+    1. A process that sleeps or is stopped is silent for as long as that lasts.
+    2. One that would compute is silent for the processor time that it was given and used without a
+       sign of life.
+    3. One that sleeps until others have answered is silent as they are: for as long as the one of
+       them that is silent longest by 1 or 2.
     """
 
     def __init__(self) -> None:
         self.seconds = 0.0
-        self._sign: float | None = None
-        self._before: Activity | None = None
+        self._sign: object = None
+        self._before: dict[ProcessId, Activity | None] = {}
 
-    def hear(self, sign: float, passed: float, pid: int | None) -> float:
+    def hear(
+        self, sign: object, passed: float, pid: int | None, workers: Sequence[ProcessId] = ()
+    ) -> float:
         """Take a look; returns the seconds of silence.
 
         Args:
             sign: its last sign of life; any other than the last time ends the silence.
             passed: seconds since the last look, as far as they count.
             pid: its process.
+            workers: the processes whose answers it waits for.
         """
         if sign != self._sign:
-            self._sign, self.seconds, self._before = sign, 0.0, None
+            self._sign, self.seconds, self._before = sign, 0.0, {}
             return 0.0
         if self.seconds < LOOK or pid is None:
             self.seconds += passed
             return self.seconds
-        now, before = Activity.of(pid), self._before
-        if now is not None and now.runnable:
-            had = now.cpu - before.cpu if before is not None else 0.0
-            passed = min(passed, max(had, 0.0))
+        itself = pid, 0
+        now = {process: Activity.of(*process) for process in (itself, *workers)}
+        silent = {process: self._silent(process, now, passed) for process in now}
+        own = now[itself]
+        if workers and own is not None and not own.runnable:
+            self.seconds += max(silent[worker] for worker in workers)
+        else:
+            self.seconds += silent[itself]
         self._before = now
-        self.seconds += passed
         return self.seconds
 
-
-def _from_proc(pid: int) -> Activity:
-    fields = _stat(PROC / str(pid) / "stat")
-    cpu = (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-    states = {_stat(task / "stat")[0] for task in (PROC / str(pid) / "task").iterdir()}
-    return Activity(cpu, "R" in states)
-
-
-def _stat(path: Path) -> list[str]:
-    """The fields after the name, which may hold anything."""
-    return path.read_text().rpartition(")")[2].split()
+    def _silent(
+        self, process: ProcessId, now: dict[ProcessId, Activity | None], passed: float
+    ) -> float:
+        """Seconds of those that passed which count for this process."""
+        activity, before = now[process], self._before.get(process)
+        if activity is None or not activity.runnable:
+            return passed
+        had = activity.cpu - before.cpu if before is not None else 0.0
+        return min(passed, max(had, 0.0))

@@ -2,9 +2,9 @@
 
 import numba
 
+from remuda import compiling
+from remuda.compiling import CompileListener, Progress, telling_of_compiling
 from remuda.memory.waiting import Wakeup
-from remuda.runtime import compiling
-from remuda.runtime.compiling import CompileListener, Progress, telling_of_compiling
 from remuda.runtime.control import STARTING, Control
 
 
@@ -38,7 +38,7 @@ def test_progress_is_told_now_and_then(monkeypatch):
 
 def test_a_role_that_compiles_says_so_in_its_words():
     control = Control((Wakeup(), Wakeup()))
-    listener = CompileListener(control, 1)
+    listener = CompileListener(lambda compiles: control.tell_compiling(1, compiles))
     listener.on_start(None)
     listener.on_start(None)  # another that the first one calls
     listener.on_end(None)

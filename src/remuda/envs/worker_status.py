@@ -1,0 +1,90 @@
+"""What the workers of actors do, in shared memory, for the supervisor that watches the actors."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from remuda.forkserver.activity import started
+from remuda.memory.atomic import load, store
+from remuda.memory.shared import SharedArrays
+from remuda.types import Integers
+
+
+@dataclass(frozen=True)
+class WorkerStatus:
+    """A few words for each worker of one actor.
+
+    An actor sleeps while its workers work. So its supervisor must know for which of them it waits,
+    to tell an actor that hangs from one whose workers compile, or get no processor.
+
+    Who writes what, each a word per worker:
+
+    - `waited_for`, by the actor: the process id of a worker that it has waited for, for about a
+      second; 0: it does not wait for this one. `started`: when that process started, written
+      before. If the actor dies, the supervisor clears both before a successor starts.
+    - `compiling`, by the worker: its own process id while it compiles a function, else 0. If it
+      dies there, the word names a process that nobody waits for any more, and means nothing.
+    - `compiled`, by the worker: functions that it began to compile; `signs`: the same, and those
+      that it has done with. They only grow, over all workers that had this place.
+    """
+
+    shared: SharedArrays
+    actor: int
+
+    @staticmethod
+    def of_all(actors: int, workers: int) -> tuple[WorkerStatus, ...]:
+        """Make those of so many actors, with at most so many workers each, in one block."""
+        words = ("waited_for", "started", "compiling", "compiled", "signs")
+        shared = SharedArrays(dict.fromkeys(words, ((actors, workers), np.int64)))
+        return tuple(WorkerStatus(shared, actor) for actor in range(actors))
+
+    # The actor's side.
+
+    def tell_waiting(self, worker: int, pid: int | None) -> None:
+        """Tell that one waits for a worker; None: for none in its place."""
+        words = self._words("waited_for")
+        if pid is None:
+            store(words, worker, 0)
+        elif load(words, worker) != pid and (began := started(pid)):
+            store(self._words("started"), worker, began)
+            store(words, worker, pid)
+
+    # The workers' side.
+
+    def tell_compiling(self, worker: int, pid: int, compiling: bool) -> None:
+        """Tell that one begins to compile a function, or has done so."""
+        if compiling:
+            self._words("compiled")[worker] += 1
+        store(self._words("compiling"), worker, pid if compiling else 0)
+        store(self._words("signs"), worker, int(self._words("signs")[worker]) + 1)
+
+    # The supervisor's side.
+
+    def reset(self) -> None:
+        """Begin anew; the actor has no process now."""
+        self._words("waited_for")[:] = 0
+
+    def waited_for(self) -> list[tuple[int, int]]:
+        """The workers that the actor waits for: process ids, and when they started."""
+        pids, started = self._words("waited_for"), self._words("started")
+        found = [(load(pids, i), i) for i in range(len(pids))]
+        return [(pid, load(started, i)) for pid, i in found if pid]
+
+    def is_compiling(self) -> bool:
+        """Whether a worker that the actor waits for compiles a function just now."""
+        pids = self._words("waited_for")
+        return bool(((self._words("compiling") == pids) & (pids != 0)).any())
+
+    def compiled(self) -> int:
+        """Functions that workers have compiled so far, or began to."""
+        return int(self._words("compiled").sum())
+
+    def signs(self) -> int:
+        """A number that is another one after each sign of life of a worker."""
+        return int(self._words("signs").sum())
+
+    def _words(self, name: str) -> Integers:
+        words: Integers = self.shared[name][self.actor]
+        return words

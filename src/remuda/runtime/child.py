@@ -1,0 +1,86 @@
+"""A child of the coordinator: the process of a role, and what became of those before it."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from remuda.envs.worker_status import WorkerStatus
+from remuda.forkserver.process import Process
+from remuda.memory.waiting import Wakeup
+from remuda.runtime.control import Control
+from remuda.runtime.pace import Pace
+from remuda.runtime.silence import Silence
+from remuda.timeline import Timeline
+from remuda.types import Role
+
+
+@dataclass(frozen=True)
+class Place:
+    """What a role brings along besides itself."""
+
+    role: Role
+    wakeup: Wakeup
+    pace: Pace
+    timeline: Timeline | None = None
+    workers: WorkerStatus | None = None
+    """What the processes do that step its copies; None: there are none."""
+
+
+@dataclass
+class Child:
+    """The process of a role, and what became of those before it."""
+
+    index: int
+    place: Place
+    log: Path
+    process: Process | None = None
+    silence: Silence = field(default_factory=Silence)
+    lost: int = 0
+    """Processes in a row that died with the fork server before they had begun."""
+    was_ready: bool = False
+    """Whether any process of this role ever got ready."""
+    due: float = 0.0
+    """Without a process: when the next one is spawned."""
+    deaths: deque[float] = field(default_factory=deque)
+    """When processes died, within the window that the budget is for."""
+    restarts: int = 0
+    problem: str = ""
+
+    @property
+    def name(self) -> str:
+        """The role's name."""
+        return self.place.role.name
+
+    def reset(self, control: Control) -> None:
+        """Begin anew; it has no process now."""
+        control.reset(self.index)
+        if self.place.workers is not None:
+            self.place.workers.reset()
+
+    def hear(self, control: Control, passed: float, pid: int | None) -> float:
+        """Take a look; returns the seconds of silence, of it and of the workers it waits for."""
+        sign, workers = control.heartbeat(self.index), self.place.workers
+        if workers is None:
+            return self.silence.hear(sign, passed, pid)
+        return self.silence.hear((sign, workers.signs()), passed, pid, workers.waited_for())
+
+    def is_compiling(self, control: Control) -> bool:
+        """Whether it, or a worker that it waits for, compiles a function just now."""
+        workers = self.place.workers
+        return control.compiling(self.index) or (workers is not None and workers.is_compiling())
+
+    def compiled(self, control: Control) -> int:
+        """Functions that it and its workers have compiled so far, or began to."""
+        workers = self.place.workers
+        return control.compiled(self.index) + (workers.compiled() if workers is not None else 0)
+
+
+def last_line(path: Path) -> str:
+    """The last line of a log that says anything."""
+    try:
+        lines = [line for line in path.read_text(errors="replace").splitlines() if line.strip()]
+    except OSError:
+        return "its log cannot be read"
+    return lines[-1].strip() if lines else "its log is empty"

@@ -1,0 +1,102 @@
+"""What the supervisor of an actor knows of the workers that it waits for."""
+
+import os
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+
+from remuda.envs.worker_status import WorkerStatus
+from remuda.envs.workers import WorkerEnvs
+from remuda.forkserver.activity import started
+from support import Tape
+
+
+def test_each_actor_has_words_of_its_own():
+    first, second = WorkerStatus.of_all(2, 3)
+    me = os.getpid()
+    first.tell_waiting(1, me)
+    assert (first.waited_for(), second.waited_for()) == ([(me, started(me))], [])
+    first.tell_waiting(1, None)
+    assert first.waited_for() == []
+
+
+def test_a_worker_that_is_gone_is_not_told_of():
+    (status,) = WorkerStatus.of_all(1, 1)
+    with subprocess.Popen([sys.executable, "-c", ""]) as process:
+        process.wait()
+    status.tell_waiting(0, process.pid)
+    assert status.waited_for() == []
+
+
+def test_only_one_that_is_waited_for_is_said_to_compile():
+    """What a worker of the actor before left behind means nothing."""
+    (status,) = WorkerStatus.of_all(1, 2)
+    me, before = os.getpid(), status.signs()
+    status.tell_compiling(0, me, True)
+    assert not status.is_compiling()
+    status.tell_waiting(0, me)
+    assert status.is_compiling()
+    assert (status.compiled(), status.signs() != before) == (1, True)
+    before = status.signs()
+    status.tell_compiling(0, me, False)
+    assert not status.is_compiling()
+    assert status.signs() != before
+    status.tell_compiling(0, me + 1, True)
+    assert not status.is_compiling()
+    status.reset()
+    assert status.waited_for() == []
+
+
+class Waits(Tape):
+    """In the second of two processes, its third turn waits for a file, as it is told to wait."""
+
+    def __init__(self, num_envs=1, until="", compiling=False, **options):
+        super().__init__(num_envs, **options)
+        self._until, self._compiling = until, compiling
+
+    def end_turn(self):
+        if self._turn[0] == 2 and self.first_copy:
+            from numba.core import event
+
+            if self._compiling:
+                event.start_event("numba:compile")
+            while not os.path.exists(self._until):
+                time.sleep(0.01)
+            if self._compiling:
+                event.end_event("numba:compile")
+        return super().end_turn()
+
+
+@pytest.mark.parametrize("compiling", [False, True])
+def test_an_actor_tells_for_which_workers_it_waits(tmp_path, monkeypatch, compiling):
+    """Only of those that owe an answer, only after a while, and no longer than it waits."""
+    (status,) = WorkerStatus.of_all(1, 2)
+    told, until = [], tmp_path / "until"
+    env = WorkerEnvs(
+        "envs.test_worker_status:Waits", 2, 2, status=status, until=str(until), compiling=compiling
+    )
+    look_at = WorkerEnvs._look_at
+
+    def look(self, worker, process):
+        look_at(self, worker, process)
+        if worker == 1:
+            told.append((status.waited_for(), status.is_compiling()))
+            until.touch()
+
+    monkeypatch.setattr(WorkerEnvs, "_look_at", look)
+    try:
+        env.reset(np.arange(2), np.ones(2, bool))
+        pid = env._processes[1].pid
+        for _ in range(3):
+            env.begin_turn()
+            env.end_turn()
+        waited = [workers for workers, _ in told if pid in dict(workers)]
+        assert (pid, started(pid)) in waited[0]
+        assert any(compiles for _, compiles in told) == compiling
+        assert status.compiled() >= compiling
+        assert status.waited_for() == []
+    finally:
+        env.close()
