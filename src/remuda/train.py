@@ -56,6 +56,8 @@ class Result:
     """The signal that stopped it, if one did."""
     restarts: Mapping[str, int]
     """How often each role was restarted, those that were."""
+    processors: Mapping[str, float]
+    """Processors that each role had on average, where that is known."""
     notes: tuple[str, ...] = ()
     """What went wrong after training, and cost no more than itself."""
 
@@ -212,6 +214,7 @@ def _train(
             None,
             signals.caught,
             ending.restarts,
+            ending.processors,
         )
         return _finish(config, assembly, run, coordinator, result, callbacks, signals)
 
@@ -374,6 +377,7 @@ def summarise(config: Config, result: Result, layout: str) -> dict[str, object]:
         "agent_steps_per_second": record.agent_steps_per_second,
         "waits": record.waits,
         "restarts": dict(result.restarts),
+        "processors": dict(result.processors),
         "layout": layout,
         "version": __version__,
         "evaluation": evaluation.as_summary() if evaluation else None,

@@ -141,3 +141,5 @@ class RoleStatus:
     """Why it was restarted last."""
     log: str = ""
     """The path of its log; empty: it has none."""
+    processor: float | None = None
+    """Processors that it had on average while it ran, 1 for each; None: not known."""

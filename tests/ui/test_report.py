@@ -16,7 +16,7 @@ from remuda.coordinator.metrics import PolicyRecord, Record
 from remuda.errors import RunDirectoryError
 from remuda.ui.charts import learning_chart, smooth
 from remuda.ui.report import write_report
-from remuda.ui.summary import clock, number, print_summary, rate, read_run
+from remuda.ui.summary import clock, number, print_summary, rate, read_run, remarks
 
 ENDED = "all turns were played"
 
@@ -290,3 +290,36 @@ def test_a_replay_ratio_that_was_missed_is_told_with_the_reason(
     assert (told in console.file.getvalue()) == is_told
     assert "green trained on" not in console.file.getvalue()
     assert (told in write_report(run).read_text()) == is_told
+
+
+@pytest.mark.parametrize(
+    ("processors", "busy", "why"),
+    [
+        # 0.7 each for two policies: two learners that trained 70% of the time.
+        (
+            {"actor": 0.9, "learner-red": 0.09, "learner-green": 0.05},
+            0.7,
+            "trained for 70% of the time, and had a processor for 10% of that: the rest went to "
+            "the game and to other programs",
+        ),
+        (
+            {"actor": 0.9, "learner-red": 0.9, "learner-green": 0.94},
+            0.95,
+            "trained for 95% of the time and had a processor: their updates take longer",
+        ),
+        ({"learner-red": 0.2, "learner-green": 0.2}, 0.2, "trained for 20% of the time only"),
+        ({"learner-red..green": 0.05}, 0.5, "trained for 100% of the time, and had a processor"),
+        ({}, 0.7, "the learners did not keep up with the game"),
+    ],
+)
+def test_why_a_replay_ratio_was_missed_is_told_by_what_the_learners_had(
+    tmp_path: Path, processors: dict[str, float], busy: float, why: str
+) -> None:
+    run = a_run(tmp_path, ["red", "green"], processors=processors)
+    records = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    for record in records:
+        for policy in record["policies"].values():
+            policy |= {"busy": busy, "replay_ratio": 0.056}
+    (run / "metrics.jsonl").write_text("".join(json.dumps(r) + "\n" for r in records))
+    (said,) = remarks(read_run(run))
+    assert why in said

@@ -105,6 +105,8 @@ class Ending:
     """The session as one interval."""
     restarts: dict[str, int]
     """How often each role was restarted, those that were."""
+    processors: dict[str, float]
+    """Processors that each role had on average, where that is known."""
 
 
 class Coordinator:
@@ -211,9 +213,10 @@ class Coordinator:
                 raise died
             if words:
                 session = board.between(board.start, now, whole=True)
-                restarts = {role.name: role.restarts for role in self._runtime.status()}
-                restarts = {name: count for name, count in restarts.items() if count}
-                return Ending(words, signals.caught is None, session, restarts)
+                roles = self._runtime.status()
+                restarts = {role.name: role.restarts for role in roles if role.restarts}
+                had = {r.name: r.processor for r in roles if r.processor is not None}
+                return Ending(words, signals.caught is None, session, restarts, had)
 
     def _checkpoint(self, record: Record, words: str) -> int | None:
         number = self._checkpointer.take(self._runtime, record.turns, record.seconds)

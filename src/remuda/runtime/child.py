@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import time
 from collections import deque
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from remuda.envs.worker_status import WorkerStatus
+from remuda.forkserver.activity import Activity
 from remuda.forkserver.process import Process
 from remuda.memory.waiting import Wakeup
 from remuda.runtime.control import Control
@@ -14,6 +16,9 @@ from remuda.runtime.pace import Pace
 from remuda.runtime.silence import Silence
 from remuda.timeline import Timeline
 from remuda.types import Role
+
+EVERY = 1.0
+"""Seconds between two measurements of a role's processor time."""
 
 
 @dataclass(frozen=True)
@@ -26,6 +31,36 @@ class Place:
     timeline: Timeline | None = None
     workers: WorkerStatus | None = None
     """What the processes do that step its copies; None: there are none."""
+
+
+@dataclass
+class ProcessorTime:
+    """How much of the processors a role had, measured now and then from outside."""
+
+    used: float = 0.0
+    """Seconds of processor time..."""
+    watched: float = 0.0
+    """...in so many seconds that the process was seen to run."""
+    _last: tuple[int, float, float] | None = None
+    """Process id, time and processor time of the last measurement."""
+
+    @property
+    def share(self) -> float | None:
+        """Processors that it had on average; None: it was not measured yet."""
+        return self.used / self.watched if self.watched else None
+
+    def measure(self, pid: int | None) -> None:
+        """Measure a process that runs, unless that was done a moment ago."""
+        now = time.monotonic()
+        if pid is None or (self._last and self._last[0] == pid and now < self._last[1] + EVERY):
+            return
+        activity = Activity.of(pid)
+        if activity is None:
+            return
+        if self._last is not None and self._last[0] == pid:
+            self.watched += now - self._last[1]
+            self.used += activity.cpu - self._last[2]
+        self._last = pid, now, activity.cpu
 
 
 @dataclass
@@ -47,6 +82,8 @@ class Child:
     """When processes died, within the window that the budget is for."""
     restarts: int = 0
     problem: str = ""
+    processor: ProcessorTime = field(default_factory=ProcessorTime)
+    """Over all of its processes, while they ran."""
 
     @property
     def name(self) -> str:

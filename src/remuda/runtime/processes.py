@@ -174,6 +174,7 @@ class ProcessRuntime:
                 restarts=child.restarts,
                 problem=child.problem,
                 log=str(child.log),
+                processor=child.processor.share,
             )
             for child in self._children
         ]
@@ -252,6 +253,7 @@ class ProcessRuntime:
                 continue
             if self._is(child.index, RUNNING):
                 child.was_ready, child.lost = True, 0
+                child.processor.measure(child.process.pid)
             problem = self._problem(child, child.process, passed)
             if problem:
                 self._bury(child, problem, now)

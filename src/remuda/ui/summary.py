@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -195,7 +196,9 @@ def _staleness(records: Sequence[Record], policy: str) -> Iterator[tuple[float, 
         before = numbers.updates
 
 
-def weighted_mean(pairs: Iterator[tuple[float, int]] | Sequence[tuple[float, int]]) -> float | None:
+def weighted_mean(
+    pairs: Iterator[tuple[float, float]] | Sequence[tuple[float, float]],
+) -> float | None:
     """Mean of the first of each pair, weighted by the second; None: there is none."""
     pairs = list(pairs)
     if not pairs:
@@ -397,10 +400,56 @@ def _missed_ratios(summary: RunSummary) -> Iterator[str]:
         reached = max(policy.replay_ratio or 0.0 for policy in policies)
         yield (
             f"{names} trained on {number(reached)} samples a step at most, and "
-            f"policy.experience.replay_ratio asks for {number(ratio)}: the learners got too little "
-            "of the processors. Fewer or smaller policies, learners.nice 0, or "
-            "policy.experience.on_full wait, by which the game waits for them, help"
+            f"policy.experience.replay_ratio asks for {number(ratio)}: {_why_missed(summary)}"
         )
+
+
+ENTIRE = 0.75
+"""The share of its time from which on a learner is said to have had a processor, or to be busy."""
+
+
+def _why_missed(summary: RunSummary) -> str:
+    """Why learners fell behind: by what they were seen to have, and by what they did with it."""
+    waiting = "policy.experience.on_full wait, by which the game waits for them,"
+    had = [
+        share
+        for role, share in summary.facts.get("processors", {}).items()
+        if role.startswith("learner")
+    ]
+    busy = busy_share(summary.records)
+    if not had or not busy:
+        return (
+            "the learners did not keep up with the game. Fewer or smaller policies, learners.nice "
+            f"0, or {waiting} help"
+        )
+    busy, share = min(busy / len(had), 1.0), sum(had) / len(had)
+    if share < ENTIRE * busy:
+        return (
+            f"the learners trained for {busy:.0%} of the time, and had a processor for "
+            f"{share / busy:.0%} of that: the rest went to the game and to other programs. Fewer "
+            "or smaller policies, learners.nice 0, a machine that does less besides, or "
+            f"{waiting} help"
+        )
+    if busy > ENTIRE:
+        return (
+            f"the learners trained for {busy:.0%} of the time and had a processor: their updates "
+            "take longer than the game leaves them. Smaller networks or batches, more "
+            f"learners.processes where there are cores, or {waiting} help"
+        )
+    return (
+        f"the learners trained for {busy:.0%} of the time only: they began late, were restarted, "
+        "or waited for something; their logs tell"
+    )
+
+
+def busy_share(records: Sequence[Record]) -> float | None:
+    """Learners that trained on average over a run, all of its policies together."""
+    seconds = [0.0, *(record.seconds for record in records)]
+    shares = [
+        (sum(policy.busy for policy in record.policies.values()), end - start)
+        for record, (start, end) in zip(records, pairwise(seconds), strict=True)
+    ]
+    return weighted_mean([(share, passed) for share, passed in shares if passed > 0.0])
 
 
 ENOUGH = 20

@@ -1,0 +1,85 @@
+"""What learners get of a busy machine, by how nice they are: `python benchmarks/starving.py`.
+
+The game is played and learned while twice as many programs as there are cores want a processor all
+the time. Of each niceness: the replay ratio that was reached, of the one that was asked for; the
+processors that an actor and a learner had; and the line in which the run says why.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from contextlib import ExitStack
+from pathlib import Path
+from statistics import mean
+from typing import Any
+
+from remuda.config import load_config
+from remuda.train import train
+from remuda.ui.live import PlainView
+from remuda.ui.summary import read_run, remarks
+
+NICENESS = (10, 3, 0)
+SPIN = (sys.executable, "-c", "while True: pass")
+
+
+def starved(nice: int, seconds: float, programs: int) -> dict[str, Any]:
+    """A run beside so many programs that compute all the time."""
+    with tempfile.TemporaryDirectory() as name, ExitStack() as stack:
+        for _ in range(programs):
+            program = stack.enter_context(subprocess.Popen(SPIN))
+            stack.callback(program.kill)
+        config = load_config(
+            {
+                "learners": {"nice": nice},
+                "policy": {"experience": {"learning_starts": 500}},
+                "run": {
+                    "directory": str(Path(name) / "run"),
+                    "turns": None,
+                    "seconds": seconds,
+                    "evaluate_episodes": 0,
+                    "calibrate": 0.0,
+                },
+            }
+        )
+        result = train(config, PlainView())
+        asked = config.policy.experience.replay_ratio
+        summary = read_run(result.directory)
+    had = result.processors
+    return {
+        "nice": nice,
+        "asked": asked,
+        "reached": mean(policy.replay_ratio or 0.0 for policy in summary.policies),
+        "actor": mean(share for role, share in had.items() if role.startswith("actor")),
+        "learner": mean(share for role, share in had.items() if role.startswith("learner")),
+        "told": remarks(summary),
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
+    parser.add_argument("--seconds", type=float, default=60.0, help="of each run")
+    parser.add_argument(
+        "--programs", type=int, default=2 * (os.cpu_count() or 1), help="that compute beside it"
+    )
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    options = parser.parse_args()
+    found = [starved(nice, options.seconds, options.programs) for nice in NICENESS]
+    if options.json:
+        print(json.dumps(found))
+        return
+    for each in found:
+        print(
+            "nice {nice:2}: ratio {reached:.3f} of {asked}; an actor had {actor:.2f} processors, "
+            "a learner {learner:.2f}".format(**each)
+        )
+        for words in each["told"]:
+            print(f"    {words}")
+
+
+if __name__ == "__main__":
+    main()

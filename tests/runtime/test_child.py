@@ -1,0 +1,35 @@
+"""What the coordinator knows of a role's processes."""
+
+import pytest
+
+from remuda.forkserver.activity import Activity
+from remuda.runtime import child
+from remuda.runtime.child import ProcessorTime
+
+
+def test_processor_time_is_added_up_over_the_processes_of_a_role(monkeypatch):
+    now, cpu = [100.0], {}
+    monkeypatch.setattr(child.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(
+        child.Activity, "of", lambda pid: Activity(cpu[pid], True) if pid in cpu else None
+    )
+    time = ProcessorTime()
+    time.measure(None)
+    assert time.share is None
+
+    def let_pass(pid, seconds, had):
+        now[0] += seconds
+        cpu[pid] = cpu.get(pid, 7.0) + had
+        time.measure(pid)
+
+    let_pass(1, 0.0, 0.0)
+    assert time.share is None, "what it had before it was ready does not count"
+    let_pass(1, 0.5, 0.5)  # too soon
+    assert time.share is None
+    let_pass(1, 3.5, 1.5)
+    assert time.share == pytest.approx(0.5)
+    del cpu[1]
+    time.measure(1)  # it died
+    let_pass(2, 10.0, 0.0)  # its successor; the time between counts for neither
+    let_pass(2, 4.0, 0.0)
+    assert time.share == pytest.approx(0.25)
