@@ -1,14 +1,13 @@
 """What learners get of a busy machine, by how nice they are: `python benchmarks/starving.py`.
 
 The game is played and learned while twice as many programs as there are cores want a processor all
-the time. Of each niceness: the replay ratio that was reached, of the one that was asked for; the
+the time. For each niceness: the replay ratio that was reached, of the one that was asked for; the
 processors that an actor and a learner had; and the line in which the run says why.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import subprocess
 import sys
@@ -17,6 +16,8 @@ from contextlib import ExitStack
 from pathlib import Path
 from statistics import mean
 from typing import Any
+
+from recording import Results, options_of
 
 from remuda.config import load_config
 from remuda.train import train
@@ -56,7 +57,7 @@ def starved(nice: int, seconds: float, programs: int) -> dict[str, Any]:
         "reached": mean(policy.replay_ratio or 0.0 for policy in summary.policies),
         "actor": mean(share for role, share in had.items() if role.startswith("actor")),
         "learner": mean(share for role, share in had.items() if role.startswith("learner")),
-        "told": remarks(summary),
+        "told": " ".join(remarks(summary)),
     }
 
 
@@ -66,19 +67,11 @@ def main() -> None:
     parser.add_argument(
         "--programs", type=int, default=2 * (os.cpu_count() or 1), help="that compute beside it"
     )
-    parser.add_argument("--json", action="store_true", help="print JSON")
-    options = parser.parse_args()
-    found = [starved(nice, options.seconds, options.programs) for nice in NICENESS]
-    if options.json:
-        print(json.dumps(found))
-        return
-    for each in found:
-        print(
-            "nice {nice:2}: ratio {reached:.3f} of {asked}; an actor had {actor:.2f} processors, "
-            "a learner {learner:.2f}".format(**each)
-        )
-        for words in each["told"]:
-            print(f"    {words}")
+    options = options_of(parser)
+    results = Results("starving")
+    for nice in NICENESS:
+        results.row(starved(nice, options.seconds, options.programs))
+    results.finish(options)
 
 
 if __name__ == "__main__":
