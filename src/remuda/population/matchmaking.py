@@ -23,11 +23,8 @@ import numpy as np
 from remuda.errors import ConfigError
 from remuda.population.ledger import Ledger
 from remuda.population.records import RATING, Match, Member, PolicyRef, Population
+from remuda.population.seating import Seating, Seatings, draw_apart, draw_different, seat_all
 from remuda.types import Array, Bools, State
-
-Seating = tuple[PolicyRef, ...]
-"""By seat: who sits there."""
-
 
 PAST = 0.5
 """The share of the other seats that frozen copies take, unless told otherwise."""
@@ -185,11 +182,8 @@ class Random(Matchmaker):
     exchangeable = True
 
     def seat(self, population: Population, ledger: Ledger, random: np.random.Generator) -> Seating:  # noqa: ARG002
-        """Draw anew until nobody sits twice, which leaves all that remain equally likely."""
-        past = self.past_seats(population, random)
-        seats = range(self.num_seats)
-        live = [population.live_for_seat(seat) for seat in seats]
-        return draw_apart(past, live, [population.past_for_seat(seat) for seat in seats], random)
+        """Draw from all seatings that seat nobody twice."""
+        return _draw_anybody(self, population, random)
 
 
 class RoundRobin(Matchmaker):
@@ -216,7 +210,8 @@ class RoundRobin(Matchmaker):
         past = [s for s, is_past in enumerate(self.past_seats(population, random)) if is_past]
         if not past:
             return seating
-        drawn = draw_different([population.past_for_seat(seat) for seat in past], random)
+        able = [population.past_for_seat(seat) for seat in range(self.num_seats)]
+        drawn = draw_different(population, ("stand in", *past), able, past, random)
         instead = dict(zip(past, drawn, strict=True))
         return tuple(instead.get(seat, ref) for seat, ref in enumerate(seating))
 
@@ -371,18 +366,23 @@ class Fitness(Matchmaker):
         order = np.argsort(ratings, kind="stable")
         members = population.members
         live = np.array([member.learns for member in population.members])[order]
-        for _ in range(GROUPS):
+        for _ in range(self._tries(population)):
             group = self._draw_group(ratings[order], live, random)
             seating = seat_all([members[order[i]] for i in group], self.num_seats, random)
             if seating:
                 return seating
-        return self._seat_anybody(population, random)
+        # Seats are kept to some, and no equals may take them together: whoever may.
+        return _draw_anybody(self, population, random)
 
-    def _seat_anybody(self, population: Population, random: np.random.Generator) -> Seating:
-        """Where seats are kept to some, and no equals may take them together: whoever may."""
-        past, seats = self.past_seats(population, random), range(self.num_seats)
-        live = [population.live_for_seat(seat) for seat in seats]
-        return draw_apart(past, live, [population.past_for_seat(seat) for seat in seats], random)
+    def _tries(self, population: Population) -> int:
+        """How many groups are worth drawing."""
+        if len(population.members) <= self.num_seats:
+            return 1  # there is but one
+        seats = range(self.num_seats)
+        everybody = population.view(
+            "everybody", lambda: Seatings([population.for_seat(seat) for seat in seats])
+        )
+        return GROUPS if everybody.possible else 0
 
     def _draw_group(self, ratings: Array, live: Bools, random: np.random.Generator) -> list[int]:
         """Choose who plays: [seats], numbers into the members by rating.
@@ -597,7 +597,7 @@ class Teams(Matchmaker):
         for seat, members in enumerate(live):
             if not members and not frozen[seat]:
                 raise ConfigError(f"the team {self._seats[seat]!r} has nobody left for seat {seat}")
-        return draw_apart(past, live, frozen, random)
+        return draw_apart(population, "teams", past, live, frozen, random)
 
     def _of_teams(self, population: Population, live: bool) -> list[tuple[Member, ...]]:
         """By seat, who of its team may take it."""
@@ -614,110 +614,18 @@ class Teams(Matchmaker):
         ]
 
 
-GROUPS, ORDERS = 20, 20
-"""Groups that are drawn, and orders of each, before whoever may takes the seats."""
-TRIES = 1000
-"""Draws before any seating is taken that seats nobody twice, where not all are equally likely."""
+GROUPS = 20
+"""Groups that are drawn before whoever may takes the seats."""
 
 
-def draw_apart(
-    past: Sequence[bool],
-    live: Sequence[Sequence[Member]],
-    frozen: Sequence[Sequence[Member]],
-    random: np.random.Generator,
+def _draw_anybody(
+    matchmaker: Matchmaker, population: Population, random: np.random.Generator
 ) -> Seating:
-    """Live policies on some seats and frozen copies on the others, each draw as below.
-
-    Args:
-        past: by seat, whether a frozen copy is to take it.
-        live: by seat, who may take it of those that learn; where there is nobody, a frozen copy.
-        frozen: by seat, who may take it of the frozen copies; likewise.
-        random: to draw from.
-    """
-    chosen = [bool(frozen[s]) and (past[s] or not live[s]) for s in range(len(past))]
-    seating: dict[int, PolicyRef] = {}
-    for is_past, members in ((False, live), (True, frozen)):
-        seats = [seat for seat, each in enumerate(chosen) if each == is_past]
-        if seats:
-            drawn = draw_different([members[seat] for seat in seats], random)
-            seating |= zip(seats, drawn, strict=True)
-    if len(set(seating.values())) < len(past):  # perhaps they need not sit twice if all may mix
-        both = [(*live[seat], *frozen[seat]) for seat in range(len(past))]
-        mixed = draw_different(both, random)
-        return mixed if len(set(mixed)) == len(mixed) else _in_order(seating)
-    return _in_order(seating)
-
-
-def _in_order(seating: Mapping[int, PolicyRef]) -> Seating:
-    return tuple(seating[seat] for seat in range(len(seating)))
-
-
-def draw_different(able: Sequence[Sequence[Member]], random: np.random.Generator) -> Seating:
-    """One for each seat from those who may sit there, all seatings without repetition alike.
-
-    Where there is no such seating, policies sit more than once.
-    """
-    groups: list[tuple[Sequence[Member], list[int]]] = []
-    for seat, members in enumerate(able):
-        for others, seats in groups:
-            if members is others or members == others:
-                seats.append(seat)
-                break
-        else:
-            groups.append((members, [seat]))
-    if len(groups) == 1 or _are_apart([members for members, _ in groups]):
-        # Seats that the same may take, and nobody else: these are drawn by themselves.
-        seating: dict[int, PolicyRef] = {}
-        for members, seats in groups:
-            twice = len(members) < len(seats)
-            chosen = random.choice(len(members), len(seats), replace=twice)
-            seating |= {seat: members[i].ref for seat, i in zip(seats, chosen, strict=True)}
-        return _in_order(seating)
-    drawn: Seating = ()
-    for _ in range(TRIES):
-        drawn = tuple(members[int(random.integers(len(members)))].ref for members in able)
-        if len(set(drawn)) == len(drawn):
-            return drawn
-    return match_up([[member.ref for member in members] for members in able], random) or drawn
-
-
-def _are_apart(groups: Sequence[Sequence[Member]]) -> bool:
-    """Whether nobody is in two of these groups."""
-    members = {id(member) for group in groups for member in group}  # all of them are held meanwhile
-    return len(members) == sum(len(group) for group in groups)
-
-
-def match_up(able: Sequence[Sequence[PolicyRef]], random: np.random.Generator) -> Seating:
-    """Some seating without repetition, by augmenting paths; empty: there is none."""
-    seat_of: dict[PolicyRef, int] = {}
-
-    def seat(number: int, asked: set[PolicyRef]) -> bool:
-        for i in random.permutation(len(able[number])):
-            ref = able[number][i]
-            if ref not in asked:
-                asked.add(ref)
-                if ref not in seat_of or seat(seat_of[ref], asked):
-                    seat_of[ref] = number
-                    return True
-        return False
-
-    if not all(seat(number, set()) for number in range(len(able))):
-        return ()
-    seated = {number: ref for ref, number in seat_of.items()}
-    return tuple(seated[number] for number in range(len(able)))
-
-
-def seat_all(group: Sequence[Member], num_seats: int, random: np.random.Generator) -> Seating:
-    """A group on the seats, in any order that their restrictions allow; empty: there is none."""
-    group = [group[i % len(group)] for i in range(num_seats)]
-    for _ in range(ORDERS):
-        order = random.permutation(num_seats)
-        if all(group[member].may_sit(seat) for seat, member in enumerate(order)):
-            return tuple(group[member].ref for member in order)
-    if all(member.seats is None for member in group):
-        return ()
-    able = [[member.ref for member in group if member.may_sit(seat)] for seat in range(num_seats)]
-    return match_up(able, random)
+    """Whoever may take the seats, live policies or the past as these are drawn."""
+    past, seats = matchmaker.past_seats(population, random), range(matchmaker.num_seats)
+    live = [population.live_for_seat(seat) for seat in seats]
+    frozen = [population.past_for_seat(seat) for seat in seats]
+    return draw_apart(population, "anybody", past, live, frozen, random)
 
 
 def _with_one_live(seats: Seating, population: Population, random: np.random.Generator) -> Seating:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -13,6 +13,9 @@ from remuda.errors import ConfigError
 from remuda.types import Integers
 
 Numbers = npt.NDArray[np.float64]
+View = TypeVar("View")
+MOST_VIEWS = 1000
+"""Views that a population remembers; with more it begins anew, so that memory has a bound."""
 
 
 class PolicyRef(NamedTuple):
@@ -161,7 +164,7 @@ class Population:
         """Places of policies that have retired and still play their last matches."""
         self._places: dict[int, Member] = {}
         self._past: dict[str, list[Member]] = {}
-        self._views: dict[object, tuple[Member, ...]] = {}
+        self._views: dict[object, Any] = {}
         self._arrays: dict[int, tuple[tuple[Member, ...], Integers]] = {}
         """By the identity of a tuple that is kept with them, so that it stays its own: places."""
         for member in members:
@@ -282,12 +285,16 @@ class Population:
 
         return self.view((name, seat), find)
 
-    def view(self, key: object, find: Callable[[], tuple[Member, ...]]) -> tuple[Member, ...]:
+    def view(self, key: object, find: Callable[[], View]) -> View:
         """What `find` returned first since somebody last came or went, by a key of the caller's.
 
         Matchmakers ask for each match, and there may be thousands of members.
         """
-        found = self._views.get(key)
-        if found is None:
-            found = self._views[key] = find()
-        return found
+        if key not in self._views:
+            found = find()  # which may ask for views itself
+            if len(self._views) >= MOST_VIEWS:
+                self._views.clear()
+                self._arrays.clear()
+            self._views[key] = found
+        view: View = self._views[key]
+        return view

@@ -308,8 +308,27 @@ def expected_shares(
 ) -> dict[str, float]:
     """By policy, the seats of a match that it is dealt on average while there is no past.
 
-    A policy that may be born later is dealt as those are that may take the same seats.
+    A policy that may be born later is dealt as those are that may take the same seats. It takes up
+    to seconds to find out, and a start asks several times: what was asked last is remembered.
     """
+    population = config.population
+    matchmaker = type(make_matchmaker(config, agents, names))  # one's own may be loaded anew
+    sides = tuple((agent.name, agent.team) for agent in agents)
+    key = (matchmaker, repr(population), sides, tuple(names))
+    if key not in _SHARES:
+        found = _count_shares(config, agents, names)
+        _SHARES.clear()
+        _SHARES[key] = found
+    return dict(_SHARES[key])
+
+
+_SHARES: dict[tuple[Any, ...], dict[str, float]] = {}
+"""The shares that were counted last, by what they depend on."""
+
+
+def _count_shares(
+    config: Config, agents: Sequence[AgentSpec], names: Sequence[str]
+) -> dict[str, float]:
     allowed, later = seats_of(config, agents, names), unborn(config)
     first = [name for name in names if name not in later]
     matchmaker = make_matchmaker(config, agents, names)
