@@ -40,11 +40,11 @@ class Counting:
     """Random numbers, and how often somebody asked for some."""
 
     def __init__(self):
-        self.random, self.asked = np.random.default_rng(0), 0
+        self._generator, self.asked = np.random.default_rng(0), 0
 
     def __getattr__(self, name):
         self.asked += 1
-        return getattr(self.random, name)
+        return getattr(self._generator, name)
 
 
 @pytest.mark.parametrize("name", STUCK)
