@@ -17,6 +17,7 @@ from remuda.population.matchmaking import Matchmaker
 from remuda.population.ratings import rate_all, sides_of
 from remuda.population.records import (
     FRESH,
+    RATING,
     UNCERTAINTY,
     Member,
     Numbers,
@@ -155,6 +156,7 @@ class League:
         if self._director is None:
             return []
         population = self.population
+        live = population.learning
         self._admit(versions)
         population.matches = self.table.word(MATCHES)
         self._note_places()
@@ -165,6 +167,8 @@ class League:
                 self._order(command, stage)
             else:
                 self._retire(command.ref)
+        if population.learning != live:
+            self._level()
         self._leaving = [place for place in self._leaving if not self._free(place)]
         self._postponed = [p for p in self._postponed if PolicyRef(p) in population]
         frozen = {policy: self._freeze(policy, stage.look(policy)) for policy in self._postponed}
@@ -271,6 +275,20 @@ class League:
                     continue  # an actor before this one let it in, and died over it
                 newborn.seats, newborn.numbers = self.seats.get(policy), numbers
                 self.population.add(newborn, place)
+
+    def _level(self) -> None:
+        """Move all ratings alike, so that those of live policies are 25 on average, as at first.
+
+        A child is a copy and begins with its parent's rating, and the lowest goes: each birth would
+        raise the others without anybody having learned. Only differences count in the model of
+        Plackett and Luce (its chances are shares of exp(rating / c), as in `rate_all`), so
+        no chance that ratings tell changes by this. It is one statement of the actor's, who alone
+        writes ratings; if it dies within, some are moved and some are not, which matches mend.
+        """
+        live = self.population.learning
+        if live:
+            mean = sum(member.rating for member in live) / len(live)
+            self.table.numbers[:, RATING] += FRESH[RATING] - mean
 
     def _can_do_without(self, ref: PolicyRef) -> bool:
         """Whether matches can still be made when it is gone, also of those that learn alone."""
