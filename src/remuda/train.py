@@ -117,6 +117,8 @@ def train(
             "before it did; leave it false"
         )
     layout = make_layout(config, len(specs))  # what cannot be is refused before anything is made
+    if config.run.fallback and config.schedule != "sequential":
+        in_one_process(config)
     size = 0
     if config.env.num_envs > 1:
         two = make_env(config.game, 2, **config.env.options)
@@ -162,7 +164,12 @@ def in_one_process(config: Config) -> Config:
     """
     alone: dict[str, object] = {"schedule": "sequential", "env": {"workers": 1}}
     alone |= {"actor": {"processes": "auto"}, "learners": {"processes": "auto", "threads": "auto"}}
-    return load_config(overlay(config.model_dump(), alone))
+    try:
+        return load_config(overlay(config.model_dump(), alone))
+    except ConfigError as error:
+        raise ConfigError(
+            f"run.fallback is true, and this run could not go on in one process: {error}"
+        ) from error
 
 
 def _train(

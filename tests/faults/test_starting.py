@@ -24,7 +24,7 @@ from faults.runs import (
 )
 from remuda.actor.role import ActorRole
 from remuda.coordinator.run_directory import RunDirectory
-from remuda.errors import CannotStartError, RoleDiedError
+from remuda.errors import CannotStartError, ConfigError, RoleDiedError
 from remuda.forkserver import client as forkserver
 from remuda.learner.role import LearnerRole
 from remuda.scoreboard import Learn, Play
@@ -152,6 +152,23 @@ def test_a_run_falls_back_to_one_process_where_it_is_told_to(tmp_path, monkeypat
     run = {"turns": 300, "seconds": None, "directory": str(tmp_path / "run"), "fallback": True}
     assert train(small_config(run=run), view).finished
     assert any("could not be started" in line and "in one process" in line for line in told)
+
+
+@pytest.mark.parametrize(
+    ("policy", "said"),
+    [
+        ({"time_budget": 0.1}, "policy.time_budget goes by the clock"),
+        ({"experience": {"replay_ratio": None}}, "policy.experience.replay_ratio is None"),
+    ],
+)
+def test_a_fallback_that_could_not_be_is_refused_before_there_is_a_directory(
+    policy, said, tmp_path
+):
+    """It was found out once a process could not be started: about a schedule nobody asked for."""
+    run = {"turns": 300, "seconds": None, "directory": str(tmp_path / "run"), "fallback": True}
+    with pytest.raises(ConfigError, match=f"^run.fallback is true.*one process: {said}"):
+        train(small_config(run=run, policy=policy), PlainView())
+    assert not (tmp_path / "run").exists()
 
 
 @pytest.mark.parametrize(
