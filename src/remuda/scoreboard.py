@@ -85,7 +85,8 @@ class Learn(IntEnum):
     TRAINED = 12
     """On-policy: steps that were trained on, each counted once."""
     LOST = 13
-    """On-policy: steps that nobody trained on, because they were overwritten or too old."""
+    """On-policy: steps that nobody trained on and that wait no more: overwritten, too old, or not
+    brought along by a resumed run; or their update was undone, or died with its learner."""
     ENTROPY_SUM = 14
     """On-policy: sum over updates of the policy's mean entropy, in nats."""
     KL_SUM = 15
@@ -108,6 +109,8 @@ class Learn(IntEnum):
     """On-policy: those steps, each counted once in an update..."""
     OTHERS_WEIGHT_SUM = 24
     """...and the sum of what they weigh in it."""
+    ACCEPTED = 25
+    """Updates behind the sums over updates, with those that a later one took back."""
 
 
 class Scoreboard:

@@ -8,6 +8,7 @@ import pytest
 from remuda.assembly import Assembly
 from remuda.checkpoint.state import pack, unpack
 from remuda.config import load_config
+from remuda.coordinator.board import Board
 from remuda.policies.spec import policy_specs
 from remuda.runtime.layout import make_layout
 from remuda.scoreboard import Learn
@@ -61,3 +62,27 @@ def test_a_successor_goes_back_to_the_last_publication_not_to_the_checkpoint(alg
         # What was trained on since is not behind these weights.
         now = board.learn("agent_0")[[Learn.SAMPLES, Learn.TRAINED]]
         assert now.tolist() == counted.tolist()
+
+
+@pytest.mark.parametrize("algorithm", ["ppo", "dqn"])
+def test_means_over_updates_are_of_those_that_were_undone_too(algorithm):
+    """The sum kept their losses, and was divided by the updates that were left."""
+    assembly, actor, learner = make(algorithm)
+    board = Board(assembly.scoreboard, assembly.experience)
+    begun = board.read()
+    train(assembly, actor, learner, EVERY + 2)
+    row, experience = assembly.scoreboard.learn("agent_0"), assembly.experience["agent_0"]
+    mean = row[Learn.LOSS_SUM] / (EVERY + 2)
+    student = learner.learners[0]._students[0]
+    trained = row[Learn.TRAINED]
+    assert not student.accept(math.nan)
+    assert row[Learn.UPDATES] == EVERY
+    undone = trained - row[Learn.TRAINED]
+    record = board.between(begun, board.read()).policies["agent_0"]
+    assert record.loss == pytest.approx(mean)
+    assert record.staleness == pytest.approx(row[Learn.STALENESS_SUM] / (EVERY + 2))
+    if algorithm == "ppo":  # what they were trained on is lost
+        assert undone > 0
+        train(assembly, actor, learner, EVERY + 1)
+        assert row[Learn.LOST] == undone
+        assert row[Learn.TRAINED] + undone == experience.passed

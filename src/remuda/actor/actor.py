@@ -71,7 +71,9 @@ class Actor:
     2. Agents act in the order of `turn_groups`, each with the newest weights that were published
        before the turn began, and each action takes effect before the next group observes.
     3. What a seat sees, does and is given is written to the ring of its policy alone.
-    4. Returns are undiscounted sums of one agent's rewards over one episode, in the game's units.
+    4. What an actor before it had begun to write, and it does not go on with, is closed before its
+       first turn, so that learners can take it.
+    5. Returns are undiscounted sums of one agent's rewards over one episode, in the game's units.
     """
 
     def __init__(
@@ -121,6 +123,7 @@ class Actor:
         seats.checks = self._checks
         self._rooms = Rooms(seats.rooms, exact)
         self._overtaken = 0
+        self._goes_on = False  # whether it writes on in what an actor before it had open
         self.on_episode: Callable[[int, Floats, Floats], None] | None = None
         """Called when an episode is over: its copy, its agents' returns, and the game's facts."""
         self._compile()
@@ -133,6 +136,11 @@ class Actor:
 
     def work(self) -> bool:
         """Play one turn in every copy; False when there is none left, or no room to write it."""
+        if not self._goes_on:
+            # The actor before it was in the middle of episodes that nobody plays on: it died, or
+            # its copies or its experience could not be brought along.
+            self.seats.close_orphans()
+            self._goes_on = True
         if self.done or not self.has_room():
             return False
         self.turn()
@@ -199,6 +207,7 @@ class Actor:
         if self._reader is not None:
             self._reader.restore(state["seen"])
         self.seats.restore(state["seats"])
+        self._goes_on = True
 
     def _restore_world(self, world: State | None) -> bool:
         """Whether the environment goes on where it was; nothing has changed if it does not."""

@@ -204,6 +204,9 @@ class DealtSeats:
     def restore_lasting(self, state: State) -> None:
         """Go on from what `lasting` returned."""
         self.league.restore(state["league"], matches=False)
+
+    def close_orphans(self) -> None:
+        """Close what an actor before this one was writing, where nobody will go on with it."""
         for cast in self.casts:
             for writer in cast.writers:
                 writer.close_orphans()

@@ -113,8 +113,6 @@ class ActorRole:
             seat.writer = ExperienceWriter(
                 self.experience[seat.policy], self.index, len(env.agents)
             )
-            if not config.exact:
-                seat.writer.close_orphans()
         return FixedSeats(env, seats, config.env.observe_together)
 
     def _dealt(self, env: VectorEnv, begins: str) -> Seats:
@@ -144,10 +142,6 @@ class ActorRole:
             purpose=begins,
             device=config.actor.device,
         )
-        if not config.exact:
-            for cast in casts:
-                for writer in cast.writers:
-                    writer.close_orphans()
         rows = self.scoreboard.policies_of(self.index)
         return DealtSeats(env, casts, league, rows, config.env.observe_together, config.seed)
 

@@ -69,6 +69,9 @@ class Seats(Protocol):
     def restore(self, state: State) -> None:
         """Go on from what `state` returned."""
 
+    def close_orphans(self) -> None:
+        """Close what an actor before this one was writing, where nobody will go on with it."""
+
     def holds(self, state: State) -> bool:
         """Whether the experience is there that was being written when `state` was called."""
 

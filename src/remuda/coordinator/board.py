@@ -144,7 +144,7 @@ class Board:
             return numbers
 
         def update(field: Learn) -> list[float | None]:
-            return _means(learned[:, field], learned[:, Learn.UPDATES])
+            return _means(learned[:, field], learned[:, Learn.ACCEPTED])
 
         def on_policy(field: Learn) -> list[float | None]:
             means = update(field)
@@ -166,7 +166,7 @@ class Board:
             "redrawn": total(Learn.REDRAWN),
             "behind": [_behind(*each) for each in zip(rings, written, samples, strict=True)],
             "trained": total(Learn.TRAINED),
-            "lost": total(Learn.LOST),
+            "lost": [_lost(*each) for each in zip(rings, written, learn, strict=True)],
             "effective": on_policy(Learn.EFFECTIVE_SUM),
             "others": update(Learn.OTHERS_SUM),
             "others_weight": _means(
@@ -177,7 +177,7 @@ class Board:
             "staleness_max": total(Learn.STALENESS_MAX),
             "entropy": on_policy(Learn.ENTROPY_SUM),
             "kl": on_policy(Learn.KL_SUM),
-            "batch": update(Learn.SAMPLES),
+            "batch": _means(learned[:, Learn.SAMPLES], learned[:, Learn.UPDATES]),
             "clipped": on_policy(Learn.CLIPPED_SUM),
             "epsilon": policy[:, Policy.EPSILON].tolist(),
             "busy": np.maximum(busy, 0.0).tolist(),
@@ -200,6 +200,13 @@ def _behind(experience: Experience, written: int, samples: float) -> int | None:
         return None
     begins = experience.lost + experience.config.learning_starts
     return max(written - max(begins, int(samples / ratio) + experience.config.learning_starts), 0)
+
+
+def _lost(experience: Experience, written: int, learn: Row) -> int:
+    """On-policy: steps that nobody trained on; all that come once a policy learns no more."""
+    if experience.rollout and learn[Learn.HALTED]:
+        return int(written - learn[Learn.TRAINED])
+    return int(learn[Learn.LOST])
 
 
 def _mean(change: Row, total: int, count: int) -> float | None:

@@ -58,7 +58,9 @@ class PolicyRecord:
     trained: int = 0
     """On-policy: total of steps that were trained on, each counted once."""
     lost: int = 0
-    """On-policy: total of steps that nobody trained on: overwritten, or too old."""
+    """On-policy: total of steps that nobody trained on: overwritten, too old, not brought along by
+    a resumed run, or trained on by an update that was undone. All steps are trained, behind, lost,
+    or in segments that are being written."""
     staleness_max: int = 0
     """The greatest staleness so far of any step that was trained on."""
     entropy: float | None = None

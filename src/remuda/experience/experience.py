@@ -102,6 +102,9 @@ class Experience:
         self._usual: float | None = None
         self._excused: int | None = None  # as it stands in `EXCUSED`; None: it has just begun
         self.block, self.index, self.ahead = block, index, ahead
+        self._unclosed = 0
+        """Steps that a resumed run counts, and that it brought along neither closed nor open. Set
+        before any role begins, and the same for all of them."""
         self._shared: SharedArrays | BlockRow
         if block is not None:
             self._shared = row = block.row(index)
@@ -149,6 +152,16 @@ class Experience:
             return min(self.untaken / self.rollout, 1.0)
         places = sum(ring.num_segments * ring.segment_length for ring in self.rings)
         return min((self.written - self.overwritten) / places, 1.0)
+
+    @property
+    def passed(self) -> int | None:
+        """Steps that wait for the learner no more, trained on or not; None: it was released.
+
+        All others are in closed segments that it may take, or in open ones.
+        """
+        if any(load(ring.counters, TAKEN) == NEVER for ring in self.rings):
+            return None
+        return self._unclosed + total(self.counters, TAKEN_STEPS)
 
     @property
     def is_urgent(self) -> bool:
@@ -314,6 +327,8 @@ class Experience:
             ring = self.rings[actor]
             ring.restore(saved, 0 if actor else written)
             written -= load(ring.counters, WRITTEN)
+        closed = total(self.counters, CLOSED_STEPS) + sum(ring.open_steps for ring in self.rings)
+        self._unclosed = max(self.written - closed, 0)
         # Until its learner tells how far it is, which an actor then excuses.
         for ring in self.rings:
             store(ring.counters, CONSUMED, self.written)

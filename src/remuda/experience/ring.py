@@ -235,6 +235,15 @@ class ExperienceRing:
         return is_tight(self.counters, shared["queue"], shared["numbers"], self.likely)
 
     @property
+    def open_steps(self) -> int:
+        """Committed steps of segments that are not closed, while nobody writes."""
+        shared, entries = self.shared, min(load(self.counters, CLOSED), self.num_segments)
+        queue = shared["queue"][:entries]
+        here = shared["sequence"][queue] == shared["queue_sequence"][:entries]
+        committed = shared["committed"]
+        return int(committed.sum() - committed[np.unique(queue[here])].sum())
+
+    @property
     def reachable(self) -> int:
         """Steps that lie in closed segments before their places are needed again, as a rule.
 

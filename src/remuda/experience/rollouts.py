@@ -283,7 +283,7 @@ class Rollouts:
         """
         self.experience, self.past, self._newest = experience, past, newest
         self.lost = 0
-        """Steps that were closed, and that nobody trained on."""
+        """Steps that were closed, and that it passed over."""
         self._max_staleness, self._check = max_staleness, check_sequence
         self._taken = 0
         experience.take_up()

@@ -124,6 +124,7 @@ class Student:
         self.row[Learn.UPDATES] = self.updates
         if math.isfinite(loss) and self._algorithm.is_finite(self.index):
             self._bad_in_a_row = 0
+            self.row[Learn.ACCEPTED] += 1
             return True
         self._bad_in_a_row += 1
         self._algorithm.restore_learned(self.index, self._good)

@@ -100,6 +100,9 @@ class RolloutLearner:
         piece, self._left = self._left[: self._piece], self._left[self._piece :]
         for first in range(0, len(piece), self._width):
             self._train(piece[first : first + self._width])
+        for k in range(len(self._students)):
+            if k not in self._left:
+                self._count_lost(k)
 
     def _take(self) -> list[int]:
         """Take a rollout of every policy that has one, so that actors may go on; returns whose."""
@@ -111,7 +114,6 @@ class RolloutLearner:
                 rollouts = self._rollouts[k]
                 # An actor that was set free by its limit may have overwritten all there was.
                 ready[k] = rollouts.take(self._rollout, k, student.version) > 0
-                student.row[Learn.LOST] = rollouts.lost
         taken = clock()
         if self._timeline is not None:
             self._timeline.add(Span.SAMPLE, start, taken)
@@ -124,7 +126,6 @@ class RolloutLearner:
         """Do not train on what was taken of a policy and comes later; it counts as lost."""
         if k in self._left:
             self._left.remove(k)
-            self._rollouts[k].lost += int(self._rollout.num_taken[k])
 
     def _train(self, members: Sequence[int]) -> None:
         clock = time.perf_counter
@@ -137,6 +138,7 @@ class RolloutLearner:
             row[Learn.SECONDS_UPDATE] += (updated - start) / len(members)
             if not student.accept(float(learned.loss[i])):
                 if student.halted:
+                    self._count_lost(k)
                     self._rollouts[k].experience.release()
                 continue
             self._count_staleness(k)
@@ -162,6 +164,14 @@ class RolloutLearner:
             self._timeline.add(Span.UPDATE, start, updated)
             self._timeline.add(Span.PUBLISH, updated, published)
 
+    def _lost(self, policy: int) -> int:
+        """What waits no more and was not trained on, or was by an update that was undone."""
+        passed, row = self._rollouts[policy].experience.passed, self._students[policy].row
+        return int(row[Learn.LOST] if passed is None else max(passed - row[Learn.TRAINED], 0))
+
+    def _count_lost(self, policy: int) -> None:
+        self._students[policy].row[Learn.LOST] = self._lost(policy)
+
     def _count_staleness(self, policy: int) -> None:
         rollout, student = self._rollout, self._students[policy]
         used = slice(0, int(rollout.num_rows[policy]))
@@ -180,6 +190,7 @@ class RolloutLearner:
         self._give_up(k)
         student.begin(newborn)
         self._rollouts[k].experience.skip()
+        self._count_lost(k)
         student.publish(student.config.exploration.end)
         return student.version
 
@@ -189,9 +200,8 @@ class RolloutLearner:
         What was taken and comes in a later piece is not part of it: to a successor it is lost.
         """
         k = self.policies.index(policy)
-        taken = int(self._rollout.num_taken[k]) if k in self._left else 0
         return self._students[k].state() | {
-            "lost": self._rollouts[k].lost + taken,
+            "lost": self._lost(k),
             "past": past.state() if (past := self._rollouts[k].past) is not None else None,
             "experience": self._rollouts[k].experience.state() if self._saves_experience else None,
         }
@@ -201,7 +211,8 @@ class RolloutLearner:
         k = self.policies.index(policy)
         self._give_up(k)
         self._students[k].restore(state)
-        self._rollouts[k].lost = state["lost"]
+        self._students[k].row[Learn.LOST] = state["lost"]
+        self._count_lost(k)  # with what the one before it took since then
         past = self._rollouts[k].past
         if past is not None:
             past.restore(state["past"])
