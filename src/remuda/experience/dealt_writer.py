@@ -352,9 +352,14 @@ class DealtWriter:
         versions: Integers = np.zeros(rows, np.int64)
         self.decide(begins, none, nobody, seen, chosen, given, masks, memories, versions, given)
         self.outcome(begins, none, nobody, given, nobody, nobody, seen)
-        names = ("sequence", "committed", "queue", "queue_sequence", "queue_steps")
-        nothing, *queue = (shared[name][0][:0] for name in names)
-        close_orphans_of(nothing, *queue, np.zeros_like(shared["counters"][0, 0]))
+        close_orphans_of(
+            shared["sequence"][0][:0],
+            shared["committed"][0][:0],
+            shared["queue"][0][:0],
+            shared["queue_sequence"][0][:0],
+            shared["queue_steps"][0][:0],
+            np.zeros_like(shared["counters"][0, 0]),
+        )
         clear_ring(
             shared["sequence"][0][:0],
             shared["committed"][0][:0],

@@ -549,7 +549,12 @@ class ExperienceWriter:
         chosen = np.zeros((streams, shape.action_size), shape.action_dtype)
         self.decide(seen, chosen, 0, nobody[:, 0])
         self.outcome(given[:, 0], nobody[:, 0], nobody[:, 0], seen, nobody[:, 0])
-        names = ("sequence", "committed", "queue", "queue_sequence", "queue_steps")
-        nothing, *queue = (self._shared[name][:0] for name in names)
-        close_orphans_of(nothing, *queue, np.zeros_like(self._counters))
+        close_orphans_of(
+            self._shared["sequence"][:0],
+            self._shared["committed"][:0],
+            self._shared["queue"][:0],
+            self._shared["queue_sequence"][:0],
+            self._shared["queue_steps"][:0],
+            np.zeros_like(self._counters),
+        )
         count(self._counters, 0, WRITTEN)
