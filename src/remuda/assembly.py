@@ -422,7 +422,7 @@ def dealt_rings(
     for spec in specs:
         first = min(allowed.get(spec.name, {0}))
         streams = copies * sum(alike(agents[first], agent) for agent in agents)
-        share = max(int(copies * expected[spec.name] + 1e-6), 1)
+        share = max(round(copies * expected[spec.name]), 1)
         rollout = spec.config.ppo.rollout_length * share if spec.config.takes_rollouts else 0
         keeps = spec.config.replays > 0 or not rollout
         key = (
