@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import threading
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -21,6 +22,7 @@ from remuda.coordinator.run_directory import RunDirectory
 from remuda.coordinator.status import StatusFile
 from remuda.envs.worker_status import WorkerStatus
 from remuda.errors import CheckpointError, ConfigError
+from remuda.evaluate import Limits
 from remuda.experience.experience import Experience, segments_for
 from remuda.experience.ring import Block
 from remuda.hyperparameters import values_of
@@ -167,22 +169,43 @@ class Assembly:
             "population": population,
         }
 
-    def coordinator(self, run: RunDirectory, view: View, found: Manifest | None) -> Coordinator:
-        """The one who runs it all."""
+    def coordinator(
+        self,
+        run: RunDirectory,
+        view: View,
+        found: Manifest | None,
+        stopped: Callable[[], bool] = lambda: False,
+    ) -> Coordinator:
+        """The one who runs it all.
+
+        Args:
+            run: where its files are.
+            view: where it is watched.
+            found: the checkpoint that it goes on from; None: it begins.
+            stopped: whether a signal came, after which nothing long goes on in place of the run.
+        """
         config = self.config
         contents = Contents(
             parts=self.parts, gather=self.state, config=lasting(config), exact=config.exact
         )
         best = None
         if config.checkpoint.evaluate_episodes:
-            judge = Judge(config, self.specs, run)
+            inline, cancelled = config.schedule == "sequential", threading.Event()
+
+            # Beside the run, what is being measured has a little time after a signal: the keeper
+            # sets `cancelled` then. Inline, the signal itself must end it.
+            def interrupted() -> bool:
+                return cancelled.is_set() or (inline and stopped())
+
+            judge = Judge(config, self.specs, run, Limits(config.run.evaluate_seconds, interrupted))
             best = BestKeeper(
                 run.checkpoints,
                 judge.measure,
                 view.say,
-                inline=config.schedule == "sequential",
+                inline=inline,
                 challenge=judge.challenge,
-                cancelled=judge.cancelled,
+                cancelled=cancelled,
+                interrupted=interrupted,
             )
         return Coordinator(
             self.runtime(run.logs, run.checkpoints),

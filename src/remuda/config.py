@@ -872,7 +872,7 @@ def read_config(path: Path) -> dict[str, Any]:
         data = yaml.safe_load(path.read_text())
     except OSError as error:
         raise ConfigError(f"cannot read the configuration {path}: {error.strerror}") from None
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
         line = " ".join(str(error).split())
         raise ConfigError(f"the configuration {path} is not YAML: {line}") from None
     if data is None:

@@ -58,12 +58,17 @@ class Evaluation:
         """Whether all agents together earned the same in every episode."""
         if not len(self.returns) or self.returns.shape[1] < 2:
             return False
-        return bool(self.returns.sum(1).std() <= 1e-5 * np.abs(self.returns).max())
+        return bool(self.returns.sum(1).std() <= 1e-5 * self.largest_return)
 
     @property
     def same_returns(self) -> bool:
         """Whether every episode brought the same: a constant sum may then be a shared success."""
-        return bool(self.returns.std(0).max() <= 1e-3 * np.abs(self.returns).max())
+        return bool(self.returns.std(0).max() <= 1e-3 * self.largest_return)
+
+    @property
+    def largest_return(self) -> float:
+        """The largest return of an agent in an episode, whatever its sign."""
+        return float(np.abs(self.returns).max())
 
     def mean(self, agent: int) -> float:
         """Mean over the episodes of one agent's return."""
@@ -284,46 +289,43 @@ def load_run(
     env = make_env(config.game, 1, **config.env.options)
     specs = policy_specs(config, env.agents)
     env.close()
-    specs = _living(run, config, specs, checkpoint)
-    number = _find(run, specs, checkpoint)
+    number = _find(run, config, specs, checkpoint)
     if number is not None:
-        return config, published(run, specs, number)
+        return config, published(run, config, specs, number)
     snapshots = {}
-    for spec in specs:
+    for spec in _ended_with(run, config, specs):
         tensors, facts = run.load_weights(spec.name)
         snapshots[spec.name] = Snapshot(
             weights=_flatten(spec, tensors, run),
-            version=int(facts.get("version", 0)),
-            learner_step=int(facts.get("learner_step", 0)),
+            version=_count(facts, "version"),
+            learner_step=_count(facts, "learner_step"),
             epsilon=0.0,
         )
     return config, snapshots
 
 
-def _living(
-    run: RunDirectory, config: Config, specs: tuple[PolicySpec, ...], checkpoint: int | str
+def _ended_with(
+    run: RunDirectory, config: Config, specs: tuple[PolicySpec, ...]
 ) -> tuple[PolicySpec, ...]:
-    """Those that were in the population: their places were not empty, and they had not retired."""
+    """Those whose weights are to be there once the run has ended.
+
+    Of a population, those that the run saved together: this does not depend on any checkpoint.
+    """
     if not config.population.dealt:
         return specs
-    number = _find(run, (), checkpoint)
-    numbers = run.checkpoints.numbers()
-    if number is None and not numbers:
+    saved = run.saved_policies([spec.name for spec in specs])
+    if not saved:
         return tuple(spec for spec in specs if spec.name not in unborn(config))
-    found = run.checkpoints.read(numbers[-1] if number is None else number, COORDINATOR)
-    identity, leaving = found["population"]["identity"], found["population"]["leaving"]
-    return tuple(
-        spec
-        for place, spec in enumerate(specs)
-        if identity[place, POLICY] != NOBODY and not leaving[place]
-    )
+    return tuple(spec for spec in specs if spec.name in saved)
 
 
-def _find(run: RunDirectory, specs: tuple[PolicySpec, ...], checkpoint: int | str) -> int | None:
+def _find(
+    run: RunDirectory, config: Config, specs: tuple[PolicySpec, ...], checkpoint: int | str
+) -> int | None:
     """The number of the checkpoint that is meant; None: the weights at the end of the run."""
     numbers = run.checkpoints.numbers()
     if checkpoint == "final":
-        ended = all(run.has_weights(spec.name) for spec in specs)
+        ended = all(run.has_weights(spec.name) for spec in _ended_with(run, config, specs))
         return None if ended or not numbers else numbers[-1]
     if checkpoint == "best":
         best = run.checkpoints.best()
@@ -336,12 +338,23 @@ def _find(run: RunDirectory, specs: tuple[PolicySpec, ...], checkpoint: int | st
     return int(checkpoint)
 
 
-def published(run: RunDirectory, specs: tuple[PolicySpec, ...], number: int) -> dict[str, Snapshot]:
-    """What was published when a checkpoint was taken, of those of the policies that it has."""
-    saved = run.checkpoints.read(number, COORDINATOR)["published"]
+def published(
+    run: RunDirectory, config: Config, specs: tuple[PolicySpec, ...], number: int
+) -> dict[str, Snapshot]:
+    """What was published when a checkpoint was taken, of the policies that lived then.
+
+    Of a population, those whose places were not empty, and who had not retired: for an empty place
+    too there are weights, which nobody trained.
+    """
+    found = run.checkpoints.read(number, COORDINATOR)
+    saved, population = found["published"], found["population"]
     snapshots = {}
-    for spec in specs:
+    for place, spec in enumerate(specs):
         if spec.name not in saved:
+            continue
+        if config.population.dealt and (
+            population["identity"][place, POLICY] == NOBODY or population["leaving"][place]
+        ):
             continue
         size = sum(int(np.prod(shape)) for shape in spec.network().shapes.values())
         like: Floats = np.zeros(size, np.float32)
@@ -349,6 +362,12 @@ def published(run: RunDirectory, specs: tuple[PolicySpec, ...], number: int) -> 
         weights = fitting(state, "weights", like)
         snapshots[spec.name] = Snapshot(weights, state["version"], state["learner_step"], 0.0)
     return snapshots
+
+
+def _count(facts: Mapping[str, str], name: str) -> int:
+    """A count among the facts that are saved with weights; 0: there is none, or it is damaged."""
+    found = facts.get(name, "")
+    return int(found) if found.isdecimal() else 0
 
 
 def _flatten(spec: PolicySpec, tensors: Mapping[str, Floats], run: RunDirectory) -> Floats:

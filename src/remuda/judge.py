@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import threading
 from collections.abc import Mapping
 from typing import Any
 
@@ -22,6 +21,7 @@ def judged(evaluation: Evaluation) -> dict[str, Any]:
         "mean_return": sum(means) / len(means),
         "constant_sum": evaluation.constant_sum,
         "same_returns": evaluation.same_returns,
+        "largest_return": evaluation.largest_return,
         **evaluation.as_summary(),
     }
 
@@ -42,13 +42,10 @@ class Judge:
             config: of the run.
             specs: of all its policies.
             run: where its checkpoints are.
-            limits: of each measurement and each challenge; None: `run.evaluate_seconds`, and until
-                `cancelled` is set.
+            limits: of each measurement and each challenge; None: `run.evaluate_seconds`.
         """
         self._config, self._specs, self._run = config, specs, run
-        self.cancelled = threading.Event()
-        """Set to have what is being played given up."""
-        self.limits = limits or Limits(config.run.evaluate_seconds, self.cancelled.is_set)
+        self.limits = limits or Limits(config.run.evaluate_seconds)
 
     def measure(self, snapshots: Mapping[str, Snapshot]) -> dict[str, Any] | None:
         """What snapshots earn; None: it was given up, or too little was played within the time."""
@@ -68,7 +65,6 @@ class Judge:
         if self.limits.reached(0.0):
             return math.nan
         config = self._config
-        living = tuple(s for s in self._specs if s.name in snapshots)
-        rival = published(self._run, living, number)
+        rival = published(self._run, config, self._specs, number)
         episodes = config.checkpoint.evaluate_episodes
         return margin(config, snapshots, rival, episodes, config.seed, self.limits)

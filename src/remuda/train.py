@@ -200,7 +200,7 @@ def _train(
             )
         )
         try:
-            coordinator = assembly.coordinator(run, view, found)
+            coordinator = assembly.coordinator(run, view, found, signals.stopped)
             try:
                 ending = coordinator.run(config.run, config.checkpoint.every, signals)
             except RoleDiedError as error:
@@ -323,12 +323,24 @@ def _claim(config: Config, resume: bool) -> RunDirectory:
 
 
 def _find_checkpoint(config: Config, run: RunDirectory, view: View) -> Manifest:
-    """The newest whole checkpoint. Where there is none, nothing of the run is touched.
+    """The newest whole checkpoint. Where it cannot be gone on from, nothing of the run is touched.
 
     Raises:
         CheckpointError: there is none, or it was made with another configuration.
     """
-    found = run.checkpoints.newest_whole(view.say)
+
+    def accept(found: Manifest) -> None:
+        try:  # what this version knows and that one did not has its default
+            saved = lasting(load_config(found.config))
+        except ConfigError:  # what that one knew and this version does not
+            saved = dict(found.config)
+        for difference in differences(saved, lasting(config)):
+            raise CheckpointError(
+                f"checkpoint {found.number} of {run.path} was made with another configuration: "
+                f"{difference}; resume without that change, or begin a new run"
+            )
+
+    found = run.checkpoints.newest_whole(view.say, accept)
     if found is None:
         count = len(run.checkpoints.numbers())
         why = "none was written, or they were removed"
@@ -337,15 +349,6 @@ def _find_checkpoint(config: Config, run: RunDirectory, view: View) -> Manifest:
         raise CheckpointError(
             f"{run.path} has no checkpoint to go on from: {why}. Nothing was changed; begin a new "
             f"run: remuda train --config {run.config} --run.directory NEW"
-        )
-    try:  # what this version knows and that one did not has its default
-        saved = lasting(load_config(found.config))
-    except ConfigError:  # what that one knew and this version does not
-        saved = dict(found.config)
-    for difference in differences(saved, lasting(config)):
-        raise CheckpointError(
-            f"checkpoint {found.number} of {run.path} was made with another configuration: "
-            f"{difference}; resume without that change, or begin a new run"
         )
     view.say(
         f"goes on from checkpoint {found.number}: {found.turns:,} turns, {found.seconds:,.0f} s"
@@ -364,6 +367,7 @@ def save(run: RunDirectory, specs: Sequence[PolicySpec], snapshots: Mapping[str,
         facts = {
             "version": str(snapshot.version),
             "learner_step": str(snapshot.learner_step),
+            "policies": "\n".join(spec.name for spec in specs),  # that are saved together
             "remuda": __version__,
         }
         run.save_weights(spec.name, tensors, facts)

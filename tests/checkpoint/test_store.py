@@ -177,3 +177,53 @@ def test_a_part_that_comes_too_late_spoils_nothing(tmp_path, monkeypatch):
     assert store.read(1, "a")["value"] == 1
     with pytest.raises(OSError, match="No such file"):
         store.write(1, "a", {"value": "later"})
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"[]", b"null", b"3", b"{}", b'{"checkpoint": []}', b"\xff"]
+)
+def test_a_damaged_note_of_the_best_is_as_none(content, tmp_path):
+    store = Checkpoints(tmp_path)
+    take(store, 1)
+    (tmp_path / "best.json").write_bytes(content)
+    assert store.best() is None
+    store.keep(1)
+    store.mark_best({"checkpoint": 1, "mean_return": 1.0})
+    assert store.best()["checkpoint"] == 1
+
+
+@pytest.mark.parametrize("name", ["format", "turns", "seconds", "exact", "config", "files"])
+@pytest.mark.parametrize("value", [[], None, "words"])
+def test_a_manifest_of_the_wrong_kind_is_damaged(name, value, tmp_path):
+    store = Checkpoints(tmp_path)
+    take(store, 1)
+    path = tmp_path / "000001" / "manifest.json"
+    manifest = json.loads(path.read_text())
+    path.write_text(json.dumps(manifest | {name: value}))
+    with pytest.raises(CheckpointError, match="is damaged"):
+        store.verify(1)
+
+
+@pytest.mark.parametrize("content", [b"[]", b"null", b"3", b'"words"'])
+def test_a_manifest_that_holds_no_names_is_damaged(content, tmp_path):
+    store = Checkpoints(tmp_path)
+    take(store, 1)
+    (tmp_path / "000001" / "manifest.json").write_bytes(content)
+    with pytest.raises(CheckpointError, match="is damaged: it holds no names"):
+        store.verify(1)
+
+
+def test_nothing_is_set_aside_where_the_whole_one_cannot_be_gone_on_from(tmp_path):
+    store = Checkpoints(tmp_path)
+    take(store, 1)
+    take(store, 2)
+    truncate(tmp_path / "000002" / "a.safetensors")
+
+    def refuse(found):
+        raise CheckpointError(f"not from {found.turns}")
+
+    with pytest.raises(CheckpointError, match="not from 10"):
+        store.newest_whole(print, refuse)
+    assert store.numbers() == [1, 2]
+    assert store.newest_whole(print).turns == 10
+    assert store.numbers() == [1]

@@ -200,12 +200,29 @@ def test_where_all_win_together_without_chance_means_decide(store):
     assert "margin" not in store.best()
 
 
+@pytest.mark.parametrize("size", [1.0, -3333.0])
+def test_means_that_differ_by_rounding_decide_nothing(store, size):
+    """Three agents share out 0, in float32: the means are -2.5e-9 and 2.5e-9 times the size."""
+
+    def returns(skill):
+        shares = np.array([[0.1, 0.2, -0.3]] * 4, np.float32) * np.float32(size)
+        return (shares if skill == 5.0 else -shares).astype(np.float64)
+
+    assert returns(5.0).mean() != 0.0, "nothing is rounded"
+    assert found_best(store, returns) == [1.0, 5.0, 5.0, 5.0]
+
+
 def found_best(store, returns):
     """The skills of the best after each checkpoint, whose greedy play earned `returns(skill)`."""
     skills = {}
+
+    def measure(snapshots):
+        found = returns(snapshots["a"])
+        return judged(Evaluation(("a", "b", "c")[: found.shape[1]], found))
+
     best = BestKeeper(
         store,
-        lambda snapshots: judged(Evaluation(("a", "b"), returns(snapshots["a"]))),
+        measure,
         print,
         True,
         lambda snapshots, rival, _=None: snapshots["a"] - skills[rival],

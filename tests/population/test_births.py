@@ -1,15 +1,19 @@
 """Births and retirements while a run goes on, in one process, by the real actor and learners."""
 
+import json
+
 import numpy as np
 import pytest
 
 from remuda.assembly import Assembly, check_births
+from remuda.checkpoint.store import Manifest
 from remuda.config import BirthsConfig, load_config, overlay
-from remuda.coordinator.checkpointing import Checkpointer
+from remuda.coordinator.checkpointing import COORDINATOR, Checkpointer
 from remuda.coordinator.run_directory import RunDirectory
 from remuda.envs.registry import make_env
-from remuda.errors import ConfigError, RemudaError
+from remuda.errors import CheckpointError, ConfigError, RemudaError
 from remuda.evaluate import load_run
+from remuda.judge import Judge
 from remuda.policies.spec import first_weights, policy_specs
 from remuda.population.director import Birth, Freeze, Replacement, Retire
 from remuda.population.ledger import BIRTH, RETIRE
@@ -386,6 +390,57 @@ def test_of_a_run_that_ends_while_somebody_leaves_the_final_weights_are_loaded(
     found = load_run(run)[1]
     assert set(found) == {"policy_1", "policy_2"}
     assert all((snapshot.weights == 0.5).all() for snapshot in found.values())
+
+
+def take_checkpoint(run, world):
+    """The coordinator's part of one is all that judging reads; returns the number."""
+    number = run.checkpoints.begin()
+    run.checkpoints.write(number, COORDINATOR, world.assembly.state())
+    turns = world.table.word(MATCHES)
+    run.checkpoints.commit(Manifest(number, turns, 1.0, exact=True, config={}, files={}))
+    return number
+
+
+def test_the_best_so_far_plays_with_the_policies_that_it_had(tmp_path, monkeypatch):
+    """It played with those of today's names: so did `born_0`, before anybody had trained it."""
+    world, run = World(), RunDirectory(tmp_path / "run")
+    lived = {}
+    for command in (None, Birth("born_0", PolicyRef("policy_0")), Retire(PolicyRef("policy_1"))):
+        if command is not None:
+            world.command(command)
+        world.matches(20)
+        lived[take_checkpoint(run, world)] = world.names()
+    assert lived == {1: FIRST, 2: {*FIRST, "born_0"}, 3: {*FIRST, "born_0"} - {"policy_1"}}
+    found = []
+    monkeypatch.setattr(
+        "remuda.judge.margin", lambda _, one, other, *__: found.append(set(other)) or 0.0
+    )
+    judge = Judge(world.config, world.specs, run)
+    for today in lived.values():
+        for number in lived:
+            judge.challenge(dict.fromkeys(today), number)
+    assert found == 3 * list(lived.values())
+
+
+@pytest.mark.parametrize("harm", ["is damaged", "is of format 0"])
+def test_final_weights_need_no_checkpoint(harm, tmp_path):
+    """Who lived at the end was read from the newest checkpoint, and so was its damage."""
+    tree = {
+        "run": {"turns": 600, "evaluate_episodes": 0, "directory": tmp_path / "run"},
+        "checkpoint": {"evaluate_episodes": 0},
+    }
+    Script.commands = [Birth("born_0", PolicyRef("policy_0")), Retire(PolicyRef("policy_1"))]
+    train(load_config(overlay(TREE, tree)), PlainView())
+    run = RunDirectory.open(tmp_path / "run")
+    before = load_run(run)[1]
+    path = run.checkpoints.path / f"{run.checkpoints.numbers()[-1]:06d}" / "manifest.json"
+    path.write_text("" if harm == "is damaged" else json.dumps({"format": 0}))
+    found = load_run(run)[1]
+    assert set(found) == set(before) == {"policy_0", "policy_2", "born_0"}
+    assert all(np.array_equal(found[name].weights, before[name].weights) for name in found)
+    (run.weights / "born_0.safetensors").unlink()  # the end was cut while weights were saved
+    with pytest.raises(CheckpointError, match=harm):
+        load_run(run)
 
 
 def test_a_tournament_of_a_run_with_births(tmp_path):

@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from remuda.checkpoint.plain import checked
 from remuda.errors import CheckpointError
 from remuda.types import Array, State
 
@@ -91,7 +92,7 @@ def unpack(data: bytes, source: str = "the data") -> State:
     try:
         arrays = load(data)
         header = json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])
-        state: State = json.loads(header["__metadata__"][_REST])
+        state: State = checked(json.loads(header["__metadata__"][_REST]), {})
         for path, array in arrays.items():
             *parents, name = (_unescaped(part) for part in path.split("/"))
             branch = state

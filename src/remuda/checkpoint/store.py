@@ -21,6 +21,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from remuda.checkpoint.plain import NUMBER, checked, kinds_of
 from remuda.checkpoint.state import pieces, unpack, write_whole
 from remuda.errors import CheckpointError
 from remuda.types import State
@@ -63,7 +64,7 @@ class Checkpoints:
         """The complete checkpoints, oldest first."""
         try:
             names = [entry.name for entry in self.path.iterdir()]
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             return []
         return sorted(int(name) for name in names if name.isdecimal())
 
@@ -140,16 +141,18 @@ class Checkpoints:
         """
         path = self._directory(number) / "manifest.json"
         try:
-            data = json.loads(path.read_bytes())
+            data = checked(json.loads(path.read_bytes()), {"format": int})
             found = data["format"]
             if found != FORMAT:
                 raise OtherFormatError(
                     f"{path} is of format {found}, and this version of Remuda reads format {FORMAT}"
                 )
+            checked(data, kinds_of(Manifest))
+            checked(data["files"], dict.fromkeys(data["files"], str))
             return Manifest(**data)
         except OSError as error:
             raise CheckpointError(f"cannot read {path}: {error.strerror}") from None
-        except (ValueError, TypeError, KeyError) as error:
+        except (ValueError, TypeError) as error:  # TypeError: a name too many
             raise CheckpointError(f"{path} is damaged: {error}") from None
 
     def read(self, number: int, part: str) -> State:
@@ -199,11 +202,18 @@ class Checkpoints:
                 raise CheckpointError(f"{path} is damaged: its checksum is not the manifest's")
         return manifest
 
-    def newest_whole(self, say: Callable[[str], None]) -> Manifest | None:
+    def newest_whole(
+        self, say: Callable[[str], None], accept: Callable[[Manifest], None] = lambda _: None
+    ) -> Manifest | None:
         """The newest whole checkpoint; damaged ones that are newer are set aside, and said.
 
         For the coordinator, before any role reads. None: there is no whole one, and all is left as
         it is.
+
+        Args:
+            say: tells the user what was set aside.
+            accept: raises a `CheckpointError` where the run cannot go on from what was found; all
+                is left as it is then, too.
 
         Raises:
             OtherFormatError: another version of Remuda wrote it.
@@ -217,6 +227,7 @@ class Checkpoints:
             except CheckpointError as error:
                 damaged.append((number, error))
                 continue
+            accept(found)
             for newer, why in damaged:
                 aside = self._set_aside(newer)
                 say(f"{why}; set aside as {aside.name}, falling back to the checkpoint before")
@@ -231,12 +242,16 @@ class Checkpoints:
                 shutil.rmtree(self._directory(number), ignore_errors=True)
 
     def best(self) -> dict[str, Any] | None:
-        """The number of the best checkpoint and what it earned; None if none was evaluated."""
+        """The number of the best checkpoint and what it earned; None if none was evaluated.
+
+        A damaged note is as none: the next checkpoint that is measured becomes the best.
+        """
         try:
-            best: dict[str, Any] = json.loads((self.path / "best.json").read_bytes())
+            data = json.loads((self.path / "best.json").read_bytes())
+            best = checked(data, {"checkpoint": int, "mean_return": NUMBER})
         except (OSError, ValueError):
             return None
-        return best if best.get("checkpoint") in self.numbers() else None
+        return best if best["checkpoint"] in self.numbers() else None
 
     def mark_best(self, facts: Mapping[str, Any]) -> None:
         """Note which checkpoint did best: `checkpoint` and `mean_return`, and more to read.

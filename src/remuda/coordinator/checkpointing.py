@@ -22,7 +22,7 @@ COORDINATOR = "coordinator"
 Measure = Callable[[Mapping[str, Snapshot]], Mapping[str, Any] | None]
 """Plays greedily with snapshots, and returns at least `mean_return`; None: that was given up. Where
 `constant_sum` is true, the mean is the same whoever plays; where `same_returns` is true too, that
-is so only if the best has that mean as well."""
+is so only if the best has that mean as well, but for rounding, which is by `largest_return`."""
 Challenge = Callable[[Mapping[str, Snapshot], int], float]
 """Lets snapshots play against a checkpoint; returns how much more they earn than it does, or not a
 number where that was cut."""
@@ -134,6 +134,7 @@ class BestKeeper:
         inline: bool,
         challenge: Challenge | None = None,
         cancelled: threading.Event | None = None,
+        interrupted: Callable[[], bool] = lambda: False,
     ) -> None:
         """Find the best of these.
 
@@ -143,11 +144,14 @@ class BestKeeper:
             say: tells the user.
             inline: whether to play in place of the run.
             challenge: lets snapshots play against a checkpoint; None: means decide everywhere.
-            cancelled: what `measure` and `challenge` look at: that they shall end now.
+            cancelled: what `measure` and `challenge` look at: that they shall end now. Set by
+                `close`.
+            interrupted: whether they were to end early, so that it is no fault that they did.
         """
         self._checkpoints, self._measure, self._say = checkpoints, measure, say
         self._inline, self._challenge = inline, challenge
         self._cancelled = cancelled or threading.Event()
+        self._interrupted = interrupted
         self._thread: threading.Thread | None = None
         self._done: list[dict[str, Any]] = []
         self._failed = self._told = False
@@ -223,7 +227,7 @@ class BestKeeper:
             found = self._compare(number, measured, snapshots, self._challenge)
             if not _was_cut(found):
                 self._done.append(found)
-            elif not self._cancelled.is_set() and not self._told:
+            elif not (self._cancelled.is_set() or self._interrupted() or self._told):
                 self._told = True
                 self._say(
                     f"checkpoint {number} was not compared with the best so far, checkpoint "
@@ -261,7 +265,9 @@ def _tells_nothing(found: Mapping[str, Any], best: Mapping[str, Any]) -> bool:
     if not found.get("constant_sum"):
         return False
     mean, before = found["mean_return"], best["mean_return"]
-    return not found.get("same_returns") or math.isclose(mean, before, rel_tol=1e-5, abs_tol=1e-9)
+    # Returns are float32, and a mean of 0 is rounded as they are: what matters is their size.
+    size = max(each.get("largest_return", abs(each["mean_return"])) for each in (found, best))
+    return not found.get("same_returns") or abs(mean - before) <= 1e-5 * size
 
 
 def _is_better(found: Mapping[str, Any], best: Mapping[str, Any] | None) -> bool:

@@ -192,7 +192,8 @@ class Coordinator:
             record = board.between(recent[0], now)
             recent.append(now)
             seconds = record.seconds
-            words = str(died) if died else _reason(over, seconds, config, signals)
+            words, finished = _reason(over, seconds, config, signals)
+            words = str(died) if died else words
             self._tell_of_bad_numbers(record)
             if now.time >= due or words:
                 number = self._checkpoint(record, words)
@@ -216,7 +217,7 @@ class Coordinator:
                 roles = self._runtime.status()
                 restarts = {role.name: role.restarts for role in roles if role.restarts}
                 had = {r.name: r.processor for r in roles if r.processor is not None}
-                return Ending(words, signals.caught is None, session, restarts, had)
+                return Ending(words, finished, session, restarts, had)
 
     def _checkpoint(self, record: Record, words: str) -> int | None:
         number = self._checkpointer.take(self._runtime, record.turns, record.seconds)
@@ -254,11 +255,16 @@ def _copies(snapshots: dict[str, Snapshot]) -> dict[str, Snapshot]:
     }
 
 
-def _reason(over: bool, seconds: float, config: RunConfig, signals: Signals) -> str:
-    if signals.caught is not None:
-        return f"stopped by {signal.Signals(signals.caught).name}"
+def _reason(over: bool, seconds: float, config: RunConfig, signals: Signals) -> tuple[str, bool]:
+    """Why the run ends now, empty: it goes on; and whether it reached its end.
+
+    Decided once: a signal that comes later, or after the last turn, takes nothing from a run that
+    has reached its end.
+    """
     if over:
-        return "all turns were played"
+        return "all turns were played", True
+    if signals.caught is not None:
+        return f"stopped by {signal.Signals(signals.caught).name}", False
     if config.seconds is not None and seconds >= config.seconds:
-        return "the time was up"
-    return ""
+        return "the time was up", True
+    return "", False

@@ -8,10 +8,15 @@ since the record before.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from types import NoneType
+from typing import Any, Protocol, TypeVar
+
+from remuda.checkpoint.plain import Kinds, checked, checked_all, kinds_of
+
+R = TypeVar("R")
 
 
 @dataclass
@@ -184,15 +189,23 @@ class Record:
         Raises:
             ValueError: the line is no record.
         """
-        data: dict[str, Any] = json.loads(line)
-        if not isinstance(data, dict):
-            raise ValueError("not a line of metrics: it holds no names")
         try:
-            policies = {name: PolicyRecord(**p) for name, p in data.pop("policies").items()}
-            members = {n: MemberRecord(**m) for n, m in data.pop("members", {}).items()}
-            return Record(policies=policies, members=members, **data)
-        except (TypeError, KeyError, AttributeError) as error:
+            data = checked(json.loads(line), {"policies": dict})
+            policies = _records(PolicyRecord, kinds_of(PolicyRecord), data.pop("policies"))
+            members = _records(MemberRecord, kinds_of(MemberRecord), data.pop("members", {}))
+            record = Record(policies=policies, members=members, **data)
+            checked(vars(record), kinds_of(Record))
+            checked(record.facts, dict.fromkeys(record.facts, (int, float, NoneType)))
+        except (TypeError, ValueError) as error:
             raise ValueError(f"not a line of metrics: {error}") from None
+        return record
+
+
+def _records(make: Callable[..., R], kinds: Kinds, data: object) -> dict[str, R]:
+    """Records by name; a `TypeError` or `ValueError` where they are none."""
+    made = {name: make(**values) for name, values in checked_all(data, {}).items()}
+    checked_all({name: vars(record) for name, record in made.items()}, kinds)
+    return made
 
 
 def read_metrics(path: Path, damaged: list[int] | None = None) -> Iterator[Record]:

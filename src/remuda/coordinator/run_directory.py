@@ -8,11 +8,13 @@ import os
 import re
 import shutil
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import NoneType
 from typing import Any
 
 from remuda.checkpoint.names import file_name
+from remuda.checkpoint.plain import NUMBER, Kinds, checked, checked_all
 from remuda.checkpoint.state import save_tensors, write_whole
 from remuda.checkpoint.store import Checkpoints
 from remuda.config import Config, load_config, read_config, write_config
@@ -22,6 +24,23 @@ from remuda.types import Floats
 
 NEEDED = 8 * 2**20
 """Bytes that must be free for a run to begin: weights, metrics, pictures."""
+
+
+SUMMARY: Kinds = {
+    "game": str,
+    "schedule": str,
+    "seed": int,
+    "ended": str,
+    "seconds": NUMBER,
+    "turns": int,
+    "agent_steps": int,
+    "agent_steps_per_second": NUMBER,
+    "waits": int,
+    "layout": str,
+    "version": str,
+    "evaluation": (dict, NoneType),
+}
+"""What a summary holds at least."""
 
 
 class RunDirectory:
@@ -201,7 +220,10 @@ class RunDirectory:
 
     def read_config(self) -> Config:
         """The configuration that the run was started with."""
-        return load_config(read_config(self.config), str(self.config))
+        tree = read_config(self.config)
+        if not tree:  # else all defaults would stand in for what was lost
+            raise RunDirectoryError(f"{self.config} is damaged: it is empty")
+        return load_config(tree, str(self.config))
 
     def save_weights(
         self, policy: str, tensors: Mapping[str, Floats], facts: dict[str, str]
@@ -216,6 +238,18 @@ class RunDirectory:
     def has_weights(self, policy: str) -> bool:
         """Whether a policy's parameters were saved, as they are at the end of a run."""
         return self._weights_of(policy).exists()
+
+    def saved_policies(self, among: Sequence[str]) -> tuple[str, ...]:
+        """Those that were saved together with any of these; empty: none of these was saved.
+
+        Raises:
+            RunDirectoryError: a file of weights is damaged.
+        """
+        there = tuple(name for name in among if self.has_weights(name))
+        if not there:
+            return ()
+        saved = self.load_weights(there[0])[1].get("policies")
+        return there if saved is None else tuple(saved.split("\n"))
 
     def _weights_of(self, policy: str) -> Path:
         return self.weights / f"{file_name(policy)}.safetensors"
@@ -251,10 +285,27 @@ class RunDirectory:
             RunDirectoryError: it is missing or damaged.
         """
         try:
-            summary: dict[str, Any] = json.loads(self.summary.read_text())
-        except (OSError, ValueError):
-            raise RunDirectoryError(f"{self.summary} is missing or damaged") from None
-        return summary
+            data = self.summary.read_bytes()
+        except OSError:
+            raise RunDirectoryError(f"{self.summary} is missing: the run has not ended") from None
+        try:
+            return _checked(json.loads(data))
+        except ValueError as error:
+            raise RunDirectoryError(f"{self.summary} is damaged: {error}") from None
+
+
+def _checked(data: object) -> dict[str, Any]:
+    """A summary with everything in it that is shown; a `ValueError` where it has not."""
+    summary = checked(data, SUMMARY)
+    for name, kind in {"restarts": dict, "halted": list, "notes": list}.items():
+        checked({name: kind(), **summary}, {name: kind})  # older ones have none
+    evaluation = summary["evaluation"]
+    if evaluation is not None:
+        checked(evaluation, {"episodes": int, "agents": dict})
+        for name in ("agents", "facts", "policies"):
+            if name in evaluation:
+                checked_all(evaluation[name], {"mean": NUMBER, "standard_error": NUMBER})
+    return summary
 
 
 def write_file(path: Path, data: bytes) -> None:

@@ -12,8 +12,9 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from remuda.checkpoint.plain import NUMBER, Kinds, checked, checked_all, kinds_of
 from remuda.checkpoint.state import write_whole
-from remuda.coordinator.metrics import MemberRecord, Record
+from remuda.coordinator.metrics import MemberRecord, PolicyRecord, Record
 from remuda.errors import RunDirectoryError
 from remuda.publish.snapshot import PublishedWeights
 from remuda.types import RoleStatus
@@ -22,6 +23,22 @@ INTERVAL = 1.0
 """Seconds between two writings."""
 ERRORS = 20
 """The newest errors that are kept."""
+
+
+STATUS: Kinds = {
+    "time": NUMBER,
+    "coordinator": int,
+    "schedule": str,
+    "ended": str,
+    "seconds": NUMBER,
+    "turns": int,
+    "agent_steps_per_second": NUMBER,
+    "roles": list,
+    "policies": dict,
+    "members": dict,
+    "errors": list,
+}
+"""What a status holds at least."""
 
 
 class StatusFile:
@@ -76,7 +93,22 @@ def read_status(path: Path) -> dict[str, Any]:
         RunDirectoryError: there is none.
     """
     try:
-        status: dict[str, Any] = json.loads(path.read_bytes())
-    except (OSError, ValueError):
-        raise RunDirectoryError(f"{path} is missing or damaged: the run has not begun") from None
+        data = path.read_bytes()
+    except OSError:
+        raise RunDirectoryError(f"{path} is missing: the run has not begun") from None
+    try:
+        return _checked(json.loads(data))
+    except ValueError as error:
+        raise RunDirectoryError(f"{path} is damaged: {error}") from None
+
+
+def _checked(data: object) -> dict[str, Any]:
+    """A status with everything in it that is shown; a `ValueError` where it has not."""
+    status = checked(data, STATUS)
+    for role in status["roles"]:
+        checked(role, kinds_of(RoleStatus))
+    checked_all(status["policies"], {**kinds_of(PolicyRecord), "slot": int})
+    checked_all(status["members"], kinds_of(MemberRecord))
+    for error in status["errors"]:
+        checked(error, {"time": NUMBER, "message": str})
     return status

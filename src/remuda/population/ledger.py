@@ -229,10 +229,15 @@ class LedgerFile:
             file.write(records.tobytes())
 
     def rewind(self, records: int) -> None:
-        """Go back to the first so many records: a run is resumed from before the others."""
+        """Go back to the first so many records: a run is resumed from before the others.
+
+        What is no ledger of this run is emptied; a resume has put a copy of it aside.
+        """
         if self._path.exists():
             end = len(self._header) + records * self._size
             with self._path.open("r+b") as file:
+                if file.read(len(self._header)) != self._header:
+                    end = 0
                 file.truncate(min(end, self._path.stat().st_size))
 
     def _fill(self, file: BinaryIO, number: int) -> None:

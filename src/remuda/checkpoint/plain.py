@@ -1,0 +1,68 @@
+"""Plain data that was read from a file: what is needed is there, and of the kind it should be.
+
+A user may open, cut or mix up the files of a run, and a disk may spoil them. What reads them checks
+here first, so that it can say which file is damaged.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import fields
+from functools import cache
+from types import NoneType
+from typing import Any
+
+NUMBER = (int, float)
+Kinds = Mapping[str, type | tuple[type, ...]]
+"""By name, what the value of that name may be."""
+
+
+def checked(data: object, kinds: Kinds) -> dict[str, Any]:
+    """The data as names and values, where each of these names is there and of its kind.
+
+    Raises:
+        ValueError: it is something else.
+    """
+    if not isinstance(data, dict):
+        raise ValueError("it holds no names and values")
+    for name, kind in kinds.items():
+        if name not in data:
+            raise ValueError(f"it has no {name}")
+        if not isinstance(data[name], kind):
+            raise ValueError(f"{name} cannot be {json.dumps(data[name])[:40]}")
+    return data
+
+
+def checked_all(data: object, kinds: Kinds) -> dict[str, dict[str, Any]]:
+    """Names and values, each of which is `checked`.
+
+    Raises:
+        ValueError: it is something else.
+    """
+    return {name: checked(value, kinds) for name, value in checked(data, {}).items()}
+
+
+@cache
+def kinds_of(record: type) -> Kinds:
+    """What the fields of a dataclass may be, by their annotations.
+
+    Of containers only that they are: not what they hold.
+    """
+    found = {}
+    for field in fields(record):
+        container, bracket, _ = str(field.type).partition("[")
+        words = [container] if bracket else container.split(" | ")
+        found[field.name] = tuple(kind for word in words for kind in _BY_ANNOTATION[word])
+    return found
+
+
+_BY_ANNOTATION: Mapping[str, tuple[type, ...]] = {
+    "int": (int,),
+    "float": NUMBER,
+    "bool": (bool,),
+    "str": (str,),
+    "dict": (dict,),
+    "Mapping": (dict,),
+    "None": (NoneType,),
+}
