@@ -71,7 +71,7 @@ def test_a_signal_after_the_last_turn_leaves_the_run_finished(tmp_path, monkeypa
 
     def late(board):  # before it is decided
         found = read(board)
-        if (tmp_path / "other").exists() and board.between(found, found).turns >= 200:
+        if hasattr(board, "start") and board.between(found, found).turns >= 200:
             signal.raise_signal(signal.SIGTERM)
         return found
 
