@@ -110,7 +110,7 @@ def test_the_report_is_made_again(tmp_path, capsys):
     assert run(["report", str(tmp_path / "nowhere")]) == 1
     (directory / "summary.json").unlink()
     assert run(["report", str(directory)]) == 1
-    assert "summary.json is missing or damaged" in capsys.readouterr().err
+    assert "summary.json is missing: the run has not ended" in capsys.readouterr().err
 
 
 def test_a_policy_that_stopped_learning_is_told_to_the_end(tmp_path, capsys):
