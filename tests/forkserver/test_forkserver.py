@@ -15,10 +15,11 @@ import numpy as np
 import psutil
 import pytest
 
+from forkserver.children import ended, wait_for
 from remuda.forkserver import client as forkserver
 from remuda.forkserver.child import EXCEPTION
+from remuda.forkserver.messages import FAILED, tell
 from remuda.forkserver.process import ForkedProcess
-from remuda.forkserver.server import FAILED, _tell
 from remuda.memory.lifeline import Lifeline
 from remuda.memory.shared import SharedArrays
 from remuda.memory.waiting import Wakeup
@@ -30,13 +31,6 @@ def way(request, monkeypatch):
         monkeypatch.setattr(forkserver._State, "why_not", "the test wants it so")
         monkeypatch.setattr(forkserver._State, "server", None)
     return request.param
-
-
-def ended(process, seconds=120.0):
-    assert process.join(seconds)
-    code = process.exitcode
-    process.close()
-    return code
 
 
 def look_around(path):
@@ -161,13 +155,6 @@ def test_a_child_that_stops_before_it_has_read_its_recipe_can_be_killed(way):
     wait_for(lambda: psutil.Process(process.pid).status() == psutil.STATUS_STOPPED)
     process.kill()
     assert ended(process) == -signal.SIGKILL
-
-
-def wait_for(condition, seconds=120.0):
-    limit = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < limit, "it never came"
-        time.sleep(0.01)
 
 
 def test_one_that_is_killed_before_it_has_begun_never_begins(tmp_path):
@@ -316,7 +303,7 @@ def test_what_was_said_is_heard_though_descriptors_lie_unread():
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     ours.setblocking(False)
     socket.send_fds(ours, [b"D"], [0])
-    _tell(theirs, FAILED, errno.EAGAIN)
+    tell(theirs, FAILED, errno.EAGAIN)
     theirs.close()
     process = ForkedProcess(NoServer(), ours)
     assert process.join(60)

@@ -18,6 +18,7 @@ import traceback
 from multiprocessing import process, spawn
 from typing import Any
 
+from remuda.forkserver.messages import FAILED, tell
 from remuda.forkserver.recipe import receive
 from remuda.memory.lifeline import die_with_parent
 
@@ -54,7 +55,7 @@ def main(recipe: int, lifeline: int | None, parent: socket.socket | None = None)
             header = pickle.load(file)
             _prepare(header)
             if parent is not None:
-                receive(parent, header["descriptors"])
+                _receive(parent, header["descriptors"])
             process.current_process()._inheriting = True  # type: ignore[attr-defined]
             try:
                 preparation = pickle.load(file)
@@ -71,6 +72,15 @@ def main(recipe: int, lifeline: int | None, parent: socket.socket | None = None)
         traceback.print_exc()
     finally:
         end(code if isinstance(code, int) else EXCEPTION)
+
+
+def _receive(parent: socket.socket, count: int) -> None:
+    """Have the descriptors that were sent, or end before anything else is done."""
+    try:
+        receive(parent, count)
+    except OSError as error:
+        tell(parent, FAILED, error.errno or 0)
+        os._exit(EXCEPTION)
 
 
 def end(code: int) -> None:

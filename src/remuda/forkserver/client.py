@@ -57,6 +57,8 @@ Those of GPUs are read later, in the children."""
 
 GONE = (errno.EPIPE, errno.ECONNRESET, errno.ECONNREFUSED, errno.ENOTCONN)
 """Errors of a request whose server has closed its socket."""
+PASSING = (errno.EMFILE, errno.ENFILE, errno.EAGAIN, errno.ENOMEM)
+"""Errors of a start that may do later."""
 DYING = 1.0
 """Seconds that a server has to die which has closed its socket."""
 
@@ -76,15 +78,19 @@ class Server:
         self._owner = os.getpid()
         self._users = 0
         self._retired = self._ended = False
-        self._said = nameless_file("remuda-server")
-        self._lifeline = Lifeline()
-        self._requests, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        self._requests.setblocking(False)
-        code = (
-            f"import sys; sys.path[:] = {sys.path!r}; from remuda.forkserver.server import main; "
-            f"main({theirs.fileno()}, {self._lifeline.descriptor}, {MODULES!r})"
-        )
-        try:
+        with contextlib.ExitStack() as held:
+            self._said = nameless_file("remuda-server")
+            held.callback(os.close, self._said)
+            self._lifeline = Lifeline()
+            held.callback(self._lifeline.close)
+            self._requests, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+            held.callback(self._requests.close)
+            self._requests.setblocking(False)
+            code = (
+                f"import sys; sys.path[:] = {sys.path!r}; "
+                "from remuda.forkserver.server import main; "
+                f"main({theirs.fileno()}, {self._lifeline.descriptor}, {MODULES!r})"
+            )
             with theirs, held_signals():
                 self._process = subprocess.Popen(
                     [sys.executable, *util._args_from_interpreter_flags(), "-c", code],  # type: ignore[attr-defined]
@@ -93,9 +99,7 @@ class Server:
                     stderr=self._said,
                     pass_fds=(theirs.fileno(), self._lifeline.descriptor),
                 )
-        except OSError:
-            self._close()
-            raise
+            self._held = held.pop_all()
         atexit.register(self.end)
 
     @property
@@ -131,7 +135,6 @@ class Server:
             OSError: it is gone, or takes no requests.
         """
         socket.send_fds(self._requests, [b"fork"], parts, socket.MSG_NOSIGNAL)
-
         self._users += 1
 
     def let_go(self) -> None:
@@ -154,13 +157,7 @@ class Server:
         atexit.unregister(self.end)
         self._process.kill()
         self._process.wait()
-        self._close()
-
-    def _close(self) -> None:
-        self._requests.close()
-        self._lifeline.close()
-        with contextlib.suppress(OSError):
-            os.close(self._said)
+        self._held.close()
 
 
 class InheritedServer:
@@ -224,7 +221,8 @@ def begin() -> None:
         try:
             state.server = Server()
         except OSError as error:
-            state.why_not = f"the fork server could not be started: {error.strerror}"
+            if error.errno not in PASSING:
+                state.why_not = f"the fork server could not be started: {error.strerror}"
 
 
 def end() -> None:
@@ -299,27 +297,24 @@ def _ask(
     Raises:
         OSError: it is gone, or takes no requests.
     """
-    file = recipe.write(sent=True)
-    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    parts = [theirs.fileno(), file, *(n if _is_open(n) else nowhere for n in (1, 2))]
-    if lifeline is not None:
-        parts.append(lifeline.descriptor)
-    try:
+    with contextlib.ExitStack() as if_it_fails, contextlib.ExitStack() as always:
+        file = recipe.write(sent=True)
+        always.callback(os.close, file)
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        if_it_fails.callback(ours.close)
+        always.callback(theirs.close)
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        always.callback(os.close, nowhere)
+        parts = [theirs.fileno(), file, *(n if _is_open(n) else nowhere for n in (1, 2))]
+        if lifeline is not None:
+            parts.append(lifeline.descriptor)
         for stream in (sys.stdout, sys.stderr):
             with contextlib.suppress(Exception):
                 stream.flush()
         ours.setblocking(False)
         recipe.send(ours)
         server.send(parts)
-    except OSError:
-        ours.close()
-        recipe.descriptors.clear()
-        raise
-    finally:
-        theirs.close()
-        os.close(file)
-        os.close(nowhere)
+        if_it_fails.pop_all()
     return ForkedProcess(server, ours)
 
 

@@ -14,8 +14,8 @@ import time
 from multiprocessing import util
 from typing import Protocol
 
+from remuda.forkserver.messages import EXITED, FAILED, HELLO, NUMBER, receive_descriptors
 from remuda.forkserver.recipe import Recipe
-from remuda.forkserver.server import EXITED, FAILED, HELLO, NUMBER
 from remuda.memory.lifeline import Lifeline
 
 UNKNOWN = 255
@@ -73,7 +73,8 @@ class ForkedProcess:
     Three know of it: this object, the server, and the child itself. Until the child says hello it
     has touched nothing, and if this object lets go before, it ends instead of beginning. After that
     its own descriptor tells of its end, and takes signals, with the server or without; the server
-    only adds the exit code.
+    only adds the exit code. Where this process has no room for that descriptor, the socket stands
+    in for it: the child holds its other end until it ends.
     """
 
     def __init__(self, server: Server, reply: socket.socket) -> None:
@@ -123,17 +124,21 @@ class ForkedProcess:
         """Let it end at once; where it has not begun, it never will."""
         if self._code is not None:
             return
-        if self._descriptor is None:
+        self._listen()
+        if self._pid is None:
             # From here on a hello fails, and who cannot say it ends; what was said before is read.
             with contextlib.suppress(OSError):
                 self._reply.shutdown(socket.SHUT_RD)
             self._listen()
-        if self._descriptor is None:
+        if self._pid is None:
             if self._code in (None, UNKNOWN):
                 self._code = -signal.SIGKILL
             return
         with contextlib.suppress(ProcessLookupError):
-            signal.pidfd_send_signal(self._descriptor, signal.SIGKILL)
+            if self._descriptor is not None:
+                signal.pidfd_send_signal(self._descriptor, signal.SIGKILL)
+            elif self._code in (None, UNKNOWN):  # nobody has told its end: the number is its own
+                os.kill(self._pid, signal.SIGKILL)
 
     def join(self, timeout: float) -> bool:
         """Wait for its end, at most `timeout` seconds; returns whether it has ended."""
@@ -159,7 +164,7 @@ class ForkedProcess:
         """Take in what was said."""
         while self._code is None:
             try:
-                message, descriptors, *_ = socket.recv_fds(self._reply, 16, 1)
+                message, descriptors, _ = receive_descriptors(self._reply, 1)
             except BlockingIOError:
                 return
             except ConnectionResetError:
@@ -174,8 +179,8 @@ class ForkedProcess:
                 return
             what, (number,) = message[:1], NUMBER.unpack(message[1:])
             if what == HELLO:
-                self._pid, self._descriptor = number, descriptors[0]
-                self._server.served = True
+                self._pid, self._server.served = number, True
+                self._descriptor = descriptors[0] if descriptors else None
             elif what == EXITED:
                 self._code = number
             elif what == FAILED:
@@ -194,25 +199,21 @@ class SpawnedProcess:
         Raises:
             OSError: the system does not allow a further process, or has no memory for it.
         """
-        file = recipe.write(sent=False)
-        ours, theirs = os.pipe()
         alive = lifeline.descriptor if lifeline is not None else None
-        code = f"from remuda.forkserver.spawned import main; main({file}, {alive})"
-        inherited = [file, theirs, *recipe.descriptors]
-        if alive is not None:
-            inherited.append(alive)
-        try:
+        with contextlib.ExitStack() as if_it_fails, contextlib.ExitStack() as always:
+            file = recipe.write(sent=False)
+            always.callback(os.close, file)
+            ours, theirs = os.pipe()
+            if_it_fails.callback(os.close, ours)
+            always.callback(os.close, theirs)
+            own = [file, theirs] if alive is None else [file, theirs, alive]
+            code = f"from remuda.forkserver.spawned import main; main({file}, {alive}, {own})"
             self._process = subprocess.Popen(
                 [sys.executable, *util._args_from_interpreter_flags(), "-c", _with_path(code)],  # type: ignore[attr-defined]
                 stdin=subprocess.DEVNULL,
-                pass_fds=inherited,
+                pass_fds=[*own, *recipe.descriptors],
             )
-        except BaseException:
-            os.close(ours)
-            raise
-        finally:
-            os.close(theirs)
-            os.close(file)
+            if_it_fails.pop_all()
         self._sentinel = ours
         self.pid: int | None = self._process.pid
 

@@ -7,6 +7,7 @@ writes into memory only: it never waits for a child, whatever becomes of that on
 from __future__ import annotations
 
 import contextlib
+import errno
 import io
 import os
 import pickle
@@ -18,8 +19,7 @@ from dataclasses import dataclass, field
 from multiprocessing import context, reduction, spawn
 from typing import Any
 
-CHUNK = 250
-"""Descriptors in a message; the kernel takes 253."""
+from remuda.forkserver.messages import CHUNK, receive_descriptors
 
 
 @dataclass(frozen=True)
@@ -81,6 +81,7 @@ class Recipe:
             "affinity": os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else None,
             "files": resource.getrlimit(resource.RLIMIT_NOFILE),
         }
+        self.descriptors.clear()  # an earlier attempt may have failed
         buffer = io.BytesIO()
         descriptors: Any = _Descriptors(self.descriptors, sent)
         context.set_spawning_popen(descriptors)
@@ -107,7 +108,7 @@ class Recipe:
         """Send the descriptors, which then outlive this process's own; never waits.
 
         Raises:
-            OSError: they are more than the kernel keeps for a process that has not begun.
+            OSError: they are more than the kernel keeps in sockets for this user.
         """
         for first in range(0, len(self.descriptors), CHUNK):
             socket.send_fds(child, [b"D"], self.descriptors[first : first + CHUNK])
@@ -120,9 +121,9 @@ def receive(parent: socket.socket, count: int) -> None:
         OSError: some did not arrive, since this process may not have so many.
     """
     while len(_received) < count:
-        _, descriptors, flags, _ = socket.recv_fds(parent, 1, CHUNK)
-        if not descriptors or flags & socket.MSG_CTRUNC:
-            raise OSError(f"{count} descriptors were sent, and only {len(_received)} arrived")
+        _, descriptors, is_cut = receive_descriptors(parent, CHUNK)
+        if is_cut or not descriptors:
+            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
         _received.extend(descriptors)
 
 

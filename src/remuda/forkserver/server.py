@@ -12,19 +12,23 @@ import gc
 import importlib
 import os
 import select
+import signal
 import socket
-import struct
 import sys
 from collections.abc import Sequence
 from typing import NoReturn
 
 from remuda.forkserver import child
+from remuda.forkserver.messages import (
+    EXITED,
+    FAILED,
+    HELLO,
+    NUMBER,
+    receive_descriptors,
+    tell,
+)
 from remuda.memory.lifeline import die_with_parent
 
-HELLO, EXITED, FAILED = b"H", b"X", b"E"
-"""What is said on the socket of a process, with a number each. By the child: its pid, with a
-descriptor of it; by the server: its exit code; that it could not be forked, and the error."""
-NUMBER = struct.Struct("q")
 PARTS = 5
 """Descriptors in a request: the process's socket, recipe, stdout, stderr, and a lifeline or not."""
 
@@ -38,7 +42,9 @@ def main(requests: int, lifeline: int, modules: Sequence[str]) -> None:
         modules: what to import.
     """
     child.ignore_held_signals()
-    die_with_parent(lifeline, thread=False)
+    for descriptor in (requests, lifeline):  # libraries may start programs while they are loaded
+        os.set_inheritable(descriptor, False)
+    own = die_with_parent(lifeline, thread=False)
     from remuda.memory.atomic import warm_up
     from remuda.memory.descriptors import raise_limit
 
@@ -49,7 +55,7 @@ def main(requests: int, lifeline: int, modules: Sequence[str]) -> None:
     warm_up()  # Numba loads what it knows of its types with the first function; no thread is begun
     gc.collect()
     gc.freeze()  # so that a child's collections do not copy all that is shared
-    _Server(socket.socket(fileno=requests), lifeline).serve()
+    _Server(socket.socket(fileno=requests), lifeline, own).serve()
 
 
 class _Server:
@@ -59,8 +65,11 @@ class _Server:
     they need, and those who asked see their deaths by the children's own descriptors.
     """
 
-    def __init__(self, requests: socket.socket, lifeline: int) -> None:
-        self._lifeline = lifeline
+    def __init__(self, requests: socket.socket, lifeline: int, own: int | None) -> None:
+        self._lifeline, self._own = lifeline, own
+        self._spare = os.dup(lifeline)
+        """Closed while a request is answered, so that there is room for one socket at least: who
+        asks is told where there is none for more."""
         self._clients = {requests.fileno(): requests}
         self._owner = requests
         self._children: dict[int, tuple[int, socket.socket]] = {}
@@ -81,44 +90,59 @@ class _Server:
                     os._exit(0)
 
     def _answer(self, client: socket.socket) -> None:
+        os.close(self._spare)
         try:
-            message, parts, flags, _ = socket.recv_fds(client, 16, PARTS)
+            message, parts, is_cut = receive_descriptors(client, PARTS)
         except OSError:
-            message, parts, flags = b"", [], 0
+            message, parts, is_cut = b"", [], False
         if not message:
             self._forget(client)
-            return
-        if not parts:
-            return  # this process may not have them: who asked sees the other end closed
-        reply = socket.socket(fileno=parts[0])
-        pair: tuple[socket.socket, ...] = ()
+        elif parts:
+            reply, rest = socket.socket(fileno=parts[0]), parts[1:]
+            try:
+                if is_cut:
+                    raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+                self._fork(reply, rest)
+            except OSError as error:
+                tell(reply, FAILED, error.errno or 0)
+                reply.close()
+            for part in rest:
+                os.close(part)
+        self._spare = os.dup(self._lifeline)  # there is room: parts of the request were closed
+
+    def _fork(self, reply: socket.socket, parts: Sequence[int]) -> None:
+        """Fork a child, and watch it.
+
+        Raises:
+            OSError: there is no child.
+        """
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         try:
-            if flags & socket.MSG_CTRUNC:  # some of the descriptors did not arrive
-                raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
-            ours, theirs = pair = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
             pid = os.fork()
-        except OSError as error:
-            _tell(reply, FAILED, error.errno or 0)
-            for each in (reply, *pair):
-                each.close()
-        else:
             if pid == 0:
-                self._become(reply, parts[1:], ours, theirs)
+                self._become(reply, parts, ours, theirs)
+            try:
+                descriptor = os.pidfd_open(pid)
+            except OSError:  # it cannot be watched: it must not run with nobody knowing
+                os.kill(pid, signal.SIGKILL)
+                os.waitpid(pid, 0)
+                raise
+        except OSError:
+            ours.close()
+            raise
+        finally:
             theirs.close()
-            descriptor = os.pidfd_open(pid)
-            self._children[descriptor] = pid, reply
-            self._clients[ours.fileno()] = ours
-            self._poll.register(descriptor, select.POLLIN)
-            self._poll.register(ours, select.POLLIN)
-        for part in parts[1:]:
-            os.close(part)
+        self._children[descriptor] = pid, reply
+        self._clients[ours.fileno()] = ours
+        self._poll.register(descriptor, select.POLLIN)
+        self._poll.register(ours, select.POLLIN)
 
     def _reap(self, descriptor: int) -> None:
         pid, reply = self._children.pop(descriptor)
         self._poll.unregister(descriptor)
         os.close(descriptor)
         _, status = os.waitpid(pid, 0)
-        _tell(reply, EXITED, os.waitstatus_to_exitcode(status))
+        tell(reply, EXITED, os.waitstatus_to_exitcode(status))
         reply.close()
 
     def _forget(self, client: socket.socket) -> None:
@@ -146,6 +170,8 @@ class _Server:
             for client in (*self._clients.values(), ours):
                 client.close()
             os.close(self._lifeline)
+            if self._own is not None:
+                os.close(self._own)
             os.dup2(out, 1)
             os.dup2(err, 2)
             for descriptor in (out, err):
@@ -160,12 +186,13 @@ class _Server:
 
 def _hello(reply: socket.socket) -> None:
     """Tell who one is; if nobody wants to know any more, end before anything is touched."""
-    descriptor = os.pidfd_open(os.getpid())
     try:
+        descriptor = os.pidfd_open(os.getpid())
         socket.send_fds(reply, [HELLO + NUMBER.pack(os.getpid())], [descriptor])
-    except OSError:
+        os.close(descriptor)
+    except OSError as error:
+        tell(reply, FAILED, error.errno or 0)
         os._exit(0)
-    os.close(descriptor)
 
 
 def _begin(requests: socket.socket) -> None:
@@ -186,10 +213,3 @@ def _begin(requests: socket.socket) -> None:
     client.inherit(requests)
     if "numpy" in sys.modules:  # else every child would draw the same numbers
         sys.modules["numpy"].random.seed()
-
-
-def _tell(reply: socket.socket, what: bytes, number: int) -> None:
-    try:
-        reply.send(what + NUMBER.pack(number), socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL)
-    except OSError:
-        return  # who asked is gone, or does not want to know

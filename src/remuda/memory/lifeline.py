@@ -29,7 +29,7 @@ class Lifeline:
             close()
 
 
-def die_with_parent(lifeline: int, thread: bool = True) -> None:
+def die_with_parent(lifeline: int, thread: bool = True) -> int | None:
     """For the child: end by SIGKILL when the other end of the pipe closes.
 
     On Linux the kernel sends the signal itself, whatever this process is doing then, stopped or
@@ -38,15 +38,19 @@ def die_with_parent(lifeline: int, thread: bool = True) -> None:
     Args:
         lifeline: the child's end.
         thread: whether a thread waits for it too; without it, other systems have nothing.
+
+    Returns:
+        A further descriptor that it opened, which is of no use to forks of this process; None:
+        there is none.
     """
-    if sys.platform == "linux":
-        _be_signalled(lifeline)
+    own = _be_signalled(lifeline) if sys.platform == "linux" else None
     if thread:
         threading.Thread(target=_watch, args=(lifeline,), name="lifeline", daemon=True).start()
     poll = select.poll()
     poll.register(lifeline, select.POLLIN)
     if poll.poll(0):  # it closed before anybody looked
         os.kill(os.getpid(), signal.SIGKILL)
+    return own
 
 
 def _watch(lifeline: int) -> None:
@@ -54,14 +58,18 @@ def _watch(lifeline: int) -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-def _be_signalled(lifeline: int) -> None:
+def _be_signalled(lifeline: int) -> int | None:
     """Let the kernel send SIGKILL for what it sends SIGIO for."""
     f_setsig = 10
+    own = None
     try:
         # Signals belong to a file description, which inherited descriptors share: have one's own.
         own = os.open(f"/proc/self/fd/{lifeline}", os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         fcntl.fcntl(own, fcntl.F_SETOWN, os.getpid())
         fcntl.fcntl(own, f_setsig, signal.SIGKILL)
         fcntl.fcntl(own, fcntl.F_SETFL, fcntl.fcntl(own, fcntl.F_GETFL) | os.O_ASYNC)
-    except OSError:
-        return  # the thread sees to it
+    except OSError:  # the thread sees to it
+        if own is not None:
+            os.close(own)
+        return None
+    return own

@@ -1,0 +1,48 @@
+"""What a child, the server and the process that asked say to each other, and how descriptors cross.
+
+All of it goes through sockets that keep messages whole (SOCK_SEQPACKET).
+"""
+
+from __future__ import annotations
+
+import array
+import socket
+import struct
+
+HELLO, EXITED, FAILED = b"H", b"X", b"E"
+"""What is said on the socket of a child, with a number each. By the child: its pid, with a
+descriptor of it. By the server: its exit code. By either of them: that it could not be started, and
+the error."""
+NUMBER = struct.Struct("q")
+CHUNK = 250
+"""Descriptors in a message; the kernel takes 253."""
+CLOSE_ON_EXEC = getattr(socket, "MSG_CMSG_CLOEXEC", 0)
+
+
+def tell(reply: socket.socket, what: bytes, number: int = 0) -> None:
+    """Say something on the socket of a child; never waits."""
+    try:
+        reply.send(what + NUMBER.pack(number), socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL)
+    except OSError:
+        return  # who asked is gone, or does not want to know
+
+
+def receive_descriptors(source: socket.socket, most: int) -> tuple[bytes, list[int], bool]:
+    """Receive a short message with at most so many descriptors, which no program started later has.
+
+    `socket.recv_fds` leaves them inheritable: in Python 3.11 it ignores its flags.
+
+    Returns:
+        The message, empty where the other end is gone; the descriptors; and whether some did not
+        arrive, since this process may have no more.
+
+    Raises:
+        OSError: nothing could be received.
+    """
+    found = array.array("i")
+    size = most * found.itemsize
+    message, ancillary, flags, _ = source.recvmsg(32, socket.CMSG_LEN(size), CLOSE_ON_EXEC)
+    for level, kind, data in ancillary:
+        if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
+            found.frombytes(data[: len(data) - len(data) % found.itemsize])
+    return message, list(found), bool(flags & socket.MSG_CTRUNC)
