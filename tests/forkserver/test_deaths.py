@@ -124,7 +124,7 @@ def test_no_start_waits_for_the_server(what, tmp_path, monkeypatch):
             ]
             best = min(best, (time.perf_counter() - began) / 3)
             forkserver.give_up()
-            monkeypatch.setattr(forkserver._State, "why_not", "")
+            forkserver._State.why_not = ""  # `server_with` puts back what it found
             for process in processes:
                 process.kill()
                 assert process.join(60)

@@ -34,7 +34,7 @@ def nothing(*_):
 
 
 CROWD = """
-import ctypes, os, resource, signal
+import ctypes, os, resource, signal, socket
 from remuda.forkserver import client
 from remuda.memory.waiting import Wakeup
 
@@ -52,6 +52,8 @@ if __name__ == "__main__":
     client.begin()
     os.kill(client.server_pid(), signal.SIGSTOP)  # so that it has begun nothing before the last
     processes = [client.start(ring, (wakeups, i), name="x") for i in range(4)]
+    others = socket.socketpair()  # another program of this user's fills up what is left
+    socket.send_fds(others[0], [b"x"], [0] * 200)
     os.kill(client.server_pid(), signal.SIGCONT)
     for process in processes:
         assert process.join(120)
@@ -62,7 +64,10 @@ if __name__ == "__main__":
 
 
 def test_those_whose_descriptors_the_kernel_does_not_keep_are_spawned(tmp_path):
-    """What lies in sockets is counted too: 160 are on the way, where 100 may be."""
+    """What lies in sockets is counted too: 160 are on the way, where 100 may be.
+
+    Children that are forked then say hello without a descriptor of their own.
+    """
     program = tmp_path / "crowd.py"
     program.write_text(CROWD)
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}

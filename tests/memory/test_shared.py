@@ -3,6 +3,7 @@
 import gc
 import multiprocessing
 import signal
+from multiprocessing import resource_tracker
 from pathlib import Path
 
 import numpy as np
@@ -43,6 +44,7 @@ def test_arrays_are_zero_aligned_and_apart():
 
 
 def test_no_descriptor_is_left_open():
+    resource_tracker.ensure_running()  # the first child of a process leaves it its pipe
     gc.collect()
     before = len(list(Path("/proc/self/fd").iterdir()))
     for _ in range(20):

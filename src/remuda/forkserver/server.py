@@ -187,8 +187,13 @@ class _Server:
 def _hello(reply: socket.socket) -> None:
     """Tell who one is; if nobody wants to know any more, end before anything is touched."""
     try:
-        descriptor = os.pidfd_open(os.getpid())
-        socket.send_fds(reply, [HELLO + NUMBER.pack(os.getpid())], [descriptor])
+        descriptor, hello = os.pidfd_open(os.getpid()), HELLO + NUMBER.pack(os.getpid())
+        try:
+            socket.send_fds(reply, [hello], [descriptor])
+        except OSError as error:
+            if error.errno != errno.ETOOMANYREFS:
+                raise
+            reply.send(hello)  # too many lie in sockets already: it is watched by this one
         os.close(descriptor)
     except OSError as error:
         tell(reply, FAILED, error.errno or 0)
