@@ -201,16 +201,21 @@ def _train(
         )
         try:
             coordinator = assembly.coordinator(run, view, found, signals.stopped)
+            began = True
             try:
                 ending = coordinator.run(config.run, config.checkpoint.every, signals)
+            except CannotStartError:
+                began = False  # nothing was trained, and what an earlier session saved is newer
+                raise
             except RoleDiedError as error:
                 if run.checkpoints.numbers():
                     error.args = (f"{error}. Mend it, and: remuda train --resume {run.path}",)
                 raise
             finally:
-                snapshots = assembly.playing()
-                save(run, [spec for spec in specs if spec.name in snapshots], snapshots)
-                assembly.write_trace(view)
+                if began:
+                    playing = assembly.playing()
+                    save(run, [spec for spec in specs if spec.name in playing], playing)
+                    assembly.write_trace(view)
         finally:
             view.close()
         result = Result(
@@ -371,6 +376,7 @@ def save(run: RunDirectory, specs: Sequence[PolicySpec], snapshots: Mapping[str,
             "remuda": __version__,
         }
         run.save_weights(spec.name, tensors, facts)
+    run.keep_weights([spec.name for spec in specs])
 
 
 def summarise(config: Config, result: Result, layout: str) -> dict[str, object]:

@@ -69,6 +69,13 @@ def test_the_library_reads_every_type_of_any_shape():
     assert len(ours) == len(save({name: a.copy() for name, a in arrays.items()}, {"only": "one"}))
 
 
+def test_arrays_of_either_byte_order_come_back():
+    state = {"big": np.arange(5, dtype=">i4"), "little": np.arange(5, dtype="<i4")}
+    found = unpack(pack(state))
+    assert (found["big"] == state["big"]).all()
+    assert (found["little"] == state["little"]).all()
+
+
 def test_a_state_is_written_without_a_copy_of_its_arrays(tmp_path):
     """Red before: the frozen copies of 256 policies took 2 s of page faults per checkpoint."""
     state = {"weights": np.zeros((64, 2**18), np.float32)}

@@ -49,6 +49,20 @@ def test_an_update_in_pieces_counts_as_one():
     assert [learner.updates for learner in learners] == [100, 300]
 
 
+def test_nobody_cuts_in_on_an_update_in_pieces():
+    learners = [Counting("a"), Counting("b", 9.0)]
+    group = LearnerGroup(learners, Wakeup())
+    learners[1].is_ready = False
+    assert group.work()
+    assert group.work()
+    learners[0].unfinished = learners[1].is_ready = True
+    assert group.work()
+    assert [learner.updates for learner in learners] == [3, 0]
+    learners[0].unfinished = False
+    assert group.work()
+    assert [learner.updates for learner in learners] == [3, 1]
+
+
 def test_who_had_nothing_to_do_is_not_owed_for_it():
     learners = [Counting("a"), Counting("b")]
     group = LearnerGroup(learners, Wakeup())

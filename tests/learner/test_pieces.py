@@ -87,6 +87,27 @@ def test_the_actor_goes_on_before_the_last_piece(make):
     assert all(each.experience.untaken == 0 for each in group.learners[0]._rollouts)
 
 
+def test_the_end_of_a_run_trains_on_what_was_taken(make):
+    actor, group, rows = make(2)
+    play(actor, group)
+    assert group.work()
+    group.finish()
+    assert updates(rows) == [1] * 5
+
+
+def test_a_piece_goes_by_the_steps_that_its_policies_bring(make):
+    actor, group, _ = make(2)
+    play(actor, group)
+    (learner,) = group.learners
+    learner._left = learner._take()
+    learner._rollout.num_steps[:] = [STEPS // 2, STEPS, STEPS, 3 * STEPS, 1]
+    sizes = []
+    while learner._left:
+        sizes.append(learner._piece())
+        del learner._left[: sizes[-1]]
+    assert sizes == [2, 1, 1, 1]
+
+
 def test_what_was_taken_for_a_later_piece_is_lost_to_a_successor_and_counted(make):
     actor, group, rows = make(2)
     play(actor, group)

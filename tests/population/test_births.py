@@ -1,6 +1,7 @@
 """Births and retirements while a run goes on, in one process, by the real actor and learners."""
 
 import json
+import os
 
 import numpy as np
 import pytest
@@ -208,7 +209,7 @@ def test_who_retires_plays_no_more_and_makes_room_for_another():
     assert newborn.games < 300
     row = world.assembly.scoreboard.learn("policy_2")
     assert row[Learn.TRAINED] > trained
-    assert row[Learn.LOST] == 0
+    assert row[Learn.LOST] == written - trained  # what the one before left
     assert row[Learn.TRAINED] - trained <= experience.written - written
 
 
@@ -438,6 +439,15 @@ def test_final_weights_need_no_checkpoint(harm, tmp_path):
     found = load_run(run)[1]
     assert set(found) == set(before) == {"policy_0", "policy_2", "born_0"}
     assert all(np.array_equal(found[name].weights, before[name].weights) for name in found)
+    # A file of somebody who retired before, which was not removed, is older and says nothing.
+    stale = run.weights / "policy_1.safetensors"
+    tensors, facts = run.load_weights("policy_0")
+    run.save_weights("policy_1", tensors, facts | {"policies": "policy_0\npolicy_1\npolicy_2"})
+    os.utime(stale, (0, 0))
+    assert set(load_run(run)[1]) == set(before)
+    run.keep_weights(before)
+    assert not stale.exists()
+    assert all(run.has_weights(name) for name in before)
     (run.weights / "born_0.safetensors").unlink()  # the end was cut while weights were saved
     with pytest.raises(CheckpointError, match=harm):
         load_run(run)

@@ -60,6 +60,19 @@ def test_a_policy_of_no_team_is_refused():
         teams("a", "b", "c", "d")
 
 
+@pytest.mark.parametrize("seats", [BOTH, BOTH[:1]])
+def test_a_policy_of_no_team_is_refused_whatever_its_seats(seats):
+    """A KeyError where they were all there are; told to leave its seats out where not."""
+    with pytest.raises(ConfigError, match="teams never deals c, of no team; add to population"):
+        teams("a", "b", "c", "d", seats={"c": seats})
+
+
+def test_a_policy_too_many_for_fixed_is_refused_whatever_its_seats():
+    """A KeyError where they were all there are."""
+    with pytest.raises(ConfigError, match="fixed never deals c: it seats one policy for each"):
+        check(matchmaker="fixed", policies=("a", "b", "c"), seats={"c": BOTH})
+
+
 def test_a_policy_without_a_seat_in_its_team_is_refused():
     said = "teams never deals d, which population.seats.d keeps to agent_0"
     with pytest.raises(ConfigError, match=said):

@@ -1,5 +1,6 @@
 """Whatever stands in a run's files, each command ends with one clear line, or does without it."""
 
+import json
 import re
 import shutil
 
@@ -112,6 +113,20 @@ def test_damage_is_told_as_such(command, name, harm, said, finished, tmp_path, c
     code, everything = told(capsys, command, harmed(finished, tmp_path / "run", name, harm))
     assert code in (1, 2)
     assert said in everything
+
+
+def test_a_status_of_an_older_version_is_shown(finished, tmp_path, capsys):
+    """It lacks what was added since, and was told to be damaged."""
+    directory = tmp_path / "run"
+    shutil.copytree(finished, directory)
+    path = directory / "status.json"
+    status = json.loads(path.read_text())
+    for role in status["roles"]:
+        del role["processor"]
+    for policy in status["policies"].values():
+        del policy["others"]
+    path.write_text(json.dumps(status))
+    assert told(capsys, "status", str(directory))[0] == 0
 
 
 def test_a_ledger_that_is_none_is_put_aside_and_begun_anew(finished, tmp_path, capsys):

@@ -77,7 +77,8 @@ def _tensor_file(arrays: Mapping[str, Array], metadata: Mapping[str, str]) -> It
     yield len(text).to_bytes(8, "little")
     yield text
     for _, array in ordered:
-        yield np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
+        little = np.ascontiguousarray(array, array.dtype.newbyteorder("<"))
+        yield little.reshape(-1).view(np.uint8).data
 
 
 def unpack(data: bytes, source: str = "the data") -> State:

@@ -65,7 +65,7 @@ class PolicyRecord:
     lost: int = 0
     """On-policy: total of steps that nobody trained on: overwritten, too old, not brought along by
     a resumed run, or trained on by an update that was undone. All steps are trained, behind, lost,
-    or in segments that are being written."""
+    in segments that are being written, or in an update that is going on."""
     staleness_max: int = 0
     """The greatest staleness so far of any step that was trained on."""
     entropy: float | None = None

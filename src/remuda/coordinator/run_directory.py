@@ -8,7 +8,7 @@ import os
 import re
 import shutil
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from types import NoneType
 from typing import Any
@@ -248,8 +248,24 @@ class RunDirectory:
         there = tuple(name for name in among if self.has_weights(name))
         if not there:
             return ()
-        saved = self.load_weights(there[0])[1].get("policies")
+        # Who retired before the last saving may have been left by one that did not come to its end.
+        last = max(there, key=lambda name: self._weights_of(name).stat().st_mtime_ns)
+        saved = self.load_weights(last)[1].get("policies")
         return there if saved is None else tuple(saved.split("\n"))
+
+    def keep_weights(self, policies: Collection[str]) -> None:
+        """Remove the parameters of all other policies: those that retired in a resumed run.
+
+        Raises:
+            RunDirectoryError: they cannot be removed.
+        """
+        kept = {self._weights_of(policy) for policy in policies}
+        for path in self.weights.glob("*.safetensors"):
+            if path not in kept:
+                try:
+                    path.unlink(missing_ok=True)
+                except OSError as error:
+                    raise RunDirectoryError(f"cannot remove {path}: {error.strerror}") from None
 
     def _weights_of(self, policy: str) -> Path:
         return self.weights / f"{file_name(policy)}.safetensors"

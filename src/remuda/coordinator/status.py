@@ -8,7 +8,7 @@ import os
 import time
 from collections import deque
 from collections.abc import Iterable
-from dataclasses import asdict
+from dataclasses import MISSING, asdict, fields
 from pathlib import Path
 from typing import Any
 
@@ -106,9 +106,21 @@ def _checked(data: object) -> dict[str, Any]:
     """A status with everything in it that is shown; a `ValueError` where it has not."""
     status = checked(data, STATUS)
     for role in status["roles"]:
-        checked(role, kinds_of(RoleStatus))
-    checked_all(status["policies"], {**kinds_of(PolicyRecord), "slot": int})
-    checked_all(status["members"], kinds_of(MemberRecord))
+        _completed(checked(role, {}), RoleStatus)
+    for policy in checked_all(status["policies"], {"slot": int}).values():
+        _completed(policy, PolicyRecord)
+    for member in checked_all(status["members"], {}).values():
+        _completed(member, MemberRecord)
     for error in status["errors"]:
         checked(error, {"time": NUMBER, "message": str})
     return status
+
+
+def _completed(data: dict[str, Any], record: type) -> None:
+    """Check what should be a record; what an older version did not write is as by default."""
+    for field in fields(record):
+        if field.default is not MISSING:
+            data.setdefault(field.name, field.default)
+        elif field.default_factory is not MISSING:
+            data.setdefault(field.name, field.default_factory())
+    checked(data, kinds_of(record))

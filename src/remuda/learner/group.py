@@ -57,7 +57,7 @@ class LearnerGroup:
     def work(self) -> bool:
         """Update the next learner that has enough to train on; False if none has.
 
-        An update that comes in pieces counts as one: its learner stays the next until it is done.
+        An update that comes in pieces counts as one: its learner is the next until it is done.
         """
         policy = self._nursery.pending()
         if policy is not None:
@@ -66,7 +66,10 @@ class LearnerGroup:
             log.info("another policy begins as %s, version %d", policy, version)
             return True
         served = self._served
-        for i in sorted(range(len(served)), key=served.__getitem__):
+        order = sorted(
+            range(len(served)), key=lambda i: (not self.learners[i].unfinished, served[i])
+        )
+        for i in order:
             learner = self.learners[i]
             if learner.ready():
                 if self._patience and len(learner.policies) > 1:
@@ -85,6 +88,8 @@ class LearnerGroup:
     def finish(self) -> None:
         """Publish the last weights of every policy."""
         for learner in self.learners:
+            while learner.unfinished:  # what was taken is trained on
+                learner.update()
             learner.publish()
 
     @property

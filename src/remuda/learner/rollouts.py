@@ -19,7 +19,7 @@ from remuda.types import State
 AT_ONCE = 65_536
 """Agent-steps, all policies together, after which an update pauses: about half a second of one core
 with small networks. What a process is asked for meanwhile, such as a checkpoint, waits that long at
-most, however many policies it trains; more at once is not faster."""
+most, however many policies it trains; more at once is not faster there."""
 
 
 class RolloutLearner:
@@ -54,9 +54,12 @@ class RolloutLearner:
             width: the most policies that are trained in one computation; None: as many as it pays,
                 and an update may be cut into pieces.
         """
-        self._width, self._piece = width or len(students), len(students)
-        if width is None:
-            self._piece = max(AT_ONCE // max(rollouts[0].experience.rollout, 1), 1)
+        self._width = width or len(students)
+        config = students[0].config
+        # A time budget is of an update, and a GPU is not filled by a piece.
+        self._is_cut = (
+            width is None and config.time_budget is None and algorithm.device.type == "cpu"
+        )
         self._left: list[int] = []
         self._plays = plays
         self.policies = tuple(student.name for student in students)
@@ -97,7 +100,8 @@ class RolloutLearner:
         """Take a rollout of every policy that has one, train and publish them; or go on so."""
         if not self._left:
             self._left = self._take()
-        piece, self._left = self._left[: self._piece], self._left[self._piece :]
+        size = self._piece() if self._is_cut else len(self._left)
+        piece, self._left = self._left[:size], self._left[size:]
         for first in range(0, len(piece), self._width):
             self._train(piece[first : first + self._width])
         for k in range(len(self._students)):
@@ -121,6 +125,11 @@ class RolloutLearner:
         for k in members:
             self._students[k].row[Learn.SECONDS_SAMPLE] += (taken - start) / len(members)
         return members
+
+    def _piece(self) -> int:
+        """How many of those that are left make up a piece: one at least."""
+        steps = np.cumsum(self._rollout.num_steps[self._left])
+        return max(int(np.searchsorted(steps, AT_ONCE, side="right")), 1)
 
     def _give_up(self, k: int) -> None:
         """Do not train on what was taken of a policy and comes later; it counts as lost."""

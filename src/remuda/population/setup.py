@@ -280,17 +280,18 @@ def _check_dealt(config: Config, agents: Sequence[AgentSpec], names: Sequence[st
     if not never:
         return
     said = f"the matchmaker {config.population.matchmaker} never deals"
-    if never[0] in config.population.seats:
+    teams = config.population.teams.values()
+    if teams and not any(never[0] in team.policies for team in teams):
+        raise ConfigError(
+            f"{said} {', '.join(never)}, of no team; add to population.teams.TEAM.policies, or "
+            "leave out of population.policies"
+        )
+    if never[0] in allowed:
         seats = ", ".join(agents[seat].name for seat in sorted(allowed[never[0]]))
         raise ConfigError(
             f"{said} {never[0]}, which population.seats.{never[0]} keeps to {seats} of "
             f"{len(agents)} seats; leave population.seats.{never[0]} out, or take another "
             "population.matchmaker"
-        )
-    if config.population.teams:
-        raise ConfigError(
-            f"{said} {', '.join(never)}, of no team; add to population.teams.TEAM.policies, or "
-            "leave out of population.policies"
         )
     raise ConfigError(
         f"{said} {', '.join(never)}: it seats one policy for each of the {len(agents)} agents; "
