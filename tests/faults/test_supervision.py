@@ -83,13 +83,17 @@ def test_a_stack_that_learns_from_rollouts_goes_on(role, fault, tmp_path):
     try:
         rows = [ring.scoreboard.learn(f"agent_{k}") for k in range(2)]
         run_until(runtime, lambda: min(row[Learn.UPDATES] for row in rows) > 5)
+        trained = sum(row[Learn.TRAINED] for row in rows)
         saved = checkpoint(runtime, tmp_path)["algorithm"]
         fail(runtime, role, fault)
+        collected = sum(experience.written for experience in ring.experience.values())
         goal = max(row[Learn.UPDATES] for row in rows) + 20
         run_until(runtime, lambda: min(row[Learn.UPDATES] for row in rows) > goal)
         assert saved["updates"] > 5
         lost = sum(row[Learn.LOST] for row in rows)
-        assert not lost or ring.scoreboard.play()[Play.FORCED] > 0  # however busy the machine is
+        # A learner's death costs what it trained on since the checkpoint, and an actor's nothing.
+        most = 0 if role == "actor" else collected - trained
+        assert lost <= most or ring.scoreboard.play()[Play.FORCED] > 0  # on a very busy machine
         assert max(row[Learn.STALENESS_MAX] for row in rows) < 20
     finally:
         runtime.stop()
