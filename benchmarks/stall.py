@@ -117,7 +117,7 @@ def make(on_full: str, copies: int) -> Assembly:
         "game": "treasure_hunt",
         "env": {"num_envs": copies, "options": {"num_agents": POLICIES}},
         "policy": {"algorithm": "ppo", "experience": {"on_full": on_full}},
-        "run": {"seconds": 3600},
+        "run": {"turns": None, "seconds": 3600},
         "learners": {"processes": 2},
         "supervision": {"silence_limit": 600.0},
     }
