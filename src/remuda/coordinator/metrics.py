@@ -23,8 +23,8 @@ R = TypeVar("R")
 class PolicyRecord:
     """One policy in one interval; nobody changes it.
 
-    It is not declared frozen: hundreds are made four times a second, and frozen ones take three
-    times as long to make.
+    It is not declared frozen: hundreds are made four times a second, and frozen ones take longer
+    to make.
     """
 
     mean_return: float | None

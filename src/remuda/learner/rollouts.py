@@ -17,9 +17,9 @@ from remuda.timeline import Span, Timeline
 from remuda.types import State
 
 AT_ONCE = 65_536
-"""Agent-steps, all policies together, after which an update pauses: about half a second of one core
-with small networks. What a process is asked for meanwhile, such as a checkpoint, waits that long at
-most, however many policies it trains; more at once is not faster there."""
+"""Agent-steps, all policies together, after which an update pauses: by an estimate half a second of
+one core with small networks. What a process is asked for meanwhile, such as a checkpoint, waits for
+one piece, however many policies it trains. Other sizes were not measured."""
 
 
 class RolloutLearner:
