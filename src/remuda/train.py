@@ -54,6 +54,8 @@ class Result:
     evaluation: Evaluation | None
     signal: int | None
     """The signal that stopped it, if one did."""
+    earlier: float
+    """Seconds of play in the sessions before this one."""
     restarts: Mapping[str, int]
     """How often each role was restarted, those that were."""
     processors: Mapping[str, float]
@@ -225,6 +227,7 @@ def _train(
             ending.record,
             None,
             signals.caught,
+            ending.earlier,
             ending.restarts,
             ending.processors,
         )
@@ -389,6 +392,7 @@ def summarise(config: Config, result: Result, layout: str) -> dict[str, object]:
         "ended": result.ended,
         "finished": result.finished,
         "seconds": record.seconds,
+        "earlier": result.earlier,
         "turns": record.turns,
         "agent_steps": record.agent_steps,
         "agent_steps_per_second": record.agent_steps_per_second,

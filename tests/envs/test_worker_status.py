@@ -100,3 +100,15 @@ def test_an_actor_tells_for_which_workers_it_waits(tmp_path, monkeypatch, compil
         assert status.waited_for() == []
     finally:
         env.close()
+
+
+def test_a_worker_tells_which_process_it_is():
+    """Its actor's supervisor counts what it computes to what the actor has."""
+    (status,) = WorkerStatus.of_all(1, 3)
+    env = WorkerEnvs("support:Tape", 2, 2, status=status)
+    try:
+        assert status.processes() == [(p.pid, started(p.pid)) for p in env._processes]
+        status.reset()
+        assert len(status.processes()) == 2, "they are the workers' own words"
+    finally:
+        env.close()

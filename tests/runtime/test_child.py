@@ -11,7 +11,7 @@ def test_processor_time_is_added_up_over_the_processes_of_a_role(monkeypatch):
     now, cpu = [100.0], {}
     monkeypatch.setattr(child.time, "monotonic", lambda: now[0])
     monkeypatch.setattr(
-        child.Activity, "of", lambda pid: Activity(cpu[pid], True) if pid in cpu else None
+        child.Activity, "of", lambda pid, _: Activity(cpu[pid], True) if pid in cpu else None
     )
     time = ProcessorTime()
     time.measure(None)
@@ -33,3 +33,27 @@ def test_processor_time_is_added_up_over_the_processes_of_a_role(monkeypatch):
     let_pass(2, 10.0, 0.0)  # its successor; the time between counts for neither
     let_pass(2, 4.0, 0.0)
     assert time.share == pytest.approx(0.25)
+
+
+def test_the_workers_of_an_actor_count_to_its_processor_time(monkeypatch):
+    """An actor with `env.workers` sleeps while they play; what it had was told as nearly nothing."""
+    now, cpu = [100.0], {1: 0.0, 2: 9.0, 3: 9.0}
+    monkeypatch.setattr(child.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(
+        child.Activity, "of", lambda pid, _: Activity(cpu[pid], True) if pid in cpu else None
+    )
+    time, workers = ProcessorTime(), [(2, 70), (3, 80)]
+    time.measure(1, workers)
+    now[0] += 10.0
+    cpu |= {1: 1.0, 2: 17.0, 3: 15.0}
+    time.measure(1, workers)
+    assert time.share == pytest.approx((1.0 + 8.0 + 6.0) / 10.0)
+    now[0] += 10.0
+    del cpu[3]  # it died, and another has its place; what it had before it was seen is not counted
+    cpu |= {1: 1.0, 2: 27.0, 4: 3.0}
+    time.measure(1, [(2, 70), (4, 90)])
+    assert time.share == pytest.approx((15.0 + 10.0) / 20.0)
+    now[0] += 5.0
+    cpu[4] = 8.0
+    time.measure(1, [(2, 70), (4, 90)])
+    assert time.share == pytest.approx((25.0 + 5.0) / 25.0)

@@ -115,6 +115,18 @@ def test_damage_is_told_as_such(command, name, harm, said, finished, tmp_path, c
     assert said in everything
 
 
+@pytest.mark.parametrize("processors", ["null", "[]", '{"learner-policy_0": null}', '{"actor": "1"}'])
+def test_processors_that_are_none_are_told_as_damage(processors, finished, tmp_path, capsys):
+    """They ended the report in an AttributeError where a replay ratio was missed."""
+    directory = tmp_path / "run"
+    shutil.copytree(finished, directory)
+    path = directory / "summary.json"
+    path.write_text(re.sub(r'"processors": \{\}', f'"processors": {processors}', path.read_text()))
+    code, everything = told(capsys, "report", str(directory))
+    assert code == 1
+    assert "summary.json is damaged: " in everything
+
+
 def test_a_status_of_an_older_version_is_shown(finished, tmp_path, capsys):
     """It lacks what was added since, and was told to be damaged."""
     directory = tmp_path / "run"
@@ -139,3 +151,8 @@ def test_a_ledger_that_is_none_is_put_aside_and_begun_anew(finished, tmp_path, c
     assert names == whole[0]
     assert len(records) > len(whole[1])
     assert set(records["kind"][: len(whole[1])]) == {LOST}
+    before, now = (
+        json.loads((path / "summary.json").read_text()) for path in (finished, tmp_path / "run")
+    )
+    assert before["earlier"] == 0.0
+    assert 0.0 < now["earlier"] < now["seconds"], "what it says of its session is of that only"

@@ -11,7 +11,7 @@ import pytest
 from PIL import Image
 from rich.console import Console
 
-from remuda.config import Config, write_config
+from remuda.config import Config, load_config, write_config
 from remuda.coordinator.metrics import PolicyRecord, Record
 from remuda.errors import RunDirectoryError
 from remuda.ui.charts import learning_chart, smooth
@@ -323,3 +323,47 @@ def test_why_a_replay_ratio_was_missed_is_told_by_what_the_learners_had(
     (run / "metrics.jsonl").write_text("".join(json.dumps(r) + "\n" for r in records))
     (said,) = remarks(read_run(run))
     assert why in said
+
+
+STARTS = 500
+"""Steps that are collected before the first update."""
+
+
+def resumed_at_20(
+    tmp_path: Path, ratios: tuple[float, float], busy: tuple[float, float], had: float
+) -> list[str]:
+    """What is told of a run that was resumed after 20 of its 40 records.
+
+    By session: samples a step, and the share of its time that each of two learners trained; in the
+    second each had so much of a processor.
+    """
+    processors = {"learner-red": had, "learner-green": had}
+    run = a_run(tmp_path, ["red", "green"], processors=processors, earlier=100.0)
+    records = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    samples = [0.0, 0.0]
+    for i, record in enumerate(records):
+        for k, policy in enumerate(record["policies"].values()):
+            samples[k] += 1000 * ratios[i >= 20]
+            ratio = samples[k] / (policy["steps"] - STARTS)
+            policy |= {"busy": busy[i >= 20], "replay_ratio": ratio}
+    (run / "metrics.jsonl").write_text("".join(json.dumps(r) + "\n" for r in records))
+    config = load_config({"policy": {"experience": {"learning_starts": STARTS}}})
+    write_config(config, run / "config.yaml")
+    return remarks(read_run(run))
+
+
+def test_why_a_ratio_was_missed_is_told_by_the_session_that_its_processors_are_of(
+    tmp_path: Path,
+) -> None:
+    """Before the resume both trained all the time; in it a tenth of it, with a processor.
+
+    The mean of both sessions beside the processors of one said that other programs had them.
+    """
+    (said,) = resumed_at_20(tmp_path, (0.05, 0.05), (1.0, 0.2), 0.2)
+    assert "trained for 20% of the time only" in said
+
+
+def test_a_ratio_that_was_missed_only_before_a_resume_is_told_so(tmp_path: Path) -> None:
+    (said,) = resumed_at_20(tmp_path, (0.02, 0.6), (1.0, 0.5), 0.6)
+    assert "red, green trained on 0.31 samples a step at most" in said
+    assert said.endswith("it was so before the run was resumed, and is 0.62 since then")

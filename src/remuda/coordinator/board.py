@@ -55,8 +55,8 @@ class Board:
         seconds: float = 0.0,
         table: Table | None = None,
     ) -> None:
-        self._scoreboard, self._experience, self._seconds = scoreboard, experience, seconds
-        self._table = table
+        self._scoreboard, self._experience, self._table = scoreboard, experience, table
+        self.earlier = seconds
         self.start = self.read()
 
     def read(self) -> Reading:
@@ -82,7 +82,7 @@ class Board:
         play = later.play
         change = play - earlier.play
         return Record(
-            seconds=self._seconds + later.time - self.start.time,
+            seconds=self.earlier + later.time - self.start.time,
             turns=int(play[Play.TURNS]),
             agent_steps=int(play[Play.AGENT_STEPS]),
             turns_per_second=float(change[Play.TURNS] / seconds),

@@ -103,6 +103,8 @@ class Ending:
     """Whether it reached the end that it was given, so that there is nothing left to resume."""
     record: Record
     """The session as one interval."""
+    earlier: float
+    """Seconds of play in the sessions before it."""
     restarts: dict[str, int]
     """How often each role was restarted, those that were."""
     processors: dict[str, float]
@@ -217,7 +219,7 @@ class Coordinator:
                 roles = self._runtime.status()
                 restarts = {role.name: role.restarts for role in roles if role.restarts}
                 had = {r.name: r.processor for r in roles if r.processor is not None}
-                return Ending(words, finished, session, restarts, had)
+                return Ending(words, finished, session, board.earlier, restarts, had)
 
     def _checkpoint(self, record: Record, words: str) -> int | None:
         number = self._checkpointer.take(self._runtime, record.turns, record.seconds)

@@ -313,8 +313,11 @@ class RunDirectory:
 def _checked(data: object) -> dict[str, Any]:
     """A summary with everything in it that is shown; a `ValueError` where it has not."""
     summary = checked(data, SUMMARY)
-    for name, kind in {"restarts": dict, "halted": list, "notes": list}.items():
-        checked({name: kind(), **summary}, {name: kind})  # older ones have none
+    later = {"restarts": {}, "halted": [], "notes": [], "processors": {}, "earlier": 0.0}
+    kinds: Kinds = {name: type(value) for name, value in later.items()}
+    full = checked(later | summary, kinds | {"earlier": NUMBER})  # older ones have none of these
+    for name in ("restarts", "processors"):
+        checked(full[name], dict.fromkeys(full[name], NUMBER))
     evaluation = summary["evaluation"]
     if evaluation is not None:
         checked(evaluation, {"episodes": int, "agents": dict})

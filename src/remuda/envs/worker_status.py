@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from remuda.forkserver.activity import started
+from remuda.forkserver.activity import ProcessId, started
 from remuda.memory.atomic import load, store
 from remuda.memory.shared import SharedArrays
 from remuda.types import Integers
@@ -28,6 +28,8 @@ class WorkerStatus:
       dies there, the word names a process that nobody waits for any more, and means nothing.
     - `compiled`, by the worker: functions that it began to compile; `signs`: the same, and those
       that it has done with. They only grow, over all workers that had this place.
+    - `process`, by the worker: its own process id; `began`: when that started, written before. If
+      it dies, the two name a process that is gone; a reader between the two writes finds none.
     """
 
     shared: SharedArrays
@@ -36,7 +38,7 @@ class WorkerStatus:
     @staticmethod
     def of_all(actors: int, workers: int) -> tuple[WorkerStatus, ...]:
         """Make those of so many actors, with at most so many workers each, in one block."""
-        words = ("waited_for", "started", "compiling", "compiled", "signs")
+        words = "waited_for", "started", "compiling", "compiled", "signs", "process", "began"
         shared = SharedArrays(dict.fromkeys(words, ((actors, workers), np.int64)))
         return tuple(WorkerStatus(shared, actor) for actor in range(actors))
 
@@ -53,6 +55,11 @@ class WorkerStatus:
 
     # The workers' side.
 
+    def tell_process(self, worker: int, pid: int) -> None:
+        """Tell that one begins, with this process id."""
+        store(self._words("began"), worker, started(pid))
+        store(self._words("process"), worker, pid)
+
     def tell_compiling(self, worker: int, pid: int, compiling: bool) -> None:
         """Tell that one begins to compile a function, or has done so."""
         if compiling:
@@ -66,11 +73,13 @@ class WorkerStatus:
         """Begin anew; the actor has no process now."""
         self._words("waited_for")[:] = 0
 
-    def waited_for(self) -> list[tuple[int, int]]:
-        """The workers that the actor waits for: process ids, and when they started."""
-        pids, started = self._words("waited_for"), self._words("started")
-        found = [(load(pids, i), i) for i in range(len(pids))]
-        return [(pid, load(started, i)) for pid, i in found if pid]
+    def processes(self) -> list[ProcessId]:
+        """The workers that have begun; some may be gone."""
+        return self._named("process", "began")
+
+    def waited_for(self) -> list[ProcessId]:
+        """The workers that the actor waits for."""
+        return self._named("waited_for", "started")
 
     def is_compiling(self) -> bool:
         """Whether a worker that the actor waits for compiles a function just now."""
@@ -84,6 +93,11 @@ class WorkerStatus:
     def signs(self) -> int:
         """A number that is another one after each sign of life of a worker."""
         return int(self._words("signs").sum())
+
+    def _named(self, ids: str, starts: str) -> list[ProcessId]:
+        pids, began = self._words(ids), self._words(starts)
+        found = [(load(pids, i), i) for i in range(len(pids))]
+        return [(pid, load(began, i)) for pid, i in found if pid]
 
     def _words(self, name: str) -> Integers:
         words: Integers = self.shared[name][self.actor]

@@ -346,7 +346,7 @@ class WorkerEnvs(VectorEnv):
 def _work(share: _Share) -> None:
     """The main function of a worker."""
     ignore_held_signals()
-    _tell_compiling(share)
+    _tell_supervisor(share)
     shared, words = share.shared, share.shared["words"].reshape(-1)
     requested, done, failed = (3 * share.index + word for word in (REQUESTED, DONE, FAILED))
     parents = share.parents
@@ -378,10 +378,11 @@ def _work(share: _Share) -> None:
         answer()
 
 
-def _tell_compiling(share: _Share) -> None:
-    """From now on, tell the parent's supervisor while this worker compiles."""
+def _tell_supervisor(share: _Share) -> None:
+    """Tell the parent's supervisor which process this is, and from now on while it compiles."""
     status, pid = share.status, os.getpid()
     if status is not None:
+        status.tell_process(share.index, pid)
         status.tell_compiling(share.index, pid, False)  # loads what it takes to tell
         tell_compiling(lambda compiling: status.tell_compiling(share.index, pid, compiling))
 

@@ -12,6 +12,9 @@ PROC = Path("/proc")
 CPU, STARTED = slice(11, 13), 19
 """Fields of /proc/PID/stat after the name: time of the user's and the system's, and the start."""
 
+ProcessId = tuple[int, int]
+"""A process: its id, and when it started, by `started`; 0: whichever has that id."""
+
 
 @dataclass(frozen=True)
 class Activity:

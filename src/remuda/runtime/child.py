@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import time
 from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from remuda.envs.worker_status import WorkerStatus
-from remuda.forkserver.activity import Activity
+from remuda.forkserver.activity import Activity, ProcessId
 from remuda.forkserver.process import Process
 from remuda.memory.waiting import Wakeup
 from remuda.runtime.control import Control
@@ -38,29 +39,37 @@ class ProcessorTime:
     """How much of the processors a role had, measured now and then from outside."""
 
     used: float = 0.0
-    """Seconds of processor time..."""
+    """Seconds of processor time, its workers' with it..."""
     watched: float = 0.0
     """...in so many seconds that the process was seen to run."""
-    _last: tuple[int, float, float] | None = None
-    """Process id, time and processor time of the last measurement."""
+    _last: tuple[int, float] | None = None
+    """Process id and time of the last measurement."""
+    _had: dict[ProcessId, float] = field(default_factory=dict)
+    """Processor time that each process had had then."""
 
     @property
     def share(self) -> float | None:
         """Processors that it had on average; None: it was not measured yet."""
         return self.used / self.watched if self.watched else None
 
-    def measure(self, pid: int | None) -> None:
-        """Measure a process that runs, unless that was done a moment ago."""
+    def measure(self, pid: int | None, workers: Sequence[ProcessId] = ()) -> None:
+        """Measure a process that runs, unless that was done a moment ago.
+
+        Args:
+            pid: the process.
+            workers: those that work for it; what one had before it was seen first does not count.
+        """
         now = time.monotonic()
         if pid is None or (self._last and self._last[0] == pid and now < self._last[1] + EVERY):
             return
-        activity = Activity.of(pid)
-        if activity is None:
+        seen = {process: Activity.of(*process) for process in ((pid, 0), *workers)}
+        had = {process: activity.cpu for process, activity in seen.items() if activity}
+        if (pid, 0) not in had:
             return
         if self._last is not None and self._last[0] == pid:
             self.watched += now - self._last[1]
-            self.used += activity.cpu - self._last[2]
-        self._last = pid, now, activity.cpu
+            self.used += sum(had[each] - self._had[each] for each in had.keys() & self._had.keys())
+        self._last, self._had = (pid, now), had
 
 
 @dataclass
@@ -102,6 +111,12 @@ class Child:
         if workers is None:
             return self.silence.hear(sign, passed, pid)
         return self.silence.hear((sign, workers.signs()), passed, pid, workers.waited_for())
+
+    def measure(self) -> None:
+        """Measure what processor time it and its workers have, now and then."""
+        workers = self.place.workers
+        pid = self.process.pid if self.process is not None else None
+        self.processor.measure(pid, () if workers is None else workers.processes())
 
     def is_compiling(self, control: Control) -> bool:
         """Whether it, or a worker that it waits for, compiles a function just now."""

@@ -253,7 +253,7 @@ class ProcessRuntime:
                 continue
             if self._is(child.index, RUNNING):
                 child.was_ready, child.lost = True, 0
-                child.processor.measure(child.process.pid)
+                child.measure()
             problem = self._problem(child, child.process, passed)
             if problem:
                 self._bury(child, problem, now)

@@ -9,15 +9,12 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 
-from remuda.forkserver.activity import Activity
+from remuda.forkserver.activity import Activity, ProcessId
 
 MOST = 1.0
 """Seconds that count at most between two looks: for longer, the watcher itself was away."""
 LOOK = 1.0
 """Seconds of silence after which it matters what the process does meanwhile."""
-
-ProcessId = tuple[int, int]
-"""A process: its id, and when it started (`activity.started`); 0: whichever has that id."""
 
 
 class AwakeClock:

@@ -99,6 +99,11 @@ class RunSummary:
     """Lines of `metrics.jsonl` that could not be read."""
 
     @property
+    def earlier(self) -> float:
+        """Seconds of the run before its last session; 0: it was not resumed."""
+        return float(self.facts.get("earlier", 0.0))
+
+    @property
     def episodes_evaluated(self) -> int:
         """Greedy episodes played after training; 0: none."""
         return int((self.facts.get("evaluation") or {}).get("episodes", 0))
@@ -398,10 +403,45 @@ def _missed_ratios(summary: RunSummary) -> Iterator[str]:
         if len(policies) > 4:
             names += f" and {len(policies) - 4} more"
         reached = max(policy.replay_ratio or 0.0 for policy in policies)
+        starts = {p.name: config.policy_of(p.name).experience.learning_starts for p in policies}
+        newest = _ratio_since_resume(summary, starts, config.saves_replay)
+        if newest is None or newest < MISSED * ratio:
+            why = _why_missed(summary)
+        else:
+            why = f"it was so before the run was resumed, and is {number(newest)} since then"
         yield (
             f"{names} trained on {number(reached)} samples a step at most, and "
-            f"policy.experience.replay_ratio asks for {number(ratio)}: {_why_missed(summary)}"
+            f"policy.experience.replay_ratio asks for {number(ratio)}: {why}"
         )
+
+
+def _ratio_since_resume(
+    summary: RunSummary, starts: Mapping[str, int], saves_replay: bool
+) -> float | None:
+    """The least replay ratio of some policies in the last session; None: there was one only.
+
+    Args:
+        summary: of the run.
+        starts: by policy, steps that are collected before the first update.
+        saves_replay: whether a session goes on with the steps of the one before.
+    """
+    earlier = [record for record in summary.records if record.seconds <= summary.earlier]
+    if not earlier or len(earlier) == len(summary.records):
+        return None
+    ratios = []
+    for name, begin in starts.items():
+        before, now = earlier[-1].policies.get(name), summary.records[-1].policies[name]
+        if before is None or now.replay_ratio is None:
+            continue
+        samples = now.replay_ratio * (now.steps - begin)
+        steps = now.steps - before.steps
+        if before.replay_ratio is None:
+            steps = now.steps - begin
+        else:
+            samples -= before.replay_ratio * (before.steps - begin)
+            steps -= 0 if saves_replay else begin  # they are waited for anew
+        ratios.append(samples / steps if steps > 0 else 0.0)
+    return min(ratios, default=None)
 
 
 ENTIRE = 0.75
@@ -409,14 +449,17 @@ ENTIRE = 0.75
 
 
 def _why_missed(summary: RunSummary) -> str:
-    """Why learners fell behind: by what they were seen to have, and by what they did with it."""
+    """Why learners fell behind: by what they were seen to have, and by what they did with it.
+
+    Both are of the last session only.
+    """
     waiting = "policy.experience.on_full wait, by which the game waits for them,"
     had = [
         share
         for role, share in summary.facts.get("processors", {}).items()
         if role.startswith("learner")
     ]
-    busy = busy_share(summary.records)
+    busy = busy_share(summary.records, summary.earlier)
     if not had or not busy:
         return (
             "the learners did not keep up with the game. Fewer or smaller policies, learners.nice "
@@ -442,11 +485,11 @@ def _why_missed(summary: RunSummary) -> str:
     )
 
 
-def busy_share(records: Sequence[Record]) -> float | None:
-    """Learners that trained on average over a run, all of its policies together."""
+def busy_share(records: Sequence[Record], since: float = 0.0) -> float | None:
+    """Learners that trained on average from so many seconds on, all of their policies together."""
     seconds = [0.0, *(record.seconds for record in records)]
     shares = [
-        (sum(policy.busy for policy in record.policies.values()), end - start)
+        (sum(policy.busy for policy in record.policies.values()), end - max(start, since))
         for record, (start, end) in zip(records, pairwise(seconds), strict=True)
     ]
     return weighted_mean([(share, passed) for share, passed in shares if passed > 0.0])
