@@ -142,5 +142,5 @@ class RoleStatus:
     log: str = ""
     """The path of its log; empty: it has none."""
     processor: float | None = None
-    """Processors that it had on average while it ran, 1 for each, with the workers of an actor; None:
-    not known."""
+    """Processors that it had on average while it ran, 1 for each; an actor's workers count to it.
+    None: not known."""

@@ -115,7 +115,9 @@ def test_damage_is_told_as_such(command, name, harm, said, finished, tmp_path, c
     assert said in everything
 
 
-@pytest.mark.parametrize("processors", ["null", "[]", '{"learner-policy_0": null}', '{"actor": "1"}'])
+@pytest.mark.parametrize(
+    "processors", ["null", "[]", '{"learner-policy_0": null}', '{"actor": "1"}']
+)
 def test_processors_that_are_none_are_told_as_damage(processors, finished, tmp_path, capsys):
     """They ended the report in an AttributeError where a replay ratio was missed."""
     directory = tmp_path / "run"
