@@ -36,7 +36,7 @@ def test_processor_time_is_added_up_over_the_processes_of_a_role(monkeypatch):
 
 
 def test_the_workers_of_an_actor_count_to_its_processor_time(monkeypatch):
-    """An actor with `env.workers` sleeps while they play, and was told to have had nearly nothing."""
+    """An actor with `env.workers` sleeps while they play: it was told to have had next to none."""
     now, cpu = [100.0], {1: 0.0, 2: 9.0, 3: 9.0}
     monkeypatch.setattr(child.time, "monotonic", lambda: now[0])
     monkeypatch.setattr(
