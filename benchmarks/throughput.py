@@ -109,17 +109,18 @@ def _row(name: str, runs: list[tuple[Record, dict[str, float]]]) -> dict[str, An
     records = [record for record, _ in runs]
     policies = [p for record in records for p in record.policies.values()]
     trained = [
-        sum(p.updates_per_second for p in record.policies.values()) / record.agent_steps_per_second
+        sum(p.updates_per_second or 0.0 for p in record.policies.values())
+        / record.agent_steps_per_second
         for record in records
     ]
     return {
         "name": name,
         "agent_steps_per_second": median(r.agent_steps_per_second for r in records),
         "turns_per_second": median(r.turns_per_second for r in records),
-        "updates_per_second": median(p.updates_per_second for p in policies),
+        "updates_per_second": median(p.updates_per_second or 0.0 for p in policies),
         "steps_per_update": 1 / max(median(trained), 1e-9),
         "shares": {k: median(r.shares[k] for r in records) for k in records[0].shares},
-        "busy": median(p.busy for p in policies),
+        "busy": median(p.busy or 0.0 for p in policies),
         "waits": max(r.waits for r in records),
         "learner_mib": max(
             (m for _, memory in runs for n, m in memory.items() if n != "actor"), default=0.0

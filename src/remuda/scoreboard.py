@@ -1,9 +1,10 @@
 """The scoreboard: what every role counts, in shared memory, for the coordinator to read.
 
 Counters grow, so whoever reads them makes averages from differences, and a reading that is missed
-loses nothing; only a learner that is restarted counts on from its checkpoint. Every row has one
-writer; a number is one aligned 64-bit word and is never seen half-written. Nothing here can block a
-role, and all of it survives the role's death.
+loses nothing; only a learner that is restarted counts on from its checkpoint, and `Learn.RESTORED`
+tells that there is no difference to be made. Every row has one writer; a number is one aligned
+64-bit word and is never seen half-written. Nothing here can block a role, and all of it survives
+the role's death.
 """
 
 from __future__ import annotations
@@ -111,6 +112,9 @@ class Learn(IntEnum):
     """...and the sum of what they weigh in it."""
     ACCEPTED = 25
     """Updates behind the sums over updates, with those that a later one took back."""
+    RESTORED = 26
+    """Grows whenever another learner begins to count here, or one goes back to a saved state; odd
+    while all the other counts are written anew. Only within a session it means anything."""
 
 
 class Scoreboard:
@@ -134,7 +138,7 @@ class Scoreboard:
         return {
             "play": self.played(),
             "policy": self.all_acted(),
-            "learn": self.all_learned(),
+            "learn": self._shared["learn"].copy(),
             "facts": self.told(),
         }
 
@@ -194,8 +198,18 @@ class Scoreboard:
         return total
 
     def all_learned(self) -> Row:
-        """A copy of every learner's row: [policies, fields by `Learn`]."""
-        rows: Row = self._shared["learn"].copy()
+        """A copy of every learner's row: [policies, fields by `Learn`].
+
+        `Learn.RESTORED` is NaN where the row was being written anew meanwhile, by a learner that
+        lives or one that died there, so that it equals no other.
+        """
+        shared = self._shared["learn"]
+        before = shared[:, Learn.RESTORED].copy()
+        rows: Row = shared.copy()
+        after = shared[:, Learn.RESTORED].copy()
+        rows[:, Learn.RESTORED] = np.where(
+            (before == after) & (before % 2.0 == 0.0), before, np.nan
+        )
         return rows
 
     def acted(self, name: str) -> Row:
@@ -212,6 +226,18 @@ class Scoreboard:
         """The learner's row of one policy, by `Learn`."""
         row: Row = self._shared["learn"][self.policies.index(name)]
         return row
+
+
+def count_on(row: Row, counts: Row) -> None:
+    """Let a learner's row go on from saved counts, so that readers see it.
+
+    `Learn.RESTORED` is odd meanwhile; if the process dies there, its successor makes it even.
+    """
+    row[Learn.RESTORED] += 1.0 - row[Learn.RESTORED] % 2.0
+    counts = np.array(counts)
+    counts[Learn.RESTORED] = row[Learn.RESTORED]
+    row[:] = counts
+    row[Learn.RESTORED] += 1.0
 
 
 def fitting_counts(state: State, name: str, like: Row) -> Row:

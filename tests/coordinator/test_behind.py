@@ -45,12 +45,14 @@ def record(board):
     return board.between(board.start, board.read())
 
 
-def test_a_learner_of_rollouts_is_behind_by_what_it_has_not_taken():
-    experience, _, board = make(**PPO)
+def test_a_learner_of_rollouts_is_behind_by_what_it_has_not_trained_on():
+    experience, scoreboard, board = make(**PPO)
     play(experience, 11)
     assert record(board).policies["agent_0"].behind == 11
     rollouts, out = Rollouts(experience), Rollout.empty(experience, 1)
     rollouts.take(out, 0, 0)
+    assert record(board).policies["agent_0"].behind == 11, "what is taken is not trained on yet"
+    scoreboard.learn("agent_0")[[Learn.TRAINED, Learn.LOST]] = 6, 2
     found = record(board)
     assert found.policies["agent_0"].behind == 3
     assert dict(scalars(found))["agent_0/behind"] == 3.0

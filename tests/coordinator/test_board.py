@@ -22,7 +22,7 @@ SIZE = 2
 class Quiet:
     """As much of a policy's experience as a record tells."""
 
-    written, rollout, fill, untaken = 0, 1, 0.0, 0
+    written, rollout, fill, untaken, passed = 0, 1, 0.0, 0, 0
 
 
 def crowd(policies, copies, seats=2):

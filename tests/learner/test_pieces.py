@@ -5,6 +5,7 @@ import pytest
 
 from remuda.assembly import Assembly
 from remuda.config import load_config
+from remuda.coordinator.board import Board
 from remuda.learner import rollouts
 from remuda.policies.spec import policy_specs
 from remuda.runtime.layout import make_layout
@@ -16,7 +17,7 @@ STEPS = 8
 
 @pytest.fixture
 def make(monkeypatch):
-    def parts(pieces_of):
+    def parts(pieces_of, also=lambda assembly: None):
         """An actor, the learner of five policies, their counters; so many policies in a piece."""
         monkeypatch.setattr(rollouts, "AT_ONCE", pieces_of * STEPS)
         config = load_config(
@@ -39,6 +40,7 @@ def make(monkeypatch):
         actor, group = (role.build() for role in assembly.roles())
         group._patience = 0.0  # nobody plays meanwhile
         rows = [assembly.scoreboard.learn(spec.name) for spec in specs]
+        also(assembly)
         return actor, group, rows
 
     return parts
@@ -106,6 +108,28 @@ def test_a_piece_goes_by_the_steps_that_its_policies_bring(make):
         sizes.append(learner._piece())
         del learner._left[: sizes[-1]]
     assert sizes == [2, 1, 1, 1]
+
+
+def test_what_was_taken_for_a_later_piece_is_behind_until_it_is_trained_on(make):
+    """It was in no count: neither waiting, nor trained on, nor lost."""
+    boards = []
+    actor, group, rows = make(
+        2, lambda found: boards.append(Board(found.scoreboard, found.experience))
+    )
+    (board,), experience = boards, boards[0]._experience.values()
+    play(actor, group)
+    seen = []
+    while True:
+        policies = board.between(board.start, board.read()).policies.values()
+        for policy, row, ring in zip(policies, rows, experience, strict=True):
+            being_written = sum(each.open_steps for each in ring.rings)
+            told = policy.trained + policy.behind + policy.lost + being_written
+            assert told == policy.steps == ring.written
+            assert policy.trained == row[Learn.TRAINED]
+        seen.append([policy.behind for policy in policies])
+        if not group.work():
+            break
+    assert seen == [[STEPS] * 5, [0, 0, *[STEPS] * 3], [0, 0, 0, 0, STEPS], [0] * 5]
 
 
 def test_what_was_taken_for_a_later_piece_is_lost_to_a_successor_and_counted(make):

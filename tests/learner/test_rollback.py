@@ -1,6 +1,7 @@
 """An update that is undone goes back to the last publication, whoever makes it."""
 
 import math
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -9,9 +10,10 @@ from remuda.assembly import Assembly
 from remuda.checkpoint.state import pack, unpack
 from remuda.config import load_config
 from remuda.coordinator.board import Board
+from remuda.learner.role import LearnerRole
 from remuda.policies.spec import policy_specs
 from remuda.runtime.layout import make_layout
-from remuda.scoreboard import Learn
+from remuda.scoreboard import Learn, Scoreboard, count_on
 from support import Tape
 
 EVERY = 4
@@ -86,3 +88,101 @@ def test_means_over_updates_are_of_those_that_were_undone_too(algorithm):
         train(assembly, actor, learner, EVERY + 1)
         assert row[Learn.LOST] == undone
         assert row[Learn.TRAINED] + undone == experience.passed
+
+
+@pytest.mark.parametrize("algorithm", ["ppo", "dqn"])
+def test_an_interval_in_which_a_learner_went_back_has_no_means(algorithm):
+    """What it had counted before was taken from what its successor counted."""
+    assembly, actor, learner = make(algorithm)
+    board = Board(assembly.scoreboard, assembly.experience)
+    row = assembly.scoreboard.learn("agent_0")
+    train(assembly, actor, learner, EVERY)
+    state = unpack(pack(learner.state("agent_0")))
+    train(assembly, actor, learner, 2 * EVERY)
+    row[Learn.LOSS_SUM] += 1000.0  # of the history that is given up
+    before = board.read()
+    learner.restore("agent_0", state)
+    during = board.read()
+    train(assembly, actor, learner, 4 * EVERY)
+    after = board.read()
+    found = board.between(before, after).policies["agent_0"]
+    assert (found.loss, found.staleness, found.batch, found.others) == (None,) * 4
+    assert (found.updates, found.busy, found.updates_per_second) == (4 * EVERY, None, None)
+    assert (found.policy_loss, found.value_loss, found.entropy) == (None,) * 3
+    other = board.between(before, after).policies["agent_1"]
+    assert other.loss is not None
+    assert other.busy is not None
+    later = board.between(during, after).policies["agent_0"]
+    since = row[Learn.LOSS_SUM] - state["counted"][Learn.LOSS_SUM]
+    assert later.loss == pytest.approx(since / (3 * EVERY))
+
+
+@pytest.mark.parametrize("algorithm", ["ppo", "dqn"])
+def test_a_successor_that_finds_no_state_is_seen_too(algorithm):
+    """Its updates count from the last publication; so did the rate at which it made them."""
+    assembly, actor, learner = make(algorithm)
+    board = Board(assembly.scoreboard, assembly.experience)
+    train(assembly, actor, learner, EVERY + 2)
+    before = board.read()
+    successor = next(r for r in assembly.roles() if isinstance(r, LearnerRole)).build()
+    train(assembly, actor, successor, 2 * EVERY)
+    found = board.between(before, board.read()).policies["agent_0"]
+    assert (found.loss, found.batch, found.updates_per_second) == (None,) * 3
+
+
+def test_counts_that_were_read_while_a_learner_went_back_belong_to_no_interval():
+    """Half of them are of one history, half of the other."""
+    assembly, actor, learner = make("dqn")
+    board = Board(assembly.scoreboard, assembly.experience)
+    train(assembly, actor, learner, EVERY)
+    state = unpack(pack(learner.state("agent_0")))
+    readings = [board.read()]
+
+    class Slow(np.ndarray):
+        def __setitem__(self, key, value):
+            if key == slice(None):
+                readings.append(board.read())  # as it begins
+                self[: Learn.SAMPLES] = value[: Learn.SAMPLES]
+                readings.append(board.read())  # half way
+            super().__setitem__(key, value)
+
+    student = learner.learners[0]._students[0]
+    student.row = student.row.view(Slow)
+    learner.restore("agent_0", state)
+    for steps in (1, 2):
+        train(assembly, actor, learner, EVERY + steps)
+        readings.append(board.read())
+    means = [board.between(*pair).policies["agent_0"].busy for pair in pairwise(readings)]
+    assert [mean is None for mean in means] == [True, True, True, False]
+
+
+def test_counts_that_change_hands_while_they_are_copied_belong_to_no_interval(monkeypatch):
+    scoreboard = Scoreboard(("one", "two"))
+    board = Board(scoreboard, {})
+    rows, copied = scoreboard.all_learned(), []
+
+    class Restored(np.ndarray):
+        def copy(self, *args):
+            if self.ndim == 2 and not copied:
+                copied.append(1)
+                count_on(np.asarray(self)[0], np.ones(len(Learn)))
+            return super().copy(*args)
+
+    monkeypatch.setitem(scoreboard._shared._arrays, "learn", rows.view(Restored))
+    assert np.isnan(board.read().learn[:, Learn.RESTORED]).tolist() == [True, False]
+    assert not np.isnan(board.read().learn[:, Learn.RESTORED]).any()
+
+
+def test_counts_that_a_dead_learner_left_half_written_belong_to_no_interval():
+    assembly, actor, learner = make("dqn")
+    board = Board(assembly.scoreboard, assembly.experience)
+    train(assembly, actor, learner, EVERY)
+    row = assembly.scoreboard.learn("agent_0")
+    row[Learn.RESTORED] += 1.0  # it dies in `count_on`
+    readings = [board.read(), board.read()]
+    successor = next(r for r in assembly.roles() if isinstance(r, LearnerRole)).build()
+    readings.append(board.read())
+    train(assembly, actor, successor, EVERY + 1)
+    readings.append(board.read())
+    means = [board.between(*pair).policies["agent_0"].busy for pair in pairwise(readings)]
+    assert [mean is None for mean in means] == [True, True, False]

@@ -132,12 +132,18 @@ class Board:
         rings = [self._experience[name] for name in names]
         policy, learn = later.policy, later.learn
         played, learned = policy - earlier.policy, learn - earlier.learn
+        # Of a learner that was restored in between, the two readings are of two histories.
+        known = learned[:, Learn.RESTORED] == 0.0
+        learned[~known] = 0.0
         busy = learned[:, Learn.SECONDS_SAMPLE : Learn.SECONDS_PUBLISH + 1].sum(1) / seconds
         written, samples = [ring.written for ring in rings], learn[:, Learn.SAMPLES].tolist()
         begun = [
             steps - (0 if ring.rollout else ring.config.learning_starts)
             for steps, ring in zip(written, rings, strict=True)
         ]
+
+        def rates(values: Row) -> list[float | None]:
+            return [x if k else None for x, k in zip(values.tolist(), known.tolist(), strict=True)]
 
         def total(field: Learn) -> list[int]:
             numbers: list[int] = learn[:, field].astype(np.int64).tolist()
@@ -157,14 +163,14 @@ class Board:
             "policy_loss": on_policy(Learn.POLICY_LOSS_SUM),
             "value_loss": on_policy(Learn.VALUE_LOSS_SUM),
             "updates": total(Learn.UPDATES),
-            "updates_per_second": np.maximum(learned[:, Learn.UPDATES] / seconds, 0.0).tolist(),
+            "updates_per_second": rates(np.maximum(learned[:, Learn.UPDATES] / seconds, 0.0)),
             "version": total(Learn.VERSION),
             "staleness": update(Learn.STALENESS_SUM),
             "steps": written,
             "replay_fill": [ring.fill for ring in rings],
             "replay_ratio": [n / m if m > 0 else None for n, m in zip(samples, begun, strict=True)],
             "redrawn": total(Learn.REDRAWN),
-            "behind": [_behind(*each) for each in zip(rings, written, samples, strict=True)],
+            "behind": [_behind(*each) for each in zip(rings, written, learn, strict=True)],
             "trained": total(Learn.TRAINED),
             "lost": [_lost(*each) for each in zip(rings, written, learn, strict=True)],
             "effective": on_policy(Learn.EFFECTIVE_SUM),
@@ -180,7 +186,7 @@ class Board:
             "batch": _means(learned[:, Learn.SAMPLES], learned[:, Learn.UPDATES]),
             "clipped": on_policy(Learn.CLIPPED_SUM),
             "epsilon": policy[:, Policy.EPSILON].tolist(),
-            "busy": np.maximum(busy, 0.0).tolist(),
+            "busy": rates(busy),
             "nonfinite": total(Learn.NONFINITE),
             "halted": (learn[:, Learn.HALTED] != 0).tolist(),
         }
@@ -191,15 +197,18 @@ class Board:
         }
 
 
-def _behind(experience: Experience, written: int, samples: float) -> int | None:
-    """Steps that were collected, and that the learner has not come to yet."""
+def _behind(experience: Experience, written: int, learn: Row) -> int | None:
+    """Steps that were collected, and that the learner has not trained on yet."""
     if experience.rollout:
-        return experience.untaken
+        passed = experience.passed  # with what it has taken, and trains on now or in a later piece
+        training = 0 if passed is None else int(passed - learn[Learn.TRAINED] - learn[Learn.LOST])
+        return experience.untaken + max(training, 0)
     ratio = experience.config.replay_ratio
     if ratio is None:
         return None
+    paid = int(learn[Learn.SAMPLES] / ratio) + experience.config.learning_starts
     begins = experience.lost + experience.config.learning_starts
-    return max(written - max(begins, int(samples / ratio) + experience.config.learning_starts), 0)
+    return max(written - max(begins, paid), 0)
 
 
 def _lost(experience: Experience, written: int, learn: Row) -> int:
@@ -210,7 +219,7 @@ def _lost(experience: Experience, written: int, learn: Row) -> int:
 
 
 def _mean(change: Row, total: int, count: int) -> float | None:
-    """The mean over an interval; None where nothing was counted, or a learner was set back."""
+    """The mean over an interval; None where nothing was counted."""
     return float(change[total] / change[count]) if change[count] > 0 else None
 
 

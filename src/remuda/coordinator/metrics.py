@@ -35,7 +35,9 @@ class PolicyRecord:
     """Mean over the updates of the mean loss of a batch; None: no update."""
     updates: int
     """Total."""
-    updates_per_second: float
+    updates_per_second: float | None
+    """None, as all else that is of the interval of its learner: that was restarted in it, and went
+    back to a saved state, so that there is nothing to compare."""
     version: int
     """The newest published version."""
     staleness: float | None
@@ -50,22 +52,22 @@ class PolicyRecord:
     """Total of samples that were overwritten while they were copied, and drawn again."""
     epsilon: float
     """The exploration rate the actor uses."""
-    busy: float
-    """Share of the interval that the learner spent on this policy, 0 to 1."""
+    busy: float | None
+    """Share of the interval that the learner spent on this policy, 0 to 1. None: as above."""
     nonfinite: int
     """Total of updates whose loss or weights were not finite, and that were undone."""
     halted: bool
     """Whether there were too many of these in a row, so that the policy learns no more."""
     behind: int | None = None
-    """Steps that were collected and that its learner has not come to: of segments that it has not
-    taken; off-policy, those beyond what its updates have paid for by the replay ratio. None: it
-    trains without a ratio."""
+    """Steps that were collected and that its learner has not trained on: those that wait, and those
+    that it has taken for an update that goes on; off-policy, those beyond what its updates have
+    paid for by the replay ratio. None: it trains without a ratio."""
     trained: int = 0
     """On-policy: total of steps that were trained on, each counted once."""
     lost: int = 0
     """On-policy: total of steps that nobody trained on: overwritten, too old, not brought along by
     a resumed run, or trained on by an update that was undone. All steps are trained, behind, lost,
-    in segments that are being written, or in an update that is going on."""
+    or in segments that are being written."""
     staleness_max: int = 0
     """The greatest staleness so far of any step that was trained on."""
     entropy: float | None = None

@@ -314,8 +314,8 @@ def _checked(data: object) -> dict[str, Any]:
     """A summary with everything in it that is shown; a `ValueError` where it has not."""
     summary = checked(data, SUMMARY)
     later = {"restarts": {}, "halted": [], "notes": [], "processors": {}, "earlier": 0.0}
-    kinds: Kinds = {name: type(value) for name, value in later.items()}
-    full = checked(later | summary, kinds | {"earlier": NUMBER})  # older ones have none of these
+    kinds: Kinds = {**{name: type(value) for name, value in later.items()}, "earlier": NUMBER}
+    full = checked(later | summary, kinds)  # older ones have none of these
     for name in ("restarts", "processors"):
         checked(full[name], dict.fromkeys(full[name], NUMBER))
     evaluation = summary["evaluation"]

@@ -16,7 +16,7 @@ from remuda.hyperparameters import with_values
 from remuda.policies.algorithms.algorithm import Algorithm
 from remuda.population.nursery import Newborn
 from remuda.publish.snapshot import Publisher
-from remuda.scoreboard import Learn, Row, fitting_counts
+from remuda.scoreboard import Learn, Row, count_on, fitting_counts
 from remuda.types import State
 
 log = logging.getLogger(__name__)
@@ -99,6 +99,7 @@ class Student:
         self._remember()
         self._bad_in_a_row = 0
         row[Learn.VERSION] = publisher.version
+        row[Learn.RESTORED] += 2.0 - row[Learn.RESTORED] % 2.0  # even: none counts here but this
 
     @property
     def updates(self) -> int:
@@ -196,7 +197,7 @@ class Student:
         self._algorithm.restore(self.index, state["algorithm"])
         self._published_at = state["published_at"]
         self._bad_in_a_row = state["bad_in_a_row"]
-        self.row[:] = fitting_counts(state, "counted", self.row)
+        count_on(self.row, fitting_counts(state, "counted", self.row))
         self.row[Learn.VERSION] = self.version
         good = state.get("good")
         if good is None:

@@ -488,11 +488,13 @@ def _why_missed(summary: RunSummary) -> str:
 def busy_share(records: Sequence[Record], since: float = 0.0) -> float | None:
     """Learners that trained on average from so many seconds on, all of their policies together."""
     seconds = [0.0, *(record.seconds for record in records)]
-    shares = [
-        (sum(policy.busy for policy in record.policies.values()), end - max(start, since))
-        for record, (start, end) in zip(records, pairwise(seconds), strict=True)
-    ]
-    return weighted_mean([(share, passed) for share, passed in shares if passed > 0.0])
+    shares = []
+    for record, (start, end) in zip(records, pairwise(seconds), strict=True):
+        busy = [policy.busy for policy in record.policies.values() if policy.busy is not None]
+        passed = end - max(start, since)
+        if busy and passed > 0.0:  # where a learner was restarted, as much as of the others
+            shares.append((sum(busy) * len(record.policies) / len(busy), passed))
+    return weighted_mean(shares)
 
 
 ENOUGH = 20
