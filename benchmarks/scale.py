@@ -4,9 +4,10 @@ python benchmarks/scale.py                                        256 policies, 
 python benchmarks/scale.py --policies 32 --seconds 20 --base 0    a small trial, without the 8
 
 Treasure Hunt of 8 agents, two copies of the game for each policy, PPO, a round robin, ten frozen
-copies each. It prints how long the coordinator was busy between two looks (a tick; one in twenty
-writes metrics too), how long checkpoints took and how large they are, the memory of all processes,
-and trained agent-steps a second beside those of 8 policies with as many streams each.
+copies each. It prints how long the coordinator was busy between two looks (a tick: board, results,
+status, metrics; not the benchmark's own looks at the memory), how long checkpoints took and how
+large they are, the memory of all processes, and trained agent-steps a second beside those of 8
+policies with as many streams each.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import time
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import psutil
@@ -59,11 +60,15 @@ class Found:
     """Seconds until play began."""
 
 
+LOOK = 10.0
+"""Seconds between two looks at the memory, which take tens of milliseconds."""
+
+
 class Watch:
-    """Keeps records, and looks at the memory with each."""
+    """Keeps of each record what is needed in the end."""
 
     def __init__(self, found: Found) -> None:
-        self.found, self.records = found, list[Record]()
+        self.found, self.seen = found, list[Seen]()
         self.begun = time.monotonic()
 
     def start(self, goal: Goal) -> None: ...
@@ -77,20 +82,25 @@ class Watch:
         self.found.start = self.found.start or time.monotonic() - self.begun - record.seconds
 
     def log(self, record: Record) -> None:
-        self.records.append(record)
-        if len(self.records) % 4 == 1:
-            own = psutil.Process()
-            family = [own, *own.children(recursive=True)]
-            pss = sum(each.memory_full_info().pss for each in family)
-            self.found.memory = max(self.found.memory, pss)
+        trained = sum(policy.trained for policy in record.policies.values())
+        self.seen.append(Seen(record.seconds, trained, record.num_live, record.num_frozen))
+
+
+class Seen(NamedTuple):
+    """What is kept of a record."""
+
+    seconds: float
+    trained: int
+    policies: int
+    frozen: int
 
 
 class Timed:
     """Takes the time of ticks and checkpoints, by what stands around them."""
 
-    def __init__(self, found: Found, checkpoints: Path, watch: Watch) -> None:
-        self.found, self.checkpoints, self.watch = found, checkpoints, watch
-        self.returned, self.saved = 0.0, False
+    def __init__(self, found: Found, checkpoints: Path) -> None:
+        self.found, self.checkpoints = found, checkpoints
+        self.returned, self.saved, self.looked = 0.0, False, 0.0
         self.run_for, self.take = ProcessRuntime.run_for, Checkpointer.take
 
     def install(self) -> None:
@@ -100,6 +110,7 @@ class Timed:
             if timed.found.start and not timed.saved:  # play has begun
                 timed.found.ticks.append(time.perf_counter() - timed.returned)
             timed.saved = False
+            timed.look_at_memory()
             over = timed.run_for(runtime, seconds)
             timed.returned = time.perf_counter()
             return over
@@ -115,6 +126,16 @@ class Timed:
 
         ProcessRuntime.run_for = run_for  # type: ignore[method-assign]
         Checkpointer.take = take  # type: ignore[method-assign]
+
+    def look_at_memory(self) -> None:
+        """Now and then, between two ticks: it is no part of either."""
+        if not self.found.start or time.monotonic() - self.looked < LOOK:
+            return
+        self.looked = time.monotonic()
+        own = psutil.Process()
+        family = [own, *own.children(recursive=True)]
+        pss = sum(each.memory_full_info().pss for each in family)
+        self.found.memory = max(self.found.memory, pss)
 
 
 def tree_of(policies: int, seconds: float, directory: Path) -> dict[str, Any]:
@@ -143,14 +164,13 @@ def measure(policies: int, seconds: float) -> Found:
     watch = Watch(found)
     with tempfile.TemporaryDirectory() as home:
         directory = Path(home) / "run"
-        Timed(found, directory / "checkpoints", watch).install()
+        Timed(found, directory / "checkpoints").install()
         train(load_config(tree_of(policies, seconds, directory)), watch)
-    kept = [record for record in watch.records if record.seconds >= seconds / 3]
+    kept = [seen for seen in watch.seen if seen.seconds >= seconds / 3]
     first, last = kept[0], kept[-1]
-    steps = [sum(p.trained for p in record.policies.values()) for record in (first, last)]
-    found.trained = (steps[1] - steps[0]) / max(last.seconds - first.seconds, 1e-9)
+    found.trained = (last.trained - first.trained) / max(last.seconds - first.seconds, 1e-9)
     assert found.trained > 0, f"{policies} policies trained nothing in {seconds:.0f} s; give more"
-    found.policies, found.frozen = last.num_live, last.num_frozen
+    found.policies, found.frozen = last.policies, last.frozen
     return found
 
 

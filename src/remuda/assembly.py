@@ -16,6 +16,7 @@ from remuda.config import Config
 from remuda.coordinator.board import Board
 from remuda.coordinator.checkpointing import COORDINATOR, BestKeeper, Checkpointer, Contents
 from remuda.coordinator.coordinator import Coordinator, Runtime
+from remuda.coordinator.frozen import FrozenTexts
 from remuda.coordinator.ledger import Scribe
 from remuda.coordinator.metrics import View
 from remuda.coordinator.run_directory import RunDirectory
@@ -207,13 +208,14 @@ class Assembly:
                 cancelled=cancelled,
                 interrupted=interrupted,
             )
+        frozen = FrozenTexts(self.table) if self.table is not None else None
         return Coordinator(
             self.runtime(run.logs, run.checkpoints),
             partial(Board, self.scoreboard, self.experience, self._seconds, self.table),
             self.playing,
             run,
             view,
-            StatusFile(run.status, self.published, config.schedule),
+            StatusFile(run.status, self.published, config.schedule, frozen),
             Checkpointer(
                 run.checkpoints,
                 config.checkpoint,
@@ -224,6 +226,7 @@ class Assembly:
             best,
             found.turns if found else None,
             Scribe(self.table, run.ledger, view.say) if self.table is not None else None,
+            frozen,
         )
 
     @property

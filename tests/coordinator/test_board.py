@@ -5,38 +5,16 @@ import json
 import numpy as np
 import pytest
 
+from crowds import SIZE, Quiet, Slots, crowd
 from remuda.coordinator import board as board_module
 from remuda.coordinator.board import FEW, Board
+from remuda.coordinator.frozen import FrozenTexts
 from remuda.coordinator.metrics import MemberRecord, Record, with_all_members
 from remuda.coordinator.status import StatusFile, read_status
 from remuda.population.league import League
 from remuda.population.matchmaking import Random
-from remuda.population.records import Member, PolicyRef
 from remuda.population.table import Table
-from remuda.publish.snapshot import Snapshot
 from remuda.scoreboard import Scoreboard
-
-SIZE = 2
-
-
-class Quiet:
-    """As much of a policy's experience as a record tells."""
-
-    written, rollout, fill, untaken, passed = 0, 1, 0.0, 0, 0
-
-
-def crowd(policies, copies, seats=2):
-    """A table with so many policies and frozen copies, and its board."""
-    names = tuple(f"p{i}" for i in range(policies))
-    table = Table(dict.fromkeys(names, SIZE), seats, copies)
-    frozen = Snapshot(np.zeros(SIZE, np.float32), 1, 1, 0.0)
-    for name in names:
-        for version, place in enumerate(table.places_of(name)):
-            member = Member(PolicyRef(name, version), None, PolicyRef(name))
-            member.place = place
-            table.freeze(member, frozen)
-            table.numbers[place] = member.numbers
-    return table, Board(Scoreboard(names), dict.fromkeys(names, Quiet()), 0.0, table)
 
 
 def test_a_tick_makes_nothing_for_frozen_copies_and_reads_no_pairs(monkeypatch):
@@ -76,7 +54,7 @@ def test_few_frozen_copies_stand_in_every_record():
 
 
 def test_readers_find_all_members_where_they_stand(tmp_path):
-    _, board = crowd(FEW // 10 + 1, 10)
+    table, board = crowd(FEW // 10 + 1, 10)
     part, whole = (board.between(board.start, board.read(), each) for each in (False, True))
     records_ = [whole, part, part]
     assert with_all_members(records_) is whole
@@ -86,11 +64,11 @@ def test_readers_find_all_members_where_they_stand(tmp_path):
     old = json.loads(whole.to_json())
     del old["frozen"]  # as it was written before
     assert Record.from_json(json.dumps(old)).num_frozen == whole.num_frozen
-    status = StatusFile(tmp_path / "status.json", None, "async")
-    status._published = type("Slots", (), {"active": staticmethod(lambda name: 0)})
-    status.remember(whole)
+    status = StatusFile(tmp_path / "status.json", Slots, "async", frozen := FrozenTexts(table))
+    frozen.look(most=10**4)
     status.write(part, [], "ended")
-    assert set(read_status(tmp_path / "status.json")["members"]) == set(whole.members)
+    told = read_status(tmp_path / "status.json")["members"]
+    assert told == whole.plain()["members"]
 
 
 def test_wins_against_others_are_counted_as_they_come():

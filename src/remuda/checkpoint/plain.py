@@ -7,12 +7,16 @@ here first, so that it can say which file is damaged.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import fields
 from functools import cache
+from pathlib import Path
 from types import NoneType
-from typing import Any
+from typing import Any, TypeVar
 
+from remuda.errors import RunDirectoryError
+
+D = TypeVar("D")
 NUMBER = (int, float)
 Kinds = Mapping[str, type | tuple[type, ...]]
 """By name, what the value of that name may be."""
@@ -41,6 +45,27 @@ def checked_all(data: object, kinds: Kinds) -> dict[str, dict[str, Any]]:
         ValueError: it is something else.
     """
     return {name: checked(value, kinds) for name, value in checked(data, {}).items()}
+
+
+def read_checked(path: Path, check: Callable[[object], D], missing: str) -> D:
+    """The JSON in a file of a run, once it is checked.
+
+    Args:
+        path: the file.
+        check: returns the data; raises a `ValueError` where they are something else.
+        missing: what it means that there is no such file.
+
+    Raises:
+        RunDirectoryError: it is missing or damaged.
+    """
+    try:
+        data = path.read_bytes()
+    except OSError:
+        raise RunDirectoryError(f"{path} is missing: {missing}") from None
+    try:
+        return check(json.loads(data))
+    except ValueError as error:
+        raise RunDirectoryError(f"{path} is damaged: {error}") from None
 
 
 @cache

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,7 @@ import numpy as np
 from remuda.coordinator.metrics import MemberRecord, PolicyRecord, Record
 from remuda.experience.experience import Experience
 from remuda.population.records import GAMES, MEETINGS, RATING, REWARD, UNCERTAINTY, WINS
-from remuda.population.table import MATCHES, Table
+from remuda.population.table import MATCHES, MemberRow, Table
 from remuda.scoreboard import Facts, Learn, Play, Policy, Row, Scoreboard
 
 SHARES = {
@@ -38,6 +38,7 @@ class Reading:
     facts: Row
 
 
+ORDER = [field.name for field in fields(PolicyRecord)]
 FEW = 100
 """So many frozen copies stand in every record; more of them only in those that are asked for."""
 
@@ -70,6 +71,10 @@ class Board:
             board.told(),
         )
 
+    def seconds(self, reading: Reading) -> float:
+        """Seconds of play until a reading, with those of earlier sessions."""
+        return self.earlier + reading.time - self.start.time
+
     def between(self, earlier: Reading, later: Reading, whole: bool = False) -> Record:
         """What happened between two readings; totals are those of the later.
 
@@ -82,7 +87,7 @@ class Board:
         play = later.play
         change = play - earlier.play
         return Record(
-            seconds=self.earlier + later.time - self.start.time,
+            seconds=self.seconds(later),
             turns=int(play[Play.TURNS]),
             agent_steps=int(play[Play.AGENT_STEPS]),
             turns_per_second=float(change[Play.TURNS] / seconds),
@@ -108,21 +113,8 @@ class Board:
         """Of the population, as they are now: those that learn, and not too many frozen copies."""
         if self._table is None:
             return {}
-        whole = whole or self._table.frozen <= FEW
-        return {
-            str(ref): MemberRecord(
-                int(numbers[GAMES]),
-                numbers[REWARD] / numbers[GAMES] if numbers[GAMES] else None,
-                numbers[RATING],
-                numbers[UNCERTAINTY],
-                not ref.is_frozen,
-                numbers[WINS] / numbers[MEETINGS] if numbers[MEETINGS] else None,
-                None if parent is None else str(parent),
-                born,
-                {} if ref.is_frozen else self._table.hyperparameters(place),
-            )
-            for ref, parent, born, place, numbers in self._table.rows(whole)
-        }
+        rows = self._table.rows(whole or self._table.frozen <= FEW)
+        return {str(row[0]): member_record(row, self._table) for row in rows}
 
     def _policies(
         self, earlier: Reading, later: Reading, seconds: float
@@ -190,11 +182,24 @@ class Board:
             "nonfinite": total(Learn.NONFINITE),
             "halted": (learn[:, Learn.HALTED] != 0).tolist(),
         }
-        rows = zip(*columns.values(), strict=True)
-        return {
-            name: PolicyRecord(**dict(zip(columns, row, strict=True)))
-            for name, row in zip(names, rows, strict=True)
-        }
+        rows = zip(*(columns[name] for name in ORDER), strict=True)
+        return {name: PolicyRecord(*row) for name, row in zip(names, rows, strict=True)}
+
+
+def member_record(row: MemberRow, table: Table) -> MemberRecord:
+    """A member of a population, from its row of the table."""
+    ref, parent, born, place, numbers = row
+    return MemberRecord(
+        int(numbers[GAMES]),
+        numbers[REWARD] / numbers[GAMES] if numbers[GAMES] else None,
+        numbers[RATING],
+        numbers[UNCERTAINTY],
+        not ref.is_frozen,
+        numbers[WINS] / numbers[MEETINGS] if numbers[MEETINGS] else None,
+        None if parent is None else str(parent),
+        born,
+        {} if ref.is_frozen else table.hyperparameters(place),
+    )
 
 
 def _behind(experience: Experience, written: int, learn: Row) -> int | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import signal
 from collections import deque
@@ -14,9 +15,11 @@ from typing import Any, Protocol
 from remuda.config import RunConfig
 from remuda.coordinator.board import Board
 from remuda.coordinator.checkpointing import BestKeeper, Challenge, Checkpointer
+from remuda.coordinator.frozen import FrozenTexts
 from remuda.coordinator.ledger import Scribe
 from remuda.coordinator.metrics import Record, View
 from remuda.coordinator.metrics_log import MetricsLog
+from remuda.coordinator.pieces import VALUES
 from remuda.coordinator.run_directory import RunDirectory
 from remuda.coordinator.status import StatusFile
 from remuda.errors import RoleDiedError
@@ -126,11 +129,12 @@ class Coordinator:
         best: BestKeeper | None,
         resumed_at: int | None = None,
         scribe: Scribe | None = None,
+        frozen: FrozenTexts | None = None,
     ) -> None:
         self._runtime, self._make_board, self._snapshots = runtime, make_board, snapshots
         self._run, self._view, self._status = run, view, status
         self._checkpointer, self._best = checkpointer, best
-        self._scribe = scribe
+        self._scribe, self._frozen = scribe, frozen
         self._metrics = MetricsLog(run, view.say, resumed_at)
         self._undone: dict[str, int] = {}
         self._halted: set[str] = set()
@@ -150,10 +154,11 @@ class Coordinator:
                 return signals.stopped()
 
             self._runtime.start(stopped)
-            board = self._make_board()
-            return self._go_on(board, config, every, signals)
+            with _settled():
+                return self._go_on(self._make_board(), config, every, signals)
         finally:
             self._runtime.stop()
+            self._metrics.work.finish()
             if self._best is not None:
                 self._best.close(EVALUATION_LIMIT)
 
@@ -190,28 +195,36 @@ class Coordinator:
                 self._tell(message)
             if self._scribe is not None:
                 self._scribe.write()
+            if self._frozen is not None:
+                self._frozen.look()
             now = board.read()
-            record = board.between(recent[0], now)
-            recent.append(now)
-            seconds = record.seconds
-            words, finished = _reason(over, seconds, config, signals)
+            words, finished = _reason(over, board.seconds(now), config, signals)
             words = str(died) if died else words
+            # A tick works out one record: that of the interval which is logged, where one is. A
+            # line that is still being encoded is not hurried: the next interval is longer then.
+            is_due = now.time - logged.time >= config.log_every and not self._metrics.work.busy
+            is_logged = is_due or bool(words)
+            record = board.between(logged if is_logged else recent[0], now, whole=bool(words))
+            recent.append(now)
             self._tell_of_bad_numbers(record)
             if now.time >= due or words:
                 number = self._checkpoint(record, words)
                 due = now.time + (min(RETRY, every) if number is None else every)
             self._view.show(record)
-            if now.time - logged.time >= config.log_every or words:
-                whole = bool(words) or now.time >= whole_due
+            if is_logged:
+                whole = now.time >= whole_due and self._frozen is not None and self._frozen.complete
                 whole_due = now.time + WHOLE if whole else whole_due
-                interval = board.between(logged, now, whole)
-                self._status.remember(interval)
-                self._view.log(interval)
-                self._metrics.write(interval)
+                self._view.log(record)
+                self._metrics.begin(record, self._frozen if whole else None)
                 logged = now
-            if died:
-                self._status.note(words)
-            self._status.write(record, self._runtime.status(), words)
+            if words:
+                self._metrics.work.finish()
+                if died:
+                    self._status.note(words)
+                self._status.write(record, self._runtime.status(), words)
+            else:
+                self._status.begin(record, self._runtime.status())
+                self._work()
             if died:
                 raise died
             if words:
@@ -220,6 +233,11 @@ class Coordinator:
                 restarts = {role.name: role.restarts for role in roles if role.restarts}
                 had = {r.name: r.processor for r in roles if r.processor is not None}
                 return Ending(words, finished, session, board.earlier, restarts, had)
+
+    def _work(self) -> None:
+        """Encode as much as a tick may; half of that is for the status, where there is one."""
+        values = VALUES // 2 if self._status.work.busy else VALUES
+        self._status.work.go_on(VALUES - self._metrics.work.go_on(values))
 
     def _checkpoint(self, record: Record, words: str) -> int | None:
         number = self._checkpointer.take(self._runtime, record.turns, record.seconds)
@@ -247,6 +265,23 @@ class Coordinator:
                     "finite (policy.max_nonfinite in a row); it goes on acting with its last good "
                     "weights. A lower policy.learning_rate or policy.reward_scale may help"
                 )
+
+
+@contextmanager
+def _settled() -> Iterator[None]:
+    """Inside the `with`, let garbage collections pass over all objects that were there before.
+
+    A full one looks at all that Python holds, which with the libraries is 300,000 objects and takes
+    a tenth of a second, in the middle of a tick. Where somebody else let them, that stays so.
+    """
+    if gc.get_freeze_count():
+        yield
+        return
+    gc.freeze()
+    try:
+        yield
+    finally:
+        gc.unfreeze()
 
 
 def _copies(snapshots: dict[str, Snapshot]) -> dict[str, Snapshot]:

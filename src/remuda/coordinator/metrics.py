@@ -8,7 +8,7 @@ since the record before.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import NoneType
@@ -244,22 +244,24 @@ def with_all_members(records: Sequence[Record]) -> Record | None:
 
 
 def scalars(record: Record) -> Iterator[tuple[str, float]]:
-    """A record as named numbers, for TensorBoard: `run/...`, `game/...`, `agent_0/...`."""
-    for name in ("turns_per_second", "agent_steps_per_second", "wait_seconds", "overtaken"):
-        yield f"run/{name}", float(getattr(record, name))
-    for share, value in record.shares.items():
-        yield f"actor/{share}", value
-    for fact, mean in record.facts.items():
-        if mean is not None:
-            yield f"game/{fact}", mean
+    """A record as named numbers: `run/...`, `game/...`, `agent_0/...`."""
+    for group, numbers in groups(record):
+        for name, value in numbers.items():
+            if value is not None:
+                yield f"{group}/{name}", float(value)
+
+
+def groups(record: Record) -> Iterator[tuple[str, Mapping[str, float | None]]]:
+    """A record's numbers as TensorBoard shows them, by group and name; None: there is none."""
+    totals = ("turns_per_second", "agent_steps_per_second", "wait_seconds", "overtaken")
+    yield "run", {name: getattr(record, name) for name in totals}
+    yield "actor", record.shares
+    yield "game", record.facts
     for name, member in record.members.items():
         if member.learns:
-            yield f"{name}/rating", member.rating
-            yield f"{name}/games", float(member.games)
-    for policy, numbers in record.policies.items():
-        for name, value in vars(numbers).items():
-            if value is not None:
-                yield f"{policy}/{name}", float(value)
+            yield name, {"rating": member.rating, "games": member.games}
+    for policy, values in record.policies.items():
+        yield policy, vars(values)
 
 
 @dataclass(frozen=True)

@@ -2,26 +2,31 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import socket
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
-import numpy as np
-from numba import njit
-
-from remuda.coordinator.metrics import Record, scalars
+from remuda.coordinator.frozen import FrozenTexts
+from remuda.coordinator.metrics import Record
+from remuda.coordinator.metrics_events import EventEncoder, frame, openings
+from remuda.coordinator.pieces import Pieces, Work, encode, joined
 from remuda.coordinator.run_directory import RunDirectory
-from remuda.types import Array
 
 log = logging.getLogger(__name__)
 
 
 class MetricsLog:
-    """Appends records; a full disk costs the records that do not fit, and nothing else."""
+    """Appends records, in pieces; a full disk costs the records that do not fit, and nothing else.
+
+    A record of many policies is encoded over several ticks (`work`), and written by the last piece:
+    first its whole line, then its event. If the process dies before, that record is lost, as it
+    would be had the process died before its interval was over; all that stands in the files is
+    whole.
+    """
 
     def __init__(
         self, run: RunDirectory, say: Callable[[str], None], resumed_at: int | None
@@ -30,79 +35,63 @@ class MetricsLog:
         name = f"events.out.tfevents.{time.time():.0f}.{socket.gethostname()}.{os.getpid()}"
         self._events = run.tensorboard / name
         self._resumed_at = resumed_at
+        self._encoder = EventEncoder()
         self._failing = False
+        self.work = Pieces()
+        """What is left to do of the last record."""
+
+    def begin(self, record: Record, frozen: FrozenTexts | None = None) -> None:
+        """Begin to append a record to both, once the one before is done.
+
+        Args:
+            record: to be appended; nobody changes it.
+            frozen: texts of all frozen copies, as they are now, which are to stand among the
+                members; None: the members are those of the record.
+        """
+        self.work.finish()
+        texts = (len(frozen), frozen.text()) if frozen and not record.is_whole else None
+        self.work.begin(self._writing(record, texts))
 
     def write(self, record: Record) -> None:
         """Append a record to both."""
+        self.begin(record)
+        self.work.finish()
+
+    def _writing(self, record: Record, frozen: tuple[int, str] | None) -> Work:
+        from tensorboard.compat.proto.event_pb2 import Event
+
+        event = Event(wall_time=time.time(), step=record.turns)
+        policies: list[str] = []
+        members: list[str] = []
+        yield from encode(record.policies, policies)
+        yield from encode(record.members, members)
+        rest = {n: v for n, v in vars(record).items() if n not in ("policies", "members")}
+        if frozen is not None:
+            rest["frozen"], text = frozen
+            members.append(text)
+        nested = joined(policies=policies, members=members)
+        if not self._append(self._run.metrics, f"{json.dumps(rest)[:-1]}, {nested}}}\n".encode()):
+            return
+        events: list[bytes] = []
+        yield from self._encoder.encode(record, event, events)
+        if not self._events.exists():
+            events = openings(self._resumed_at) + events
+        self._failing = not self._append(self._events, frame(events))
+
+    def _append(self, path: Path, data: bytes) -> bool:
+        """Append to a file; False: that was not possible, which is said once."""
         try:
-            _append(self._run.metrics, (record.to_json() + "\n").encode())
-            _append(self._events, self._encode(record))
-            self._failing = False
+            _append(path, data)
         except OSError as error:
-            if not self._failing:  # say it once; training is worth more than its log
+            if not self._failing:  # training is worth more than its log
                 self._say(
                     f"cannot write metrics into {self._run.path}: {error.strerror}; "
                     "training goes on without them"
                 )
                 log.warning("cannot write metrics: %s", error)
             self._failing = True
-
-    def _encode(self, record: Record) -> bytes:
-        """A record as TensorBoard's events, after what a new file begins with.
-
-        Its usual writer does this in a thread, which a full disk kills with a traceback.
-        """
-        from tensorboard.compat.proto.event_pb2 import Event, SessionLog
-        from tensorboard.compat.proto.summary_pb2 import Summary
-
-        events = []
-        if not self._events.exists():
-            events.append(Event(file_version="brain.Event:2"))
-            if self._resumed_at is not None:  # hides what was written after the checkpoint
-                restart = SessionLog(status=SessionLog.START)
-                events.append(Event(step=self._resumed_at + 1, session_log=restart))
-        values = [Summary.Value(tag=tag, simple_value=value) for tag, value in scalars(record)]
-        events.append(Event(step=record.turns, summary=Summary(value=values)))
-        return _frame(events)
-
-
-def _frame(events: Iterable[Any]) -> bytes:
-    """Events as records of TensorFlow: a length and the data, each followed by a checksum.
-
-    TensorBoard's own writer takes a hundred times as long for the checksums.
-    """
-    parts = []
-    for event in events:
-        event.wall_time = time.time()
-        data = event.SerializeToString()
-        for part in (len(data).to_bytes(8, "little"), data):
-            parts += [part, masked_checksum(part).to_bytes(4, "little")]
-    return b"".join(parts)
-
-
-def masked_checksum(data: bytes) -> int:
-    """CRC-32C (Castagnoli), masked as TensorFlow's records have it."""
-    found = _checksum(np.frombuffer(data, np.uint8), CASTAGNOLI) ^ 0xFFFFFFFF
-    return ((found >> 15 | found << 17) + 0xA282EAD8) & 0xFFFFFFFF
-
-
-@njit(cache=True)
-def _checksum(data: Array, table: Array) -> int:
-    found = np.uint32(0xFFFFFFFF)
-    for byte in data:
-        found = table[(found ^ byte) & np.uint32(0xFF)] ^ (found >> np.uint32(8))
-    return int(found)
-
-
-def _castagnoli() -> Array:
-    """What each byte does to the checksum: [256]."""
-    table = np.arange(256, dtype=np.uint32)
-    for _ in range(8):
-        table = np.where(table & 1, np.uint32(0x82F63B78) ^ (table >> 1), table >> 1)
-    return table.astype(np.uint32)
-
-
-CASTAGNOLI = _castagnoli()
+            return False
+        return True
 
 
 def _append(path: Path, data: bytes) -> None:

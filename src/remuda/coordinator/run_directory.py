@@ -14,7 +14,7 @@ from types import NoneType
 from typing import Any
 
 from remuda.checkpoint.names import file_name
-from remuda.checkpoint.plain import NUMBER, Kinds, checked, checked_all
+from remuda.checkpoint.plain import NUMBER, Kinds, checked, checked_all, read_checked
 from remuda.checkpoint.state import save_tensors, write_whole
 from remuda.checkpoint.store import Checkpoints
 from remuda.config import Config, load_config, read_config, write_config
@@ -300,14 +300,7 @@ class RunDirectory:
         Raises:
             RunDirectoryError: it is missing or damaged.
         """
-        try:
-            data = self.summary.read_bytes()
-        except OSError:
-            raise RunDirectoryError(f"{self.summary} is missing: the run has not ended") from None
-        try:
-            return _checked(json.loads(data))
-        except ValueError as error:
-            raise RunDirectoryError(f"{self.summary} is damaged: {error}") from None
+        return read_checked(self.summary, _checked, "the run has not ended")
 
 
 def _checked(data: object) -> dict[str, Any]:

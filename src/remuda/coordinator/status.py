@@ -12,10 +12,18 @@ from dataclasses import MISSING, asdict, fields
 from pathlib import Path
 from typing import Any
 
-from remuda.checkpoint.plain import NUMBER, Kinds, checked, checked_all, kinds_of
+from remuda.checkpoint.plain import (
+    NUMBER,
+    Kinds,
+    checked,
+    checked_all,
+    kinds_of,
+    read_checked,
+)
 from remuda.checkpoint.state import write_whole
+from remuda.coordinator.frozen import FrozenTexts
 from remuda.coordinator.metrics import MemberRecord, PolicyRecord, Record
-from remuda.errors import RunDirectoryError
+from remuda.coordinator.pieces import Pieces, Work, encode, joined
 from remuda.publish.snapshot import PublishedWeights
 from remuda.types import RoleStatus
 
@@ -42,64 +50,75 @@ STATUS: Kinds = {
 
 
 class StatusFile:
-    """Writes the status of a run; a full disk costs the status, not the run."""
+    """Writes the status of a run, in pieces; a full disk costs the status, not the run.
 
-    def __init__(self, path: Path, published: PublishedWeights, schedule: str) -> None:
+    A status of many policies is encoded over several ticks (`work`) and written by the last piece,
+    whole. If the process dies before, the status before stays, whole too, as it does between two
+    writings.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        published: PublishedWeights,
+        schedule: str,
+        frozen: FrozenTexts | None = None,
+    ) -> None:
         self._path, self._published, self._schedule = path, published, schedule
+        self._frozen = frozen
         self._errors: deque[dict[str, Any]] = deque(maxlen=ERRORS)
-        self._written = 0.0
-        self._frozen: dict[str, MemberRecord] = {}
-        """The frozen copies as they stood in the last record that held all of them."""
+        self._begun = 0.0
+        self.work = Pieces()
+        """What is left to do of the newest status."""
 
     def note(self, message: str) -> None:
         """Keep a message among the last errors."""
         self._errors.append({"time": time.time(), "message": message})
 
-    def remember(self, record: Record) -> None:
-        """Take note of all frozen copies, where they stand in this record."""
-        if record.is_whole:
-            self._frozen = {name: m for name, m in record.members.items() if not m.learns}
-
-    def write(self, record: Record, roles: Iterable[RoleStatus], ended: str = "") -> None:
-        """Write the status, if it is time or the run has ended."""
+    def begin(self, record: Record, roles: Iterable[RoleStatus]) -> None:
+        """Begin a status, if it is time and the one before is written."""
         now = time.monotonic()
-        if now - self._written < INTERVAL and not ended:
+        if now - self._begun < INTERVAL or self.work.busy:
             return
-        self._written = now
-        all_members = record.members if record.is_whole else self._frozen | record.members
-        members = {name: vars(member) for name, member in all_members.items()}
-        policies = {
-            name: vars(policy) | {"slot": self._published.active(name)}
-            for name, policy in record.playing.items()
-        }
-        status = record.plain() | {
-            "members": members,
+        self._begun = now
+        self.work.begin(self._writing(record, roles, ""))
+
+    def write(self, record: Record, roles: Iterable[RoleStatus], ended: str) -> None:
+        """Write the status in which the run ended, in place of one that is not written yet."""
+        self.work.begin(self._writing(record, roles, ended))
+        self.work.finish()
+
+    def _writing(self, record: Record, roles: Iterable[RoleStatus], ended: str) -> Work:
+        playing = record.playing
+        status = vars(record) | {
             "time": time.time(),
             "coordinator": os.getpid(),
             "schedule": self._schedule,
             "ended": ended,
             "roles": [asdict(role) for role in roles],
-            "policies": policies,
             "errors": list(self._errors),
         }
+        del status["policies"], status["members"]
+        policies: list[str] = []
+        members: list[str] = []
+        slots = {name: self._published.active(name) for name in playing}
+        yield from encode(playing, policies, slot=slots)
+        yield from encode(record.members, members)
+        if not record.is_whole and self._frozen:
+            members.append(self._frozen.text())
+        nested = joined(policies=policies, members=members)
         with contextlib.suppress(OSError):
-            write_whole(self._path, json.dumps(status).encode(), sync=False)
+            data = f"{json.dumps(status)[:-1]}, {nested}}}"
+            write_whole(self._path, data.encode(), sync=False)
 
 
 def read_status(path: Path) -> dict[str, Any]:
     """The newest status in a file.
 
     Raises:
-        RunDirectoryError: there is none.
+        RunDirectoryError: it is missing or damaged.
     """
-    try:
-        data = path.read_bytes()
-    except OSError:
-        raise RunDirectoryError(f"{path} is missing: the run has not begun") from None
-    try:
-        return _checked(json.loads(data))
-    except ValueError as error:
-        raise RunDirectoryError(f"{path} is damaged: {error}") from None
+    return read_checked(path, _checked, "the run has not begun")
 
 
 def _checked(data: object) -> dict[str, Any]:

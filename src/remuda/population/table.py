@@ -32,6 +32,8 @@ from remuda.types import Array, Bools, Floats, Integers, State
 
 Row = list[float]
 """Of a member, by `GAMES` and so on."""
+MemberRow = tuple[PolicyRef, PolicyRef | None, int, int, Row]
+"""Who it is, its parent, when it was born, its place, its numbers."""
 POLICY, VERSION, PARENT, PARENT_VERSION, BORN = range(5)
 """What `identity` tells of a place."""
 ORDERED, ADMITTED, ADOPTED, SINCE = range(4)
@@ -295,28 +297,31 @@ class Table:
             found.add(member, place)
         return found
 
-    def rows(self, frozen: bool = True) -> list[tuple[PolicyRef, PolicyRef | None, int, int, Row]]:
+    def rows(self, frozen: bool = True, places: Integers | None = None) -> list[MemberRow]:
         """Everybody who is in it, as plain data, for who only looks: thousands in milliseconds.
 
         Args:
             frozen: with the frozen copies.
+            places: only who is in these; None: in any.
 
         Returns:
-            Of each, by place: who it is, its parent, when it was born, its place, its numbers.
+            A row of each, by place.
         """
-        sequence, end = self._shared["sequence"], None if frozen else len(self.policies)
-        before = sequence[:end].copy()
+        if places is None:
+            places = np.arange(len(self.identity) if frozen else len(self.policies))
+        sequence = self._shared["sequence"]
+        before = sequence[places]
         fence_acquire()
-        identity, numbers = self.identity[:end].copy(), self.numbers[:end].tolist()
-        there = self.there[:end]
+        identity, numbers = self.identity[places], self.numbers[places]
+        there = self.there[places]
         fence_acquire()
-        there = there & (identity[:, POLICY] != NOBODY) & (before % 2 == 0)
-        there &= sequence[:end] == before  # else it was just being frozen
+        there &= (identity[:, POLICY] != NOBODY) & (before % 2 == 0)
+        there &= sequence[places] == before  # else it was just being frozen
         found, names = [], self.policies
-        for place in np.flatnonzero(there).tolist():
-            policy, version, parent, parent_version, born = identity[place].tolist()
+        rows = (each[there].tolist() for each in (places, identity, numbers))
+        for place, (policy, version, parent, parent_version, born), row in zip(*rows, strict=True):
             of = None if parent == NOBODY else PolicyRef(names[parent], parent_version)
-            found.append((PolicyRef(names[policy], version), of, born, place, numbers[place]))
+            found.append((PolicyRef(names[policy], version), of, born, place, row))
         return found
 
     def freeze(self, member: Member, snapshot: Snapshot) -> int:

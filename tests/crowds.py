@@ -1,0 +1,39 @@
+"""A population of any size as the coordinator sees it, without anybody who plays."""
+
+import numpy as np
+
+from remuda.coordinator.board import Board
+from remuda.population.records import Member, PolicyRef
+from remuda.population.table import Table
+from remuda.publish.snapshot import Snapshot
+from remuda.scoreboard import Scoreboard
+
+SIZE = 2
+
+
+class Quiet:
+    """As much of a policy's experience as a record tells."""
+
+    written, rollout, fill, untaken, passed = 0, 1, 0.0, 0, 0
+
+
+def crowd(policies, copies, seats=2):
+    """A table with so many policies and frozen copies, and its board."""
+    names = tuple(f"p{i}" for i in range(policies))
+    table = Table(dict.fromkeys(names, SIZE), seats, copies)
+    frozen = Snapshot(np.zeros(SIZE, np.float32), 1, 1, 0.0)
+    for name in names:
+        for version, place in enumerate(table.places_of(name)):
+            member = Member(PolicyRef(name, version), None, PolicyRef(name))
+            member.place = place
+            table.freeze(member, frozen)
+            table.numbers[place] = member.numbers
+    return table, Board(Scoreboard(names), dict.fromkeys(names, Quiet()), 0.0, table)
+
+
+class Slots:
+    """As much of published weights as a status tells."""
+
+    @staticmethod
+    def active(name):
+        return 0
