@@ -159,7 +159,8 @@ def train(words: Sequence[str]) -> int:
 
     def tell_results(result: Result) -> None:
         progress.close()
-        _tell_results(RunDirectory.open(result.directory))
+        for note in _tell_results(RunDirectory.open(result.directory)):
+            print(f"note: {note}")
         if not result.finished:
             print(f"{result.ended}; go on with: remuda train --resume {result.directory}")
         sys.stdout.flush()
@@ -181,15 +182,17 @@ def train(words: Sequence[str]) -> int:
     return HALTED if result.halted else 0
 
 
-def _tell_results(run: RunDirectory) -> None:
-    """Print what came of a run."""
+def _tell_results(run: RunDirectory) -> list[str]:
+    """Print what came of a run; returns notes: that this could not be done, and why."""
     from remuda.ui.summary import print_results
 
+    notes = []
     try:
         print_results(run.path)
-    except RunDirectoryError as error:
-        print(f"note: no table: {error}")
+    except RemudaError as error:  # of a file of the run
+        notes = [f"no table: {error}"]
     sys.stdout.flush()
+    return notes
 
 
 def _tell_pictures(run: RunDirectory, notes: Sequence[str] = ()) -> None:
@@ -364,11 +367,16 @@ def report(words: Sequence[str]) -> int:
     options = validate(parse_flags(words, ReportOptions, positional="run"), ReportOptions)
 
     from remuda.coordinator.run_directory import RunDirectory
+    from remuda.ui.ending import make_report
+    from remuda.ui.summary import print_files
 
     run = RunDirectory.open(options.run)
-    run.read_summary()
-    _tell_results(run)
-    _tell_pictures(run)
+    if not run.read_summary()["turns"]:
+        raise RunDirectoryError(f"no report of {run.path}: no turn was played in it")
+    failed = [*_tell_results(run), *make_report(run)]
+    print_files(run.path)
+    if failed:  # all of it was asked for
+        raise RemudaError("; ".join(failed))
     return 0
 
 

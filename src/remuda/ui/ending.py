@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from remuda.coordinator.logs import log_to
 from remuda.coordinator.run_directory import RunDirectory
-from remuda.errors import RunDirectoryError
+from remuda.errors import RemudaError
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -82,7 +82,8 @@ def write_report(run: Path) -> Path:
 
 
 def _note(what: str, error: Exception) -> str:
-    if isinstance(error, RunDirectoryError):
+    """In one line."""
+    if isinstance(error, RemudaError):
         return f"{what}: {error}"
     log.error("%s", what, exc_info=error)
-    return f"{what}: {type(error).__name__}: {error}"
+    return " ".join(f"{what}: {type(error).__name__}: {error}".split())
