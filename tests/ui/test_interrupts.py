@@ -1,5 +1,7 @@
-"""Ctrl-C in the program, sent at moments that a test can hold."""
+"""Ctrl-C and SIGTERM in the program, sent at moments that a test can hold."""
 
+import os
+import pty
 import subprocess
 import sys
 
@@ -8,9 +10,9 @@ import pytest
 STUBBORN = """
 import signal
 
-def swallow():
+def swallow(number=signal.SIGINT):
     try:
-        signal.raise_signal(signal.SIGINT)
+        signal.raise_signal(number)
     except BaseException:  # as native libraries, callbacks and finalizers do
         pass
     print("went on")
@@ -36,8 +38,11 @@ Assembly.__init__ = lambda *_, **__: stubborn.swallow()
 
 BEFORE_THE_REPORT = """
 from remuda.ui import report
-report.write_report = lambda *_: stubborn.swallow()
+report.write_report = lambda *_: stubborn.swallow(signal.{})
 """
+
+TOLD = {"SIGINT": (130, "remuda: interrupted"), "SIGTERM": (143, "remuda: stopped by SIGTERM")}
+"""By signal, the exit code and what is said."""
 
 
 def start(tmp_path, script):
@@ -67,18 +72,82 @@ main()
     assert "went on" not in done.stdout
 
 
-def test_after_a_run_it_ends_at_once_again_and_the_run_is_whole(tmp_path):
+@pytest.mark.parametrize("name", TOLD)
+def test_after_a_run_it_ends_at_once_again_and_the_run_is_whole(name, tmp_path):
+    """SIGTERM ended it without a word."""
     script = f"""
-{BEFORE_THE_REPORT}
+{BEFORE_THE_REPORT.format(name)}
 from remuda.__main__ import main
 sys.argv[1:] = ["train", "--schedule", "sequential", "--run.turns", "1", "--run.directory", "run"]
 main()
 """
-    done = start(tmp_path, script)
+    done, (code, told) = start(tmp_path, script), TOLD[name]
     again = "its report can be made by: remuda report run"
-    assert (done.returncode, done.stderr) == (130, f"remuda: interrupted; {again}\n")
+    assert (done.returncode, done.stderr) == (code, f"{told}; {again}\n")
     assert "greedy return" in done.stdout
     assert (tmp_path / "run" / "summary.json").exists()
+
+
+@pytest.mark.parametrize("second", TOLD)
+@pytest.mark.parametrize("first", TOLD)
+def test_a_second_signal_ends_a_run_at_once_and_says_so(first, second, tmp_path):
+    """The process died without a word, and the terminal was left as the picture had made it."""
+    script = f"""
+from remuda.coordinator.coordinator import Signals
+from remuda.ui.interrupts import end_at_once
+end_at_once()
+signals = Signals()
+with signals.watching():
+    signal.raise_signal(signal.{first})
+    print("goes to its end", signals.stopped())
+    signal.raise_signal(signal.{second})
+    print("went on")
+"""
+    done, (code, told) = start(tmp_path, script), TOLD[second]
+    expected = (code, "goes to its end True\n", f"{told}\n")
+    assert (done.returncode, done.stdout, done.stderr) == expected
+
+
+def test_a_second_signal_ends_a_process_that_is_no_program_too(tmp_path):
+    script = """
+from remuda.coordinator.coordinator import Signals
+with Signals().watching():
+    signal.raise_signal(signal.SIGINT)
+    signal.raise_signal(signal.SIGINT)
+    print("went on")
+"""
+    done = start(tmp_path, script)
+    assert (done.returncode, done.stdout, done.stderr) == (-2, "", "")
+
+
+def test_the_terminal_gets_its_cursor_back(tmp_path):
+    script = """
+import signal, sys
+signal.signal(signal.SIGINT, signal.default_int_handler)
+from rich.live import Live
+from remuda.ui.interrupts import end_at_once
+end_at_once()
+Live("a picture", auto_refresh=False).start(refresh=True)
+signal.raise_signal(signal.SIGINT)
+"""
+    ours, its = pty.openpty()
+    environment = os.environ | {"TERM": "xterm"}
+    words = [sys.executable, "-c", script]
+    with subprocess.Popen(words, stdout=its, stderr=its, env=environment, cwd=tmp_path) as process:
+        os.close(its)
+        shown = b""
+        while True:
+            try:
+                data = os.read(ours, 4096)
+            except OSError:  # nobody writes any more
+                break
+            if not data:
+                break
+            shown += data
+        assert process.wait(120) == 130
+    os.close(ours)
+    assert b"\x1b[?25l" in shown, "it was never hidden"
+    assert shown.rfind(b"\x1b[?25h") > shown.rfind(b"\x1b[?25l")
 
 
 def test_what_must_end_in_order_is_told_by_an_exception(tmp_path):

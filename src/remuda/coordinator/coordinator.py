@@ -74,11 +74,15 @@ class Signals:
 
     def __init__(self) -> None:
         self.caught: int | None = None
+        self._before: dict[int, Any] = {}
+        """By signal, the handler that is there when none of this is under way."""
 
     def __call__(self, number: int, frame: FrameType | None) -> None:  # noqa: ARG002
-        """The handler: a second signal ends the process at once."""
+        """The handler: a second signal ends the process at once, as the program does or by it."""
         if self.caught is not None:
-            signal.signal(number, signal.SIG_DFL)
+            before = self._before[number]
+            ends = callable(before) and before is not signal.default_int_handler
+            signal.signal(number, before if ends else signal.SIG_DFL)
             signal.raise_signal(number)
         self.caught = number
 
@@ -89,11 +93,11 @@ class Signals:
     @contextmanager
     def watching(self) -> Iterator[None]:
         """Catch the signals inside the `with`."""
-        before = {n: signal.signal(n, self) for n in (signal.SIGINT, signal.SIGTERM)}
+        self._before = {n: signal.signal(n, self) for n in (signal.SIGINT, signal.SIGTERM)}
         try:
             yield
         finally:
-            for number, handler in before.items():
+            for number, handler in self._before.items():
                 signal.signal(number, handler)
 
 

@@ -1,4 +1,4 @@
-"""Ctrl-C in the program: it ends at once, but for what must be put right first."""
+"""Ctrl-C and SIGTERM in the program: it ends at once, but for what must be put right first."""
 
 from __future__ import annotations
 
@@ -11,32 +11,37 @@ from types import FrameType
 
 INTERRUPTED = 130
 
+AFTER_A_PICTURE = b"\x1b[?25h\r\n"
+"""Shows the cursor of a terminal, which the live view hides, and leaves the picture's last line."""
+
 _hints: list[str] = []
 """What is told besides, from when on."""
 
 
 def end_at_once() -> None:
-    """From now on Ctrl-C is told in one line and ends the process with code 130.
+    """From now on Ctrl-C is told in one line and ends the process with code 130, SIGTERM with 143.
 
     As an exception it would have to pass through the native code of a library that is halfway
     loaded, or through a callback or finalizer: some abort, some swallow it, so that the program
     goes on as if nothing had been said, and some are broken from then on. The program stands an
     end at any moment anyway, as by `kill -9`. What shall end in order says so: a run that is under
     way (`Signals`), and a picture in the terminal (`ends_in_order`). For the main thread; where
-    the signal is ignored, as in the background of a shell, it stays ignored.
+    a signal is ignored, as SIGINT in the background of a shell, it stays ignored.
     """
-    if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
-        signal.signal(signal.SIGINT, _end)
+    for number in (signal.SIGINT, signal.SIGTERM):
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, _end)
 
 
 def tell_at_the_end(*words: str) -> None:
-    """From now on Ctrl-C that ends the process is told with these words after `interrupted`."""
+    """From now on a signal that ends the process is told with these words besides."""
     _hints[:] = words
 
 
-def told_at_the_end() -> str:
-    """What Ctrl-C that ends the process is told with."""
-    return "; ".join(["remuda: interrupted", *_hints])
+def told_at_the_end(number: int = signal.SIGINT) -> str:
+    """What a signal that ends the process is told with."""
+    what = "interrupted" if number == signal.SIGINT else f"stopped by {signal.Signals(number).name}"
+    return "; ".join([f"remuda: {what}", *_hints])
 
 
 @contextmanager
@@ -55,5 +60,9 @@ def _end(number: int, frame: FrameType | None) -> None:  # noqa: ARG001
     # It may come in the middle of a write, or nobody may read any more.
     with suppress(RuntimeError, OSError, ValueError):
         sys.stdout.flush()
-    os.write(sys.stderr.fileno(), f"{told_at_the_end()}\n".encode())
-    os._exit(INTERRUPTED)
+    with suppress(OSError):
+        if os.isatty(1):
+            os.write(1, AFTER_A_PICTURE)
+    with suppress(OSError, ValueError):
+        os.write(sys.stderr.fileno(), f"{told_at_the_end(number)}\n".encode())
+    os._exit(128 + number)
