@@ -148,7 +148,7 @@ def train(
                 if not config.run.fallback:
                     raise
                 view.say(f"{error.what}; it goes on in one process (run.fallback)")
-                config = in_one_process(config)
+                config = _fall_back(config, len(layout.copies), view)
                 layout = make_layout(config, len(specs))
                 assembly = Assembly(config, specs, layout, facts=facts, agents=agents)
                 if found is not None:  # config.yaml stays: a resume may find room for processes
@@ -172,6 +172,23 @@ def in_one_process(config: Config) -> Config:
         raise ConfigError(
             f"run.fallback is true, and this run could not go on in one process: {error}"
         ) from error
+
+
+def _fall_back(config: Config, actors: int, view: View) -> Config:
+    """The same run in one process, where several actors could not be started.
+
+    An actor cannot go on with the experience of another number of them. So it is not restored, and
+    not saved either: the next resume may find room for all of them again.
+    """
+    alone = in_one_process(config)
+    if actors == 1 or not config.saves_replay:
+        return alone
+    view.say(
+        "experience is neither restored nor saved meanwhile (checkpoint.replay): that of "
+        f"{actors} actors does not fit the one that plays now"
+    )
+    checkpoint = alone.checkpoint.model_copy(update={"replay": False})
+    return alone.model_copy(update={"checkpoint": checkpoint})
 
 
 def _train(

@@ -171,6 +171,40 @@ def test_a_fallback_that_could_not_be_is_refused_before_there_is_a_directory(
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.parametrize("algorithm", [pytest.param("dqn", marks=pytest.mark.slow), "ppo"])
+def test_a_resume_of_several_actors_with_their_experience_falls_back_without_it(
+    algorithm, tmp_path, monkeypatch
+):
+    """It ended in a CheckpointError that named another number of actors, which nobody asked for."""
+    directory, told, view = tmp_path / "run", [], PlainView()
+    view.say = told.append
+
+    def go_on(turns, resume=True):
+        tree = {
+            "run": {"turns": turns, "seconds": None, "directory": str(directory), "fallback": True},
+            "policy": {"algorithm": algorithm, "ppo": {"rollout_length": 20}},
+            "env": {"num_envs": 4},
+            "actor": {"processes": 2},
+            "checkpoint": {"replay": True},
+        }
+        result = train(small_config(**tree), view, resume)
+        assert result.finished
+        return result.record.policies["agent_0"]
+
+    before = go_on(400, resume=False)
+    with monkeypatch.context() as patch:
+        refuse(patch)
+        told.clear()
+        after = go_on(1200)
+    (said,) = [line for line in told if "checkpoint.replay" in line]
+    assert "experience is neither restored nor saved" in said
+    assert "that of 2 actors" in said
+    assert after.updates > before.updates
+    assert after.steps > before.steps
+    go_on(1600)  # processes can be started again, and what was saved meanwhile fits them
+    assert RunDirectory.open(directory).read_config().actor.processes == 2
+
+
 @pytest.mark.parametrize(
     ("game", "processes", "matchmaker"),
     [
