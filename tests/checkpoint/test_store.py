@@ -179,6 +179,19 @@ def test_a_part_that_comes_too_late_spoils_nothing(tmp_path, monkeypatch):
         store.write(1, "a", {"value": "later"})
 
 
+def test_a_part_that_comes_just_before_it_would_be_carried_over_is_the_part(tmp_path):
+    """No checkpoint was written then: "File exists". A busy machine with 256 policies showed it."""
+    store = Checkpoints(tmp_path)
+    take(store, 1)
+    number = store.begin()
+    store.write(number, "a", {"value": "late"})
+    assert store.carry_over(number, "a")
+    store.commit(Manifest(number, 2, 1.0, False, {}, {}))
+    assert store.verify(number).number == number
+    assert store.read(number, "a")["value"] == "late"
+    assert store.read(1, "a")["value"] == 1
+
+
 @pytest.mark.parametrize(
     "content", [b"", b"[]", b"null", b"3", b"{}", b'{"checkpoint": []}', b"\xff"]
 )

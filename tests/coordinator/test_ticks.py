@@ -5,6 +5,7 @@ import json
 import warnings
 from collections import Counter
 from contextlib import nullcontext
+from itertools import pairwise
 from types import SimpleNamespace
 
 import numpy as np
@@ -19,7 +20,7 @@ from remuda.coordinator.frozen import AT_ONCE, FrozenTexts
 from remuda.coordinator.metrics import Record, read_metrics, scalars
 from remuda.coordinator.metrics_events import EventEncoder
 from remuda.coordinator.metrics_log import MetricsLog
-from remuda.coordinator.pieces import ROWS, VALUES
+from remuda.coordinator.pieces import RECORD, ROWS, VALUES
 from remuda.coordinator.status import StatusFile, read_status
 from remuda.errors import RoleDiedError
 from remuda.population.records import GAMES
@@ -32,6 +33,8 @@ with warnings.catch_warnings():
     from tensorboard.compat.proto.event_pb2 import Event
     from tensorboard.compat.proto.summary_pb2 import Summary
 
+MANY = 128
+"""Policies, more than are encoded in a tick."""
 WIDEST = 50
 """More values than a record of one policy or member has."""
 
@@ -110,14 +113,20 @@ def work(monkeypatch):
     return counted
 
 
-def play(directory, work, monkeypatch, *, policies=256, copies=10, ticks=40, died=None):
+def play(directory, work, monkeypatch, *, policies=MANY, copies=10, ticks=48, died=None):
     """A run of so many ticks, each of which asks for everything that ticks do now and then."""
     for module, name in ((coordinator_module, "WHOLE"), (status_module, "INTERVAL")):
         monkeypatch.setattr(module, name, 0.0)
     table, board = crowd(policies, copies)
     game = Game(table, board, ticks, work, died)
     run = run_in(directory)
-    frozen, view = FrozenTexts(table), View()
+    frozen, view, between = FrozenTexts(table), View(), board.between
+
+    def counting(*readings, **how):
+        work["records"] += 1
+        return between(*readings, **how)
+
+    monkeypatch.setattr(board, "between", counting)
     coordinator = Coordinator(
         game,
         lambda: board,
@@ -156,8 +165,11 @@ def test_a_tick_encodes_a_bounded_number_of_values_and_the_last_one_the_rest(
     """At 256 policies with ten copies each, one tick in twenty took over 100 ms."""
     game, view, run = play(tmp_path, work, monkeypatch, died=died)
     for tick in game.ticks:
-        assert tick["values"] + tick["numbers"] / 4 <= VALUES + (AT_ONCE + 2 * ROWS) * WIDEST
+        encoded = tick["values"] - 8 * tick["texts"] + tick["numbers"] / 4
+        assert encoded + MANY * RECORD * tick["records"] <= VALUES + 2 * ROWS * WIDEST
         assert tick["texts"] <= AT_ONCE
+        assert tick["records"] <= 1
+    assert all(a["records"] or b["records"] for a, b in pairwise(game.ticks[1:]))
     assert sum(tick["texts"] for tick in game.ticks) > 10 * AT_ONCE
 
     lines = list(read_metrics(run.metrics))
@@ -166,9 +178,9 @@ def test_a_tick_encodes_a_bounded_number_of_values_and_the_last_one_the_rest(
     assert [line.turns for line in lines] == [record.turns for record in view.logged]
     assert lines[-1] == view.logged[-1]
     assert any(line.is_whole for line in lines[:-1])
-    assert all(line.num_frozen == 2560 for line in lines)
+    assert all(line.num_frozen == 10 * MANY for line in lines)
     assert lines[-1].is_whole
-    assert lines[-1].turns == 400
+    assert lines[-1].turns == 480
 
     shown = events(run)
     assert shown["run/turns_per_second"] == [
@@ -180,14 +192,16 @@ def test_a_tick_encodes_a_bounded_number_of_values_and_the_last_one_the_rest(
 
     status = read_status(tmp_path / "status.json")
     assert status["ended"] == ("the process actor died" if died else "all turns were played")
-    assert status["turns"] == 400
-    assert len(status["members"]) == 256 * 11
+    assert status["turns"] == 480
+    assert len(status["members"]) == 11 * MANY
 
 
 def test_what_was_begun_is_written_though_the_coordinator_itself_breaks(
     tmp_path, monkeypatch, work
 ):
-    _, view, run = play(tmp_path, work, monkeypatch, ticks=6, died=ValueError("a fault"))
+    _, view, run = play(
+        tmp_path, work, monkeypatch, policies=256, ticks=6, died=ValueError("a fault")
+    )
     assert len(view.logged) == 1  # which takes longer than six ticks
     lines = list(read_metrics(run.metrics))
     assert [line.policies for line in lines] == [record.policies for record in view.logged]

@@ -12,6 +12,7 @@ and the next checkpoint removes. One process, the coordinator, begins, commits a
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
@@ -105,7 +106,9 @@ class Checkpoints:
         for earlier in reversed(self.numbers()):
             source = self._directory(earlier) / _file(part)
             if source.exists():
-                os.link(source, self.partial(number) / _file(part))
+                # A role that was late may have written it meanwhile: then that is the part.
+                with contextlib.suppress(FileExistsError):
+                    os.link(source, self.partial(number) / _file(part))
                 return True
         return False
 

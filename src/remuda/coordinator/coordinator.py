@@ -19,7 +19,7 @@ from remuda.coordinator.frozen import FrozenTexts
 from remuda.coordinator.ledger import Scribe
 from remuda.coordinator.metrics import Record, View
 from remuda.coordinator.metrics_log import MetricsLog
-from remuda.coordinator.pieces import VALUES
+from remuda.coordinator.pieces import RECORD, VALUES
 from remuda.coordinator.run_directory import RunDirectory
 from remuda.coordinator.status import StatusFile
 from remuda.errors import RoleDiedError
@@ -187,7 +187,7 @@ class Coordinator:
     def _go_on(self, board: Board, config: RunConfig, every: float, signals: Signals) -> Ending:
         logged, whole_due = board.start, board.start.time + WHOLE
         due = board.start.time + every
-        recent = deque([board.start], maxlen=SHOWN_TICKS)
+        recent, encodes = deque([board.start], maxlen=SHOWN_TICKS), False
         while True:
             died: RoleDiedError | None = None
             over = False
@@ -204,6 +204,13 @@ class Coordinator:
             now = board.read()
             words, finished = _reason(over, board.seconds(now), config, signals)
             words = str(died) if died else words
+            # While there is something to encode, every other tick does only that: a tick of many
+            # policies is long enough with a record. Those of few policies leave nothing over.
+            encodes = self._is_busy and not (encodes or words or now.time >= due)
+            if encodes:
+                recent.append(now)
+                self._work(VALUES)
+                continue
             # A tick works out one record: that of the interval which is logged, where one is. A
             # line that is still being encoded is not hurried: the next interval is longer then.
             is_due = now.time - logged.time >= config.log_every and not self._metrics.work.busy
@@ -227,8 +234,9 @@ class Coordinator:
                     self._status.note(words)
                 self._status.write(record, self._runtime.status(), words)
             else:
-                self._status.begin(record, self._runtime.status())
-                self._work()
+                if self._status.is_due:
+                    self._status.begin(record, self._runtime.status())
+                self._work(VALUES - RECORD * len(record.policies))
             if died:
                 raise died
             if words:
@@ -238,10 +246,14 @@ class Coordinator:
                 had = {r.name: r.processor for r in roles if r.processor is not None}
                 return Ending(words, finished, session, board.earlier, restarts, had)
 
-    def _work(self) -> None:
-        """Encode as much as a tick may; half of that is for the status, where there is one."""
-        values = VALUES // 2 if self._status.work.busy else VALUES
-        self._status.work.go_on(VALUES - self._metrics.work.go_on(values))
+    @property
+    def _is_busy(self) -> bool:
+        return self._metrics.work.busy or self._status.work.busy
+
+    def _work(self, values: int) -> None:
+        """Encode so many values; half of them are for the status, where there is one."""
+        share = values // 2 if self._status.work.busy else values
+        self._status.work.go_on(values - self._metrics.work.go_on(share))
 
     def _checkpoint(self, record: Record, words: str) -> int | None:
         number = self._checkpointer.take(self._runtime, record.turns, record.seconds)

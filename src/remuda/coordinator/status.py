@@ -75,12 +75,14 @@ class StatusFile:
         """Keep a message among the last errors."""
         self._errors.append({"time": time.time(), "message": message})
 
+    @property
+    def is_due(self) -> bool:
+        """Whether it is time for another, and the one before is written."""
+        return time.monotonic() - self._begun >= INTERVAL and not self.work.busy
+
     def begin(self, record: Record, roles: Iterable[RoleStatus]) -> None:
-        """Begin a status, if it is time and the one before is written."""
-        now = time.monotonic()
-        if now - self._begun < INTERVAL or self.work.busy:
-            return
-        self._begun = now
+        """Begin a status."""
+        self._begun = time.monotonic()
         self.work.begin(self._writing(record, roles, ""))
 
     def write(self, record: Record, roles: Iterable[RoleStatus], ended: str) -> None:
