@@ -440,6 +440,7 @@ def _dealt(
         stream(seed, "evaluation", "matches"),
         env.num_envs,
         seats_of(config, env.agents, everybody),
+        agents=[agent.name for agent in env.agents],
     )
     casts = make_casts(env, specs, league, {}, seed=seed, purpose="evaluation", noisy=False)
     return DealtSeats(env, casts, league, scoreboard.policies_of())

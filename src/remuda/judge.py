@@ -48,13 +48,14 @@ class Judge:
         self.limits = limits or Limits(config.run.evaluate_seconds)
 
     def measure(self, snapshots: Mapping[str, Snapshot]) -> dict[str, Any] | None:
-        """What snapshots earn; None: it was given up, or too little was played within the time."""
+        """What snapshots earn; None: the play was cut short, by an interruption or the time.
+
+        Episodes that are short are over first, so a part of them would favour some checkpoints.
+        """
         config = self._config
         episodes = config.checkpoint.evaluate_episodes
         evaluation = evaluate(config, snapshots, episodes, config.seed, limits=self.limits)
-        if 2 * len(evaluation.returns) < episodes or evaluation.cut == "interrupted":
-            return None
-        return judged(evaluation)
+        return None if evaluation.cut else judged(evaluation)
 
     def challenge(self, snapshots: Mapping[str, Snapshot], number: int) -> float:
         """How much more snapshots earn against a checkpoint than that earns against them.

@@ -315,8 +315,8 @@ def _judge(
     """Let the last checkpoint be the best, if it is; the result with a note where that failed."""
     evaluation = result.evaluation
     enough = min(config.checkpoint.evaluate_episodes, config.run.evaluate_episodes)
-    if evaluation is None or len(evaluation.returns) < enough:
-        return result
+    if evaluation is None or evaluation.cut or len(evaluation.returns) < enough:
+        return result  # of play that was cut short, the short episodes are over
     try:
         if coordinator.judge_last(judged(evaluation), snapshots, judge.challenge):
             return result

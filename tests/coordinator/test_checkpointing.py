@@ -234,3 +234,16 @@ def found_best(store, returns):
         best.offer(number, {"a": skill})
         found.append(skills[store.best()["checkpoint"]])
     return found
+
+
+def test_a_measurement_that_ran_out_of_time_is_told_once(store):
+    """No best checkpoint was kept, and nobody was told why."""
+    best = BestKeeper(store, lambda _: None, (said := []).append, inline=True)
+    number = taken(store, 10)
+    best.offer(number, {})
+    best.offer(number, {})
+    assert said == [
+        f"checkpoint {number} was not measured to the end: run.evaluate_seconds were over; allow "
+        "more of them, or ask for fewer checkpoint.evaluate_episodes"
+    ]
+    assert store.best() is None

@@ -5,23 +5,25 @@ from itertools import combinations, permutations
 
 import numpy as np
 import pytest
-from scipy.stats import chisquare
+from hypothesis import given, settings
+from hypothesis import strategies as some
+from scipy.stats import chi2_contingency, chisquare
 
 from remuda.checkpoint.state import pack, unpack
 from remuda.errors import ConfigError
+from remuda.population import rounds
 from remuda.population.ledger import Ledger
 from remuda.population.matchmaking import (
     Fitness,
     Fixed,
-    Order,
     Prioritized,
     Random,
     RoundRobin,
     SelfPlay,
     Teams,
-    nth_combination,
 )
 from remuda.population.records import Match, Member, PolicyRef, Population, Result
+from remuda.population.rounds import Order, Rounds
 
 
 def people(count, **options):
@@ -281,11 +283,6 @@ def test_a_round_robin_of_many_takes_no_memory_and_passes_over_forbidden_seats()
     assert set(seatings(RoundRobin(2), stuck, 9)) == {(f"p{i}", "p3") for i in range(3)}
 
 
-def test_every_way_to_choose_has_its_number():
-    found = [tuple(nth_combination(7, 3, i)) for i in range(35)]
-    assert found == list(combinations(range(7), 3))
-
-
 def test_orders_are_permutations():
     for count in (1, 2, 3, 17, 1000):
         order = Order.draw(count, np.random.default_rng(count))
@@ -311,3 +308,79 @@ def test_seats_that_overlap_are_filled_without_repetition():
     stuck = Population([Member(PolicyRef(f"p{i}"), frozenset({0, i})) for i in range(2)])
     stuck.add(Member(PolicyRef("p2"), frozenset({1})))
     assert all(len(set(s)) == 2 for s in seatings(Random(2), stuck, 100))
+
+
+@some.composite
+def kept_seats(draw):
+    """Seats, and of each policy those that it may take."""
+    seats = draw(some.integers(1, 4))
+    own = some.one_of(some.none(), some.frozensets(some.integers(0, seats - 1), min_size=1))
+    return seats, draw(some.lists(own, min_size=seats, max_size=6))
+
+
+@settings(max_examples=200, deadline=None)
+@given(kept_seats())
+def test_every_allowed_round_has_its_number(kept):
+    """And no other: of a cycle in which most are forbidden nothing is stepped through."""
+    num_seats, own = kept
+    cycle = Rounds(own, num_seats)
+    found = [tuple(cycle.seating(i)) for i in range(cycle.count)]
+    expected = [
+        seating
+        for turned in range(num_seats)
+        for chosen in combinations(range(len(own)), num_seats)
+        for seating in [(*chosen[turned:], *chosen[:turned])]
+        if all(own[who] is None or seat in own[who] for seat, who in enumerate(seating))
+    ]
+    assert found == expected
+    assert cycle.dealt() == {who for seating in expected for who in seating}
+
+
+def test_rounds_that_are_worked_out_again_are_the_same(monkeypatch):
+    own = [frozenset({i % 3, (i + 1) % 3}) for i in range(7)]
+    kept = Rounds(own, 3)
+    monkeypatch.setattr(rounds, "HELD", 1)
+    anew = Rounds(own, 3)
+    order = np.random.default_rng(0).permutation(kept.count).tolist()
+    assert [anew.seating(i) for i in order] == [kept.seating(i) for i in order]
+    assert len(anew._ways) == 1
+
+
+def test_a_round_robin_whose_seats_are_kept_looks_at_no_forbidden_round(monkeypatch):
+    """32 policies, each kept to one of eight seats: five seconds a match."""
+    population = Population([Member(PolicyRef(f"p{i}"), frozenset({i % 8})) for i in range(32)])
+    looked_at = []
+    at = Order.next
+    monkeypatch.setattr(Order, "next", lambda order: looked_at.append(at(order)) or looked_at[-1])
+    found = seatings(RoundRobin(8), population, 300)
+    assert len(looked_at) == 300
+    assert len(set(found)) == 300 < Rounds([m.seats for m in population.members], 8).count
+    assert all(int(name[1:]) % 8 == seat for s in found for seat, name in enumerate(s))
+
+
+@pytest.mark.parametrize("past", [0, 2])
+def test_prioritized_opponents_are_drawn_one_after_another_however_that_is_done(past, monkeypatch):
+    """All at once: to the same frequencies of whole matches, as where each draw looks anew."""
+    population = people(4)
+    for version in range(past):
+        population.freeze("p1", version)
+    ledger, place = Ledger(population), population[PolicyRef("p0")].place
+    for i, other in enumerate(population.members):
+        if other.place != place:
+            ledger.pairs[:2, place, other.place] = 10.0, 1.0 + 2.0 * i
+    matchmaker, random = Prioritized(3), np.random.default_rng(0)
+    matches, counts = 24_000, {}
+    for way in ("at once", "in turn"):
+        if way == "in turn":
+            monkeypatch.setattr(Prioritized, "_draw_at_once", lambda *_: [])
+        found = Counter()
+        for _ in range(matches):
+            matchmaker.begin_at(0)  # p0 learns, on seat 0
+            (match,) = matchmaker.propose(population, ledger, 1, random)
+            found[match.seats] += 1
+        counts[way] = found
+    both = sorted(set(counts["at once"]) | set(counts["in turn"]))
+    table = [[counts[way][each] for each in both] for way in counts]
+    assert min(map(min, table)) > 5
+    assert chi2_contingency(table).pvalue > 0.001
+    assert all(len(set(seats)) == 3 for seats in both)

@@ -327,3 +327,86 @@ def test_the_shares_of_a_matchmaker_of_ones_own_are_counted():
     others = {shares[name] for name in NAMES[1:]}
     assert len(others) == 1  # what chance alone sets apart is the same
     assert others.pop() == pytest.approx(1 / 7)
+
+
+def short_of_members():
+    """A team of one policy with three seats, against one of four with three; all have a past."""
+    names = [f"p{i}" for i in range(5)]
+    population = Population([Member(PolicyRef(name)) for name in names])
+    for version in range(6):
+        for name in names:
+            population.freeze(name, version)
+    sides = ["red", "blue", "red", "blue", "red", "blue"]
+    return Teams(sides, {"red": names[:1], "blue": names[1:]}), population
+
+
+@pytest.mark.parametrize("share", [0.0, 0.3, 1.0])
+def test_a_team_that_is_short_of_members_takes_them_from_its_past_and_the_others_do_not(share):
+    """All seats of the match were drawn from everybody, so mostly from the past."""
+    matchmaker, population = short_of_members()
+    matchmaker.past_share = share
+    matches = 4000
+    found = play(matchmaker, population, matches)
+    assert all(len(set(seats)) == 6 for seats in found)
+    assert all([ref.policy == "p0" for ref in seats] == [True, False] * 3 for seats in found)
+    assert all(any(not ref.is_frozen for ref in seats) for seats in found)
+    live = np.array([[not ref.is_frozen for ref in seats] for seats in found])
+    blue, red = live[:, 1::2], live[:, ::2]
+    assert red.sum(1).max() == 1, "the only policy of a team sat twice"
+    # Half of the sure seats are blue's, and of the others the past takes its share.
+    expected = 3 * (1 / 6 + 5 / 6 * (1.0 - share))
+    assert blue.sum(1).mean() == pytest.approx(expected, abs=0.05)
+    some_red = red[red.any(1)]
+    if len(some_red):
+        assert chisquare(some_red.sum(0)).pvalue > 0.001, "its seats are not alike"
+    if share == 0.0:
+        assert red.any(1).all()
+        assert blue.all()
+
+
+def test_a_team_without_a_past_sits_twice_and_the_others_do_not():
+    names = [f"p{i}" for i in range(4)]
+    population = Population([Member(PolicyRef(name)) for name in names])
+    population.freeze("p1", 1)
+    matchmaker = Teams(["red", "red", "blue", "blue"], {"red": names[:1], "blue": names[1:]})
+    for seats in play(matchmaker, population, 400):
+        assert seats[:2] == (PolicyRef("p0"), PolicyRef("p0"))
+        assert seats[2] != seats[3]
+
+
+def test_a_team_of_which_only_the_past_is_left_costs_the_other_no_live_seat():
+    """The seat that is sure to be live was drawn among all seats, and could be nobody's."""
+    names = [f"p{i}" for i in range(4)]
+    population = Population([Member(PolicyRef(name)) for name in names])
+    for version in range(3):
+        population.freeze("p0", version)
+        population.freeze("p1", version)
+    population.retire(PolicyRef("p0"))
+    matchmaker = Teams(["red", "red", "blue"], {"red": names[:1], "blue": names[1:]})
+    matchmaker.past_share = 1.0
+    for seats in play(matchmaker, population, 200):
+        assert [ref.policy for ref in seats[:2]] == ["p0", "p0"]
+        assert seats[2].policy != "p0"
+        assert not seats[2].is_frozen
+
+
+@pytest.mark.parametrize("name", ["random", "round_robin", "prioritized", "fitness"])
+def test_few_copies_for_some_seats_make_nobody_sit_twice(name):
+    """Two seats that only one frozen copy may take, and that the past was to take."""
+    makers = {
+        "random": lambda: Random(4),
+        "round_robin": lambda: RoundRobin(4),
+        "prioritized": lambda: Prioritized(4),
+        "fitness": lambda: Fitness(4, 50.0),
+    }
+    own = [frozenset({0, 1})] * 3 + [frozenset({2, 3})] * 3
+    population = Population([Member(PolicyRef(f"p{i}"), own[i]) for i in range(6)])
+    population.freeze("p0", 1)
+    for version in range(5):
+        population.freeze("p3", version)
+    matchmaker = makers[name]()
+    matchmaker.past_share = 1.0
+    for seats in play(matchmaker, population, 300):
+        assert len(set(seats)) == 4
+        assert not all(ref.is_frozen for ref in seats)
+        assert all(population[ref].may_sit(seat) for seat, ref in enumerate(seats))

@@ -11,11 +11,12 @@ from scipy.stats import chisquare
 
 from remuda.config import load_config
 from remuda.envs.registry import make_env
-from remuda.population import seating, setup
+from remuda.population import counting, seating, setup
+from remuda.population.counting import COUNTS, Counted, count_seatings
 from remuda.population.ledger import Ledger
 from remuda.population.matchmaking import Fitness, Random, RoundRobin, Teams
 from remuda.population.records import Member, PolicyRef, Population
-from remuda.population.seating import Seatings, count_seatings
+from remuda.population.seating import Seatings, few_changes, match_up, seat_all
 from remuda.population.setup import expected_shares, make_matchmaker, policy_names, seats_of
 
 STUCK = {  # games and populations in which no seating is without repetition, or hardly one draw
@@ -106,21 +107,42 @@ ABLE = {
 }
 
 
+@pytest.fixture(params=["seat by seat", "counted", "exchanged"])
+def way(request, monkeypatch):
+    """The way in which seatings are drawn: all of them draw alike."""
+    if request.param != "seat by seat":
+        monkeypatch.setattr(seating, "DRAWS", 0)
+    if request.param == "exchanged":
+        monkeypatch.setattr(counting, "COUNTED", 1)
+    COUNTS.clear()
+    yield request.param
+    COUNTS.clear()
+
+
 @pytest.mark.parametrize("name", ABLE)
-@pytest.mark.parametrize("counted", [True, False])
-def test_all_seatings_that_overlap_are_equally_likely(name, counted, monkeypatch):
+def test_all_seatings_that_overlap_are_equally_likely(name, way):
     able = ABLE[name]
-    count_seatings.cache_clear()
-    if not counted:
-        monkeypatch.setattr(seating, "COUNTED", 1)
     expected = sorted(s for s in product(*able) if len(set(s)) == len(s))
     seatings, random = Seatings(able), np.random.default_rng(1)
-    assert (seatings._choices is None) is not counted
     found = Counter(seatings.draw(random) for _ in range(200 * len(expected)))
-    count_seatings.cache_clear()
     assert set(found) == set(expected)
     if len(expected) > 1:
         assert chisquare([found[each] for each in expected]).pvalue > 0.001
+
+
+def test_all_orders_of_a_group_are_equally_likely(way):
+    """Orders are drawn first, and those that are allowed are counted where none of them is."""
+    seats = [frozenset({0, 1}), frozenset({1, 2}), None, frozenset({0, 3}), None]
+    group = [Member(PolicyRef(f"p{i}"), own) for i, own in enumerate(seats)]
+    random, refs = np.random.default_rng(4), [member.ref for member in group]
+    expected = [
+        order
+        for order in permutations(refs)
+        if all(group[refs.index(ref)].may_sit(seat) for seat, ref in enumerate(order))
+    ]
+    found = Counter(seat_all(group, 5, random) for _ in range(200 * len(expected)))
+    assert set(found) == set(expected)
+    assert chisquare([found[each] for each in expected]).pvalue > 0.001
 
 
 def test_where_nobody_can_be_spared_each_seat_is_drawn_by_itself():
@@ -153,7 +175,8 @@ def test_many_seats_that_are_each_kept_to_others_are_filled():
     seats, policies = 40, 60
     may = [random.choice(policies, 6, replace=False).tolist() for _ in range(seats)]
     seatings = Seatings(may)
-    assert seatings._choices is None
+    (part,) = seating.connected(seating.groups_of(may))
+    assert len(part) == seats
     assert seatings.possible
     found = [seatings.draw(random) for _ in range(20)]
     assert all(len(set(s)) == seats and all(map(list.__contains__, may, s)) for s in found)
@@ -179,3 +202,135 @@ def test_a_match_of_hundreds_takes_few_draws(name):
     population, random = Population(members), Counting()
     makers[name]().propose(population, Ledger(population), 100, random)
     assert random.asked <= 6 * 100
+
+
+def freezing(policies, copies, seats_of, matchmaker, matches=3):
+    """Matches with a freeze before each; returns how many times something was counted."""
+    counted = []
+    population = Population([Member(PolicyRef(f"p{i}"), seats_of(i)) for i in range(policies)])
+    for version in range(copies):
+        for i in range(policies):
+            population.freeze(f"p{i}", version)
+    random, ledger = np.random.default_rng(0), Ledger(population, np.zeros((4, 1, 1)))
+    found = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(
+            counting, "count_seatings", lambda *a: counted.append(a) or count_seatings(*a)
+        )
+        for i in range(matches):
+            population.freeze("p0", 1000 + i)
+            found += matchmaker.propose(population, ledger, 4, random)
+    assert all(len(set(match.seats)) == matchmaker.num_seats for match in found)
+    assert all(population[r].may_sit(s) for match in found for s, r in enumerate(match.seats))
+    return len(counted)
+
+
+OVERLAPPING = (frozenset({0, 1, 2}), frozenset({2, 3, 4, 5}), None, None, frozenset({5, 6, 7, 0}))
+
+
+def test_a_freeze_among_hundreds_costs_no_count():
+    """Each threw the counts away: 1 to 60 ms a match."""
+    COUNTS.clear()
+    assert freezing(256, 4, lambda i: OVERLAPPING[i % 5], Random(8), 10) == 0
+
+
+def test_counts_outlast_a_freeze():
+    """Equals are few, so their orders are counted: by how many of them may take which seats."""
+    COUNTS.clear()
+    assert freezing(64, 4, lambda i: OVERLAPPING[i % 5], Fitness(8, 6.0), 50) > 0
+    assert freezing(64, 4, lambda i: OVERLAPPING[i % 5], Fitness(8, 6.0), 50) == 0
+    COUNTS.clear()
+
+
+def test_making_seatings_looks_at_nobody():
+    """Nothing is found out about thousands who may take eight seats until draws have failed."""
+
+    class Unread(list):
+        def __iter__(self):
+            raise AssertionError("somebody looked through all of them")
+
+    able = [Unread(range(seat, 2000 + seat)) for seat in range(8)]
+    seatings, random = Seatings(able), np.random.default_rng(0)
+    assert seatings.possible
+    assert all(len(set(seatings.draw(random))) == 8 for _ in range(100))
+
+
+def test_what_is_remembered_changes_no_draw():
+    """A run that is resumed has forgotten all counts, and repeats one that went on."""
+    able = ABLE["each to two"]
+    used, random = Seatings(able), np.random.default_rng(5)
+    for _ in range(50):
+        used.draw(random)
+    for _ in range(200):
+        COUNTS.clear()
+        other = np.random.default_rng()
+        other.bit_generator.state = random.bit_generator.state
+        assert Seatings(able).draw(other) == used.draw(random)
+        assert other.bit_generator.state == random.bit_generator.state
+
+
+def test_counts_that_are_remembered_have_a_bound_by_their_entries():
+    """By their number they had none to speak of: each may hold 20,000 entries."""
+    counts = Counted(kept=2_000)
+    for size in range(2, 40):
+        kinds = tuple(((g, (g + 1) % 4), 4 + size) for g in range(4))
+        asked = (2, 2, 2, 2), tuple(sorted(kinds))
+        first = counts.choices(*asked)
+        assert counts.choices(*asked) is first
+        assert counts.entries <= 2_000
+        held = sum(len(r) for found in counts._found.values() for k in found for _, r in k.values())
+        assert held <= counts.entries
+    assert len(counts._found) >= 2
+    assert counts.choices((1,), (((0,), 1),)) == count_seatings((1,), (((0,), 1),))
+
+
+def test_seats_that_share_nobody_are_counted_apart():
+    """Together they were too many to count; two that are one's only do not spoil the others."""
+    block = [[0, 1, 2], [1, 2, 3], [2, 3, 0], [3, 0, 1]]
+    able = [[10 * i + who for who in members] for i in range(6) for members in block]
+    able += [[100], [100]]
+    seatings, random = Seatings(able), np.random.default_rng(6)
+    assert not seatings.possible
+    assert len(seating.connected(seating.groups_of(able))) == 7
+    found = [seatings.draw(random) for _ in range(40 * 9)]
+    assert all(len(set(s[:24])) == 24 for s in found)
+    expected = [s for s in product(*block) if len(set(s)) == 4]
+    firsts = Counter(s[:4] for s in found)
+    assert set(firsts) == set(expected)
+    assert chisquare([firsts[each] for each in expected]).pvalue > 0.001
+
+
+@settings(max_examples=200, deadline=None)
+@given(restrictions(), some.integers(0, 2**32 - 1))
+def test_as_many_as_possible_are_seated(able, seed):
+    best = max(len(set(s)) for s in product(*able))
+    for random in (None, np.random.default_rng(seed)):
+        found = match_up(able, random)
+        assert len(found) == len(set(found.values())) == best
+        assert all(who in able[seat] for seat, who in found.items())
+
+
+@settings(max_examples=300, deadline=None)
+@given(some.data(), some.integers(0, 2**32 - 1))
+def test_seats_change_their_kind_only_so_that_fewer_sit_twice(data, seed):
+    seats = data.draw(some.integers(1, 4))
+    who = some.lists(some.integers(0, 3), unique=True, max_size=3)
+    live = [data.draw(who) for _ in range(seats)]
+    frozen = [[10 + i for i in data.draw(who)] for _ in range(seats)]
+    for seat in range(seats):
+        if not live[seat] and not frozen[seat]:
+            live[seat] = [0]
+    asked = data.draw(some.lists(some.booleans(), min_size=seats, max_size=seats))
+    asked = [bool(f) and (a or not m) for a, m, f in zip(asked, live, frozen, strict=True)]
+
+    def best(kinds):
+        able = [f if k else m for k, m, f in zip(kinds, live, frozen, strict=True)]
+        return len(match_up(able)) if all(able) else -1
+
+    found = few_changes(asked, live, frozen, np.random.default_rng(seed))
+    every = [list(kinds) for kinds in product([False, True], repeat=seats)]
+    assert best(found) == max(map(best, every))
+    if best(asked) == best(found):
+        assert found == asked
+    live_seats = [m for m, k in zip(live, asked, strict=True) if not k]
+    assert any(live_seats) <= (False in found)

@@ -1,13 +1,18 @@
 """Seats that a configuration keeps to some policies: obeyed, refused, or told to be of no use."""
 
+import numpy as np
 import pytest
 
 from remuda.config import load_config
 from remuda.effects import without_effect
 from remuda.envs.registry import make_env
 from remuda.errors import ConfigError
+from remuda.population.league import League
 from remuda.population.matchmaking import Matchmaker
+from remuda.population.records import PolicyRef
 from remuda.population.setup import check_population, policy_names, seats_of
+from remuda.population.table import Table
+from remuda.ui.cli import run
 
 BOTH = ("agent_0", "agent_1")
 
@@ -120,3 +125,73 @@ def test_what_nothing_in_a_population_reads_is_told(population, key):
 )
 def test_what_a_population_reads_is_not_told(population):
     assert without_effect(config_of(**population)) == []
+
+
+class Turncoat(Matchmaker):
+    """Another, that keeps to the seats in its first match only."""
+
+    def seat(self, population, ledger, random):
+        refs = [member.ref for member in population.members]
+        return tuple(refs) if self._proposed < 3 else tuple(reversed(refs))
+
+
+class Stranger(Turncoat):
+    """And one that seats somebody who is not there."""
+
+    def seat(self, population, ledger, random):
+        refs = [member.ref for member in population.members]
+        return tuple(refs) if self._proposed < 3 else (refs[0], PolicyRef("a", 7))
+
+
+class Short(Turncoat):
+    """And one that leaves a seat empty."""
+
+    def seat(self, population, ledger, random):
+        return super().seat(population, ledger, random)[: 2 if self._proposed < 3 else 1]
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        (
+            "Turncoat",
+            "the matchmaker population.test_seats:Turncoat deals b the seat of agent_0, and "
+            "population.seats.b keeps it to agent_1; let its `seat` ask Member.may_sit",
+        ),
+        (
+            "Stranger",
+            "the matchmaker population.test_seats:Stranger deals agent_1 to a@7, who is not in the "
+            "population; there are a, b",
+        ),
+        ("Short", "population.test_seats:Short deals 1 seats, and the game has 2"),
+    ],
+)
+def test_every_match_that_is_dealt_is_checked(name, said, tmp_path, capsys):
+    """Only the first was: the others were played, by policies on seats that were not theirs."""
+    words = ("--population.matchmaker", f"population.test_seats:{name}")
+    words += ("--population.policies", "[a,b]", "--population.seats.b", "[agent_1]")
+    words += ("--policy.algorithm", "ppo", "--schedule", "sequential", "--run.turns", "200")
+    words += ("--env.num_envs", "2", "--run.directory", str(tmp_path / "run"))
+    assert run(["train", "connect_four", *words, "--run.live", "false"]) == 2
+    told = capsys.readouterr()
+    assert said in " ".join((told.out + told.err).split())
+    assert "Traceback" not in told.out + told.err
+
+
+def test_a_league_seats_no_policy_where_it_may_not_sit():
+    table = Table({"a": 0, "b": 0}, 2, 0)
+    league = League(
+        table,
+        Turncoat(2),
+        None,
+        np.random.default_rng(0),
+        2,
+        {"a": frozenset({0})},
+        agents=BOTH,
+    )
+    both = np.ones(2, np.bool_)
+    league.deal(both)
+    seated = league.seated.copy()
+    with pytest.raises(ConfigError, match="Turncoat deals a the seat of agent_1"):
+        league.deal(both)  # matches 2 and 3
+    assert np.array_equal(league.seated[1], seated[1])

@@ -132,6 +132,7 @@ class ActorRole:
             seats_of(config, env.agents, names),
             teams_of(config.population, env.agents),
             sits_once(config, env.agents, names),
+            [agent.name for agent in env.agents],
         )
         casts = make_casts(
             env,

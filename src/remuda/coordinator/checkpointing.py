@@ -223,21 +223,29 @@ class BestKeeper:
         try:
             measured = self._measure(snapshots)
             if measured is None:
+                self._tell_once(f"checkpoint {number} was not measured to the end")
                 return
             found = self._compare(number, measured, snapshots, self._challenge)
             if not _was_cut(found):
                 self._done.append(found)
-            elif not (self._cancelled.is_set() or self._interrupted() or self._told):
-                self._told = True
-                self._say(
+            else:
+                self._tell_once(
                     f"checkpoint {number} was not compared with the best so far, checkpoint "
-                    f"{found['rival']}: run.evaluate_seconds were over; allow more of them, or "
-                    "ask for fewer checkpoint.evaluate_episodes"
+                    f"{found['rival']}"
                 )
         except Exception as error:  # the run is worth more than the measurement
             log.exception("the evaluation of checkpoint %d failed", number)
             self._failed = True
             self._say(f"greedy play failed, so no best checkpoint is kept: {error}")
+
+    def _tell_once(self, what: str) -> None:
+        """Say what could not be played to its end, unless that was asked for."""
+        if not (self._cancelled.is_set() or self._interrupted() or self._told):
+            self._told = True
+            self._say(
+                f"{what}: run.evaluate_seconds were over; allow more of them, or ask for fewer "
+                "checkpoint.evaluate_episodes"
+            )
 
     def _compare(
         self,

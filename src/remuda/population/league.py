@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
@@ -24,6 +25,7 @@ from remuda.population.records import (
     PolicyRef,
     Population,
 )
+from remuda.population.refusals import check_seating
 from remuda.population.table import MATCHES, NOBODY, POLICY, PROPOSED, VERSION, Table
 from remuda.publish.snapshot import Snapshot
 from remuda.types import Bools, Floats, Integers, State
@@ -65,6 +67,7 @@ class League:
         seats: Mapping[str, frozenset[int]] | None = None,
         teams: Sequence[str] = (),
         once: bool = False,
+        agents: Sequence[str] = (),
     ) -> None:
         """Go on with a table.
 
@@ -77,6 +80,7 @@ class League:
             seats: by policy, the seats that it may take, where it may not take all.
             teams: by seat, its team, for ratings.
             once: rings are only as large as if a policy had one seat of a match at most.
+            agents: by seat, the name of its agent, for messages.
         """
         table.repair()
         self.table, self.matchmaker = table, matchmaker
@@ -84,6 +88,8 @@ class League:
         self.ledger = Ledger(self.population, table.pairs)
         self._director, self._random = director, random
         self._sides = sides_of(teams, table.seats)
+        self._even = len(set(np.bincount(self._sides).tolist())) == 1
+        """Whether all sides have as many seats."""
         self.seated: Integers = np.zeros((num_envs, table.seats), np.int64)
         """[num_envs, seats]: the place in the population of whoever sits there."""
         self._matches: Integers = np.zeros(num_envs, np.int64)
@@ -92,6 +98,7 @@ class League:
         self.seats = dict(seats or {})
         """By policy, the seats that it may take, where it may not take all."""
         self._once = once
+        self._agents = tuple(agents) or tuple(f"seat {seat}" for seat in range(table.seats))
         matchmaker.begin_at(table.word(PROPOSED))
         none = np.zeros(num_envs, np.bool_)  # so that everything is compiled before play begins
         self._count(np.zeros(self.seated.shape), none)
@@ -100,7 +107,7 @@ class League:
         """Seat the next matches in these copies.
 
         Raises:
-            ConfigError: nobody may take a seat.
+            ConfigError: nobody may take a seat, or the matchmaker deals one that may not.
         """
         copies = np.flatnonzero(over)
         matches = self.matchmaker.propose(self.population, self.ledger, len(copies), self._random)
@@ -108,6 +115,7 @@ class League:
         for env, match in zip(copies.tolist(), matches, strict=True):
             if self._once and len(set(match.seats)) < len(match.seats):
                 raise RemudaError(f"match {match.id} seats a policy twice; this is a fault")
+            check_seating(population, match.seats, self.matchmaker.name, self._agents)
             self._matches[env] = match.id
             self.seated[env] = [population[ref].place for ref in match.seats]
         if matches:
@@ -257,8 +265,11 @@ class League:
             hyperparameters={**inherited, **birth.hyperparameters},
         )
         stage.clear(name)
+        mean = self._mean_rating()
         if birth.parent is not None:
             newborn.rate(population[birth.parent].rating, FRESH[UNCERTAINTY])
+        elif math.isfinite(mean):  # nothing is known of it: like the others
+            newborn.rate(mean, FRESH[UNCERTAINTY])
         table.numbers[place] = newborn.numbers
         digest = table.order(place, weights, newborn)
         self._log(BIRTH, newborn.ref, digest, parent)
@@ -276,19 +287,24 @@ class League:
                 newborn.seats, newborn.numbers = self.seats.get(policy), numbers
                 self.population.add(newborn, place)
 
+    def _mean_rating(self) -> float:
+        """Of live policies; not a number where there are none."""
+        places = self.population.places_of(self.population.learning)
+        return float(self.table.numbers[places, RATING].mean()) if len(places) else math.nan
+
     def _level(self) -> None:
         """Move all ratings alike, so that those of live policies are 25 on average, as at first.
 
         A child is a copy and begins with its parent's rating, and the lowest goes: each birth would
-        raise the others without anybody having learned. Only differences count in the model of
-        Plackett and Luce (its chances are shares of exp(rating / c), as in `rate_all`), so
-        no chance that ratings tell changes by this. It is one statement of the actor's, who alone
-        writes ratings; if it dies within, some are moved and some are not, which matches mend.
+        raise the others without anybody having learned. In the model of Plackett and Luce
+        chances are shares of exp(rating / c), the ratings of a side added up (see `rate_all`). So
+        where all sides have as many seats no chance that ratings tell changes by this. Where they
+        have not, the level itself tells how much a seat more is worth: matches find it and hold it,
+        and nothing is moved.
         """
-        live = self.population.learning
-        if live:
-            mean = sum(member.rating for member in live) / len(live)
-            self.table.numbers[:, RATING] += FRESH[RATING] - mean
+        mean = self._mean_rating()
+        if self._even and math.isfinite(mean):
+            self.table.move_ratings(FRESH[RATING] - mean)
 
     def _can_do_without(self, ref: PolicyRef) -> bool:
         """Whether matches can still be made when it is gone, also of those that learn alone."""

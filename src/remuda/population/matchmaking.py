@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import copy
 import math
-import zlib
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -23,13 +22,24 @@ import numpy as np
 from remuda.errors import ConfigError
 from remuda.population.ledger import Ledger
 from remuda.population.records import RATING, Match, Member, PolicyRef, Population
-from remuda.population.seating import Seating, Seatings, draw_apart, draw_different, seat_all
-from remuda.types import Array, Bools, State
+from remuda.population.rounds import Order, Rounds
+from remuda.population.seating import (
+    Group,
+    Seating,
+    Seatings,
+    draw_apart,
+    draw_different,
+    groups_of,
+    seat_all,
+)
+from remuda.types import Array, Bools, Integers, State
 
+By = list[tuple[Member, ...]]
+"""By seat, who may take it."""
+Able = tuple[By, By, list[Group[tuple[Member, ...]]]]
+"""Those that learn; the frozen copies; and together the seats for which both are the same."""
 PAST = 0.5
 """The share of the other seats that frozen copies take, unless told otherwise."""
-LOOKED_THROUGH = 50_000
-"""Seatings of a round robin that are looked through for policies that it never deals."""
 DRAWN = 4096
 """Matches that are drawn to find out who is seated how often."""
 
@@ -43,9 +53,13 @@ class Matchmaker(ABC):
     def __init__(self, num_seats: int) -> None:
         """Match for a game of so many seats."""
         self.num_seats = num_seats
+        self.name = type(self).__name__
+        """For messages; once it is configured, as the configuration names it."""
         self.past_share = PAST
         """Of the seats besides the one that is sure to be a live policy's, those that frozen copies
         take, 0 to 1."""
+        self._teams: tuple[str, ...] = ("",) * num_seats
+        """By seat, the team whose policies alone may take it; an empty name: all."""
         self._proposed = 0
 
     def propose(
@@ -57,13 +71,13 @@ class Matchmaker(ABC):
             ConfigError: nobody may take a seat.
         """
         for seat in range(self.num_seats):
-            if not population.for_seat(seat):
+            if not (population.live_for_seat(seat) or population.past_for_seat(seat)):
                 raise ConfigError(f"no policy of the population may take seat {seat}")
         matches = []
         for _ in range(count):
             seats = self.seat(population, ledger, random)
             if population.learning and all(ref.is_frozen for ref in seats):
-                seats = _with_one_live(seats, population, random)
+                seats = self._with_one_live(seats, population, random)
             matches.append(Match(self._proposed, seats))
             self._proposed += 1
         return matches
@@ -106,39 +120,71 @@ class Matchmaker(ABC):
         del population
         return ()
 
+    def live_for(self, population: Population, seat: int) -> tuple[Member, ...]:
+        """Those that learn and may take a seat, of all whom this matchmaker deals it."""
+        return population.live_for_seat(seat)
+
+    def past_for(self, population: Population, seat: int) -> tuple[Member, ...]:
+        """The frozen copies that may take a seat, of all whom this matchmaker deals it."""
+        return population.past_for_seat(seat)
+
     def past_seats(self, population: Population, random: np.random.Generator) -> list[bool]:
         """Draw the seats that frozen copies take in the next match: by seat, whether they do.
 
-        One seat at least is a live policy's, if there is a live policy that may take one; nobody
-        need sit twice for it, where all may take all seats.
+        One seat at least is a live policy's, if there is a live policy that may take one. Seats
+        that the same policies may take go to no more of either kind than there are, while there are
+        enough of both together.
         """
         seats = range(self.num_seats)
         if not population.frozen:
             return [False for _ in seats]
-        live = [seat for seat in seats if population.live_for_seat(seat)]
-        sure = live[int(random.integers(len(live)))] if live else -1
+        live, past, groups = self.able(population)
+        able = [seat for seat in seats if live[seat]]
+        sure = able[int(random.integers(len(able)))] if able else -1
         drawn = (random.random(self.num_seats) < self.past_share).tolist()
         found = [
-            bool(population.past_for_seat(seat)) and (drawn[seat] or seat not in live)
-            for seat in seats
+            seat != sure and bool(past[seat]) and (drawn[seat] or not live[seat]) for seat in seats
         ]
-        if live:
-            found[sure] = False
-        # Not more of either than there are, while there are enough of both together.
         order = random.permutation(self.num_seats).tolist()
-        spare = [seat for seat in order if found[seat] and seat in live]
-        for seat in spare[: max(sum(found) - len(population.frozen), 0)]:
-            found[seat] = False
-        rest = [seat for seat in order if not found[seat] and seat != sure]
-        able = [seat for seat in rest if population.past_for_seat(seat)]
-        missing = self.num_seats - sum(found) - len(population.learning)
-        for seat in able[: max(min(missing, len(population.frozen) - sum(found)), 0)]:
-            found[seat] = True
+        for _, alike in groups:
+            some, group = alike[0], sorted(alike, key=order.index)
+            count = sum(found[seat] for seat in group)
+            spare = [seat for seat in group if found[seat] and live[seat]]
+            for seat in spare[: max(count - len(past[some]), 0)]:
+                found[seat] = False
+            count = sum(found[seat] for seat in group)
+            rest = [seat for seat in group if not found[seat] and seat != sure and past[seat]]
+            missing = len(group) - count - len(live[some])
+            for seat in rest[: max(min(missing, len(past[some]) - count), 0)]:
+                found[seat] = True
         return found
 
     @abstractmethod
     def seat(self, population: Population, ledger: Ledger, random: np.random.Generator) -> Seating:
         """Who sits where in the next match."""
+
+    def able(self, population: Population) -> Able:
+        """Who may take which seat."""
+
+        def find() -> Able:
+            seats = range(self.num_seats)
+            live = [self.live_for(population, seat) for seat in seats]
+            past = [self.past_for(population, seat) for seat in seats]
+            return live, past, groups_of([(live[seat], past[seat]) for seat in seats])
+
+        return population.view(("able", self.name, self._teams), find)
+
+    def _with_one_live(
+        self, seats: Seating, population: Population, random: np.random.Generator
+    ) -> Seating:
+        """A seating with a live policy on a seat, if one may take any."""
+        able = [seat for seat in range(len(seats)) if self.live_for(population, seat)]
+        if not able:
+            return seats
+        seat = able[int(random.integers(len(able)))]
+        members = self.live_for(population, seat)
+        live = members[int(random.integers(len(members)))].ref
+        return (*seats[:seat], live, *seats[seat + 1 :])
 
     def begin_at(self, number: int) -> None:
         """Number the next match so; whoever proposed those before is gone."""
@@ -202,6 +248,7 @@ class RoundRobin(Matchmaker):
         """Begin the first cycle with the first match."""
         super().__init__(num_seats)
         self._members: list[PolicyRef] = []
+        self._rounds = Rounds((), num_seats)
         self._order = Order(0, 1, 0)
 
     def seat(self, population: Population, ledger: Ledger, random: np.random.Generator) -> Seating:  # noqa: ARG002
@@ -212,67 +259,42 @@ class RoundRobin(Matchmaker):
             return seating
         able = [population.past_for_seat(seat) for seat in range(self.num_seats)]
         drawn = draw_different(population, ("stand in", *past), able, past, random)
-        instead = dict(zip(past, drawn, strict=True))
+        # Where too few copies may take these seats, the live policy takes its turn after all.
+        first = {ref: i for i, ref in reversed([*enumerate(drawn)])}
+        instead = {past[i]: ref for ref, i in first.items()}
         return tuple(instead.get(seat, ref) for seat, ref in enumerate(seating))
 
     def _next(self, population: Population, random: np.random.Generator) -> Seating:
         """The next combination of live policies."""
-        members = [member.ref for member in population.learning]
-        if members != self._members:
-            self._members, self._order = members, Order(0, 1, 0)
-        passed = 0
-        while True:
-            if self._order.left == 0:
-                self._order = Order.draw(self._cycle_length(), random)
-            seating = self._seating(self._order.next())
-            if all(population[ref].may_sit(seat) for seat, ref in enumerate(seating)):
-                return seating
-            passed += 1
-            if passed > 2 * self._order.count:  # a whole cycle, wherever it was begun
+        learning = population.learning
+        members: list[PolicyRef] = population.view("refs", lambda: [m.ref for m in learning])
+        if members != self._members or not self._rounds.count:
+            if len(members) < self.num_seats:
                 raise ConfigError(
-                    "no combination of different policies may take the seats together"
+                    f"a round robin of {self.num_seats} seats needs as many policies; "
+                    f"there are {len(members)}"
                 )
+            if members != self._members:
+                self._order = Order(0, 1, 0)
+            self._members = members
+            self._rounds = Rounds([member.seats for member in learning], self.num_seats)
+        if not self._rounds.count:
+            raise ConfigError("no combination of different policies may take the seats together")
+        if self._order.left == 0 or self._order.count != self._rounds.count:
+            self._order = Order.draw(self._rounds.count, random)
+        return tuple(members[i] for i in self._rounds.seating(self._order.next()))
 
     def never_dealt(self, population: Population) -> tuple[str, ...]:
-        """Those that no turn of a combination lets sit; not looked for in very long cycles.
+        """Those that no turn of a combination lets sit.
 
         Args:
             population: before its first match.
         """
         learning = population.learning
-        if all(member.seats is None for member in learning):
+        if len(learning) < self.num_seats or all(member.seats is None for member in learning):
             return ()
-        other = RoundRobin(self.num_seats)
-        other._members = [member.ref for member in learning]
-        count = other._cycle_length()
-        missing = {member.ref for member in learning}
-        if count > LOOKED_THROUGH:
-            return ()
-        for number in range(count):
-            seating = other._seating(number)
-            if not missing.isdisjoint(seating) and all(
-                population[ref].may_sit(seat) for seat, ref in enumerate(seating)
-            ):
-                missing.difference_update(seating)
-                if not missing:
-                    break
-        return tuple(member.ref.policy for member in learning if member.ref in missing)
-
-    def _cycle_length(self) -> int:
-        count, seats = len(self._members), self.num_seats
-        if count < seats:
-            raise ConfigError(
-                f"a round robin of {seats} seats needs as many policies; there are {count}"
-            )
-        return math.comb(count, seats) * seats
-
-    def _seating(self, number: int) -> Seating:
-        combination, turned = divmod(number, self.num_seats)
-        chosen = [
-            self._members[i]
-            for i in nth_combination(len(self._members), self.num_seats, combination)
-        ]
-        return (*chosen[turned:], *chosen[:turned])
+        dealt = Rounds([member.seats for member in learning], self.num_seats).dealt()
+        return tuple(member.ref.policy for i, member in enumerate(learning) if i not in dealt)
 
     def state(self) -> State:
         """Where it is in its cycle too."""
@@ -284,65 +306,6 @@ class RoundRobin(Matchmaker):
         super().restore(state)
         self._order = Order(*state["order"])
         self._members = [PolicyRef(*ref) for ref in state["members"]]
-
-
-MIX, WORD = 0x9E3779B97F4A7C15, 2**64 - 1
-
-
-class Order:
-    """The numbers from 0 to `count` - 1, each once, in a mixed-up order that takes no memory.
-
-    Some numbers are turned by a Feistel network over the next power of four; those beyond the
-    count are turned again until they are not (Black and Rogaway 2002, "Ciphers with arbitrary
-    finite domains").
-    """
-
-    def __init__(self, count: int, key: int, done: int) -> None:
-        self.count, self._key, self._done = count, key, done
-        self._keys = [zlib.crc32(f"{key} {i}".encode()) for i in range(4)]
-        self._bits = max((max(count - 1, 1).bit_length() + 1) // 2, 2)
-
-    @staticmethod
-    def draw(count: int, random: np.random.Generator) -> Order:
-        """One of many orders."""
-        return Order(count, int(random.integers(1, 2**62)), 0)
-
-    @property
-    def left(self) -> int:
-        """How many are to come."""
-        return self.count - self._done
-
-    def next(self) -> int:
-        """The next of them."""
-        number = self._turn(self._done)
-        while number >= self.count:
-            number = self._turn(number)
-        self._done += 1
-        return number
-
-    def plain(self) -> list[int]:
-        """What makes another that goes on from here."""
-        return [self.count, self._key, self._done]
-
-    def _turn(self, number: int) -> int:
-        mask = (1 << self._bits) - 1
-        left, right = number >> self._bits, number & mask
-        for key in self._keys:
-            mixed = (right + key) * MIX & WORD
-            left, right = right, left ^ ((mixed ^ mixed >> 29) * MIX >> 32 & mask)
-        return left << self._bits | right
-
-
-def nth_combination(count: int, size: int, number: int) -> list[int]:
-    """Of all ways to choose `size` out of `count`, in lexicographic order, the one of a number."""
-    chosen: list[int] = []
-    for i in range(count):
-        with_i = math.comb(count - i - 1, size - len(chosen) - 1) if len(chosen) < size else 0
-        if number < with_i:
-            chosen.append(i)
-        else:
-            number -= with_i
-    return chosen
 
 
 class Fitness(Matchmaker):
@@ -365,7 +328,10 @@ class Fitness(Matchmaker):
         ratings = population.numbers[population.places, RATING]
         order = np.argsort(ratings, kind="stable")
         members = population.members
-        live = np.array([member.learns for member in population.members])[order]
+        learns: Bools = population.view(
+            "learns", lambda: np.array([member.learns for member in members])
+        )
+        live = learns[order]
         for _ in range(self._tries(population)):
             group = self._draw_group(ratings[order], live, random)
             seating = seat_all([members[order[i]] for i in group], self.num_seats, random)
@@ -523,23 +489,96 @@ class Prioritized(Matchmaker):
         learner = learning[turn % len(learning)]
         if not learner.may_sit(place):
             place = next(seat for seat in range(self.num_seats) if learner.may_sit(seat))
-        seated, taken = {place: learner.ref}, [learner.place]
         is_past = self._other_past_seats(place, population, random)
+        places = population.places
+        weights = self._weigh(1.0 - ledger.win_rates_at(learner.place, places))
+        left = np.ones(len(places), np.bool_)  # who has no seat yet
+        left[np.searchsorted(places, learner.place)] = False
+        drawn = self._draw_at_once(place, is_past, population, weights, left, random)
+        if not drawn:
+            drawn = self._draw_in_turn(place, is_past, population, weights, left, random)
+        members = population.members
+        drawn = [*drawn[:place], -1, *drawn[place:]]
+        return tuple(
+            learner.ref if seat == place else members[drawn[seat]].ref
+            for seat in range(self.num_seats)
+        )
+
+    def _draw_at_once(
+        self,
+        place: int,
+        is_past: Sequence[bool],
+        population: Population,
+        weights: Array,
+        left: Bools,
+        random: np.random.Generator,
+    ) -> list[int]:
+        """All opponents where every seat is for all, and there are enough: by seat, their rows.
+
+        Numbers with the exponential distribution, each divided by the weight, put opponents into an
+        order as if they were drawn one after another (Efraimidis and Spirakis 2006, "Weighted
+        random sampling with a reservoir", in logarithms). Empty: it cannot be done so.
+        """
+        members = population.members
+        if not population.view("all free", lambda: all(m.seats is None for m in members)):
+            return []
+        others = [past for seat, past in enumerate(is_past) if seat != place]
+        drawn: dict[bool, list[int]] = {}
+        for past in (False, True):
+            count = others.count(past)
+            if not count:
+                continue
+            rows = self._rows(population, place, "past" if past else "live")
+            rows = rows[left[rows]]
+            chances = weights[rows]
+            if len(rows) < count or not (chances > 0.0).all():
+                return []
+            keys = random.standard_exponential(len(rows)) / chances
+            first = np.argpartition(keys, count - 1)[:count]
+            drawn[past] = rows[first[np.argsort(keys[first])]].tolist()[::-1]
+        return [drawn[past].pop() for past in others]
+
+    def _draw_in_turn(
+        self,
+        place: int,
+        is_past: Sequence[bool],
+        population: Population,
+        weights: Array,
+        left: Bools,
+        random: np.random.Generator,
+    ) -> list[int]:
+        """The opponents, one seat after another: by seat, their rows among the members."""
+        drawn = []
         for seat in range(self.num_seats):
             if seat == place:
                 continue
-            members = population.past_for_seat(seat) if is_past[seat] else ()
-            places = population.places_of(members or population.live_for_seat(seat))
-            able = places[~np.isin(places, taken)]
+            rows = self._rows(population, seat, "past" if is_past[seat] else "live")
+            if is_past[seat] and not len(rows):
+                rows = self._rows(population, seat, "live")
+            able = rows[left[rows]]
             if not len(able):  # fewer of these than seats; or fewer policies: they sit twice
-                places = population.places_of(population.for_seat(seat))
-                able = places[~np.isin(places, taken)]
-                able = able if len(able) else places
-            chances = self._chances(ledger.win_rates_at(learner.place, able))
-            other = int(able[random.choice(len(able), p=chances)])
-            seated[seat] = population.at(other).ref
-            taken.append(other)
-        return tuple(seated[seat] for seat in range(self.num_seats))
+                rows = self._rows(population, seat, "all")
+                able = rows[left[rows]]
+                able = able if len(able) else rows
+            sums = weights[able].cumsum()
+            if sums[-1] > 0.0:
+                i = int(np.searchsorted(sums, random.random() * sums[-1], side="right"))
+                i = min(i, len(able) - 1)
+            else:
+                i = int(random.integers(len(able)))
+            drawn.append(int(able[i]))
+            left[able[i]] = False
+        return drawn
+
+    def _rows(self, population: Population, seat: int, name: str) -> Integers:
+        """Who may take a seat, as numbers into the members."""
+
+        def find() -> Integers:
+            by_name = {"live": population.live_for_seat, "past": population.past_for_seat}
+            members = by_name.get(name, population.for_seat)(seat)
+            return np.searchsorted(population.places, population.places_of(members))
+
+        return population.view(("rows", name, population.kind_of_seat(seat)), find)
 
     def _other_past_seats(
         self, place: int, population: Population, random: np.random.Generator
@@ -571,7 +610,7 @@ class Teams(Matchmaker):
             ConfigError: a team without policies, or a policy in two teams.
         """
         super().__init__(len(seats))
-        self._seats = tuple(seats)
+        self._teams = tuple(seats)
         self._team_of: dict[str, str] = {}
         for team, members in policies.items():
             for policy in members:
@@ -587,31 +626,34 @@ class Teams(Matchmaker):
         return tuple(
             member.ref.policy
             for member, team in teams
-            if not any(own == team and member.may_sit(i) for i, own in enumerate(self._seats))
+            if not any(own == team and member.may_sit(i) for i, own in enumerate(self._teams))
         )
 
     def seat(self, population: Population, ledger: Ledger, random: np.random.Generator) -> Seating:  # noqa: ARG002
         """Draw for each seat from its team."""
-        past = self.past_seats(population, random)
-        live, frozen = self._of_teams(population, True), self._of_teams(population, False)
-        for seat, members in enumerate(live):
-            if not members and not frozen[seat]:
-                raise ConfigError(f"the team {self._seats[seat]!r} has nobody left for seat {seat}")
-        return draw_apart(population, "teams", past, live, frozen, random)
+        live, past, _ = self.able(population)
+        for seat, team in enumerate(self._teams):
+            if not live[seat] and not past[seat]:
+                raise ConfigError(f"the team {team!r} has nobody left for seat {seat}")
+        return _draw_anybody(self, population, random)
 
-    def _of_teams(self, population: Population, live: bool) -> list[tuple[Member, ...]]:
-        """By seat, who of its team may take it."""
-        for_seat = population.live_for_seat if live else population.past_for_seat
+    def live_for(self, population: Population, seat: int) -> tuple[Member, ...]:
+        """Those of its team that learn and may take a seat."""
+        return self._of_team(population, seat, "live", population.live_for_seat(seat))
 
-        def find(seat: int, team: str) -> Callable[[], tuple[Member, ...]]:
-            return lambda: tuple(
-                member for member in for_seat(seat) if self._team_of.get(member.ref.policy) == team
-            )
+    def past_for(self, population: Population, seat: int) -> tuple[Member, ...]:
+        """The frozen copies of its team that may take a seat."""
+        return self._of_team(population, seat, "past", population.past_for_seat(seat))
 
-        return [
-            population.view(("team", live, seat), find(seat, team))
-            for seat, team in enumerate(self._seats)
-        ]
+    def _of_team(
+        self, population: Population, seat: int, name: str, members: tuple[Member, ...]
+    ) -> tuple[Member, ...]:
+        """Those of a seat's team."""
+        team, of = self._teams[seat], self._team_of
+        return population.view(
+            ("team", name, team, population.kind_of_seat(seat)),
+            lambda: tuple(member for member in members if of.get(member.ref.policy) == team),
+        )
 
 
 GROUPS = 20
@@ -622,21 +664,9 @@ def _draw_anybody(
     matchmaker: Matchmaker, population: Population, random: np.random.Generator
 ) -> Seating:
     """Whoever may take the seats, live policies or the past as these are drawn."""
-    past, seats = matchmaker.past_seats(population, random), range(matchmaker.num_seats)
-    live = [population.live_for_seat(seat) for seat in seats]
-    frozen = [population.past_for_seat(seat) for seat in seats]
+    past = matchmaker.past_seats(population, random)
+    live, frozen, _ = matchmaker.able(population)
     return draw_apart(population, "anybody", past, live, frozen, random)
-
-
-def _with_one_live(seats: Seating, population: Population, random: np.random.Generator) -> Seating:
-    """A seating with a live policy on one of its seats, where there is one that may take any."""
-    able = [seat for seat in range(len(seats)) if population.live_for_seat(seat)]
-    if not able:
-        return seats
-    seat = able[int(random.integers(len(able)))]
-    members = population.live_for_seat(seat)
-    live = members[int(random.integers(len(members)))].ref
-    return (*seats[:seat], live, *seats[seat + 1 :])
 
 
 def _without_noise(

@@ -189,12 +189,12 @@ class Population:
     @property
     def learning(self) -> tuple[Member, ...]:
         """Those whose weights still change."""
-        return self.view("learning", lambda: tuple(m for m in self.members if m.learns))
+        return self.view("learning", lambda: tuple(m for m in self.members if m.ref.version < 0))
 
     @property
     def frozen(self) -> tuple[Member, ...]:
         """Those whose weights do not change."""
-        return self.view("frozen", lambda: tuple(m for m in self.members if not m.learns))
+        return self.view("frozen", lambda: tuple(m for m in self.members if m.ref.version >= 0))
 
     def past_of(self, policy: str) -> Sequence[Member]:
         """The frozen copies of a policy, the oldest first."""
@@ -277,13 +277,23 @@ class Population:
         self._arrays.clear()
         return member
 
-    def _for_seat(self, name: str, members: tuple[Member, ...], seat: int) -> tuple[Member, ...]:
-        def find() -> tuple[Member, ...]:
-            if all(member.seats is None for member in members):
-                return members
-            return tuple(member for member in members if member.may_sit(seat))
+    def kind_of_seat(self, seat: int) -> tuple[frozenset[int], ...]:
+        """Those sets of `Member.seats` that a seat is in.
 
-        return self.view((name, seat), find)
+        The same members may take two seats for which these are the same.
+        """
+        kinds = self.view("kinds", lambda: list(dict.fromkeys(m.seats for m in self.members)))
+        return self.view(("kind", seat), lambda: tuple(k for k in kinds if k and seat in k))
+
+    def _for_seat(self, name: str, members: tuple[Member, ...], seat: int) -> tuple[Member, ...]:
+        kind = self.kind_of_seat(seat)
+
+        def find() -> tuple[Member, ...]:
+            allowed = {None, *kind}
+            found = tuple(member for member in members if member.seats in allowed)
+            return members if len(found) == len(members) else found
+
+        return self.view((name, kind), find)
 
     def view(self, key: object, find: Callable[[], View]) -> View:
         """What `find` returned first since somebody last came or went, by a key of the caller's.

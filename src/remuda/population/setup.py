@@ -23,6 +23,7 @@ from remuda.population.matchmaking import (
     Teams,
 )
 from remuda.population.records import Member, PolicyRef, Population
+from remuda.population.refusals import check_seating
 from remuda.types import AgentSpec
 
 _DIRECTOR = "remuda.population.director"
@@ -182,14 +183,14 @@ def make_matchmaker(
     share = population.snapshots.share
     if population.matchmaker in known:
         matchmaker = known[population.matchmaker]()
-        matchmaker.past_share = matchmaker.past_share if share is None else share
-        return matchmaker
-    if ":" not in population.matchmaker:
+    elif ":" in population.matchmaker:
+        matchmaker = _own(population, seats)
+    else:
         raise ConfigError(
             f"population.matchmaker {population.matchmaker!r} is none; there are "
             f"{', '.join(known)}, or your own as module:Class"
         )
-    matchmaker = _own(population, seats)
+    matchmaker.name = population.matchmaker
     matchmaker.past_share = matchmaker.past_share if share is None else share
     return matchmaker
 
@@ -259,16 +260,7 @@ def check_population(config: Config, agents: Sequence[AgentSpec], names: Sequenc
     population = Population(members)
     matchmaker = make_matchmaker(config, agents, names)
     (match,) = matchmaker.propose(population, Ledger(population), 1, np.random.default_rng(0))
-    for seat, ref in enumerate(match.seats):
-        name = ref.policy
-        if name in config.population.seats and seat not in allowed.get(name, {seat}):
-            kept = ", ".join(config.population.seats[name])
-            raise ConfigError(
-                f"the matchmaker {config.population.matchmaker} deals {name} the seat of "
-                f"{agents[seat].name}, and population.seats.{name} keeps it to {kept}; name "
-                "population.policies in the order of the agents, leave "
-                f"population.seats.{name} out, or take another population.matchmaker"
-            )
+    check_seating(population, match.seats, matchmaker.name, [agent.name for agent in agents])
 
 
 def _check_dealt(config: Config, agents: Sequence[AgentSpec], names: Sequence[str]) -> None:

@@ -9,6 +9,7 @@ births they have carried out (see `remuda.population.nursery`). If the actor die
 - a place whose `sequence` it left odd holds no copy: its successor empties it;
 - one who retired and was playing its last matches is gone: its successor empties the place;
 - results that were not yet counted in `RECORDS` never happened;
+- ratings that it was moving (`move_ratings`) are moved by its successor;
 - of the result that it was counting, some sums may hold their share and others not.
 """
 
@@ -26,7 +27,7 @@ from remuda.hyperparameters import HYPERPARAMETERS
 from remuda.memory.atomic import fence_acquire, fence_release, load, store
 from remuda.memory.shared import Arena, Fields, SharedArrays
 from remuda.population.ledger import forget, record_type
-from remuda.population.records import FRESH, Member, Numbers, PolicyRef, Population
+from remuda.population.records import FRESH, RATING, Member, Numbers, PolicyRef, Population
 from remuda.publish.snapshot import Snapshot
 from remuda.types import Array, Bools, Floats, Integers, State
 
@@ -41,8 +42,9 @@ ORDERED, ADMITTED, ADOPTED, SINCE = range(4)
 plays; and by its learner: births carried out, and the version of the newest of them."""
 NOBODY = -1
 STRIDE = 8
-MATCHES, PROPOSED, RECORDS = 0 * STRIDE, 1 * STRIDE, 2 * STRIDE
-"""Words: matches that are over, matches proposed, records written. Each on its own cache line."""
+MATCHES, PROPOSED, RECORDS, MOVES = 0 * STRIDE, 1 * STRIDE, 2 * STRIDE, 3 * STRIDE
+"""Words: matches that are over, matches proposed, records written, and how often all ratings began
+and ended to be moved, odd while they are. Each on its own cache line."""
 NEWEST = 1 << 16
 """The most records that are kept for the coordinator, which fetches them several times a second.
 The actor does not wait for it: what is written over before it was fetched is lost, and counted."""
@@ -74,7 +76,8 @@ def table_fields(policies: int, seats: int, copies: int) -> Fields:
         "pairs": ((4, policies, places), np.float64),
         "sequence": ((places,), np.int64),
         "leaving": ((places,), np.int64),
-        "words": ((3 * STRIDE,), np.int64),
+        "moved": ((places,), np.float64),
+        "words": ((4 * STRIDE,), np.int64),
         "records": ((newest_of(seats),), record_type(seats)),
     }
 
@@ -150,6 +153,48 @@ class Table:
         """[places, 5]: who is there, by `POLICY`, `VERSION`, and so on."""
         identity: Integers = self._shared["identity"]
         return identity
+
+    def move_ratings(self, by: float) -> None:
+        """Add a number to all ratings; for the actor.
+
+        All of them are moved or none, for who reads with `whole_numbers` and for every successor.
+        What they will be is written first, beside them; then `MOVES` becomes odd, they are
+        overwritten, and it becomes even. If the actor dies before it is odd, nothing was moved; if
+        it dies while it is odd, its successor writes them over once more (`repair`). Nobody waits
+        for either.
+        """
+        moved, moves = self._shared["moved"], self.word(MOVES)
+        fence_release()  # who still reads `moved` as it was sees first that `MOVES` became even
+        moved[...] = self.numbers[:, RATING] + by
+        self.set_word(MOVES, moves + 1)  # releases: who sees it odd sees all of `moved`
+        fence_release()
+        self._finish_moving()
+
+    def _finish_moving(self) -> None:
+        """Bring to an end what `move_ratings` began, however far it came."""
+        moves = self.word(MOVES)
+        if moves % 2 == 1:
+            self.numbers[:, RATING] = self._shared["moved"]
+            self.set_word(MOVES, moves + 1)
+
+    def whole_numbers(self, places: Integers | None = None) -> Numbers:
+        """A copy of the members' numbers, in which all ratings are moved, or none.
+
+        While they are being moved they are taken from where they stand whole, so that this waits
+        for nobody. Of a match that is being counted, some sums may hold their share and others not.
+
+        Args:
+            places: of these only; None: of all.
+        """
+        wanted = slice(None) if places is None else places
+        while True:
+            moves = self.word(MOVES)
+            found: Numbers = self.numbers[wanted].copy()
+            if moves % 2 == 1:
+                found[:, RATING] = self._shared["moved"][wanted]
+            fence_acquire()
+            if self.word(MOVES) == moves:
+                return found
 
     def word(self, word: int) -> int:
         """How many there were."""
@@ -275,7 +320,8 @@ class Table:
             seats: by policy, the seats that it may take, where it may not take all.
             own: its numbers are the table's own, for the actor to count in.
         """
-        found = Population(numbers=self.numbers if own else self.numbers.copy())
+        numbers = self.numbers if own else self.whole_numbers()
+        found = Population(numbers=numbers)
         for place in np.flatnonzero(self.there).tolist():
             before = load(self._shared["sequence"], place)
             row = self._shared["identity"][place].copy()
@@ -293,7 +339,7 @@ class Table:
                 born,
                 self.hyperparameters(place),
             )
-            member.numbers = self.numbers[place].copy()
+            member.numbers = numbers[place].copy()
             found.add(member, place)
         return found
 
@@ -312,7 +358,7 @@ class Table:
         sequence = self._shared["sequence"]
         before = sequence[places]
         fence_acquire()
-        identity, numbers = self.identity[places], self.numbers[places]
+        identity, numbers = self.identity[places], self.whole_numbers(places)
         there = self.there[places]
         fence_acquire()
         there &= (identity[:, POLICY] != NOBODY) & (before % 2 == 0)
@@ -351,6 +397,7 @@ class Table:
     def repair(self) -> None:
         """For the successor of an actor that died: empty the place that it was writing.
 
+        Ratings that it was moving are moved.
         One that it was emptying is emptied whole; one whose policy was to play its last matches
         stays marked, and the successor empties it once nobody sits there.
         """
@@ -359,6 +406,7 @@ class Table:
             forget(self.pairs, int(place))
             self._shared["sequence"][place] += 1
         self._shared["leaving"][self._shared["identity"][:, POLICY] == NOBODY] = 0
+        self._finish_moving()
 
     def snapshot(self, place: int) -> Snapshot:
         """The frozen copy in a place."""
@@ -411,8 +459,8 @@ class Table:
         while True:  # a birth that is ordered meanwhile comes along whole, or not at all
             orders = self._shared["orders"].copy()
             fence_acquire()
-            for name in ("numbers", "hyperparameters"):
-                saved[name] = self._shared[name].copy()
+            saved["numbers"] = self.whole_numbers()
+            saved["hyperparameters"] = self._shared["hyperparameters"].copy()
             saved["cradles"] = {policy: self.cradle(policy) for policy in self.policies}
             fence_acquire()
             if (orders == self._shared["orders"]).all():
@@ -445,6 +493,7 @@ class Table:
             self._shared[name][...] = fitting(state, name, self._shared[name])
         for word, value in zip((MATCHES, PROPOSED, RECORDS), state["words"], strict=True):
             self.set_word(word, value)
+        self.set_word(MOVES, 0)
         for policy, held in self._weights.items():
             held["cradle"][...] = fitting(state["cradles"], policy, held["cradle"])
             for name in ("weights", "learner_step", "epsilon"):

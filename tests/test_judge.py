@@ -1,0 +1,59 @@
+"""Judging of checkpoints: only greedy play that came to its end decides."""
+
+import numpy as np
+import pytest
+
+from remuda import judge as judge_module
+from remuda import train as train_module
+from remuda.config import load_config
+from remuda.evaluate import Evaluation, Limits
+from remuda.judge import Judge
+
+CONFIG = load_config(
+    {
+        "game": "treasure_hunt",
+        "run": {"evaluate_episodes": 8},
+        "checkpoint": {"evaluate_episodes": 8},
+    }
+)
+
+
+def played(episodes, cut):
+    return Evaluation(("a", "b"), np.ones((episodes, 2)), asked=8, cut=cut)
+
+
+@pytest.mark.parametrize(
+    ("episodes", "cut", "decides"),
+    [
+        (8, "", True),
+        (7, "the time was up", False),
+        (8, "the time was up", False),
+        (4, "the time was up", False),
+        (7, "interrupted", False),
+    ],
+)
+def test_play_that_was_cut_short_measures_no_checkpoint(episodes, cut, decides, monkeypatch):
+    """Short episodes are over first: half of them was enough to be the best by."""
+    monkeypatch.setattr(judge_module, "evaluate", lambda *_, **__: played(episodes, cut))
+    found = Judge(CONFIG, (), None, Limits(60.0)).measure({})
+    assert (found is not None) is decides
+
+
+@pytest.mark.parametrize(("cut", "decides"), [("", True), ("the time was up", False)])
+def test_play_that_was_cut_short_does_not_judge_the_last_checkpoint(cut, decides):
+    """More episodes were asked for than a checkpoint is judged by, and enough of them were over."""
+    config = CONFIG.model_copy(update={"run": CONFIG.run.model_copy()})
+    config.run.evaluate_episodes = 100
+    asked = []
+
+    class Coordinator:
+        def judge_last(self, measured, snapshots, challenge):
+            asked.append(measured)
+            return True
+
+    class Ended:
+        evaluation = played(50, cut)
+
+    judge = Judge(config, (), None, Limits(60.0))
+    assert train_module._judge(config, Ended, Coordinator(), judge, {}) is Ended
+    assert bool(asked) is decides
