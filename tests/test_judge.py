@@ -12,7 +12,7 @@ from remuda.judge import Judge
 CONFIG = load_config(
     {
         "game": "treasure_hunt",
-        "run": {"evaluate_episodes": 8},
+        "run": {"evaluate_episodes": 100},
         "checkpoint": {"evaluate_episodes": 8},
     }
 )
@@ -42,8 +42,6 @@ def test_play_that_was_cut_short_measures_no_checkpoint(episodes, cut, decides, 
 @pytest.mark.parametrize(("cut", "decides"), [("", True), ("the time was up", False)])
 def test_play_that_was_cut_short_does_not_judge_the_last_checkpoint(cut, decides):
     """More episodes were asked for than a checkpoint is judged by, and enough of them were over."""
-    config = CONFIG.model_copy(update={"run": CONFIG.run.model_copy()})
-    config.run.evaluate_episodes = 100
     asked = []
 
     class Coordinator:
@@ -54,6 +52,6 @@ def test_play_that_was_cut_short_does_not_judge_the_last_checkpoint(cut, decides
     class Ended:
         evaluation = played(50, cut)
 
-    judge = Judge(config, (), None, Limits(60.0))
-    assert train_module._judge(config, Ended, Coordinator(), judge, {}) is Ended
+    judge = Judge(CONFIG, (), None, Limits(60.0))
+    assert train_module._judge(CONFIG, Ended, Coordinator(), judge, {}) is Ended
     assert bool(asked) is decides

@@ -410,3 +410,21 @@ def test_few_copies_for_some_seats_make_nobody_sit_twice(name):
         assert len(set(seats)) == 4
         assert not all(ref.is_frozen for ref in seats)
         assert all(population[ref].may_sit(seat) for seat, ref in enumerate(seats))
+
+
+def test_only_the_seats_that_clash_go_to_the_past():
+    """Of three seats the outer ones are one policy's each, and both may take the one between."""
+    population = Population(
+        [Member(PolicyRef("a"), frozenset({0, 1})), Member(PolicyRef("b"), frozenset({1, 2}))]
+    )
+    for version in range(5):
+        population.freeze("a", version)
+        population.freeze("b", version)
+    matchmaker = Random(3)
+    matchmaker.past_share = 0.0
+    found = play(matchmaker, population, 900)
+    assert all(len(set(seats)) == 3 for seats in found)
+    assert all(population[ref].may_sit(s) for seats in found for s, ref in enumerate(seats))
+    frozen = Counter(sum(ref.is_frozen for ref in seats) for seats in found)
+    assert frozen == {1: 900}, "more live policies gave up their seats than had to"
+    assert {[ref.is_frozen for ref in seats].index(True) for seats in found} == {0, 1, 2}
