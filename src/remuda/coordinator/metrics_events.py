@@ -28,6 +28,8 @@ class EventEncoder:
     def __init__(self) -> None:
         """Begin with no tag."""
         self._tags: dict[tuple[str, tuple[str, ...]], list[bytes]] = {}
+        self._known = 0
+        """How many tags there are; one that is new costs as much as a value in JSON."""
 
     def encode(self, record: Record, event: Any, found: list[bytes]) -> Work:
         """Encode a record as one event, in pieces.
@@ -41,8 +43,10 @@ class EventEncoder:
         all_groups = list(groups(record))
         for start in range(0, len(all_groups), ROWS):
             part = all_groups[start : start + ROWS]
+            known = self._known
             values.append(self._values(part))
-            yield sum(len(numbers) for _, numbers in part) // CHEAPER + 1
+            numbers = sum(len(named) for _, named in part)
+            yield max(numbers // CHEAPER, self._known - known)
         summary = b"".join(values)
         found.append(event.SerializeToString() + SUMMARY + _varint(len(summary)) + summary)
 
@@ -64,6 +68,7 @@ class EventEncoder:
         found = self._tags.get((group, names))
         if found is None:
             found = self._tags[group, names] = [_opened(f"{group}/{name}") for name in names]
+            self._known += len(found)
         return found
 
 

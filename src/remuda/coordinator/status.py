@@ -28,7 +28,8 @@ from remuda.publish.snapshot import PublishedWeights
 from remuda.types import RoleStatus
 
 INTERVAL = 1.0
-"""Seconds between two writings."""
+"""Seconds between two writings; with hundreds of policies there are more, since a tick encodes only
+so many values (`remuda.coordinator.pieces`)."""
 ERRORS = 20
 """The newest errors that are kept."""
 
