@@ -14,11 +14,15 @@ import pytest
 
 from remuda.assembly import Assembly
 from remuda.calibration import choose_layout
+from remuda.checkpoint.store import Manifest
 from remuda.config import load_config, write_config
+from remuda.coordinator.checkpointing import COORDINATOR
+from remuda.coordinator.run_directory import RunDirectory
 from remuda.envs.registry import make_env
 from remuda.errors import ConfigError
+from remuda.evaluate import published
 from remuda.memory.shared import Arena, SharedArrays
-from remuda.memory_plan import GIB, available_memory, check_memory, copy_size, plan
+from remuda.memory_plan import GIB, LIBRARIES, available_memory, check_memory, copy_size, plan
 from remuda.policies.spec import policy_specs
 from remuda.population.setup import SPARE
 from remuda.population.table import RECORDS, Table, newest_of
@@ -179,6 +183,48 @@ def test_the_table_of_a_population_is_in_the_plan(keep):
     table = sum(item.size for item in items if item.what.startswith("the results of matches"))
     made = Table({spec.name: 1 for spec in specs}, len(env.agents), keep + SPARE)
     assert table == made._shared.nbytes
+
+
+def most_traced(make):
+    """Bytes that are taken at most while something is made."""
+    tracemalloc.start()
+    try:
+        made = make()
+        return tracemalloc.get_traced_memory()[1], made
+    finally:
+        tracemalloc.stop()
+
+
+def test_the_frozen_copies_in_a_checkpoint_are_in_the_plan(tmp_path):
+    """The coordinator copies all of them, and reads all for play against the best so far."""
+    population = {"matchmaker": "random", "policies": 4, "snapshots": {"every": 5, "keep": 7}}
+    tree = RPS | {"policy": PPO | {"network": {"hidden": [300, 300]}}, "population": population}
+    words = "a checkpoint of the frozen copies", "the best so far"
+
+    def expected(episodes):
+        config, *rest = planned(tree | {"checkpoint": {"evaluate_episodes": episodes}})
+        specs, env, layout, size = rest
+        items = plan(config, specs, env.agents, layout, size)
+        return sum(item.size for item in items if item.what.startswith(words))
+
+    config, specs, env, layout, _ = planned(tree)
+    assembly = Assembly(config, specs, layout, facts=env.facts, agents=env.agents)
+    copied, _ = most_traced(assembly.table.state)
+    assert copied == pytest.approx(expected(0), rel=0.1)
+    run = RunDirectory(tmp_path)
+    number = run.checkpoints.begin()
+    run.checkpoints.write(number, COORDINATOR, assembly.state())
+    run.checkpoints.commit(Manifest(number, 1, 1.0, False, {}, {}))
+    read, found = most_traced(lambda: published(run, config, specs, number))
+    assert len(found) == len(specs)
+    assert read == pytest.approx(expected(5) - expected(0), rel=0.1)
+
+
+def test_the_first_run_of_an_installation_is_in_the_plan():
+    """What compiles takes 240 MiB more, all processes together."""
+    config, specs, env, layout, size = planned({})
+    (processes,) = [i for i in plan(config, specs, env.agents, layout, size) if "proces" in i.what]
+    assert processes.size >= LIBRARIES + 240 * 2**20
 
 
 @pytest.mark.parametrize("seats", [2, 361])

@@ -11,8 +11,8 @@ import gc
 import logging
 import math
 import time
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 
 from remuda.assembly import Assembly
@@ -46,22 +46,40 @@ def choose_layout(config: Config, agents: tuple[AgentSpec, ...]) -> Layout:
     seconds = config.run.calibrate
     if not seconds or not is_open(config) or any(_never_pauses(spec) for spec in specs):
         return plain
-    try:
-        costs = measure(config, agents, seconds)
-        if config.env.num_envs > 1 and config.actor.processes == "auto":
-            costs = _split(config, agents, seconds / 2, costs)
-        layout = make_layout(config, len(specs), costs)
-        spare = min(spare_cores(layout), MANY_THREADS - 1)
-        if spare and costs.learn and config.learners.threads == "auto":
-            more = measure(config, agents, seconds, 1 + spare)
-            if more.learn < costs.learn * WORTH_A_THREAD:
-                layout = replace(layout, threads=1 + spare)
-    except Exception:
-        # Whatever is wrong will show in a role, where it is told by name and with its log.
-        log.exception("the trial failed; the layout is chosen by the cores alone")
-        layout = plain
-    _free()  # also what the exception held
+    with _older_objects_left_alone():
+        try:
+            costs = measure(config, agents, seconds)
+            if config.env.num_envs > 1 and config.actor.processes == "auto":
+                costs = _split(config, agents, seconds / 2, costs)
+            layout = make_layout(config, len(specs), costs)
+            spare = min(spare_cores(layout), MANY_THREADS - 1)
+            if spare and costs.learn and config.learners.threads == "auto":
+                more = measure(config, agents, seconds, 1 + spare)
+                if more.learn < costs.learn * WORTH_A_THREAD:
+                    layout = replace(layout, threads=1 + spare)
+        except Exception:
+            # Whatever is wrong will show in a role, where it is told by name and with its log.
+            log.exception("the trial failed; the layout is chosen by the cores alone")
+            layout = plain
+        _free()  # also what the exception held
     return layout
+
+
+@contextmanager
+def _older_objects_left_alone() -> Iterator[None]:
+    """Inside the `with` the garbage collector looks at no object that was there before.
+
+    There are hundreds of thousands, of the libraries above all, and a trial is collected several
+    times.
+    """
+    if gc.get_freeze_count():  # by others, who may want it to stay so
+        yield
+        return
+    gc.freeze()
+    try:
+        yield
+    finally:
+        gc.unfreeze()
 
 
 def measure(

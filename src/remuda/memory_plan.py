@@ -37,6 +37,9 @@ LIBRARIES = 350 * 2**20
 rest, as they are loaded, and what they compile."""
 PROCESS = 80 * 2**20
 """Bytes of each other process that it shares with no other, besides what the run is made of."""
+COMPILING = 240 * 2**20
+"""Bytes that all processes together take besides while functions are compiled: in the first run of
+an installation, as was measured. It is always counted, since nobody knows what will be compiled."""
 COPY = 256
 """Bytes that a copy of any game takes for each agent, besides its arrays."""
 FLOAT = 4
@@ -118,7 +121,7 @@ def plan(
     )
     processes += len(layout.copies) * (config.env.workers if config.env.workers > 1 else 0)
     key = "env.workers" if config.env.workers > 1 else "learners.processes"
-    size = LIBRARIES + (processes - 1) * PROCESS
+    size = LIBRARIES + (processes - 1) * PROCESS + COMPILING
     return [*items, Item(f"{processes} processes", size, key)]
 
 
@@ -173,6 +176,16 @@ def _weights(config: Config, specs: Sequence[PolicySpec], layout: Layout) -> Siz
                 size * copies * (1 + len(layout.copies)),
                 "population.snapshots.keep" if copies > 4 else hidden,
             )
+            # The coordinator copies them for a checkpoint, and reads them all, as a file and as
+            # arrays, for the weights of a checkpoint against which another one plays.
+            challenged = bool(config.checkpoint.evaluate_episodes)
+            yield (
+                "a checkpoint of the frozen copies of {}",
+                size * copies * (1 + 2 * challenged),
+                "population.snapshots.keep" if copies > 4 else hidden,
+            )
+        if config.checkpoint.evaluate_episodes:  # as published then, as a file and as arrays
+            yield "the best so far, played against, of {}", 2 * size, hidden
     if specs:
         largest = max(specs, key=lambda spec: layout_size(spec.network().shapes))
         size = FLOAT * layout_size(largest.network().shapes)

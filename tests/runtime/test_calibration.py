@@ -1,5 +1,6 @@
 """The trial before a run: it measures what it claims to; what goes wrong in it costs nothing."""
 
+import gc
 import time
 
 import pytest
@@ -100,3 +101,26 @@ def test_cores_that_are_left_over_become_threads_where_these_help(speed_up, thre
 def test_a_trial_that_fails_costs_nothing(four_cores):
     config = load_config(overlay(SMALL, {"game": "runtime.test_calibration:BrokenTape"}))
     assert choose_layout(config, AGENTS) == make_layout(config, len(AGENTS))
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_what_was_there_before_is_not_searched_for_garbage(fails, monkeypatch):
+    """Each trial was collected among all objects of all libraries, up to five times at a start."""
+    config = load_config(overlay(SMALL, {"run": {"calibrate": 0.02}}))
+    seen, collect, before = [], gc.collect, len(gc.get_objects())
+
+    def watched(*args):
+        seen.append(len(gc.get_objects()))  # without those that are left alone
+        return collect(*args)
+
+    def broken(*_, **__):
+        raise RuntimeError("the trial broke")
+
+    monkeypatch.setattr(gc, "collect", watched)
+    monkeypatch.setattr("remuda.runtime.layout._cores", lambda: 2)
+    if fails:
+        monkeypatch.setattr(calibration, "_work", broken)
+    choose_layout(config, AGENTS)
+    assert seen
+    assert max(seen) < before / 2
+    assert gc.get_freeze_count() == 0
