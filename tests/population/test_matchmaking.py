@@ -369,7 +369,7 @@ def test_prioritized_opponents_are_drawn_one_after_another_however_that_is_done(
         if other.place != place:
             ledger.pairs[:2, place, other.place] = 10.0, 1.0 + 2.0 * i
     matchmaker, random = Prioritized(3), np.random.default_rng(0)
-    matches, counts = 24_000, {}
+    matches, counts = 8_000, {}
     for way in ("at once", "in turn"):
         if way == "in turn":
             monkeypatch.setattr(Prioritized, "_draw_at_once", lambda *_: [])
