@@ -496,8 +496,31 @@ class NothingIsGiven(Gifts):
         return super().end_turn()
 
 
+class SurvivorsWithAClock(Gifts):
+    """Each is given 1 for every turn; a clock grows by as much, early in the turn."""
+
+    def __init__(self, num_envs):
+        super().__init__(num_envs)
+        self.clock = np.zeros((num_envs, 2), np.int64)
+
+    def act(self, agent, actions):
+        self.clock += self.active & (agent == 0)
+
+    def end_turn(self):
+        self.given[...] = self.active
+        return super().end_turn()
+
+
 @pytest.mark.parametrize(
-    "game", [ToldGifts, GiftsAtTheEnd, GiftsAtOnce, GiftsToEarlierAgents, NothingIsGiven]
+    "game",
+    [
+        ToldGifts,
+        GiftsAtTheEnd,
+        GiftsAtOnce,
+        GiftsToEarlierAgents,
+        NothingIsGiven,
+        SurvivorsWithAClock,
+    ],
 )
 def test_who_gives_nothing_early_or_tells_of_it_passes(game):
     check_env(game)

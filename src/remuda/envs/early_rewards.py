@@ -78,14 +78,24 @@ class EarlyRewards:
         }
         self._found: dict[str, Early] = {}
         """By table, the first that was given early."""
+        self._active = np.ones(self._shape, np.bool_)
+        """Who took part in this turn."""
+        self._least, self._most = np.inf, -np.inf
+        """Of the rewards of all who took part in a turn."""
 
     @property
     def found(self) -> Early | None:
-        """What was given before its agent acted; None: nothing that can be seen."""
+        """What was given before its agent acted; None: nothing that can be seen.
+
+        Where all rewards are the same, a clock or a count of turns may equal them too.
+        """
+        if self._least >= self._most:
+            return None
         return next((early for name, early in self._found.items() if name in self._tables), None)
 
     def begin(self) -> None:
         """Before `begin_turn`."""
+        self._active = self._env.active.copy()
         for _, table, now in self._read():
             table.start, table.early = now, []
 
@@ -109,6 +119,9 @@ class EarlyRewards:
 
     def ended(self, rewards: Floats) -> None:
         """After `end_turn`, which returned these rewards."""
+        given = rewards[self._active]
+        self._least = min(self._least, given.min(initial=np.inf))
+        self._most = max(self._most, given.max(initial=-np.inf))
         for name, table, now in self._read():
             table.ended(now, rewards)
             if not table.fits:
