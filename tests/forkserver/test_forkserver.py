@@ -25,14 +25,6 @@ from remuda.memory.shared import SharedArrays
 from remuda.memory.waiting import Wakeup
 
 
-@pytest.fixture(params=["forked", "spawned"])
-def way(request, monkeypatch):
-    if request.param == "spawned":
-        monkeypatch.setattr(forkserver._State, "why_not", "the test wants it so")
-        monkeypatch.setattr(forkserver._State, "server", None)
-    return request.param
-
-
 def look_around(path):
     lines = [
         os.environ.get("SET_LATER"),

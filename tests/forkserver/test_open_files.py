@@ -21,14 +21,6 @@ from remuda.memory.waiting import Wakeup
 TOO_MANY = os.strerror(errno.EMFILE)
 
 
-@pytest.fixture(params=["forked", "spawned"])
-def way(request, monkeypatch):
-    if request.param == "spawned":
-        monkeypatch.setattr(forkserver._State, "why_not", "the test wants it so")
-        monkeypatch.setattr(forkserver._State, "server", None)
-    return request.param
-
-
 def nothing(*_):
     pass
 

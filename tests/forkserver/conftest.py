@@ -1,0 +1,14 @@
+"""What tests of child processes share."""
+
+import pytest
+
+from remuda.forkserver import client as forkserver
+
+
+@pytest.fixture(params=["forked", "spawned"])
+def way(request, monkeypatch):
+    """How children are made: forked from the server, or spawned where there can be none."""
+    if request.param == "spawned":
+        monkeypatch.setattr(forkserver._State, "why_not", "the test wants it so")
+        monkeypatch.setattr(forkserver._State, "server", None)
+    return request.param
