@@ -13,7 +13,6 @@ from multiprocessing.util import Finalize
 
 import numpy as np
 import psutil
-import pytest
 
 from forkserver.children import ended, wait_for
 from remuda.forkserver import client as forkserver
