@@ -11,6 +11,9 @@ import pytest
 from remuda.envs.worker_status import WorkerStatus
 from remuda.envs.workers import WorkerEnvs
 from remuda.forkserver.activity import started
+from remuda.memory.waiting import Wakeup
+from remuda.runtime.child import Child, Place
+from remuda.runtime.control import Control
 from support import Tape
 
 
@@ -110,5 +113,27 @@ def test_a_worker_tells_which_process_it_is():
         assert status.processes() == [(p.pid, started(p.pid)) for p in env._processes]
         status.reset()
         assert len(status.processes()) == 2, "they are the workers' own words"
+    finally:
+        env.close()
+
+
+def test_an_actor_whose_workers_answer_is_not_silent_however_long_its_turn_takes(tmp_path):
+    """It gives a heartbeat a turn, in which each of many requests may take a second."""
+    (status,) = WorkerStatus.of_all(1, 2)
+    control = Control((Wakeup(),))
+    child = Child(0, Place(None, control.wakeups[0], None, workers=status), tmp_path / "log")
+    env = WorkerEnvs("support:Tape", 2, 2, status=status, num_agents=12)
+    try:
+        env.reset(np.arange(2), np.ones(2, bool))
+        child.hear(control, 0.0, os.getpid())
+        seen = np.zeros((2, 5), np.float32)
+        env.begin_turn()
+        for agent in range(12):
+            env.observe(agent, seen)
+            env.act(agent, np.zeros(2, np.int64))
+            assert child.hear(control, 0.9, os.getpid()) < 1.0, f"silent by agent {agent}"
+        env.end_turn()
+        assert child.hear(control, 0.9, os.getpid()) == 0.0
+        assert child.hear(control, 0.9, os.getpid()) == 0.9, "it asks nothing now"
     finally:
         env.close()

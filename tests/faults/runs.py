@@ -53,8 +53,8 @@ def small_config(**tree):
     return load_config(overlay(SMALL, tree))
 
 
-def make_runtime(config, logs, learner=LearnerRole, actor=ActorRole):
-    specs = policy_specs(config, Tape().agents)
+def make_runtime(config, logs, learner=LearnerRole, actor=ActorRole, game=Tape):
+    specs = policy_specs(config, game().agents)
     ring = Assembly(config, specs, make_layout(config, len(specs)), learner, actor)
     return ring, ring.runtime(logs, Checkpoints(logs / "checkpoints"))
 

@@ -61,6 +61,17 @@ class Busy(Tape):
             pass
 
 
+class Slow(Tape):
+    """A turn takes its workers as long as three times what an actor may be silent for."""
+
+    def __init__(self, num_envs=1):
+        super().__init__(num_envs, num_agents=12)
+
+    def observe(self, agent, out):
+        time.sleep(3 * LIMIT / 12)
+        super().observe(agent, out)
+
+
 def start(tmp_path, how, actor=ActorRole):
     began, until = tmp_path / "began", tmp_path / "until"
     options = {"how": how, "began": str(began), "until": str(until)}
@@ -118,6 +129,24 @@ def test_an_actor_whose_worker_hangs_is_restarted(how, tmp_path):
         until.touch()  # its successor's does not hang
         go_on(ring, runtime)
         assert restarts(runtime, "actor") == 1
+    finally:
+        runtime.stop()
+
+
+@pytest.mark.slow
+def test_an_actor_whose_worker_answers_again_and_again_is_not_killed(tmp_path):
+    """Each answer came within a second, so that nobody was said to be waited for."""
+    config = small_config(
+        game="faults.test_worker_silence:Slow",
+        env={"num_envs": 2, "workers": 2},
+        supervision=SUPERVISION | {"silence_limit": LIMIT},
+    )
+    ring, runtime = make_runtime(config, tmp_path, game=Slow)
+    runtime.start(lambda: False)
+    try:
+        goal = ring.scoreboard.play()[Play.TURNS] + 2
+        run_until(runtime, lambda: ring.scoreboard.play()[Play.TURNS] >= goal)
+        assert restarts(runtime, "actor") == 0
     finally:
         runtime.stop()
 

@@ -68,6 +68,16 @@ def gone(now):
     return None
 
 
+def by_turns(number, of=3):
+    """One of several that share a processor: each has it for a second, then the next."""
+
+    def activity(now):
+        rounds, rest = divmod(now, of)
+        return Activity(rounds + min(max(rest - number, 0.0), 1.0), runnable=True)
+
+    return activity
+
+
 def test_one_that_sleeps_is_silent_all_the_time():
     assert hear(lambda now: Activity(3.0, runnable=False), 30.0) == pytest.approx(30.0)
 
@@ -88,6 +98,7 @@ def test_one_that_gets_no_processor_is_not_silent():
         ([starved], 2 * silence.LOOK),
         ([starved, starved], 2 * silence.LOOK),
         ([computing], 30.0),
+        ([by_turns(0), by_turns(1), by_turns(2)], 11.0),  # each had ten seconds, and none thirty
         ([lambda now: Activity(now / 2, runnable=True)], 16.0),
         ([asleep], 30.0),
         ([starved, asleep], 30.0),
@@ -99,6 +110,18 @@ def test_one_that_sleeps_until_its_workers_answer_is_silent_as_they_are(workers,
     """A stopped worker is found beside one that gets no processor."""
     found = hear(asleep, 30.0, workers=dict(enumerate(workers, 2)))
     assert found == pytest.approx(silent, abs=1.0 if silent < 30.0 else 0.5)
+
+
+def test_a_worker_that_has_answered_is_waited_for_no_more(monkeypatch):
+    """What it took is not added to what the others take after it."""
+    monkeypatch.setattr(silence.Activity, "of", staticmethod(lambda pid, started=0: asleep(0.0)))
+    heard = Silence()
+    heard.hear(1.0, 0.0, 1)
+    heard.hear(1.0, 1.0, 1)
+    for _ in range(10):
+        heard.hear(1.0, 1.0, 1, [(2, 7)])
+    assert heard.seconds == 11.0
+    assert heard.hear(1.0, 1.0, 1, [(3, 7)]) == 2.0
 
 
 def test_one_that_computes_is_silent_by_itself_whatever_its_workers_do():

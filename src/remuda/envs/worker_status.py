@@ -24,6 +24,9 @@ class WorkerStatus:
     - `waited_for`, by the actor: the process id of a worker that it has waited for, for about a
       second; 0: it does not wait for this one. `started`: when that process started, written
       before. If the actor dies, the supervisor clears both before a successor starts.
+    - `answered`, by the actor, at the place of its first worker: requests that all of its workers
+      have answered. It only grows, over all actors that had this place; one that dies leaves it as
+      it is, and its successor counts on.
     - `compiling`, by the worker: its own process id while it compiles a function, else 0. If it
       dies there, the word names a process that nobody waits for any more, and means nothing.
     - `compiled`, by the worker: functions that it began to compile; `signs`: the same, and those
@@ -38,7 +41,8 @@ class WorkerStatus:
     @staticmethod
     def of_all(actors: int, workers: int) -> tuple[WorkerStatus, ...]:
         """Make those of so many actors, with at most so many workers each, in one block."""
-        words = "waited_for", "started", "compiling", "compiled", "signs", "process", "began"
+        told = "waited_for", "started", "answered", "compiling", "compiled", "signs"
+        words = *told, "process", "began"
         shared = SharedArrays(dict.fromkeys(words, ((actors, workers), np.int64)))
         return tuple(WorkerStatus(shared, actor) for actor in range(actors))
 
@@ -52,6 +56,11 @@ class WorkerStatus:
         elif load(words, worker) != pid and (began := started(pid)):
             store(self._words("started"), worker, began)
             store(words, worker, pid)
+
+    def tell_answered(self) -> None:
+        """Tell that all workers have answered a request: as long as they do, all is well."""
+        words = self._words("answered")
+        store(words, 0, load(words, 0) + 1)
 
     # The workers' side.
 
@@ -91,8 +100,8 @@ class WorkerStatus:
         return int(self._words("compiled").sum())
 
     def signs(self) -> int:
-        """A number that is another one after each sign of life of a worker."""
-        return int(self._words("signs").sum())
+        """A number that is another one after each sign of life of a worker, and each answer."""
+        return int(self._words("signs").sum()) + load(self._words("answered"), 0)
 
     def _named(self, ids: str, starts: str) -> list[ProcessId]:
         pids, began = self._words(ids), self._words(starts)

@@ -275,6 +275,8 @@ class WorkerEnvs(VectorEnv):
             self._look_for_failure(i)
             if told and self._status is not None:
                 self._status.tell_waiting(i, None)
+        if self._status is not None:
+            self._status.tell_answered()
 
     def _look_at(self, worker: int, process: Process) -> None:
         """See what became of a worker, and tell the supervisor whether it is waited for."""

@@ -37,13 +37,21 @@ class Silence:
     2. One that would compute is silent for the processor time that it was given and used without a
        sign of life.
     3. One that sleeps until others have answered is silent as they are: for as long as the one of
-       them that is silent longest by 1 or 2.
+       them that is silent longest by 1 or 2, each by its own time. So one that has answered is
+       forgotten, and many that take turns on a processor do not add up.
     """
 
     def __init__(self) -> None:
-        self.seconds = 0.0
         self._sign: object = None
+        self._own = 0.0
+        self._workers: dict[ProcessId, float] = {}
+        """Of those that it waits for now, the seconds of each since it is waited for."""
         self._before: dict[ProcessId, Activity | None] = {}
+
+    @property
+    def seconds(self) -> float:
+        """How long it has been silent, as of the last look."""
+        return self._own + max(self._workers.values(), default=0.0)
 
     def hear(
         self, sign: object, passed: float, pid: int | None, workers: Sequence[ProcessId] = ()
@@ -57,19 +65,22 @@ class Silence:
             workers: the processes whose answers it waits for.
         """
         if sign != self._sign:
-            self._sign, self.seconds, self._before = sign, 0.0, {}
+            self._sign, self._own, self._workers, self._before = sign, 0.0, {}, {}
             return 0.0
         if self.seconds < LOOK or pid is None:
-            self.seconds += passed
+            self._own += passed
             return self.seconds
         itself = pid, 0
         now = {process: Activity.of(*process) for process in (itself, *workers)}
         silent = {process: self._silent(process, now, passed) for process in now}
         own = now[itself]
-        if workers and own is not None and not own.runnable:
-            self.seconds += max(silent[worker] for worker in workers)
-        else:
-            self.seconds += silent[itself]
+        waits = bool(workers) and own is not None and not own.runnable
+        self._workers = {
+            worker: self._workers.get(worker, 0.0) + (silent[worker] if waits else 0.0)
+            for worker in workers
+        }
+        if not waits:
+            self._own += silent[itself]
         self._before = now
         return self.seconds
 
