@@ -255,17 +255,27 @@ class Experience:
 
     def skip(self) -> None:
         """Take all that is closed, unread: it is not this learner's."""
-        for actor, ring in enumerate(self.rings):
-            closed, ends = load(ring.counters, CLOSED), ring.shared["queue_steps"]
-            self._pass(actor, closed, int(ends[(closed - 1) % ends.size]) if closed else 0)
+        for ring in self.rings:
+            self._pass(ring.actor, *ring.ends_at(load(ring.counters, CLOSED)))
 
     def take_up(self) -> None:
-        """For a new learner: take what is closed from now on, if the one before it took no more."""
+        """For a new learner: state anew what the one before it may have left half said.
+
+        It may have died between two words that belong together, or after it took no more. Where it
+        had taken segments and not yet said how many steps are in them, those would be waited for,
+        and found nowhere.
+        """
+        if any(load(ring.counters, TAKEN) == NEVER for ring in self.rings):
+            self.skip()  # from now on it takes what is closed
         for ring in self.rings:
             if load(ring.counters, CONSUMED) == NEVER:
                 store(ring.counters, CONSUMED, self.written)
-        if any(load(ring.counters, TAKEN) == NEVER for ring in self.rings):
-            self.skip()
+            taken = load(ring.counters, TAKEN)
+            segments, steps = ring.ends_at(taken)
+            if segments == taken:
+                store(ring.counters, TAKEN_STEPS, steps)
+            elif load(ring.counters, TAKEN_STEPS) > steps:  # it died while it began to take again
+                self._pass(ring.actor, segments, steps)
 
     def _end_update(self) -> None:
         """Count what the update took that ends now, if one does: actors wait by that."""

@@ -69,7 +69,10 @@ UPDATE_TIME = 11 * STRIDE
 EXCUSED = 12 * STRIDE
 """Steps that an off-policy learner may be further behind than the capacity, because they were
 written while it was not waited for."""
-COUNTERS = 13 * STRIDE
+NEXT_OVERWRITTEN = 13 * STRIDE
+"""What `OVERWRITTEN` becomes with the segment that is begun now; stated before that is touched, so
+that the successor of a writer that dies on the way knows it."""
+COUNTERS = 14 * STRIDE
 
 CONTENTS = ("observations", "actions", "log_probs", "masks", "rewards", "discounts", "versions")
 """The arrays of the steps themselves."""
@@ -256,6 +259,20 @@ class ExperienceRing:
             return max(places, 1) * self.segment_length
         last, first = ((closed - 1 - i) % self.num_segments for i in (0, known))
         return int(max(places, 1) * max(int(ends[last] - ends[first]), 0) / known)
+
+    def ends_at(self, segments: int) -> tuple[int, int]:
+        """So many closed segments, and the steps in them, for the learner.
+
+        More segments, where the queue's entry of the last of them is gone: as few as are known of.
+        """
+        ends = self.shared["queue_steps"]
+        while True:
+            # The writer may be at the entry that is the oldest by `CLOSED`.
+            known = max(segments, load(self.counters, CLOSED) - ends.size + 2)
+            steps = int(ends[(known - 1) % ends.size]) if known else 0
+            fence_acquire()
+            if known > load(self.counters, CLOSED) - ends.size + 1:
+                return known, steps
 
     def state(self) -> State:
         """A copy of all that is committed, taken while the writer may go on.

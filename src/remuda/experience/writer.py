@@ -16,6 +16,7 @@ from remuda.experience.ring import (
     CLOSED_STEPS,
     HEAD,
     LOST,
+    NEXT_OVERWRITTEN,
     OVERWRITTEN,
     WANTED,
     WRITTEN,
@@ -49,9 +50,11 @@ def _begin_segment(
         if not is_open:
             break
     store(counters, HEAD, head)
+    overwritten = counters[OVERWRITTEN] + committed[slot]
+    store(counters, NEXT_OVERWRITTEN, overwritten)
     store(sequence, slot, sequence[slot] + 1)
     fence_release()
-    store(counters, OVERWRITTEN, counters[OVERWRITTEN] + committed[slot])
+    store(counters, OVERWRITTEN, overwritten)
     store(committed, slot, 0)
     numbers[slot] = head - 1
     streams[slot] = stream
@@ -327,15 +330,18 @@ def repair(
 ) -> None:
     """Empty the segment that a writer before this one may have left half ready.
 
-    It may also have died between a change and its count: what the ring holds is counted anew.
+    It may also have died between a change and its count. Every step that was committed is held, or
+    was overwritten; so what the ring holds is counted anew, and what was written follows from it.
     """
     held = 0
     for slot in range(sequence.size):
         if sequence[slot] % 2 == 1:
+            if committed[slot] > 0:  # these are overwritten, and may not be counted as such
+                store(counters, OVERWRITTEN, counters[NEXT_OVERWRITTEN])
             store(committed, slot, 0)
             store(sequence, slot, sequence[slot] + 1)
         held += committed[slot]
-    store(counters, WRITTEN, max(counters[WRITTEN], held))
+    store(counters, WRITTEN, max(counters[WRITTEN], counters[OVERWRITTEN] + held))
     store(counters, OVERWRITTEN, counters[WRITTEN] - held)
     if counters[CLOSED] > 0:
         store(counters, CLOSED_STEPS, queue_steps[(counters[CLOSED] - 1) % queue_steps.size])

@@ -65,6 +65,9 @@ class ReplayLearner:
         self._begun = list(begun or [0] * len(students))
         """By policy, the steps that others lived through in its place."""
         self._scales = np.array([[s.config.reward_scale] for s in students], np.float32)
+        for k, student in enumerate(self._students):
+            # One before it may have died after it had trained, and before actors were told.
+            self._consume(k, student.config.batch_size)
 
     def steps_needed(self, policy: int) -> int:
         """Collected steps at which a policy's next update is due."""

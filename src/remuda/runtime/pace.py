@@ -164,8 +164,10 @@ class LockstepLearner:
             if not to_do():
                 desk.sleep(lambda timeout, _: wakeup.wait(to_do, timeout))
                 continue
-            while worker.work():
+            while not control.stopped and worker.work():
                 control.beat(index)
+            if control.stopped:
+                return  # in the middle of a turn, whose checkpoint nobody waits for any more
             if control.save_after != saved:
                 saved = control.save_after
                 desk.save(worker)
