@@ -330,18 +330,36 @@ def test_steps_count_by_how_likely_the_policy_is_now_to_make_them():
     rollout.log_probs[0, 1] += 0.5
     rollout.log_probs[0, 2] -= 5.0
     samples = Rows(rollout, [0], torch.device("cpu"))
-    batch, effective = algorithm._prepare(rollout, samples, [0])
+    batch, _, effective = algorithm._prepare(rollout, samples, [0])
     expected = [np.exp(0.5), np.exp(-0.5), 2.0, 1.0, 1.0]
     assert batch.weights[0, :5].tolist() == pytest.approx(expected, rel=1e-4)
     steps = int(rollout.num_steps[0])
     ratios = np.array([np.exp(0.5), np.exp(-0.5), np.exp(5.0), *[1.0] * (steps - 3)])
     assert effective[0] == pytest.approx(ratios.sum() ** 2 / steps / (ratios**2).sum(), rel=1e-3)
-    plain, _ = make(correction="none")._prepare(rollout, samples, [0])
+    plain, *_ = make(correction="none")._prepare(rollout, samples, [0])
     assert plain.weights[0, :5].tolist() == [1.0] * 5
     # By V-trace a step counts at most once, and less where it is less likely now; see below.
-    traced, _ = make(correction="vtrace")._prepare(rollout, samples, [0])
+    traced, *_ = make(correction="vtrace")._prepare(rollout, samples, [0])
     expected = [1.0, np.exp(-0.5), 1.0, 1.0, 1.0]
     assert traced.weights[0, :5].tolist() == pytest.approx(expected, rel=1e-4)
+
+
+def test_what_steps_count_is_not_fetched_back_from_the_device(monkeypatch):
+    """It was, in each update, which then waited for all that the device had been given to do."""
+    algorithm = make()
+    rollout = play(algorithm, bandit, np.random.default_rng(0))
+    prepare, cpu, prepared, fetched = algorithm._prepare, torch.Tensor.cpu, [], []
+
+    def noted(*args):
+        found = prepare(*args)
+        prepared.append(found[0])
+        return found
+
+    monkeypatch.setattr(algorithm, "_prepare", noted)
+    monkeypatch.setattr(torch.Tensor, "cpu", lambda self: (fetched.append(self), cpu(self))[1])
+    algorithm.update(rollout, [0])
+    assert fetched, "losses are"
+    assert not any(tensor is prepared[0].weights for tensor in fetched)
 
 
 def test_with_fresh_steps_every_correction_is_the_same():
@@ -350,7 +368,7 @@ def test_with_fresh_steps_every_correction_is_the_same():
         algorithm = make(correction=correction)
         rollout = play(algorithm, bandit, np.random.default_rng(0))
         samples = Rows(rollout, [0], torch.device("cpu"))
-        batch, effective = algorithm._prepare(rollout, samples, [0])
+        batch, _, effective = algorithm._prepare(rollout, samples, [0])
         assert effective[0] == pytest.approx(1.0, abs=1e-5)
         rows = rollout.streams[0] != AFTER
         rows[int(rollout.num_rows[0]) :] = False
@@ -382,7 +400,7 @@ def test_an_anchor_holds_a_policy_and_moves_on():
         for _ in range(3):
             algorithm.update(play(algorithm, bandit, random), [0])
         rollout = play(algorithm, bandit, random)
-        batch, _ = algorithm._prepare(rollout, Rows(rollout, [0], torch.device("cpu")), [0])
+        batch, *_ = algorithm._prepare(rollout, Rows(rollout, [0], torch.device("cpu")), [0])
         moved[cost] = float(batch.log_prox.exp().max())
         if cost:
             assert np.array_equal(algorithm._anchor.flat[0].numpy(), before)

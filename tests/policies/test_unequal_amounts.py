@@ -172,7 +172,7 @@ def test_rows_that_only_fill_up_change_nothing_even_if_their_ratio_overflows(kin
     for k, lengths in enumerate(([LENGTH, 1, 3], [2, 1])):
         fill(room, k, lengths, algorithm, np.random.default_rng(k))
     samples = Sequences(room, [0, 1], algorithm.device)
-    batch, _ = algorithm._prepare(room, samples, [0, 1])
+    batch, *_ = algorithm._prepare(room, samples, [0, 1])
     pick = samples.pick(np.arange(2), samples.units)
     engine = algorithm._group([0, 1], [0, 1], 1).engine
     actions = algorithm.network.actions

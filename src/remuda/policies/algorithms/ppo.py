@@ -158,9 +158,8 @@ class PPO(Algorithm):
                 for k in members:
                     if self.updates[k] % self.configs[k].ppo.anchor_every == 0:
                         self._anchor.flat[k].copy_(self.online.flat[k])
-        batch, effective = self._prepare(rollout, samples, members)
+        batch, weights, effective = self._prepare(rollout, samples, members)
         self._set_learning_rates(members)
-        weights = batch.weights.cpu().numpy()
         others, their_weight = others_in(rollout, weights, members)
         learned = Learned(
             **self._train(batch, samples, members),
@@ -179,8 +178,11 @@ class PPO(Algorithm):
 
     def _prepare(
         self, rollout: Rollout, samples: Rows | Sequences, members: Sequence[int]
-    ) -> tuple[Batch, Floats]:
-        """Values, advantages and targets of a rollout; and its effective share, by policy."""
+    ) -> tuple[Batch, Floats, Floats]:
+        """Prepare values, advantages and targets; what rows count [G, R]; and effective shares.
+
+        The second is in the batch too, but there it would have to be fetched from the device.
+        """
         first, end = members[0], members[-1] + 1
         at: slice | list[int] = slice(first, end)  # neighbours are looked at where they are
         if end - first > len(members):
@@ -251,7 +253,7 @@ class PPO(Algorithm):
             values=before,
             targets=self._to_device(targets),
         )
-        return batch, effective
+        return batch, weights, effective
 
     def _train(
         self,
