@@ -84,10 +84,12 @@ class Learn(IntEnum):
     STALENESS_MAX = 11
     """The greatest staleness of any step that was trained on."""
     TRAINED = 12
-    """On-policy: steps that were trained on, each counted once."""
+    """On-policy: steps behind the weights, each counted once: those that were trained on, and whose
+    update was not undone, nor forgotten because a learner went back to a checkpoint."""
     LOST = 13
-    """On-policy: steps that nobody trained on and that wait no more: overwritten, too old, or not
-    brought along by a resumed run; or their update was undone, or died with its learner."""
+    """On-policy: steps that are not behind the weights and wait no more: overwritten, too old, or
+    not brought along by a resumed run; or their update was undone, or forgotten with a learner that
+    died."""
     ENTROPY_SUM = 14
     """On-policy: sum over updates of the policy's mean entropy, in nats."""
     KL_SUM = 15

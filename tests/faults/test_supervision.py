@@ -83,17 +83,31 @@ def test_a_stack_that_learns_from_rollouts_goes_on(role, fault, tmp_path):
     try:
         rows = [ring.scoreboard.learn(f"agent_{k}") for k in range(2)]
         run_until(runtime, lambda: min(row[Learn.UPDATES] for row in rows) > 5)
-        trained = sum(row[Learn.TRAINED] for row in rows)
-        saved = checkpoint(runtime, tmp_path)["algorithm"]
+        checkpoint(runtime, tmp_path)
+        kept = Checkpoints(tmp_path / "checkpoints")
+        saved = [kept.newest(name) for name in ring.experience]
+        since = max(state["counted"][Learn.UPDATES] for state in saved) + 5
+        run_until(runtime, lambda: min(row[Learn.UPDATES] for row in rows) > since)
+        trained = [row[Learn.TRAINED] for row in rows]
         fail(runtime, role, fault)
-        collected = sum(experience.written for experience in ring.experience.values())
+        collected = [experience.written for experience in ring.experience.values()]
         goal = max(row[Learn.UPDATES] for row in rows) + 20
         run_until(runtime, lambda: min(row[Learn.UPDATES] for row in rows) > goal)
-        assert saved["updates"] > 5
-        lost = sum(row[Learn.LOST] for row in rows)
-        # A learner's death costs what it trained on since the checkpoint, and an actor's nothing.
-        most = 0 if role == "actor" else collected - trained
-        assert lost <= most or ring.scoreboard.play()[Play.FORCED] > 0  # on a very busy machine
+        runtime.stop()
+        for k, (row, experience) in enumerate(zip(rows, ring.experience.values(), strict=True)):
+            being_written = sum(each.open_steps for each in experience.rings)
+            through = row[Learn.TRAINED] + row[Learn.LOST]
+            assert through + experience.untaken + being_written == experience.written
+            if ring.scoreboard.play()[Play.FORCED]:
+                continue  # on a very busy machine
+            if role == "actor":
+                assert row[Learn.LOST] == 0
+                continue
+            # What was trained on since the checkpoint is behind no weights any more: it is lost,
+            # and so is what was taken, or came while nobody learned. Nothing else is.
+            before = saved[k]["counted"][Learn.TRAINED]
+            assert 0 < trained[k] - before <= row[Learn.LOST] - saved[k]["lost"]
+            assert row[Learn.LOST] <= collected[k] - before
         assert max(row[Learn.STALENESS_MAX] for row in rows) < 20
     finally:
         runtime.stop()

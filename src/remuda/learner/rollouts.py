@@ -17,9 +17,11 @@ from remuda.timeline import Span, Timeline
 from remuda.types import State
 
 AT_ONCE = 65_536
-"""Agent-steps, all policies together, after which an update pauses: by an estimate half a second of
-one core with small networks. What a process is asked for meanwhile, such as a checkpoint, waits for
-one piece, however many policies it trains. Other sizes were not measured."""
+"""Agent-steps, all policies together, after which an update pauses: what a process is asked for
+meanwhile, such as a checkpoint, waits for one piece, however many policies it trains. It is an
+estimate, derived from no measurement of its own: at the speeds of `benchmarks/population.py many`
+(docs/performance.md: 163,000 to 208,000 trained agent-steps a second, small networks, with play, on
+two cores) so many take 0.3 to 0.4 s. Other sizes were not measured."""
 
 
 class RolloutLearner:
