@@ -164,14 +164,21 @@ class LockstepLearner:
             if not to_do():
                 desk.sleep(lambda timeout, _: wakeup.wait(to_do, timeout))
                 continue
-            while not control.stopped and worker.work():
-                control.beat(index)
-            if control.stopped:
+            if not self._train(worker, desk):
                 return  # in the middle of a turn, whose checkpoint nobody waits for any more
             if control.save_after != saved:
                 saved = control.save_after
                 desk.save(worker)
             control.end_training(index)
+
+    @staticmethod
+    def _train(worker: Worker, desk: Desk) -> bool:
+        """Train all that is due; False: it was asked to stop before the end."""
+        while worker.work():
+            desk.control.beat(desk.index)
+            if desk.control.stopped:
+                return False
+        return True
 
 
 def restore(worker: Worker, read: Callable[[str], State | None]) -> list[str]:
