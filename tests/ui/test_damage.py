@@ -129,6 +129,31 @@ def test_processors_that_are_none_are_told_as_damage(processors, finished, tmp_p
     assert "summary.json is damaged: " in everything
 
 
+@pytest.mark.parametrize(
+    ("name", "missing"),
+    [
+        ("config.yaml", ["no table", "no picture", "no report"]),
+        ("weights/policy_0.safetensors", ["no picture"]),
+        ("metrics.jsonl", ["no table", "no report"]),
+    ],
+)
+def test_a_report_that_could_not_be_made_whole_is_a_failure(
+    name, missing, finished, tmp_path, capsys
+):
+    """It was told in a note, with exit code 0."""
+    directory = tmp_path / "run"
+    shutil.copytree(finished, directory)
+    path = directory / name
+    path.write_bytes(b"[]\n{}\n" if name == "metrics.jsonl" else half(path.read_bytes()))
+    for made in ("report.html", "play.gif"):
+        (directory / made).unlink(missing_ok=True)
+    code, everything = told(capsys, "report", str(directory))
+    assert code == 1
+    words = "no table", "no picture", "no report"
+    assert [each for each in words if each in everything] == missing
+    assert (directory / "report.html").exists() == ("no report" not in missing)
+
+
 def test_a_status_of_an_older_version_is_shown(finished, tmp_path, capsys):
     """It lacks what was added since, and was told to be damaged."""
     directory = tmp_path / "run"
