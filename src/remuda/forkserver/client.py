@@ -10,11 +10,14 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from multiprocessing import util
 from typing import Any
 
+from remuda.forkserver import server
 from remuda.forkserver.child import HELD_SIGNALS
+from remuda.forkserver.own_fork import OwnFork, ServerProcess
 from remuda.forkserver.process import ForkedProcess, Process, SpawnedProcess
 from remuda.forkserver.recipe import Recipe, nameless_file
 from remuda.memory.lifeline import Lifeline
@@ -71,7 +74,16 @@ class Server:
     3. Where it cannot be, or has died before it served anyone, children are spawned.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, start: Callable[[int, int, int], ServerProcess]) -> None:
+        """Start it.
+
+        Args:
+            start: how: given the socket that it is asked by, the read end of its lifeline, and
+                where its output goes.
+
+        Raises:
+            OSError: it cannot be.
+        """
         self.surroundings = _surroundings()
         self.served = False
         """Whether a child of it ever said hello."""
@@ -86,19 +98,8 @@ class Server:
             self._requests, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
             held.callback(self._requests.close)
             self._requests.setblocking(False)
-            code = (
-                f"import sys; sys.path[:] = {sys.path!r}; "
-                "from remuda.forkserver.server import main; "
-                f"main({theirs.fileno()}, {self._lifeline.descriptor}, {MODULES!r})"
-            )
             with theirs, held_signals():
-                self._process = subprocess.Popen(
-                    [sys.executable, *util._args_from_interpreter_flags(), "-c", code],  # type: ignore[attr-defined]
-                    stdin=subprocess.DEVNULL,
-                    stdout=self._said,
-                    stderr=self._said,
-                    pass_fds=(theirs.fileno(), self._lifeline.descriptor),
-                )
+                self._process = start(theirs.fileno(), self._lifeline.descriptor, self._said)
             self._held = held.pop_all()
         atexit.register(self.end)
 
@@ -186,6 +187,27 @@ class InheritedServer:
         """A process that it forked has ended; it is not this process's to end."""
 
 
+def _execute(requests: int, lifeline: int, said: int) -> ServerProcess:
+    """A server that imports its libraries itself."""
+    code = (
+        f"import sys; sys.path[:] = {sys.path!r}; "
+        "from remuda.forkserver.server import main; "
+        f"main({requests}, {lifeline}, {MODULES!r})"
+    )
+    return subprocess.Popen(
+        [sys.executable, *util._args_from_interpreter_flags(), "-c", code],  # type: ignore[attr-defined]
+        stdin=subprocess.DEVNULL,
+        stdout=said,
+        stderr=said,
+        pass_fds=(requests, lifeline),
+    )
+
+
+def _fork(requests: int, lifeline: int, said: int) -> ServerProcess:
+    """A server that has what this process has."""
+    return OwnFork(server.fork(requests, lifeline, said))
+
+
 class _State:
     """Of this process; touched by its main thread only."""
 
@@ -196,10 +218,13 @@ class _State:
     """Ends the children that have no other; never closed by this process."""
 
 
-def begin() -> None:
+def begin(start: Callable[[int, int, int], ServerProcess] = _execute) -> None:
     """Start the server of this process, if there is none; does not wait for it.
 
     The earlier the better: it imports beside what this process does meanwhile.
+
+    Args:
+        start: how (`Server`).
     """
     state = _State
     if state.lifeline is None:
@@ -208,21 +233,34 @@ def begin() -> None:
         state.why_not = "this system has no descriptors of processes"
     if state.why_not or isinstance(state.server, InheritedServer):
         return
-    server = state.server
-    if server is not None and not server.is_alive:
-        if not server.served:
-            state.why_not = f"the fork server died; it said: {server.last_words()}"
-        server.end()
+    found = state.server
+    if found is not None and not found.is_alive:
+        if not found.served:
+            state.why_not = f"the fork server died; it said: {found.last_words()}"
+        found.end()
         state.server = None
-    elif server is not None and server.surroundings != _surroundings():
-        server.retire()
+    elif found is not None and found.surroundings != _surroundings():
+        found.retire()
         state.server = None
     if state.server is None and not state.why_not:
         try:
-            state.server = Server()
+            state.server = Server(start)
         except OSError as error:
             if error.errno not in PASSING:
                 state.why_not = f"the fork server could not be started: {error.strerror}"
+
+
+def load_and_begin() -> None:
+    """Load what children are to have, and let the server of this process be a fork of it.
+
+    So it is loaded once, and not twice side by side. For a program that needs it itself, and has
+    done nothing yet; in any other process it is what `begin` does.
+    """
+    fresh = threading.active_count() == 1 and "torch" not in sys.modules
+    if fresh and sys.platform == "linux" and _State.server is None:
+        server.load(MODULES)
+        begin(_fork)
+    begin()
 
 
 def end() -> None:
@@ -246,8 +284,8 @@ def inherit(requests: socket.socket) -> None:
 
 def server_pid() -> int | None:
     """The process id of this process's own server, if it runs."""
-    server = _State.server
-    return server.pid if isinstance(server, Server) and server.is_alive else None
+    found = _State.server
+    return found.pid if isinstance(found, Server) and found.is_alive else None
 
 
 def start(
@@ -277,20 +315,20 @@ def start(
     lifeline = lifeline or _State.lifeline
     for _ in range(2):  # the second time it is another server, if the first is just dying
         begin()
-        server = _State.server
-        if server is not None:
+        found = _State.server
+        if found is not None:
             try:
-                return _ask(server, recipe, lifeline)
+                return _ask(found, recipe, lifeline)
             except OSError as error:
                 if error.errno not in GONE:
                     break  # it lives, and takes no more just now: it is not waited for
-            server.is_dying()
+            found.is_dying()
     with held_signals():
         return SpawnedProcess(recipe, lifeline)
 
 
 def _ask(
-    server: Server | InheritedServer, recipe: Recipe, lifeline: Lifeline | None
+    asked: Server | InheritedServer, recipe: Recipe, lifeline: Lifeline | None
 ) -> ForkedProcess:
     """Ask the server for a child.
 
@@ -313,9 +351,9 @@ def _ask(
                 stream.flush()
         ours.setblocking(False)
         recipe.send(ours)
-        server.send(parts)
+        asked.send(parts)
         if_it_fails.pop_all()
-    return ForkedProcess(server, ours)
+    return ForkedProcess(asked, ours)
 
 
 @contextlib.contextmanager

@@ -1,12 +1,14 @@
 """The server that children are forked from: it has the libraries loaded, and does nothing else.
 
-It never plays, trains, or touches a GPU, and runs no thread of its own, so that a fork of it is as
-good as a fresh process that has just imported the same. Whoever it forks for it serves by one
+It is a fresh process that imports them (`main`), or a fork of one that just has (`fork`). It never
+plays, trains, or touches a GPU, and runs no thread of its own, so that a fork of it is as good as a
+fresh process that has just imported the same. Whoever it forks for it serves by one
 socket each; all that may block is its own `poll`.
 """
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import gc
 import importlib
@@ -15,6 +17,7 @@ import select
 import signal
 import socket
 import sys
+import traceback
 from collections.abc import Sequence
 from typing import NoReturn
 
@@ -45,16 +48,79 @@ def main(requests: int, lifeline: int, modules: Sequence[str]) -> None:
     for descriptor in (requests, lifeline):  # libraries may start programs while they are loaded
         os.set_inheritable(descriptor, False)
     own = die_with_parent(lifeline, thread=False)
+    os.close(os.pidfd_open(os.getpid()))  # without it there is no server: children are spawned
+    load(modules)
+    _serve(requests, lifeline, own)
+
+
+def load(modules: Sequence[str]) -> None:
+    """Import what children are to have, and lay it aside from the garbage collector."""
     from remuda.memory.atomic import warm_up
+
+    was_enabled = gc.isenabled()
+    gc.disable()  # hardly anything of a library is garbage, and to look costs a tenth of the time
+    try:
+        for module in modules:
+            importlib.import_module(module)
+        warm_up()  # Numba loads what it knows of its types with the first function
+        gc.collect()
+        gc.freeze()  # so that a collection does not look at it, nor copies it in a fork
+    finally:
+        if was_enabled:
+            gc.enable()
+
+
+def fork(requests: int, lifeline: int, said: int) -> int:
+    """Fork a server from this process, which has loaded what children are to have.
+
+    For a process that has done nothing else, and in which no thread runs but the sleeping ones of
+    libraries that can be forked. Signals are held back meanwhile (`held_signals`).
+
+    Args:
+        requests: the socket that the server is asked by.
+        lifeline: the read end of its lifeline.
+        said: where its output goes.
+
+    Returns:
+        Its process id; the server itself never returns.
+
+    Raises:
+        OSError: it cannot be.
+    """
+    os.close(os.pidfd_open(os.getpid()))  # as in `main`
+    for stream in (sys.stdout, sys.stderr):  # what they hold is written once
+        with contextlib.suppress(Exception):
+            stream.flush()
+    pid = os.fork()
+    if pid:
+        return pid
+    try:
+        child.ignore_held_signals()
+        _keep_open({requests, lifeline, said})
+        nothing = os.open(os.devnull, os.O_RDONLY)
+        for descriptor, number in ((nothing, 0), (said, 1), (said, 2)):
+            os.dup2(descriptor, number)
+        for descriptor in (nothing, said):
+            os.close(descriptor)
+        _serve(requests, lifeline, die_with_parent(lifeline, thread=False))
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        os._exit(child.EXCEPTION)
+
+
+def _keep_open(wanted: set[int]) -> None:
+    """Close all else but the three standard ones: who holds them here will never look at them."""
+    for name in os.listdir("/proc/self/fd"):
+        if (number := int(name)) > 2 and number not in wanted:
+            with contextlib.suppress(OSError):  # the one by which the names were read
+                os.close(number)
+
+
+def _serve(requests: int, lifeline: int, own: int | None) -> NoReturn:
     from remuda.memory.descriptors import raise_limit
 
     raise_limit()  # each child costs three; its own limit comes with its recipe
-    os.close(os.pidfd_open(os.getpid()))  # without it there is no server: children are spawned
-    for module in modules:
-        importlib.import_module(module)
-    warm_up()  # Numba loads what it knows of its types with the first function; no thread is begun
-    gc.collect()
-    gc.freeze()  # so that a child's collections do not copy all that is shared
     _Server(socket.socket(fileno=requests), lifeline, own).serve()
 
 

@@ -140,6 +140,12 @@ def train(words: Sequence[str]) -> int:
     words, resumed = take_option(words, "--resume", "the directory of the run to go on with")
     config = read_resumed(words, Path(resumed)) if resumed else read_arguments(words)
     without_config = take_option(words, "--config", "the path of a YAML file")[0]
+    if config.schedule != "sequential" or config.env.workers > 1:
+        from remuda.compiling import telling_of_compiling
+        from remuda.forkserver import client as forkserver
+
+        with telling_of_compiling(print):
+            forkserver.load_and_begin()
 
     from remuda.coordinator.run_directory import RunDirectory
     from remuda.effects import leaves

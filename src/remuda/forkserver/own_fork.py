@@ -1,0 +1,78 @@
+"""A fork of this process, which is asked as `subprocess.Popen` is."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+from typing import Protocol
+
+PAUSE = 0.002
+"""Seconds between two looks for an end."""
+
+
+class ServerProcess(Protocol):
+    """What is asked of a server's process: a part of `subprocess.Popen`."""
+
+    @property
+    def pid(self) -> int:
+        """Its process id."""
+
+    def poll(self) -> int | None:
+        """Its exit code, negative the signal that killed it; None while it lives."""
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Wait for its end; returns its exit code.
+
+        Raises:
+            subprocess.TimeoutExpired: it lives still.
+        """
+
+    def kill(self) -> None:
+        """Send SIGKILL."""
+
+
+class OwnFork:
+    """A child that this process forked; nobody else waits for it."""
+
+    def __init__(self, pid: int) -> None:
+        self._pid = pid
+        self._code: int | None = None
+
+    @property
+    def pid(self) -> int:
+        """Its process id."""
+        return self._pid
+
+    def poll(self) -> int | None:
+        """Its exit code, negative the signal that killed it; None while it lives."""
+        return self._look(os.WNOHANG)
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Wait for its end, at most so many seconds; returns its exit code.
+
+        Raises:
+            subprocess.TimeoutExpired: it lives still.
+        """
+        if timeout is not None:
+            limit = time.monotonic() + timeout
+            while self.poll() is None:
+                if time.monotonic() > limit:
+                    raise subprocess.TimeoutExpired("a fork of this process", timeout)
+                time.sleep(PAUSE)
+        code = self._look(0)
+        assert code is not None
+        return code
+
+    def kill(self) -> None:
+        """Send SIGKILL."""
+        if self.poll() is None:
+            os.kill(self._pid, signal.SIGKILL)
+
+    def _look(self, options: int) -> int | None:
+        if self._code is None:
+            pid, status = os.waitpid(self._pid, options)
+            if pid:
+                self._code = os.waitstatus_to_exitcode(status)
+        return self._code
