@@ -27,6 +27,8 @@ log = logging.getLogger(__name__)
 
 PATIENCE = 4
 """So many times as long as it was to take, a trial goes on for want of updates."""
+SHORT = 10_000
+"""Agent-steps of a run that is over, as a rule, before a trial has paid."""
 MINIBATCH = 512
 """Steps in a minibatch beyond which an update costs no less a step."""
 MANY_THREADS = 8
@@ -45,6 +47,8 @@ def choose_layout(config: Config, agents: tuple[AgentSpec, ...]) -> Layout:
     plain = make_layout(config, len(specs))
     seconds = config.run.calibrate
     if not seconds or not is_open(config) or any(_never_pauses(spec) for spec in specs):
+        return plain
+    if _is_short(config, len(agents)):
         return plain
     with _older_objects_left_alone():
         try:
@@ -151,6 +155,12 @@ def _sooner(policy: PolicyConfig, num_envs: int) -> dict[str, object]:
         enough = -(-policy.ppo.minibatches * MINIBATCH // num_envs)
         return {"ppo": {"rollout_length": min(policy.ppo.rollout_length, enough)}}
     return {"experience": {"learning_starts": policy.batch_size}}
+
+
+def _is_short(config: Config, num_agents: int) -> bool:
+    """Whether the whole run is hardly longer than a trial."""
+    turns = config.run.turns
+    return turns is not None and turns * config.env.num_envs * num_agents <= SHORT
 
 
 def _never_pauses(spec: PolicySpec) -> bool:

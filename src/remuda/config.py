@@ -705,7 +705,8 @@ class RunConfig(Section):
     """Show the live view where the output is a terminal; else plain lines."""
     calibrate: NonNegativeFloat = 0.5
     """Seconds of a trial at the start, to choose processes and threads by what playing and training
-    cost here; only where there is a choice. 0: they are chosen by the cores and the memory."""
+    cost here; only where there is a choice, and for runs of more than 10,000 agent-steps. 0: they
+    are chosen by the cores and the memory."""
     start_limit: Annotated[PositiveFloat, CHILDREN] = 120.0
     """Seconds that a process has to start, and that it may take to compile a function."""
     stop_limit: Annotated[PositiveFloat, CHILDREN] = 20.0

@@ -79,6 +79,8 @@ class Callbacks:
 
     progress: Callable[[str, int, int], None] = lambda what, done, wanted: None  # noqa: ARG005
     """Of what is being played: episodes that are over, and those that are wanted."""
+    trained: Callable[[Path, int], None] = lambda directory, turns: None  # noqa: ARG005
+    """Once, when the weights are saved, with the turns that were played: greedy play follows."""
     results: Callable[[Result], None] = lambda result: None  # noqa: ARG005
     """Once, when the results are saved: what comes after may take long, fail or be interrupted."""
 
@@ -248,6 +250,7 @@ def _train(
             ending.restarts,
             ending.processors,
         )
+        callbacks.trained(run.path, ending.record.turns)
         return _finish(config, assembly, run, coordinator, result, callbacks, signals)
 
 

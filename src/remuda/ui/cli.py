@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -20,16 +19,12 @@ from remuda.ui.arguments import help_of, parse_flags, validate
 from remuda.ui.interrupts import INTERRUPTED, tell_at_the_end, told_at_the_end
 
 if TYPE_CHECKING:
-    from threading import Timer
-
     from remuda.coordinator.run_directory import RunDirectory
 
 SHORT = {"--json": ("--format", "json")}
 """Flags that are short for others."""
 HALTED = 3
 """Exit code of a run in which a policy stopped learning: too many updates were not finite."""
-LOAD_AFTER = 2.0
-"""Seconds after which the libraries of the report are loaded, beside the run."""
 
 
 class EvaluateOptions(Section):
@@ -151,6 +146,7 @@ def train(words: Sequence[str]) -> int:
     from remuda.effects import leaves
     from remuda.train import Callbacks, Result
     from remuda.train import train as run_training
+    from remuda.ui.drawing import Preparation
     from remuda.ui.live import make_view
     from remuda.ui.progress import Progress
     from remuda.ui.resuming import offer_to_resume
@@ -173,16 +169,20 @@ def train(words: Sequence[str]) -> int:
         told.extend(result.notes)
         tell_at_the_end(f"its report can be made by: remuda report {result.directory}")
 
-    loading = load_soon("remuda.ui.charts")
+    preparation = Preparation()
+
+    def prepare(directory: Path, turns: int) -> None:
+        preparation.begin(RunDirectory.open(directory), turns > 0)
+
+    callbacks = Callbacks(progress, prepare, tell_results)
     try:
         view = make_view(config.run.live)
-        result = run_training(config, view, bool(resumed), Callbacks(progress, tell_results), said)
+        result = run_training(config, view, bool(resumed), callbacks, said)
     finally:
         progress.close()
-        loading.cancel()
-        loading.join()  # an import that has begun is not left to the end of the process
+        preparation.end()
     later = [note for note in result.notes if note not in told]
-    _tell_pictures(RunDirectory.open(result.directory), later)
+    _tell_pictures(RunDirectory.open(result.directory), later, preparation.picture)
     if result.signal is not None:
         return 128 + result.signal
     return HALTED if result.halted else 0
@@ -201,30 +201,19 @@ def _tell_results(run: RunDirectory) -> list[str]:
     return notes
 
 
-def _tell_pictures(run: RunDirectory, notes: Sequence[str] = ()) -> None:
+def _tell_pictures(
+    run: RunDirectory,
+    notes: Sequence[str] = (),
+    drawn: Callable[[], str | None] = lambda: None,
+) -> None:
     """Make the pictures of a run, print where they are, and notes; a failure is one of these."""
     from remuda.ui.ending import make_report
     from remuda.ui.summary import print_files
 
-    notes = [*notes, *make_report(run)]
+    notes = [*notes, *make_report(run, drawn)]
     print_files(run.path)
     for note in notes:
         print(f"note: {note}")
-
-
-def load_soon(module: str) -> Timer:
-    """Load a slow library beside the run, so that it is there once the run is over."""
-    from importlib import import_module
-    from threading import Timer
-
-    def load() -> None:
-        with suppress(Exception):  # whoever needs it will tell
-            import_module(module)
-
-    timer = Timer(LOAD_AFTER, load)
-    timer.daemon = True
-    timer.start()
-    return timer
 
 
 def read_arguments(words: Sequence[str]) -> Config:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from remuda.coordinator.logs import log_to
@@ -20,10 +21,15 @@ PICTURE_TURNS = 100
 FRAMES_PER_SECOND = 8
 
 
-def make_report(run: RunDirectory) -> list[str]:
+def make_report(run: RunDirectory, drawn: Callable[[], str | None] = lambda: None) -> list[str]:
     """Make a picture of greedy play, then the report; returns what could not be made, and why.
 
     A run in which nothing was played has neither.
+
+    Args:
+        run: where its files are.
+        drawn: what the picture failed by that somebody else was to draw, nothing if it did not;
+            None: nobody was.
 
     Raises:
         RunDirectoryError: the run has no summary.
@@ -34,14 +40,11 @@ def make_report(run: RunDirectory) -> list[str]:
     notes: list[str] = []
     with log_to(run.logs / "coordinator.log"):
         try:
-            draw_play(
-                run,
-                run.recording,
-                turns=PICTURE_TURNS,
-                seed=int(facts.get("seed", 0)),
-                frames_per_second=FRAMES_PER_SECOND,
-                seconds=PICTURE_SECONDS,
-            )
+            failed = drawn()
+            if failed is None:
+                draw_picture(run)
+            elif failed:
+                notes.append(f"no picture: {failed}")
         except Exception as error:  # the user's game draws it
             notes.append(_note("no picture", error))
         try:
@@ -49,6 +52,18 @@ def make_report(run: RunDirectory) -> list[str]:
         except Exception as error:
             notes.append(_note("no report", error))
     return notes
+
+
+def draw_picture(run: RunDirectory) -> None:
+    """Write the picture of greedy play that belongs to a run, if its game has one."""
+    draw_play(
+        run,
+        run.recording,
+        turns=PICTURE_TURNS,
+        seed=run.read_config().seed,
+        frames_per_second=FRAMES_PER_SECOND,
+        seconds=PICTURE_SECONDS,
+    )
 
 
 def draw_play(
