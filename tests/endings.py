@@ -33,6 +33,10 @@ class Faulty(Tape):
     def render(self):
         if self._fault == "render":
             raise OSError("no display")
+        if self._fault == "kill":
+            os.kill(os.getpid(), signal.SIGKILL)
+        if self._fault == "hang":
+            time.sleep(600.0)
         return np.zeros((8, 8, 3), np.uint8)
 
 

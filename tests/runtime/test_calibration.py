@@ -124,3 +124,13 @@ def test_what_was_there_before_is_not_searched_for_garbage(fails, monkeypatch):
     assert seen
     assert max(seen) < before / 2
     assert gc.get_freeze_count() == 0
+
+
+def test_a_run_that_is_hardly_longer_than_a_trial_has_none(monkeypatch):
+    tried = []
+    monkeypatch.setattr(calibration, "measure", lambda *_: tried.append(1) or Costs(1e-3, 1e-3))
+    for turns, expected in ((1250, []), (1251, [1, 1]), (None, [1, 1])):
+        tried.clear()
+        config = load_config(overlay(SMALL, {"run": {"turns": turns, "seconds": 60.0}}))
+        assert bool(choose_layout(config, AGENTS).reason) == bool(expected)
+        assert tried == expected

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import signal
 import sys
 from importlib import import_module
 from pathlib import Path
@@ -64,7 +65,12 @@ class Preparation:
             if process.exitcode == 0:
                 log.unlink(missing_ok=True)
                 return ""
-            return None if process.was_lost else last_line(log)
+            if process.was_lost:
+                return None
+            code = process.exitcode or 0
+            if code < 0:
+                return f"its process was killed by {signal.Signals(-code).name}"
+            return last_line(log)
         finally:
             process.close()
 

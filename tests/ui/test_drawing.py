@@ -1,0 +1,90 @@
+"""The picture of a run is drawn by a child beside greedy play; what breaks there costs it only."""
+
+import json
+import os
+
+import pytest
+
+from remuda.coordinator.run_directory import RunDirectory
+from remuda.forkserver import client as forkserver
+from remuda.ui import drawing
+from remuda.ui.cli import run
+from remuda.ui.drawing import Preparation
+
+SMALL = (
+    *("--schedule", "sequential", "--env.num_envs", "2", "--run.turns", "200"),
+    *("--policy.network.hidden", "8", "--policy.network.quantiles", "4"),
+    *("--policy.batch_size", "16", "--policy.experience.learning_starts", "64"),
+    *("--run.live", "false", "--checkpoint.evaluate_episodes", "0"),
+)
+
+
+@pytest.fixture
+def directory(tmp_path):
+    """A run that has ended, without its picture."""
+    words = ("endings:Faulty", *SMALL, "--run.evaluate_episodes", "7")
+    words += ("--env.options.fault", "later")
+    assert run(["train", *words, "--run.directory", str(tmp_path / "run")]) == 0
+    (tmp_path / "run" / "play.gif").unlink()
+    return tmp_path / "run"
+
+
+def prepared(directory, fault="none"):
+    config = directory / "config.yaml"
+    config.write_text(config.read_text().replace("fault: later", f"fault: {fault}"))
+    forkserver.begin()
+    preparation = Preparation()
+    preparation.begin(RunDirectory.open(directory), True)
+    assert preparation._drawing is not None, "by a child"
+    preparation.end()
+    return preparation
+
+
+def test_a_child_draws_it(directory):
+    assert prepared(directory).picture() == ""
+    assert (directory / "play.gif").read_bytes().startswith(b"GIF")
+    assert not (directory / "logs" / "picture.log").exists()
+
+
+def test_what_it_failed_by_is_told(directory):
+    preparation = prepared(directory, "render")
+    assert preparation.picture() == "OSError: no display"
+    assert "Traceback" in (directory / "logs" / "picture.log").read_text()
+    assert not (directory / "play.gif").exists()
+
+
+def test_a_game_that_takes_the_process_with_it_costs_the_picture(directory, capfd):
+    """As native code of a game may do."""
+    preparation = prepared(directory, "kill")
+    assert preparation.picture() == "its process was killed by SIGKILL"
+
+
+def test_one_that_never_ends_is_not_waited_for(directory, monkeypatch):
+    monkeypatch.setattr(drawing, "LIMIT", 0.5)
+    preparation = prepared(directory, "hang")
+    process, _ = preparation._drawing
+    while process.pid is None:
+        process.join(0.01)
+    pid = process.pid
+    assert "more than" in preparation.picture()
+    assert not os.path.exists(f"/proc/{pid}")
+
+
+def test_without_a_server_nobody_has_tried(directory):
+    forkserver.end()
+    preparation = Preparation()
+    preparation.begin(RunDirectory.open(directory), True)
+    preparation.end()
+    assert preparation.picture() is None
+
+
+def test_a_run_in_processes_has_its_picture_from_a_child(tmp_path, capsys):
+    words = ("--schedule", "async", "--run.evaluate_episodes", "7", "--env.options.fault", "render")
+    where = tmp_path / "run"
+    assert run(["train", "endings:Faulty", *SMALL, *words, "--run.directory", str(where)]) == 0
+    said = capsys.readouterr()
+    assert "note: no picture: OSError: no display" in said.out
+    assert "Traceback" not in said.out + said.err
+    assert "no display" in (where / "logs" / "picture.log").read_text()
+    assert json.loads((where / "summary.json").read_text())["evaluation"]["episodes"] == 7
+    assert (where / "report.html").exists()
