@@ -6,9 +6,11 @@ from remuda.ui.interrupts import end_at_once
 def main() -> None:
     """Run the command line and end the process with its exit code."""
     end_at_once()
+    from remuda.forkserver.client import is_the_program
     from remuda.ui import cli
     from remuda.ui.leaving import leave
 
+    is_the_program()
     try:
         cli.main()
     except SystemExit as ending:

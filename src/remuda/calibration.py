@@ -48,7 +48,7 @@ def choose_layout(config: Config, agents: tuple[AgentSpec, ...]) -> Layout:
     seconds = config.run.calibrate
     if not seconds or not is_open(config) or any(_never_pauses(spec) for spec in specs):
         return plain
-    if _is_short(config, len(agents)):
+    if config.run.turns is not None and config.run.turns * len(agents) <= SHORT:
         return plain
     with _older_objects_left_alone():
         try:
@@ -155,12 +155,6 @@ def _sooner(policy: PolicyConfig, num_envs: int) -> dict[str, object]:
         enough = -(-policy.ppo.minibatches * MINIBATCH // num_envs)
         return {"ppo": {"rollout_length": min(policy.ppo.rollout_length, enough)}}
     return {"experience": {"learning_starts": policy.batch_size}}
-
-
-def _is_short(config: Config, num_agents: int) -> bool:
-    """Whether the whole run is hardly longer than a trial."""
-    turns = config.run.turns
-    return turns is not None and turns * config.env.num_envs * num_agents <= SHORT
 
 
 def _never_pauses(spec: PolicySpec) -> bool:

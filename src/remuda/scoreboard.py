@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from remuda.checkpoint.state import fitting
+from remuda.memory.atomic import fence_acquire, fence_release
 from remuda.memory.shared import SharedArrays
 from remuda.types import State
 
@@ -207,7 +208,9 @@ class Scoreboard:
         """
         shared = self._shared["learn"]
         before = shared[:, Learn.RESTORED].copy()
+        fence_acquire()
         rows: Row = shared.copy()
+        fence_acquire()
         after = shared[:, Learn.RESTORED].copy()
         rows[:, Learn.RESTORED] = np.where(
             (before == after) & (before % 2.0 == 0.0), before, np.nan
@@ -236,9 +239,11 @@ def count_on(row: Row, counts: Row) -> None:
     `Learn.RESTORED` is odd meanwhile; if the process dies there, its successor makes it even.
     """
     row[Learn.RESTORED] += 1.0 - row[Learn.RESTORED] % 2.0
+    fence_release()
     counts = np.array(counts)
     counts[Learn.RESTORED] = row[Learn.RESTORED]
     row[:] = counts
+    fence_release()
     row[Learn.RESTORED] += 1.0
 
 

@@ -80,7 +80,7 @@ class Callbacks:
     progress: Callable[[str, int, int], None] = lambda what, done, wanted: None  # noqa: ARG005
     """Of what is being played: episodes that are over, and those that are wanted."""
     trained: Callable[[Path, int], None] = lambda directory, turns: None  # noqa: ARG005
-    """Once, when the weights are saved, with the turns that were played: greedy play follows."""
+    """Once, when weights and first results are saved, with the turns that were played."""
     results: Callable[[Result], None] = lambda result: None  # noqa: ARG005
     """Once, when the results are saved: what comes after may take long, fail or be interrupted."""
 
@@ -250,7 +250,6 @@ def _train(
             ending.restarts,
             ending.processors,
         )
-        callbacks.trained(run.path, ending.record.turns)
         return _finish(config, assembly, run, coordinator, result, callbacks, signals)
 
 
@@ -272,6 +271,7 @@ def _finish(
         run.save_summary(summarise(config, result, layout))
 
     save_results()  # whatever comes after it
+    callbacks.trained(run.path, result.record.turns)
     if config.run.evaluate_episodes and not signals.stopped():
         limits = replace(limits, watch=partial(callbacks.progress, "greedy play"))
         result = _measure(config, result, snapshots, limits)

@@ -14,6 +14,7 @@ from remuda.forkserver.own_fork import OwnFork
 
 PROGRAM = """
 import os, signal, sys, time
+from numba.core import event
 from remuda.forkserver import client
 from remuda.memory.lifeline import Lifeline
 
@@ -25,7 +26,8 @@ def spin():
 
 def tell(path):
     with open(path, "w") as file:
-        print(os.getppid(), "json.tool" in sys.modules, signal.getsignal(signal.SIGINT), file=file)
+        handler = signal.getsignal(signal.SIGINT)
+        print(os.getppid(), "json.tool" in sys.modules, len(event._registered["numba:compile"]), handler, file=file)
 
 if __name__ == "__main__":
     import atexit
@@ -34,8 +36,9 @@ if __name__ == "__main__":
     signal.signal(signal.SIGINT, lambda *_: os.write(1, b"interrupted\\n"))
     atexit.register(print, "the end")
     print("said once", end=" ")
+    client.is_the_program()
     {before}
-    client.load_and_begin()
+    client.load_and_begin(print)
     process = client.start(tell, (sys.argv[1],), name="tells")
     assert process.join(120) and process.exitcode == 0, process.failure
     spinning = client.start(spin, (), name="x")
@@ -46,7 +49,7 @@ if __name__ == "__main__":
 """
 
 
-def run(tmp_path, before="pass", then="time.sleep(600)"):
+def run(tmp_path, before="pass", then="time.sleep(600)", **options):
     program = tmp_path / "program.py"
     program.write_text(PROGRAM.format(before=before, then=then))
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path), "PYTHONUNBUFFERED": ""}
@@ -55,6 +58,7 @@ def run(tmp_path, before="pass", then="time.sleep(600)"):
         stdout=subprocess.PIPE,
         env=environment,
         text=True,
+        **options,
     )
 
 
@@ -68,9 +72,11 @@ def test_it_is_a_fork_with_the_libraries_and_nothing_else(tmp_path):
     with run(tmp_path) as program:
         try:
             server, _ = read(program)
-            parent, has_modules, handler = (tmp_path / "told").read_text().split(maxsplit=2)
+            told = (tmp_path / "told").read_text()
+            parent, has_modules, listeners, handler = told.split(maxsplit=3)
             assert int(parent) == server
             assert has_modules == "True"
+            assert listeners == "0", "what the program tells of its compiling is no child's to tell"
             assert int(handler) == signal.SIG_IGN
             of_program, of_server = psutil.Process(program.pid), psutil.Process(server)
             assert of_server.cmdline() == of_program.cmdline(), "it was forked"
@@ -134,6 +140,7 @@ def test_one_that_was_killed_is_replaced(tmp_path):
 @pytest.mark.parametrize(
     "before",
     [
+        "client._State.is_program = False",
         "sys.modules['torch'] = sys",  # whatever it may have done with it
         "import threading; threading.Thread(target=time.sleep, args=(600,), daemon=True).start()",
     ],
@@ -166,3 +173,25 @@ def lives(pid):
         return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
         return False
+
+
+def test_children_that_nobody_is_told_of_break_nothing(tmp_path):
+    """SIGCHLD may be ignored by a game, or from the beginning."""
+    before = "signal.signal(signal.SIGCHLD, signal.SIG_IGN)"
+    then = "os.kill(client.server_pid(), 9); client.begin(); sys.exit(5)"
+    with run(tmp_path, before, then, stderr=subprocess.PIPE) as program:
+        pids = read(program)
+        assert program.stdout.read() == "the end\n"
+        assert program.stderr.read() == ""
+    assert program.returncode == 5
+    wait_for(lambda: not any(map(lives, pids)), 20.0)
+
+
+@pytest.mark.parametrize("number", [0, 2])
+def test_a_program_without_a_standard_file_has_a_server_all_the_same(number, tmp_path):
+    with run(tmp_path, preexec_fn=lambda: os.close(number)) as program:
+        try:
+            server, _ = read(program)
+            assert psutil.Process(server).cmdline() == psutil.Process(program.pid).cmdline()
+        finally:
+            program.kill()

@@ -129,7 +129,7 @@ def test_what_was_there_before_is_not_searched_for_garbage(fails, monkeypatch):
 def test_a_run_that_is_hardly_longer_than_a_trial_has_none(monkeypatch):
     tried = []
     monkeypatch.setattr(calibration, "measure", lambda *_: tried.append(1) or Costs(1e-3, 1e-3))
-    for turns, expected in ((1250, []), (1251, [1, 1]), (None, [1, 1])):
+    for turns, expected in ((5000, []), (5001, [1, 1]), (None, [1, 1])):  # of two agents
         tried.clear()
         config = load_config(overlay(SMALL, {"run": {"turns": turns, "seconds": 60.0}}))
         assert bool(choose_layout(config, AGENTS).reason) == bool(expected)

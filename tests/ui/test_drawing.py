@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 
 import pytest
 
@@ -62,7 +63,7 @@ def test_a_game_that_takes_the_process_with_it_costs_the_picture(directory, capf
 def test_one_that_never_ends_is_not_waited_for(directory, monkeypatch):
     monkeypatch.setattr(drawing, "LIMIT", 0.5)
     preparation = prepared(directory, "hang")
-    process, _ = preparation._drawing
+    process, *_ = preparation._drawing
     while process.pid is None:
         process.join(0.01)
     pid = process.pid
@@ -88,3 +89,39 @@ def test_a_run_in_processes_has_its_picture_from_a_child(tmp_path, capsys):
     assert "no display" in (where / "logs" / "picture.log").read_text()
     assert json.loads((where / "summary.json").read_text())["evaluation"]["episodes"] == 7
     assert (where / "report.html").exists()
+
+
+class Refused:
+    exitcode, failure, was_lost = 255, "Resource temporarily unavailable", False
+
+    def join(self, _):
+        return True
+
+    def close(self):
+        pass
+
+
+def test_where_the_system_refuses_a_process_nobody_has_tried(directory, monkeypatch):
+    monkeypatch.setattr(forkserver, "start", lambda *_, **__: Refused())
+    assert prepared(directory).picture() is None
+
+
+def test_where_the_system_refuses_a_thread_everything_is_there(tmp_path, monkeypatch, capsys):
+    def refused(_):
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(drawing.Thread, "start", refused)
+    words = ("endings:Faulty", *SMALL, "--run.evaluate_episodes", "7")
+    assert run(["train", *words, "--run.directory", str(tmp_path / "run")]) == 0
+    assert json.loads((tmp_path / "run" / "summary.json").read_text())["evaluation"]
+    assert (tmp_path / "run" / "report.html").exists()
+
+
+def test_a_server_that_dies_meanwhile_takes_nothing_from_the_picture(directory):
+    preparation = prepared(directory)
+    process, run, _ = preparation._drawing
+    while process.pid is None:
+        process.join(0.01)
+    os.kill(forkserver.server_pid(), signal.SIGKILL)
+    assert preparation.picture() in ("", None), "None: it was not begun"
+    assert run.recording.exists() or preparation.picture() is None

@@ -46,3 +46,17 @@ def test_it_ends_with_the_code_and_what_was_registered(code, expected):
 def test_output_that_nobody_takes_is_a_failure():
     with open("/dev/full", "w") as full:
         assert run("leave(0)", stdout=full).returncode == 120
+
+
+@pytest.mark.parametrize("before", ["pass", "import gc; gc.freeze()"])
+def test_what_a_game_wrote_to_a_file_that_it_holds_open_is_there(before, tmp_path):
+    file = tmp_path / "moves.txt"
+    assert (
+        run(f"moves = open({str(file)!r}, 'w'); moves.write('up'); {before}; leave(0)").stderr == ""
+    )
+    assert file.read_text() == "up"
+
+
+def test_a_program_without_an_output_ends_well():
+    words = [sys.executable, "-m", "remuda", "--version"]
+    assert subprocess.run(words, preexec_fn=lambda: os.close(1)).returncode == 0

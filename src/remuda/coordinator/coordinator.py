@@ -288,16 +288,18 @@ def _settled() -> Iterator[None]:
     """Inside the `with`, let garbage collections pass over all objects that were there before.
 
     A full one looks at all that Python holds, which with the libraries is 300,000 objects and takes
-    a tenth of a second, in the middle of a tick. Where somebody else let them, that stays so.
+    a tenth of a second, in the middle of a tick. Where some were passed over before, by the choice
+    of others, all of them stay so.
     """
-    if gc.get_freeze_count():
-        yield
-        return
+    by_others = gc.get_freeze_count() > 0
+    if not by_others:
+        gc.collect()  # what is left of an earlier run, its open files too, is not kept by this one
     gc.freeze()
     try:
         yield
     finally:
-        gc.unfreeze()
+        if not by_others:
+            gc.unfreeze()
 
 
 def _copies(snapshots: dict[str, Snapshot]) -> dict[str, Snapshot]:

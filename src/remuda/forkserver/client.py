@@ -214,6 +214,8 @@ class _State:
     server: Server | InheritedServer | None = None
     why_not: str = ""
     """Why children are spawned; empty: they are forked."""
+    is_program: bool = False
+    """Whether it is known that this process has done nothing yet."""
     lifeline: Lifeline | None = None
     """Ends the children that have no other; never closed by this process."""
 
@@ -250,15 +252,26 @@ def begin(start: Callable[[int, int, int], ServerProcess] = _execute) -> None:
                 state.why_not = f"the fork server could not be started: {error.strerror}"
 
 
-def load_and_begin() -> None:
+def is_the_program() -> None:
+    """Tell that this process is the program's: only what is known here has run in it so far."""
+    _State.is_program = True
+
+
+def load_and_begin(say: Callable[[str], None]) -> None:
     """Load what children are to have, and let the server of this process be a fork of it.
 
-    So it is loaded once, and not twice side by side. For a program that needs it itself, and has
+    So it is loaded once, and not twice side by side. For the program, which needs it itself and has
     done nothing yet; in any other process it is what `begin` does.
+
+    Args:
+        say: where it is told if something has to be compiled.
     """
     fresh = threading.active_count() == 1 and "torch" not in sys.modules
-    if fresh and sys.platform == "linux" and _State.server is None:
-        server.load(MODULES)
+    if _State.is_program and fresh and sys.platform == "linux" and _State.server is None:
+        from remuda.compiling import telling_of_compiling
+
+        with telling_of_compiling(say):  # in this process only, so the fork comes after it
+            server.load(MODULES)
         begin(_fork)
     begin()
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
 import time
 from typing import Protocol
 
+UNKNOWN = 255
+"""Exit code of a fork whose end somebody else was told."""
 PAUSE = 0.002
 """Seconds between two looks for an end."""
 
@@ -34,7 +37,7 @@ class ServerProcess(Protocol):
 
 
 class OwnFork:
-    """A child that this process forked; nobody else waits for it."""
+    """A child that this process forked."""
 
     def __init__(self, pid: int) -> None:
         self._pid = pid
@@ -68,11 +71,16 @@ class OwnFork:
     def kill(self) -> None:
         """Send SIGKILL."""
         if self.poll() is None:
-            os.kill(self._pid, signal.SIGKILL)
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self._pid, signal.SIGKILL)
 
     def _look(self, options: int) -> int | None:
         if self._code is None:
-            pid, status = os.waitpid(self._pid, options)
-            if pid:
-                self._code = os.waitstatus_to_exitcode(status)
+            try:
+                pid, status = os.waitpid(self._pid, options)
+            except ChildProcessError:  # a game's own code waited for all children, or nobody is to
+                self._code = UNKNOWN
+            else:
+                if pid:
+                    self._code = os.waitstatus_to_exitcode(status)
         return self._code

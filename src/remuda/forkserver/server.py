@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import fcntl
 import gc
 import importlib
 import os
@@ -18,6 +19,7 @@ import signal
 import socket
 import sys
 import traceback
+import warnings
 from collections.abc import Sequence
 from typing import NoReturn
 
@@ -91,11 +93,12 @@ def fork(requests: int, lifeline: int, said: int) -> int:
     for stream in (sys.stdout, sys.stderr):  # what they hold is written once
         with contextlib.suppress(Exception):
             stream.flush()
-    pid = os.fork()
+    pid = _fork_now()
     if pid:
         return pid
     try:
         child.ignore_held_signals()
+        requests, lifeline, said = (_above_standard(n) for n in (requests, lifeline, said))
         _keep_open({requests, lifeline, said})
         nothing = os.open(os.devnull, os.O_RDONLY)
         for descriptor, number in ((nothing, 0), (said, 1), (said, 2)):
@@ -109,6 +112,20 @@ def fork(requests: int, lifeline: int, said: int) -> int:
         os._exit(child.EXCEPTION)
 
 
+def _fork_now() -> int:
+    """Fork; that libraries have threads which sleep is known, and no reason for a warning."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        return os.fork()
+
+
+def _above_standard(descriptor: int) -> int:
+    """The same file by a number that none of the three standard ones has, if they are closed."""
+    if descriptor > 2:
+        return descriptor
+    return fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, 3)
+
+
 def _keep_open(wanted: set[int]) -> None:
     """Close all else but the three standard ones: who holds them here will never look at them."""
     for name in os.listdir("/proc/self/fd"):
@@ -120,6 +137,7 @@ def _keep_open(wanted: set[int]) -> None:
 def _serve(requests: int, lifeline: int, own: int | None) -> NoReturn:
     from remuda.memory.descriptors import raise_limit
 
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # ignored, nobody is told how a child ended
     raise_limit()  # each child costs three; its own limit comes with its recipe
     _Server(socket.socket(fileno=requests), lifeline, own).serve()
 
@@ -184,7 +202,7 @@ class _Server:
         """
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         try:
-            pid = os.fork()
+            pid = _fork_now()
             if pid == 0:
                 self._become(reply, parts, ours, theirs)
             try:

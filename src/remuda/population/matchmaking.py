@@ -666,7 +666,9 @@ def _draw_anybody(
     """Whoever may take the seats, live policies or the past as these are drawn."""
     past = matchmaker.past_seats(population, random)
     live, frozen, _ = matchmaker.able(population)
-    return draw_apart(population, "anybody", past, live, frozen, random)
+    return draw_apart(
+        population, ("anybody", matchmaker.name, matchmaker._teams), past, live, frozen, random
+    )
 
 
 def _without_noise(

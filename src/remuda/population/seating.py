@@ -164,7 +164,7 @@ class _Part(Generic[Who]):
 
 def draw_apart(
     population: Population,
-    name: str,
+    name: Hashable,
     past: Sequence[bool],
     live: Sequence[Sequence[Member]],
     frozen: Sequence[Sequence[Member]],
@@ -195,7 +195,7 @@ def draw_apart(
 
 def _draw_both(
     population: Population,
-    name: str,
+    name: Hashable,
     past: Sequence[bool],
     live: Sequence[Sequence[Member]],
     frozen: Sequence[Sequence[Member]],

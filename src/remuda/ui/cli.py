@@ -136,11 +136,9 @@ def train(words: Sequence[str]) -> int:
     config = read_resumed(words, Path(resumed)) if resumed else read_arguments(words)
     without_config = take_option(words, "--config", "the path of a YAML file")[0]
     if config.schedule != "sequential" or config.env.workers > 1:
-        from remuda.compiling import telling_of_compiling
         from remuda.forkserver import client as forkserver
 
-        with telling_of_compiling(print):
-            forkserver.load_and_begin()
+        forkserver.load_and_begin(print)
 
     from remuda.coordinator.run_directory import RunDirectory
     from remuda.effects import leaves

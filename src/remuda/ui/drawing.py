@@ -11,6 +11,7 @@ from threading import Thread
 from typing import TYPE_CHECKING
 
 from remuda.forkserver import client as forkserver
+from remuda.forkserver.process import UNKNOWN
 from remuda.runtime.child import last_line
 from remuda.ui.ending import draw_picture
 
@@ -20,28 +21,35 @@ if TYPE_CHECKING:
 
 LIMIT = 60.0
 """Seconds that the picture may take besides."""
+DYING = 60.0
+"""Seconds that a process which was killed may take to be gone."""
 
 
 class Preparation:
     """The libraries of the report are loaded by a thread, the picture is drawn by a child.
 
     The child writes nothing but the picture, whole or not at all, and its log. It ends with this
-    process; whatever else becomes of it, the picture is drawn by this process then.
+    process. Where it could not begin, this process draws the picture; what it failed by is told.
     """
 
     def __init__(self) -> None:
         self._loading: Thread | None = None
-        self._drawing: tuple[Process, Path] | None = None
+        self._drawing: tuple[Process, RunDirectory, Path] | None = None
+        self._began = 0.0
 
     def begin(self, run: RunDirectory, has_picture: bool) -> None:
         """The weights are saved, and greedy play is about to begin."""
-        self._loading = Thread(target=_load, args=("remuda.ui.charts",), daemon=True)
-        self._loading.start()
-        if has_picture and forkserver.server_pid() is not None:
-            log = run.logs / "picture.log"
-            with contextlib.suppress(OSError):
+        # What the system refuses here is done later, by this process.
+        with contextlib.suppress(OSError, RuntimeError):
+            loading = Thread(target=_load, args=("remuda.ui.charts",), daemon=True)
+            loading.start()
+            self._loading = loading
+        with contextlib.suppress(OSError, RuntimeError):
+            if has_picture and forkserver.server_pid() is not None:
+                self._began = _changed(run.recording)
+                log = run.logs / "picture.log"
                 process = forkserver.start(_draw, (run.path,), name="picture", log=str(log))
-                self._drawing = process, log
+                self._drawing = process, run, log
 
     def end(self) -> None:
         """Wait for what has begun to be loaded: no import is left to the end of the process."""
@@ -52,27 +60,37 @@ class Preparation:
     def picture(self) -> str | None:
         """Wait for the picture; returns what it failed by, nothing if it did not.
 
-        None: nobody has tried, or it was lost by no fault of its own.
+        None: nobody has tried, or it could not begin.
         """
         if self._drawing is None:
             return None
-        (process, log), self._drawing = self._drawing, None
+        (process, run, log), self._drawing = self._drawing, None
         try:
             if not process.join(LIMIT):
                 process.kill()
-                process.join(LIMIT)
+                process.join(DYING)
                 return f"it took more than {LIMIT:.0f} s"
-            if process.exitcode == 0:
+            code = process.exitcode
+            if code == UNKNOWN and _changed(run.recording) != self._began:
+                code = 0  # the server died meanwhile, which tells how a process ended
+            if code == 0:
                 log.unlink(missing_ok=True)
                 return ""
-            if process.was_lost:
+            if process.was_lost or process.failure or code in (None, UNKNOWN):
                 return None
-            code = process.exitcode or 0
             if code < 0:
                 return f"its process was killed by {signal.Signals(-code).name}"
             return last_line(log)
         finally:
             process.close()
+
+
+def _changed(file: Path) -> float:
+    """When it was written last; 0: it is not there."""
+    try:
+        return file.stat().st_mtime
+    except OSError:
+        return 0.0
 
 
 def _draw(path: Path) -> None:
