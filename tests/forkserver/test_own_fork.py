@@ -26,8 +26,8 @@ def spin():
 
 def tell(path):
     with open(path, "w") as file:
-        handler = signal.getsignal(signal.SIGINT)
-        print(os.getppid(), "json.tool" in sys.modules, len(event._registered["numba:compile"]), handler, file=file)
+        handler, listeners = signal.getsignal(signal.SIGINT), event._registered["numba:compile"]
+        print(os.getppid(), "json.tool" in sys.modules, len(listeners), handler, file=file)
 
 if __name__ == "__main__":
     import atexit
