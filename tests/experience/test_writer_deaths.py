@@ -8,8 +8,9 @@ import pytest
 from remuda.config import ExperienceConfig
 from remuda.experience import writer as module
 from remuda.experience.experience import Experience
-from remuda.experience.ring import HEAD, StreamShape
-from remuda.experience.writer import ExperienceWriter
+from remuda.experience.ring import CLOSED_STEPS, HEAD, StreamShape
+from remuda.experience.rollouts import AFTER, Rollout, Rollouts
+from remuda.experience.writer import NOWHERE, ExperienceWriter
 from remuda.memory.waiting import Wakeup
 
 STREAMS = 3
@@ -87,12 +88,16 @@ def play(writer, turns, random):
         writer.outcome(np.zeros(STREAMS, np.float32), over, ~everyone, seen, everyone)
 
 
-def check(experience, committed):
+def check(experience, committed, writer):
     ring = experience.rings[0]
     held = int(ring.shared["committed"].sum())
     assert (ring.shared["sequence"] % 2 == 0).all()
     assert experience.written == committed[0]
     assert experience.written - experience.overwritten == held
+    slots = writer.state()["slots"]
+    being_written = int(ring.shared["committed"][slots[slots != NOWHERE]].sum())
+    assert ring.open_steps == being_written
+    assert ring.counters[CLOSED_STEPS] + being_written == experience.written
 
 
 @pytest.mark.parametrize("stride", [41, pytest.param(1, marks=pytest.mark.slow)])
@@ -102,7 +107,7 @@ def test_what_the_ring_counts_is_what_was_committed_wherever_two_writers_died(
     random = np.random.default_rng(0)
     writer = ExperienceWriter(experience)
     play(writer, 60, random)
-    check(experience, committed)
+    check(experience, committed, writer)
     assert experience.overwritten > 0
     life = Dies(2**60)
     with life:
@@ -117,10 +122,85 @@ def test_what_the_ring_counts_is_what_was_committed_wherever_two_writers_died(
         writer = ExperienceWriter(experience)
         writer.close_orphans()
         try:
-            check(experience, committed)
+            check(experience, committed, writer)
             play(writer, 3, random)
-            check(experience, committed)
+            check(experience, committed, writer)
         except AssertionError as error:
             raise AssertionError(f"death at line {death} of {most}: {error}") from error
     ring = experience.rings[0]
     assert ring.counters[HEAD] > 10 * ring.num_segments
+
+
+def short_episodes(experience, rollouts):
+    """Play and take, until a closed segment is held whose entry in the queue is another's by now.
+
+    Each step's action is a number of its own. Returns the numbers of the steps that were taken.
+    """
+    ring, random, taken = experience.rings[0], np.random.default_rng(3), []
+    writer, everyone = ExperienceWriter(experience), np.ones(STREAMS, np.bool_)
+    for i in range(10_000):
+        steps = STREAMS * i + np.arange(STREAMS)[:, None]
+        seen = steps.astype(np.float32)
+        writer.decide(seen, steps, 0, everyone)
+        over = random.random(STREAMS) < 0.4
+        writer.outcome(np.zeros(STREAMS, np.float32), over, ~everyone, seen, everyone)
+        taken += take_all(rollouts)
+        queue, held = ring.shared["queue"], np.flatnonzero(ring.shared["committed"])
+        known = queue[ring.shared["sequence"][queue] == ring.shared["queue_sequence"]]
+        slots = writer.state()["slots"]
+        if i > 100 and len(np.setdiff1d(held, [*known, *slots])) and (slots != NOWHERE).any():
+            return taken
+    raise AssertionError("no segment outlived its entry")
+
+
+def take_all(rollouts):
+    """The actions of all steps that there are to take."""
+    out, taken = Rollout.empty(rollouts.experience, 1), []
+    while rollouts.experience.untaken > 0:
+        rollouts.take(out, 0, 0)
+        rows = slice(0, int(out.num_rows[0]))
+        taken += out.actions[0, rows, 0][out.streams[0, rows] != AFTER].tolist()
+    return taken
+
+
+def with_rollouts():
+    config = ExperienceConfig(segment_length=4, capacity=24, on_full="overwrite")
+    shape = StreamShape((1,), np.float32, 1)
+    return Experience(shape, config, [STREAMS], Wakeup(), [Wakeup()], rollout=4)
+
+
+@pytest.mark.parametrize("resumed", [False, True], ids=["died", "resumed"])
+def test_a_segment_whose_entry_was_written_over_is_closed_once(resumed):
+    """After the actor's death it was closed again, and handed out a second time."""
+    experience = with_rollouts()
+    taken = short_episodes(experience, Rollouts(experience))
+    if resumed:
+        state, written = experience.state(), experience.written
+        experience = with_rollouts()
+        experience.restore(state, written)
+    assert experience.rings[0].open_steps + experience.passed == experience.written
+    ExperienceWriter(experience).close_orphans()
+    assert experience.rings[0].open_steps == 0
+    assert experience.rings[0].counters[CLOSED_STEPS] == experience.written
+    taken += take_all(Rollouts(experience))
+    assert len(taken) == len(set(taken)), "a step was handed out twice"
+
+
+def test_a_checkpoint_that_does_not_say_what_is_closed_resumes():
+    """Those made before segments bore it: the queue tells, as far as its entries go."""
+    experience = with_rollouts()
+    short_episodes(experience, Rollouts(experience))
+    state, written = experience.state(), experience.written
+    closed_as = state["0"].pop("closed_as")
+    later = with_rollouts()
+    later.restore(state, written)
+    found = later.rings[0].shared["closed_as"]
+    known = (found > 0) & (state["0"]["committed"] > 0)
+    assert known.sum() > 3
+    assert np.array_equal(found[known], closed_as[known])
+    ExperienceWriter(later).close_orphans()
+    assert later.rings[0].open_steps == 0
+    assert later.rings[0].counters[CLOSED_STEPS] >= written
+    rollouts = Rollouts(later)
+    take_all(rollouts)
+    assert take_all(rollouts) == []

@@ -57,7 +57,7 @@ def _decide_dealt(
     observations, actions, log_probs, masks, versions, rewards = contents
     sequence, committed = books
     memories, numbers, owners = begun
-    queue, queue_sequence, queue_steps, counters = closed
+    queue, queue_sequence, queue_steps, closed_as, counters = closed
     for p in range(rows.size):
         fresh = 0
         for i in range(begins[rows[p]], begins[rows[p] + 1]):
@@ -78,6 +78,7 @@ def _decide_dealt(
                     queue[p],
                     queue_sequence[p],
                     queue_steps[p],
+                    closed_as[p],
                     counters[p, 0],
                     n_frames,
                     slots[p],
@@ -116,7 +117,7 @@ def _outcome_dealt(
     """Write what came of each stream's last decision; marks the rings likewise."""
     observations, rewards, discounts = contents
     sequence, committed = books
-    queue, queue_sequence, queue_steps, counters = closed
+    queue, queue_sequence, queue_steps, closed_as, counters = closed
     for p in range(rows.size):
         fresh = 0
         for i in range(begins[rows[p]], begins[rows[p] + 1]):
@@ -130,6 +131,7 @@ def _outcome_dealt(
                 queue[p],
                 queue_sequence[p],
                 queue_steps[p],
+                closed_as[p],
                 counters[p, 0],
                 n_frames,
                 slots[p],
@@ -180,7 +182,8 @@ class DealtWriter:
         self._results = tuple(shared[name] for name in ("observations", "rewards", "discounts"))
         self._books = tuple(shared[name] for name in ("sequence", "committed"))
         self._closed = tuple(
-            shared[name] for name in ("queue", "queue_sequence", "queue_steps", "counters")
+            shared[name]
+            for name in ("queue", "queue_sequence", "queue_steps", "closed_as", "counters")
         )
         self._begun = tuple(shared[name] for name in ("memories", "numbers", "streams"))
         for p in range(num_rings):
@@ -188,6 +191,7 @@ class DealtWriter:
                 shared["sequence"][p],
                 shared["committed"][p],
                 shared["queue_steps"][p],
+                shared["closed_as"][p],
                 shared["counters"][p, 0],
             )
         self._compile(ring)
@@ -319,6 +323,7 @@ class DealtWriter:
                 shared["queue"][p],
                 shared["queue_sequence"][p],
                 shared["queue_steps"][p],
+                shared["closed_as"][p],
                 shared["counters"][p, 0],
             )
 
@@ -358,6 +363,7 @@ class DealtWriter:
             shared["queue"][0][:0],
             shared["queue_sequence"][0][:0],
             shared["queue_steps"][0][:0],
+            shared["closed_as"][0][:0],
             np.zeros_like(shared["counters"][0, 0]),
         )
         clear_ring(

@@ -19,6 +19,9 @@ locks anything. What the learner and the actors tell each other by these words i
 - Steps below `committed` never change while `sequence` stays the same. `committed` is stored with
   release and loaded with acquire ordering, so whoever sees a step counted sees all of it.
 - A reader notes `sequence`, copies, and looks again; if it changed, the copy is thrown away.
+- A segment bears in `closed_as` how many were closed with it, from its closing until it is begun
+  anew. Its entry of the queue may be gone before it is: where episodes are short, as many segments
+  are closed after it as there are places, some of which were open when it was closed.
 - A writer that dies leaves at most one odd sequence behind. Readers skip it; the next writer
   (`ExperienceWriter`) makes it even again, and begins at the segment after. It also closes what
   was left open.
@@ -77,11 +80,13 @@ COUNTERS = 14 * STRIDE
 CONTENTS = ("observations", "actions", "log_probs", "masks", "rewards", "discounts", "versions")
 """The arrays of the steps themselves."""
 SEGMENTS = ("memories", "numbers", "streams")
-"""What is noted of segments: which they are, and whose..."""
+"""What is noted of segments: which they are, and whose; besides, which of them are closed..."""
 QUEUE = ("queue", "queue_sequence", "queue_steps")
 """...and in what order they were closed."""
 NOTHING = -1
 """The sequence of a queue's entry that leads to no segment."""
+OPEN = 0
+"""What a segment was closed as, before it is."""
 
 OTHERS = -1
 """For a learner, the version of a step that another policy chose."""
@@ -171,6 +176,7 @@ def fields_of(shape: StreamShape, length: int, segments: int) -> Fields:
         "memories": ((segments, shape.memory), np.float32),  # before the first step
         "numbers": ((segments,), np.int64),  # HEAD when it was begun
         "streams": ((segments,), np.int64),
+        "closed_as": ((segments,), np.int64),  # CLOSED once it was closed, or OPEN
         "queue": ((segments,), np.int64),
         "queue_sequence": ((segments,), np.int64),
         "queue_steps": ((segments,), np.int64),
@@ -240,11 +246,7 @@ class ExperienceRing:
     @property
     def open_steps(self) -> int:
         """Committed steps of segments that are not closed, while nobody writes."""
-        shared, entries = self.shared, min(load(self.counters, CLOSED), self.num_segments)
-        queue = shared["queue"][:entries]
-        here = shared["sequence"][queue] == shared["queue_sequence"][:entries]
-        committed = shared["committed"]
-        return int(committed.sum() - committed[np.unique(queue[here])].sum())
+        return int(self.shared["committed"][self.shared["closed_as"] == OPEN].sum())
 
     @property
     def reachable(self) -> int:
@@ -295,9 +297,12 @@ class ExperienceRing:
         committed = shared["committed"].copy()
         fence_acquire()
         saved |= {name: shared[name].copy() for name in (*CONTENTS, *SEGMENTS)}
+        closed_as = shared["closed_as"].copy()
         fence_acquire()
         torn = (before % 2 == 1) | (shared["sequence"] != before)
         committed[torn] = 0
+        # One that was closed after those that count is still open.
+        closed_as[torn | (closed_as > closed)] = OPEN
         counters = {
             "head": load(words, HEAD),
             "closed": closed,
@@ -308,7 +313,8 @@ class ExperienceRing:
         _settle_queue(saved, counters, overwritten)
         # No entry of the queue leads to a segment that is left out.
         sequence = np.where(torn, before - before % 2 + 2, before)
-        return saved | {"committed": committed, "sequence": sequence, "counters": counters}
+        saved |= {"committed": committed, "sequence": sequence, "closed_as": closed_as}
+        return saved | {"counters": counters}
 
     def restore(self, state: State | None, written: int) -> None:
         """Hold what a ring held before, in a run that is resumed and has not begun yet.
@@ -327,11 +333,26 @@ class ExperienceRing:
             shared["sequence"][...] = fitting(state, "sequence", shared["sequence"])
             for name, word in SAVED_COUNTERS.items():
                 store(counters, word, state["counters"][name])
+            if "closed_as" in state:
+                shared["closed_as"][...] = fitting(state, "closed_as", shared["closed_as"])
+            else:
+                self._number_the_closed()
         held = int(shared["committed"].sum())
         written = max(written, held)
         store(counters, WRITTEN, written)
         store(counters, OVERWRITTEN, written - held)
         store(counters, LOST, written if state is None else state["counters"]["lost"])
+
+    def _number_the_closed(self) -> None:
+        """Find out by the queue which segments are closed; an older checkpoint has only that.
+
+        One whose entry is gone passes for open, as it did when that checkpoint was made.
+        """
+        shared, closed = self.shared, load(self.counters, CLOSED)
+        numbers: Integers = np.arange(max(closed - self.num_segments, 0), closed)
+        slots = shared["queue"][numbers % self.num_segments]
+        here = shared["sequence"][slots] == shared["queue_sequence"][numbers % self.num_segments]
+        shared["closed_as"][slots[here]] = numbers[here] + 1
 
 
 SAVED_COUNTERS = {

@@ -17,6 +17,7 @@ from remuda.experience.ring import (
     HEAD,
     LOST,
     NEXT_OVERWRITTEN,
+    OPEN,
     OVERWRITTEN,
     WANTED,
     WRITTEN,
@@ -34,6 +35,7 @@ def _begin_segment(
     committed: Integers,
     numbers: Integers,
     streams: Integers,
+    closed_as: Integers,
     counters: Integers,
     slots: Integers,
     stream: int,
@@ -58,6 +60,7 @@ def _begin_segment(
     store(committed, slot, 0)
     numbers[slot] = head - 1
     streams[slot] = stream
+    closed_as[slot] = OPEN
     return slot
 
 
@@ -68,13 +71,17 @@ def _close_segment(
     queue: Integers,
     queue_sequence: Integers,
     queue_steps: Integers,
+    closed_as: Integers,
     counters: Integers,
     slot: int,
 ) -> None:
     """Add a segment to the queue; its steps are all committed.
 
-    The entry is whole before it is counted. A writer that dies in between leaves the segment open,
-    and its successor closes it.
+    The entry is whole, and the segment bears its number, before `CLOSED` counts it. A writer that
+    dies before that leaves the segment open: its successor takes the number back in `repair`, if it
+    was there already, and closes the segment. One that dies after it leaves it closed, and `repair`
+    takes `CLOSED_STEPS` from the entry. The number, not the entry, is how a successor knows: where
+    episodes are short the entry is another's while the segment is still held.
 
     A reader of the entry that stood here before knows that it was overtaken by `CLOSED`, which it
     loads again after what it read. So whoever sees any of the new entry must also see `CLOSED` as
@@ -88,6 +95,7 @@ def _close_segment(
     queue[i] = slot
     queue_sequence[i] = sequence[slot]
     queue_steps[i] = steps
+    closed_as[slot] = closed + 1
     store(counters, CLOSED, closed + 1)
     store(counters, CLOSED_STEPS, steps)
 
@@ -108,6 +116,7 @@ def decide_one(
     queue: Integers,
     queue_sequence: Integers,
     queue_steps: Integers,
+    closed_as: Integers,
     counters: Integers,
     n_frames: int,
     slots: Integers,
@@ -133,7 +142,9 @@ def decide_one(
     fresh = 0
     slot, t = slots[stream], lengths[stream]
     if slot == NOWHERE:
-        slot = _begin_segment(sequence, committed, numbers, streams, counters, slots, stream)
+        slot = _begin_segment(
+            sequence, committed, numbers, streams, closed_as, counters, slots, stream
+        )
         observations[slot, :old_frames] = 0
         observations[slot, old_frames] = seen
         memories[slot] = kept
@@ -146,9 +157,20 @@ def decide_one(
             store(committed, slot, t)
             fresh = 1
         if t == actions.shape[1]:  # the episode goes on in another segment, with the same frames
-            _close_segment(sequence, committed, queue, queue_sequence, queue_steps, counters, slot)
             last = slot
-            slot = _begin_segment(sequence, committed, numbers, streams, counters, slots, stream)
+            _close_segment(
+                sequence,
+                committed,
+                queue,
+                queue_sequence,
+                queue_steps,
+                closed_as,
+                counters,
+                last,
+            )
+            slot = _begin_segment(
+                sequence, committed, numbers, streams, closed_as, counters, slots, stream
+            )
             observations[slot, :n_frames] = observations[last, t : t + n_frames]
             memories[slot] = kept
             store(sequence, slot, sequence[slot] + 1)
@@ -177,6 +199,7 @@ def _decide(
     queue: Integers,
     queue_sequence: Integers,
     queue_steps: Integers,
+    closed_as: Integers,
     counters: Integers,
     n_frames: int,
     slots: Integers,
@@ -210,6 +233,7 @@ def _decide(
                 queue,
                 queue_sequence,
                 queue_steps,
+                closed_as,
                 counters,
                 n_frames,
                 slots,
@@ -236,6 +260,7 @@ def outcome_one(
     queue: Integers,
     queue_sequence: Integers,
     queue_steps: Integers,
+    closed_as: Integers,
     counters: Integers,
     n_frames: int,
     slots: Integers,
@@ -264,7 +289,9 @@ def outcome_one(
         return 0
     observations[slot, n_frames + t] = last_seen
     store(committed, slot, t + 1)
-    _close_segment(sequence, committed, queue, queue_sequence, queue_steps, counters, slot)
+    _close_segment(
+        sequence, committed, queue, queue_sequence, queue_steps, closed_as, counters, slot
+    )
     slots[stream] = NOWHERE
     return 1
 
@@ -279,6 +306,7 @@ def _outcome(
     queue: Integers,
     queue_sequence: Integers,
     queue_steps: Integers,
+    closed_as: Integers,
     counters: Integers,
     n_frames: int,
     slots: Integers,
@@ -301,6 +329,7 @@ def _outcome(
             queue,
             queue_sequence,
             queue_steps,
+            closed_as,
             counters,
             n_frames,
             slots,
@@ -326,15 +355,22 @@ def count(counters: Integers, fresh: int, word: int) -> bool:
 
 @njit(cache=True)
 def repair(
-    sequence: Integers, committed: Integers, queue_steps: Integers, counters: Integers
+    sequence: Integers,
+    committed: Integers,
+    queue_steps: Integers,
+    closed_as: Integers,
+    counters: Integers,
 ) -> None:
     """Empty the segment that a writer before this one may have left half ready.
 
     It may also have died between a change and its count. Every step that was committed is held, or
-    was overwritten; so what the ring holds is counted anew, and what was written follows from it.
+    was overwritten; so what the ring holds is counted anew, and what was written follows from it. A
+    segment whose closing was not counted is open, before anything else is closed under its number.
     """
     held = 0
     for slot in range(sequence.size):
+        if closed_as[slot] > counters[CLOSED]:
+            closed_as[slot] = OPEN
         if sequence[slot] % 2 == 1:
             if committed[slot] > 0:  # these are overwritten, and may not be counted as such
                 store(counters, OVERWRITTEN, counters[NEXT_OVERWRITTEN])
@@ -366,17 +402,18 @@ def close_orphans_of(
     queue: Integers,
     queue_sequence: Integers,
     queue_steps: Integers,
+    closed_as: Integers,
     counters: Integers,
 ) -> None:
-    """Close every segment that has steps and is not in the queue."""
-    closed = counters[CLOSED]
+    """Close every segment that has steps and was never closed; `repair` was called before.
+
+    A writer that dies over it is followed by one that repairs, and closes those that are left.
+    """
     for slot in range(sequence.size):
-        known = committed[slot] == 0
-        for i in range(max(closed - queue.size, 0), closed):
-            at = i % queue.size
-            known |= queue[at] == slot and queue_sequence[at] == sequence[slot]
-        if not known:
-            _close_segment(sequence, committed, queue, queue_sequence, queue_steps, counters, slot)
+        if committed[slot] > 0 and closed_as[slot] == OPEN:
+            _close_segment(
+                sequence, committed, queue, queue_sequence, queue_steps, closed_as, counters, slot
+            )
 
 
 class ExperienceWriter:
@@ -410,6 +447,7 @@ class ExperienceWriter:
             ring.shared["sequence"],
             ring.shared["committed"],
             ring.shared["queue_steps"],
+            ring.shared["closed_as"],
             self._counters,
         )
         self._compile(num_agents)
@@ -453,6 +491,7 @@ class ExperienceWriter:
             shared["queue"],
             shared["queue_sequence"],
             shared["queue_steps"],
+            shared["closed_as"],
             self._counters,
             self._n_frames,
             self._slots,
@@ -498,6 +537,7 @@ class ExperienceWriter:
             shared["queue"],
             shared["queue_sequence"],
             shared["queue_steps"],
+            shared["closed_as"],
             self._counters,
             self._n_frames,
             self._slots,
@@ -523,6 +563,7 @@ class ExperienceWriter:
             shared["queue"],
             shared["queue_sequence"],
             shared["queue_steps"],
+            shared["closed_as"],
             self._counters,
         )
 
@@ -561,6 +602,7 @@ class ExperienceWriter:
             self._shared["queue"][:0],
             self._shared["queue_sequence"][:0],
             self._shared["queue_steps"][:0],
+            self._shared["closed_as"][:0],
             np.zeros_like(self._counters),
         )
         count(self._counters, 0, WRITTEN)
