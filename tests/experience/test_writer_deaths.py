@@ -131,6 +131,25 @@ def test_what_the_ring_counts_is_what_was_committed_wherever_two_writers_died(
     assert ring.counters[HEAD] > 10 * ring.num_segments
 
 
+def test_what_was_open_is_closed_once_wherever_successors_died_over_it(experience, committed):
+    """One may have given a segment its number and died before it counted it."""
+    random = np.random.default_rng(1)
+    writer, deaths = ExperienceWriter(experience), 0
+    while True:
+        play(writer, 5, random)
+        for _ in range(2):
+            successor = ExperienceWriter(experience)
+            life = Dies(deaths)
+            with life:
+                successor.close_orphans()
+            deaths += 1
+        writer = ExperienceWriter(experience)
+        writer.close_orphans()
+        check(experience, committed, writer)
+        if life.left >= 0 and deaths > 100:  # it came to its end
+            return
+
+
 def short_episodes(experience, rollouts):
     """Play and take, until a closed segment is held whose entry in the queue is another's by now.
 
@@ -178,12 +197,14 @@ def test_a_segment_whose_entry_was_written_over_is_closed_once(resumed):
         state, written = experience.state(), experience.written
         experience = with_rollouts()
         experience.restore(state, written)
-    assert experience.rings[0].open_steps + experience.passed == experience.written
+    ring, passed = experience.rings[0], experience.passed
+    open_steps, closed_steps = ring.open_steps, int(ring.counters[CLOSED_STEPS])
     ExperienceWriter(experience).close_orphans()
-    assert experience.rings[0].open_steps == 0
-    assert experience.rings[0].counters[CLOSED_STEPS] == experience.written
     taken += take_all(Rollouts(experience))
     assert len(taken) == len(set(taken)), "a step was handed out twice"
+    assert closed_steps + open_steps == passed + open_steps == experience.written
+    assert ring.counters[CLOSED_STEPS] == experience.written
+    assert ring.open_steps == 0
 
 
 def test_a_checkpoint_that_does_not_say_what_is_closed_resumes():

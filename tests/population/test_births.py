@@ -344,6 +344,93 @@ def test_an_empty_place_holds_up_nobody():
     assert updates == [1, 1, 1]
 
 
+WAITS = {
+    "ppo": {"schedule": "async"},
+    "dqn": {
+        "schedule": "async",
+        "policy": {
+            "algorithm": "dqn",
+            "n_frames": 1,
+            "batch_size": 16,
+            "network": {"hidden": (8,)},
+            "experience": {
+                "learning_starts": 64,
+                "capacity": 100,
+                "segment_length": 5,
+                "on_full": "wait",
+            },
+        },
+        "policies": {"policy_1": {"discount": 0.5}},
+        "actor": {"processes": 1},
+    },
+}
+
+
+def check_steps(world):
+    """Every step that was written is trained on, waits, is being written, or is counted as lost."""
+    for name, experience in world.assembly.experience.items():
+        row = world.assembly.scoreboard.learn(name)
+        waits = experience.untaken + experience.rings[0].open_steps
+        assert row[Learn.TRAINED] + row[Learn.LOST] + waits == experience.written
+
+
+def fill(world, policy):
+    """Play until the actor has to wait for this policy's learner."""
+    counters = world.assembly.experience[policy].counters
+    (room,) = [r for r in world.actor._rooms._rooms if np.shares_memory(r._counters, counters)]
+    for _ in range(10_000):
+        if not room.has_room():
+            return room
+        if not world.actor.work():  # it waits for another's
+            train_all(world)
+    raise AssertionError(f"the actor never waits for {policy}")
+
+
+def train_all(world):
+    for group in world.learners:
+        while group.work():
+            pass
+
+
+@pytest.mark.parametrize("algorithm", WAITS)
+def test_the_actor_waits_for_nobody_whose_place_is_empty(algorithm):
+    """Its learner took nothing there any more, and what its last matches left was waited for."""
+    world = World(**WAITS[algorithm])
+    room, place = fill(world, "policy_2"), 2
+    world.table.retire(place)  # its last matches are over, by the turn that filled its ring
+    train_all(world)
+    assert room.has_room()
+    if algorithm == "ppo":
+        check_steps(world)
+    world.table.admit(place)  # as if it had never gone
+    train_all(world)
+    fill(world, "policy_2")  # which is waited for again
+    train_all(world)
+    assert room.has_room()
+    if algorithm == "ppo":
+        check_steps(world)
+
+
+@pytest.mark.parametrize("algorithm", WAITS)
+def test_a_newborn_is_waited_for_in_a_place_that_nobody_waited_for(algorithm):
+    world = World(**WAITS[algorithm])
+    world.matches(60)
+    world.command(Birth("born_0", PolicyRef("policy_0")))
+    world.matches(30)
+    world.command(Retire(PolicyRef("policy_2")))
+    while world.table.is_there(2):
+        world.play(1)
+    world.command(Birth("policy_2", PolicyRef("policy_0")))
+    updates = world.assembly.scoreboard.learn("policy_2")[Learn.UPDATES]
+    world.matches(100)
+    assert world.assembly.scoreboard.learn("policy_2")[Learn.UPDATES] > updates
+    room = fill(world, "policy_2")
+    train_all(world)
+    assert room.has_room()
+    if algorithm == "ppo":
+        check_steps(world)
+
+
 def test_somebody_may_retire_where_nobody_can_be_born(tmp_path):
     config = load_config(
         overlay(

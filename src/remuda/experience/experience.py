@@ -170,6 +170,11 @@ class Experience:
         return full or (self.untaken > 0 and any(ring.tight for ring in self.rings))
 
     @property
+    def closed(self) -> list[int]:
+        """By ring, the segments that were closed since the run began."""
+        return [load(ring.counters, CLOSED) for ring in self.rings]
+
+    @property
     def untaken(self) -> int:
         """Steps in closed segments that no on-policy learner took yet, and that one may."""
         return max(untaken(self.counters), 0)
@@ -253,10 +258,14 @@ class Experience:
             self._pass(actor, NEVER, NEVER // len(self.rings))
         self.consume(NEVER)
 
-    def skip(self) -> None:
-        """Take all that is closed, unread: it is not this learner's."""
-        for ring in self.rings:
-            self._pass(ring.actor, *ring.ends_at(load(ring.counters, CLOSED)))
+    def skip(self, closed: Sequence[int] | None = None) -> None:
+        """Take all that is closed, unread: it is not this learner's.
+
+        Args:
+            closed: by ring, the segments that had been closed when this was so; None: it is now.
+        """
+        for ring, segments in zip(self.rings, closed or self.closed, strict=True):
+            self._pass(ring.actor, *ring.ends_at(segments))
 
     def take_up(self) -> None:
         """For a new learner: state anew what the one before it may have left half said.

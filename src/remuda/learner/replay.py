@@ -64,6 +64,9 @@ class ReplayLearner:
         self._batch = Batch.empty(replays[0].experience, len(students), config.batch_size)
         self._begun = list(begun or [0] * len(students))
         """By policy, the steps that others lived through in its place."""
+        self._there, self._last = [True] * len(students), [0] * len(students)
+        """By policy, whether actors were told how far its learner is, or that nobody is waited for;
+        and the samples of its last update, which that goes by."""
         self._scales = np.array([[s.config.reward_scale] for s in students], np.float32)
         for k, student in enumerate(self._students):
             # One before it may have died after it had trained, and before actors were told.
@@ -190,21 +193,34 @@ class ReplayLearner:
 
     def _ready(self) -> np.ndarray:
         """[K] bool; each that is not ready has stated its wish."""
-        return np.array(
-            [
-                not student.halted
-                and self._replays[k].experience.has(self.steps_needed(k))
-                and self._plays(student.name)
-                for k, student in enumerate(self._students)
-            ]
-        )
+        return np.array([self._is_ready(k) for k in range(len(self._students))])
+
+    def _is_ready(self, k: int) -> bool:
+        """Whether an update of one policy is due; nobody waits for one that is gone.
+
+        An actor would wait for its learner, which trains it no more. A newborn in its place is
+        waited for again once it plays: its first update is due before an actor would wait for it,
+        so its learner is rung, and looks, before that.
+        """
+        student = self._students[k]
+        due = not student.halted and self._replays[k].experience.has(self.steps_needed(k))
+        there = self._plays(student.name)
+        if there != self._there[k]:
+            self._there[k] = there
+            self._tell(k)
+        return due and there
 
     def _consume(self, policy: int, last: int) -> None:
         """Tell actors that wait how far a learner is, whose last update was of so many samples."""
+        self._last[policy] = last
+        self._tell(policy)
+
+    def _tell(self, policy: int) -> None:
         student, experience = self._students[policy], self._replays[policy].experience
         if experience.may_wait:
-            samples = max(student.row[Learn.SAMPLES] - last, 0.0)
-            experience.consume(NEVER if student.halted else _steps_paid(student, samples))
+            samples = max(student.row[Learn.SAMPLES] - self._last[policy], 0.0)
+            nobody = student.halted or not self._there[policy]
+            experience.consume(NEVER if nobody else _steps_paid(student, samples))
 
     def _transitions(self, first: int, end: int, size: int) -> Transitions:
         batch, device = self._batch, self._algorithm.device

@@ -236,9 +236,19 @@ class RolloutLearner:
 
     def _ready(self) -> np.ndarray:
         """[K] bool; each that is not ready has stated its wish."""
-        return np.array(
-            [
-                rollouts.ready() and not student.halted and self._plays(student.name)
-                for student, rollouts in zip(self._students, self._rollouts, strict=True)
-            ]
-        )
+        return np.array([self._is_ready(k) for k in range(len(self._students))])
+
+    def _is_ready(self, k: int) -> bool:
+        """Whether there is a rollout of one policy to train on; nothing waits of one that is gone.
+
+        What its last matches left is lost: nobody takes it, and an actor would wait for that.
+        """
+        student, experience = self._students[k], self._rollouts[k].experience
+        has_rollout = self._rollouts[k].ready()
+        if self._plays(student.name):
+            return has_rollout and not student.halted
+        closed = experience.closed  # before a last look, so that no newborn's are among them
+        if experience.untaken > 0 and not self._plays(student.name):
+            experience.skip(closed)
+            self._count_lost(k)
+        return False
