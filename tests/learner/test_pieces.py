@@ -20,6 +20,7 @@ def make(monkeypatch):
     def parts(pieces_of, also=lambda assembly: None):
         """An actor, the learner of five policies, their counters; so many policies in a piece."""
         monkeypatch.setattr(rollouts, "AT_ONCE", pieces_of * STEPS)
+        monkeypatch.setattr(rollouts, "PIECE_SECONDS", 1e9)  # however slow this machine is
         config = load_config(
             {
                 "game": "support:Tape",
@@ -145,3 +146,41 @@ def test_what_was_taken_for_a_later_piece_is_lost_to_a_successor_and_counted(mak
     while group.work():
         pass
     assert [int(row[Learn.LOST]) for row in rows] == [0, 0, STEPS, STEPS, STEPS]
+
+
+def test_a_piece_is_as_short_as_the_last_ones_were_slow(make, monkeypatch):
+    """Of large networks, or on a slow machine, so that a checkpoint does not wait for seconds."""
+    actor, group, _ = make(1000)
+    (learner,) = group.learners
+    clock, pace, seen = [0.0], [0.0], []
+    monkeypatch.setattr(rollouts, "PIECE_SECONDS", 1.0)
+    monkeypatch.setattr(rollouts.time, "perf_counter", lambda: clock[0])
+    train = learner._train
+
+    def timed(members):
+        seconds = pace.pop(0) * float(learner._rollout.num_steps[members].sum())
+        clock[0] += seconds
+        seen.append((len(members), seconds))
+        train(members)
+
+    monkeypatch.setattr(learner, "_train", timed)
+
+    def round_at(*paces):
+        play(actor, group)
+        seen.clear()
+        pace[:] = paces
+        while not seen or learner.unfinished:
+            learner.update()
+        return [count for count, _ in seen]
+
+    learner._paces = (1e-9, 1e-9)
+    for _ in range(3):
+        sizes = round_at(*[0.04] * 5)
+    assert len(sizes) > 1
+    assert sum(sizes) == 5
+    assert all(seconds <= 1.0 for _, seconds in seen)
+    for _ in range(2):
+        sizes = round_at(*[0.01] * 5)
+    assert sizes == [5]
+    assert round_at(100.0) == [5], "it was stopped for a while"
+    assert round_at(0.01) == [5]

@@ -6,9 +6,9 @@ import json
 from collections.abc import Iterator, Mapping
 from itertools import islice
 
-VALUES = 4000
+VALUES = 2500
 """So many values are encoded in a tick, and those of a piece at most besides: a few milliseconds.
-A run of up to some 30 policies has all of its values in one tick."""
+A run of up to some 20 policies has all of its values in one tick."""
 RECORD = 18
 """To work out the record of a policy takes as long as to encode so many values."""
 ROWS = 16

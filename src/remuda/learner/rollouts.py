@@ -17,11 +17,12 @@ from remuda.timeline import Span, Timeline
 from remuda.types import State
 
 AT_ONCE = 65_536
-"""Agent-steps, all policies together, after which an update pauses: what a process is asked for
-meanwhile, such as a checkpoint, waits for one piece, however many policies it trains. It is an
-estimate, derived from no measurement of its own: at the speeds of `benchmarks/population.py many`
-(docs/performance.md: 163,000 to 208,000 trained agent-steps a second, small networks, with play, on
-two cores) so many take 0.3 to 0.4 s. Other sizes were not measured."""
+"""The most agent-steps, all policies together, after which an update pauses: what a process is
+asked for meanwhile, such as a checkpoint, waits for one piece, however many policies it trains."""
+FIRST = 8_192
+"""The same while it is not known how long a step takes."""
+PIECE_SECONDS = 0.7
+"""Seconds that a piece is to take, as the last ones went; it has one policy at least."""
 
 
 class RolloutLearner:
@@ -63,6 +64,8 @@ class RolloutLearner:
             width is None and config.time_budget is None and algorithm.device.type == "cpu"
         )
         self._left: list[int] = []
+        self._paces = (PIECE_SECONDS / FIRST, PIECE_SECONDS / FIRST)
+        """Seconds of training a step, of the last two pieces."""
         self._plays = plays
         self.policies = tuple(student.name for student in students)
         self.priority = students[0].config.priority
@@ -104,8 +107,12 @@ class RolloutLearner:
             self._left = self._take()
         size = self._piece() if self._is_cut else len(self._left)
         piece, self._left = self._left[:size], self._left[size:]
+        begun = time.perf_counter()
         for first in range(0, len(piece), self._width):
             self._train(piece[first : first + self._width])
+        if piece:
+            gone = time.perf_counter() - begun
+            self._paces = self._paces[1], gone / max(int(self._rollout.num_steps[piece].sum()), 1)
         for k in range(len(self._students)):
             if k not in self._left:
                 self._count_lost(k)
@@ -130,8 +137,10 @@ class RolloutLearner:
 
     def _piece(self) -> int:
         """How many of those that are left make up a piece: one at least."""
+        # The better one of the two: a process that was stopped for a while is as fast as before.
+        most = min(PIECE_SECONDS / max(min(self._paces), 1e-9), AT_ONCE)
         steps = np.cumsum(self._rollout.num_steps[self._left])
-        return max(int(np.searchsorted(steps, AT_ONCE, side="right")), 1)
+        return max(int(np.searchsorted(steps, most, side="right")), 1)
 
     def _give_up(self, k: int) -> None:
         """Do not train on what was taken of a policy and comes later; it counts as lost."""
