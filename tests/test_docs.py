@@ -60,7 +60,7 @@ def test_the_example_of_a_game_keeps_the_contract(cake):
 def test_the_example_of_a_game_is_trained_by_its_command(cake, tmp_path):
     page = (DOCS / "bring_your_own_game.md").read_text()
     words = re.search(r"remuda (train cake:Cake .*--run.turns) 300000", page).group(1).split()
-    more = ["30000", "--run.directory", str(tmp_path / "run"), "--run.live", "false"]
+    more = ["3000", "--run.directory", str(tmp_path / "run"), "--run.live", "false"]
     program = Path(sys.executable).with_name("remuda")
     said = subprocess.run(
         [program, *words, *more], cwd=tmp_path, capture_output=True, text=True, check=False

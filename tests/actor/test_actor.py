@@ -60,7 +60,7 @@ def make(env, epsilon=1.0, policy=None, **experience):
     return actor, experience, board, publishers
 
 
-def transitions(experience, draws=100):
+def transitions(experience, draws=40):
     replay = Replay([experience], 1, 0.9, np.random.default_rng(0))
     found = set()
     for _ in range(draws):

@@ -73,7 +73,31 @@ def records_of(ring):
     return {m.ref: (m.games, m.total_reward) for m in ring.table.population().members}
 
 
-@pytest.mark.parametrize("fault", ["kill -9", pytest.param("exception", marks=pytest.mark.slow)])
+def test_while_a_learner_is_away_the_others_and_their_matches_go_on(tmp_path):
+    """Its successor does not come within the test: they must come further than one rollout."""
+    supervision = {"silence_limit": 20.0, "backoff": 3600.0, "max_backoff": 3600.0}
+    ring, runtime = start(tmp_path, supervision=supervision)
+    try:
+        learn = {name: ring.scoreboard.learn(name) for name in NAMES}
+        run_until(runtime, lambda: all(row[Learn.UPDATES] > 5 for row in learn.values()))
+        os.kill(runtime.pids["learner-policy_2"], signal.SIGKILL)
+        run_until(runtime, lambda: any("was killed by SIGKILL" in line for line in runtime.news()))
+        before = {name: row[Learn.UPDATES] for name, row in learn.items()}
+        matches, games = ring.table.word(MATCHES), records_of(ring)
+        for name in set(NAMES) - {"policy_2"}:
+            run_until(runtime, lambda name=name: learn[name][Learn.UPDATES] > before[name] + 10)
+        run_until(runtime, lambda: ring.table.word(MATCHES) > matches + 200)
+        for ref in map(PolicyRef, NAMES):  # the one that is away plays on as it is
+            run_until(runtime, lambda ref=ref: records_of(ring)[ref][0] > games[ref][0] + 50)
+        assert learn["policy_2"][Learn.UPDATES] == before["policy_2"]
+        for role in ("actor", *(f"learner-{name}" for name in NAMES if name != "policy_2")):
+            assert restarts(runtime, role) == 0
+    finally:
+        runtime.stop()
+
+
+@pytest.mark.slow  # that the others go on is seen above; that a successor does, with one policy
+@pytest.mark.parametrize("fault", ["kill -9", "exception"])
 def test_one_crashed_learner_holds_up_neither_the_others_nor_their_matches(fault, tmp_path):
     supervision = {"silence_limit": 20.0, "backoff": 6.0}
     ring, runtime = start(tmp_path, supervision=supervision)

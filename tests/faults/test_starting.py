@@ -91,6 +91,7 @@ def test_one_that_stops_there_can_be_left_by_ctrl_c(tmp_path, watchdog):
         runtime.stop()
 
 
+@pytest.mark.slow  # tests/forkserver/test_forkserver.py kills one beside a child without a run
 def test_a_killed_fork_server_stops_nobody(tmp_path):
     ring, runtime = start(tmp_path)
     try:
@@ -237,7 +238,7 @@ def test_a_run_that_fell_back_can_be_resumed_both_ways(
     go_on(900)
 
 
-@pytest.mark.parametrize("matchmaker", ["fixed", "random"])
+@pytest.mark.parametrize("matchmaker", [pytest.param("fixed", marks=pytest.mark.slow), "random"])
 def test_a_resume_may_let_others_step_the_copies(matchmaker, tmp_path):
     """Worker processes cannot restore a copy in mid-episode: episodes begin anew."""
     population = {"matchmaker": matchmaker, "policies": 2 if matchmaker == "fixed" else 3}
@@ -282,7 +283,8 @@ class HangsInItsEnd(LearnerRole):
 
 
 def test_an_exception_is_told_as_such_though_the_end_hangs(tmp_path):
-    _, runtime = make_runtime(small_config(), tmp_path, HangsInItsEnd)
+    config = small_config(supervision={"restarts": 0})  # the first death is told as the last
+    _, runtime = make_runtime(config, tmp_path, HangsInItsEnd)
     try:
         match = r"learner-agent_\d ended by an exception: ZeroDivisionError: its own fault"
         with pytest.raises(RoleDiedError, match=match):

@@ -27,7 +27,7 @@ def test_convolutions_learn_from_a_picture_of_gymnasium(tmp_path):
             "experience": {"segment_length": 8},
             "ppo": {"rollout_length": 32},
         },
-        run={"turns": 40_000},
+        run={"turns": 25_000},
     )
     assert result.evaluation.mean(0) > 7.6  # of 8; at random 4
 

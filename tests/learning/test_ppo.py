@@ -34,11 +34,12 @@ def test_only_a_policy_with_a_memory_recalls(recurrent, least, most, tmp_path):
         game="support:Recall",
         env={"num_envs": 16},
         policy=policy,
-        run={"turns": 60_000},
+        run={"turns": 40_000},
     )
     assert least <= found <= most
 
 
+@pytest.mark.slow  # tests/learning/test_adapters.py has convolutions that learn
 def test_convolutions_see_where_the_spot_lies(tmp_path):
     network = {"hidden": (16,), "convolutions": ((8, 3, 1),), "activation": "relu"}
     found = final_return(

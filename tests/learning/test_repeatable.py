@@ -33,7 +33,14 @@ def weights_of(directory, seed, algorithm, noisy=False):
     return {name: s.weights for name, s in load_run(run)[1].items()}, last
 
 
-@pytest.mark.parametrize(("algorithm", "noisy"), [("dqn", False), ("iqn", False), ("iqn", True)])
+@pytest.mark.parametrize(
+    ("algorithm", "noisy"),
+    [
+        ("dqn", False),
+        ("iqn", True),
+        pytest.param("iqn", False, marks=pytest.mark.slow),
+    ],
+)
 def test_the_same_seed_gives_the_same_weights(tmp_path, algorithm, noisy):
     first, counts = weights_of(tmp_path / "a", 5, algorithm, noisy)
     second, again = weights_of(tmp_path / "b", 5, algorithm, noisy)

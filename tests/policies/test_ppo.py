@@ -118,7 +118,7 @@ def test_it_learns_which_action_is_best(options):
 
 def test_it_learns_where_the_best_continuous_action_lies():
     algorithm, random = make(actions=CONTINUOUS, entropy_cost=0.0), np.random.default_rng(0)
-    for _ in range(80):
+    for _ in range(50):
         algorithm.update(play(algorithm, peak, random), [0])
     seen = random.random((500, 2), np.float32)
     greedy, _ = act(algorithm, 0, seen, None)

@@ -36,8 +36,22 @@ def train_together_and_alone(kind, updates, **more):
     return together, alone, said
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("amounts", AMOUNTS)
+QUICK = {
+    "one to sixty-four": {"trunk", "continuous", "recurrent, masks", "vtrace", "normalised"},
+    "nearly alike": {"recurrent", "masks", "convolution", "towers", "target_kl", "anchor"},
+    "much and little in turn": {"trunk", "several choices", "annealed", "value clip"},
+}
+"""Each kind with some amounts; kinds that are not here are two of these at once."""
+
+
+@pytest.mark.parametrize(
+    ("amounts", "kind"),
+    [
+        pytest.param(a, k, marks=() if k in QUICK[a] else pytest.mark.slow)
+        for a in AMOUNTS
+        for k in KINDS
+    ],
+)
 def test_beside_others_with_other_amounts_it_learns_as_it_would_alone(kind, amounts):
     together, alone, said = train_together_and_alone(kind, AMOUNTS[amounts])
     for k, one in enumerate(alone):
@@ -115,7 +129,7 @@ def test_a_newborn_trains_with_its_own_costs_on_a_device_that_copies(monkeypatch
         room = room_for(algorithm, LENGTH * 4)
         for k in range(2):
             fill(room, k, [LENGTH] * 4, algorithm, np.random.default_rng(k))
-        for cost in range(20):
+        for cost in range(10):
             config = algorithm.configs[0]
             own = config.ppo.model_copy(update={"entropy_cost": float(cost % 3)})
             newborn = config.model_copy(update={"ppo": own})

@@ -170,7 +170,11 @@ def known_ledger(population, version=-1):
     ("weighting", "weights"),
     [
         ("hard", {"p1": (20.5 / 21) ** 2, "p2": 0.25, "p3": (0.5 / 21) ** 2}),
-        ("even", {"p1": 20.5 / 21 * 0.5 / 21, "p2": 0.25, "p3": 20.5 / 21 * 0.5 / 21}),
+        pytest.param(
+            "even",
+            {"p1": 20.5 / 21 * 0.5 / 21, "p2": 0.25, "p3": 20.5 / 21 * 0.5 / 21},
+            marks=pytest.mark.slow,
+        ),
     ],
 )
 def test_prioritized_frequencies_are_those_of_theory(weighting, weights):
@@ -179,12 +183,12 @@ def test_prioritized_frequencies_are_those_of_theory(weighting, weights):
         population.retire(PolicyRef(name))
         population.add(Member(PolicyRef(name, 0)))
     ledger = known_ledger(population, version=0)
-    found = seatings(Prioritized(2, weighting), population, 100_000, ledger)
+    found = seatings(Prioritized(2, weighting), population, 40_000, ledger)
     assert all(s[i % 2] == "p0" for i, s in enumerate(found))
     met = Counter(s[1 - i % 2].removesuffix("@0") for i, s in enumerate(found))
     total = sum(weights.values())
     for name, weight in weights.items():
-        assert met[name] / 100_000 == pytest.approx(weight / total, abs=0.02)
+        assert met[name] / 40_000 == pytest.approx(weight / total, abs=0.02)
 
 
 def test_prioritized_against_those_whom_one_always_beats_is_uniform():
