@@ -83,6 +83,7 @@ def test_a_round_robin_of_eight_in_bucket_brigade(tmp_path):
     assert set(result.evaluation.policies) == set(names)
 
 
+@pytest.mark.slow  # as many are dealt above; tests/learner/test_dealt.py has shares that are unlike
 def test_two_teams_of_eight_in_tag(tmp_path):
     result, names, matches, _ = run("teams", tmp_path / "run", run={"turns": 60_000})
     red = np.array([name.startswith("red") for name in names])

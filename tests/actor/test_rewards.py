@@ -377,7 +377,12 @@ def differences(found, expected):
 
 SEATS = pytest.mark.parametrize(
     ("seats", "algorithm", "segment_length"),
-    [("fixed", "dqn", 1), ("fixed", "ppo", 3), ("dealt", "dqn", 2), ("dealt", "ppo", 50)],
+    [
+        ("fixed", "dqn", 1),
+        ("dealt", "ppo", 50),
+        pytest.param("fixed", "ppo", 3, marks=pytest.mark.slow),
+        pytest.param("dealt", "dqn", 2, marks=pytest.mark.slow),
+    ],
 )
 
 
@@ -389,7 +394,7 @@ def test_transitions_of_an_aec_game_are_those_of_a_plain_loop(
     compare(PlayedAEC(game), seats, algorithm, segment_length)
 
 
-@pytest.mark.parametrize("seats", ["fixed", "dealt"])
+@pytest.mark.parametrize("seats", ["fixed", pytest.param("dealt", marks=pytest.mark.slow)])
 @pytest.mark.parametrize(
     ("name", "options"),
     [

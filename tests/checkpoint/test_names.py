@@ -70,7 +70,8 @@ class Odd(Tape):
 
 
 @pytest.mark.parametrize(
-    "schedule", ["sequential", "lockstep", pytest.param("async", marks=pytest.mark.slow)]
+    "schedule",
+    ["sequential", *(pytest.param(s, marks=pytest.mark.slow) for s in ("lockstep", "async"))],
 )
 def test_agents_of_any_name_are_trained_saved_and_resumed(schedule, tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(os.path.dirname(os.path.dirname(__file__)))

@@ -158,7 +158,9 @@ def events(run):
     return {tag: [(event.step, event.value) for event in found.Scalars(tag)] for tag in tags}
 
 
-@pytest.mark.parametrize("died", [None, RoleDiedError("the process actor died")])
+@pytest.mark.parametrize(
+    "died", [pytest.param(None, marks=pytest.mark.slow), RoleDiedError("the process actor died")]
+)
 def test_a_tick_encodes_a_bounded_number_of_values_and_the_last_one_the_rest(
     died, tmp_path, monkeypatch, work
 ):

@@ -95,8 +95,15 @@ def goes_on(state, written, **like):
         assert player.turns < 1_001_000, "the learner never takes"
 
 
-@pytest.mark.parametrize("takes", [False, True], ids=["idle", "taking"])
-@pytest.mark.parametrize("on_full", ["wait", "overwrite"])
+@pytest.mark.parametrize(
+    ("on_full", "takes"),
+    [
+        pytest.param("wait", True, id="wait-taking"),
+        pytest.param("overwrite", False, id="overwrite-idle"),
+        pytest.param("wait", False, id="wait-idle", marks=pytest.mark.slow),
+        pytest.param("overwrite", True, id="overwrite-taking", marks=pytest.mark.slow),
+    ],
+)
 def test_a_checkpoint_at_any_instant_of_a_writer_resumes_and_plays(on_full, takes):
     """The actor writes some turns between any two lines of the copy, again and again."""
     like = {"on_full": on_full}
@@ -138,7 +145,7 @@ def _write_for_ever(experience, actor):
         player.turn()
 
 
-@pytest.mark.parametrize("streams", [(1,), (2, 1)])
+@pytest.mark.parametrize("streams", [pytest.param((1,), marks=pytest.mark.slow), (2, 1)])
 @pytest.mark.parametrize("count", [15, pytest.param(1000, marks=pytest.mark.slow)])
 def test_checkpoints_taken_beside_actors_at_full_speed_resume_and_play(streams, count):
     like = {"streams": streams, "keeps": False}

@@ -28,7 +28,6 @@ from remuda.scoreboard import Learn, Play
 QUICK = {
     ("ppo wait", StopsWhilePublishing, "snapshot"),
     ("ppo overwrite", StopsWhileSampling, "double_buffer"),
-    ("iqn", StopsWhilePublishing, "double_buffer"),
     ("dqn", StopsWhileSampling, "snapshot"),
 }
 STOPPED = [
@@ -114,6 +113,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.slow  # tests/faults/test_stopping.py kills that of a whole run, and waits likewise
 def test_a_killed_coordinator_leaves_nothing_behind(tmp_path):
     script = tmp_path / "coordinator.py"
     script.write_text(COORDINATOR)

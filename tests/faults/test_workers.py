@@ -26,7 +26,11 @@ def workers_of(runtime):
 
 
 @pytest.mark.parametrize(
-    "who", ["a worker", pytest.param("a stopped worker", marks=pytest.mark.slow), "the actor"]
+    "who",
+    [
+        "a worker",
+        *(pytest.param(w, marks=pytest.mark.slow) for w in ("a stopped worker", "the actor")),
+    ],
 )
 def test_a_run_survives_the_death_of(who, tmp_path):
     ring, runtime = start(

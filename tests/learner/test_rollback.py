@@ -117,7 +117,7 @@ def test_an_interval_in_which_a_learner_went_back_has_no_means(algorithm):
     assert later.loss == pytest.approx(since / (3 * EVERY))
 
 
-@pytest.mark.parametrize("algorithm", ["ppo", "dqn"])
+@pytest.mark.parametrize("algorithm", [pytest.param("ppo", marks=pytest.mark.slow), "dqn"])
 def test_a_successor_that_finds_no_state_is_seen_too(algorithm):
     """Its updates count from the last publication; so did the rate at which it made them."""
     assembly, actor, learner = make(algorithm)

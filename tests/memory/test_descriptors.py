@@ -49,7 +49,7 @@ def crowd(*words):
     return done.stdout.strip()
 
 
-@pytest.mark.parametrize("actors", [1, 100])
+@pytest.mark.parametrize("actors", [pytest.param(1, marks=pytest.mark.slow), 100])
 def test_eight_agents_with_a_hundred_actors_need_few_open_files(actors):
     opened, limit = map(int, crowd(256, 1024, actors).split())
     assert opened < 20 + actors + 8  # a wake-up for each process, and a few files for all memory

@@ -34,8 +34,15 @@ def transitions(policies=1, batch=16, seed=0, discount=0.0):
     return Transitions(s, a, reward, torch.full_like(reward, discount), s.clone())
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("noisy", [False, True])
+@pytest.mark.parametrize(
+    ("kind", "noisy"),
+    [
+        ("dqn", False),
+        ("iqn", True),
+        pytest.param("dqn", True, marks=pytest.mark.slow),
+        pytest.param("iqn", False, marks=pytest.mark.slow),
+    ],
+)
 def test_it_learns_the_value_of_actions(kind, noisy):
     algorithm = make(kind, learning_rate=3e-3, noisy=noisy)
     for i in range(600):

@@ -7,7 +7,7 @@ from policies.made_rollouts import LENGTH, fill, make_stack, room_for, some_leng
 
 
 @pytest.mark.parametrize("kind", ["trunk", "masks", "continuous", "recurrent", "convolution"])
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", [0, *(pytest.param(n, marks=pytest.mark.slow) for n in (1, 2, 3))])
 def test_a_smaller_rollout_after_a_larger_one(kind, seed):
     """Row after row of a rollout that is used again; what is beyond is poison."""
     random = np.random.default_rng(seed)

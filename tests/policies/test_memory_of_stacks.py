@@ -57,7 +57,7 @@ def memory_after_all(kind, count):
     return before, bytes_held(algorithm)
 
 
-@pytest.mark.parametrize("kind", ["trunk", "continuous"])
+@pytest.mark.parametrize("kind", ["trunk", pytest.param("continuous", marks=pytest.mark.slow)])
 def test_it_holds_no_more_whoever_is_ready_when(kind):
     found = {count: memory_after_all(kind, count) for count in (16, 64)}
     for before, after in found.values():

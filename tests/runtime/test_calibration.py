@@ -44,7 +44,10 @@ def four_cores(monkeypatch):
     monkeypatch.setattr(module, "_cores", lambda: 4)
 
 
-@pytest.mark.parametrize("policy", [{}, {"algorithm": "iqn", "network": {"quantiles": 4}}])
+@pytest.mark.parametrize(
+    "policy",
+    [{}, pytest.param({"algorithm": "iqn", "network": {"quantiles": 4}}, marks=pytest.mark.slow)],
+)
 def test_playing_and_training_are_measured_each_by_itself(policy):
     sleepy = {"game": "runtime.test_calibration:SlowTape", "policy": policy}
     slow = measure(load_config(overlay(SMALL, sleepy)), AGENTS, 0.2)

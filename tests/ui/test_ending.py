@@ -140,7 +140,7 @@ def test_a_run_without_a_turn_has_no_picture(tmp_path, capsys):
     assert not (directory / "report.html").exists()
 
 
-@pytest.mark.parametrize("schedule", ["sequential", "async"])
+@pytest.mark.parametrize("schedule", ["sequential", pytest.param("async", marks=pytest.mark.slow)])
 def test_the_best_of_a_short_run_is_found(schedule, tmp_path, capsys):
     """It ends before the first checkpoint is due."""
     directory = tmp_path / "run"

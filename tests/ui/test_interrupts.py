@@ -72,7 +72,7 @@ main()
     assert "went on" not in done.stdout
 
 
-@pytest.mark.parametrize("name", TOLD)
+@pytest.mark.parametrize("name", ["SIGTERM", pytest.param("SIGINT", marks=pytest.mark.slow)])
 def test_after_a_run_it_ends_at_once_again_and_the_run_is_whole(name, tmp_path):
     """SIGTERM ended it without a word."""
     script = f"""

@@ -3,6 +3,7 @@ from __future__ import annotations
 import io
 import json
 from dataclasses import asdict
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -111,9 +112,16 @@ def test_the_recording_is_shown_if_there_is_one(tmp_path: Path) -> None:
     assert 'src="play.gif"' in write_report(run).read_text()
 
 
-@pytest.mark.parametrize("records", [0, 1, 2, 3])
-@pytest.mark.parametrize("policies", [1, 64])
-@pytest.mark.parametrize("evaluated", [True, False])
+QUICK = {(0, 1, False), (1, 1, False), (2, 1, True), (3, 64, True), (0, 64, True)}
+
+
+@pytest.mark.parametrize(
+    ("records", "policies", "evaluated"),
+    [
+        pytest.param(*each, marks=() if each in QUICK else pytest.mark.slow)
+        for each in product((0, 1, 2, 3), (1, 64), (True, False))
+    ],
+)
 def test_short_runs(tmp_path: Path, records: int, policies: int, evaluated: bool) -> None:
     names = [f"agent_{i}" for i in range(policies)]
     run = a_run(tmp_path, names, records, evaluated)
