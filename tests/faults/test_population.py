@@ -39,7 +39,7 @@ PPO = {
 }
 
 
-def start(tmp_path, learner=SabotagedLearner, population=None, **tree):
+def start(tmp_path, learner=SabotagedLearner, population=None, actor=SabotagedActor, **tree):
     config = small_config(
         policy=PPO,
         env={"num_envs": 4},
@@ -54,7 +54,7 @@ def start(tmp_path, learner=SabotagedLearner, population=None, **tree):
     agents = Tape().agents
     specs = policy_specs(config, agents)
     layout = make_layout(config, len(specs))
-    ring = Assembly(config, specs, layout, learner, SabotagedActor, agents=agents)
+    ring = Assembly(config, specs, layout, learner, actor, agents=agents)
     runtime = ring.runtime(tmp_path, Checkpoints(tmp_path / "checkpoints"))
     runtime.start(lambda: False)
     return ring, runtime
@@ -73,23 +73,52 @@ def records_of(ring):
     return {m.ref: (m.games, m.total_reward) for m in ring.table.population().members}
 
 
-def test_while_a_learner_is_away_the_others_and_their_matches_go_on(tmp_path):
-    """Its successor does not come within the test: they must come further than one rollout."""
+@dataclass(frozen=True)
+class NotesItsWaits(SabotagedActor):
+    """An actor that adds a line to a file whenever it begins to wait for policy_2, and others."""
+
+    def build(self):
+        actor = super().build()
+        rooms, learner = actor._rooms, self.experience["policy_2"].learner
+        (room,) = [room for room in rooms._rooms if room.learner is learner]
+        wait, waits = rooms.wait, Path(os.environ["WAITS"])
+
+        def wait_and_note(timeout, interrupted):
+            if not room.has_room():
+                with waits.open("a") as file:
+                    file.write("waits\n")
+            return wait(timeout, interrupted)
+
+        rooms.wait = wait_and_note
+        return actor
+
+
+def test_while_a_learner_is_away_the_others_and_their_matches_go_on(tmp_path, monkeypatch):
+    """Its successor does not come within the test: they must come further than one rollout.
+
+    Nobody waits for it meanwhile, but where that had begun before it was found dead.
+    """
+    waits = tmp_path / "waits"
+    waits.touch()
+    monkeypatch.setenv("WAITS", str(waits))
     supervision = {"silence_limit": 20.0, "backoff": 3600.0, "max_backoff": 3600.0}
-    ring, runtime = start(tmp_path, supervision=supervision)
+    ring, runtime = start(tmp_path, actor=NotesItsWaits, supervision=supervision)
     try:
         learn = {name: ring.scoreboard.learn(name) for name in NAMES}
         run_until(runtime, lambda: all(row[Learn.UPDATES] > 5 for row in learn.values()))
+        run_until(runtime, waits.read_text)  # what is counted below is seen
         os.kill(runtime.pids["learner-policy_2"], signal.SIGKILL)
         run_until(runtime, lambda: any("was killed by SIGKILL" in line for line in runtime.news()))
         before = {name: row[Learn.UPDATES] for name, row in learn.items()}
         matches, games = ring.table.word(MATCHES), records_of(ring)
+        waited = len(waits.read_text().splitlines())
         for name in set(NAMES) - {"policy_2"}:
             run_until(runtime, lambda name=name: learn[name][Learn.UPDATES] > before[name] + 10)
         run_until(runtime, lambda: ring.table.word(MATCHES) > matches + 200)
         for ref in map(PolicyRef, NAMES):  # the one that is away plays on as it is
             run_until(runtime, lambda ref=ref: records_of(ring)[ref][0] > games[ref][0] + 50)
         assert learn["policy_2"][Learn.UPDATES] == before["policy_2"]
+        assert len(waits.read_text().splitlines()) <= waited + 3, "the dead is waited for"
         for role in ("actor", *(f"learner-{name}" for name in NAMES if name != "policy_2")):
             assert restarts(runtime, role) == 0
     finally:

@@ -2,18 +2,20 @@
 
 import json
 import os
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from remuda.assembly import Assembly, check_births
-from remuda.checkpoint.store import Manifest
+from remuda.checkpoint.store import Checkpoints, Manifest
 from remuda.config import BirthsConfig, load_config, overlay
 from remuda.coordinator.checkpointing import COORDINATOR, Checkpointer
 from remuda.coordinator.run_directory import RunDirectory
 from remuda.envs.registry import make_env
 from remuda.errors import CheckpointError, ConfigError, RemudaError
 from remuda.evaluate import load_run
+from remuda.experience.ring import UPDATE_TIME
 from remuda.judge import Judge
 from remuda.policies.spec import first_weights, policy_specs
 from remuda.population.director import Birth, Freeze, Replacement, Retire
@@ -22,6 +24,7 @@ from remuda.population.records import Member, PolicyRef, Population
 from remuda.population.setup import check_population
 from remuda.population.table import MATCHES
 from remuda.runtime.layout import make_layout
+from remuda.runtime.pace import restore
 from remuda.scoreboard import Learn
 from remuda.streams import torch_stream
 from remuda.train import train
@@ -409,6 +412,64 @@ def test_the_actor_waits_for_nobody_whose_place_is_empty(algorithm):
     assert room.has_room()
     if algorithm == "ppo":
         check_steps(world)
+
+
+@pytest.mark.parametrize("place", ["retired", "playing"])
+@pytest.mark.parametrize("schedule", ["sequential", "lockstep"])
+def test_what_a_resumed_run_did_not_bring_along_holds_up_no_exact_schedule(
+    place, schedule, tmp_path
+):
+    """The game had to wait for updates that were not due: "this is a fault", at every attempt.
+
+    A learner was as far behind as it may be, and its policy is gone, or what it was behind with
+    was not saved. In exact schedules the actor asks before the learner can say so.
+    """
+    saved = place == "retired"
+    tree = overlay(WAITS["dqn"], {"checkpoint": {"replay": saved}, "actor": {"processes": 1}})
+    world = World(**tree)
+    fill(world, "policy_2")
+    if place == "retired":
+        world.table.retire(2)
+    store = Checkpoints(tmp_path)
+    number = store.begin()
+    for worker in (world.actor, *world.learners):
+        for part in worker.parts:
+            store.write(number, part, worker.state(part))
+    store.write(number, COORDINATOR, world.assembly.state())
+    store.commit(Manifest(number=number, turns=1, seconds=1.0, exact=False, config={}, files={}))
+    later = {"schedule": schedule, "actor": {"processes": "auto"}}
+    config = load_config(overlay(overlay(TREE, tree), later))
+    layout = make_layout(config, len(world.specs))
+    agents = make_env(config.game, 1).agents
+    exact = Assembly(config, world.specs, layout, agents=agents)
+    exact.restore(store, store.verify(number))
+    actor, *learners = (role.build() for role in exact.roles())
+    for worker in (actor, *learners):
+        restore(worker, store.newest)
+    before = exact.experience["policy_0"].written
+    for _ in range(300):
+        assert actor.work()
+        for learner in learners:
+            while learner.work():
+                pass
+    assert exact.experience["policy_0"].written > before
+
+
+def test_an_update_takes_no_longer_for_the_time_its_place_was_empty(monkeypatch):
+    """Actors wait by what updates take: they waited longer for a newborn than for others."""
+    seconds = [0.0]
+    clock = SimpleNamespace(monotonic=lambda: seconds[0])
+    monkeypatch.setattr("remuda.experience.experience.time", clock)
+    world = World(**WAITS["dqn"])
+    fill(world, "policy_2")
+    world.table.retire(2)
+    train_all(world)
+    train_all(world)
+    seconds[0] += 1.0
+    world.table.admit(2)
+    train_all(world)
+    (ring,) = world.assembly.experience["policy_2"].rings
+    assert ring.counters[UPDATE_TIME] < 1000  # microseconds
 
 
 @pytest.mark.parametrize("algorithm", WAITS)

@@ -191,10 +191,15 @@ class Experience:
         _has(self.counters, WRITTEN, 0)
         untaken(self.counters)
 
-    def has(self, steps: int) -> bool:
-        """Whether `steps` have been committed; if not, the learner will be rung when they are."""
+    def has(self, steps: int, begins: bool = True) -> bool:
+        """Whether `steps` have been committed; if not, the learner will be rung when they are.
+
+        Args:
+            steps: at which its next update is due.
+            begins: whether that update begins if they are there: actors wait by how long one takes.
+        """
         found: bool = _has(self.counters, WRITTEN, steps)
-        if found and self.may_wait and self._began is None:
+        if begins and found and self.may_wait and self._began is None:
             self._began = time.monotonic()
         return found
 

@@ -64,9 +64,11 @@ class ReplayLearner:
         self._batch = Batch.empty(replays[0].experience, len(students), config.batch_size)
         self._begun = list(begun or [0] * len(students))
         """By policy, the steps that others lived through in its place."""
-        self._there, self._last = [True] * len(students), [0] * len(students)
-        """By policy, whether actors were told how far its learner is, or that nobody is waited for;
-        and the samples of its last update, which that goes by."""
+        self._there = [plays(student.name) for student in students]
+        """By policy, whether actors are told how far its learner is, or that nobody is waited for.
+        As it is now: in an exact schedule they ask before this learner looks for the first time."""
+        self._last = [0] * len(students)
+        """By policy, the samples of its last update, which that goes by."""
         self._scales = np.array([[s.config.reward_scale] for s in students], np.float32)
         for k, student in enumerate(self._students):
             # One before it may have died after it had trained, and before actors were told.
@@ -202,9 +204,9 @@ class ReplayLearner:
         waited for again once it plays: its first update is due before an actor would wait for it,
         so its learner is rung, and looks, before that.
         """
-        student = self._students[k]
-        due = not student.halted and self._replays[k].experience.has(self.steps_needed(k))
+        student, experience = self._students[k], self._replays[k].experience
         there = self._plays(student.name)
+        due = not student.halted and experience.has(self.steps_needed(k), begins=there)
         if there != self._there[k]:
             self._there[k] = there
             self._tell(k)
@@ -220,7 +222,9 @@ class ReplayLearner:
         if experience.may_wait:
             samples = max(student.row[Learn.SAMPLES] - self._last[policy], 0.0)
             nobody = student.halted or not self._there[policy]
-            experience.consume(NEVER if nobody else _steps_paid(student, samples))
+            # What a resumed run did not bring along is not there to be trained on.
+            paid = max(_steps_paid(student, samples), experience.lost)
+            experience.consume(NEVER if nobody else paid)
 
     def _transitions(self, first: int, end: int, size: int) -> Transitions:
         batch, device = self._batch, self._algorithm.device
