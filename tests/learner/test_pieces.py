@@ -17,10 +17,11 @@ STEPS = 8
 
 @pytest.fixture
 def make(monkeypatch):
-    def parts(pieces_of, also=lambda assembly: None):
+    def parts(pieces_of, also=lambda assembly: None, has_trained=True):
         """An actor, the learner of five policies, their counters; so many policies in a piece."""
         monkeypatch.setattr(rollouts, "AT_ONCE", pieces_of * STEPS)
-        monkeypatch.setattr(rollouts, "PIECE_SECONDS", 1e9)  # however slow this machine is
+        if has_trained:
+            monkeypatch.setattr(rollouts, "PIECE_SECONDS", 1e9)  # however slow this machine is
         config = load_config(
             {
                 "game": "support:Tape",
@@ -40,6 +41,8 @@ def make(monkeypatch):
         assembly = Assembly(config, specs, make_layout(config, len(specs)), agents=agents)
         actor, group = (role.build() for role in assembly.roles())
         group._patience = 0.0  # nobody plays meanwhile
+        if has_trained:
+            group.learners[0]._paces = (1e-9, 1e-9)
         rows = [assembly.scoreboard.learn(spec.name) for spec in specs]
         also(assembly)
         return actor, group, rows
@@ -150,9 +153,10 @@ def test_what_was_taken_for_a_later_piece_is_lost_to_a_successor_and_counted(mak
 
 def test_a_piece_is_as_short_as_the_last_ones_were_slow(make, monkeypatch):
     """Of large networks, or on a slow machine, so that a checkpoint does not wait for seconds."""
-    actor, group, _ = make(1000)
+    actor, group, _ = make(1000, has_trained=False)
     (learner,) = group.learners
     clock, pace, seen = [0.0], [0.0], []
+    monkeypatch.setattr(rollouts, "FIRST", STEPS)
     monkeypatch.setattr(rollouts, "PIECE_SECONDS", 1.0)
     monkeypatch.setattr(rollouts.time, "perf_counter", lambda: clock[0])
     train = learner._train
@@ -173,6 +177,7 @@ def test_a_piece_is_as_short_as_the_last_ones_were_slow(make, monkeypatch):
             learner.update()
         return [count for count, _ in seen]
 
+    assert round_at(*[0.5 / STEPS] * 5) == [1, 2, 2], "nobody knows how long the first one takes"
     learner._paces = (1e-9, 1e-9)
     for _ in range(3):
         sizes = round_at(*[0.04] * 5)

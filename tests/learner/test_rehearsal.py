@@ -41,6 +41,10 @@ CASES = {
         {"policy": overlay(VALUES, {"algorithm": "dqn", "network": {"noisy": True}})},
     ),
     "ppo": ("treasure_hunt", {"policy": ROLLOUTS}),
+    "ppo one after another": (  # rollouts too large for an update of both
+        "treasure_hunt",
+        {"policy": overlay(ROLLOUTS, {"ppo": {"rollout_length": 512}})},
+    ),
     "ppo over short segments": (
         "treasure_hunt",
         {"policy": overlay(ROLLOUTS, {"experience": {"segment_length": 2}})},
@@ -99,7 +103,12 @@ CASES = {
         {"policy": VALUES, "schedule": "lockstep"},
     ),
 }
-QUICK = {("dqn", "actor"), ("dqn", "learner"), ("ppo", "learner")}
+QUICK = {
+    ("dqn", "actor"),
+    ("dqn", "learner"),
+    ("ppo", "learner"),
+    ("ppo one after another", "learner"),
+}
 """Cases of the quick suite; the others take as long each, and compile other variants."""
 LIMIT = 240.0
 """Seconds that a role is given to do what is compared; it takes one or two."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Sequence
 
@@ -19,8 +20,8 @@ from remuda.types import State
 AT_ONCE = 65_536
 """The most agent-steps, all policies together, after which an update pauses: what a process is
 asked for meanwhile, such as a checkpoint, waits for one piece, however many policies it trains."""
-FIRST = 8_192
-"""The same while it is not known how long a step takes."""
+FIRST = 512
+"""The same while nobody knows how long a step takes."""
 PIECE_SECONDS = 0.7
 """Seconds that a piece is to take, as the last ones went; it has one policy at least."""
 
@@ -64,8 +65,8 @@ class RolloutLearner:
             width is None and config.time_budget is None and algorithm.device.type == "cpu"
         )
         self._left: list[int] = []
-        self._paces = (PIECE_SECONDS / FIRST, PIECE_SECONDS / FIRST)
-        """Seconds of training a step, of the last two pieces."""
+        self._paces = (math.inf, math.inf)
+        """Seconds of training a step, of the last two pieces; infinite: there was none yet."""
         self._plays = plays
         self.policies = tuple(student.name for student in students)
         self.priority = students[0].config.priority
@@ -138,7 +139,8 @@ class RolloutLearner:
     def _piece(self) -> int:
         """How many of those that are left make up a piece: one at least."""
         # The better one of the two: a process that was stopped for a while is as fast as before.
-        most = min(PIECE_SECONDS / max(min(self._paces), 1e-9), AT_ONCE)
+        pace = min(self._paces)
+        most = min(PIECE_SECONDS / max(pace, 1e-9), AT_ONCE) if pace < math.inf else FIRST
         steps = np.cumsum(self._rollout.num_steps[self._left])
         return max(int(np.searchsorted(steps, most, side="right")), 1)
 

@@ -230,11 +230,15 @@ class ByHand:
             _derive(errors.reshape(-1), features.reshape(-1), self._kind)
 
     def _heads(self, first: int, end: int) -> Heads:
-        """The two heads' weights with a row for each output, and their biases."""
+        """The two heads' weights with a row for each output, and their biases; contiguous.
+
+        Those of one policy are contiguous as they lie. Of several they would not be, and what is
+        compiled for one kind is not for the other.
+        """
 
         def of(name: str) -> Floats:
             part = self._views[name][first:end].numpy()
-            return np.ascontiguousarray(part.swapaxes(1, 2)) if name in TURNED else part
+            return np.ascontiguousarray(part.swapaxes(1, 2) if name in TURNED else part)
 
         return Heads(*(of(name) for name in HEADS))
 
