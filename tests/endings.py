@@ -37,6 +37,9 @@ class Faulty(Tape):
             os.kill(os.getpid(), signal.SIGKILL)
         if self._fault == "hang":
             time.sleep(600.0)
+        if self._fault == "stop":
+            self._fault = ""
+            os.kill(os.getpid(), signal.SIGSTOP)
         return np.zeros((8, 8, 3), np.uint8)
 
 

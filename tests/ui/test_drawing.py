@@ -117,11 +117,22 @@ def test_where_the_system_refuses_a_thread_everything_is_there(tmp_path, monkeyp
     assert (tmp_path / "run" / "report.html").exists()
 
 
-def test_a_server_that_dies_meanwhile_takes_nothing_from_the_picture(directory):
-    preparation = prepared(directory)
+@pytest.mark.parametrize(
+    ("then", "expected"), [(signal.SIGCONT, ""), (signal.SIGKILL, None)], ids=["drawn", "not drawn"]
+)
+def test_a_server_that_dies_meanwhile_takes_nothing_from_the_picture(directory, then, expected):
+    """None tells how the child ended: by the picture it is known whether it drew one."""
+    preparation = prepared(directory, "stop")
     process, run, _ = preparation._drawing
-    while process.pid is None:
-        process.join(0.01)
+    while process.pid is None or state_of(process.pid) != "T":
+        assert not process.join(0.01)
     os.kill(forkserver.server_pid(), signal.SIGKILL)
-    assert preparation.picture() in ("", None), "None: it was not begun"
-    assert run.recording.exists() or preparation.picture() is None
+    os.kill(process.pid, then)
+    found = preparation.picture()
+    assert found == expected
+    assert (found == "") == run.recording.exists()
+
+
+def state_of(pid):
+    with open(f"/proc/{pid}/stat") as stat:
+        return stat.read().rpartition(")")[2].split()[0]

@@ -1,8 +1,13 @@
 """The program's end: quick, and nothing is left undone."""
 
+import bz2
+import gzip
+import json
+import lzma
 import os
 import subprocess
 import sys
+import zipfile
 
 import pytest
 
@@ -57,6 +62,88 @@ def test_what_a_game_wrote_to_a_file_that_it_holds_open_is_there(before, tmp_pat
     assert file.read_text() == "up"
 
 
+FILES = """
+import bz2, gzip, io, lzma, tempfile, zipfile
+
+class Shouting(io.TextIOBase):
+    def __init__(self, file):
+        self.file, self.said = file, []
+    def write(self, text):
+        self.said.append(text.upper())
+    def close(self):
+        if not self.closed:
+            self.file.write("".join(self.said))
+        super().close()
+
+class Broken(io.RawIOBase):
+    def close(self):
+        raise SystemExit("of no interest")
+
+Broken.held = Broken()
+packed = gzip.open("packed.gz", "wt"); packed.write("up")
+under = open("under.gz", "wb"); over = gzip.GzipFile(fileobj=under, mode="wb"); over.write(b"down")
+bz = bz2.open("moves.bz2", "wt"); bz.write("left")
+xz = lzma.open("moves.xz", "wt"); xz.write("right")
+loud = Shouting(gzip.open("loud.gz", "wt")); loud.write("jump")
+inner = gzip.open("inner.gz", "wt"); outer = Shouting(inner); outer.write("fall")
+archive = zipfile.ZipFile("moves.zip", "w"); archive.writestr("first", "stay")
+member = archive.open("second", "w"); member.write(b"go")
+passing = tempfile.NamedTemporaryFile("w", dir=".", prefix="passing"); passing.write("gone")
+staying = tempfile.NamedTemporaryFile("w", dir=".", prefix="staying", delete=False)
+staying.write("there")
+loop = [archive, outer]; loop.append(loop)
+"""
+
+
+def test_files_that_a_game_holds_open_are_ended_from_the_outermost_inwards(tmp_path):
+    """A packed file without its end cannot be read, and a temporary one is not to stay."""
+    script = f"from remuda.ui.leaving import leave\n{FILES}\nleave(0)"
+    words = [sys.executable, "-c", script]
+    ended = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True)
+    assert ended.returncode == 0
+    wrote = {"packed": b"up", "under": b"down", "loud": b"JUMP", "inner": b"FALL"}
+    for name, said in wrote.items():
+        assert gzip.decompress((tmp_path / f"{name}.gz").read_bytes()) == said, name
+    assert bz2.decompress((tmp_path / "moves.bz2").read_bytes()) == b"left"
+    assert lzma.decompress((tmp_path / "moves.xz").read_bytes()) == b"right"
+    with zipfile.ZipFile(tmp_path / "moves.zip") as archive:
+        assert archive.read("first") == b"stay"
+        assert archive.read("second") == b"go"
+    assert not list(tmp_path.glob("passing*"))
+    assert [path.read_text() for path in tmp_path.glob("staying*")] == ["there"]
+
+
+def test_an_output_of_a_kind_of_its_own_is_written_to_the_end():
+    code = (
+        "import io, sys, builtins\n"
+        "class Own(io.RawIOBase):\n"
+        "    def writable(self): return True\n"
+        "    def write(self, data): return sys.__stdout__.buffer.write(data)\n"
+        "sys.stdout = io.TextIOWrapper(io.BufferedWriter(Own())); print('by its own')\n"
+        "leave(0)"
+    )
+    ended = run(code)
+    assert (ended.returncode, ended.stderr) == (0, "")
+    assert "by its own" in ended.stdout
+
+
 def test_a_program_without_an_output_ends_well():
     words = [sys.executable, "-m", "remuda", "--version"]
     assert subprocess.run(words, preexec_fn=lambda: os.close(1)).returncode == 0
+
+
+@pytest.mark.parametrize("closed", [(1,), (0, 1, 2)])
+def test_a_run_without_an_output_is_made_to_its_end(closed, tmp_path):
+    words = ("train", "treasure_hunt", "--schedule", "async", "--run.turns", "60")
+    words += ("--policy.network.hidden", "8", "--run.evaluate_episodes", "0")
+    words += ("--checkpoint.evaluate_episodes", "0", "--run.directory", str(tmp_path / "run"))
+
+    def close():
+        for number in closed:
+            os.close(number)
+
+    program = [sys.executable, "-m", "remuda", *words]
+    assert subprocess.run(program, cwd=tmp_path, preexec_fn=close, timeout=300).returncode == 0
+    summary = json.loads((tmp_path / "run" / "summary.json").read_text())
+    assert summary["ended"] == "all turns were played"
+    assert summary["restarts"] == {}

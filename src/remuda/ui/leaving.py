@@ -8,8 +8,9 @@ import io
 import os
 import sys
 import threading
+from collections.abc import Sequence
 from contextlib import suppress
-from typing import NoReturn
+from typing import Any, NoReturn, TextIO
 
 
 def leave(code: str | int | None) -> NoReturn:
@@ -27,20 +28,61 @@ def leave(code: str | int | None) -> NoReturn:
         code = 1
     threading._shutdown()  # type: ignore[attr-defined]
     atexit._run_exitfuncs()
-    _flush_files()
-    for stream in (sys.stdout, sys.stderr):
+    _end_files()
+    for stream in _outputs():
         try:
-            if stream is not None:
-                stream.flush()
+            stream.flush()
         except (OSError, ValueError):  # nobody reads any more, or the disk is full
             code = code or 120  # as the interpreter says it
     os._exit((code or 0) & 0xFF)
 
 
-def _flush_files() -> None:
-    """Write out what files hold that nobody closed."""
+def _outputs() -> list[TextIO]:
+    """Those of the program, and what stood in their place before a game took it."""
+    streams = (sys.stdout, sys.stderr, sys.__stdout__, sys.__stderr__)
+    return list({id(stream): stream for stream in streams if stream is not None}.values())
+
+
+def _end_files() -> None:
+    """Do with files that nobody closed what an interpreter does when it ends.
+
+    What they hold is written. Those that are more than a file of the system's are closed, as a
+    packed one needs an end, and a temporary one is not to stay.
+    """
+    kinds: tuple[type, ...] = (io.IOBase,)
+    if "tempfile" in sys.modules:
+        from tempfile import _TemporaryFileCloser, _TemporaryFileWrapper  # type: ignore[attr-defined]
+
+        kinds += (_TemporaryFileCloser, _TemporaryFileWrapper)
+    if "zipfile" in sys.modules:
+        from zipfile import ZipFile
+
+        kinds += (ZipFile,)
     gc.unfreeze()  # what is laid aside from the garbage collector is not among its objects
-    for found in gc.get_objects():
-        if issubclass(type(found), io.IOBase) and found not in (sys.stdout, sys.stderr):
+    left = [found for found in gc.get_objects() if issubclass(type(found), kinds)]
+    outputs = _inwards(_outputs(), kinds)
+    files = _inwards([file for file in left if all(file is not other for other in outputs)], kinds)
+    files = [file for file in files if all(file is not other for other in outputs)]
+    for file in files:
+        with suppress(BaseException):
+            # What `__del__` does is what an interpreter does: close it.
+            file.flush() if type(file).__module__ == "_io" else file.__del__()
+
+
+def _inwards(files: Sequence[Any], kinds: tuple[type, ...]) -> list[Any]:
+    """These and what they write to, each before those that it writes to."""
+    found: list[Any] = []
+    seen: set[int] = set()
+
+    def visit(file: Any) -> None:
+        seen.add(id(file))
+        for held in gc.get_referents(file, getattr(file, "__dict__", None)):
+            if issubclass(type(held), kinds) and id(held) not in seen:
+                visit(held)
+        found.append(file)
+
+    for file in files:
+        if id(file) not in seen:
             with suppress(Exception):
-                found.flush()
+                visit(file)
+    return found[::-1]
