@@ -1,0 +1,61 @@
+"""What garbage collections pass over while a run goes on, and what is left of it afterwards."""
+
+import gc
+import weakref
+
+import pytest
+
+from remuda.coordinator.coordinator import _settled
+
+
+class Loop:
+    """Garbage that only a collection can find, once nobody names it."""
+
+    def __init__(self):
+        self.itself = self
+
+
+@pytest.fixture
+def frozen_by_others():
+    assert gc.get_freeze_count() == 0
+    gc.freeze()
+    yield gc.get_freeze_count()
+    gc.unfreeze()
+
+
+@pytest.fixture(autouse=True)
+def no_collection_of_its_own():
+    gc.disable()
+    yield
+    gc.enable()
+
+
+def run():
+    with _settled():
+        assert gc.get_freeze_count() > 1000
+
+
+def test_what_an_earlier_run_left_is_not_kept_by_the_next():
+    left = weakref.ref(Loop())
+    run()
+    assert left() is None
+    assert gc.get_freeze_count() == 0
+
+
+def test_nor_where_others_had_objects_passed_over(frozen_by_others):
+    """Each run kept what the one before had left, for ever."""
+    for _ in range(3):
+        left = weakref.ref(Loop())
+        run()
+        assert left() is None
+    assert gc.get_freeze_count() > 0.9 * frozen_by_others, "it stays so, as they chose"
+
+
+def test_nor_what_was_in_use_when_a_run_began_and_is_not_any_more(frozen_by_others):
+    """As the result of the one before is, until it is replaced."""
+    result = None
+    for _ in range(3):
+        before = weakref.ref(result) if result is not None else lambda: None
+        result = Loop()
+        run()
+        assert before() is None
