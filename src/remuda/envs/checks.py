@@ -126,11 +126,12 @@ def first_stuck(masks: Bools, ends: Integers, acts: Bools) -> int:
         if not acts[stream]:
             continue
         begin = 0
-        for end in ends:
-            while begin < end and not masks[stream, begin]:
+        for choice in range(ends.size):
+            end = ends[choice]
+            while not masks[stream, begin]:
                 begin += 1
-            if begin == end:
-                return stream
+                if begin == end:
+                    return stream
             begin = end
     return NONE
 
