@@ -33,7 +33,7 @@ from remuda.memory.descriptors import check_limit
 from remuda.memory.shared import Arena
 from remuda.memory.waiting import Wakeup
 from remuda.policies.sharing import shares_of, stream_shape
-from remuda.policies.spec import PolicySpec, alike, first_weights
+from remuda.policies.spec import PolicySpec, first_weights, kinds_of
 from remuda.policies.stack import layout_checksum, layout_size
 from remuda.population.setup import copies_of, expected_shares, seats_of, sits_once, unborn
 from remuda.population.table import ORDERED, RECORDS, Table
@@ -445,9 +445,10 @@ def dealt_rings(
     once = sits_once(config, agents, names)
     expected = expected_shares(config, agents, names)
     blocks: dict[tuple[Any, ...], list[PolicySpec]] = {}
+    kinds = kinds_of(agents)
     for spec in specs:
         first = min(allowed.get(spec.name, {0}))
-        streams = copies * sum(alike(agents[first], agent) for agent in agents)
+        streams = copies * kinds.count(kinds[first])
         share = max(round(copies * expected[spec.name]), 1)
         rollout = spec.config.ppo.rollout_length * share if spec.config.takes_rollouts else 0
         keeps = spec.config.replays > 0 or not rollout

@@ -11,7 +11,7 @@ from remuda.envs.registry import find_game, make_env
 from remuda.envs.worker_status import WorkerStatus
 from remuda.envs.wrapped import SharedRewards, with_scripted
 from remuda.experience.experience import Experience
-from remuda.policies.spec import PolicySpec, alike
+from remuda.policies.spec import PolicySpec, kinds_of
 from remuda.population.setup import seats_of, sits_once, teams_of
 from remuda.population.table import Table
 from remuda.publish.snapshot import PublishedWeights
@@ -198,12 +198,12 @@ def make_casts(
     from remuda.experience.dealt_writer import DealtWriter
     from remuda.policies.acting import ActingStack
 
-    table = league.table
+    table, alike = league.table, kinds_of(env.agents)
     kinds: dict[tuple[int, ...], Kind] = {}
     together: dict[tuple[Any, ...], list[int]] = {}
     for number, spec in enumerate(specs):
-        first = seats_for(league, number)[0]
-        agents = tuple(a for a in range(env.num_agents) if alike(env.agents[first], env.agents[a]))
+        kind_of = alike[seats_for(league, number)[0]]
+        agents = tuple(agent for agent, kind in enumerate(alike) if kind == kind_of)
         if agents not in kinds:
             kinds[agents] = Kind(env, agents, spec)
         key = (agents, network_layout(spec), spec.config.takes_rollouts)

@@ -167,12 +167,14 @@ class Rooms:
             room.excuses = not exact
             room.process = processes.setdefault(room.learner, LearnerProcess([]))
             room.process.rooms.append(room)
+        self._processes = tuple(processes.values())
 
     def warm_up(self) -> None:
         """Compile what is called only once there is no room."""
         for room in self._rooms:
             room.has_room()
-            room.process.progress()
+        for process in self._processes:
+            process.progress()
 
     def has_room(self) -> bool:
         """Whether the actor may write another turn everywhere; if not, it will be rung."""

@@ -172,18 +172,18 @@ def policy_specs(config: Config, agents: Sequence[AgentSpec]) -> tuple[PolicySpe
             )
     if not config.population.dealt:
         return tuple(_spec(config, agent.name, agent) for agent in agents)
-    allowed = seats_of(config, agents, names)
+    allowed, kinds = seats_of(config, agents, names), kinds_of(agents)
     specs = []
     for name in names:
-        seats = [agents[i] for i in sorted(allowed.get(name, frozenset(range(len(agents)))))]
-        for other in seats[1:]:
-            if not alike(seats[0], other):
+        first, *others = sorted(allowed.get(name, frozenset(range(len(agents)))))
+        for other in others:
+            if kinds[other] != kinds[first]:
                 raise ConfigError(
-                    f"the policy {name} may take the seats of {seats[0].name} and {other.name}, "
-                    "which see or do different things; tell which are its own, as in "
-                    f"--population.seats.{name} [{seats[0].name}]"
+                    f"the policy {name} may take the seats of {agents[first].name} and "
+                    f"{agents[other].name}, which see or do different things; tell which are its "
+                    f"own, as in --population.seats.{name} [{agents[first].name}]"
                 )
-        specs.append(_spec(config, name, seats[0]))
+        specs.append(_spec(config, name, agents[first]))
     return tuple(specs)
 
 
@@ -194,6 +194,15 @@ def alike(one: AgentSpec, other: AgentSpec) -> bool:
         and one.action_space == other.action_space
         and one.masked == other.masked
     )
+
+
+def kinds_of(agents: Sequence[AgentSpec]) -> list[int]:
+    """By agent, the first one that sees and does the same things; to compare spaces is slow."""
+    kinds: list[int] = []
+    for i, agent in enumerate(agents):
+        firsts = [k for k, first in enumerate(kinds) if k == first]
+        kinds.append(next((k for k in firsts if alike(agents[k], agent)), i))
+    return kinds
 
 
 def _spec(config: Config, name: str, agent: AgentSpec) -> PolicySpec:
