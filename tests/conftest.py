@@ -1,6 +1,7 @@
 """What every test shares: it works in a place of its own, and looks at nothing else."""
 
 import os
+import signal
 import sys
 import tempfile
 import time
@@ -10,6 +11,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))  # `support` is imported by tests and children alike
 
+import order
 import places
 
 os.environ[places.MARK] = places.MINE  # before the first child
@@ -23,19 +25,33 @@ def pytest_addoption(parser):
         "--slow-within",
         type=float,
         metavar="MINUTES",
-        help="run the slow tests after all others, and skip those that would begin later than this",
+        help="run the slow tests after all others, in an order drawn by the commit that is tested, "
+        "and skip those that would begin later than this",
     )
+
+
+def pytest_configure(config):
+    # A job of a script's background ignores Ctrl-C, and so would every program that a test starts.
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    # Workers of pytest-xdist take it from here: all must come to the same order.
+    if config.getoption("--slow-within") is not None and not hasattr(config, "workerinput"):
+        os.environ[order.ORDER] = order.origin(config.rootpath)
+
+
+def is_slow(item):
+    return item.get_closest_marker("slow") is not None
 
 
 def pytest_collection_modifyitems(config, items):
     if config.getoption("--slow-within") is not None:
-        items.sort(key=lambda item: item.get_closest_marker("slow") is not None)
+        origin = os.environ[order.ORDER]
+        items.sort(key=lambda item: order.key(item.nodeid, is_slow(item), origin))
 
 
 def pytest_runtest_setup(item):
     limit = item.config.getoption("--slow-within")
-    is_slow = item.get_closest_marker("slow") is not None
-    if limit is not None and is_slow and time.monotonic() - BEGAN > 60 * limit:
+    if limit is not None and is_slow(item) and time.monotonic() - BEGAN > 60 * limit:
         pytest.skip("there is no time left for slow tests")
 
 
