@@ -70,16 +70,23 @@ class Odd(Tape):
 
 
 @pytest.mark.parametrize(
-    "schedule",
-    ["sequential", *(pytest.param(s, marks=pytest.mark.slow) for s in ("lockstep", "async"))],
+    "schedules",
+    [
+        ("sequential", "lockstep"),
+        *(
+            pytest.param((s, s), marks=pytest.mark.slow)
+            for s in ("sequential", "lockstep", "async")
+        ),
+    ],
+    ids="-".join,
 )
-def test_agents_of_any_name_are_trained_saved_and_resumed(schedule, tmp_path, monkeypatch):
+def test_agents_of_any_name_are_trained_saved_and_resumed(schedules, tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(os.path.dirname(os.path.dirname(__file__)))
     directory = tmp_path / "deep" / "run"
     names = ["actor", "../x", "coordinator", "a/b"]
     tree = {
         "game": "checkpoint.test_names:Odd",
-        "schedule": schedule,
+        "schedule": schedules[0],
         "env": {"options": {"names": names}},
         "policy": {
             "network": {"hidden": (8,), "quantiles": 4},
@@ -90,8 +97,8 @@ def test_agents_of_any_name_are_trained_saved_and_resumed(schedule, tmp_path, mo
         "run": {"turns": 200, "evaluate_episodes": 2, "directory": directory},
     }
     train(load_config(tree), PlainView())
-    tree["run"] |= {"turns": 400}
-    train(load_config(tree), PlainView(), resume=True)
+    tree["run"] |= {"turns": 300}
+    train(load_config(tree | {"schedule": schedules[1]}), PlainView(), resume=True)
     run_directory = RunDirectory.open(directory)
     snapshots = load_run(run_directory)[1]
     assert list(snapshots) == names
@@ -103,7 +110,7 @@ def test_agents_of_any_name_are_trained_saved_and_resumed(schedule, tmp_path, mo
     assert {path.name for path in (tmp_path / "deep").iterdir()} == {"run"}
     manifest = run_directory.checkpoints.verify(number)
     parts = {file_name(name) for name in names} | {"coordinator"}
-    parts |= {"actor"} if schedule != "async" else set()
+    parts |= {"actor"} if "async" not in schedules else set()
     assert set(manifest.files) == {f"{part}.safetensors" for part in parts}
 
 

@@ -9,7 +9,8 @@ import pytest
 
 from equivalence.layouts import SETTINGS, saved, setting, train_by
 
-QUICK = (1, 3)  # PPO with towers, and IQN with noise; one of each mode of publishing
+QUICK = (1, 3, 8, 36)
+"""PPO with towers, IQN with noise, continuous actions, and a shared trunk with tanh."""
 LOCKSTEP = (3,)
 """Of the quick ones, those that are run in lockstep too."""
 PROGRAM = Path(__file__).with_name("layouts.py")

@@ -87,7 +87,7 @@ SHARED = {
 }
 
 
-@pytest.mark.parametrize("algorithm", [pytest.param("dqn", marks=pytest.mark.slow), "ppo"])
+@pytest.mark.parametrize("algorithm", ["dqn", "ppo"])
 def test_lockstep_equals_sequential_where_seats_are_dealt(algorithm, tmp_path):
     tree = options(algorithm, "double_buffer", 3, 2) | {"population": POPULATION}
     tree["env"] = {"num_envs": 4, "options": {"num_agents": 3, "max_turns": 30}}

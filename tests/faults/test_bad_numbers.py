@@ -107,8 +107,9 @@ def test_a_game_that_gives_no_number_is_told_by_the_process_that_played_it(tmp_p
 @pytest.mark.parametrize(
     "policy",
     [
-        {"experience": {"on_full": "overwrite"}},
-        pytest.param({"experience": {"on_full": "wait"}}, marks=pytest.mark.slow),  # as ppo does
+        # Waiting for one that learns no more would end the game; overwriting could not.
+        pytest.param({"experience": {"on_full": "overwrite"}}, marks=pytest.mark.slow),
+        {"experience": {"on_full": "wait", "capacity": 500}},
         {
             "algorithm": "ppo",
             "ppo": {"rollout_length": 64},
@@ -123,7 +124,7 @@ def test_a_policy_that_cannot_learn_stops_learning_and_the_run_goes_on(policy, t
         "schedule": "sequential",
         "env": {"check": False},
         "policy": {"max_nonfinite": 4} | policy,
-        "run": {"turns": 3000, "directory": tmp_path / "run", "seconds": None},
+        "run": {"turns": 1500, "directory": tmp_path / "run", "seconds": None},
     }
     view = Remembers()
     result = train(small_config(**tree), view)
@@ -133,7 +134,7 @@ def test_a_policy_that_cannot_learn_stops_learning_and_the_run_goes_on(policy, t
     assert bad.nonfinite >= 4
     assert (good.halted, good.nonfinite) == (False, 0)
     assert good.updates > bad.updates
-    assert result.record.turns == 3000
+    assert result.record.turns == 1500
     assert result.record.waits == 0
     told = " ".join(view.said)
     assert "policy agent_0: a loss or weight was not finite" in told

@@ -173,7 +173,7 @@ def known_ledger(population, version=-1):
         pytest.param(
             "even",
             {"p1": 20.5 / 21 * 0.5 / 21, "p2": 0.25, "p3": 20.5 / 21 * 0.5 / 21},
-            marks=pytest.mark.slow,
+            marks=pytest.mark.slow,  # its chances are looked at below
         ),
     ],
 )
@@ -189,6 +189,15 @@ def test_prioritized_frequencies_are_those_of_theory(weighting, weights):
     total = sum(weights.values())
     for name, weight in weights.items():
         assert met[name] / 40_000 == pytest.approx(weight / total, abs=0.02)
+
+
+@pytest.mark.parametrize(("weighting", "chances"), [("hard", [9, 4, 1]), ("even", [3, 4, 3])])
+def test_prioritized_chances_are_by_the_weighting(weighting, chances):
+    """Of those whom one beats once, twice and three times in four games."""
+    ledger, others = known_ledger(people(4)), [PolicyRef(f"p{i}") for i in (1, 2, 3)]
+    ledger.win_rates = lambda one, others: np.array([0.25, 0.5, 0.75])
+    found = Prioritized(2, weighting).chances(PolicyRef("p0"), others, ledger)
+    assert found == pytest.approx(np.array(chances) / sum(chances))
 
 
 def test_prioritized_against_those_whom_one_always_beats_is_uniform():
