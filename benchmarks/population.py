@@ -221,7 +221,7 @@ def speed(results: Results, seconds: float, rounds: int) -> None:
 
 
 def teams(results: Results, seconds: float, rounds: int) -> None:
-    """Teams of unlike sizes, and the same number of policies on seats for good."""
+    """Teams of unlike sizes, and one policy for each seat, for good."""
     for red, blue, seats in ((1, 8, (1, 3)), (2, 6, (2, 6)), (1, 7, (4, 4)), (4, 4, (1, 7))):
         agents = [f"agent_{i}" for i in range(sum(seats))]
         sides = {
