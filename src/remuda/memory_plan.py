@@ -32,14 +32,17 @@ from remuda.runtime.layout import Layout
 from remuda.types import AgentSpec
 
 GIB = 2**30
-LIBRARIES = 350 * 2**20
+LIBRARIES = 270 * 2**20
 """Bytes of the coordinator and of the server that the others are forked from: torch, Numba and the
-rest, as they are loaded, and what they compile."""
+rest, as they are loaded. 210 MiB were measured where the program itself became the server, and 350
+where a script's server loads them anew."""
 PROCESS = 80 * 2**20
 """Bytes of each other process that it shares with no other, besides what the run is made of."""
 COMPILING = 240 * 2**20
 """Bytes that all processes together take besides while functions are compiled: in the first run of
 an installation, as was measured. It is always counted, since nobody knows what will be compiled."""
+WHAT_COMPILES = "compiling"
+"""The item of the plan that a run takes only where something is compiled."""
 COPY = 256
 """Bytes that a copy of any game takes for each agent, besides its arrays."""
 FLOAT = 4
@@ -113,7 +116,7 @@ def plan(
         found[what, setting] = found.get((what, setting), 0) + int(size)
         counts[what, setting] = counts.get((what, setting), 0) + 1
     items = [
-        Item(what.format(_policies(counts[what, setting])), size, setting)
+        Item(what.format(_count(counts[what, setting], "polic", "ies", "y")), size, setting)
         for (what, setting), size in found.items()
     ]
     processes = (
@@ -121,8 +124,12 @@ def plan(
     )
     processes += len(layout.copies) * (config.env.workers if config.env.workers > 1 else 0)
     key = "env.workers" if config.env.workers > 1 else "learners.processes"
-    size = LIBRARIES + (processes - 1) * PROCESS + COMPILING
-    return [*items, Item(f"{processes} processes", size, key)]
+    size = LIBRARIES + (processes - 1) * PROCESS
+    return [
+        *items,
+        Item(_count(processes, "process", "es"), size, key),
+        Item(WHAT_COMPILES, COMPILING, key),
+    ]
 
 
 Sizes = Iterable[tuple[str, int, str]]
@@ -355,8 +362,8 @@ def _group(path: Path, names: tuple[str, str, str]) -> tuple[int, int] | None:
         return None
 
 
-def _policies(count: int) -> str:
-    return "1 policy" if count == 1 else f"{count:,} policies"
+def _count(count: int, stem: str, several: str, one: str = "") -> str:
+    return f"1 {stem}{one}" if count == 1 else f"{count:,} {stem}{several}"
 
 
 def _words(size: int) -> str:
