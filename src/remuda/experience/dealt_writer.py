@@ -60,29 +60,35 @@ def _decide_dealt(
     queue, queue_sequence, queue_steps, closed_as, counters = closed
     for p in range(rows.size):
         fresh = 0
+        # Of this ring, taken once: to take a part of an array counts who holds it, and takes long.
+        seen_by, acted, chances_of, allowed_by = observations[p], actions[p], log_probs[p], masks[p]
+        version_of, reward, sequences, commits = versions[p], rewards[p], sequence[p], committed[p]
+        memory, number, owner, entry = memories[p], numbers[p], owners[p], queue[p]
+        entry_sequence, entry_steps = queue_sequence[p], queue_steps[p]
+        closing, words, slot, length = closed_as[p], counters[p, 0], slots[p], lengths[p]
         for i in range(begins[rows[p]], begins[rows[p] + 1]):
             stream = streams[i]
             if active[stream]:
                 fresh += decide_one(
-                    observations[p],
-                    actions[p],
-                    log_probs[p],
-                    masks[p],
-                    versions[p],
-                    rewards[p],
-                    sequence[p],
-                    committed[p],
-                    memories[p],
-                    numbers[p],
-                    owners[p],
-                    queue[p],
-                    queue_sequence[p],
-                    queue_steps[p],
-                    closed_as[p],
-                    counters[p, 0],
+                    seen_by,
+                    acted,
+                    chances_of,
+                    allowed_by,
+                    version_of,
+                    reward,
+                    sequences,
+                    commits,
+                    memory,
+                    number,
+                    owner,
+                    entry,
+                    entry_sequence,
+                    entry_steps,
+                    closing,
+                    words,
                     n_frames,
-                    slots[p],
-                    lengths[p],
+                    slot,
+                    length,
                     stream,
                     seen[stream],
                     chosen[stream],
@@ -92,7 +98,7 @@ def _decide_dealt(
                     version[rows[p]],
                     before[stream],
                 )
-        rings[p] = fresh > 0 and count(counters[p, 0], fresh, watched)
+        rings[p] = fresh > 0 and count(words, fresh, watched)
 
 
 @njit(cache=True)
@@ -120,22 +126,26 @@ def _outcome_dealt(
     queue, queue_sequence, queue_steps, closed_as, counters = closed
     for p in range(rows.size):
         fresh = 0
+        seen_by, reward, discount = observations[p], rewards[p], discounts[p]
+        sequences, commits, entry = sequence[p], committed[p], queue[p]
+        entry_sequence, entry_steps = queue_sequence[p], queue_steps[p]
+        closing, words, slot, length = closed_as[p], counters[p, 0], slots[p], lengths[p]
         for i in range(begins[rows[p]], begins[rows[p] + 1]):
             stream = streams[i]
             fresh += outcome_one(
-                observations[p],
-                rewards[p],
-                discounts[p],
-                sequence[p],
-                committed[p],
-                queue[p],
-                queue_sequence[p],
-                queue_steps[p],
-                closed_as[p],
-                counters[p, 0],
+                seen_by,
+                reward,
+                discount,
+                sequences,
+                commits,
+                entry,
+                entry_sequence,
+                entry_steps,
+                closing,
+                words,
                 n_frames,
-                slots[p],
-                lengths[p],
+                slot,
+                length,
                 stream,
                 active[stream],
                 given[stream],
@@ -143,7 +153,7 @@ def _outcome_dealt(
                 truncated[stream],
                 last_seen[stream],
             )
-        rings[p] = fresh > 0 and count(counters[p, 0], fresh, watched)
+        rings[p] = fresh > 0 and count(words, fresh, watched)
 
 
 class DealtWriter:
