@@ -90,11 +90,11 @@ def _decide_dealt(
                     slot,
                     length,
                     stream,
-                    seen[stream],
-                    chosen[stream],
+                    seen,
+                    chosen,
                     chances[stream],
-                    allowed[stream],
-                    kept[stream],
+                    allowed,
+                    kept,
                     version[rows[p]],
                     before[stream],
                 )
@@ -151,7 +151,7 @@ def _outcome_dealt(
                 given[stream],
                 terminated[stream],
                 truncated[stream],
-                last_seen[stream],
+                last_seen,
             )
         rings[p] = fresh > 0 and count(words, fresh, watched)
 

@@ -101,6 +101,17 @@ def _close_segment(
 
 
 @njit(cache=True)
+def _copy(source: Array, row: int, target: Array, slot: int, t: int) -> None:
+    """Copy `source[row]` to `target[slot, t]`.
+
+    Number by number: to take a part of an array counts who holds it, and to assign one looks for
+    overlaps; for a step of the game both take longer than the copy.
+    """
+    for i in range(source.shape[1]):
+        target[slot, t, i] = source[row, i]
+
+
+@njit(cache=True)
 def decide_one(
     observations: Array,
     actions: Array,
@@ -146,12 +157,12 @@ def decide_one(
             sequence, committed, numbers, streams, closed_as, counters, slots, stream
         )
         observations[slot, :old_frames] = 0
-        observations[slot, old_frames] = seen
-        memories[slot] = kept
+        _copy(seen, stream, observations, slot, old_frames)
+        memories[slot] = kept[stream]
         store(sequence, slot, sequence[slot] + 1)
         t = 0
     else:
-        observations[slot, old_frames + t] = seen
+        _copy(seen, stream, observations, slot, old_frames + t)
         if t > 0:
             rewards[slot, t - 1] += before
             store(committed, slot, t)
@@ -172,12 +183,12 @@ def decide_one(
                 sequence, committed, numbers, streams, closed_as, counters, slots, stream
             )
             observations[slot, :n_frames] = observations[last, t : t + n_frames]
-            memories[slot] = kept
+            memories[slot] = kept[stream]
             store(sequence, slot, sequence[slot] + 1)
             t = 0
-    actions[slot, t] = chosen
+    _copy(chosen, stream, actions, slot, t)
     log_probs[slot, t] = chance
-    masks[slot, t] = allowed
+    _copy(allowed, stream, masks, slot, t)
     versions[slot, t] = version
     rewards[slot, t] = -before
     slots[stream], lengths[stream] = slot, t
@@ -239,11 +250,11 @@ def _decide(
                 slots,
                 lengths,
                 stream,
-                seen[stream],
-                chosen[stream],
+                seen,
+                chosen,
                 chances[stream],
-                allowed[stream],
-                kept[stream],
+                allowed,
+                kept,
                 version,
                 before[stream],
             )
@@ -287,7 +298,7 @@ def outcome_one(
     discounts[slot, t] = 0.0 if terminated else 1.0
     if not (terminated or truncated):
         return 0
-    observations[slot, n_frames + t] = last_seen
+    _copy(last_seen, stream, observations, slot, n_frames + t)
     store(committed, slot, t + 1)
     _close_segment(
         sequence, committed, queue, queue_sequence, queue_steps, closed_as, counters, slot
@@ -339,7 +350,7 @@ def _outcome(
             given[stream],
             terminated[stream],
             truncated[stream],
-            last_seen[stream],
+            last_seen,
         )
     return fresh
 
