@@ -25,6 +25,8 @@ from remuda.memory.shared import Arena, SharedArrays
 from remuda.memory_plan import (
     GIB,
     LIBRARIES,
+    LOADED_TWICE,
+    PROCESS,
     WHAT_COMPILES,
     available_memory,
     check_memory,
@@ -228,6 +230,19 @@ def test_the_frozen_copies_in_a_checkpoint_are_in_the_plan(tmp_path):
     assert read == pytest.approx(expected(5) - expected(0), rel=0.1)
 
 
+@pytest.mark.parametrize("own", [True, False])
+def test_what_a_scripts_server_loads_anew_is_in_the_plan(own, monkeypatch):
+    monkeypatch.setattr("remuda.forkserver.client.is_own_fork", lambda: own)
+
+    def sizes(tree):
+        config, specs, env, layout, size = planned(tree)
+        return {item.what: item.size for item in plan(config, specs, env.agents, layout, size)}
+
+    found = sizes({"learners": {"processes": 1}, "actor": {"processes": 1}})
+    assert found["3 processes"] == 2 * PROCESS + (LIBRARIES if own else LOADED_TWICE)
+    assert sizes({"schedule": "sequential"})["1 process"] == LIBRARIES
+
+
 def test_the_first_run_of_an_installation_is_in_the_plan():
     """What compiles takes 240 MiB more, all processes together."""
     config, specs, env, layout, size = planned({"schedule": "sequential"})
@@ -355,7 +370,7 @@ def resident(pid, files):
 @pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/smaps_rollup").exists(), reason="needs Linux")
 @pytest.mark.parametrize("algorithm", ["iqn", "dqn", "ppo"])
-def test_the_plan_is_near_to_what_a_run_takes(algorithm, tmp_path):
+def test_the_plan_is_near_to_what_a_run_takes(algorithm, tmp_path, monkeypatch):
     """All processes together, at their most, whether something is compiled meanwhile or not."""
     copies, agents = (32, 16) if algorithm == "ppo" else (4, 24)
     tree = {
@@ -367,6 +382,7 @@ def test_the_plan_is_near_to_what_a_run_takes(algorithm, tmp_path):
         "run": {"turns": 512 * copies, "evaluate_episodes": 4, "directory": str(tmp_path / "run")},
     }
     config, specs, env, layout, size = planned(tree)
+    monkeypatch.setattr("remuda.forkserver.client.is_own_fork", lambda: True)  # of the program
     items = plan(config, specs, env.agents, layout, size)
     expected = sum(item.size for item in items)
     compiled = sum(item.size for item in items if item.what != WHAT_COMPILES)

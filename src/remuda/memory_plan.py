@@ -21,6 +21,7 @@ from remuda.config import Config
 from remuda.errors import ConfigError
 from remuda.experience.experience import ring_segments
 from remuda.experience.ring import StreamShape, fields_of
+from remuda.forkserver import client as forkserver
 from remuda.memory.shared import Fields
 from remuda.policies.algorithms.dqn import CACHE
 from remuda.policies.sharing import stream_shape
@@ -34,8 +35,9 @@ from remuda.types import AgentSpec
 GIB = 2**30
 LIBRARIES = 270 * 2**20
 """Bytes of the coordinator and of the server that the others are forked from: torch, Numba and the
-rest, as they are loaded. 210 MiB were measured where the program itself became the server, and 350
-where a script's server loads them anew."""
+rest, as they are loaded. Where the server is a fork of the coordinator, 210 MiB were measured."""
+LOADED_TWICE = 350 * 2**20
+"""The same where the server loads them anew, as that of a script."""
 PROCESS = 80 * 2**20
 """Bytes of each other process that it shares with no other, besides what the run is made of."""
 COMPILING = 240 * 2**20
@@ -124,7 +126,8 @@ def plan(
     )
     processes += len(layout.copies) * (config.env.workers if config.env.workers > 1 else 0)
     key = "env.workers" if config.env.workers > 1 else "learners.processes"
-    size = LIBRARIES + (processes - 1) * PROCESS
+    twice = processes > 1 and not forkserver.is_own_fork()
+    size = (LOADED_TWICE if twice else LIBRARIES) + (processes - 1) * PROCESS
     return [
         *items,
         Item(_count(processes, "process", "es"), size, key),

@@ -29,7 +29,7 @@ COMBINATIONS = [
 ]
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def sequential(tmp_path_factory):
     """The outcome of each sequential run, run once."""
     known = {}

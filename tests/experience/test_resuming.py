@@ -92,7 +92,7 @@ ASYNC = overlay(
 EXACT = overlay(TREE, {"schedule": "sequential", "policy": {"algorithm": "dqn"}})
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def two_actors(tmp_path_factory):
     """A run of two actors whose checkpoint holds its experience."""
     directory = tmp_path_factory.mktemp("two") / "run"
@@ -100,7 +100,7 @@ def two_actors(tmp_path_factory):
     return directory
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def one_actor(tmp_path_factory):
     """A run in one process, whose checkpoint holds everything."""
     directory = tmp_path_factory.mktemp("one") / "run"

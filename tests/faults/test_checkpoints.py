@@ -66,7 +66,7 @@ def test_a_full_disk_costs_a_checkpoint_and_nothing_else(schedule, small_disk, t
     assert not list((directory / "checkpoints").glob(".*"))
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def finished(tmp_path_factory):
     """A finished run with two checkpoints; `spoil` a copy of it."""
     directory = tmp_path_factory.mktemp("finished") / "run"

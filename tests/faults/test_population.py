@@ -106,6 +106,7 @@ def test_while_a_learner_is_away_the_others_and_their_matches_go_on(tmp_path, mo
     try:
         learn = {name: ring.scoreboard.learn(name) for name in NAMES}
         run_until(runtime, lambda: all(row[Learn.UPDATES] > 5 for row in learn.values()))
+        os.kill(runtime.pids["learner-policy_2"], signal.SIGSTOP)
         run_until(runtime, waits.read_text)  # what is counted below is seen
         os.kill(runtime.pids["learner-policy_2"], signal.SIGKILL)
         run_until(runtime, lambda: any("was killed by SIGKILL" in line for line in runtime.news()))

@@ -45,6 +45,10 @@ CASES = {
         "treasure_hunt",
         {"policy": overlay(ROLLOUTS, {"ppo": {"rollout_length": 512}})},
     ),
+    "ppo of many minibatches": (  # for which a small update is not small
+        "treasure_hunt",
+        {"policy": overlay(ROLLOUTS, {"ppo": {"rollout_length": 256, "minibatches": 256}})},
+    ),
     "ppo over short segments": (
         "treasure_hunt",
         {"policy": overlay(ROLLOUTS, {"experience": {"segment_length": 2}})},

@@ -7,8 +7,8 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from remuda.assembly import Assembly, check_births
-from remuda.checkpoint.store import Checkpoints, Manifest
+from remuda.assembly import Assembly, check_births, lasting
+from remuda.checkpoint.store import Manifest
 from remuda.config import BirthsConfig, load_config, overlay
 from remuda.coordinator.checkpointing import COORDINATOR, Checkpointer
 from remuda.coordinator.run_directory import RunDirectory
@@ -24,7 +24,6 @@ from remuda.population.records import Member, PolicyRef, Population
 from remuda.population.setup import check_population
 from remuda.population.table import MATCHES
 from remuda.runtime.layout import make_layout
-from remuda.runtime.pace import restore
 from remuda.scoreboard import Learn
 from remuda.streams import torch_stream
 from remuda.train import train
@@ -347,6 +346,17 @@ def test_an_empty_place_holds_up_nobody():
     assert updates == [1, 1, 1]
 
 
+class Remembers(PlainView):
+    """A view that keeps what is said."""
+
+    def __init__(self):
+        super().__init__()
+        self.said = []
+
+    def say(self, message):
+        self.said.append(message)
+
+
 WAITS = {
     "ppo": {"schedule": "async"},
     "dqn": {
@@ -414,45 +424,45 @@ def test_the_actor_waits_for_nobody_whose_place_is_empty(algorithm):
         check_steps(world)
 
 
-@pytest.mark.parametrize("place", ["retired", "playing"])
 @pytest.mark.parametrize("schedule", ["sequential", "lockstep"])
-def test_what_a_resumed_run_did_not_bring_along_holds_up_no_exact_schedule(
-    place, schedule, tmp_path
+@pytest.mark.parametrize(
+    "saved", [True, pytest.param(False, marks=pytest.mark.slow)], ids=["saved", "unsaved"]
+)
+@pytest.mark.parametrize("place", ["retired", "playing"])
+@pytest.mark.parametrize("algorithm", WAITS)
+def test_a_run_that_waits_for_a_learner_is_resumed_in_an_exact_schedule(
+    algorithm, place, saved, schedule, tmp_path
 ):
-    """The game had to wait for updates that were not due: "this is a fault", at every attempt.
+    """The game had to wait, and no learner looked: "this is a fault", at every attempt.
 
-    A learner was as far behind as it may be, and its policy is gone, or what it was behind with
-    was not saved. In exact schedules the actor asks before the learner can say so.
+    A learner was as far behind as it may be. Its policy still plays, or is gone; what it was behind
+    with was saved, or not. In exact schedules the actor asks before the learner can say anything.
     """
-    saved = place == "retired"
-    tree = overlay(WAITS["dqn"], {"checkpoint": {"replay": saved}, "actor": {"processes": 1}})
+    config = {
+        "checkpoint": {"replay": saved, "evaluate_episodes": 0},
+        "actor": {"processes": 1},
+        "run": {"directory": tmp_path / "run", "evaluate_episodes": 0},
+    }
+    tree = overlay(WAITS[algorithm], config)
     world = World(**tree)
     fill(world, "policy_2")
     if place == "retired":
         world.table.retire(2)
-    store = Checkpoints(tmp_path)
-    number = store.begin()
+    turns = int(world.assembly.scoreboard.turns())
+    run = RunDirectory.create(world.config)
+    store, number = run.checkpoints, run.checkpoints.begin()
     for worker in (world.actor, *world.learners):
         for part in worker.parts:
             store.write(number, part, worker.state(part))
     store.write(number, COORDINATOR, world.assembly.state())
-    store.commit(Manifest(number=number, turns=1, seconds=1.0, exact=False, config={}, files={}))
-    later = {"schedule": schedule, "actor": {"processes": "auto"}}
-    config = load_config(overlay(overlay(TREE, tree), later))
-    layout = make_layout(config, len(world.specs))
-    agents = make_env(config.game, 1).agents
-    exact = Assembly(config, world.specs, layout, agents=agents)
-    exact.restore(store, store.verify(number))
-    actor, *learners = (role.build() for role in exact.roles())
-    for worker in (actor, *learners):
-        restore(worker, store.newest)
-    before = exact.experience["policy_0"].written
-    for _ in range(300):
-        assert actor.work()
-        for learner in learners:
-            while learner.work():
-                pass
-    assert exact.experience["policy_0"].written > before
+    made = lasting(world.config)
+    store.commit(Manifest(number, turns, 1.0, exact=False, config=made, files={}))
+    run.unlock()
+    later = {"schedule": schedule, "run": {"turns": turns + 300}, "checkpoint": {"replay": None}}
+    view = Remembers()
+    result = train(load_config(overlay(overlay(TREE, tree), later)), view, resume=True)
+    assert result.finished
+    assert not result.restarts, view.said
 
 
 def test_an_update_takes_no_longer_for_the_time_its_place_was_empty(monkeypatch):

@@ -59,7 +59,7 @@ DAMAGES = {
 }
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def finished(tmp_path_factory):
     directory = tmp_path_factory.mktemp("finished") / "run"
     assert run(["train", *TRAIN, "--run.directory", str(directory)]) == 0

@@ -127,6 +127,59 @@ def test_an_output_of_a_kind_of_its_own_is_written_to_the_end():
     assert "by its own" in ended.stdout
 
 
+TEE = """
+import sys, gzip
+class Tee:
+    def __init__(self, log):
+        self.terminal, self.log = sys.stdout, log
+    def write(self, text):
+        self.terminal.write(text); self.log.write(text)
+    def flush(self):
+        pass
+"""
+
+
+@pytest.mark.parametrize(
+    ("log", "read"),
+    [("open('log', 'w')", lambda data: data), ("gzip.open('log', 'wt')", gzip.decompress)],
+    ids=["plain", "packed"],
+)
+def test_what_an_output_of_the_games_own_writes_besides_is_there(log, read, tmp_path):
+    """It holds the file itself, and flushes nothing."""
+    script = f"{TEE}\nfrom remuda.ui.leaving import leave\nsys.stdout = Tee({log})"
+    words = [sys.executable, "-c", f"{script}\nprint('both'); leave(0)"]
+    ended = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (0, "both\n", "")
+    assert read((tmp_path / "log").read_bytes()) == b"both\n"
+
+
+@pytest.mark.parametrize(
+    "instead",
+    [
+        "sys.stdout = io.TextIOWrapper(sys.stdout.detach(), encoding='utf-8')",
+        "sys.stdout.close(); sys.stdout = open(os.devnull, 'w')",
+        "sys.stdout.close()",
+        "sys.stdout = io.TextIOWrapper(gzip.open('packed', 'wb'))",
+    ],
+)
+def test_an_output_that_a_game_took_the_place_of_is_no_failure(instead, tmp_path):
+    script = f"import gzip, io, os, sys\nfrom remuda.ui.leaving import leave\n{instead}"
+    words = [sys.executable, "-c", f"{script}\nsys.stdout.closed or print('told')\nleave(0)"]
+    ended = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True)
+    assert (ended.returncode, ended.stderr) == (0, "")
+    packed = tmp_path / "packed"
+    if packed.exists():
+        assert gzip.decompress(packed.read_bytes()) == b"told\n"
+    else:
+        assert ended.stdout == ("told\n" if "detach" in instead else "")
+
+
+def test_an_error_of_no_known_letters_is_told_where_stderr_is_closed():
+    words = [sys.executable, "-m", "remuda", "train", "--config", b"\xff"]
+    found = subprocess.run(words, preexec_fn=lambda: os.close(2))
+    assert found.returncode == 2, "the error's own code"
+
+
 def test_a_program_without_an_output_ends_well():
     words = [sys.executable, "-m", "remuda", "--version"]
     assert subprocess.run(words, preexec_fn=lambda: os.close(1)).returncode == 0

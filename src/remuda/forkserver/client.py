@@ -99,24 +99,24 @@ class Server:
             held.callback(self._requests.close)
             self._requests.setblocking(False)
             with theirs, held_signals():
-                self._process = start(theirs.fileno(), self._lifeline.descriptor, self._said)
+                self.process = start(theirs.fileno(), self._lifeline.descriptor, self._said)
             self._held = held.pop_all()
         atexit.register(self.end)
 
     @property
     def pid(self) -> int:
         """Its process id."""
-        return self._process.pid
+        return self.process.pid
 
     @property
     def is_alive(self) -> bool:
         """Whether it still runs."""
-        return self._process.poll() is None
+        return self.process.poll() is None
 
     def is_dying(self) -> bool:
         """Whether it is gone, or will be in a moment: it has closed its end of the socket."""
         with contextlib.suppress(subprocess.TimeoutExpired):
-            self._process.wait(DYING)
+            self.process.wait(DYING)
         return not self.is_alive
 
     def last_words(self) -> str:
@@ -156,8 +156,8 @@ class Server:
             return  # a fork of this process ends without it
         self._ended = True
         atexit.unregister(self.end)
-        self._process.kill()
-        self._process.wait()
+        self.process.kill()
+        self.process.wait()
         self._held.close()
 
 
@@ -299,6 +299,12 @@ def server_pid() -> int | None:
     """The process id of this process's own server, if it runs."""
     found = _State.server
     return found.pid if isinstance(found, Server) and found.is_alive else None
+
+
+def is_own_fork() -> bool:
+    """Whether the server is a fork of this process, which had loaded the libraries by then."""
+    found = _State.server
+    return isinstance(found, Server) and isinstance(found.process, OwnFork)
 
 
 def start(

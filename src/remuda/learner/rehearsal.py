@@ -13,6 +13,7 @@ from remuda.config import PolicyConfig
 from remuda.experience.experience import Experience
 from remuda.experience.ring import Block
 from remuda.experience.writer import ExperienceWriter
+from remuda.learner.rollouts import RolloutLearner
 from remuda.memory.waiting import Wakeup
 from remuda.policies.sharing import stream_shape
 from remuda.policies.spec import PolicySpec, first_weights
@@ -65,6 +66,9 @@ def rehearse(role: LearnerRole, stacks: Sequence[tuple[tuple[PolicySpec, ...], s
             shares={},
         )
         learners = copy.group()
+        for learner in learners.learners:
+            if isinstance(learner, RolloutLearner):
+                learner.train_whole()  # of both policies together, however long it takes
         writers = [ExperienceWriter(found, 0) for found in experience]
         for wanted in (range(len(small)), [len(small) - 1]):
             for k in wanted:

@@ -76,6 +76,10 @@ class RolloutLearner:
         largest = max((each.experience for each in rollouts), key=lambda e: rows_for(e, replays))
         self._rollout = Rollout.empty(largest, len(students), replays)
 
+    def train_whole(self) -> None:
+        """From now on, cut no update into pieces."""
+        self._is_cut = False
+
     @property
     def unfinished(self) -> bool:
         """Whether policies that were ready with those trained last are still to be trained."""

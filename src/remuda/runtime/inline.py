@@ -44,14 +44,16 @@ class InlineRuntime:
         """Work for about so long; True when everything is played."""
         actor, *learners = self._workers
         end = time.monotonic() + seconds
+        idle = False
         while not actor.done and time.monotonic() < end:
-            played = actor.work()
-            trained = False
+            went_on = actor.work()
             for learner in learners:
                 while learner.work():
-                    trained = True
-            if not played and not trained and not actor.done:
+                    went_on = True
+            # A learner that looks may make room without training: for what a retired policy left.
+            if idle and not went_on and not actor.done:
                 raise RemudaError("neither the actor nor a learner can go on; this is a fault")
+            idle = not went_on
         return actor.done
 
     def save(self, number: int) -> set[str]:

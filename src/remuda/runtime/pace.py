@@ -109,7 +109,7 @@ class LockstepActor:
 
     def run(self, worker: Worker, desk: Desk) -> None:
         """Play in turns with the learners until stopped."""
-        control = desk.control
+        control, had_room = desk.control, True
         while not control.stopped:
             control.beat(desk.index)
             if not control.all_trained():
@@ -120,6 +120,12 @@ class LockstepActor:
                 control.enter(desk.index, DONE)
                 desk.sleep_until(lambda: False)
             elif worker.work():
+                had_room = True
+                control.end_turn(control.save_after)
+            elif had_room:
+                # Who came before this one left what is due: learners look at it after a turn, and
+                # this one is empty.
+                had_room = False
                 control.end_turn(control.save_after)
             else:
                 raise RemudaError("the actor has no room and no learner can train; this is a fault")

@@ -20,5 +20,7 @@ def open_standard_streams() -> None:
             os.open(os.devnull, os.O_RDONLY if mode == "r" else os.O_WRONLY)
             os.set_inheritable(number, True)
         if getattr(sys, name) is None:
-            stream = open(number, mode, encoding="utf-8", closefd=False)  # noqa: SIM115
+            stream = open(  # noqa: SIM115
+                number, mode, encoding="utf-8", errors="backslashreplace", closefd=False
+            )
             setattr(sys, name, stream)

@@ -10,7 +10,7 @@ import sys
 import threading
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import Any, NoReturn, TextIO
+from typing import Any, NoReturn
 
 
 def leave(code: str | int | None) -> NoReturn:
@@ -28,19 +28,23 @@ def leave(code: str | int | None) -> NoReturn:
         code = 1
     threading._shutdown()  # type: ignore[attr-defined]
     atexit._run_exitfuncs()
+    failed = _flush_outputs()
     _end_files()
-    for stream in _outputs():
-        try:
-            stream.flush()
-        except (OSError, ValueError):  # nobody reads any more, or the disk is full
-            code = code or 120  # as the interpreter says it
+    if _flush_outputs() or failed:  # nobody reads any more, or the disk is full
+        code = code or 120  # as the interpreter says it
     os._exit((code or 0) & 0xFF)
 
 
-def _outputs() -> list[TextIO]:
-    """Those of the program, and what stood in their place before a game took it."""
-    streams = (sys.stdout, sys.stderr, sys.__stdout__, sys.__stderr__)
-    return list({id(stream): stream for stream in streams if stream is not None}.values())
+def _flush_outputs() -> bool:
+    """Write what the outputs hold, as they are now; returns whether one of them could not be."""
+    failed = False
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            if stream is not None and not getattr(stream, "closed", False):
+                stream.flush()
+        except Exception:  # a game may have put anything there
+            failed = True
+    return failed
 
 
 def _end_files() -> None:
@@ -60,13 +64,12 @@ def _end_files() -> None:
         kinds += (ZipFile,)
     gc.unfreeze()  # what is laid aside from the garbage collector is not among its objects
     left = [found for found in gc.get_objects() if issubclass(type(found), kinds)]
-    outputs = _inwards(_outputs(), kinds)
-    files = _inwards([file for file in left if all(file is not other for other in outputs)], kinds)
-    files = [file for file in files if all(file is not other for other in outputs)]
-    for file in files:
+    for file in _inwards(left, kinds):
+        # What `__del__` does is what an interpreter does: close it. A file of the system's is left
+        # open, as are the outputs, since whatever is closed after it may write into it.
+        closes = type(file).__module__ != "_io" and hasattr(file, "__del__")
         with suppress(BaseException):
-            # What `__del__` does is what an interpreter does: close it.
-            file.flush() if type(file).__module__ == "_io" else file.__del__()
+            file.__del__() if closes else file.flush()
 
 
 def _inwards(files: Sequence[Any], kinds: tuple[type, ...]) -> list[Any]:
