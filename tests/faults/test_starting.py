@@ -11,7 +11,10 @@ import psutil
 import pytest
 
 from faults.runs import (
+    FAULTS,
     SUPERVISION,
+    SabotagedActor,
+    SabotagedLearner,
     fail,
     is_stopped,
     lives,
@@ -289,6 +292,26 @@ def test_an_exception_is_told_as_such_though_the_end_hangs(tmp_path):
         match = r"learner-agent_\d ended by an exception: ZeroDivisionError: its own fault"
         with pytest.raises(RoleDiedError, match=match):
             runtime.start(lambda: False)
+    finally:
+        runtime.stop()
+
+
+@pytest.mark.parametrize("fault", ["kill -9", "exception"])
+def test_a_role_that_fails_at_once_was_ready_all_the_same(fault, tmp_path, monkeypatch):
+    """Its run ended, and "it never got ready", if it failed before it was looked at again."""
+    config = small_config(supervision=SUPERVISION)
+    _, runtime = make_runtime(config, tmp_path, SabotagedLearner, SabotagedActor)
+    try:
+        with monkeypatch.context() as patch:
+            patch.setattr(runtime, "run_for", time.sleep)  # nobody looks while they get ready
+            runtime.start(lambda: False)
+        for pid in runtime.pids.values():
+            os.kill(pid, FAULTS[fault])
+        run_until(
+            runtime,
+            lambda: all(s.restarts == 1 and s.state == "running" for s in runtime.status()),
+        )
+        assert not any("got ready" in line for line in runtime.news())
     finally:
         runtime.stop()
 

@@ -110,6 +110,8 @@ class ProcessRuntime:
             self._spawn(child)
         while not stopped():
             if all(self._control.state(c.index) in (RUNNING, DONE) for c in self._children):
+                for child in self._children:  # before it can fail by what it does then
+                    child.was_ready = True
                 self._control.go()
                 return
             self.run_for(0.02)
