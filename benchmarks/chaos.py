@@ -25,7 +25,7 @@ from typing import Any
 import psutil
 from recording import Results, options_of
 
-from remuda import train as training
+from remuda import training
 from remuda.actor.actor import Actor
 from remuda.actor.role import ActorRole
 from remuda.checkpoint.store import Checkpoints

@@ -19,7 +19,7 @@ from recording import Results, options_of
 
 from remuda.config import load_config
 from remuda.coordinator.metrics import Goal, Record
-from remuda.train import train
+from remuda.training import train
 
 
 class Watch:

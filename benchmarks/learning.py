@@ -25,7 +25,7 @@ from rich.table import Table
 from remuda.config import load_config, overlay
 from remuda.coordinator.metrics import Goal, Record
 from remuda.evaluate import standard_error
-from remuda.train import Result, train
+from remuda.training import Result, train
 
 CARTPOLE: dict[str, Any] = {
     "game": "gymnasium:CartPole-v1",

@@ -29,7 +29,7 @@ from remuda.config import load_config
 from remuda.coordinator.checkpointing import Checkpointer
 from remuda.coordinator.metrics import Goal, Record
 from remuda.runtime.processes import ProcessRuntime
-from remuda.train import train
+from remuda.training import train
 
 BARS = {
     "tick, ms, 99%": 20.0,

@@ -31,7 +31,7 @@ from remuda.experience.rollouts import Rollout, Rollouts
 from remuda.policies.spec import policy_specs, ppo
 from remuda.runtime.layout import make_layout
 from remuda.streams import stream
-from remuda.train import train
+from remuda.training import train
 
 BASE: dict[str, Any] = {
     "game": "treasure_hunt",

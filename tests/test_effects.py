@@ -7,7 +7,7 @@ from remuda.config import Config, PolicyConfig, fields_of, load_config, overlay
 from remuda.coordinator.run_directory import RunDirectory
 from remuda.effects import leaves, without_effect
 from remuda.evaluate import load_run
-from remuda.train import train
+from remuda.training import train
 from remuda.ui.cli import run
 from remuda.ui.live import PlainView
 

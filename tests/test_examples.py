@@ -1,5 +1,7 @@
 """The examples run as they are, only shorter, and show what their pages say."""
 
+import subprocess
+import sys
 from collections import Counter
 from itertools import combinations
 from pathlib import Path
@@ -9,7 +11,7 @@ import pytest
 
 from remuda.config import load_config, overlay, read_config
 from remuda.population.ledger import MATCH, read_records
-from remuda.train import train
+from remuda.training import train
 from remuda.ui.live import PlainView
 from remuda.ui.report import write_report
 
@@ -98,3 +100,16 @@ def test_two_teams_of_eight_in_tag(tmp_path):
     assert len(set(map(tuple, matches["policy"].tolist()))) > 500
     assert all(member.games > 100 for member in result.record.members.values())
     assert all(p.trained > 0 for p in result.record.policies.values())
+
+
+def test_the_front_door_as_printed(tmp_path):
+    """`examples/use_a_policy.py` trains, opens the run, asks, and evaluates."""
+    words = [sys.executable, str(EXAMPLES / "use_a_policy.py")]
+    found = subprocess.run(words, capture_output=True, text=True, cwd=tmp_path, check=False)
+    assert found.returncode == 0, found.stderr
+    assert "treasure_hunt: agent_0, agent_1" in found.stdout
+    assert "<remuda.Policy agent_0: ppo" in found.stdout
+    (run,) = (tmp_path / "runs").iterdir()
+    again = subprocess.run([*words, str(run)], capture_output=True, text=True, check=False)
+    told = found.stdout[found.stdout.index("treasure_hunt: agent_0") :]
+    assert again.stdout == told

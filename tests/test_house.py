@@ -25,8 +25,10 @@ FLOORS = (
     {"envs", "policies", "experience", "publish", "population"},
     {"actor", "learner", "analysis"},
     {"runtime", "coordinator"},
-    {"assembly", "calibration", "memory_plan", "train", "evaluate", "tournament", "judge"},
+    {"assembly", "calibration", "memory_plan", "training", "evaluate", "tournament", "judge"},
+    {"trained"},
     {"ui"},
+    {"api"},
 )
 FLOOR_OF = {room: floor for floor, rooms in enumerate(FLOORS) for room in rooms}
 

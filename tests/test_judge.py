@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from remuda import judge as judge_module
-from remuda import train as train_module
+from remuda import training as train_module
 from remuda.config import load_config
 from remuda.evaluate import Evaluation, Limits
 from remuda.judge import Judge

@@ -1,3 +1,63 @@
-"""Remuda trains many reinforcement-learning policies at once, in games that agents share."""
+"""Remuda trains many reinforcement-learning policies at once, in games that agents share.
+
+The front door for Python is here; docs/api.md tells how to use it:
+
+    result = remuda.train("tag", policy={"algorithm": "ppo"}, run={"seconds": 60})
+    run = remuda.load(result)
+    action = run["agent_0"].act(observation)
+
+What stands in `__all__` may be leaned on; every other module is private. All of it is loaded when
+it is used first, so that `import remuda` takes milliseconds.
+"""
+
+from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
+
+if TYPE_CHECKING:
+    from remuda.api import Run, load, train
+    from remuda.errors import ConfigError, RemudaError, UsageError
+    from remuda.evaluate import Evaluation
+    from remuda.trained import Policy, PolicyState
+    from remuda.training import Result
+
+__all__ = [
+    "ConfigError",
+    "Evaluation",
+    "Policy",
+    "PolicyState",
+    "RemudaError",
+    "Result",
+    "Run",
+    "UsageError",
+    "__version__",
+    "load",
+    "train",
+]
+
+_HOMES = {
+    "ConfigError": "errors",
+    "Evaluation": "evaluate",
+    "Policy": "trained",
+    "PolicyState": "trained",
+    "RemudaError": "errors",
+    "Result": "training",
+    "Run": "api",
+    "UsageError": "errors",
+    "load": "api",
+    "train": "api",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Load a name of the front door (PEP 562)."""
+    if name not in _HOMES:
+        raise AttributeError(f"module 'remuda' has no attribute {name!r}")
+    from importlib import import_module
+
+    found = globals()[name] = getattr(import_module(f"remuda.{_HOMES[name]}"), name)
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -21,6 +21,10 @@ class UnknownGameError(ConfigError):
     """A game that is not registered."""
 
 
+class UsageError(RemudaError, ValueError):
+    """An argument that a function of the front door cannot use."""
+
+
 class ContractError(RemudaError):
     """An environment that breaks the contract of `VectorEnv`."""
 

@@ -10,7 +10,7 @@ from remuda.envs.registry import make_env
 from remuda.errors import ConfigError
 from remuda.policies.spec import policy_specs
 from remuda.runtime.layout import Layout
-from remuda.train import train
+from remuda.training import train
 from remuda.ui.live import PlainView
 from support import Tape
 

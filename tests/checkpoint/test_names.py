@@ -16,7 +16,7 @@ from remuda.coordinator.run_directory import RunDirectory
 from remuda.errors import ConfigError
 from remuda.evaluate import load_run
 from remuda.policies.spec import policy_specs
-from remuda.train import train
+from remuda.training import train
 from remuda.ui.cli import run
 from remuda.ui.live import PlainView
 from support import Tape

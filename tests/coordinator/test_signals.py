@@ -7,7 +7,7 @@ import pytest
 import remuda.judge
 from remuda.config import load_config
 from remuda.coordinator.board import Board
-from remuda.train import train
+from remuda.training import train
 from remuda.ui.live import PlainView
 
 LONG = 10**6

@@ -26,7 +26,7 @@ from remuda.policies.spec import policy_specs
 from remuda.runtime.layout import Layout
 from remuda.scoreboard import Scoreboard
 from remuda.streams import stream
-from remuda.train import train
+from remuda.training import train
 from remuda.types import TurnResult
 from remuda.ui.live import PlainView
 from sorrel_double import berries

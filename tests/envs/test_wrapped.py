@@ -17,7 +17,7 @@ from remuda.envs.treasure_hunt import TreasureHunt, greedy_walker
 from remuda.envs.wrapped import SeatsTaken, SharedRewards
 from remuda.errors import ConfigError
 from remuda.evaluate import evaluate, load_run
-from remuda.train import train
+from remuda.training import train
 from remuda.ui.live import PlainView
 from support import Tape
 

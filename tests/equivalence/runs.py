@@ -7,7 +7,7 @@ from remuda.coordinator.checkpointing import COORDINATOR
 from remuda.coordinator.run_directory import RunDirectory
 from remuda.evaluate import load_run
 from remuda.scoreboard import Learn, Play, Policy
-from remuda.train import train
+from remuda.training import train
 from remuda.ui.live import PlainView
 
 BASE = {

@@ -11,7 +11,7 @@ from remuda.coordinator.checkpointing import COORDINATOR
 from remuda.policies.spec import policy_specs
 from remuda.runtime.layout import make_layout
 from remuda.scoreboard import Learn
-from remuda.train import train
+from remuda.training import train
 from remuda.ui.live import PlainView
 from support import Tape
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import pytest
 
 from faults.runs import small_config
-from remuda import train as training
+from remuda import training
 from remuda.actor.role import ActorRole
 from remuda.assembly import Assembly
 from remuda.learner.role import LearnerRole

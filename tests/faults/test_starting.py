@@ -31,7 +31,7 @@ from remuda.errors import CannotStartError, ConfigError, RoleDiedError
 from remuda.forkserver import client as forkserver
 from remuda.learner.role import LearnerRole
 from remuda.scoreboard import Learn, Play
-from remuda.train import train
+from remuda.training import train
 from remuda.ui.live import PlainView
 
 

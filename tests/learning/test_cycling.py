@@ -16,7 +16,7 @@ from remuda.envs.registry import make_env
 from remuda.policies.spec import policy_specs
 from remuda.policies.stack import ParameterStack
 from remuda.population.table import POLICY, VERSION
-from remuda.train import train
+from remuda.training import train
 from remuda.ui.live import PlainView
 
 PAYOFF = np.array([[0, -1, 1], [1, 0, -1], [-1, 1, 0]])

@@ -7,7 +7,7 @@ from remuda.config import load_config
 from remuda.coordinator.metrics import read_metrics
 from remuda.coordinator.run_directory import RunDirectory
 from remuda.evaluate import load_run
-from remuda.train import train
+from remuda.training import train
 from remuda.ui.live import PlainView
 
 

@@ -26,7 +26,7 @@ from remuda.population.table import MATCHES
 from remuda.runtime.layout import make_layout
 from remuda.scoreboard import Learn
 from remuda.streams import torch_stream
-from remuda.train import train
+from remuda.training import train
 from remuda.ui.cli import run as cli
 from remuda.ui.live import PlainView
 from support import Script, Tape

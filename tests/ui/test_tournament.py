@@ -12,7 +12,7 @@ from remuda.envs.registry import make_env
 from remuda.policies.spec import policy_specs
 from remuda.publish.snapshot import Snapshot
 from remuda.tournament import Tournament, play_tournament
-from remuda.train import train
+from remuda.training import train
 from remuda.ui.cli import run
 from remuda.ui.live import PlainView
 from remuda.ui.tournament import print_tournament

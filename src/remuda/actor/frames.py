@@ -54,11 +54,18 @@ def _push(stacked: Floats, seen: Array, acts: Bools, starts: Bools, size: int) -
 class FrameStack:
     """The newest `n_frames` observations of each stream, oldest first; zeros before the start."""
 
-    def __init__(self, stacked: Floats, size: int) -> None:
-        """Write into `stacked`, [num_streams, n_frames * size]: what a network is given."""
+    def __init__(self, stacked: Floats, size: int, starts: Bools | None = None) -> None:
+        """Write into `stacked`, [num_streams, n_frames * size]: what a network is given.
+
+        Args:
+            stacked: what the streams have seen.
+            size: numbers in one observation.
+            starts: [num_streams] whose next observation is an episode's first; kept up to date.
+                None: everybody's.
+        """
         self._size = size
         self._stacked = stacked
-        self._starts: Bools = np.ones(len(stacked), np.bool_)
+        self._starts: Bools = np.ones(len(stacked), np.bool_) if starts is None else starts
 
     def start(self, mask: Bools) -> None:
         """Forget what the streams in `mask` have seen: an episode starts."""

@@ -95,6 +95,10 @@ class ActingStack:
             noise.set_state(torch.from_numpy(state["noise"]))
         self.memories[policy] = fitting(state, "memories", self.memories[policy])
 
+    def parameters_of(self, policy: int) -> dict[str, torch.Tensor]:
+        """The parameters that one policy was loaded with: views, [1, *shape] by name."""
+        return self._stack.of(policy)
+
     def flat_weights(self, policy: int) -> Floats:
         """The weights [P] that one policy was loaded with."""
         weights: Floats = self._stack.flat[policy].cpu().numpy().copy()

@@ -142,8 +142,8 @@ def train(words: Sequence[str]) -> int:
 
     from remuda.coordinator.run_directory import RunDirectory
     from remuda.effects import leaves
-    from remuda.train import Callbacks, Result
-    from remuda.train import train as run_training
+    from remuda.training import Callbacks, Result
+    from remuda.training import train as run_training
     from remuda.ui.drawing import Preparation
     from remuda.ui.live import make_view
     from remuda.ui.progress import Progress

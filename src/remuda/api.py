@@ -1,0 +1,343 @@
+"""The front door: train from Python, open what runs left behind, ask their policies.
+
+`remuda/__init__.py` hands these on; nothing else of Remuda imports them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from remuda.config import Config, load_config, overlay, read_config
+from remuda.coordinator.checkpointing import COORDINATOR
+from remuda.coordinator.metrics import Record, View, groups, read_metrics
+from remuda.coordinator.run_directory import RunDirectory
+from remuda.effects import leaves
+from remuda.envs.registry import find_game, make_env
+from remuda.errors import RunDirectoryError, UsageError
+from remuda.evaluate import Evaluation, load_run
+from remuda.evaluate import evaluate as play_greedily
+from remuda.policies.spec import PolicySpec, policy_specs
+from remuda.population.table import POLICY, VERSION
+from remuda.publish.snapshot import Snapshot
+from remuda.trained import Policy
+from remuda.training import Result
+from remuda.training import train as run_training
+from remuda.types import AgentSpec
+
+Checkpoint = int | Literal["final", "best"]
+"""A checkpoint's number; `final`: the weights at the end of the run, or its newest checkpoint where
+it has not ended; `best`: that which did best in evaluation."""
+
+
+def train(
+    game: str | None = None,
+    *,
+    config: Path | str | Mapping[str, Any] | None = None,
+    resume: Run | Path | str | None = None,
+    view: View | None = None,
+    **settings: Any,
+) -> Result:
+    """Train the policies of a game, and measure them by greedy play.
+
+    What the command `remuda train` does, but for picture and report (`Run.report` makes them).
+
+    Args:
+        game: its name, or `module:callable`; None: that of `config`, or Treasure Hunt.
+        config: settings as a YAML file or a nested mapping.
+        resume: a run to go on with from its newest checkpoint; settings go over its own.
+        view: who watches; None: the live view in a terminal, else plain lines.
+        settings: sections of the configuration as the command line has them, over `config`:
+            `policy={"algorithm": "ppo"}, run={"turns": 100_000}, seed=3`.
+
+    Returns:
+        What came of it; `remuda.load` takes it.
+
+    Raises:
+        RemudaError: something that can be mended; the message says how.
+    """
+    from remuda.ui.live import make_view
+
+    tree: dict[str, Any] = {}
+    if isinstance(config, Mapping):
+        tree = dict(config)
+    elif config is not None:
+        tree = read_config(Path(config))
+        load_config(tree, str(config))  # a fault in the file is told as the file's
+    said = overlay(settings, {} if game is None else {"game": game})
+    tree = overlay(tree, said)
+    if resume is not None:
+        path = _path(resume)
+        saved = RunDirectory.open(path).read_config().model_dump(mode="json")
+        tree = overlay(overlay(saved, tree), {"run": {"directory": path}})
+    whole = load_config(tree)
+    find_game(whole.game)
+    view = make_view(whole.run.live) if view is None else view
+    return run_training(whole, view, resume is not None, said=frozenset(leaves(said)))
+
+
+def load(run: Result | Path | str) -> Run:
+    """Open what a run left behind.
+
+    Args:
+        run: its directory, or what `train` returned.
+
+    Raises:
+        RunDirectoryError: it is no run's directory, or damaged.
+    """
+    return Run(_path(run))
+
+
+class Run(Mapping[str, Policy]):
+    """A run's directory; as a mapping, its policies by name.
+
+    It may be of a run that still goes on: then `final` is the newest checkpoint.
+    """
+
+    path: Path
+    """Its directory."""
+    config: Config
+    """The configuration that it was started with."""
+
+    def __init__(self, path: Path) -> None:
+        """Open it.
+
+        Raises:
+            RunDirectoryError: it is no run's directory, or damaged.
+        """
+        self._files = RunDirectory.open(path)
+        self.path = path
+        self.config = self._files.read_config()
+        env = make_env(self.config.game, 1, **self.config.env.options)
+        self._agents: tuple[AgentSpec, ...] = tuple(env.agents)
+        env.close()
+        self._specs = policy_specs(self.config, self._agents)
+
+    def __repr__(self) -> str:
+        return f"<remuda.Run {self.path}: {self.config.game}>"
+
+    @property
+    def game(self) -> str:
+        """The game's name."""
+        return self.config.game
+
+    @property
+    def agents(self) -> tuple[str, ...]:
+        """The names of the game's agents."""
+        return tuple(agent.name for agent in self._agents)
+
+    @property
+    def checkpoints(self) -> tuple[int, ...]:
+        """The numbers of its checkpoints, in ascending order."""
+        return tuple(self._files.checkpoints.numbers())
+
+    @property
+    def frozen(self) -> tuple[str, ...]:
+        """The frozen copies in its newest checkpoint, as `policy@version`."""
+        return tuple(f"{name}@{version}" for name, version, _ in self._copies())
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(load_run(self._files)[1])
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+    def __getitem__(self, name: str) -> Policy:
+        return self.policy(name)
+
+    def __contains__(self, name: object) -> bool:
+        return name in set(self) or name in self.frozen
+
+    def policy(self, name: str, checkpoint: Checkpoint = "final") -> Policy:
+        """One of its policies, ready to act.
+
+        Args:
+            name: of a policy, or `policy@version` of a frozen copy of the newest checkpoint.
+            checkpoint: whose weights.
+
+        Raises:
+            UsageError: there is none of this name; it is a `KeyError` of the mapping, too.
+            RunDirectoryError: weights are missing or damaged.
+            CheckpointError: the checkpoint is missing or damaged.
+        """
+        if "@" in name and name not in {spec.name for spec in self._specs}:
+            for policy, version, weights in self._copies():
+                if name == f"{policy}@{version}":
+                    return self._made(policy, Snapshot(weights, version, 0, 0.0), name)
+            raise UnknownPolicyError(name, [*self, *self.frozen])
+        found = load_run(self._files, checkpoint)[1]
+        if name not in found:
+            raise UnknownPolicyError(name, list(found))
+        return self._made(name, found[name], name)
+
+    def _made(self, policy: str, snapshot: Snapshot, name: str) -> Policy:
+        spec = next(spec for spec in self._specs if spec.name == policy)
+        agent = self._agent_of(spec)
+        return Policy(spec, snapshot, agent.observation_space, agent.action_space, name)
+
+    def _agent_of(self, spec: PolicySpec) -> AgentSpec:
+        """An agent that the policy may play."""
+        from remuda.population.setup import seats_of
+
+        for agent in self._agents:
+            if agent.name == spec.name:
+                return agent
+        names = [spec.name for spec in self._specs]
+        allowed = seats_of(self.config, self._agents, names).get(spec.name, frozenset({0}))
+        return self._agents[min(allowed)]
+
+    def _copies(self) -> list[tuple[str, int, npt.NDArray[np.float32]]]:
+        """Policy, version and weights of the frozen copies in the newest checkpoint."""
+        numbers = self._files.checkpoints.numbers()
+        if not self.config.population.dealt or not numbers:
+            return []
+        saved = self._files.checkpoints.read(numbers[-1], COORDINATOR)["population"]
+        names = [spec.name for spec in self._specs]
+        found = []
+        identity, first = saved["identity"], len(names)
+        for policy, name in enumerate(names):
+            weights = saved["copies"][name]["weights"]
+            for i in range(len(weights)):
+                place = first + policy * len(weights) + i
+                if identity[place, POLICY] == policy:
+                    found.append((name, int(identity[place, VERSION]), weights[i]))
+        return sorted(found, key=lambda copy: copy[:2])
+
+    def summary(self) -> dict[str, Any]:
+        """What came of it, as plain data: the content of `summary.json`.
+
+        Raises:
+            RunDirectoryError: it has not ended.
+        """
+        return self._files.read_summary()
+
+    def metrics(self) -> Metrics:
+        """What it did, interval by interval.
+
+        Raises:
+            RunDirectoryError: there are none, or no line of them is one.
+        """
+        try:
+            rows = [_row(record) for record in read_metrics(self._files.metrics)]
+        except OSError as error:
+            raise RunDirectoryError(
+                f"cannot read {self._files.metrics}: {error.strerror}"
+            ) from None
+        except ValueError as error:
+            raise RunDirectoryError(f"{self._files.metrics} is damaged: {error}") from None
+        return Metrics(rows)
+
+    def evaluate(
+        self,
+        episodes: int = 200,
+        *,
+        checkpoint: Checkpoint = "final",
+        seed: int = 0,
+        scripted: Mapping[str, str] | None = None,
+    ) -> Evaluation:
+        """Play greedily, and tell what each agent earned.
+
+        Args:
+            episodes: how many.
+            checkpoint: whose weights.
+            seed: of the games.
+            scripted: by agent, who plays in its place without having learned.
+
+        Raises:
+            RunDirectoryError: weights are missing or damaged.
+            CheckpointError: the checkpoint is missing or damaged.
+            ConfigError: there is no such agent, or no such scripted policy.
+        """
+        config, snapshots = load_run(self._files, checkpoint)
+        return play_greedily(config, snapshots, episodes, seed, scripted)
+
+    def report(self) -> Path:
+        """Make its picture and its report; returns the page's path.
+
+        Raises:
+            RunDirectoryError: it has not ended, or no turn was played, or it cannot be written.
+        """
+        from remuda.ui.ending import make_report
+
+        if not self.summary()["turns"]:
+            raise RunDirectoryError(f"no report of {self.path}: no turn was played in it")
+        failed = make_report(self._files)
+        if failed:
+            raise RunDirectoryError("; ".join(failed))
+        return self.path / "report.html"
+
+
+class Metrics(Mapping[str, npt.NDArray[np.float64]]):
+    """Columns by name, each [rows] float64; NaN where there was nothing to measure.
+
+    `seconds`, `turns` and `steps` (of agents) are totals; the others are named as TensorBoard shows
+    them: `agent_0/mean_return`, `run/turns_per_second`, `actor/env`.
+    """
+
+    def __init__(self, rows: list[dict[str, float | None]]) -> None:
+        names = dict.fromkeys(name for row in rows for name in row)
+        self._columns = {
+            name: np.array([_number(row.get(name)) for row in rows], np.float64) for name in names
+        }
+        self.num_rows = len(rows)
+
+    def __getitem__(self, name: str) -> npt.NDArray[np.float64]:
+        if name not in self._columns:
+            import difflib
+
+            near = difflib.get_close_matches(name, self._columns, n=3)
+            raise KeyError(f"there is no column {name!r}; near it are {near or sorted(self)}")
+        return self._columns[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._columns)
+
+    def __len__(self) -> int:
+        return len(self._columns)
+
+    def __repr__(self) -> str:
+        return f"<remuda metrics: {self.num_rows} rows, {len(self)} columns>"
+
+    def to_pandas(self) -> Any:
+        """The same as a `pandas.DataFrame`.
+
+        Raises:
+            UsageError: pandas is not installed.
+        """
+        try:
+            from pandas import DataFrame
+        except ImportError:
+            raise UsageError("pandas is not installed: pip install pandas") from None
+        return DataFrame(self._columns)
+
+
+def _row(record: Record) -> dict[str, float | None]:
+    totals = {"seconds": record.seconds, "turns": record.turns, "steps": record.agent_steps}
+    found: dict[str, float | None] = {**totals}
+    for group, values in groups(record):
+        found |= {f"{group}/{name}": value for name, value in values.items()}
+    return found
+
+
+def _number(value: float | None) -> float:
+    return float("nan") if value is None else float(value)
+
+
+class UnknownPolicyError(UsageError, KeyError):
+    """A policy that a run does not have."""
+
+    def __init__(self, name: str, known: list[str]) -> None:
+        super().__init__(f"there is no policy {name!r}; there are {', '.join(known)}")
+
+    def __str__(self) -> str:
+        return str(self.args[0])
+
+
+def _path(run: Run | Result | Path | str) -> Path:
+    if isinstance(run, Run):
+        return run.path
+    return run.directory if isinstance(run, Result) else Path(run).expanduser()

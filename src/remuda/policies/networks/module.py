@@ -1,0 +1,66 @@
+"""A policy's network as a module of torch, for whoever works with these."""
+
+from __future__ import annotations
+
+from torch import Tensor, nn
+
+from remuda.policies.networks.network import Network, Weights
+from remuda.policies.stack import Parameters
+
+
+class PolicyModule(nn.Module):
+    """The network that one policy acts with; weights of its own, named as they are saved.
+
+    Noisy layers have their means. Gradients flow to all parameters that acting needs.
+    """
+
+    def __init__(self, network: Network, parameters: Parameters) -> None:
+        """Copy the weights.
+
+        Args:
+            network: the policy's.
+            parameters: of one policy, by name, each [1, *shape].
+        """
+        super().__init__()
+        self._network, self._names = network, tuple(parameters)
+        for name, values in parameters.items():
+            *path, last = name.split(".")
+            part: nn.Module = self
+            for step in path:
+                if not hasattr(part, step):
+                    part.add_module(step, nn.Module())
+                part = part.get_submodule(step)
+            own = values.detach()[0].clone()
+            if name in network.buffers:
+                part.register_buffer(last, own)
+            else:
+                part.register_parameter(last, nn.Parameter(own))
+
+    def forward(
+        self, observations: Tensor, recurrent_state: Tensor | None = None
+    ) -> Tensor | tuple[Tensor, Tensor]:
+        """What actions are chosen by.
+
+        Args:
+            observations: [B, *shape]; where frames are stacked, [B, n_frames, *shape], the oldest
+                first.
+            recurrent_state: [B, size] of a recurrent network; None: zeros, as where an episode
+                begins.
+
+        Returns:
+            [B, O]: values of actions of a Q-learner; with PPO the parameters of the distribution,
+            logits or means and logarithms of deviations. Of a recurrent network, also the state
+            after it, [B, size].
+        """
+        inputs = observations.float().flatten(1)[None]
+        weights = self._acting()
+        if not self._network.memory:
+            return self._network.outputs(weights, inputs)[0]
+        if recurrent_state is None:
+            recurrent_state = inputs.new_zeros(inputs.shape[1], self._network.memory)
+        outputs, after = self._network.step(weights, inputs, recurrent_state[None])
+        return outputs[0], after[0]
+
+    def _acting(self) -> Weights:
+        tensors: dict[str, Tensor] = {**dict(self.named_parameters()), **dict(self.named_buffers())}
+        return self._network.acting({name: tensors[name][None] for name in self._names}, None)

@@ -1,0 +1,299 @@
+"""A trained policy, which can be asked for actions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from gymnasium import Space
+
+from remuda.actor.frames import FrameStack
+from remuda.errors import UsageError
+from remuda.policies.acting import ActingStack
+from remuda.policies.networks.module import PolicyModule
+from remuda.policies.spec import PolicySpec
+from remuda.publish.snapshot import Snapshot
+from remuda.types import Array, Bools, Floats
+
+
+@dataclass
+class PolicyState:
+    """What a policy remembers of N streams, each of which plays episodes of its own.
+
+    Made by `Policy.initial_state`; `Policy.act` returns a new one and changes none.
+    """
+
+    frames: Floats
+    """[N, n_frames * size]: the stacked observations, oldest first."""
+    starts: Bools
+    """[N]: whether the next observation is the first of an episode."""
+    recurrent_state: Floats
+    """[N, size]: of a recurrent network; else of size 0."""
+
+    def copy(self) -> PolicyState:
+        """The same, with arrays of its own."""
+        return PolicyState(self.frames.copy(), self.starts.copy(), self.recurrent_state.copy())
+
+    def begin(self, streams: npt.ArrayLike = True) -> None:
+        """Let episodes begin anew, in place.
+
+        Args:
+            streams: [N] bool, or one for all; of those whose next observation is an episode's
+                first.
+        """
+        chosen = np.broadcast_to(np.asarray(streams, np.bool_), self.starts.shape)
+        self.starts |= chosen
+        self.recurrent_state[chosen] = 0.0
+
+    def __len__(self) -> int:
+        return len(self.starts)
+
+
+class Policy:
+    """A policy as a run saved it.
+
+    1. `act` chooses exactly what an actor of the run chooses, given the same weights, observations,
+       masks and random numbers, for as many streams at once.
+    2. Nothing that is asked of it changes its weights.
+    3. It works on the processor, in numpy arrays, and can be used where no run is.
+    """
+
+    name: str
+    """As the run calls it; of a frozen copy, `policy@version`."""
+    algorithm: str
+    version: int
+    """How often it had been published."""
+    learner_step: int
+    """How often it had been updated."""
+    observation_space: Space[npt.NDArray[np.generic]]
+    action_space: Space[npt.NDArray[np.generic]]
+
+    def __init__(
+        self,
+        spec: PolicySpec,
+        snapshot: Snapshot,
+        observation_space: Space[npt.NDArray[np.generic]],
+        action_space: Space[npt.NDArray[np.generic]],
+        name: str = "",
+    ) -> None:
+        """Make it ready to act. `remuda.load` does this for the policies of a run."""
+        self.name, self.algorithm = name or spec.name, spec.config.algorithm
+        self.version, self.learner_step = snapshot.version, snapshot.learner_step
+        self.observation_space, self.action_space = observation_space, action_space
+        self._spec, self._snapshot = spec, snapshot
+        self._network = spec.network()
+        self._stack = ActingStack(self._network, [None], 1, gathered=True)
+        self._stack.load(0, snapshot.weights)
+        self._rule = spec.rule()
+        self._rng = np.random.default_rng()
+        self._own: PolicyState | None = None
+
+    def __repr__(self) -> str:
+        return f"<remuda.Policy {self.name}: {self.algorithm}, version {self.version}>"
+
+    @property
+    def is_recurrent(self) -> bool:
+        """Whether its network keeps something from one step to the next."""
+        return self._network.memory > 0
+
+    @property
+    def n_frames(self) -> int:
+        """Observations that are stacked, the newest with those before it; 1: none."""
+        return self._spec.config.n_frames
+
+    @property
+    def mask_size(self) -> int:
+        """Entries of a mask of allowed actions; 0: the game tells of none."""
+        return self._spec.actions.mask_size if self._spec.masked else 0
+
+    def initial_state(self, num_streams: int = 1) -> PolicyState:
+        """What it remembers of `num_streams` streams before their first observations."""
+        return PolicyState(
+            np.zeros((num_streams, self._spec.num_inputs), np.float32),
+            np.ones(num_streams, np.bool_),
+            np.zeros((num_streams, self._network.memory), np.float32),
+        )
+
+    def begin(self, streams: npt.ArrayLike = True) -> None:
+        """Let episodes begin anew in what it remembers by itself.
+
+        Needed between episodes where it stacks frames or is recurrent; else it does nothing.
+
+        Args:
+            streams: [N] bool, or one for all.
+        """
+        if self._own is not None:
+            self._own.begin(streams)
+
+    def act(
+        self,
+        observation: npt.ArrayLike,
+        *,
+        mask: npt.ArrayLike | None = None,
+        deterministic: bool = True,
+        state: PolicyState | None = None,
+        rng: np.random.Generator | int | None = None,
+        epsilon: float | None = None,
+    ) -> Array:
+        """Choose an action.
+
+        Where it stacks frames or is recurrent, it remembers the streams of a batch from call to
+        call: stream i is row i. Call `begin` where episodes begin. Use `act_from` to keep that
+        yourself.
+
+        Args:
+            observation: one, of the shape of `observation_space`, or a batch [N, *shape].
+            mask: [mask_size] bool, or [N, mask_size]: the actions that are allowed. Needed where
+                the game tells of them; refused elsewhere.
+            deterministic: take what is best, as in greedy play; else explore, as in training.
+            state: as of `act_from`; it is changed in place.
+            rng: random numbers to explore by, or a seed; None: the policy's own.
+            epsilon: the exploration rate of a Q-learner; None: that at the end of training.
+
+        Returns:
+            An action as `action_space` has it, or [N, *shape] of a batch.
+
+        Raises:
+            UsageError: a shape or value that does not fit; it is a `ValueError`.
+        """
+        observations, single = self._observations(observation)
+        count = len(observations)
+        remembered = self._remembered(count) if state is None else state
+        if len(remembered) != count:
+            raise UsageError(
+                f"{self.name}: the state is of {len(remembered)} streams, and there are {count} "
+                "observations"
+            )
+        allowed = self._allowed(mask, count)
+        actions = self._choose(observations, allowed, remembered, deterministic, rng, epsilon)
+        shape = self.action_space.shape or ()
+        chosen = self._rule.actions.within_bounds(actions).reshape(count, *shape)
+        return chosen[0] if single else chosen
+
+    def act_from(
+        self, state: PolicyState, observation: npt.ArrayLike, **options: object
+    ) -> tuple[Array, PolicyState]:
+        """Choose an action, given what is remembered; returns it, and what is remembered then.
+
+        Args:
+            state: from `initial_state`, or returned before; it is not changed.
+            observation: as of `act`, which takes the same options.
+            options: of `act`.
+        """
+        after = state.copy()
+        return self.act(observation, state=after, **options), after  # type: ignore[arg-type]
+
+    def module(self) -> PolicyModule:
+        """Its network as a `torch.nn.Module`, with weights of its own, in the caller's hands.
+
+        `module()(torch.as_tensor(observations))` gives [B, O], what `act` chooses by: values of
+        actions of a Q-learner; with PPO logits, or means and logarithms of deviations.
+        """
+        return PolicyModule(self._network, self._stack.parameters_of(0))
+
+    def weights(self) -> dict[str, Floats]:
+        """Its parameters by name, copies; named as in the files of a run's `weights/`."""
+        of = self._stack.parameters_of(0)
+        return {name: values[0].cpu().numpy().copy() for name, values in of.items()}
+
+    def _remembered(self, count: int) -> PolicyState:
+        """What it remembers by itself; of other streams than before it remembers nothing."""
+        if self._own is None or len(self._own) != count:
+            self._own = self.initial_state(count)
+        return self._own
+
+    def _choose(
+        self,
+        observations: Array,
+        allowed: Bools,
+        state: PolicyState,
+        deterministic: bool,
+        rng: np.random.Generator | int | None,
+        epsilon: float | None,
+    ) -> Array:
+        spec, count = self._spec, len(observations)
+        frames = FrameStack(state.frames, spec.observation_size, state.starts)
+        strange = frames.push(observations.reshape(count, -1), np.ones(count, np.bool_))
+        if strange >= 0:
+            raise UsageError(f"{self.name}: observation {strange} is not finite")
+        actions = np.zeros((count, spec.actions.size), spec.actions.dtype)
+        log_probs: Floats = np.zeros(count, np.float32)
+        with _one_thread():
+            inputs, forward = self._stack.room(0, 1, count)
+            inputs[...] = state.frames
+            if self.is_recurrent:
+                outputs, after = self._stack.remember(0, 1, count, state.recurrent_state[None])
+                state.recurrent_state[...] = after[0]
+            else:
+                outputs = forward()
+        rate = 0.0 if deterministic else self._rate(epsilon)
+        generator = self._rng if rng is None else np.random.default_rng(rng)
+        self._rule.choose(outputs[0], allowed, generator, rate, actions, log_probs)
+        return actions
+
+    def _rate(self, epsilon: float | None) -> float:
+        if epsilon is None:
+            return self._spec.config.exploration.end
+        if not 0.0 <= epsilon <= 1.0:
+            raise UsageError(f"epsilon is a share, 0 to 1; this is {epsilon}")
+        return epsilon
+
+    def _observations(self, observation: npt.ArrayLike) -> tuple[Array, bool]:
+        """As a batch of the game's dtype, and whether it was a single one."""
+        spec = self._spec
+        given = np.asarray(observation)
+        single = given.shape == spec.observation
+        if not single and given.shape[1:] != spec.observation:
+            raise UsageError(
+                f"{self.name} sees observations of shape {spec.observation}, or a batch of them; "
+                f"this is of shape {given.shape}"
+            )
+        if given.dtype.kind not in "buif":
+            raise UsageError(f"{self.name} sees numbers; this is of {given.dtype}")
+        wanted = np.dtype(spec.dtype)
+        found = np.ascontiguousarray(given, wanted)
+        exact = wanted.kind == "f" or (found == given).all()
+        if not exact:
+            raise UsageError(
+                f"{self.name} sees observations of {wanted}; this is of {given.dtype}, and holds "
+                f"numbers that {wanted} does not have"
+            )
+        return found[None] if single else found, single
+
+    def _allowed(self, mask: npt.ArrayLike | None, count: int) -> Bools:
+        size = self.mask_size
+        if mask is None:
+            if size:
+                raise UsageError(
+                    f"{self.name} plays a game that tells which of {size} actions are allowed; "
+                    "give them as mask="
+                )
+            return np.ones((count, 0), np.bool_)
+        if not size:
+            raise UsageError(f"{self.name} was trained without masks: leave mask out")
+        allowed = np.asarray(mask)
+        if allowed.shape not in ((size,), (count, size)) or (allowed.ndim == 1 and count != 1):
+            raise UsageError(
+                f"{self.name} needs a mask of shape {(count, size)}; this is of {allowed.shape}"
+            )
+        allowed = np.ascontiguousarray(allowed.reshape(count, size) != 0)
+        if not allowed.any(1).all():
+            raise UsageError(f"{self.name}: a mask allows nothing")
+        return allowed
+
+
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    """Inside the `with`, let torch compute as actors do: with more threads it rounds otherwise."""
+    before = torch.get_num_threads()
+    if before != 1:
+        torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        if before != 1:
+            torch.set_num_threads(before)

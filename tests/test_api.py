@@ -1,0 +1,134 @@
+"""The front door."""
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import remuda
+from remuda.ui.live import PlainView
+
+SMALL = {
+    "schedule": "sequential",
+    "policy": {"algorithm": "ppo", "network": {"hidden": (16,)}, "ppo": {"rollout_length": 20}},
+    "run": {"turns": 300, "evaluate_episodes": 2, "log_every": 0.05},
+    "checkpoint": {"evaluate_episodes": 0},
+}
+POPULATION = {
+    "matchmaker": "self_play",
+    "policies": 1,
+    "snapshots": {"every": 2, "keep": 3},
+}
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    directory = tmp_path_factory.mktemp("api") / "run"
+    result = remuda.train(
+        "support:Tape", config=SMALL, run={"directory": directory}, view=PlainView()
+    )
+    assert result.finished
+    return remuda.load(result)
+
+
+def test_everything_at_the_door_is_there():
+    assert remuda.__version__
+    assert set(remuda.__all__) == set(dir(remuda))
+    for name in remuda.__all__:
+        assert getattr(remuda, name) is not None
+    with pytest.raises(AttributeError, match="no attribute 'trian'"):
+        remuda.trian  # noqa: B018
+
+
+def test_importing_it_loads_nothing_else():
+    code = "import sys, remuda; print(len([m for m in sys.modules if m.startswith('remuda')]))"
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert out.stdout.strip() == "1"
+
+
+def test_a_run_is_a_mapping_of_its_policies(run):
+    assert list(run) == ["agent_0", "agent_1"]
+    assert len(run) == 2
+    assert "agent_1" in run
+    assert run["agent_1"].name == "agent_1"
+    assert run["agent_1"].version > 1
+    assert run.game == "support:Tape"
+    assert run.agents == ("agent_0", "agent_1")
+    with pytest.raises(KeyError, match="no policy 'agent_7'; there are agent_0, agent_1"):
+        run["agent_7"]
+
+
+def test_a_policy_of_a_checkpoint(run):
+    (*_, number) = run.checkpoints
+    saved, final = run.policy("agent_0", checkpoint=number), run["agent_0"]
+    assert 1 < saved.version <= final.version
+    assert run.policy("agent_0", checkpoint="best").version
+    with pytest.raises(remuda.RemudaError, match="has no checkpoint 77; it has"):
+        run.policy("agent_0", checkpoint=77)
+
+
+def test_metrics_are_columns(run):
+    metrics = run.metrics()
+    assert metrics["turns"][-1] == 300
+    assert (np.diff(metrics["seconds"]) >= 0).all()
+    assert metrics["agent_0/updates"].shape == (metrics.num_rows,)
+    assert metrics["agent_0/updates"].dtype == np.float64
+    with pytest.raises(KeyError, match="agent_0/updates"):
+        metrics["agent_0/update"]
+
+
+def test_a_run_is_evaluated_again(run):
+    found = run.evaluate(episodes=4, seed=3)
+    assert found.returns.shape == (4, 2)
+    again = run.evaluate(episodes=4, seed=3)
+    assert (found.returns == again.returns).all()
+    against = run.evaluate(episodes=4, scripted={"agent_1": "random"})
+    assert against.returns.shape == (4, 2)
+
+
+def test_a_report_is_made(run):
+    page = run.report()
+    assert page == run.path / "report.html"
+    assert "support:Tape" in page.read_text()
+
+
+def test_a_run_goes_on_where_it_stopped(tmp_path):
+    first = remuda.train(
+        "support:Tape", config=SMALL, run={"directory": tmp_path / "run"}, view=PlainView()
+    )
+    result = remuda.train(resume=remuda.load(first), run={"turns": 500}, view=PlainView())
+    assert result.record.turns == 500
+    assert result.directory == first.directory
+
+
+def test_frozen_copies_are_policies_too(tmp_path):
+    result = remuda.train(
+        "kuhn_poker",
+        config=SMALL,
+        population=POPULATION,
+        run={"directory": tmp_path / "run"},
+        view=PlainView(),
+    )
+    run = remuda.load(str(result.directory))
+    assert len(run.frozen) == 3
+    name = run.frozen[0]
+    copy, live = run[name], run["policy_0"]
+    assert name in run
+    assert copy.name == name == f"policy_0@{copy.version}"
+    assert copy.version < live.version
+    assert (copy._snapshot.weights != live._snapshot.weights).any()
+    with pytest.raises(KeyError, match=r"no policy 'policy_0@999'; there are policy_0, policy_0@"):
+        run["policy_0@999"]
+
+
+def test_what_is_no_run_is_told(tmp_path):
+    with pytest.raises(remuda.RemudaError, match="is no run directory"):
+        remuda.load(tmp_path)
+
+
+def test_settings_that_are_wrong_are_told_as_on_the_command_line(tmp_path):
+    with pytest.raises(remuda.ConfigError, match=r"policy\.lr"):
+        remuda.train("tag", policy={"lr": 1.0})
+    with pytest.raises(remuda.ConfigError, match="no game called 'tagg'"):
+        remuda.train("tagg")

@@ -1,0 +1,232 @@
+"""A trained policy chooses what an actor of its run chooses."""
+
+import copy
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from gymnasium.spaces import Box
+
+import remuda
+from remuda.coordinator.run_directory import RunDirectory
+from remuda.errors import UsageError
+from remuda.evaluate import _make_actor, load_run
+from remuda.ui.live import PlainView
+from support import Tape
+
+SMALL = {
+    "schedule": "sequential",
+    "env": {"num_envs": 2},
+    "policy": {
+        "network": {"hidden": (16, 16), "quantiles": 4, "cosines": 8},
+        "batch_size": 16,
+        "experience": {"learning_starts": 60, "capacity": 300, "segment_length": 10},
+        "exploration": {"decay_steps": 100, "end": 0.3},
+    },
+    "run": {"turns": 150, "evaluate_episodes": 0, "log_every": 3600},
+    "checkpoint": {"evaluate_episodes": 0},
+}
+PPO = {"algorithm": "ppo", "ppo": {"rollout_length": 20, "normalise_observations": True}}
+Q = {"batch_size": 16, "experience": {"learning_starts": 60}}
+
+
+class Push(Tape):
+    """Two numbers are chosen, within bounds."""
+
+    def __init__(self, num_envs=1):
+        super().__init__(num_envs)
+        space = Box(-0.5, 0.5, (2,), np.float32)
+        self.agents = tuple(
+            remuda.types.AgentSpec(agent.name, agent.observation_space, space)
+            for agent in self.agents
+        )
+
+    def act(self, agent, actions):
+        super().act(agent, actions.sum(1))
+
+
+SETTINGS = {
+    "uint8": ("treasure_hunt", PPO),
+    "dqn": ("treasure_hunt", {"algorithm": "dqn"}),
+    "iqn": ("treasure_hunt", {"algorithm": "iqn"}),
+    "ppo": ("treasure_hunt", PPO),
+    "dqn with frames": ("treasure_hunt", {"algorithm": "dqn", "n_frames": 3}),
+    "ppo with frames": ("treasure_hunt", PPO | {"n_frames": 2}),
+    "noisy": ("treasure_hunt", {"algorithm": "iqn", "network": {"noisy": True}}),
+    "recurrent": ("support:Recall", PPO | {"network": {"recurrent": 8}}),
+    "towers": ("treasure_hunt", PPO | {"network": {"shared": False}}),
+    "masked": ("connect_four", PPO),
+    "continuous": ("test_trained:Push", PPO),
+}
+
+
+def trained(directory, game, policy, **tree):
+    tree = remuda.config.overlay(SMALL, {"policy": policy} | tree)
+    for name in ("experience", "exploration", "batch_size") if "ppo" in policy else ():
+        tree["policy"].pop(name, None)
+    return remuda.load(
+        remuda.train(game, config=tree, run={"directory": directory}, view=PlainView())
+    )
+
+
+@pytest.mark.parametrize("explores", [False, True], ids=["greedy", "exploring"])
+@pytest.mark.parametrize("setting", [setting for setting in SETTINGS if setting != "uint8"])
+def test_act_chooses_what_the_actor_chooses(setting, explores, tmp_path):
+    game, policy = SETTINGS[setting]
+    run = trained(tmp_path / "run", game, policy)
+    config, snapshots = load_run(RunDirectory.open(run.path))
+    if policy["algorithm"] != "ppo":  # so short a training prefers one action everywhere
+        draw = np.random.default_rng(1)
+        for name, snapshot in snapshots.items():
+            noise = draw.normal(0.0, 0.3, snapshot.weights.shape).astype(np.float32)
+            snapshots[name] = replace(snapshot, weights=snapshot.weights + noise)
+    actor = _make_actor(config, snapshots, 5, seed=3, sampled=explores)
+    seats, compared, episodes = actor.seats, [], set()
+    asked = {name: run._made(name, snapshots[name], name) for name in run}
+    states = {name: asked[name].initial_state(5) for name in asked}
+    choose, begin, outcome = seats.choose, seats.begin, seats.outcome
+
+    def watched_choose(group, random=None):
+        """Ask the policy first, with a copy of the random numbers that the actor will use."""
+        expected = {}
+        for agent in seats.groups[group]:
+            seat = seats.seats[agent]
+            masks = seats._choices[agent].masks
+            before, rng = states[seat.policy], copy.deepcopy(seat.random)
+            chosen, after = asked[seat.policy].act_from(
+                before,
+                seats._seen[agent].copy(),
+                mask=masks.copy() if masks.shape[1] else None,
+                deterministic=not explores,
+                rng=rng,
+            )
+            acts = seats._acted_of[agent]
+            for field in ("frames", "starts", "recurrent_state"):
+                getattr(before, field)[acts] = getattr(after, field)[acts]
+            expected[agent] = chosen, acts.copy()
+        choose(group, random)
+        for agent, (chosen, acts) in expected.items():
+            choice = seats._choices[agent]
+            taken = seats.seats[agent].rule.actions.within_bounds(choice.actions)
+            assert (taken.reshape(choice.shape)[acts] == chosen[acts]).all()
+            compared.append(chosen[acts])
+
+    def watched_begin(over):
+        begin(over)
+        episodes.update(np.flatnonzero(over).tolist())
+        for state in states.values():
+            state.begin(over)
+
+    def watched_outcome(result):
+        outcome(result)
+        ended = result.terminated | result.truncated
+        for agent, seat in enumerate(seats.seats):
+            states[seat.policy].begin(ended[:, agent])
+
+    seats.choose, seats.begin, seats.outcome = watched_choose, watched_begin, watched_outcome
+    for _ in range(60):
+        actor.turn()
+    actor.finish()
+    choices = np.concatenate(compared)
+    assert len(choices) >= 150
+    assert len(np.unique(choices)) > 1, "always the same: nothing is compared"
+
+
+@pytest.mark.parametrize("setting", ["dqn", "iqn", "ppo", "noisy", "recurrent", "continuous"])
+def test_its_module_gives_what_it_chooses_by(setting, tmp_path):
+    policy = trained(tmp_path / "run", *SETTINGS[setting])["agent_0"]
+    module, space = policy.module(), policy.observation_space
+    space.seed(0)
+    seen = np.stack([space.sample() for _ in range(50)])
+    before = np.zeros((50, policy.n_frames - 1, *space.shape), seen.dtype)
+    stacked = torch.as_tensor(np.concatenate((before, seen[:, None]), 1))
+    outputs = module(stacked if policy.n_frames > 1 else torch.as_tensor(seen))
+    if setting == "recurrent":
+        outputs, after = outputs
+        state = policy.act_from(policy.initial_state(50), seen)[1]
+        assert after.detach().numpy() == pytest.approx(state.recurrent_state, abs=1e-6)
+    outputs, chosen = outputs.detach().numpy(), policy.act(seen)
+    if setting == "continuous":
+        assert np.clip(outputs[:, :2], -0.5, 0.5) == pytest.approx(chosen, abs=1e-6)
+    else:
+        ordered = np.sort(outputs, 1)
+        clear = ordered[:, -1] - ordered[:, -2] > 1e-6
+        assert clear.sum() > 25
+        assert (outputs.argmax(1) == chosen)[clear].all()
+    assert set(dict(module.named_parameters())) | set(dict(module.named_buffers())) == set(
+        policy.weights()
+    )
+    module(stacked)[0].sum().backward()
+    assert any(values.grad is not None for values in module.parameters())
+    with torch.no_grad():
+        for values in module.parameters():
+            values.zero_()
+    policy.begin()
+    assert (policy.act(seen) == chosen).all(), "the module's weights are not its own"
+
+
+def test_one_observation_or_a_batch(tmp_path):
+    policy = trained(tmp_path / "run", "support:Tape", SETTINGS["dqn"][1])["agent_0"]
+    batch = policy.observation_space.sample() + np.arange(35, dtype=np.float32).reshape(7, 5)
+    chosen = policy.act(batch)
+    assert chosen.shape == (7,)
+    assert chosen.dtype == policy.action_space.dtype
+    assert policy.action_space.contains(chosen[0])
+    singles = []
+    for row in batch:  # each is the first of an episode
+        policy.begin()
+        singles.append(int(policy.act(row)))
+    assert singles == chosen.tolist()
+    assert policy.act(batch[0].tolist()).shape == ()
+
+
+def test_without_a_state_it_remembers_by_itself(tmp_path):
+    policy = trained(tmp_path / "run", *SETTINGS["recurrent"])["agent_0"]
+    assert policy.is_recurrent
+    cues = np.eye(3, dtype=np.float32)[:2]
+    state, kept = policy.initial_state(2), []
+    for _ in range(3):
+        chosen, state = policy.act_from(state, cues)
+        assert (policy.act(cues) == chosen).all()
+        kept.append(state.recurrent_state)
+    assert not (kept[0] == kept[1]).all()
+    before = policy.initial_state(2)
+    policy.act_from(before, cues)
+    assert (before.recurrent_state == 0.0).all(), "it was changed"
+    policy.begin([True, False])
+    state.begin([True, False])
+    assert (state.recurrent_state[0] == 0.0).all()
+    assert (state.recurrent_state[1] != 0.0).any()
+    assert (policy.act(cues) == policy.act_from(state, cues)[0]).all()
+    assert policy._own.recurrent_state == pytest.approx(
+        policy.act_from(state, cues)[1].recurrent_state, abs=0.0
+    )
+
+
+@pytest.mark.parametrize(
+    ("setting", "arguments", "words"),
+    [
+        ("dqn", {"observation": np.zeros(3)}, r"of shape \(5,\), or a batch .* of shape \(3,\)"),
+        ("dqn", {"observation": np.full(5, np.nan)}, "observation 0 is not finite"),
+        ("dqn", {"observation": ["a"] * 5}, "sees numbers"),
+        ("uint8", {"observation": np.full((1,), 0.5)}, "of uint8; this is of float64, and holds"),
+        ("uint8", {"observation": np.full((1,), 256)}, "of uint8; this is of int64, and holds"),
+        ("dqn", {"observation": np.zeros(5), "mask": [True] * 4}, "trained without masks"),
+        ("dqn", {"observation": np.zeros(5), "deterministic": False, "epsilon": 2}, "a share"),
+        ("masked", {"observation": np.zeros((2, 6, 7))}, "which of 7 actions .* mask="),
+        ("masked", {"observation": np.zeros((2, 6, 7)), "mask": [1, 0]}, r"shape \(1, 7\)"),
+        ("masked", {"observation": np.zeros((2, 6, 7)), "mask": [False] * 7}, "allows nothing"),
+    ],
+)
+def test_what_does_not_fit_is_told(setting, arguments, words, tmp_path):
+    game, policy = SETTINGS[setting]
+    run = trained(tmp_path / "run", "support:Tape" if setting == "dqn" else game, policy)
+    asked = run["agent_0"]
+    if setting == "uint8":
+        value = arguments["observation"][0]
+        arguments["observation"] = np.full(asked.observation_space.shape, value)
+    with pytest.raises(UsageError, match=words):
+        asked.act(**arguments)
+    with pytest.raises(ValueError, match=words):
+        asked.act(**arguments)
