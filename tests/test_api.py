@@ -117,9 +117,58 @@ def test_frozen_copies_are_policies_too(tmp_path):
     assert name in run
     assert copy.name == name == f"policy_0@{copy.version}"
     assert copy.version < live.version
-    assert (copy._snapshot.weights != live._snapshot.weights).any()
+    assert (copy.player.snapshot.weights != live.player.snapshot.weights).any()
     with pytest.raises(KeyError, match=r"no policy 'policy_0@999'; there are policy_0, policy_0@"):
         run["policy_0@999"]
+
+
+def trained(directory, seed, algorithm="ppo", **tree):
+    policy = {"algorithm": algorithm, "network": {"hidden": (8,)}}
+    return remuda.load(
+        remuda.train(
+            "rock_paper_scissors",
+            schedule="sequential",
+            seed=seed,
+            policy=policy,
+            run={"turns": 64, "evaluate_episodes": 0, "directory": directory},
+            checkpoint={"evaluate_episodes": 0},
+            view=PlainView(),
+            **tree,
+        )
+    )
+
+
+def test_policies_of_unlike_runs_play_a_tournament(tmp_path):
+    one, two = trained(tmp_path / "one", 1), trained(tmp_path / "two", 2, "dqn")
+    entrants = [one["agent_0"], two["agent_0"], one["agent_1"], "random"]
+    found = remuda.tournament(entrants, game="rock_paper_scissors", episodes=30)
+    assert found.entrants == ("agent_0", "agent_0 (2)", "agent_1", "random")
+    # What one wins the other loses; greedy policies do the same thing always.
+    for i in range(3):
+        assert found.means[i, i] == 0.0
+        for j in range(3):
+            assert found.means[i, j] == -found.means[j, i]
+            assert found.errors[i, j] == 0.0
+    seen = one["agent_0"].observation_space.low
+    acts = [int(who.act(seen)) for who in entrants[:3]]
+    for i, mine in enumerate(acts):
+        for j, theirs in enumerate(acts):
+            won = {0: 0.0, 1: 1.0, 2: -1.0}[(mine - theirs) % 3]  # paper beats rock, and so on
+            assert np.sign(found.means[i, j]) == won
+    assert abs(found.means[0, 3]) < 1.0
+    assert found.errors[0, 3] > 0.0
+    again = remuda.tournament(entrants, game="rock_paper_scissors", episodes=30)
+    assert (again.means == found.means).all()
+
+
+def test_who_cannot_play_a_game_is_told(tmp_path):
+    policy = trained(tmp_path / "one", 1)["agent_0"]
+    with pytest.raises(remuda.UsageError, match=r"us cannot play agent_0 of tag: it sees Box"):
+        remuda.tournament({"us": policy}, game="tag")
+    with pytest.raises(remuda.ConfigError, match="has no scripted policy 'tactician'"):
+        remuda.tournament([policy, "tactician"], game="rock_paper_scissors")
+    with pytest.raises(remuda.UsageError, match="episodes: there must be one"):
+        remuda.tournament([policy], game="rock_paper_scissors", episodes=0)
 
 
 def test_what_is_no_run_is_told(tmp_path):

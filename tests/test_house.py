@@ -25,7 +25,7 @@ FLOORS = (
     {"envs", "policies", "experience", "publish", "population"},
     {"actor", "learner", "analysis"},
     {"runtime", "coordinator"},
-    {"assembly", "calibration", "memory_plan", "training", "evaluate", "tournament", "judge"},
+    {"assembly", "calibration", "memory_plan", "training", "evaluate", "crossplay", "judge"},
     {"trained"},
     {"ui"},
     {"api"},

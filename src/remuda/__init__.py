@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from remuda.api import Run, load, train
+    from remuda.api import Run, load, tournament, train
+    from remuda.crossplay import Tournament
     from remuda.errors import ConfigError, RemudaError, UsageError
     from remuda.evaluate import Evaluation
     from remuda.trained import Policy, PolicyState
@@ -29,9 +30,11 @@ __all__ = [
     "RemudaError",
     "Result",
     "Run",
+    "Tournament",
     "UsageError",
     "__version__",
     "load",
+    "tournament",
     "train",
 ]
 
@@ -43,8 +46,10 @@ _HOMES = {
     "RemudaError": "errors",
     "Result": "training",
     "Run": "api",
+    "Tournament": "crossplay",
     "UsageError": "errors",
     "load": "api",
+    "tournament": "api",
     "train": "api",
 }
 

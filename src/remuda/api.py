@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -16,6 +16,7 @@ from remuda.config import Config, load_config, overlay, read_config
 from remuda.coordinator.checkpointing import COORDINATOR
 from remuda.coordinator.metrics import Record, View, groups, read_metrics
 from remuda.coordinator.run_directory import RunDirectory
+from remuda.crossplay import Entrant, Tournament, play_across
 from remuda.effects import leaves
 from remuda.envs.registry import find_game, make_env
 from remuda.errors import RunDirectoryError, UsageError
@@ -78,6 +79,56 @@ def train(
     find_game(whole.game)
     view = make_view(whole.run.live) if view is None else view
     return run_training(whole, view, resume is not None, said=frozenset(leaves(said)))
+
+
+def tournament(
+    entrants: Sequence[Policy | str] | Mapping[str, Policy | str],
+    *,
+    game: str,
+    options: Mapping[str, Any] | None = None,
+    episodes: int = 100,
+    seed: int = 0,
+    deterministic: bool = True,
+) -> Tournament:
+    """Let policies of any runs play against each other, themselves included.
+
+    Args:
+        entrants: policies, and names of such as play without having learned (`random`, or what
+            `remuda games GAME` lists); by name, or named as they are.
+        game: that all of them can play.
+        options: of the game, as `env.options`.
+        episodes: for each pair, and each seat of the first of it.
+        seed: of the games; every pair plays others.
+        deterministic: let them be greedy; else they explore as at the end of training.
+
+    Returns:
+        `entrants`; `means` and `errors` [N, N]: what an agent of the row earns when all others are
+        of the column, averaged over the seats, and its standard error.
+
+    Raises:
+        UsageError: an entrant cannot play the game.
+        ConfigError: there is no such game, or no such policy that plays without having learned.
+    """
+    named = dict(entrants) if isinstance(entrants, Mapping) else _named(entrants)
+    if episodes < 1:
+        raise UsageError(f"episodes: there must be one at least; this is {episodes}")
+    players: dict[str, Entrant] = {
+        name: who if isinstance(who, str) else who.player for name, who in named.items()
+    }
+    return play_across(game, options or {}, players, episodes, seed, not deterministic)
+
+
+def _named(entrants: Sequence[Policy | str]) -> dict[str, Policy | str]:
+    """Named as they are; those of the same name are numbered."""
+    named: dict[str, Policy | str] = {}
+    for who in entrants:
+        name = own = who if isinstance(who, str) else who.name
+        number = 1
+        while name in named:
+            number += 1
+            name = f"{own} ({number})"
+        named[name] = who
+    return named
 
 
 def load(run: Result | Path | str) -> Run:
@@ -177,7 +228,7 @@ class Run(Mapping[str, Policy]):
     def _made(self, policy: str, snapshot: Snapshot, name: str) -> Policy:
         spec = next(spec for spec in self._specs if spec.name == policy)
         agent = self._agent_of(spec)
-        return Policy(spec, snapshot, agent.observation_space, agent.action_space, name)
+        return Policy(spec, snapshot, agent, name)
 
     def _agent_of(self, spec: PolicySpec) -> AgentSpec:
         """An agent that the policy may play."""

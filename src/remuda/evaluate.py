@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -13,7 +13,6 @@ from remuda.actor.actor import Actor
 from remuda.actor.dealt import DealtSeats
 from remuda.actor.fixed import FixedSeats
 from remuda.actor.role import make_casts, make_seats
-from remuda.actor.seats import Seats
 from remuda.checkpoint.names import file_name
 from remuda.checkpoint.state import fitting
 from remuda.config import Config
@@ -136,6 +135,30 @@ def evaluate(
     Raises:
         ConfigError: there is no such agent, or no such scripted policy.
     """
+
+    def make_actor(copies: int) -> Actor:
+        return _make_actor(config, snapshots, copies, seed, scripted, sampled, seating)
+
+    silent = {*config.env.scripted, *(scripted or {})}
+    return play_episodes(make_actor, tuple(snapshots), episodes, silent, limits)
+
+
+def play_episodes(
+    make_actor: Callable[[int], Actor],
+    policies: Sequence[str],
+    episodes: int,
+    silent: Collection[str] = (),
+    limits: Limits | None = None,
+) -> Evaluation:
+    """Play episodes, as many in each copy as in any other, and return what each agent earned.
+
+    Args:
+        make_actor: given a number of copies, who plays them; its seats have their policies.
+        policies: by whose names is told what they earned, where seats are dealt.
+        episodes: how many, over all copies.
+        silent: agents whose policies do not play.
+        limits: as of `evaluate`.
+    """
     limits = limits or Limits()
     begun = time.monotonic()
 
@@ -143,8 +166,7 @@ def evaluate(
         return time.monotonic() - begun
 
     def play(copies: int) -> _Play:
-        actor = _make_actor(config, snapshots, copies, seed, scripted, sampled, seating)
-        return _Play(actor, episodes, {*config.env.scripted, *(scripted or {})})
+        return _Play(make_actor(copies), episodes, set(silent))
 
     cut = ""
     with threads(1):  # as actors play; more of them fight where the machine has other things to do
@@ -162,7 +184,7 @@ def evaluate(
                 limits.watch(len(playing.told), episodes)
         finally:
             playing.actor.finish()
-    return replace(playing.found(tuple(snapshots)), asked=episodes, cut=cut)
+    return replace(playing.found(policies), asked=episodes, cut=cut)
 
 
 def _nobody() -> bool:
@@ -411,15 +433,37 @@ def _make_actor(
         for spec in specs
     }
     scoreboard = Scoreboard(tuple(spec.name for spec in specs))
-    seats: Seats
-    if config.population.dealt and seating is None:
-        seats = _dealt(config, env, specs, scoreboard, seed)
-    else:
-        fixed = make_seats(env, specs, scoreboard, seed=seed, purpose="evaluation", noisy=False)
-        seats = FixedSeats(env, fixed)
+    if not config.population.dealt or seating is not None:
+        return seated_actor(env, specs, ready, seed, config.env.check)
+    seats = _dealt(config, env, specs, scoreboard, seed)
     seats.take(ready)
     random = stream(seed, "evaluation", "env")
     return Actor(env, seats, scoreboard.play(), random, check=config.env.check)
+
+
+def seated_actor(
+    env: VectorEnv,
+    specs: tuple[PolicySpec, ...],
+    snapshots: Mapping[str, Snapshot],
+    seed: int,
+    check: bool = True,
+) -> Actor:
+    """An actor with a policy on each seat, noisy layers on their means, from which nobody learns.
+
+    Args:
+        env: the copies that it plays.
+        specs: the policies, in the order of the agents.
+        snapshots: what they play with, by their names, at the rates that these tell.
+        seed: of the game and of exploration.
+        check: whether what the game hands over is checked.
+    """
+    scoreboard = Scoreboard(tuple(spec.name for spec in specs))
+    seats = FixedSeats(
+        env, make_seats(env, specs, scoreboard, seed=seed, purpose="evaluation", noisy=False)
+    )
+    seats.take(snapshots)
+    random = stream(seed, "evaluation", "env")
+    return Actor(env, seats, scoreboard.play(), random, check=check)
 
 
 def _dealt(

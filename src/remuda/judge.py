@@ -8,10 +8,10 @@ from typing import Any
 
 from remuda.config import Config
 from remuda.coordinator.run_directory import RunDirectory
+from remuda.crossplay import margin
 from remuda.evaluate import Evaluation, Limits, evaluate, published
 from remuda.policies.spec import PolicySpec
 from remuda.publish.snapshot import Snapshot
-from remuda.tournament import margin
 
 
 def judged(evaluation: Evaluation) -> dict[str, Any]:

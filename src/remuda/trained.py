@@ -12,12 +12,13 @@ import torch
 from gymnasium import Space
 
 from remuda.actor.frames import FrameStack
+from remuda.crossplay import Player
 from remuda.errors import UsageError
 from remuda.policies.acting import ActingStack
 from remuda.policies.networks.module import PolicyModule
 from remuda.policies.spec import PolicySpec
 from remuda.publish.snapshot import Snapshot
-from remuda.types import Array, Bools, Floats
+from remuda.types import AgentSpec, Array, Bools, Floats
 
 
 @dataclass
@@ -71,20 +72,22 @@ class Policy:
     """How often it had been updated."""
     observation_space: Space[npt.NDArray[np.generic]]
     action_space: Space[npt.NDArray[np.generic]]
+    player: Player
+    """What a tournament seats; it is not for users."""
 
     def __init__(
         self,
         spec: PolicySpec,
         snapshot: Snapshot,
-        observation_space: Space[npt.NDArray[np.generic]],
-        action_space: Space[npt.NDArray[np.generic]],
+        agent: AgentSpec,
         name: str = "",
     ) -> None:
         """Make it ready to act. `remuda.load` does this for the policies of a run."""
         self.name, self.algorithm = name or spec.name, spec.config.algorithm
         self.version, self.learner_step = snapshot.version, snapshot.learner_step
-        self.observation_space, self.action_space = observation_space, action_space
-        self._spec, self._snapshot = spec, snapshot
+        self.observation_space, self.action_space = agent.observation_space, agent.action_space
+        self.player = Player(spec, snapshot, agent)
+        self._spec = spec
         self._network = spec.network()
         self._stack = ActingStack(self._network, [None], 1, gathered=True)
         self._stack.load(0, snapshot.weights)

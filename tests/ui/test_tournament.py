@@ -8,10 +8,10 @@ import pytest
 from rich.console import Console
 
 from remuda.config import load_config
+from remuda.crossplay import Tournament, play_tournament
 from remuda.envs.registry import make_env
 from remuda.policies.spec import policy_specs
 from remuda.publish.snapshot import Snapshot
-from remuda.tournament import Tournament, play_tournament
 from remuda.training import train
 from remuda.ui.cli import run
 from remuda.ui.live import PlainView

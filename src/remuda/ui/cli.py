@@ -389,8 +389,8 @@ def tournament(words: Sequence[str]) -> int:
     options = validate(parse_flags(words, TournamentOptions, positional="run"), TournamentOptions)
 
     from remuda.coordinator.run_directory import RunDirectory
+    from remuda.crossplay import play_tournament
     from remuda.evaluate import load_run
-    from remuda.tournament import play_tournament
     from remuda.ui.tournament import print_tournament
 
     run = RunDirectory.open(options.run)

@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from remuda.tournament import Tournament
+from remuda.crossplay import Tournament
 
 POOR, GOOD = np.array([120, 60, 60]), np.array([40, 110, 70])
 """Backgrounds of the least and the greatest mean."""
