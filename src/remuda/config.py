@@ -687,8 +687,9 @@ class RunConfig(Section):
     """Seconds to train. None: no such end."""
     directory: Path | None = None
     """The run directory. None: a new one under `runs/`, named by game and time."""
-    log_every: PositiveFloat = 5.0
-    """Seconds between two lines of metrics."""
+    log_every: PositiveFloat | Literal["auto"] = "auto"
+    """Seconds between two lines of metrics. `auto`: a tenth of the time so far, from 0.25 to 5, so
+    that a short run has curves too."""
     evaluate_episodes: NonNegativeInt = 200
     """Greedy episodes played after training."""
     evaluate_seconds: Annotated[

@@ -30,6 +30,8 @@ log = logging.getLogger(__name__)
 
 TICK = 0.25
 """Seconds between two looks at the run."""
+LINES, LONGEST = 10, 5.0
+"""Lines of metrics of a run so far, at least where it is long enough, and seconds between two."""
 WHOLE = 60.0
 """Seconds between two lines of metrics with all frozen copies, where there are many of them."""
 SHOWN_TICKS = 16
@@ -213,7 +215,8 @@ class Coordinator:
                 continue
             # A tick works out one record: that of the interval which is logged, where one is. A
             # line that is still being encoded is not hurried: the next interval is longer then.
-            is_due = now.time - logged.time >= config.log_every and not self._metrics.work.busy
+            interval = _interval(config, board.seconds(now))
+            is_due = now.time - logged.time >= interval and not self._metrics.work.busy
             is_logged = is_due or bool(words)
             record = board.between(logged if is_logged else recent[0], now, whole=bool(words))
             recent.append(now)
@@ -281,6 +284,13 @@ class Coordinator:
                     "finite (policy.max_nonfinite in a row); it goes on acting with its last good "
                     "weights. A lower policy.learning_rate or policy.reward_scale may help"
                 )
+
+
+def _interval(config: RunConfig, seconds: float) -> float:
+    """Seconds until the next line of metrics, of a run that has gone on for so many."""
+    if config.log_every == "auto":
+        return min(max(seconds / LINES, TICK), LONGEST)
+    return config.log_every
 
 
 class _State:
