@@ -1,5 +1,6 @@
 """The examples run as they are, only shorter, and show what their pages say."""
 
+import re
 import subprocess
 import sys
 from collections import Counter
@@ -113,3 +114,19 @@ def test_the_front_door_as_printed(tmp_path):
     again = subprocess.run([*words, str(run)], capture_output=True, text=True, check=False)
     told = found.stdout[found.stdout.index("treasure_hunt: agent_0") :]
     assert again.stdout == told
+
+
+def test_the_program_of_the_readme(tmp_path):
+    """As printed, only shorter."""
+    (printed,) = re.findall(
+        r"```python\n(.*?)```", (EXAMPLES.parent / "README.md").read_text(), re.S
+    )
+    program = tmp_path / "program.py"
+    assert 'run={"seconds": 60}' in printed
+    program.write_text(printed.replace('{"seconds": 60}', '{"turns": 2000}'))
+    words = [sys.executable, str(program)]
+    found = subprocess.run(words, capture_output=True, text=True, cwd=tmp_path, check=False)
+    assert found.returncode == 0, found.stderr
+    acted, earned = found.stdout.splitlines()[-2:]
+    assert int(acted) in range(5)
+    assert "[" in earned
