@@ -1,13 +1,18 @@
 """The front door."""
 
+import shutil
 import subprocess
 import sys
+import threading
 
 import numpy as np
 import pytest
 
 import remuda
+from remuda.coordinator.run_directory import RunDirectory
+from remuda.evaluate import load_run
 from remuda.ui.live import PlainView
+from support import Tape
 
 SMALL = {
     "schedule": "sequential",
@@ -113,6 +118,12 @@ def test_frozen_copies_are_policies_too(tmp_path):
     run = remuda.load(str(result.directory))
     assert len(run.frozen) == 3
     name = run.frozen[0]
+    assert run[name].learner_step > 0
+    assert run.policy(name, checkpoint=run.checkpoints[-1]).version == run[name].version
+    with pytest.raises(remuda.RemudaError, match="has no checkpoint 77"):
+        run.policy(name, checkpoint=77)
+    with pytest.raises(remuda.UsageError, match="is a frozen copy"):
+        run.policy(name, checkpoint="best")
     copy, live = run[name], run["policy_0"]
     assert name in run
     assert copy.name == name == f"policy_0@{copy.version}"
@@ -161,6 +172,28 @@ def test_policies_of_unlike_runs_play_a_tournament(tmp_path):
     assert (again.means == found.means).all()
 
 
+class FirstMover(Tape):
+    """One agent earns in each turn what the other loses, whatever they do."""
+
+    def act(self, agent, actions):
+        self._acts += 1
+        self._rewards[:, agent] = 1 - 2 * agent
+
+
+def test_what_a_seat_earns_more_than_another_is_no_error(tmp_path):
+    result = remuda.train(
+        "test_api:FirstMover", config=SMALL, run={"directory": tmp_path / "run"}, view=PlainView()
+    )
+    run = remuda.load(result)
+    found = remuda.tournament(dict(run), game="test_api:FirstMover", episodes=20)
+    lengths = {3.0, -3.0, 5.0, -5.0}
+    assert (np.abs(found.means) < 1e-9).all()
+    returns = run.evaluate(episodes=20).returns
+    assert set(returns.ravel().tolist()) == lengths
+    of_seat = returns.std(0, ddof=1) / np.sqrt(20)
+    assert found.errors == pytest.approx(np.sqrt((of_seat**2).sum()) / 2, rel=0.1)
+
+
 def test_who_cannot_play_a_game_is_told(tmp_path):
     policy = trained(tmp_path / "one", 1)["agent_0"]
     with pytest.raises(remuda.UsageError, match=r"us cannot play agent_0 of tag: it sees Box"):
@@ -174,6 +207,95 @@ def test_who_cannot_play_a_game_is_told(tmp_path):
 def test_what_is_no_run_is_told(tmp_path):
     with pytest.raises(remuda.RemudaError, match="is no run directory"):
         remuda.load(tmp_path)
+
+
+def test_a_run_is_itself(run):
+    assert run == run  # noqa: PLR0124
+    assert run != remuda.load(run.path)
+    assert {run: 1}[run] == 1
+    metrics = run.metrics()
+    assert metrics == metrics  # noqa: PLR0124
+    assert 3 not in run
+    with pytest.raises(KeyError, match="no policy 3"):
+        run[3]
+    assert {name: policy.name for name, policy in run.items()} == {n: n for n in run}
+    for wrong in (True, 1.5, "first"):
+        with pytest.raises(remuda.UsageError, match="a number, 'final' or 'best'; this is"):
+            run.policy("agent_0", checkpoint=wrong)
+    for wrong in ({"episodes": 0}, {"seed": -1}):
+        with pytest.raises(remuda.UsageError, match=f"{next(iter(wrong))}: "):
+            run.evaluate(**wrong)
+
+
+def test_the_policies_of_a_run_are_read_once(run, monkeypatch):
+    reads = []
+    monkeypatch.setattr("remuda.api.load_run", lambda *words: reads.append(1) or load_run(*words))
+    assert len(dict(run.items())) == len(list(run.values())) == 2
+    assert len(reads) == 2
+
+
+def test_a_run_that_has_saved_nothing_has_no_policies(tmp_path):
+    RunDirectory.create(
+        remuda.config.load_config({"game": "tag", "run": {"directory": tmp_path / "run"}})
+    ).unlock()
+    young = remuda.load(tmp_path / "run")
+    assert list(young) == list(young.items()) == []
+    assert "agent_0" not in young
+    with pytest.raises(remuda.RemudaError, match="has saved no policy yet"):
+        young["agent_0"]
+
+
+def test_a_run_is_found_from_elsewhere(run, tmp_path, monkeypatch):
+    monkeypatch.chdir(run.path.parent)
+    near = remuda.load("run")
+    monkeypatch.chdir(tmp_path)
+    assert near["agent_0"].version == run["agent_0"].version
+    assert near.checkpoints == run.checkpoints
+
+
+def test_what_needs_no_game_is_there_without_it(tmp_path, run):
+    shutil.copytree(run.path, tmp_path / "run")
+    config = tmp_path / "run" / "config.yaml"
+    config.write_text(config.read_text().replace("support:Tape", "gone_module:Tape"))
+    left = remuda.load(tmp_path / "run")
+    assert left.metrics()["turns"][-1] == 300
+    assert left.summary()["turns"] == 300
+    assert left.checkpoints == run.checkpoints
+    with pytest.raises(remuda.RemudaError, match="gone_module"):
+        left["agent_0"]
+
+
+def test_the_settings_of_another_run_may_be_used_again(run, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    result = remuda.train(config=run.config, seed=7, run={"turns": 60}, view=PlainView())
+    assert result.directory != run.path
+    again = remuda.load(result).config
+    assert (again.seed, again.run.turns, again.policy) == (7, 60, run.config.policy)
+    with pytest.raises(remuda.UsageError, match="this is a list"):
+        remuda.train(config=[1])
+
+
+def test_what_no_file_can_hold_is_told_and_leaves_nothing(tmp_path):
+    words = {"config": SMALL, "run": {"directory": tmp_path / "run"}, "view": PlainView()}
+    with pytest.raises(remuda.ConfigError, match=r"env\.options\.lengths: a numpy\.ndarray cannot"):
+        remuda.train("support:Tape", env={"options": {"lengths": np.array([3, 5])}}, **words)
+    assert remuda.train("support:Tape", env={"options": {"lengths": [3, 5]}}, **words).finished
+
+
+def test_a_run_may_be_trained_by_any_thread(tmp_path):
+    results = []
+
+    def work():
+        results.append(
+            remuda.train(
+                "support:Tape", config=SMALL, run={"directory": tmp_path / "run"}, view=PlainView()
+            )
+        )
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    assert results[0].finished
 
 
 def test_settings_that_are_wrong_are_told_as_on_the_command_line(tmp_path):

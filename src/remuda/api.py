@@ -5,7 +5,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import ItemsView, Iterator, Mapping, Sequence, ValuesView
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
@@ -19,7 +20,7 @@ from remuda.coordinator.run_directory import RunDirectory
 from remuda.crossplay import Entrant, Tournament, play_across
 from remuda.effects import leaves
 from remuda.envs.registry import find_game, make_env
-from remuda.errors import RunDirectoryError, UsageError
+from remuda.errors import CheckpointError, RunDirectoryError, UsageError
 from remuda.evaluate import Evaluation, load_run
 from remuda.evaluate import evaluate as play_greedily
 from remuda.policies.spec import PolicySpec, policy_specs
@@ -38,7 +39,7 @@ it has not ended; `best`: that which did best in evaluation."""
 def train(
     game: str | None = None,
     *,
-    config: Path | str | Mapping[str, Any] | None = None,
+    config: Path | str | Mapping[str, Any] | Config | None = None,
     resume: Run | Path | str | None = None,
     view: View | None = None,
     **settings: Any,
@@ -49,7 +50,8 @@ def train(
 
     Args:
         game: its name, or `module:callable`; None: that of `config`, or Treasure Hunt.
-        config: settings as a YAML file or a nested mapping.
+        config: settings as a YAML file, a nested mapping, or those of another run
+            (`run.config`).
         resume: a run to go on with from its newest checkpoint; settings go over its own.
         view: who watches; None: the live view in a terminal, else plain lines.
         settings: sections of the configuration as the command line has them, over `config`:
@@ -64,8 +66,15 @@ def train(
     from remuda.ui.live import make_view
 
     tree: dict[str, Any] = {}
-    if isinstance(config, Mapping):
+    if isinstance(config, Config):  # of another run, whose directory this one does not take
+        tree = config.model_dump(mode="json")
+        tree["run"].pop("directory")
+    elif isinstance(config, Mapping):
         tree = dict(config)
+    elif config is not None and not isinstance(config, str | Path):
+        raise UsageError(
+            f"config is a file, a mapping, or a run's; this is a {type(config).__name__}"
+        )
     elif config is not None:
         tree = read_config(Path(config))
         load_config(tree, str(config))  # a fault in the file is told as the file's
@@ -110,12 +119,18 @@ def tournament(
         ConfigError: there is no such game, or no such policy that plays without having learned.
     """
     named = dict(entrants) if isinstance(entrants, Mapping) else _named(entrants)
-    if episodes < 1:
-        raise UsageError(f"episodes: there must be one at least; this is {episodes}")
+    _check_play(episodes, seed)
     players: dict[str, Entrant] = {
         name: who if isinstance(who, str) else who.player for name, who in named.items()
     }
     return play_across(game, options or {}, players, episodes, seed, not deterministic)
+
+
+def _check_play(episodes: int, seed: int) -> None:
+    if episodes < 1:
+        raise UsageError(f"episodes: there must be one at least; this is {episodes}")
+    if seed < 0:
+        raise UsageError(f"seed: it is 0 or more; this is {seed}")
 
 
 def _named(entrants: Sequence[Policy | str]) -> dict[str, Policy | str]:
@@ -163,10 +178,20 @@ class Run(Mapping[str, Policy]):
         self._files = RunDirectory.open(path)
         self.path = path
         self.config = self._files.read_config()
+
+    @cached_property
+    def _agents(self) -> tuple[AgentSpec, ...]:
         env = make_env(self.config.game, 1, **self.config.env.options)
-        self._agents: tuple[AgentSpec, ...] = tuple(env.agents)
+        agents = tuple(env.agents)
         env.close()
-        self._specs = policy_specs(self.config, self._agents)
+        return agents
+
+    @cached_property
+    def _specs(self) -> tuple[PolicySpec, ...]:
+        return policy_specs(self.config, self._agents)
+
+    __eq__ = object.__eq__
+    __hash__ = object.__hash__
 
     def __repr__(self) -> str:
         return f"<remuda.Run {self.path}: {self.config.game}>"
@@ -189,37 +214,70 @@ class Run(Mapping[str, Policy]):
     @property
     def frozen(self) -> tuple[str, ...]:
         """The frozen copies in its newest checkpoint, as `policy@version`."""
-        return tuple(f"{name}@{version}" for name, version, _ in self._copies())
+        return tuple(f"{name}@{snapshot.version}" for name, snapshot in self._copies())
 
     def __iter__(self) -> Iterator[str]:
-        return iter(load_run(self._files)[1])
+        return iter(self._names())
 
     def __len__(self) -> int:
-        return sum(1 for _ in self)
+        return len(self._names())
+
+    def __contains__(self, name: object) -> bool:
+        return isinstance(name, str) and (
+            name in self._names() or ("@" in name and name in self.frozen)
+        )
 
     def __getitem__(self, name: str) -> Policy:
         return self.policy(name)
 
-    def __contains__(self, name: object) -> bool:
-        return name in set(self) or name in self.frozen
+    def items(self) -> ItemsView[str, Policy]:
+        """Its policies by name, all of one moment, read once."""
+        return self._all().items()
+
+    def values(self) -> ValuesView[Policy]:
+        """Its policies, all of one moment, read once."""
+        return self._all().values()
+
+    def _all(self) -> dict[str, Policy]:
+        if not self._names():
+            return {}
+        return {name: self._made(name, s, name) for name, s in load_run(self._files)[1].items()}
+
+    def _names(self) -> tuple[str, ...]:
+        """The policies that there are weights of; none while nothing is saved."""
+        names = [spec.name for spec in self._specs]
+        if not self._files.checkpoints.numbers() and not any(map(self._files.has_weights, names)):
+            return ()
+        return tuple(load_run(self._files)[1]) if self.config.population.dealt else tuple(names)
 
     def policy(self, name: str, checkpoint: Checkpoint = "final") -> Policy:
         """One of its policies, ready to act.
 
         Args:
-            name: of a policy, or `policy@version` of a frozen copy of the newest checkpoint.
-            checkpoint: whose weights.
+            name: of a policy, or `policy@version` of a frozen copy.
+            checkpoint: whose weights; of a frozen copy a number, or `final`: the newest.
 
         Raises:
             UsageError: there is none of this name; it is a `KeyError` of the mapping, too.
             RunDirectoryError: weights are missing or damaged.
             CheckpointError: the checkpoint is missing or damaged.
         """
+        number = checkpoint if isinstance(checkpoint, int) else None
+        if isinstance(checkpoint, bool) or (number is None and checkpoint not in ("final", "best")):
+            raise UsageError(f"checkpoint is a number, 'final' or 'best'; this is {checkpoint!r}")
+        if not isinstance(name, str):
+            raise UnknownPolicyError(name, list(self))
         if "@" in name and name not in {spec.name for spec in self._specs}:
-            for policy, version, weights in self._copies():
-                if name == f"{policy}@{version}":
-                    return self._made(policy, Snapshot(weights, version, 0, 0.0), name)
-            raise UnknownPolicyError(name, [*self, *self.frozen])
+            if checkpoint == "best":
+                raise UsageError(f"{name} is a frozen copy: name a checkpoint by its number")
+            copies = self._copies(number)
+            for policy, snapshot in copies:
+                if name == f"{policy}@{snapshot.version}":
+                    return self._made(policy, snapshot, name)
+            frozen = [f"{policy}@{snapshot.version}" for policy, snapshot in copies]
+            raise UnknownPolicyError(name, [*self, *frozen])
+        if not self._names():
+            raise RunDirectoryError(f"{self.path} has saved no policy yet")
         found = load_run(self._files, checkpoint)[1]
         if name not in found:
             raise UnknownPolicyError(name, list(found))
@@ -241,22 +299,27 @@ class Run(Mapping[str, Policy]):
         allowed = seats_of(self.config, self._agents, names).get(spec.name, frozenset({0}))
         return self._agents[min(allowed)]
 
-    def _copies(self) -> list[tuple[str, int, npt.NDArray[np.float32]]]:
-        """Policy, version and weights of the frozen copies in the newest checkpoint."""
+    def _copies(self, number: int | None = None) -> list[tuple[str, Snapshot]]:
+        """The frozen copies in a checkpoint, each with its policy; None: in the newest."""
         numbers = self._files.checkpoints.numbers()
         if not self.config.population.dealt or not numbers:
             return []
-        saved = self._files.checkpoints.read(numbers[-1], COORDINATOR)["population"]
+        if number is not None and number not in numbers:
+            there = ", ".join(map(str, numbers))
+            raise CheckpointError(f"{self.path} has no checkpoint {number}; it has {there}")
+        read = numbers[-1] if number is None else number
+        saved = self._files.checkpoints.read(read, COORDINATOR)["population"]
         names = [spec.name for spec in self._specs]
         found = []
-        identity, first = saved["identity"], len(names)
         for policy, name in enumerate(names):
-            weights = saved["copies"][name]["weights"]
-            for i in range(len(weights)):
-                place = first + policy * len(weights) + i
-                if identity[place, POLICY] == policy:
-                    found.append((name, int(identity[place, VERSION]), weights[i]))
-        return sorted(found, key=lambda copy: copy[:2])
+            held = saved["copies"][name]
+            first = len(names) + policy * len(held["weights"])
+            for i, weights in enumerate(held["weights"]):
+                identity = saved["identity"][first + i]
+                if identity[POLICY] == policy:
+                    step, version = int(held["learner_step"][i]), int(identity[VERSION])
+                    found.append((name, Snapshot(weights, version, step, 0.0)))
+        return sorted(found, key=lambda copy: (copy[0], copy[1].version))
 
     def summary(self) -> dict[str, Any]:
         """What came of it, as plain data: the content of `summary.json`.
@@ -299,10 +362,12 @@ class Run(Mapping[str, Policy]):
             scripted: by agent, who plays in its place without having learned.
 
         Raises:
+            UsageError: no episodes, or a seed below zero.
             RunDirectoryError: weights are missing or damaged.
             CheckpointError: the checkpoint is missing or damaged.
             ConfigError: there is no such agent, or no such scripted policy.
         """
+        _check_play(episodes, seed)
         config, snapshots = load_run(self._files, checkpoint)
         return play_greedily(config, snapshots, episodes, seed, scripted)
 
@@ -335,6 +400,9 @@ class Metrics(Mapping[str, npt.NDArray[np.float64]]):
             name: np.array([_number(row.get(name)) for row in rows], np.float64) for name in names
         }
         self.num_rows = len(rows)
+
+    __eq__ = object.__eq__
+    __hash__ = object.__hash__
 
     def __getitem__(self, name: str) -> npt.NDArray[np.float64]:
         if name not in self._columns:
@@ -381,7 +449,7 @@ def _number(value: float | None) -> float:
 class UnknownPolicyError(UsageError, KeyError):
     """A policy that a run does not have."""
 
-    def __init__(self, name: str, known: list[str]) -> None:
+    def __init__(self, name: object, known: list[str]) -> None:
         super().__init__(f"there is no policy {name!r}; there are {', '.join(known)}")
 
     def __str__(self) -> str:
@@ -391,4 +459,5 @@ class UnknownPolicyError(UsageError, KeyError):
 def _path(run: Run | Result | Path | str) -> Path:
     if isinstance(run, Run):
         return run.path
-    return run.directory if isinstance(run, Result) else Path(run).expanduser()
+    run = run.directory if isinstance(run, Result) else run
+    return Path(run).expanduser().absolute()

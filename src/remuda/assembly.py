@@ -359,7 +359,7 @@ class Assembly:
         with threads(1):
             for spec in self.specs:
                 weights = first_weights(spec, torch_stream(self.config.seed, "weights", spec.name))
-                start = spec.config.exploration.start
+                start = spec.config.first_epsilon
                 self._publisher(spec).publish(weights, 0, start)
 
     def _publisher(self, spec: PolicySpec) -> Publisher:

@@ -7,7 +7,7 @@ the child processes, is written into the run directory, and is read back by `rem
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -357,6 +357,16 @@ class PolicyConfig(Section):
         preset = PRESETS.get(str(data.get("algorithm")), {})
         plain = {k: v.model_dump() if isinstance(v, Section) else v for k, v in data.items()}
         return overlay(preset, plain)
+
+    @property
+    def first_epsilon(self) -> float:
+        """The exploration rate at its first step; 1 where a distribution explores by itself."""
+        return 1.0 if self.takes_rollouts else self.exploration.start
+
+    @property
+    def last_epsilon(self) -> float:
+        """The same once its decay is over."""
+        return 1.0 if self.takes_rollouts else self.exploration.end
 
     @property
     def takes_rollouts(self) -> bool:
@@ -885,7 +895,41 @@ def read_config(path: Path) -> dict[str, Any]:
 
 
 def write_config(config: Config, path: Path) -> None:
-    """Write the whole tree as YAML."""
-    import yaml
+    """Write the whole tree as YAML.
 
-    path.write_text(yaml.safe_dump(config.model_dump(mode="json"), sort_keys=False))
+    Raises:
+        ConfigError: it holds something from Python that no file can hold.
+    """
+    path.write_text(config_text(config))
+
+
+def config_text(config: Config) -> str:
+    """The whole tree as YAML.
+
+    Raises:
+        ConfigError: it holds something from Python that no file can hold.
+    """
+    import yaml
+    from pydantic_core import PydanticSerializationError
+
+    try:
+        return yaml.safe_dump(config.model_dump(mode="json"), sort_keys=False)
+    except PydanticSerializationError:
+        for key, value in _strange(config.model_dump()):
+            raise ConfigError(
+                f"{key}: a {type(value).__module__}.{type(value).__qualname__} cannot be written "
+                "into the run's configuration; give plain numbers, texts, lists and mappings"
+            ) from None
+        raise
+
+
+def _strange(value: object, key: str = "") -> Iterator[tuple[str, object]]:
+    """What of a tree is not plain, by its key."""
+    if isinstance(value, Mapping):
+        for name, part in value.items():
+            yield from _strange(part, f"{key}.{name}" if key else str(name))
+    elif isinstance(value, list | tuple | set | frozenset):
+        for part in value:
+            yield from _strange(part, key)
+    elif not isinstance(value, str | int | float | bool | Path | None):
+        yield key, value

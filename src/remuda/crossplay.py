@@ -101,7 +101,7 @@ def play_tournament(
                 Limits(),
             )
             assert returns is not None, "without limits nothing is cut"
-            means[row, column], errors[row, column] = returns.mean(), standard_error(returns)
+            means[row, column], errors[row, column] = _mean_and_error(returns)
     return Tournament(names, means, errors, episodes)
 
 
@@ -145,9 +145,18 @@ def play_across(
                 number = (seed + row * count + column) * len(agents) + seat
                 played = _play_seated(game, options, seated, episodes, number, sampled)
                 found.append(played.returns[:, seat])
-            returns = np.concatenate(found)
-            means[row, column], errors[row, column] = returns.mean(), standard_error(returns)
+            means[row, column], errors[row, column] = _mean_and_error(found)
     return Tournament(names, means, errors, episodes)
+
+
+def _mean_and_error(returns: Sequence[Numbers]) -> tuple[float, float]:
+    """The mean over seats that are played equally often, and its standard error.
+
+    What one seat earns more than another is no chance: it does not count as such.
+    """
+    errors = np.array([standard_error(of_seat) for of_seat in returns])
+    mean = float(np.mean([of_seat.mean() for of_seat in returns]))
+    return mean, float(np.sqrt((errors**2).sum()) / len(returns))
 
 
 def _check_fits(game: str, name: str, entrant: Entrant, agent: AgentSpec) -> None:
@@ -193,7 +202,7 @@ def _play_seated(
             spec, snapshot = (
                 stand_ins[agent.name] if isinstance(who, str) else (who.spec, who.snapshot)
             )
-            rate = spec.config.exploration.end if sampled else 0.0
+            rate = spec.config.last_epsilon if sampled else 0.0
             specs.append(replace(spec, name=agent.name))
             snapshots[agent.name] = replace(snapshot, epsilon=rate)
         return seated_actor(env, tuple(specs), snapshots, seed)
@@ -230,7 +239,7 @@ def margin(
         returns = _meet(config, first, second, episodes, 2 * seed + way, False, left)
         if returns is None:
             return math.nan
-        found.append(float(returns.mean()))
+        found.append(_mean_and_error(returns)[0])
     return found[0] - found[1]
 
 
@@ -242,8 +251,8 @@ def _meet(
     seed: int,
     sampled: bool,
     limits: Limits,
-) -> Numbers | None:
-    """The returns of one agent of the first among agents of the second, seat by seat: [M].
+) -> list[Numbers] | None:
+    """The returns of one agent of the first among agents of the second, by seat, each [episodes].
 
     None: it was cut by the limits.
     """
@@ -280,4 +289,4 @@ def _meet(
         if played.cut:
             return None
         found.append(played.returns[:, seat])
-    return np.concatenate(found)
+    return found

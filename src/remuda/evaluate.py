@@ -428,7 +428,7 @@ def _make_actor(
         specs = tuple(replace(of[seating[agent.name]], name=agent.name) for agent in env.agents)
     ready = {
         spec.name: replace(
-            snapshots[spec.name], epsilon=spec.config.exploration.end if sampled else 0.0
+            snapshots[spec.name], epsilon=spec.config.last_epsilon if sampled else 0.0
         )
         for spec in specs
     }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -19,6 +20,9 @@ from remuda.policies.networks.module import PolicyModule
 from remuda.policies.spec import PolicySpec
 from remuda.publish.snapshot import Snapshot
 from remuda.types import AgentSpec, Array, Bools, Floats
+
+KEPT_ROOMS = 16
+"""Passes of batches of different sizes that are kept ready."""
 
 
 @dataclass
@@ -60,7 +64,8 @@ class Policy:
     1. `act` chooses exactly what an actor of the run chooses, given the same weights, observations,
        masks and random numbers, for as many streams at once.
     2. Nothing that is asked of it changes its weights.
-    3. It works on the processor, in numpy arrays, and can be used where no run is.
+    3. What it refuses changes nothing, neither what it remembers nor a state that it was given.
+    4. It can be copied, pickled, and asked by several threads; what it remembers they share.
     """
 
     name: str
@@ -89,14 +94,21 @@ class Policy:
         self.player = Player(spec, snapshot, agent)
         self._spec = spec
         self._network = spec.network()
-        self._stack = ActingStack(self._network, [None], 1, gathered=True)
+        self._stack = ActingStack(self._network, [None], 1, gathered=True, kept_rooms=KEPT_ROOMS)
         self._stack.load(0, snapshot.weights)
         self._rule = spec.rule()
         self._rng = np.random.default_rng()
         self._own: PolicyState | None = None
+        self._lock = threading.Lock()
 
     def __repr__(self) -> str:
         return f"<remuda.Policy {self.name}: {self.algorithm}, version {self.version}>"
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """Copies and pickles are made anew, with what it remembers and its random numbers."""
+        player = self.player
+        made = (type(self), (player.spec, player.snapshot, player.agent, self.name))
+        return (*made, {"_rng": self._rng, "_own": self._own})
 
     @property
     def is_recurrent(self) -> bool:
@@ -165,14 +177,13 @@ class Policy:
         """
         observations, single = self._observations(observation)
         count = len(observations)
-        remembered = self._remembered(count) if state is None else state
-        if len(remembered) != count:
-            raise UsageError(
-                f"{self.name}: the state is of {len(remembered)} streams, and there are {count} "
-                "observations"
-            )
-        allowed = self._allowed(mask, count)
-        actions = self._choose(observations, allowed, remembered, deterministic, rng, epsilon)
+        allowed, rate = self._allowed(mask, count), self._rate(deterministic, epsilon)
+        generator = self._rng if rng is None else np.random.default_rng(rng)
+        if state is not None:
+            self._check(state, count)
+        with self._lock:
+            remembered = self._remembered(count) if state is None else state
+            actions = self._choose(observations, allowed, remembered, generator, rate)
         shape = self.action_space.shape or ()
         chosen = self._rule.actions.within_bounds(actions).reshape(count, *shape)
         return chosen[0] if single else chosen
@@ -214,17 +225,16 @@ class Policy:
         observations: Array,
         allowed: Bools,
         state: PolicyState,
-        deterministic: bool,
-        rng: np.random.Generator | int | None,
-        epsilon: float | None,
+        generator: np.random.Generator,
+        rate: float,
     ) -> Array:
         spec, count = self._spec, len(observations)
-        frames = FrameStack(state.frames, spec.observation_size, state.starts)
-        strange = frames.push(observations.reshape(count, -1), np.ones(count, np.bool_))
-        if strange >= 0:
-            raise UsageError(f"{self.name}: observation {strange} is not finite")
         actions = np.zeros((count, spec.actions.size), spec.actions.dtype)
+        if not count:
+            return actions
         log_probs: Floats = np.zeros(count, np.float32)
+        frames = FrameStack(state.frames, spec.observation_size, state.starts)
+        frames.push(observations, np.ones(count, np.bool_))
         with _one_thread():
             inputs, forward = self._stack.room(0, 1, count)
             inputs[...] = state.frames
@@ -233,17 +243,33 @@ class Policy:
                 state.recurrent_state[...] = after[0]
             else:
                 outputs = forward()
-        rate = 0.0 if deterministic else self._rate(epsilon)
-        generator = self._rng if rng is None else np.random.default_rng(rng)
         self._rule.choose(outputs[0], allowed, generator, rate, actions, log_probs)
         return actions
 
-    def _rate(self, epsilon: float | None) -> float:
-        if epsilon is None:
-            return self._spec.config.exploration.end
-        if not 0.0 <= epsilon <= 1.0:
+    def _check(self, state: PolicyState, count: int) -> None:
+        """Raise a `UsageError` where a state is not one of this policy's, of so many streams."""
+        if len(state) != count:
+            raise UsageError(
+                f"{self.name}: the state is of {len(state)} streams, and there are {count} "
+                "observations"
+            )
+        fresh = self.initial_state(count)
+        for name in ("frames", "starts", "recurrent_state"):
+            given, wanted = getattr(state, name), getattr(fresh, name)
+            if given.shape != wanted.shape or given.dtype != wanted.dtype:
+                raise UsageError(
+                    f"{self.name}: the state is of another policy: its {name} are {given.dtype} of "
+                    f"shape {given.shape}, not {wanted.dtype} of shape {wanted.shape}"
+                )
+            if not given.flags.c_contiguous or not given.flags.writeable:
+                setattr(state, name, given.copy())
+
+    def _rate(self, deterministic: bool, epsilon: float | None) -> float:
+        if epsilon is not None and not 0.0 <= epsilon <= 1.0:
             raise UsageError(f"epsilon is a share, 0 to 1; this is {epsilon}")
-        return epsilon
+        if deterministic:
+            return 0.0
+        return self._spec.config.last_epsilon if epsilon is None else epsilon
 
     def _observations(self, observation: npt.ArrayLike) -> tuple[Array, bool]:
         """As a batch of the game's dtype, and whether it was a single one."""
@@ -258,14 +284,18 @@ class Policy:
         if given.dtype.kind not in "buif":
             raise UsageError(f"{self.name} sees numbers; this is of {given.dtype}")
         wanted = np.dtype(spec.dtype)
-        found = np.ascontiguousarray(given, wanted)
+        with np.errstate(invalid="ignore"):  # what comes of numbers that are none is seen below
+            found = np.ascontiguousarray(given, wanted)
         exact = wanted.kind == "f" or (found == given).all()
         if not exact:
             raise UsageError(
                 f"{self.name} sees observations of {wanted}; this is of {given.dtype}, and holds "
                 f"numbers that {wanted} does not have"
             )
-        return found[None] if single else found, single
+        if wanted.kind == "f" and not np.isfinite(found).all():
+            finite = np.isfinite(found).reshape(-1, spec.observation_size).all(1)
+            raise UsageError(f"{self.name}: observation {int(finite.argmin())} is not finite")
+        return found.reshape(-1 if found.size else len(found), spec.observation_size), single
 
     def _allowed(self, mask: npt.ArrayLike | None, count: int) -> Bools:
         size = self.mask_size

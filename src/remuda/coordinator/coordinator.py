@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import logging
 import signal
+import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -94,7 +95,10 @@ class Signals:
 
     @contextmanager
     def watching(self) -> Iterator[None]:
-        """Catch the signals inside the `with`."""
+        """Catch the signals inside the `with`; in other threads than the main one, none comes."""
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
         self._before = {n: signal.signal(n, self) for n in (signal.SIGINT, signal.SIGTERM)}
         try:
             yield

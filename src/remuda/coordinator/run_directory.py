@@ -17,7 +17,7 @@ from remuda.checkpoint.names import file_name
 from remuda.checkpoint.plain import NUMBER, Kinds, checked, checked_all, read_checked
 from remuda.checkpoint.state import save_tensors, write_whole
 from remuda.checkpoint.store import Checkpoints
-from remuda.config import Config, load_config, read_config, write_config
+from remuda.config import Config, config_text, load_config, read_config
 from remuda.coordinator.metrics import read_metrics
 from remuda.errors import RunDirectoryError
 from remuda.types import Floats
@@ -71,6 +71,7 @@ class RunDirectory:
 
         Raises:
             RunDirectoryError: it holds a run already, cannot be written, or has no room.
+            ConfigError: the configuration holds something that cannot be written.
         """
         path = config.run.directory or _new_path(config)
         run = RunDirectory(path)
@@ -79,6 +80,7 @@ class RunDirectory:
                 f"{path} holds a run already; go on with `remuda train --resume {path}`, "
                 "or name another run.directory"
             )
+        text = config_text(config)
         try:
             for directory in (run.weights, run.logs, run.tensorboard):
                 directory.mkdir(parents=True, exist_ok=True)
@@ -89,8 +91,9 @@ class RunDirectory:
                     f"{NEEDED / 2**20:.0f} MiB; free some, or name another run.directory"
                 )
             run.lock()
-            write_config(config, run.config)
+            run.config.write_text(text)
         except OSError as error:
+            run.unlock()
             raise RunDirectoryError(
                 f"cannot write the run directory {path}: {error.strerror}; "
                 "name another with --run.directory"

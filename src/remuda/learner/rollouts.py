@@ -172,7 +172,7 @@ class RolloutLearner:
             share = learned.steps[i] / self._rollout.num_steps[k]
             row[Learn.TRAINED] += np.rint(self._rollout.num_taken[k] * share)
             if student.is_due():
-                student.publish(config.exploration.end)
+                student.publish(config.last_epsilon)
             row[Learn.LOSS_SUM] += learned.loss[i]
             row[Learn.POLICY_LOSS_SUM] += learned.policy_loss[i]
             row[Learn.VALUE_LOSS_SUM] += learned.value_loss[i]
@@ -207,7 +207,7 @@ class RolloutLearner:
     def publish(self) -> None:
         """Copy every policy out as its next version."""
         for student in self._students:
-            student.publish(student.config.exploration.end)
+            student.publish(student.config.last_epsilon)
 
     def begin(self, policy: str, newborn: Newborn) -> int:
         """Train somebody else in a policy's place from now on; returns the version it begins as."""
@@ -217,7 +217,7 @@ class RolloutLearner:
         student.begin(newborn)
         self._rollouts[k].experience.skip()
         self._count_lost(k)
-        student.publish(student.config.exploration.end)
+        student.publish(student.config.last_epsilon)
         return student.version
 
     def state(self, policy: str) -> State:

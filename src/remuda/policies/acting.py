@@ -36,6 +36,7 @@ class ActingStack:
         num_streams: int,
         device: str | torch.device = "cpu",
         gathered: bool = False,
+        kept_rooms: int = KEPT_ROOMS,
     ) -> None:
         """Make room for K policies.
 
@@ -46,6 +47,7 @@ class ActingStack:
             device: of the networks.
             gathered: streams are gathered for each pass, by `room`, instead of each policy having N
                 of its own: then memory grows with the streams, not with policies times streams.
+            kept_rooms: passes of different shapes that are kept ready.
         """
         self.network, self._noise, self._device = network, tuple(noise), torch.device(device)
         count = len(self._noise)
@@ -66,6 +68,7 @@ class ActingStack:
         self._of: list[Weights] = [self._rows(k, k + 1)[0] for k in range(count)]
         self._parts: dict[tuple[int, int], Callable[[], Floats]] = {}
         self._rooms: dict[tuple[int, int, int], tuple[Floats, Callable[[], Floats]]] = {}
+        self._kept_rooms = kept_rooms
 
     def load(self, policy: int, weights: Floats) -> None:
         """Take these weights [P] as the newest of one policy."""
@@ -112,7 +115,7 @@ class ActingStack:
         """
         key = (first, end, width)
         if key not in self._rooms:
-            if len(self._rooms) >= KEPT_ROOMS:
+            if len(self._rooms) >= self._kept_rooms:
                 self._rooms.clear()
             count = (end - first) * width
             self._make_room(count)
