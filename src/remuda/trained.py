@@ -62,7 +62,8 @@ class Policy:
     """A policy as a run saved it.
 
     1. `act` chooses exactly what an actor of the run chooses, given the same weights, observations,
-       masks and random numbers, for as many streams at once.
+       masks and random numbers, for as many streams at once; but for the rounding of sums where the
+       actor brings several policies through the network together.
     2. Nothing that is asked of it changes its weights.
     3. What it refuses changes nothing, neither what it remembers nor a state that it was given.
     4. It can be copied, pickled, and asked by several threads; what it remembers they share.
