@@ -108,7 +108,9 @@ def test_a_game_that_gives_no_number_is_told_by_the_process_that_played_it(tmp_p
     "policy",
     [
         # Waiting for one that learns no more would end the game; overwriting could not.
-        pytest.param({"experience": {"on_full": "overwrite"}}, marks=pytest.mark.slow),
+        pytest.param(
+            {"experience": {"on_full": "overwrite", "capacity": 500}}, marks=pytest.mark.slow
+        ),
         {"experience": {"on_full": "wait", "capacity": 500}},
         {
             "algorithm": "ppo",
