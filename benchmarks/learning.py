@@ -1,6 +1,7 @@
 """Does it learn, how well and how fast: independent PPO in several games, seed by seed.
 
 python benchmarks/learning.py cartpole --seeds 10
+python benchmarks/learning.py own_network --seeds 3
 python benchmarks/learning.py treasure_hunt --seeds 3
 python benchmarks/learning.py bucket_brigade --seeds 5
 python benchmarks/learning.py tic_tac_toe --seeds 5
@@ -10,6 +11,7 @@ python benchmarks/learning.py cleanup --seeds 3
 from __future__ import annotations
 
 import argparse
+import sys
 import tempfile
 import time
 from collections.abc import Mapping
@@ -25,7 +27,8 @@ from rich.table import Table
 from remuda.config import load_config, overlay
 from remuda.coordinator.metrics import Goal, Record
 from remuda.evaluate import standard_error
-from remuda.training import Result, train
+from remuda.result import Result
+from remuda.training import train
 
 CARTPOLE: dict[str, Any] = {
     "game": "gymnasium:CartPole-v1",
@@ -41,6 +44,25 @@ CARTPOLE: dict[str, Any] = {
     },
     "run": {"turns": 150_000, "evaluate_episodes": 100},
 }
+OWN_NETWORK: dict[str, dict[str, Any]] = {
+    "ppo": overlay(CARTPOLE, {"policy": {"network": {"module": "own_network:features"}}}),
+    "dqn": {
+        "game": "gymnasium:CartPole-v1",
+        "env": {"num_envs": 8},
+        "policy": {
+            "algorithm": "dqn",
+            "network": {"module": "own_network:features"},
+            "n_frames": 1,
+            "discount": 0.99,
+            "learning_rate": 1e-3,
+            "batch_size": 128,
+            "exploration": {"end": 0.04, "decay_steps": 20_000},
+            "experience": {"replay_ratio": 16.0, "learning_starts": 1000, "on_full": "wait"},
+        },
+        "run": {"turns": 100_000, "evaluate_episodes": 100},
+    },
+}
+"""CartPole with the module of examples/own_network.py."""
 TREASURE_HUNT: dict[str, Any] = {
     "game": "treasure_hunt",
     "env": {"num_envs": 64},
@@ -139,26 +161,37 @@ def run(tree: dict[str, Any], schedule: str, seed: int, wanted: float) -> tuple[
 
 
 def cartpole(seeds: int, console: Console) -> Table:
-    table = Table("schedule", "seed", "steps", "greedy return", "seconds")
+    table = Table("schedule", "seed", "turns", "greedy return", "seconds")
     for schedule in ("sequential", "async"):
-        good = 0
-        for seed in range(seeds):
-            start = time.perf_counter()
-            result, _ = run(CARTPOLE, schedule, seed, 475.0)
-            seconds = time.perf_counter() - start
-            assert result.evaluation is not None
-            mean, error = result.evaluation.mean(0), result.evaluation.standard_error(0)
-            good += mean >= 475.0
-            table.add_row(
-                schedule,
-                str(seed),
-                f"{result.record.turns:,}",
-                f"{mean:.1f} ± {error:.1f}",
-                f"{seconds:.0f}",
-            )
-            console.print(f"{schedule} seed {seed}: {mean:.1f}")
-        table.add_row(schedule, "all", "", f"{good} of {seeds} reach 475", "", end_section=True)
+        reach_475(table, schedule, CARTPOLE, schedule, seeds, console)
     return table
+
+
+def own_network(seeds: int, console: Console) -> Table:
+    """A network of one's own, by both kinds of algorithm."""
+    sys.path.insert(0, str(Path(__file__).parent.parent / "examples"))
+    table = Table("algorithm", "seed", "turns", "greedy return", "seconds")
+    for algorithm, tree in OWN_NETWORK.items():
+        reach_475(table, algorithm, tree, "async", seeds, console)
+    return table
+
+
+def reach_475(
+    table: Table, name: str, tree: dict[str, Any], schedule: str, seeds: int, console: Console
+) -> None:
+    """Rows of a table: what CartPole returns after training, by seed."""
+    good = 0
+    for seed in range(seeds):
+        start = time.perf_counter()
+        result, _ = run(tree, schedule, seed, 475.0)
+        seconds = time.perf_counter() - start
+        assert result.evaluation is not None
+        mean, error = result.evaluation.mean(0), result.evaluation.standard_error(0)
+        good += mean >= 475.0
+        turns, earned = f"{result.record.turns:,}", f"{mean:.1f} ± {error:.1f}"
+        table.add_row(name, str(seed), turns, earned, f"{seconds:.0f}")
+        console.print(f"{name} seed {seed}: {mean:.1f}")
+    table.add_row(name, "all", "", f"{good} of {seeds} reach 475", "", end_section=True)
 
 
 def treasure_hunt(seeds: int, console: Console) -> Table:
@@ -265,6 +298,7 @@ def cleanup(seeds: int, console: Console) -> Table:
 
 GAMES = {
     "cartpole": cartpole,
+    "own_network": own_network,
     "treasure_hunt": treasure_hunt,
     "bucket_brigade": bucket_brigade,
     "tic_tac_toe": tic_tac_toe,

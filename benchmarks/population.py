@@ -34,7 +34,8 @@ from remuda.envs.registry import make_env
 from remuda.evaluate import evaluate, load_run
 from remuda.policies.spec import policy_specs
 from remuda.population.table import POLICY, VERSION
-from remuda.training import Result, train
+from remuda.result import Result
+from remuda.training import train
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 QUIET = {"run": {"evaluate_episodes": 0}, "checkpoint": {"every": 3600, "evaluate_episodes": 0}}

@@ -27,8 +27,8 @@ from remuda.assembly import Assembly
 from remuda.config import Config, load_config, overlay
 from remuda.coordinator.metrics import Goal, Record
 from remuda.envs.registry import make_env
-from remuda.experience.rollouts import Rollout, Rollouts
-from remuda.policies.spec import policy_specs, ppo
+from remuda.experience.rollout_queue import Rollout, RolloutQueue
+from remuda.policies.spec import make_algorithm, policy_specs
 from remuda.runtime.layout import make_layout
 from remuda.streams import stream
 from remuda.training import train
@@ -185,9 +185,9 @@ def _update_alone() -> float:
         pass
     rollout = Rollout.empty(next(iter(assembly.experience.values())), len(specs))
     steps = 0
-    algorithm = ppo(specs, [stream(0, spec.name) for spec in specs])
+    algorithm = make_algorithm(specs, [stream(0, spec.name) for spec in specs])
     for k, spec in enumerate(specs):
-        steps += Rollouts(assembly.experience[spec.name]).take(rollout, k, 1)
+        steps += RolloutQueue(assembly.experience[spec.name]).take(rollout, k, 1)
         published = assembly.snapshots()[spec.name].weights
         algorithm.load(k, _tensor(published))
     return _time(lambda: algorithm.update(rollout, range(len(specs))), steps)

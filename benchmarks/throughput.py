@@ -23,8 +23,8 @@ from recording import Cell, Results, options_of
 from remuda.assembly import Assembly
 from remuda.checkpoint.store import Checkpoints
 from remuda.config import Config, load_config, overlay
-from remuda.coordinator.board import Board
 from remuda.coordinator.metrics import Record
+from remuda.coordinator.scoreboard_reader import ScoreboardReader
 from remuda.envs.registry import make_env
 from remuda.policies.spec import policy_specs
 from remuda.runtime.layout import make_layout
@@ -55,7 +55,7 @@ def measure(config: Config, seconds: float, warm_up: float) -> tuple[Record, dic
                 runtime.run_for(0.1)
                 assert time.monotonic() < limit, "no experience"
             runtime.run_for(warm_up)
-            board = Board(assembly.scoreboard, assembly.experience)
+            board = ScoreboardReader(assembly.scoreboard, assembly.experience)
             runtime.run_for(seconds) if config.schedule == "sequential" else _sit(runtime, seconds)
             record = board.between(board.start, board.read())
             pids = getattr(runtime, "pids", {})

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from remuda.coordinator.board import Board
+from remuda.coordinator.scoreboard_reader import ScoreboardReader
 from remuda.population.records import Member, PolicyRef
 from remuda.population.table import Table
 from remuda.publish.snapshot import Snapshot
@@ -28,7 +28,7 @@ def crowd(policies, copies, seats=2):
             member.place = place
             table.freeze(member, frozen)
             table.numbers[place] = member.numbers
-    return table, Board(Scoreboard(names), dict.fromkeys(names, Quiet()), 0.0, table)
+    return table, ScoreboardReader(Scoreboard(names), dict.fromkeys(names, Quiet()), 0.0, table)
 
 
 class Slots:

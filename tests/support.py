@@ -8,7 +8,7 @@ import numpy as np
 from gymnasium.spaces import Box, Discrete
 
 from remuda.envs.vector_env import VectorEnv
-from remuda.experience.replay import Batch
+from remuda.experience.transition_replay import Batch
 from remuda.types import AgentSpec, TurnResult
 
 

@@ -229,7 +229,7 @@ def test_a_run_is_itself(run):
 
 def test_the_policies_of_a_run_are_read_once(run, monkeypatch):
     reads = []
-    monkeypatch.setattr("remuda.api.load_run", lambda *words: reads.append(1) or load_run(*words))
+    monkeypatch.setattr("remuda.saved.load_run", lambda *words: reads.append(1) or load_run(*words))
     assert len(dict(run.items())) == len(list(run.values())) == 2
     assert len(reads) == 2
 

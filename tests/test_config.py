@@ -36,7 +36,7 @@ from remuda.errors import ConfigError
         ),
         (
             {"policy": {"experience": {"on_full": "wait", "replay_ratio": 1e-6}}},
-            "nobody would move",
+            "would wait for each other",
         ),
     ],
 )

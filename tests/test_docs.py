@@ -11,9 +11,11 @@ import pytest
 
 import remuda
 
-sys.path.insert(0, str(Path(__file__).parent.parent / "benchmarks"))
-import figures
-import recording
+with pytest.MonkeyPatch.context() as patch:
+    # For these two lines only: another program there is called `population`, as tests of ours are.
+    patch.syspath_prepend(Path(__file__).parent.parent / "benchmarks")
+    import figures
+    import recording
 
 from remuda.config import Config, fields_of, load_config
 from remuda.envs.contract import check_env
@@ -71,6 +73,16 @@ def test_the_example_of_a_game_is_trained_by_its_command(cake, tmp_path):
     assert "eaten" in said.stdout
 
 
+def test_the_example_of_an_environment_is_trained_as_it_is(tmp_path, monkeypatch):
+    (tmp_path / "guess.py").write_text(programs("bring_your_own_game.md")["guess.py"])
+    monkeypatch.syspath_prepend(tmp_path)
+    page = (DOCS / "bring_your_own_game.md").read_text()
+    words = re.search(r"remuda train (guess:Guess .*)", page).group(1).split()
+    more = ["--schedule", "sequential", "--run.turns", "20000", "--run.directory", tmp_path / "run"]
+    result = train(read_arguments([*words, *map(str, more)]), PlainView())
+    assert result.evaluation.mean(0) > 9.0  # of 10; 5 by chance
+
+
 def test_the_example_of_a_director_lets_policies_be_born(tmp_path, monkeypatch):
     (tmp_path / "curious.py").write_text(programs("populations.md")["curious.py"])
     monkeypatch.syspath_prepend(tmp_path)
@@ -94,6 +106,32 @@ def test_the_example_of_a_director_lets_policies_be_born(tmp_path, monkeypatch):
     assert (records["kind"] == BIRTH).sum() == 1
 
 
+def test_the_example_of_a_callback_ends_a_run(tmp_path, monkeypatch):
+    (tmp_path / "my_callbacks.py").write_text(programs("callbacks.md")["my_callbacks.py"])
+    monkeypatch.syspath_prepend(tmp_path)
+    from my_callbacks import StopWhenSolved
+
+    monkeypatch.setattr(StopWhenSolved, "goal", 8.0)  # of what random play earns half
+    halved = []
+
+    class Looks(remuda.Callback):
+        def on_end(self, run, result):
+            halved.append(run.hyperparameters("agent_0")["learning_rate"])
+
+    result = remuda.train(
+        "gymnasium:CartPole-v1",
+        schedule="sequential",
+        policy={"algorithm": "ppo"},
+        run={"turns": 10**9, "evaluate_episodes": 0, "directory": tmp_path / "run"},
+        checkpoint={"evaluate_episodes": 0},
+        view=PlainView(),
+        callbacks=[StopWhenSolved(), Looks()],
+    )
+    assert result.ended == "stopped by a callback: every policy earns 8"
+    assert halved == [1e-3]  # it earned enough at once
+    sys.modules.pop("my_callbacks")
+
+
 def commands(page):
     """Every command line of `remuda` in a page: in blocks, and between backticks."""
     text = PAGES[page].replace("\\\n", " ")
@@ -105,13 +143,14 @@ def commands(page):
 
 def flags_of_options(model):
     keys = fields_of(model)
-    return keys.keys() | {"help", "json", "version", "config", "resume"}
+    return keys.keys() | {"help", "json", "version", "config", "resume", "seeds", "jobs"}
 
 
 def is_flag(name, keys):
     """Whether a flag is one of these keys, or lies under one that is open to any name."""
     name = name.replace("-", "_")
     open_ended = ("env.options.", "env.scripted.", "policies.", "scripted.", "population.seats.")
+    open_ended += ("policy.settings.", "policy.network.options.")
     if name in keys:
         return True
     if name.startswith("policies.") and name.count(".") > 1:
@@ -145,7 +184,8 @@ def test_a_training_command_of_a_page_is_accepted(page, tmp_path, monkeypatch):
         if words[0] != "train" or elsewhere or any(x in line for x in ("…", "NAME", "--help")):
             continue
         words = take_option(words[1:], "--resume", "")[0]
-        words = take_option(words, "--config", "")[0]
+        for option in ("--config", "--seeds", "--jobs"):
+            words = take_option(words, option, "")[0]
         config = read_arguments(words)
         for name in (*config.env.scripted, *config.policies):
             assert re.fullmatch(r"(agent|policy|born|player|red|blue)_\d+", name), line
@@ -163,10 +203,11 @@ def test_the_flags_that_a_page_names_exist(page):
         assert is_flag(name, known) or f'"--{name}"' in programs, f"{page}: --{name}"
 
 
-def is_attribute(name):
-    """Whether `run.metrics` or `policy.act` is what a run or a policy has."""
+def is_attribute(name, page):
+    """Whether `run.metrics` or `policy.act` is what a run or a policy of a page has."""
     thing, attribute, *_ = name.split(".")
-    kind = {"run": remuda.Run, "policy": remuda.Policy}.get(thing)
+    run = remuda.ActiveRun if page == "docs/callbacks.md" else remuda.Run
+    kind = {"run": run, "policy": remuda.Policy}.get(thing)
     return kind is not None and (hasattr(kind, attribute) or attribute in kind.__annotations__)
 
 
@@ -177,7 +218,7 @@ def test_the_settings_that_a_page_names_exist(page):
             continue  # the object of a program
         if name.endswith(".py"):
             continue
-        if page == "docs/api.md" and is_attribute(name):
+        if page in ("docs/api.md", "docs/callbacks.md") and is_attribute(name, page):
             continue
         assert is_flag(name, set(KEYS)), f"{page}: {name}"
 

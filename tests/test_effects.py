@@ -25,6 +25,7 @@ OTHERS = {
     "on_policy_share": 0.3,
     "experience.on_full": None,  # waits or not: the same where all is in turn
     "experience.group": {"iqn": "all", "dqn": "all"},
+    "experience.prioritised": 0.6,
     "publish.mode": "snapshot",
     "ppo.gae_lambda": 0.5,
     "ppo.correction": "vtrace",

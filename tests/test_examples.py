@@ -116,6 +116,17 @@ def test_the_front_door_as_printed(tmp_path):
     assert again.stdout == told
 
 
+def test_an_own_network_as_printed(tmp_path):
+    words = [sys.executable, str(EXAMPLES / "own_network.py"), "2000"]
+    found = subprocess.run(words, capture_output=True, text=True, cwd=tmp_path, check=False)
+    assert found.returncode == 0, found.stderr
+    assert "hidden_module.0.weight           (64, 4)" in found.stdout
+    printed = (EXAMPLES.parent / "docs" / "extend.md").read_text()
+    network = "nn.Sequential(nn.Linear(shape[0], 64), nn.Tanh(), nn.Linear(64, 64), nn.Tanh())"
+    assert network in printed
+    assert network in (EXAMPLES / "own_network.py").read_text()
+
+
 def test_the_program_of_the_readme(tmp_path):
     """As printed, only shorter."""
     (printed,) = re.findall(

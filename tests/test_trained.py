@@ -12,6 +12,7 @@ import torch
 from gymnasium.spaces import Box
 
 import remuda
+from masked_games import Doors
 from remuda.coordinator.run_directory import RunDirectory
 from remuda.errors import UsageError
 from remuda.evaluate import _make_actor, load_run
@@ -49,6 +50,13 @@ class Push(Tape):
         super().act(agent, actions.sum(1))
 
 
+class Locks(Doors):
+    """Two choices are made, both of them with masks."""
+
+    def __init__(self, num_envs=1):
+        super().__init__(num_envs, choices=(2, 3))
+
+
 SETTINGS = {
     "uint8": ("treasure_hunt", PPO),
     "dqn": ("treasure_hunt", {"algorithm": "dqn"}),
@@ -60,6 +68,25 @@ SETTINGS = {
     "recurrent": ("support:Recall", PPO | {"network": {"recurrent": 8}}),
     "towers": ("treasure_hunt", PPO | {"network": {"shared": False}}),
     "masked": ("connect_four", PPO),
+    "masked dqn": ("connect_four", {"algorithm": "dqn"}),
+    "masked choices": ("test_trained:Locks", {"algorithm": "iqn"}),
+    "own ppo": ("support:Tape", PPO | {"network": {"module": "policies.own_networks:small"}}),
+    "own dqn": (
+        "support:Tape",
+        {"algorithm": "dqn", "network": {"module": "policies.own_networks:Wide"}, "n_frames": 2},
+    ),
+    "own iqn": (
+        "support:Tape",
+        {"algorithm": "iqn", "network": {"module": "policies.own_networks:small", "hidden": ()}},
+    ),
+    "convolving dqn": (
+        "treasure_hunt",
+        {"algorithm": "dqn", "n_frames": 2, "network": {"convolutions": ((4, 3, 1),)}},
+    ),
+    "convolving iqn": (
+        "treasure_hunt",
+        {"algorithm": "iqn", "network": {"convolutions": ((4, 3, 1),)}},
+    ),
     "continuous": ("test_trained:Push", PPO),
 }
 
@@ -86,7 +113,11 @@ def test_act_chooses_what_the_actor_chooses(setting, explores, tmp_path):
             snapshots[name] = replace(snapshot, weights=snapshot.weights + noise)
     actor = _make_actor(config, snapshots, 5, seed=3, sampled=explores)
     seats, compared, episodes = actor.seats, [], set()
-    asked = {name: run._made(name, snapshots[name], name) for name in run}
+    players = {name: run[name].player for name in run}
+    asked = {
+        name: remuda.Policy(player.spec, snapshots[name], player.agent)
+        for name, player in players.items()
+    }
     states = {name: asked[name].initial_state(5) for name in asked}
     choose, begin, outcome = seats.choose, seats.begin, seats.outcome
 
@@ -303,6 +334,13 @@ def test_a_state_of_another_policy_is_refused(policies):
     policy = policies("dqn with frames")
     with pytest.raises(UsageError, match=r"the state is of another policy: its frames are float32"):
         policy.act_from(other, observations_of(policy, 64))
+
+
+def test_only_streams_that_there_are_begin(policies):
+    policy = policies("recurrent")
+    policy.act(observations_of(policy, 3))
+    with pytest.raises(UsageError, match=r"there are 3 streams, .* of \(2,\)"):
+        policy.begin([True, False])
 
 
 @pytest.mark.parametrize("setting", [*KINDS, "masked", "continuous"])

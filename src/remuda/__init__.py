@@ -16,38 +16,56 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from remuda.api import Run, load, tournament, train
+    from remuda.callbacks import ActiveRun, Callback, EpisodeSummary
     from remuda.crossplay import Tournament
     from remuda.errors import ConfigError, RemudaError, UsageError
     from remuda.evaluate import Evaluation
+    from remuda.policies.algorithms.rollout_algorithm import RolloutAlgorithm
+    from remuda.policies.algorithms.transition_algorithm import TransitionAlgorithm
+    from remuda.result import Result
     from remuda.trained import Policy, PolicyState
-    from remuda.training import Result
+    from remuda.ui.comparison import Comparison, compare
 
 __all__ = [
+    "ActiveRun",
+    "Callback",
+    "Comparison",
     "ConfigError",
+    "EpisodeSummary",
     "Evaluation",
     "Policy",
     "PolicyState",
     "RemudaError",
     "Result",
+    "RolloutAlgorithm",
     "Run",
     "Tournament",
+    "TransitionAlgorithm",
     "UsageError",
     "__version__",
+    "compare",
     "load",
     "tournament",
     "train",
 ]
 
 _HOMES = {
+    "ActiveRun": "callbacks",
+    "Callback": "callbacks",
+    "Comparison": "ui.comparison",
     "ConfigError": "errors",
+    "EpisodeSummary": "callbacks",
     "Evaluation": "evaluate",
     "Policy": "trained",
     "PolicyState": "trained",
     "RemudaError": "errors",
-    "Result": "training",
+    "Result": "result",
+    "RolloutAlgorithm": "policies.algorithms.rollout_algorithm",
     "Run": "api",
     "Tournament": "crossplay",
+    "TransitionAlgorithm": "policies.algorithms.transition_algorithm",
     "UsageError": "errors",
+    "compare": "ui.comparison",
     "load": "api",
     "tournament": "api",
     "train": "api",

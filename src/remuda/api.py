@@ -5,8 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import ItemsView, Iterator, Mapping, Sequence, ValuesView
-from functools import cached_property
+from collections.abc import Callable, ItemsView, Iterator, Mapping, Sequence, ValuesView
 from pathlib import Path
 from typing import Any, Literal
 
@@ -14,22 +13,20 @@ import numpy as np
 import numpy.typing as npt
 
 from remuda.config import Config, load_config, overlay, read_config
-from remuda.coordinator.checkpointing import COORDINATOR
-from remuda.coordinator.metrics import Record, View, groups, read_metrics
+from remuda.coordinator.metrics import View, row_of
 from remuda.coordinator.run_directory import RunDirectory
-from remuda.crossplay import Entrant, Tournament, play_across
+from remuda.crossplay import Entrant, Player, Tournament, play_across
 from remuda.effects import leaves
-from remuda.envs.registry import find_game, make_env
-from remuda.errors import CheckpointError, RunDirectoryError, UsageError
+from remuda.envs.pickled import read_beside
+from remuda.envs.registry import find_game, name_game
+from remuda.errors import RunDirectoryError, UnguardedScriptError, UsageError
 from remuda.evaluate import Evaluation, load_run
 from remuda.evaluate import evaluate as play_greedily
-from remuda.policies.spec import PolicySpec, policy_specs
-from remuda.population.table import POLICY, VERSION
-from remuda.publish.snapshot import Snapshot
+from remuda.forkserver.child import check_guard
+from remuda.result import Result
+from remuda.saved import SavedPolicies, UnknownPolicyError
 from remuda.trained import Policy
-from remuda.training import Result
 from remuda.training import train as run_training
-from remuda.types import AgentSpec
 
 Checkpoint = int | Literal["final", "best"]
 """A checkpoint's number; `final`: the weights at the end of the run, or its newest checkpoint where
@@ -37,11 +34,12 @@ it has not ended; `best`: that which did best in evaluation."""
 
 
 def train(
-    game: str | None = None,
+    game: str | Callable[..., Any] | None = None,
     *,
     config: Path | str | Mapping[str, Any] | Config | None = None,
     resume: Run | Path | str | None = None,
     view: View | None = None,
+    callbacks: Sequence[object] = (),
     **settings: Any,
 ) -> Result:
     """Train the policies of a game, and measure them by greedy play.
@@ -49,11 +47,15 @@ def train(
     What the command `remuda train` does, but for picture and report (`Run.report` makes them).
 
     Args:
-        game: its name, or `module:callable`; None: that of `config`, or Treasure Hunt.
+        game: its name, `module:Class`, or the class or function itself, also one of a notebook's
+            cell: a `VectorEnv`, a Gymnasium or a PettingZoo environment, or what makes one; None:
+            that of `config`, or Treasure Hunt.
         config: settings as a YAML file, a nested mapping, or those of another run
             (`run.config`).
         resume: a run to go on with from its newest checkpoint; settings go over its own.
         view: who watches; None: the live view in a terminal, else plain lines.
+        callbacks: objects with methods of `Callback`, which are told what happens in the run, may
+            end it and may change hyperparameters.
         settings: sections of the configuration as the command line has them, over `config`:
             `policy={"algorithm": "ppo"}, run={"turns": 100_000}, seed=3`.
 
@@ -61,10 +63,12 @@ def train(
         What came of it; `remuda.load` takes it.
 
     Raises:
-        RemudaError: something that can be mended; the message says how.
+        UserCodeError: the game's own code raised; the message says where.
+        RemudaError: something else that can be mended; the message says how.
     """
     from remuda.ui.live import make_view
 
+    check_guard()
     tree: dict[str, Any] = {}
     if isinstance(config, Config):  # of another run, whose directory this one does not take
         tree = config.model_dump(mode="json")
@@ -77,6 +81,7 @@ def train(
         )
     elif config is not None:
         tree = read_config(Path(config))
+        read_beside(Path(config), str(tree.get("game", "")))
         load_config(tree, str(config))  # a fault in the file is told as the file's
     said = overlay(settings, {} if game is None else {"game": game})
     tree = overlay(tree, said)
@@ -84,16 +89,23 @@ def train(
         path = _path(resume)
         saved = RunDirectory.open(path).read_config().model_dump(mode="json")
         tree = overlay(overlay(saved, tree), {"run": {"directory": path}})
+    if "game" in tree:
+        tree["game"] = name_game(tree["game"])
     whole = load_config(tree)
     find_game(whole.game)
     view = make_view(whole.run.live) if view is None else view
-    return run_training(whole, view, resume is not None, said=frozenset(leaves(said)))
+    try:
+        return run_training(
+            whole, view, resume is not None, said=frozenset(leaves(said)), user_callbacks=callbacks
+        )
+    except UnguardedScriptError as error:
+        raise error.with_traceback(None) from None  # the line says all, and the script is at fault
 
 
 def tournament(
     entrants: Sequence[Policy | str] | Mapping[str, Policy | str],
     *,
-    game: str,
+    game: str | Callable[..., Any],
     options: Mapping[str, Any] | None = None,
     episodes: int = 100,
     seed: int = 0,
@@ -104,7 +116,7 @@ def tournament(
     Args:
         entrants: policies, and names of such as play without having learned (`random`, or what
             `remuda games GAME` lists); by name, or named as they are.
-        game: that all of them can play.
+        game: that all of them can play, as `train` takes it.
         options: of the game, as `env.options`.
         episodes: for each pair, and each seat of the first of it.
         seed: of the games; every pair plays others.
@@ -123,7 +135,7 @@ def tournament(
     players: dict[str, Entrant] = {
         name: who if isinstance(who, str) else who.player for name, who in named.items()
     }
-    return play_across(game, options or {}, players, episodes, seed, not deterministic)
+    return play_across(name_game(game), options or {}, players, episodes, seed, not deterministic)
 
 
 def _check_play(episodes: int, seed: int) -> None:
@@ -177,18 +189,8 @@ class Run(Mapping[str, Policy]):
         """
         self._files = RunDirectory.open(path)
         self.path = path
-        self.config = self._files.read_config()
-
-    @cached_property
-    def _agents(self) -> tuple[AgentSpec, ...]:
-        env = make_env(self.config.game, 1, **self.config.env.options)
-        agents = tuple(env.agents)
-        env.close()
-        return agents
-
-    @cached_property
-    def _specs(self) -> tuple[PolicySpec, ...]:
-        return policy_specs(self.config, self._agents)
+        self._saved = SavedPolicies(self._files)
+        self.config = self._saved.config
 
     __eq__ = object.__eq__
     __hash__ = object.__hash__
@@ -204,7 +206,7 @@ class Run(Mapping[str, Policy]):
     @property
     def agents(self) -> tuple[str, ...]:
         """The names of the game's agents."""
-        return tuple(agent.name for agent in self._agents)
+        return tuple(agent.name for agent in self._saved.agents)
 
     @property
     def checkpoints(self) -> tuple[int, ...]:
@@ -214,17 +216,26 @@ class Run(Mapping[str, Policy]):
     @property
     def frozen(self) -> tuple[str, ...]:
         """The frozen copies in its newest checkpoint, as `policy@version`."""
-        return tuple(f"{name}@{snapshot.version}" for name, snapshot in self._copies())
+        return self._saved.frozen()
+
+    @property
+    def initial(self) -> dict[str, dict[str, Any]]:
+        """By policy, where its first weights are from (`init_from`); those of others are random.
+
+        Of each `run`, `policy`, `version`, `learner_step` and `checkpoint` (None: the end of the
+        run).
+        """
+        return self._files.initial.sources()
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._names())
+        return iter(self._saved.names())
 
     def __len__(self) -> int:
-        return len(self._names())
+        return len(self._saved.names())
 
     def __contains__(self, name: object) -> bool:
         return isinstance(name, str) and (
-            name in self._names() or ("@" in name and name in self.frozen)
+            name in self._saved.names() or ("@" in name and name in self.frozen)
         )
 
     def __getitem__(self, name: str) -> Policy:
@@ -239,16 +250,10 @@ class Run(Mapping[str, Policy]):
         return self._all().values()
 
     def _all(self) -> dict[str, Policy]:
-        if not self._names():
-            return {}
-        return {name: self._made(name, s, name) for name, s in load_run(self._files)[1].items()}
+        return {name: self._made(name, player) for name, player in self._saved.all().items()}
 
-    def _names(self) -> tuple[str, ...]:
-        """The policies that there are weights of; none while nothing is saved."""
-        names = [spec.name for spec in self._specs]
-        if not self._files.checkpoints.numbers() and not any(map(self._files.has_weights, names)):
-            return ()
-        return tuple(load_run(self._files)[1]) if self.config.population.dealt else tuple(names)
+    def _made(self, name: str, player: Player) -> Policy:
+        return Policy(player.spec, player.snapshot, player.agent, name, self.game)
 
     def policy(self, name: str, checkpoint: Checkpoint = "final") -> Policy:
         """One of its policies, ready to act.
@@ -267,59 +272,7 @@ class Run(Mapping[str, Policy]):
             raise UsageError(f"checkpoint is a number, 'final' or 'best'; this is {checkpoint!r}")
         if not isinstance(name, str):
             raise UnknownPolicyError(name, list(self))
-        if "@" in name and name not in {spec.name for spec in self._specs}:
-            if checkpoint == "best":
-                raise UsageError(f"{name} is a frozen copy: name a checkpoint by its number")
-            copies = self._copies(number)
-            for policy, snapshot in copies:
-                if name == f"{policy}@{snapshot.version}":
-                    return self._made(policy, snapshot, name)
-            frozen = [f"{policy}@{snapshot.version}" for policy, snapshot in copies]
-            raise UnknownPolicyError(name, [*self, *frozen])
-        if not self._names():
-            raise RunDirectoryError(f"{self.path} has saved no policy yet")
-        found = load_run(self._files, checkpoint)[1]
-        if name not in found:
-            raise UnknownPolicyError(name, list(found))
-        return self._made(name, found[name], name)
-
-    def _made(self, policy: str, snapshot: Snapshot, name: str) -> Policy:
-        spec = next(spec for spec in self._specs if spec.name == policy)
-        agent = self._agent_of(spec)
-        return Policy(spec, snapshot, agent, name)
-
-    def _agent_of(self, spec: PolicySpec) -> AgentSpec:
-        """An agent that the policy may play."""
-        from remuda.population.setup import seats_of
-
-        for agent in self._agents:
-            if agent.name == spec.name:
-                return agent
-        names = [spec.name for spec in self._specs]
-        allowed = seats_of(self.config, self._agents, names).get(spec.name, frozenset({0}))
-        return self._agents[min(allowed)]
-
-    def _copies(self, number: int | None = None) -> list[tuple[str, Snapshot]]:
-        """The frozen copies in a checkpoint, each with its policy; None: in the newest."""
-        numbers = self._files.checkpoints.numbers()
-        if not self.config.population.dealt or not numbers:
-            return []
-        if number is not None and number not in numbers:
-            there = ", ".join(map(str, numbers))
-            raise CheckpointError(f"{self.path} has no checkpoint {number}; it has {there}")
-        read = numbers[-1] if number is None else number
-        saved = self._files.checkpoints.read(read, COORDINATOR)["population"]
-        names = [spec.name for spec in self._specs]
-        found = []
-        for policy, name in enumerate(names):
-            held = saved["copies"][name]
-            first = len(names) + policy * len(held["weights"])
-            for i, weights in enumerate(held["weights"]):
-                identity = saved["identity"][first + i]
-                if identity[POLICY] == policy:
-                    step, version = int(held["learner_step"][i]), int(identity[VERSION])
-                    found.append((name, Snapshot(weights, version, step, 0.0)))
-        return sorted(found, key=lambda copy: (copy[0], copy[1].version))
+        return self._made(name, self._saved.find(name, checkpoint).player)
 
     def summary(self) -> dict[str, Any]:
         """What came of it, as plain data: the content of `summary.json`.
@@ -335,15 +288,7 @@ class Run(Mapping[str, Policy]):
         Raises:
             RunDirectoryError: there are none, or no line of them is one.
         """
-        try:
-            rows = [_row(record) for record in read_metrics(self._files.metrics)]
-        except OSError as error:
-            raise RunDirectoryError(
-                f"cannot read {self._files.metrics}: {error.strerror}"
-            ) from None
-        except ValueError as error:
-            raise RunDirectoryError(f"{self._files.metrics} is damaged: {error}") from None
-        return Metrics(rows)
+        return Metrics([row_of(record) for record in self._files.read_metrics()])
 
     def evaluate(
         self,
@@ -391,13 +336,13 @@ class Metrics(Mapping[str, npt.NDArray[np.float64]]):
     """Columns by name, each [rows] float64; NaN where there was nothing to measure.
 
     `seconds`, `turns` and `steps` (of agents) are totals; the others are named as TensorBoard shows
-    them: `agent_0/mean_return`, `run/turns_per_second`, `actor/env`.
+    them: `agent_0/mean_return`, `run/turns_per_second`, `actor/env`. docs/metrics.md describes all.
     """
 
-    def __init__(self, rows: list[dict[str, float | None]]) -> None:
+    def __init__(self, rows: list[dict[str, float]]) -> None:
         names = dict.fromkeys(name for row in rows for name in row)
         self._columns = {
-            name: np.array([_number(row.get(name)) for row in rows], np.float64) for name in names
+            name: np.array([row.get(name, np.nan) for row in rows], np.float64) for name in names
         }
         self.num_rows = len(rows)
 
@@ -432,28 +377,6 @@ class Metrics(Mapping[str, npt.NDArray[np.float64]]):
         except ImportError:
             raise UsageError("pandas is not installed: pip install pandas") from None
         return DataFrame(self._columns)
-
-
-def _row(record: Record) -> dict[str, float | None]:
-    totals = {"seconds": record.seconds, "turns": record.turns, "steps": record.agent_steps}
-    found: dict[str, float | None] = {**totals}
-    for group, values in groups(record):
-        found |= {f"{group}/{name}": value for name, value in values.items()}
-    return found
-
-
-def _number(value: float | None) -> float:
-    return float("nan") if value is None else float(value)
-
-
-class UnknownPolicyError(UsageError, KeyError):
-    """A policy that a run does not have."""
-
-    def __init__(self, name: object, known: list[str]) -> None:
-        super().__init__(f"there is no policy {name!r}; there are {', '.join(known)}")
-
-    def __str__(self) -> str:
-        return str(self.args[0])
 
 
 def _path(run: Run | Result | Path | str) -> Path:

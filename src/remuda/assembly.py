@@ -13,14 +13,15 @@ from remuda.actor.role import ActorRole, network_layout
 from remuda.checkpoint.names import file_name
 from remuda.checkpoint.store import Checkpoints, Manifest
 from remuda.config import Config
-from remuda.coordinator.board import Board
 from remuda.coordinator.checkpointing import COORDINATOR, BestKeeper, Checkpointer, Contents
-from remuda.coordinator.coordinator import Coordinator, Runtime
+from remuda.coordinator.coordinator import Coordinator, RunEvents, Runtime
 from remuda.coordinator.frozen import FrozenTexts
-from remuda.coordinator.ledger import Scribe
+from remuda.coordinator.ledger_writer import LedgerWriter
 from remuda.coordinator.metrics import View
 from remuda.coordinator.run_directory import RunDirectory
+from remuda.coordinator.scoreboard_reader import ScoreboardReader
 from remuda.coordinator.status import StatusFile
+from remuda.envs.pickled import without_digest
 from remuda.envs.worker_status import WorkerStatus
 from remuda.errors import CheckpointError, ConfigError
 from remuda.evaluate import Limits
@@ -29,12 +30,15 @@ from remuda.experience.ring import Block
 from remuda.hyperparameters import values_of
 from remuda.judge import Judge
 from remuda.learner.role import LearnerRole
+from remuda.live_hyperparameters import LiveHyperparameters
 from remuda.memory.descriptors import check_limit
 from remuda.memory.shared import Arena
 from remuda.memory.waiting import Wakeup
+from remuda.policies.initial import InitialWeights
 from remuda.policies.sharing import shares_of, stream_shape
 from remuda.policies.spec import PolicySpec, first_weights, kinds_of
 from remuda.policies.stack import layout_checksum, layout_size
+from remuda.population.imported import Imported
 from remuda.population.setup import copies_of, expected_shares, seats_of, sits_once, unborn
 from remuda.population.table import ORDERED, RECORDS, Table
 from remuda.publish.snapshot import PublishedWeights, Publisher, Snapshot, SnapshotReader
@@ -72,6 +76,8 @@ class Assembly:
         actor_role: type[ActorRole] = ActorRole,
         facts: tuple[str, ...] = (),
         agents: tuple[AgentSpec, ...] = (),
+        initial: InitialWeights | None = None,
+        imported: Sequence[Imported] = (),
     ) -> None:
         """Make what they share.
 
@@ -83,7 +89,10 @@ class Assembly:
             actor_role: the recipe of actors.
             facts: what the game tells of episodes.
             agents: of the game; needed where seats are dealt.
+            initial: what policies begin with; None: weights drawn at random.
+            imported: members of the population that are policies of other runs.
         """
+        self._initial = initial
         in_one = config.schedule == "sequential"
         check_limit(0 if in_one else len(layout.copies) + len(layout.groups))
         self.config, self.specs = config, specs
@@ -113,6 +122,7 @@ class Assembly:
                 {spec.name: values_of(spec.config) for spec in specs},
                 unborn(config),
                 arena,
+                imported,
             )
             self.experience = dealt_experience(
                 config, specs, agents, learners, self._actors[0], arena
@@ -122,6 +132,7 @@ class Assembly:
                 self.experience[spec.name] = make_experience(
                     spec, layout.copies, learners[spec.name], self._actors, arena
                 )
+        self.changes = LiveHyperparameters({spec.name: spec.config for spec in specs}, arena)
         self.published = _published_weights(specs, arena)
         self._publish_first_weights()
         self.layout = layout
@@ -129,8 +140,18 @@ class Assembly:
         self._resumed = False
         self._seconds = 0.0
 
-    def restore(self, checkpoints: Checkpoints, found: Manifest) -> None:
+    def restore(
+        self,
+        checkpoints: Checkpoints,
+        found: Manifest,
+        changed: Mapping[str, Mapping[str, float]] | None = None,
+    ) -> None:
         """Hold what was held at a checkpoint; the roles will restore their own parts.
+
+        Args:
+            checkpoints: of the run.
+            found: which of them.
+            changed: by policy, hyperparameters that the one in its place has from now on.
 
         Raises:
             CheckpointError: it does not fit these policies.
@@ -144,7 +165,7 @@ class Assembly:
                 self.table is not None
                 and part["generation"] != saved["population"]["orders"][i, ORDERED]
             ):
-                contents = None  # somebody else's, who had this place before
+                contents = None  # another policy's, which had this place before
             self.experience[spec.name].restore(contents, saved["written"][spec.name])
             published = saved["published"].get(spec.name)
             if published is None:
@@ -152,6 +173,10 @@ class Assembly:
             self._publisher(spec).restore(published)
         if self.table is not None:
             self.table.restore(saved["population"])
+            for place, spec in enumerate(self.specs):
+                self.table.change(place, (changed or {}).get(spec.name, {}))
+        if "hyperparameters" in saved:  # older ones have none
+            self.changes.restore(saved["hyperparameters"])
         self._resumed, self._seconds = True, found.seconds
 
     @property
@@ -161,13 +186,14 @@ class Assembly:
 
     def state(self) -> State:
         """The coordinator's part of a checkpoint."""
-        # The population first: the weights of whoever is born meanwhile may come along too soon.
+        # The population first: the weights of a policy born meanwhile may come along too soon.
         population = self.table.state() if self.table is not None else None
         return {
             "scoreboard": self.scoreboard.state(),
             "written": {name: found.written for name, found in self.experience.items()},
             "published": {name: s.state() for name, s in self.snapshots().items()},
             "population": population,
+            "hyperparameters": self.changes.state(),
         }
 
     def coordinator(
@@ -176,6 +202,7 @@ class Assembly:
         view: View,
         found: Manifest | None,
         stopped: Callable[[], bool] = lambda: False,
+        events: RunEvents | None = None,
     ) -> Coordinator:
         """The one who runs it all.
 
@@ -184,6 +211,7 @@ class Assembly:
             view: where it is watched.
             found: the checkpoint that it goes on from; None: it begins.
             stopped: whether a signal came, after which nothing long goes on in place of the run.
+            events: who is told what happens in it, and may end it.
         """
         config = self.config
         contents = Contents(
@@ -211,7 +239,7 @@ class Assembly:
         frozen = FrozenTexts(self.table) if self.table is not None else None
         return Coordinator(
             self.runtime(run.logs, run.checkpoints),
-            partial(Board, self.scoreboard, self.experience, self._seconds, self.table),
+            partial(ScoreboardReader, self.scoreboard, self.experience, self._seconds, self.table),
             self.playing,
             run,
             view,
@@ -225,8 +253,9 @@ class Assembly:
             ),
             best,
             found.turns if found else None,
-            Scribe(self.table, run.ledger, view.say) if self.table is not None else None,
+            LedgerWriter(self.table, run.ledger, view.say) if self.table is not None else None,
             frozen,
+            events,
         )
 
     @property
@@ -312,6 +341,7 @@ class Assembly:
                 index,
                 self.table,
                 workers=self._workers[index],
+                initial=self._initial,
             )
             for index in range(len(layout.copies))
         ]
@@ -329,6 +359,8 @@ class Assembly:
                 exact=config.exact,
                 shares=self._shares,
                 table=self.table,
+                initial=self._initial,
+                changes=self.changes,
             )
             for group, wakeup in zip(layout.groups, self._learners, strict=True)
         ]
@@ -351,14 +383,18 @@ class Assembly:
         return self._timelines[role]
 
     def _publish_first_weights(self) -> None:
-        """Draw every policy's first weights and publish them as version 1.
+        """Publish every policy's first weights as version 1: drawn, or from another run.
 
         So the actor has something to act with, and a learner something to begin from. By one
         thread, as in a child: with more, hundreds of small decompositions wait for each other.
         """
         with threads(1):
             for spec in self.specs:
-                weights = first_weights(spec, torch_stream(self.config.seed, "weights", spec.name))
+                size = layout_size(spec.network().shapes)
+                weights = self._initial.weights(spec.name, size) if self._initial else None
+                if weights is None:
+                    random = torch_stream(self.config.seed, "weights", spec.name)
+                    weights = first_weights(spec, random)
                 start = spec.config.first_epsilon
                 self._publisher(spec).publish(weights, 0, start)
 
@@ -375,7 +411,7 @@ def make_experience(
 ) -> Experience:
     """The experience of a policy that plays so many copies and seats at once, by actor."""
     config = spec.config
-    rollout = config.ppo.rollout_length * sum(num_streams) if config.takes_rollouts else 0
+    rollout = config.rollout_length * sum(num_streams)
     return Experience(
         stream_shape(spec),
         config.experience,
@@ -450,7 +486,7 @@ def dealt_rings(
         first = min(allowed.get(spec.name, {0}))
         streams = copies * kinds.count(kinds[first])
         share = max(round(copies * expected[spec.name]), 1)
-        rollout = spec.config.ppo.rollout_length * share if spec.config.takes_rollouts else 0
+        rollout = spec.config.rollout_length * share
         keeps = spec.config.replays > 0 or not rollout
         key = (
             streams,
@@ -504,8 +540,9 @@ def lasting(config: Config) -> dict[str, Any]:
 
     Not who steps the copies of the game, nor whether its values are checked: neither changes them.
     """
-    return config.model_dump(
+    tree = config.model_dump(
         mode="json",
         include={"game", "seed", "env", "policy", "policies", "population"},
         exclude={"env": {"workers", "check"}},
     )
+    return tree | {"game": without_digest(config.game)}  # the game's code may be mended

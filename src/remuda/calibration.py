@@ -151,15 +151,15 @@ def _in_small(config: Config) -> Config:
 
 
 def _sooner(policy: PolicyConfig, num_envs: int) -> dict[str, object]:
-    if policy.takes_rollouts:
+    if policy.rollout_length:
         enough = -(-policy.ppo.minibatches * MINIBATCH // num_envs)
-        return {"ppo": {"rollout_length": min(policy.ppo.rollout_length, enough)}}
+        return {"ppo": {"rollout_length": min(policy.rollout_length, enough)}}
     return {"experience": {"learning_starts": policy.batch_size}}
 
 
 def _never_pauses(spec: PolicySpec) -> bool:
     """Whether its learner takes all the time there is."""
-    return not spec.config.takes_rollouts and spec.config.experience.replay_ratio is None
+    return not spec.config.rollout_length and spec.config.experience.replay_ratio is None
 
 
 def _work(
@@ -202,8 +202,10 @@ class _Reading:
         for spec, row in zip(specs, rows, strict=True):
             ratio = spec.config.experience.replay_ratio or 1.0
             per_update = spec.config.batch_size / ratio
-            on_policy = spec.config.takes_rollouts
-            paid.append(float(row[Learn.TRAINED] if on_policy else row[Learn.UPDATES] * per_update))
+            by_rollouts = spec.config.rollout_length > 0
+            paid.append(
+                float(row[Learn.TRAINED] if by_rollouts else row[Learn.UPDATES] * per_update)
+            )
         busy = slice(Learn.SECONDS_SAMPLE, Learn.SECONDS_PUBLISH + 1)
         return _Reading(
             float(play[Play.AGENT_STEPS]),

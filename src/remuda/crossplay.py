@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -29,6 +29,7 @@ from remuda.population.setup import seats_of
 from remuda.publish.snapshot import Snapshot
 from remuda.streams import stream, torch_stream
 from remuda.types import AgentSpec
+from remuda.user_code import naming_user_code
 
 Numbers = npt.NDArray[np.float64]
 
@@ -86,25 +87,18 @@ def play_tournament(
         seed: of the games; every pair plays others.
         sampled: whether policies explore as at the end of training; else they are greedy.
     """
-    names = tuple(entrants)
-    count = len(names)
-    means, errors = np.zeros((count, count)), np.zeros((count, count))
-    for row, one in enumerate(names):
-        for column, other in enumerate(names):
-            returns = _meet(
-                config,
-                entrants[one],
-                entrants[other],
-                episodes,
-                seed + row * count + column,
-                sampled,
-                Limits(),
-            )
-            assert returns is not None, "without limits nothing is cut"
-            means[row, column], errors[row, column] = _mean_and_error(returns)
-    return Tournament(names, means, errors, episodes)
+
+    def meet(one: str, other: str, number: int) -> Sequence[Numbers]:
+        found = _meet(
+            config, entrants[one], entrants[other], episodes, seed + number, sampled, Limits()
+        )
+        assert found is not None, "without limits nothing is cut"
+        return found
+
+    return _all_against_all(tuple(entrants), episodes, meet)
 
 
+@naming_user_code()
 def play_across(
     game: str,
     options: Mapping[str, Any],
@@ -127,24 +121,42 @@ def play_across(
         UsageError: an entrant cannot play an agent of the game.
         ConfigError: there is no such game, or no such scripted policy.
     """
-    names = tuple(entrants)
-    count = len(names)
     env = make_env(game, 1, **options)
     agents = tuple(env.agents)
     env.close()
     for name, entrant in entrants.items():
         for agent in agents:
-            _check_fits(game, name, entrant, agent)
+            check_fits(game, name, entrant, agent)
+
+    def meet(one: str, other: str, number: int) -> Sequence[Numbers]:
+        found = []
+        for seat, agent in enumerate(agents):
+            seated = {each.name: entrants[other] for each in agents}
+            seated[agent.name] = entrants[one]
+            of_seat = (seed + number) * len(agents) + seat
+            played = _play_seated(game, options, seated, episodes, of_seat, sampled)
+            found.append(played.returns[:, seat])
+        return found
+
+    return _all_against_all(tuple(entrants), episodes, meet)
+
+
+def _all_against_all(
+    names: tuple[str, ...], episodes: int, meet: Callable[[str, str, int], Sequence[Numbers]]
+) -> Tournament:
+    """The tournament of these.
+
+    Args:
+        names: who they are.
+        episodes: for each pair and seat.
+        meet: the returns of one of the first among those of the second, by seat; given the number
+            of the pair too, by which its games differ from those of others.
+    """
+    count = len(names)
     means, errors = np.zeros((count, count)), np.zeros((count, count))
     for row, one in enumerate(names):
         for column, other in enumerate(names):
-            found = []
-            for seat, agent in enumerate(agents):
-                seated = {each.name: entrants[other] for each in agents}
-                seated[agent.name] = entrants[one]
-                number = (seed + row * count + column) * len(agents) + seat
-                played = _play_seated(game, options, seated, episodes, number, sampled)
-                found.append(played.returns[:, seat])
+            found = meet(one, other, row * count + column)
             means[row, column], errors[row, column] = _mean_and_error(found)
     return Tournament(names, means, errors, episodes)
 
@@ -159,7 +171,7 @@ def _mean_and_error(returns: Sequence[Numbers]) -> tuple[float, float]:
     return mean, float(np.sqrt((errors**2).sum()) / len(returns))
 
 
-def _check_fits(game: str, name: str, entrant: Entrant, agent: AgentSpec) -> None:
+def check_fits(game: str, name: str, entrant: Entrant, agent: AgentSpec) -> None:
     """Raise a `UsageError` where an entrant does not see and do what an agent does."""
     if isinstance(entrant, str):
         find_game(game).policy(entrant)
@@ -211,7 +223,7 @@ def _play_seated(
 
 
 def _stand_ins(game: str, agents: Sequence[AgentSpec]) -> dict[str, tuple[PolicySpec, Snapshot]]:
-    """By agent, a policy for its seat where somebody else plays it: it chooses without effect."""
+    """By agent, a policy for its seat where a scripted one plays it: it chooses without effect."""
     tree = {"game": game, "policy": {"algorithm": "ppo", "network": {"hidden": [1]}}}
     found = {}
     for spec in policy_specs(load_config(tree), agents):

@@ -1,6 +1,6 @@
 """Settings that nothing reads in a run: its algorithm, schedule or matchmaker has no use for them.
 
-Where a setting has an effect stands next to its field, as `Only` in `config.py`.
+Where a setting has an effect stands next to its field, as `Only` in `remuda.config`.
 """
 
 from __future__ import annotations
@@ -44,6 +44,12 @@ def without_effect(config: Config, said: Collection[str] = (), resumed: bool = F
             named = wrote(prefix + key) if resumed else _value(own, key) is not MISSING
             if named and not only.reads(policy):
                 found.append(f"{prefix}{key} {only.words(policy.algorithm, prefix)}")
+    for prefix, policy in (("policy.", config.policy), *_of_policies(config)):
+        plain_policy = PolicyConfig.model_validate({"algorithm": policy.algorithm})
+        for key in policy.entry.unused:
+            changed = not resumed and _value(policy, key) != _value(plain_policy, key)
+            if changed or wrote(prefix + key):
+                found.append(f"{prefix}{key} has no effect: {policy.algorithm} has no use for it")
     plain = Config()
     for key, only in _marked(Config):
         if key.startswith("policy."):
@@ -52,6 +58,13 @@ def without_effect(config: Config, said: Collection[str] = (), resumed: bool = F
         if is_set and not only.reads(config):
             found.append(f"{key} {only.words('', '')}")
     return found
+
+
+def _of_policies(config: Config) -> Iterator[tuple[str, PolicyConfig]]:
+    """Those that `policies` names with an algorithm of their own."""
+    for name, own in config.policies.items():
+        if "algorithm" in own:
+            yield f"policies.{name}.", config.policy_of(name)
 
 
 MISSING = object()

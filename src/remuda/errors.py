@@ -29,12 +29,30 @@ class ContractError(RemudaError):
     """An environment that breaks the contract of `VectorEnv`."""
 
 
+class UserCodeError(RemudaError):
+    """An exception that code of the user's raised, a game above all; it says where."""
+
+
+class UnguardedScriptError(RemudaError):
+    """A script that calls `remuda.train` as soon as it is read, which children do too."""
+
+    def __init__(self, script: str) -> None:
+        super().__init__(
+            f"{script} trains as soon as it is read, and every process of a run reads it again: "
+            'put what it does under `if __name__ == "__main__":`, or take schedule="sequential"'
+        )
+
+
 class RunDirectoryError(RemudaError):
     """A run directory that is missing, full, in use or cannot be written."""
 
 
 class CheckpointError(RemudaError):
     """A checkpoint that is missing, damaged, or made for another run."""
+
+
+class CallbackError(RemudaError):
+    """A callback of the user's that failed, which ended its run in order."""
 
 
 class RoleDiedError(RemudaError):

@@ -10,8 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from remuda.actor.actor import Actor
-from remuda.actor.dealt import DealtSeats
 from remuda.actor.fixed import FixedSeats
+from remuda.actor.match_seats import MatchSeats
 from remuda.actor.role import make_casts, make_seats
 from remuda.checkpoint.names import file_name
 from remuda.checkpoint.state import fitting
@@ -31,6 +31,7 @@ from remuda.runtime.host import threads
 from remuda.scoreboard import Scoreboard
 from remuda.streams import stream
 from remuda.types import Array, Floats
+from remuda.user_code import naming_user_code
 
 COPIES = 100
 """The most copies of the game that are evaluated at once."""
@@ -105,6 +106,7 @@ def standard_error(values: npt.NDArray[np.float64]) -> float:
     return float(values.std(ddof=1) / np.sqrt(len(values)))
 
 
+@naming_user_code()
 def evaluate(
     config: Config,
     snapshots: Mapping[str, Snapshot],
@@ -232,7 +234,7 @@ class _Play:
         self.told: list[Floats] = []
         """The game's facts of each episode that counts."""
         self._earned: dict[str, list[float]] = {}
-        self._dealt = actor.seats if isinstance(actor.seats, DealtSeats) else None
+        self._dealt = actor.seats if isinstance(actor.seats, MatchSeats) else None
         actor.on_episode = self._count
 
     @property
@@ -311,7 +313,7 @@ def load_run(
     env = make_env(config.game, 1, **config.env.options)
     specs = policy_specs(config, env.agents)
     env.close()
-    number = _find(run, config, specs, checkpoint)
+    number = find_checkpoint(run, config, specs, checkpoint)
     if number is not None:
         return config, published(run, config, specs, number)
     snapshots = {}
@@ -341,7 +343,7 @@ def _ended_with(
     return tuple(spec for spec in specs if spec.name in saved)
 
 
-def _find(
+def find_checkpoint(
     run: RunDirectory, config: Config, specs: tuple[PolicySpec, ...], checkpoint: int | str
 ) -> int | None:
     """The number of the checkpoint that is meant; None: the weights at the end of the run."""
@@ -366,7 +368,7 @@ def published(
     """What was published when a checkpoint was taken, of the policies that lived then.
 
     Of a population, those whose places were not empty, and who had not retired: for an empty place
-    too there are weights, which nobody trained.
+    too there are weights, which no learner trained.
     """
     found = run.checkpoints.read(number, COORDINATOR)
     saved, population = found["published"], found["population"]
@@ -448,7 +450,7 @@ def seated_actor(
     seed: int,
     check: bool = True,
 ) -> Actor:
-    """An actor with a policy on each seat, noisy layers on their means, from which nobody learns.
+    """An actor with a policy on each seat, noisy layers on their means, for play without learning.
 
     Args:
         env: the copies that it plays.
@@ -472,7 +474,7 @@ def _dealt(
     specs: tuple[PolicySpec, ...],
     scoreboard: Scoreboard,
     seed: int,
-) -> DealtSeats:
+) -> MatchSeats:
     """Seats that are dealt to live policies as in training, in a table of their own."""
     names = [spec.name for spec in specs]
     everybody = policy_names(config, env.agents)
@@ -487,4 +489,4 @@ def _dealt(
         agents=[agent.name for agent in env.agents],
     )
     casts = make_casts(env, specs, league, {}, seed=seed, purpose="evaluation", noisy=False)
-    return DealtSeats(env, casts, league, scoreboard.policies_of())
+    return MatchSeats(env, casts, league, scoreboard.policies_of())

@@ -20,10 +20,11 @@ from remuda.assembly import dealt_rings
 from remuda.config import Config
 from remuda.errors import ConfigError
 from remuda.experience.experience import ring_segments
+from remuda.experience.priorities import tree_size
 from remuda.experience.ring import StreamShape, fields_of
 from remuda.forkserver import client as forkserver
 from remuda.memory.shared import Fields
-from remuda.policies.algorithms.dqn import CACHE
+from remuda.policies.algorithms.transition_algorithm import CACHE
 from remuda.policies.sharing import stream_shape
 from remuda.policies.spec import PolicySpec
 from remuda.policies.stack import layout_size
@@ -155,7 +156,7 @@ def _experience(
     for spec, segments in rings:
         experience = spec.config.experience
         size = nbytes(fields_of(stream_shape(spec), experience.segment_length, segments))
-        keeps = spec.config.replays > 0 or not spec.config.takes_rollouts
+        keeps = spec.config.keeps_experience
         kept = experience.capacity if keeps else 0
         # What is kept, or what is played at once: whichever is more of it.
         by_capacity = 2 * kept >= segments * experience.segment_length
@@ -165,6 +166,12 @@ def _experience(
             size * (3 if config.saves_replay else 1),  # a checkpoint copies and packs it
             _key(config, spec, key) if by_capacity else key,
         )
+        if experience.prioritised:
+            # Each learner has its own, of all that its group lives through.
+            group = [s for s in specs if s.config.experience.group == experience.group]
+            sources = len(group) if experience.group else 1
+            size = sources * tree_size(segments, experience.segment_length)
+            yield "the priorities of {}", 2 * size, _key(config, spec, key) if by_capacity else key
 
 
 def _weights(config: Config, specs: Sequence[PolicySpec], layout: Layout) -> Sizes:
@@ -175,7 +182,7 @@ def _weights(config: Config, specs: Sequence[PolicySpec], layout: Layout) -> Siz
         # Published twice; as they act, plain and not.
         acting = 3 * len(layout.copies)
         # Weights, gradients, moments, target or anchor; and the last good ones of all but one.
-        learning = 9 if not spec.config.takes_rollouts else 8
+        learning = 8 if spec.config.rollout_length else 9
         yield "the weights and optimizers of {}", size * (2 + acting + learning), hidden
         judged = config.checkpoint.evaluate_episodes or config.run.evaluate_episodes
         if judged:  # as published, for whom it plays and for the checkpoint; as they act, twice
@@ -200,6 +207,10 @@ def _weights(config: Config, specs: Sequence[PolicySpec], layout: Layout) -> Siz
         largest = max(specs, key=lambda spec: layout_size(spec.network().shapes))
         size = FLOAT * layout_size(largest.network().shapes)
         yield "a checkpoint of {}", 8 * size, _key(config, largest, "network.hidden")
+        imported = len(config.population.members_from)
+        if imported:  # as they are kept, and as each actor plays them
+            members = size * imported * (1 + len(layout.copies))
+            yield "members from other runs, like {}", members, "population.members_from"
 
 
 def _table(config: Config, policies: int, seats: int) -> Sizes:
@@ -207,7 +218,7 @@ def _table(config: Config, policies: int, seats: int) -> Sizes:
     if not config.population.dealt:
         return
     copies = copies_of(config.population)
-    fields = dict(table_fields(policies, seats, copies))
+    fields = dict(table_fields(policies, seats, copies, len(config.population.members_from)))
     records = nbytes({"records": fields.pop("records")})
     size = nbytes(fields)
     key = "population.snapshots.keep" if copies > 4 else "population.policies"
@@ -225,21 +236,21 @@ def _learning(
         policy, shape = spec.config, stream_shape(spec)
         units = sum(policy.network.hidden)
         inputs = spec.num_inputs
-        if policy.takes_rollouts:
-            steps = policy.ppo.rollout_length * streams * (1 + policy.replays)
+        if policy.rollout_length:
+            steps = policy.rollout_length * streams * (1 + policy.replays)
             # Rows that hold a step, and those between segments; there is room for twice as many,
             # which takes no memory until episodes are as short.
             kept = 1.5 * (steps + policy.experience.segment_length) * _step_size(shape)
             minibatch = steps / policy.ppo.minibatches * FLOAT * (2 * inputs + 6 * units)
-            key = "env.num_envs" if streams >= policy.ppo.rollout_length else "ppo.rollout_length"
+            key = "env.num_envs" if streams >= policy.rollout_length else "ppo.rollout_length"
             yield (
                 "the rollouts of {}",
                 int(kept + minibatch),
                 key if key == "env.num_envs" else _key(config, spec, key),
             )
             continue
-        passes = policy.network.quantiles if policy.algorithm == "iqn" else 1
-        widest = FLOAT * passes * policy.batch_size * max(policy.network.hidden)
+        passes = policy.quantiles
+        widest = FLOAT * passes * policy.batch_size * max(policy.network.hidden, default=1)
         # As many are trained at once as fit into the processor's cache; they share their work.
         at_once = min(max(CACHE // widest, 1), together)
         sample = FLOAT * (2 * inputs + 6 * passes * units * at_once / together)
@@ -250,8 +261,9 @@ def _acting(config: Config, specs: Sequence[PolicySpec], agents: Sequence[AgentS
     streams = _streams(config, specs, agents)
     for spec in specs:
         network = spec.config.network
-        passes = network.quantiles if spec.config.algorithm == "iqn" else 1
-        width = spec.num_inputs + 2 * passes * max(network.hidden) + spec.actions.num_outputs
+        passes = spec.config.quantiles
+        width = spec.num_inputs + 2 * passes * max(network.hidden, default=1)
+        width += spec.actions.num_outputs
         yield "what networks of {} act on", FLOAT * streams * width, "env.num_envs"
 
 
@@ -262,7 +274,7 @@ def _streams(config: Config, specs: Sequence[PolicySpec], agents: Sequence[Agent
 
 
 def _rollout(spec: PolicySpec, copies: Sequence[int]) -> int:
-    return spec.config.ppo.rollout_length * sum(copies) if spec.config.takes_rollouts else 0
+    return spec.config.rollout_length * sum(copies)
 
 
 def _step_size(shape: StreamShape) -> int:

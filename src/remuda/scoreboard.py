@@ -1,8 +1,9 @@
 """The scoreboard: what every role counts, in shared memory, for the coordinator to read.
 
-Counters grow, so whoever reads them makes averages from differences, and a reading that is missed
+Counters grow, so the coordinator makes averages from differences, and a reading that is missed
 loses nothing; only a learner that is restarted counts on from its checkpoint, and `Learn.RESTORED`
-tells that there is no difference to be made. Every row has one writer; a number is one aligned
+tells that there is no difference to be made. Extremes do not grow: an actor counts them anew in
+each interval that the coordinator marks. Every row has one writer; a number is one aligned
 64-bit word and is never seen half-written. Nothing here can block a role, and all of it survives
 the role's death.
 """
@@ -55,6 +56,21 @@ class Policy(IntEnum):
     """The exploration rate it acts with now."""
     VERSION = 3
     """The version it acts with now."""
+    TURNS_SUM = 4
+    """Sum over finished episodes of their turns."""
+    MARK = 5
+    """The mark of the interval that all below is of; of another one it means nothing any more.
+    It neither grows nor is saved: see `Scoreboard.mark`."""
+    RETURNS = 6
+    """Returns that were counted since the mark..."""
+    FIRST = 7
+    """...the first of them, from which the next two are taken, so that no digits are lost..."""
+    ABOVE_SUM = 8
+    """...the sum of how far the others are above it..."""
+    ABOVE_SQUARES = 9
+    """...and of the squares of that; the least and the greatest return."""
+    LOW = 10
+    HIGH = 11
 
 
 class Facts(IntEnum):
@@ -118,6 +134,18 @@ class Learn(IntEnum):
     RESTORED = 26
     """Grows whenever another learner begins to count here, or one goes back to a saved state; odd
     while all the other counts are written anew. Only within a session it means anything."""
+    GRADIENT_NORM_SUM = 27
+    """Sum over updates of the gradient's norm before it was cut."""
+    EXPLAINED_SUM = 28
+    """On-policy: sum of the explained variance of the values, over the updates that have one..."""
+    EXPLAINED_UPDATES = 29
+    """...and how many these are: where all targets are equal there is nothing to explain."""
+    VALUE_SUM = 30
+    """Off-policy: sum over updates of the mean value of the actions in a batch."""
+    LEARNING_RATE = 31
+    """Of the last update; before it, that of the first."""
+    ENTROPY_COST = 32
+    """What the entropy weighs in the loss now, with algorithms that know of it."""
 
 
 class Scoreboard:
@@ -133,8 +161,10 @@ class Scoreboard:
                 "policy": ((num_actors, len(policies), len(Policy)), np.float64),
                 "learn": ((len(policies), len(Learn)), np.float64),
                 "facts": ((num_actors, len(Facts) + len(facts)), np.float64),
+                "mark": ((1,), np.float64),
             }
         )
+        self.mark_interval()  # rows begin with zero, which is no mark
 
     def state(self) -> State:
         """All rows as they are now, those of the actors added up."""
@@ -153,8 +183,9 @@ class Scoreboard:
         Raises:
             CheckpointError: it is of another number of policies.
         """
-        for name in ("play", "policy", "facts"):
+        for name in ("play", "facts"):
             self._shared[name][0] = fitting(state, name, self._shared[name][0])
+        self._shared["policy"][0] = fitting_counts(state, "policy", self._shared["policy"][0])
         self._shared["learn"][...] = fitting_counts(state, "learn", self._shared["learn"])
 
     def play(self, actor: int = 0) -> Row:
@@ -170,6 +201,26 @@ class Scoreboard:
     def policies_of(self, actor: int = 0) -> Row:
         """An actor's rows of all policies, [policies, fields by `Policy`]."""
         rows: Row = self._shared["policy"][actor]
+        return rows
+
+    @property
+    def mark(self) -> Row:
+        """One word of the coordinator's: the interval that extremes of returns are counted in.
+
+        [1]. They do not grow, so no difference tells of an interval. An actor that finds another
+        mark than that of its row begins the row's extremes anew; one that looked just before may
+        count an episode into an interval that is over, where nothing reads it.
+        """
+        word: Row = self._shared["mark"]
+        return word
+
+    def mark_interval(self) -> None:
+        """Let extremes of returns be counted anew from now on; the coordinator alone does so."""
+        self._shared["mark"][0] += 1.0
+
+    def policy_rows(self) -> Row:
+        """A copy of what all actors count: [actors, policies, fields by `Policy`]."""
+        rows: Row = self._shared["policy"].copy()
         return rows
 
     def facts(self, actor: int = 0) -> Row:
@@ -193,12 +244,8 @@ class Scoreboard:
         return total
 
     def all_acted(self) -> Row:
-        """`acted` of every policy: [policies, fields by `Policy`]."""
-        rows = self._shared["policy"]
-        total: Row = rows.sum(0)
-        kept = [Policy.EPSILON, Policy.VERSION]
-        total[:, kept] = rows[0][:, kept]
-        return total
+        """`acted` of every policy: [policies, fields by `Policy` before `MARK`]."""
+        return added_up(self._shared["policy"])
 
     def all_learned(self) -> Row:
         """A copy of every learner's row: [policies, fields by `Learn`].
@@ -218,19 +265,24 @@ class Scoreboard:
         return rows
 
     def acted(self, name: str) -> Row:
-        """The actors' rows of one policy added up, by `Policy`.
-
-        What is no sum is the first actor's: the exploration rate and the version.
-        """
-        rows = self._shared["policy"][:, self.policies.index(name)]
-        total: Row = rows.sum(0)
-        total[[Policy.EPSILON, Policy.VERSION]] = rows[0, [Policy.EPSILON, Policy.VERSION]]
-        return total
+        """The actors' rows of one policy added up, by `Policy` before `MARK`."""
+        return added_up(self._shared["policy"][:, self.policies.index(name)])
 
     def learn(self, name: str) -> Row:
         """The learner's row of one policy, by `Learn`."""
         row: Row = self._shared["learn"][self.policies.index(name)]
         return row
+
+
+def added_up(rows: Row) -> Row:
+    """Rows [actors, ..., fields by `Policy`] added up, without what is of an interval.
+
+    What is no sum is the first actor's: the exploration rate and the version.
+    """
+    total: Row = rows[..., : Policy.MARK].sum(0)
+    kept = [Policy.EPSILON, Policy.VERSION]
+    total[..., kept] = rows[0][..., kept]
+    return total
 
 
 def count_on(row: Row, counts: Row) -> None:

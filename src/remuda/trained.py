@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
@@ -13,6 +15,7 @@ import torch
 from gymnasium import Space
 
 from remuda.actor.frames import FrameStack
+from remuda.checkpoint.state import write_whole
 from remuda.crossplay import Player
 from remuda.errors import UsageError
 from remuda.policies.acting import ActingStack
@@ -29,7 +32,7 @@ KEPT_ROOMS = 16
 class PolicyState:
     """What a policy remembers of N streams, each of which plays episodes of its own.
 
-    Made by `Policy.initial_state`; `Policy.act` returns a new one and changes none.
+    Made by `Policy.initial_state`. `Policy.act_from` returns a new one, `Policy.act` changes it.
     """
 
     frames: Floats
@@ -49,8 +52,16 @@ class PolicyState:
         Args:
             streams: [N] bool, or one for all; of those whose next observation is an episode's
                 first.
+
+        Raises:
+            UsageError: they are not so many.
         """
-        chosen = np.broadcast_to(np.asarray(streams, np.bool_), self.starts.shape)
+        chosen = np.asarray(streams, np.bool_)
+        if chosen.shape not in ((), self.starts.shape):
+            raise UsageError(
+                f"there are {len(self)} streams, and whether they begin is told of {chosen.shape}"
+            )
+        chosen = np.broadcast_to(chosen, self.starts.shape)
         self.starts |= chosen
         self.recurrent_state[chosen] = 0.0
 
@@ -72,6 +83,8 @@ class Policy:
     name: str
     """As the run calls it; of a frozen copy, `policy@version`."""
     algorithm: str
+    game: str
+    """What it was trained in."""
     version: int
     """How often it had been published."""
     learner_step: int
@@ -87,9 +100,10 @@ class Policy:
         snapshot: Snapshot,
         agent: AgentSpec,
         name: str = "",
+        game: str = "",
     ) -> None:
         """Make it ready to act. `remuda.load` does this for the policies of a run."""
-        self.name, self.algorithm = name or spec.name, spec.config.algorithm
+        self.name, self.algorithm, self.game = name or spec.name, spec.config.algorithm, game
         self.version, self.learner_step = snapshot.version, snapshot.learner_step
         self.observation_space, self.action_space = agent.observation_space, agent.action_space
         self.player = Player(spec, snapshot, agent)
@@ -108,7 +122,10 @@ class Policy:
     def __reduce__(self) -> tuple[object, ...]:
         """Copies and pickles are made anew, with what it remembers and its random numbers."""
         player = self.player
-        made = (type(self), (player.spec, player.snapshot, player.agent, self.name))
+        made = (
+            type(self),
+            (player.spec, player.snapshot, player.agent, self.name, self.game),
+        )
         return (*made, {"_rng": self._rng, "_own": self._own})
 
     @property
@@ -142,8 +159,9 @@ class Policy:
         Args:
             streams: [N] bool, or one for all.
         """
-        if self._own is not None:
-            self._own.begin(streams)
+        with self._lock:
+            if self._own is not None:
+                self._own.begin(streams)
 
     def act(
         self,
@@ -209,6 +227,48 @@ class Policy:
         actions of a Q-learner; with PPO logits, or means and logarithms of deviations.
         """
         return PolicyModule(self._network, self._stack.parameters_of(0))
+
+    def to_onnx(self, path: str | os.PathLike[str]) -> Path:
+        """Write its greedy choice as an ONNX file, which chooses without Remuda and torch.
+
+        Inputs, each [N, ...] for any N: `observation` of the game's dtype, [N, *shape], or
+        [N, n_frames, *shape] where frames are stacked, the oldest first, and zeros before an
+        episode's start; `mask` [N, mask_size] bool where the game tells of allowed actions; of a
+        recurrent network `recurrent_state` [N, size] float32 and `starts` [N] bool, whether the
+        observation is an episode's first. Outputs: `action`, as `act` returns it; `network_output`
+        [N, O], as `module()` gives it; `next_recurrent_state` [N, size].
+
+        Another program may round sums otherwise, by about 1e-6 of the greatest value: where the
+        best two actions are that close it may choose the other one, and numbers of continuous
+        actions differ by so much.
+
+        Args:
+            path: of the file; one that is there is replaced, whole.
+
+        Returns:
+            The path.
+
+        Raises:
+            UsageError: packages are missing (`pip install "remuda[onnx]"`), the file cannot be
+                written, or the network is made of what ONNX lacks.
+        """
+        from remuda.policies.onnx_file import onnx_file
+
+        about = {
+            "policy": self.name,
+            "policy_version": str(self.version),
+            "learner_step": str(self.learner_step),
+            "game": self.game,
+        }
+        with torch.inference_mode(False), torch.no_grad():
+            weights = self._network.acting(self._stack.parameters_of(0), None)
+        content = onnx_file(self._spec, self._network, weights, self.player.agent, about)
+        file = Path(path).expanduser()
+        try:
+            write_whole(file, content)
+        except OSError as error:
+            raise UsageError(f"{self.name}: cannot write {file}: {error.strerror}") from None
+        return file
 
     def weights(self) -> dict[str, Floats]:
         """Its parameters by name, copies; named as in the files of a run's `weights/`."""

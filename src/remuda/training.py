@@ -13,64 +13,47 @@ import numpy as np
 import torch
 
 from remuda import __version__
-from remuda.assembly import Assembly, check_births, lasting
+from remuda.assembly import Assembly, check_births
 from remuda.calibration import choose_layout
-from remuda.checkpoint.store import Manifest, differences
+from remuda.checkpoint.store import Manifest
 from remuda.compiling import telling_of_compiling
 from remuda.config import Config, load_config, overlay, write_config
 from remuda.coordinator.coordinator import Coordinator, Signals
 from remuda.coordinator.logs import log_to
-from remuda.coordinator.metrics import Goal, Record, View
+from remuda.coordinator.metrics import Goal, View
 from remuda.coordinator.run_directory import RunDirectory
 from remuda.effects import without_effect
+from remuda.envs.pickled import is_pickled
 from remuda.envs.registry import find_game, make_env
 from remuda.envs.wrapped import with_scripted
-from remuda.errors import CannotStartError, CheckpointError, ConfigError, RoleDiedError
-from remuda.evaluate import Evaluation, Limits, evaluate
+from remuda.errors import (
+    CannotStartError,
+    ConfigError,
+    RemudaError,
+    RoleDiedError,
+    UnguardedScriptError,
+    UserCodeError,
+)
+from remuda.evaluate import Limits, evaluate
+from remuda.events import Events
 from remuda.forkserver import client as forkserver
+from remuda.forkserver.child import check_guard
 from remuda.judge import Judge, judged
 from remuda.memory_plan import check_memory, copy_size
+from remuda.policies.initial import Beginning
 from remuda.policies.sharing import shares_of
 from remuda.policies.spec import PolicySpec, policy_specs
 from remuda.policies.stack import ParameterStack
+from remuda.population.imported import Imported
 from remuda.population.setup import check_population
 from remuda.publish.snapshot import Snapshot
+from remuda.result import Result
+from remuda.resume import find_checkpoint, note_changes
 from remuda.runtime.layout import make_layout
+from remuda.user_code import naming_user_code, where_raised
+from remuda.warm_start import describe, describe_imported, find_beginnings, find_imported
 
 log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True)
-class Result:
-    """What came of a run."""
-
-    directory: Path
-    ended: str
-    """How it ended, in words."""
-    finished: bool
-    """Whether it reached the end that it was given; if not, it can be resumed."""
-    record: Record
-    """This session of the run as one interval."""
-    evaluation: Evaluation | None
-    signal: int | None
-    """The signal that stopped it, if one did."""
-    earlier: float
-    """Seconds of play in the sessions before this one."""
-    restarts: Mapping[str, int]
-    """How often each role was restarted, those that were."""
-    processors: Mapping[str, float]
-    """Processors that each role had on average, where that is known."""
-    notes: tuple[str, ...] = ()
-    """What went wrong after training, and cost no more than itself."""
-
-    @property
-    def halted(self) -> tuple[str, ...]:
-        """The policies that stopped learning: too many of their updates were not finite."""
-        return tuple(name for name, policy in self.record.policies.items() if policy.halted)
-
-    def with_note(self, note: str) -> Result:
-        """The same, with one more of its `notes`."""
-        return replace(self, notes=(*self.notes, note))
 
 
 @dataclass(frozen=True)
@@ -85,12 +68,14 @@ class Callbacks:
     """Once, when the results are saved: what comes after may take long, fail or be interrupted."""
 
 
+@naming_user_code()
 def train(
     config: Config,
     view: View,
     resume: bool = False,
     callbacks: Callbacks | None = None,
     said: Collection[str] = (),
+    user_callbacks: Sequence[object] = (),
 ) -> Result:
     """Train every policy of `config`, save them, and measure them by greedy play.
 
@@ -98,16 +83,20 @@ def train(
         config: the whole run.
         view: where it is watched.
         resume: go on with the run in `config.run.directory` from its newest checkpoint.
-        callbacks: who is told of its end; None: nobody.
+        callbacks: they are told of its end; None: there are none.
         said: keys that the user wrote; of those without effect he is told, whatever their values.
+        user_callbacks: objects as `remuda.Callback`, beside those that `run.callbacks` and
+            `run.loggers` name.
 
     Raises:
         RemudaError: something that a user can mend; the message says how.
     """
+    check_guard()
     if config.schedule != "sequential" or config.env.workers > 1:
         forkserver.begin()  # if it has not begun before; it imports beside what is done here
     else:
         forkserver.end()
+    events = Events(config, user_callbacks, view.say)
     env = make_env(config.game, 1, **config.env.options)
     agents, facts, specs = env.agents, env.facts, policy_specs(config, env.agents)
     if config.population.dealt:
@@ -123,6 +112,8 @@ def train(
     layout = make_layout(config, len(specs))  # what cannot be is refused before anything is made
     if config.run.fallback and config.schedule != "sequential":
         in_one_process(config)
+    beginnings = {} if resume else find_beginnings(config, specs)
+    imported = () if resume else find_imported(config, specs)
     size = 0
     if config.env.num_envs > 1:
         two = make_env(config.game, 2, **config.env.options)
@@ -132,30 +123,56 @@ def train(
     check_memory(config, specs, agents, layout, size)
     callbacks = callbacks or Callbacks()
     run = _claim(config, resume)
+    _keep_beginnings(run, beginnings, imported, view)
     for words in without_effect(config, said, resumed=resume):
         view.say(words)
     try:
         with log_to(run.logs / "coordinator.log"), telling_of_compiling(view.say):
-            found = _find_checkpoint(config, run, view) if resume else None
+            names = [spec.name for spec in specs]
+            resumed = find_checkpoint(config, run, names, view.say) if resume else None
+            found = resumed.checkpoint if resumed is not None else None
+            members = run.imported.read(len(config.population.members_from))
             layout = choose_layout(config, agents)
             check_memory(config, specs, agents, layout, size)
-            assembly = Assembly(config, specs, layout, facts=facts, agents=agents)
-            if found is not None:
-                assembly.restore(run.checkpoints, found)
-                _tell_of_damage(run.rewind(found.turns, assembly.records), view)
+            assembly = Assembly(
+                config,
+                specs,
+                layout,
+                facts=facts,
+                agents=agents,
+                initial=run.initial,
+                imported=members,
+            )
+            if resumed is not None:
+                assembly.restore(run.checkpoints, resumed.checkpoint, resumed.hyperparameters)
+                _tell_of_damage(run.rewind(resumed.checkpoint.turns, assembly.records), view)
+                run.save_game(config)
                 write_config(config, run.config)
-            try:
-                return _train(config, view, assembly, run, found, callbacks)
-            except CannotStartError as error:
-                if not config.run.fallback:
-                    raise
-                view.say(f"{error.what}; it goes on in one process (run.fallback)")
-                config = _fall_back(config, len(layout.copies), view)
-                layout = make_layout(config, len(specs))
-                assembly = Assembly(config, specs, layout, facts=facts, agents=agents)
-                if found is not None:  # config.yaml stays: a resume may find room for processes
-                    assembly.restore(run.checkpoints, found)
-                return _train(config, view, assembly, run, found, callbacks)
+                note_changes(run, resumed)
+            with events.lasting(run, assembly):
+                try:
+                    return _train(config, view, assembly, run, found, callbacks, events)
+                except CannotStartError as error:
+                    if not config.run.fallback:
+                        raise
+                    view.say(f"{error.what}; it goes on in one process (run.fallback)")
+                    config = _fall_back(config, len(layout.copies), view)
+                    layout = make_layout(config, len(specs))
+                    assembly = Assembly(
+                        config,
+                        specs,
+                        layout,
+                        facts=facts,
+                        agents=agents,
+                        initial=run.initial,
+                        imported=members,
+                    )
+                    if resumed is not None:  # config.yaml stays: a resume may find room for more
+                        assembly.restore(
+                            run.checkpoints, resumed.checkpoint, resumed.hyperparameters
+                        )
+                    events.attach(assembly)
+                    return _train(config, view, assembly, run, found, callbacks, events)
     finally:
         run.unlock()
 
@@ -200,6 +217,7 @@ def _train(
     run: RunDirectory,
     found: Manifest | None,
     callbacks: Callbacks,
+    events: Events,
 ) -> Result:
     """Train, and finish the run.
 
@@ -221,16 +239,15 @@ def _train(
             )
         )
         try:
-            coordinator = assembly.coordinator(run, view, found, signals.stopped)
+            coordinator = assembly.coordinator(run, view, found, signals.stopped, events)
             began = True
             try:
                 ending = coordinator.run(config.run, config.checkpoint.every, signals)
-            except CannotStartError:
+            except (CannotStartError, UnguardedScriptError):
                 began = False  # nothing was trained, and what an earlier session saved is newer
                 raise
-            except RoleDiedError as error:
-                if run.checkpoints.numbers():
-                    error.args = (f"{error}. Mend it, and: remuda train --resume {run.path}",)
+            except (RoleDiedError, UserCodeError) as error:
+                error.args = (_with_next_step(error, config, run),)
                 raise
             finally:
                 if began:
@@ -250,7 +267,19 @@ def _train(
             ending.restarts,
             ending.processors,
         )
-        return _finish(config, assembly, run, coordinator, result, callbacks, signals)
+        return _finish(config, assembly, run, coordinator, result, callbacks, events, signals)
+
+
+def _with_next_step(error: RemudaError, config: Config, run: RunDirectory) -> str:
+    """An error's words, with where to read more and how the run goes on once that is mended."""
+    words = str(error)
+    if isinstance(error, UserCodeError) and error.__cause__ is not None:
+        words += f". Its traceback is in {run.logs / 'coordinator.log'}"
+    if not run.checkpoints.numbers():
+        return words
+    if is_pickled(config.game):  # its code is in the run's directory, and must be given anew
+        return f'{words}. Mend it, and: remuda.train(THE GAME, resume="{run.path}")'
+    return f"{words}. Mend it, and: remuda train --resume {run.path}"
 
 
 def _finish(
@@ -260,6 +289,7 @@ def _finish(
     coordinator: Coordinator,
     result: Result,
     callbacks: Callbacks,
+    events: Events,
     signals: Signals,
 ) -> Result:
     """Measure what was trained; save the results and tell them; then judge the last checkpoint."""
@@ -272,7 +302,7 @@ def _finish(
 
     save_results()  # whatever comes after it
     callbacks.trained(run.path, result.record.turns)
-    if config.run.evaluate_episodes and not signals.stopped():
+    if config.run.evaluate_episodes and not (signals.stopped() or events.failure):
         limits = replace(limits, watch=partial(callbacks.progress, "greedy play"))
         result = _measure(config, result, snapshots, limits)
         save_results()
@@ -284,7 +314,9 @@ def _finish(
         judge = Judge(config, assembly.specs, run, limits)
         result = _judge(config, result, coordinator, judge, snapshots)
         save_results()
-    return replace(result, signal=signals.caught)
+    result = replace(result, signal=signals.caught)
+    events.end(result)
+    return result
 
 
 def _measure(
@@ -297,7 +329,8 @@ def _measure(
         )
     except Exception as error:  # the user's game; the run is worth more than its measurement
         log.exception("greedy play failed")
-        return result.with_note(f"greedy play failed: {type(error).__name__}: {error}")
+        told = where_raised(error) or f"{type(error).__name__}: {error}"
+        return result.with_note(f"greedy play failed: {told}")
     if evaluation.cut:
         why = "ran out of run.evaluate_seconds"
         why = "was interrupted" if limits.interrupted() else why
@@ -330,8 +363,29 @@ def _judge(
         )
     except Exception as error:  # the user's game
         log.exception("play against the best checkpoint so far failed")
-        why = f"{type(error).__name__}: {error}"
+        why = where_raised(error) or f"{type(error).__name__}: {error}"
     return result.with_note(f"the last checkpoint was not compared with the best so far: {why}")
+
+
+def _keep_beginnings(
+    run: RunDirectory,
+    beginnings: Mapping[str, Beginning],
+    imported: Sequence[Imported],
+    view: View,
+) -> None:
+    """Write what is taken from other runs into a new run's directory, and tell where it is from.
+
+    Raises:
+        RunDirectoryError: the disk is full or not writable.
+    """
+    try:
+        run.initial.write(beginnings)
+        run.imported.write(imported)
+    except BaseException:
+        run.unlock()
+        raise
+    for words in (*describe(beginnings), *describe_imported(imported)):
+        view.say(words)
 
 
 def _tell_of_damage(damaged: Sequence[int], view: View) -> None:
@@ -348,40 +402,6 @@ def _claim(config: Config, resume: bool) -> RunDirectory:
     run = RunDirectory.open(config.run.directory)
     run.lock()
     return run
-
-
-def _find_checkpoint(config: Config, run: RunDirectory, view: View) -> Manifest:
-    """The newest whole checkpoint. Where it cannot be gone on from, nothing of the run is touched.
-
-    Raises:
-        CheckpointError: there is none, or it was made with another configuration.
-    """
-
-    def accept(found: Manifest) -> None:
-        try:  # what this version knows and that one did not has its default
-            saved = lasting(load_config(found.config))
-        except ConfigError:  # what that one knew and this version does not
-            saved = dict(found.config)
-        for difference in differences(saved, lasting(config)):
-            raise CheckpointError(
-                f"checkpoint {found.number} of {run.path} was made with another configuration: "
-                f"{difference}; resume without that change, or begin a new run"
-            )
-
-    found = run.checkpoints.newest_whole(view.say, accept)
-    if found is None:
-        count = len(run.checkpoints.numbers())
-        why = "none was written, or they were removed"
-        if count:
-            why = "the only one is damaged" if count == 1 else f"all {count} are damaged"
-        raise CheckpointError(
-            f"{run.path} has no checkpoint to go on from: {why}. Nothing was changed; begin a new "
-            f"run: remuda train --config {run.config} --run.directory NEW"
-        )
-    view.say(
-        f"goes on from checkpoint {found.number}: {found.turns:,} turns, {found.seconds:,.0f} s"
-    )
-    return found
 
 
 def save(run: RunDirectory, specs: Sequence[PolicySpec], snapshots: Mapping[str, Snapshot]) -> None:

@@ -63,7 +63,7 @@ class TurnResult:
     """
 
     rewards: Floats
-    """[num_envs, num_agents]: what each agent was given during this turn, by whoever's act."""
+    """[num_envs, num_agents]: what each agent was given during this turn, by any agent's act."""
     terminated: Bools
     """[num_envs, num_agents]: the rules ended this agent's episode; nothing is to come."""
     truncated: Bools
@@ -122,7 +122,7 @@ class Role(Protocol):
         """Make the worker, in the process that is to run it."""
 
     def let_go(self) -> None:
-        """Its process has died: let nobody wait for it before there is a successor."""
+        """Its process has died: let no other role wait for it before there is a successor."""
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from remuda.actor.frames import FrameStack
 from remuda.actor.role import make_seats
 from remuda.assembly import make_experience
 from remuda.config import load_config
-from remuda.experience.replay import Replay
+from remuda.experience.transition_replay import TransitionReplay
 from remuda.experience.writer import ExperienceWriter
 from remuda.memory.waiting import Wakeup
 from remuda.policies.acting import explore
@@ -61,7 +61,7 @@ def make(env, epsilon=1.0, policy=None, **experience):
 
 
 def transitions(experience, draws=40):
-    replay = Replay([experience], 1, 0.9, np.random.default_rng(0))
+    replay = TransitionReplay([experience], 1, 0.9, np.random.default_rng(0))
     found = set()
     for _ in range(draws):
         batch = sample(replay, 64)
@@ -124,7 +124,10 @@ def test_counts_and_returns():
     for agent in range(2):
         row = board.policy(f"agent_{agent}")
         assert row[Policy.EPISODES] == 8
-        assert row[Policy.RETURN_SUM] == sum(returns[agent] for _, returns in ended)
+        earned = [returns[agent] for _, returns in ended]
+        assert row[Policy.RETURN_SUM] == sum(earned)
+        assert row[Policy.TURNS_SUM] == sum((3, 5)[copy] for copy, _ in ended)
+        assert (row[Policy.LOW], row[Policy.HIGH]) == (min(earned), max(earned))
 
 
 def test_news_is_acted_on_in_the_next_turn():

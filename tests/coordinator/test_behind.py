@@ -8,9 +8,9 @@ from rich.console import Console
 
 from remuda.assembly import make_experience
 from remuda.config import load_config
-from remuda.coordinator.board import Board
 from remuda.coordinator.metrics import scalars
-from remuda.experience.rollouts import Rollout, Rollouts
+from remuda.coordinator.scoreboard_reader import ScoreboardReader
+from remuda.experience.rollout_queue import Rollout, RolloutQueue
 from remuda.experience.writer import ExperienceWriter
 from remuda.memory.waiting import Wakeup
 from remuda.policies.spec import policy_specs
@@ -38,7 +38,7 @@ def make(**policy):
     spec = policy_specs(config, Tape().agents)[0]
     experience = make_experience(spec, (1,), Wakeup(), (Wakeup(),))
     scoreboard = Scoreboard(("agent_0",))
-    return experience, scoreboard, Board(scoreboard, {"agent_0": experience})
+    return experience, scoreboard, ScoreboardReader(scoreboard, {"agent_0": experience})
 
 
 def record(board):
@@ -49,7 +49,7 @@ def test_a_learner_of_rollouts_is_behind_by_what_it_has_not_trained_on():
     experience, scoreboard, board = make(**PPO)
     play(experience, 11)
     assert record(board).policies["agent_0"].behind == 11
-    rollouts, out = Rollouts(experience), Rollout.empty(experience, 1)
+    rollouts, out = RolloutQueue(experience), Rollout.empty(experience, 1)
     rollouts.take(out, 0, 0)
     assert record(board).policies["agent_0"].behind == 11, "what is taken is not trained on yet"
     scoreboard.learn("agent_0")[[Learn.TRAINED, Learn.LOST]] = 6, 2

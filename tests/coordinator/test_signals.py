@@ -6,7 +6,7 @@ import pytest
 
 import remuda.judge
 from remuda.config import load_config
-from remuda.coordinator.board import Board
+from remuda.coordinator.scoreboard_reader import ScoreboardReader
 from remuda.training import train
 from remuda.ui.live import PlainView
 
@@ -67,7 +67,7 @@ def test_a_signal_after_the_last_turn_leaves_the_run_finished(tmp_path, monkeypa
     result = train(configured(tmp_path / "run"), View())
     assert (result.ended, result.finished) == ("all turns were played", True)
     assert result.signal == signal.SIGTERM
-    read = Board.read
+    read = ScoreboardReader.read
 
     def late(board):  # before it is decided
         found = read(board)
@@ -75,6 +75,6 @@ def test_a_signal_after_the_last_turn_leaves_the_run_finished(tmp_path, monkeypa
             signal.raise_signal(signal.SIGTERM)
         return found
 
-    monkeypatch.setattr(Board, "read", late)
+    monkeypatch.setattr(ScoreboardReader, "read", late)
     result = train(configured(tmp_path / "other"), PlainView())
     assert (result.ended, result.finished) == ("all turns were played", True)

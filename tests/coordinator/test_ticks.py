@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from crowds import Slots, crowd
+from remuda.actor.episodes import EpisodeCounter
 from remuda.config import RunConfig
 from remuda.coordinator import coordinator as coordinator_module
 from remuda.coordinator import status as status_module
@@ -62,6 +63,7 @@ class Game:
         self.table, self.board, self.left, self.died = table, board, ticks, died
         self.work, self.ticks = work, []
         self.rng = np.random.default_rng(0)
+        self.counter = EpisodeCounter(board._scoreboard.policies_of(), board._scoreboard.mark)
 
     def run_for(self, seconds):
         self.frozen_objects = gc.get_freeze_count()
@@ -73,6 +75,8 @@ class Game:
         shared["learn"][:, [Learn.NONFINITE, Learn.HALTED, Learn.RESTORED]] = 0
         self.table.numbers[:] += self.rng.random(self.table.numbers.shape)
         self.table.numbers[:, GAMES] += 1
+        first = np.zeros(1, np.int64)
+        self.counter.count(first, np.array([float(self.left)]), first + 7)
         self.left -= 1
         if self.left == 0 and self.died:
             raise self.died
@@ -183,6 +187,11 @@ def test_a_tick_encodes_a_bounded_number_of_values_and_the_last_one_the_rest(
     assert all(line.num_frozen == 10 * MANY for line in lines)
     assert lines[-1].is_whole
     assert lines[-1].turns == 480
+    told = [line.policies["p0"] for line in lines]
+    assert all(p.return_min <= p.mean_return <= p.return_max for p in told)
+    assert [p.return_max - p.return_min + 1 for p in told] == [
+        b.episodes - a.episodes for a, b in pairwise([SimpleNamespace(episodes=0), *told])
+    ]
 
     shown = events(run)
     assert shown["run/turns_per_second"] == [
@@ -226,6 +235,9 @@ def test_a_few_policies_are_written_in_the_tick_itself(tmp_path, monkeypatch, wo
     assert len(view.logged) == 10
     assert len(list(read_metrics(run.metrics))) == 10
     assert [step for step, _ in events(run)["p0/updates"]] == list(range(10, 101, 10))
+    told = [record.policies["p0"] for record in view.logged]
+    assert [(p.return_min, p.return_max) for p in told] == [(x, x) for x in range(10, 0, -1)]
+    assert {p.episode_length for p in told} == {7.0}
 
 
 def test_who_dies_between_two_ticks_leaves_whole_lines_events_and_status(tmp_path):

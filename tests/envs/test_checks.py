@@ -308,7 +308,7 @@ class Spoilt(Tape):
         ("inf", "agent_1 in copy 2, turn 2 of the episode: the reward is inf"),
         ("both", "agent_1 in copy 2, turn 2 of the episode: it is terminated and truncated at"),
         ("active", "agent_1 in copy 2, turn 2 of the episode: its episode has ended, and it is"),
-        ("left", "agent_1 in copy 2, turn 2 of the episode: nobody is active any more, and its"),
+        ("left", "agent_1 in copy 2, turn 2 of the episode: no agent is active any more, and its"),
         ("shape", r"`rewards` of a turn is .* not \[3, 2\] numbers"),
         ("objects", r"`rewards` of a turn is .* not \[3, 2\] numbers"),
     ],

@@ -14,10 +14,10 @@ import psutil
 import pytest
 
 from remuda.envs import workers
-from remuda.envs.contract import play
 from remuda.envs.registry import make_env
+from remuda.envs.traces import play
 from remuda.envs.workers import WorkerEnvs
-from remuda.errors import RemudaError
+from remuda.errors import RemudaError, UserCodeError
 from remuda.forkserver import client as forkserver
 
 
@@ -66,7 +66,10 @@ def test_a_worker_that_is_killed_is_told():
 
 
 def test_a_worker_that_cannot_make_its_copies_says_why():
-    with pytest.raises(RemudaError, match=r"worker \d .*only one copy at a time"):
+    said = (
+        r"ValueError in your code \(.*support\.py, line \d+, in __init__\): only one.* worker \d "
+    )
+    with pytest.raises(UserCodeError, match=said):
         WorkerEnvs("support:OneCopy", 4, 2)
 
 
@@ -79,7 +82,8 @@ def test_an_exception_in_a_worker_is_told(game):
         env.begin_turn()
         env.end_turn()
     env.begin_turn()
-    with pytest.raises(RemudaError, match=r"worker \d .*ZeroDivisionError: the third turn"):
+    said = r"ZeroDivisionError in your code .*, in end_turn\): the third turn; in worker \d "
+    with pytest.raises(UserCodeError, match=said):
         env.end_turn()
     env.close()
 

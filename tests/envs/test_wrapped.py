@@ -62,14 +62,12 @@ def test_shared_rewards_by_hand(share, teams, expected):
 
 
 def test_the_actor_shares_rewards_where_the_user_asks_for_it():
-    class Role(ActorRole):
-        def __init__(self, config):
-            object.__setattr__(self, "config", config)
-            object.__setattr__(self, "copies", (3,))
+    def role(tree):
+        return ActorRole(load_config(tree), (), {}, None, None, copies=(3,))
 
-    plain = Role(load_config({}))._environment(3)
+    plain = role({})._environment(3)
     assert isinstance(plain, TreasureHunt)
-    shared = Role(load_config({"env": {"share_rewards": 0.25}}))._environment(3)
+    shared = role({"env": {"share_rewards": 0.25}})._environment(3)
     assert isinstance(shared, SharedRewards)
     assert shared._mixture.tolist() == [[0.875, 0.125], [0.125, 0.875]]
 

@@ -12,9 +12,9 @@ from remuda.config import ExperienceConfig
 from remuda.errors import CheckpointError
 from remuda.experience import experience as module
 from remuda.experience.experience import Experience, ring_segments
-from remuda.experience.replay import Replay
 from remuda.experience.ring import WANTED, WRITTEN, StreamShape
-from remuda.experience.rollouts import AFTER, Rollout, Rollouts
+from remuda.experience.rollout_queue import AFTER, Rollout, RolloutQueue
+from remuda.experience.transition_replay import TransitionReplay
 from remuda.experience.writer import ExperienceWriter
 from remuda.memory.atomic import exchange, fetch_add, load, store
 from remuda.memory.shared import SharedArrays
@@ -65,7 +65,7 @@ def test_every_step_of_every_actor_is_sampled_equally_often():
             step(writer, 100 * actor + i, over=i % 4 == 3)
     assert experience.written == 40
     assert experience.fill == 40 / 64
-    replay = Replay([experience], 1, 0.9, np.random.default_rng(0))
+    replay = TransitionReplay([experience], 1, 0.9, np.random.default_rng(0))
     counts = np.zeros(200)
     for _ in range(1000):
         batch = sample(replay, 40)
@@ -79,7 +79,7 @@ def test_every_step_of_every_actor_is_sampled_equally_often():
 def test_a_rollout_is_filled_by_all_actors_and_each_step_is_handed_over_once():
     experience = make((2, 1), rollout=24, on_full="wait")
     writers = [ExperienceWriter(experience, actor) for actor in range(2)]
-    rollouts = Rollouts(experience)
+    rollouts = RolloutQueue(experience)
     found, played = [], [0, 0]
     for _ in range(200):
         for actor, writer in enumerate(writers):
@@ -100,7 +100,7 @@ def test_a_rollout_is_filled_by_all_actors_and_each_step_is_handed_over_once():
 def test_actors_share_the_room_there_is_and_fill_up_what_a_dead_one_leaves():
     experience = make((1, 1), rollout=16, on_full="wait")
     alive, dead = (ExperienceWriter(experience, actor) for actor in range(2))
-    rollouts = Rollouts(experience)
+    rollouts = RolloutQueue(experience)
     for i in range(4):
         step(dead, i, over=i == 3)
     number = 0
@@ -142,7 +142,7 @@ def test_what_several_actors_wrote_is_saved_and_goes_back_to_as_many():
     successor = make((1, 1))
     successor.restore(state, 2)
     assert (successor.written, successor.lost) == (2, 0)
-    replay = Replay([successor], 1, 0.9, np.random.default_rng(0))
+    replay = TransitionReplay([successor], 1, 0.9, np.random.default_rng(0))
     assert set(sample(replay, 64).a_tm1.tolist()) == {0, 1}
     with pytest.raises(CheckpointError, match=r"--actor\.processes 2"):
         make((2,)).restore(state, 2)

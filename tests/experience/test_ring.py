@@ -9,8 +9,8 @@ from remuda.checkpoint.state import pack, unpack
 from remuda.config import ExperienceConfig
 from remuda.errors import CheckpointError
 from remuda.experience.experience import Experience
-from remuda.experience.replay import Batch, Replay
 from remuda.experience.ring import CONSUMED, HEAD, LOST, StreamShape
+from remuda.experience.transition_replay import Batch, TransitionReplay
 from remuda.experience.writer import ExperienceWriter
 from remuda.memory.atomic import load, store
 from remuda.memory.waiting import Wakeup
@@ -47,7 +47,7 @@ def play(writer, episodes, terminate=True, start=0):
 
 
 def all_samples(experience, n_steps=1, discount=0.5, draws=40):
-    replay = Replay([experience], n_steps, discount, np.random.default_rng(0))
+    replay = TransitionReplay([experience], n_steps, discount, np.random.default_rng(0))
     found = {}
     for _ in range(draws):
         batch = sample(replay, 64)
@@ -142,7 +142,7 @@ def test_the_oldest_make_room():
 def test_every_step_is_as_likely():
     experience = make_experience(capacity=40, length=10)
     play(ExperienceWriter(experience), [1, 9, 3, 7])  # segments of unequal lengths
-    replay = Replay([experience], 1, 0.9, np.random.default_rng(1))
+    replay = TransitionReplay([experience], 1, 0.9, np.random.default_rng(1))
     counts = sum(np.bincount(sample(replay, 1000).a_tm1, minlength=20) for _ in range(50))
     expected = 50_000 / 20
     assert ((counts - expected) ** 2 / expected).sum() < 43.8  # chi-square, 19 degrees, p = 0.001
@@ -171,7 +171,7 @@ def test_fresh_memory_is_poison():
 
 def test_an_empty_ring_is_told_from_a_batch_of_zeros():
     experience = make_experience()
-    replay = Replay([experience], 1, 0.9, np.random.default_rng(0))
+    replay = TransitionReplay([experience], 1, 0.9, np.random.default_rng(0))
     assert not replay.sample(Batch.empty(experience, 1, 4), 0, 4)
 
 
@@ -249,7 +249,9 @@ def test_a_sampler_never_sees_half_of_a_step(check, steps):
     child.start()
     try:
         assert experience.learner.wait(lambda: experience.has(100), 60.0)
-        replay = Replay([experience], 1, 0.9, np.random.default_rng(0), check_sequence=check)
+        replay = TransitionReplay(
+            [experience], 1, 0.9, np.random.default_rng(0), check_sequence=check
+        )
         torn = sampled = 0
         while sampled < steps or experience.written < steps:
             batch = sample(replay, 64)

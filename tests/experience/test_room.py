@@ -8,7 +8,7 @@ import pytest
 from remuda.config import ExperienceConfig
 from remuda.experience.experience import Experience
 from remuda.experience.ring import StreamShape
-from remuda.experience.rollouts import AFTER, Rollout, Rollouts
+from remuda.experience.rollout_queue import AFTER, Rollout, RolloutQueue
 from remuda.experience.room import Rooms
 from remuda.experience.writer import ExperienceWriter
 from remuda.memory.waiting import Wakeup
@@ -97,7 +97,7 @@ class Learner:
 
     def __init__(self, clock, experience, update, **options):
         self.clock, self.update = clock, update
-        self.rollouts = Rollouts(experience, **options)
+        self.rollouts = RolloutQueue(experience, **options)
         self.out = Rollout.empty(experience, 1)
         self.updates, self.stopped, self.taken = 0, False, []
         self.look()
@@ -426,7 +426,7 @@ def taken(rollouts):
 
 def test_with_overwrite_the_newest_whole_rollout_is_taken_and_what_was_passed_over_counted():
     experience = make(on_full="overwrite")
-    rollouts = Rollouts(experience, newest=True)
+    rollouts = RolloutQueue(experience, newest=True)
     writer = write(experience, 10_000)
     for _ in range(12):
         next(writer)
@@ -444,7 +444,7 @@ def test_with_overwrite_the_newest_whole_rollout_is_taken_and_what_was_passed_ov
 
 def test_with_overwrite_the_newest_are_taken_of_every_actor():
     experience = make(on_full="overwrite", actors=2, rollout=16)
-    rollouts = Rollouts(experience, newest=True)
+    rollouts = RolloutQueue(experience, newest=True)
     writers = [write(experience, 1000, actor, 10_000 * actor) for actor in range(2)]
     for _ in range(200):
         for writer in writers:
@@ -455,7 +455,7 @@ def test_with_overwrite_the_newest_are_taken_of_every_actor():
 
 def test_where_the_order_is_fixed_rollouts_are_taken_in_it():
     experience = make(on_full="overwrite")
-    rollouts = Rollouts(experience)
+    rollouts = RolloutQueue(experience)
     for _ in write(experience, 24):
         pass
     assert [taken(rollouts) for _ in range(3)] == [[*range(i, i + 8)] for i in (0, 8, 16)]
@@ -464,7 +464,7 @@ def test_where_the_order_is_fixed_rollouts_are_taken_in_it():
 @pytest.mark.parametrize("length", [1, 2, 3])
 def test_with_overwrite_a_sleeping_learner_is_rung_before_short_episodes_run_out_of_places(length):
     experience = make(rollout=200, on_full="overwrite", segment_length=50)
-    rollouts, steps = Rollouts(experience, newest=True), 0
+    rollouts, steps = RolloutQueue(experience, newest=True), 0
     assert not rollouts.ready()
     for _ in write(experience, 5000, length=length):
         if experience.learner.wait(lambda: False, 0.0) or rollouts.ready():

@@ -12,7 +12,7 @@ from remuda.config import ExperienceConfig
 from remuda.experience import ring as ring_module
 from remuda.experience.experience import Experience
 from remuda.experience.ring import HEAD, WRITTEN, StreamShape
-from remuda.experience.rollouts import AFTER, Rollout, Rollouts
+from remuda.experience.rollout_queue import AFTER, Rollout, RolloutQueue
 from remuda.experience.writer import ExperienceWriter
 from remuda.memory.waiting import Wakeup
 
@@ -76,7 +76,7 @@ def goes_on(state, written, **like):
         player.writer.close_orphans()
     held = sum(int(ring.shared["committed"].sum()) for ring in successor.rings)
     assert successor.untaken <= written
-    rollouts, out = Rollouts(successor), Rollout.empty(successor, 1)
+    rollouts, out = RolloutQueue(successor), Rollout.empty(successor, 1)
     taken, idle = 0, 0
     for player in players:
         player.turns = 1_000_000  # these steps are told from the old ones
@@ -109,7 +109,7 @@ def test_a_checkpoint_at_any_instant_of_a_writer_resumes_and_plays(on_full, take
     like = {"on_full": on_full}
     experience = make(**like)
     player, random = Player(experience), np.random.default_rng(1)
-    rollouts, out = Rollouts(experience), Rollout.empty(experience, 1)
+    rollouts, out = RolloutQueue(experience), Rollout.empty(experience, 1)
     pace = 0
 
     def trace(frame, event, argument):
@@ -161,7 +161,7 @@ def test_checkpoints_taken_beside_actors_at_full_speed_resume_and_play(streams, 
         while (experience.counters[:, WRITTEN] <= 100).any():  # nobody rings for that
             assert time.monotonic() < limit, "an actor does not begin"
             time.sleep(0.01)
-        rollouts, out = Rollouts(experience), Rollout.empty(experience, 1)
+        rollouts, out = RolloutQueue(experience), Rollout.empty(experience, 1)
         done = caught = 0
         limit = time.monotonic() + 240.0
         # However the processes are scheduled, some are taken while segments are written over.

@@ -9,7 +9,7 @@ from remuda.config import ExperienceConfig
 from remuda.experience import writer as module
 from remuda.experience.experience import Experience
 from remuda.experience.ring import CLOSED_STEPS, HEAD, StreamShape
-from remuda.experience.rollouts import AFTER, Rollout, Rollouts
+from remuda.experience.rollout_queue import AFTER, Rollout, RolloutQueue
 from remuda.experience.writer import NOWHERE, ExperienceWriter
 from remuda.memory.waiting import Wakeup
 
@@ -192,7 +192,7 @@ def with_rollouts():
 def test_a_segment_whose_entry_was_written_over_is_closed_once(resumed):
     """After the actor's death it was closed again, and handed out a second time."""
     experience = with_rollouts()
-    taken = short_episodes(experience, Rollouts(experience))
+    taken = short_episodes(experience, RolloutQueue(experience))
     if resumed:
         state, written = experience.state(), experience.written
         experience = with_rollouts()
@@ -200,7 +200,7 @@ def test_a_segment_whose_entry_was_written_over_is_closed_once(resumed):
     ring, passed = experience.rings[0], experience.passed
     open_steps, closed_steps = ring.open_steps, int(ring.counters[CLOSED_STEPS])
     ExperienceWriter(experience).close_orphans()
-    taken += take_all(Rollouts(experience))
+    taken += take_all(RolloutQueue(experience))
     assert len(taken) == len(set(taken)), "a step was handed out twice"
     assert closed_steps + open_steps == passed + open_steps == experience.written
     assert ring.counters[CLOSED_STEPS] == experience.written
@@ -210,7 +210,7 @@ def test_a_segment_whose_entry_was_written_over_is_closed_once(resumed):
 def test_a_checkpoint_that_does_not_say_what_is_closed_resumes():
     """Those made before segments bore it: the queue tells, as far as its entries go."""
     experience = with_rollouts()
-    short_episodes(experience, Rollouts(experience))
+    short_episodes(experience, RolloutQueue(experience))
     state, written = experience.state(), experience.written
     closed_as = state["0"].pop("closed_as")
     later = with_rollouts()
@@ -222,6 +222,6 @@ def test_a_checkpoint_that_does_not_say_what_is_closed_resumes():
     ExperienceWriter(later).close_orphans()
     assert later.rings[0].open_steps == 0
     assert later.rings[0].counters[CLOSED_STEPS] >= written
-    rollouts = Rollouts(later)
+    rollouts = RolloutQueue(later)
     take_all(rollouts)
     assert take_all(rollouts) == []

@@ -138,7 +138,7 @@ class StopsWhileSampling(LearnerRole):
 
     def build(self):
         group = super().build()
-        if self.specs[0].name == "agent_0" and self.specs[0].config.takes_rollouts:
+        if self.specs[0].name == "agent_0" and self.specs[0].config.rollout_length:
             experience = group.learners[0]._rollouts[0].experience
             take = experience.take
 

@@ -19,7 +19,7 @@ from faults.runs import (
 )
 from remuda.assembly import Assembly
 from remuda.checkpoint.store import Checkpoints, Manifest
-from remuda.coordinator.ledger import Scribe
+from remuda.coordinator.ledger_writer import LedgerWriter
 from remuda.learner.role import LearnerRole
 from remuda.policies.spec import policy_specs
 from remuda.population.ledger import BIRTH, MATCH, read_records
@@ -167,7 +167,7 @@ def test_a_population_outlives_its_actor(fault, tmp_path):
     ring, runtime = start(tmp_path, **tree)
     try:
         table = ring.table
-        scribe = Scribe(table, tmp_path / "ledger.bin", print)
+        scribe = LedgerWriter(table, tmp_path / "ledger.bin", print)
         frozen = lambda: [m for m in table.population().members if not m.learns]  # noqa: E731
         run_until(runtime, lambda: len(frozen()) >= 4)
         kept = {m.place: (str(m.ref), table.snapshot(m.place).weights) for m in frozen()}
@@ -224,7 +224,7 @@ def test_births_go_on_whoever_dies(tmp_path, monkeypatch):
         supervision={"silence_limit": 20.0, "backoff": 0.05},
     )
     try:
-        table, scribe = ring.table, Scribe(ring.table, tmp_path / "ledger.bin", print)
+        table, scribe = ring.table, LedgerWriter(ring.table, tmp_path / "ledger.bin", print)
 
         def born():
             scribe.write()

@@ -19,6 +19,7 @@ from faults.runs import (
     start,
 )
 from remuda.checkpoint.store import Checkpoints, Manifest
+from remuda.config import SupervisionConfig
 from remuda.errors import RoleDiedError
 from remuda.scoreboard import Learn, Play, Policy
 
@@ -29,6 +30,23 @@ TOLD = {
     "kill -9": "was killed by SIGKILL",
     "stopped": r"gave no sign of life for \d s",
 }
+
+
+def test_actors_and_learners_may_be_silent_for_unlike_times(tmp_path):
+    own = SUPERVISION | {"silence_limit": 600.0, "learner_silence": 3.0}
+    ring, runtime = start(tmp_path, supervision=own)
+    try:
+        mine = ring.scoreboard.learn("agent_0")
+        run_until(runtime, lambda: mine[Learn.UPDATES] > 5)
+        (told,) = fail(runtime, "learner-agent_0", "stopped")
+        assert r"gave no sign of life for 3 s (supervision.learner_silence) and was killed" in told
+    finally:
+        runtime.stop()
+    supervision = SupervisionConfig(silence_limit=30.0, actor_silence=5.0)
+    assert (
+        supervision.limit_for("actor") == supervision.limit_for("actor-1") == (5.0, "actor_silence")
+    )
+    assert supervision.limit_for("learner-agent_0") == (30.0, "silence_limit")
 
 
 # Quick are a kill, a stop and (of a stack, below) an exception, each of one of the roles.

@@ -11,10 +11,10 @@ import pytest
 
 from remuda.assembly import Assembly
 from remuda.config import load_config, overlay
-from remuda.coordinator.board import Board
 from remuda.coordinator.metrics import scalars
+from remuda.coordinator.scoreboard_reader import ScoreboardReader
 from remuda.experience.ring import OTHERS
-from remuda.experience.rollouts import AFTER
+from remuda.experience.rollout_queue import AFTER
 from remuda.policies.spec import policy_specs
 from remuda.runtime.layout import make_layout
 from remuda.scoreboard import Learn, Scoreboard
@@ -42,7 +42,7 @@ def build(**policy):
     specs = policy_specs(config, agents)
     assembly = Assembly(config, specs, make_layout(config, len(specs)), agents=agents)
     learners = [role.build() for role in assembly.roles()[1:]]
-    board = Board(assembly.scoreboard, assembly.experience)
+    board = ScoreboardReader(assembly.scoreboard, assembly.experience)
     found = next(
         learner for group in learners for learner in group.learners if "agent_0" in learner.policies
     )
@@ -70,15 +70,17 @@ def train_on(learner, steps):
 
 
 @pytest.mark.parametrize(
-    ("correction", "first", "both"),
+    ("correction", "limit", "first", "both"),
     [
-        ("vtrace", (0.5 + 1.0) / 2, (0.5 + 1.0 + 0.5) / 3),
-        ("decoupled", (0.5 + 2.0) / 2, (0.5 + 2.0 + 0.5) / 3),
-        ("none", 1.0, 1.0),
+        ("vtrace", None, (0.5 + 1.0) / 2, (0.5 + 1.0 + 0.5) / 3),
+        ("decoupled", None, (0.5 + 2.0) / 2, (0.5 + 2.0 + 0.5) / 3),
+        ("decoupled", 1.5, (0.5 + 1.5) / 2, (0.5 + 1.5 + 0.5) / 3),
+        ("vtrace", 0.25, 0.25, 0.25),
+        ("none", None, 1.0, 1.0),
     ],
 )
-def test_the_mean_weight_of_what_others_chose(correction, first, both):
-    learner, board = build(ppo={"correction": correction})
+def test_the_mean_weight_of_what_others_chose(correction, limit, first, both):
+    learner, board = build(ppo={"correction": correction, "correction_limit": limit})
     start = board.start
     train_on(learner, FIRST)
     record = board.between(start, board.read()).policies["agent_0"]
@@ -111,7 +113,7 @@ def test_the_share_of_what_others_chose_in_batches_of_q_learners():
     learner = assembly.roles()[1].build().learners[0]
     for versions in ([OTHERS, 3, OTHERS, OTHERS], [3, 3, OTHERS, 3]):
         learner._batch.versions[0, :4] = versions
-        learner._judge(0, 0.5, 4)
+        learner._judge(0, 0.5, 1.0, 0.0, 4)
     row = assembly.scoreboard.learn("agent_0")
     assert row[Learn.OTHERS_SUM] == pytest.approx(3 / 4 + 1 / 4)
     assert row[Learn.OTHERS_STEPS] == 0  # a batch weighs all alike

@@ -7,7 +7,7 @@ from remuda.assembly import Assembly
 from remuda.config import load_config, overlay
 from remuda.errors import ConfigError
 from remuda.experience.ring import OTHERS
-from remuda.experience.rollouts import AFTER
+from remuda.experience.rollout_queue import AFTER
 from remuda.policies.sharing import shares_of
 from remuda.policies.spec import policy_specs
 from remuda.runtime.layout import make_layout
@@ -167,7 +167,7 @@ def test_v_trace_corrects_what_others_chose_unless_told_otherwise():
     ("policy", "said"),
     [
         (DQN | {"learning_mode": "on_policy"}, "learning_mode is 'on_policy', which is for ppo"),
-        ({"experience": {"group": "us"}}, "in the learning_mode on_policy nobody learns from oth"),
+        ({"experience": {"group": "us"}}, "in the learning_mode on_policy no policy learns from o"),
         ({"learning_mode": "hybrid", "on_policy_share": 1.0}, "hybrid needs a share between 0"),
         (
             {"learning_mode": "hybrid", "ppo": {"normalise_rewards": True}},

@@ -5,7 +5,7 @@ import pytest
 
 from remuda.assembly import Assembly
 from remuda.config import load_config
-from remuda.coordinator.board import Board
+from remuda.coordinator.scoreboard_reader import ScoreboardReader
 from remuda.learner import rollouts
 from remuda.policies.spec import policy_specs
 from remuda.runtime.layout import make_layout
@@ -118,7 +118,7 @@ def test_what_was_taken_for_a_later_piece_is_behind_until_it_is_trained_on(make)
     """It was in no count: neither waiting, nor trained on, nor lost."""
     boards = []
     actor, group, rows = make(
-        2, lambda found: boards.append(Board(found.scoreboard, found.experience))
+        2, lambda found: boards.append(ScoreboardReader(found.scoreboard, found.experience))
     )
     (board,), experience = boards, boards[0]._experience.values()
     play(actor, group)

@@ -9,7 +9,7 @@ import pytest
 from remuda.assembly import Assembly
 from remuda.checkpoint.state import pack, unpack
 from remuda.config import load_config
-from remuda.coordinator.board import Board
+from remuda.coordinator.scoreboard_reader import ScoreboardReader
 from remuda.learner.role import LearnerRole
 from remuda.policies.spec import policy_specs
 from remuda.runtime.layout import make_layout
@@ -70,7 +70,7 @@ def test_a_successor_goes_back_to_the_last_publication_not_to_the_checkpoint(alg
 def test_means_over_updates_are_of_those_that_were_undone_too(algorithm):
     """The sum kept their losses, and was divided by the updates that were left."""
     assembly, actor, learner = make(algorithm)
-    board = Board(assembly.scoreboard, assembly.experience)
+    board = ScoreboardReader(assembly.scoreboard, assembly.experience)
     begun = board.read()
     train(assembly, actor, learner, EVERY + 2)
     row, experience = assembly.scoreboard.learn("agent_0"), assembly.experience["agent_0"]
@@ -94,7 +94,7 @@ def test_means_over_updates_are_of_those_that_were_undone_too(algorithm):
 def test_an_interval_in_which_a_learner_went_back_has_no_means(algorithm):
     """What it had counted before was taken from what its successor counted."""
     assembly, actor, learner = make(algorithm)
-    board = Board(assembly.scoreboard, assembly.experience)
+    board = ScoreboardReader(assembly.scoreboard, assembly.experience)
     row = assembly.scoreboard.learn("agent_0")
     train(assembly, actor, learner, EVERY)
     state = unpack(pack(learner.state("agent_0")))
@@ -121,7 +121,7 @@ def test_an_interval_in_which_a_learner_went_back_has_no_means(algorithm):
 def test_a_successor_that_finds_no_state_is_seen_too(algorithm):
     """Its updates count from the last publication; so did the rate at which it made them."""
     assembly, actor, learner = make(algorithm)
-    board = Board(assembly.scoreboard, assembly.experience)
+    board = ScoreboardReader(assembly.scoreboard, assembly.experience)
     train(assembly, actor, learner, EVERY + 2)
     before = board.read()
     successor = next(r for r in assembly.roles() if isinstance(r, LearnerRole)).build()
@@ -133,7 +133,7 @@ def test_a_successor_that_finds_no_state_is_seen_too(algorithm):
 def test_counts_that_were_read_while_a_learner_went_back_belong_to_no_interval():
     """Half of them are of one history, half of the other."""
     assembly, actor, learner = make("dqn")
-    board = Board(assembly.scoreboard, assembly.experience)
+    board = ScoreboardReader(assembly.scoreboard, assembly.experience)
     train(assembly, actor, learner, EVERY)
     state = unpack(pack(learner.state("agent_0")))
     readings = [board.read()]
@@ -158,7 +158,7 @@ def test_counts_that_were_read_while_a_learner_went_back_belong_to_no_interval()
 
 def test_counts_that_change_hands_while_they_are_copied_belong_to_no_interval(monkeypatch):
     scoreboard = Scoreboard(("one", "two"))
-    board = Board(scoreboard, {})
+    board = ScoreboardReader(scoreboard, {})
     rows, copied = scoreboard.all_learned(), []
 
     class Restored(np.ndarray):
@@ -175,7 +175,7 @@ def test_counts_that_change_hands_while_they_are_copied_belong_to_no_interval(mo
 
 def test_counts_that_a_dead_learner_left_half_written_belong_to_no_interval():
     assembly, actor, learner = make("dqn")
-    board = Board(assembly.scoreboard, assembly.experience)
+    board = ScoreboardReader(assembly.scoreboard, assembly.experience)
     train(assembly, actor, learner, EVERY)
     row = assembly.scoreboard.learn("agent_0")
     row[Learn.RESTORED] += 1.0  # it dies in `count_on`

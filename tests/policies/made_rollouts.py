@@ -5,10 +5,10 @@ import numpy as np
 from remuda.config import PolicyConfig
 from remuda.experience.experience import Experience
 from remuda.experience.ring import StreamShape
-from remuda.experience.rollouts import AFTER, Rollout
+from remuda.experience.rollout_queue import AFTER, Rollout
 from remuda.memory.waiting import Wakeup
 from remuda.policies.actions import ContinuousActions, DiscreteActions
-from remuda.policies.spec import PolicySpec, ppo
+from remuda.policies.spec import PolicySpec, make_algorithm
 from remuda.streams import stream, torch_stream
 
 LENGTH = 8
@@ -45,6 +45,18 @@ KINDS = {
     "value clip": PLAIN | {"ppo": {"value_clip": 0.1, "normalise_advantages": False}},
     "anchor": PLAIN | {"ppo": {"anchor_cost": 0.5}},
     "anchor, target_kl": PLAIN | {"ppo": {"anchor_cost": 0.5, "target_kl": 0.002}},
+    "own algorithm": PLAIN | {"algorithm": "policies.own_algorithms:Vanilla"},
+    "own algorithm, recurrent": {
+        "algorithm": "policies.own_algorithms:Vanilla",
+        "network": {"hidden": (8,), "recurrent": 6},
+        "settings": {"push": 0.7},
+    },
+    "own module": {"network": {"module": "policies.own_networks:small"}},
+    "own module, towers": {
+        "network": {"module": "policies.own_networks:Wide", "hidden": (8,), "shared": False}
+    },
+    "own module, no vmap": {"network": {"module": "policies.own_networks:Branching"}},
+    "own module, recurrent": {"network": {"module": "policies.own_networks:small", "recurrent": 6}},
     "vtrace": PLAIN | {"ppo": {"correction": "vtrace"}},
 }
 """By name, what is unlike the default."""
@@ -63,7 +75,7 @@ def make_stack(kind, members, **more):
         )
         for k in members
     ]
-    algorithm = ppo(specs, [stream(0, "test", k) for k in members])
+    algorithm = make_algorithm(specs, [stream(0, "test", k) for k in members])
     for i, k in enumerate(members):
         algorithm.network.initialise(algorithm.online.of(i), torch_stream(0, "weights", k))
     return algorithm

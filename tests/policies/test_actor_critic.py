@@ -9,7 +9,9 @@ from remuda.config import NetworkConfig
 from remuda.errors import ContractError
 from remuda.policies.acting import ActingStack
 from remuda.policies.actions import ContinuousActions, DiscreteActions
-from remuda.policies.networks.actor_critic import MEAN, VARIANCE, ActorCritic, Image
+from remuda.policies.networks.actor_critic import MEAN, VARIANCE, ActorCritic
+from remuda.policies.networks.encoders import Convolutions
+from remuda.policies.networks.network import Image
 from remuda.policies.stack import ParameterStack
 from remuda.streams import torch_stream
 
@@ -19,7 +21,10 @@ POLICIES = 3
 def make(num_inputs=5, actions=None, normalised=False, image=None, scale=1.0, **config):
     config = NetworkConfig(dueling=False, **{"hidden": (8, 6), "activation": "tanh"} | config)
     actions = actions or DiscreteActions((4,))
-    network = ActorCritic(num_inputs, actions, config, normalised, image, scale)
+    encoder = None
+    if config.convolutions:
+        encoder = Convolutions(config.convolutions, config.activation, image)
+    network = ActorCritic(num_inputs, actions, config, normalised, encoder, scale)
     stack = ParameterStack(network.shapes, POLICIES, buffers=network.buffers)
     for k in range(POLICIES):
         network.initialise(stack.of(k), torch_stream(0, "weights", k))

@@ -7,6 +7,7 @@ import torch
 from remuda.policies.advantages import (
     RunningMoments,
     effective_share,
+    explained_variance,
     generalised_advantages,
     vtrace,
 )
@@ -123,3 +124,35 @@ def test_running_moments_are_those_of_everything_seen():
     assert moments.mean == pytest.approx(seen.mean(0))
     assert moments.variance == pytest.approx(seen.var(0))
     assert moments.count == 1000
+
+
+@pytest.mark.parametrize(
+    ("values", "share"),
+    [
+        ((1, 2, 3, 6), 1.0),
+        ((11, 12, 13, 16), 1.0),  # a constant beside the targets is no variance of the errors
+        ((5, 5, 5, 5), 0.0),
+        ((3, 3, 3, 5), 1.0 - 1.25 / 3.5),  # errors -2, -1, 0, 1: mean -0.5, variance 1.25
+        ((-1, -2, -3, -6), -3.0),  # errors are twice the targets
+    ],
+)
+def test_the_variance_that_values_explain(values, share):
+    """Targets 1, 2, 3, 6 have mean 3 and variance 3.5."""
+    after = np.array([False, False, True, False, False])
+    with_after = floats(*values[:2], 1e6, *values[2:])
+    targets = floats(1, 2, -1e6, 3, 6)
+    assert explained_variance(with_after, targets, after) == pytest.approx(share, abs=1e-6)
+
+
+def test_there_is_nothing_to_explain_where_all_targets_are_equal():
+    never, always = np.zeros(3, np.bool_), np.ones(3, np.bool_)
+    assert np.isnan(explained_variance(floats(1, 2, 3), floats(4, 4, 4), never))
+    assert np.isnan(explained_variance(floats(1, 2, 3), floats(4, 5, 6), always))
+    assert np.isnan(explained_variance(floats(1), floats(4), never[:1]))
+
+
+def test_large_targets_lose_no_digits():
+    targets = floats(0, 1, 2, 3) + np.float32(2**20)
+    values = floats(0, 0, 0, 0)
+    shares = [explained_variance(v, targets, np.zeros(4, np.bool_)) for v in (values, targets)]
+    assert shares == pytest.approx([0.0, 1.0])

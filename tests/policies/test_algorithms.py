@@ -7,9 +7,9 @@ import torch
 
 from remuda.config import NetworkConfig, PolicyConfig
 from remuda.policies.actions import DiscreteActions
-from remuda.policies.algorithms.dqn import Transitions
+from remuda.policies.algorithms.transition_algorithm import Transitions
 from remuda.policies.optimizer import Adam
-from remuda.policies.spec import PolicySpec, value_learner
+from remuda.policies.spec import PolicySpec, make_algorithm
 from remuda.streams import torch_stream
 
 KINDS = ["dqn", "iqn"]
@@ -19,7 +19,7 @@ def make(kind, policies=1, **options):
     network = NetworkConfig(hidden=(32, 32), quantiles=8, noisy=options.pop("noisy", False))
     config = PolicyConfig(algorithm=kind, network=network, n_frames=1, **options)
     specs = [PolicySpec("a", config, (2,), "float32", DiscreteActions((3,)))] * policies
-    algorithm = value_learner(specs, [torch_stream(0, "test", k) for k in range(policies)])
+    algorithm = make_algorithm(specs, [torch_stream(0, "test", k) for k in range(policies)])
     for k in range(policies):
         algorithm.network.initialise(algorithm.online.of(k), torch_stream(0, "weights", k))
     algorithm.target.flat.copy_(algorithm.online.flat.detach())
@@ -98,6 +98,40 @@ def test_a_restored_algorithm_goes_on_bit_for_bit(kind):
         second.update(transitions(seed=i, discount=0.9))
     assert torch.equal(first.online.flat, second.online.flat)
     assert torch.equal(first.target.flat, second.target.flat)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_an_update_tells_is_of_each_policy_by_itself(kind):
+    together, batch = make(kind, policies=3), transitions(policies=3, discount=0.9)
+    batch.r_t[2] *= 100.0
+    learned = together.update(batch)
+    for k in range(3):
+        alone = make(kind)
+        alone.load(0, make(kind, policies=3).online.flat[k])
+        alone._streams = (torch_stream(0, "test", k),)
+        own = Transitions(*(getattr(batch, f)[k : k + 1] for f in batch.__dataclass_fields__))
+        for one, other in zip(learned, alone.update(own), strict=True):
+            torch.testing.assert_close(one[k : k + 1], other)
+    for told in learned:
+        assert len({str(one) for one in told.tolist()}) == 3
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_value_and_the_gradient_that_it_tells_are_those_before_the_update(kind):
+    algorithm, batch = make(kind, max_grad_norm=1e-3), transitions(discount=0.9)
+    head = algorithm.online.of(0)  # whatever is seen, an action is worth as much at any quantile
+    head["head.weight"][:] = 0.0
+    head["head.bias"][:] = torch.arange(4.0)
+    seen = algorithm.network.acting(algorithm.online.parameters, None)
+    with torch.no_grad():
+        values = algorithm.network.values(seen, batch.s_tm1)
+    taken = values.gather(-1, batch.a_tm1[..., None])
+    algorithm.optimizer.learning_rates[0] = 0.0
+    first, second = algorithm.update(batch), algorithm.update(batch)
+    assert first.value.item() == pytest.approx(float(taken.mean()), rel=1e-5)
+    assert first.value.item() == second.value.item() != 0.0
+    assert first.gradient_norm.item() > 0.01  # before it was cut
+    assert algorithm.online.gradients.norm().item() == pytest.approx(1e-3, rel=1e-3)
 
 
 def test_gradients_are_clipped_for_each_policy():

@@ -7,7 +7,7 @@ from numba import njit
 
 from remuda.memory.shared import CACHE_LINE
 from remuda.policies.acting import ActingStack
-from remuda.policies.algorithms import by_hand
+from remuda.policies.algorithms import autograd, fused_kernels
 from remuda.policies.networks import activations, plain_pass
 from remuda.policies.stack import ParameterStack
 
@@ -27,8 +27,8 @@ def differentiate(rng, sizes):
     features, rows = draw(POLICIES, ROWS, FEATURES), (POLICIES, ROWS)
     actions = np.stack([rng.integers(0, size, rows) for size in sizes], -1)
     by_outputs = np.zeros((*rows, logits + 1), np.float32)
-    totals = np.zeros((len(by_hand.Means._fields), POLICIES))
-    by_hand._differentiate(
+    totals = np.zeros((len(autograd.Means._fields), POLICIES))
+    fused_kernels.differentiate(
         features,
         features.copy(),
         draw(POLICIES, logits, FEATURES),
@@ -71,11 +71,11 @@ def test_a_loss_does_not_depend_on_where_its_arrays_lie(sizes):
 def test_no_loop_whose_sums_may_be_reordered_looks_at_addresses():
     """LLVM guards such a loop by a check named `vector.memcheck`, and has another one behind it."""
     features = np.zeros((2, 3, 4), np.float32)
-    by_hand._product(features, 0, 0, features, 0)
+    fused_kernels.product(features, 0, 0, features, 0)
     activations.activate_in_place(features.reshape(-1), 1)
     kernels = {
         kernel
-        for module in (by_hand, activations, plain_pass)
+        for module in (fused_kernels, activations, plain_pass)
         for kernel in vars(module).values()
         if "fastmath" in getattr(kernel, "targetoptions", {})
     }

@@ -14,6 +14,7 @@ from remuda.policies.losses import (
     q_learning_target,
     quantile_loss,
     value_loss,
+    values_of,
 )
 
 
@@ -32,7 +33,9 @@ def test_double_q_learning_target():
 
 def test_q_learning_loss():
     q = torch.tensor([[[1.0, 2.0], [0.0, 4.0]]])
-    loss = q_learning_loss(q, torch.tensor([[1, 0]]), torch.tensor([[2.5, 3.0]]), 1.0)
+    taken = values_of(q, torch.tensor([[1, 0]]))
+    assert taken.tolist() == [[2.0, 0.0]]
+    loss = q_learning_loss(taken, torch.tensor([[2.5, 3.0]]), 1.0)
     assert loss.tolist() == [[0.125, 2.5]]
 
 

@@ -10,15 +10,15 @@ from remuda.checkpoint.state import pack, unpack
 from remuda.config import PolicyConfig
 from remuda.experience.experience import Experience
 from remuda.experience.ring import StreamShape
-from remuda.experience.rollouts import AFTER, Rollout
+from remuda.experience.rollout_queue import AFTER, Rollout
 from remuda.memory.waiting import Wakeup
 from remuda.policies.actions import ContinuousActions, DiscreteActions
-from remuda.policies.algorithms.by_hand import ROWS_AT_ONCE, ByHand, Workspace
-from remuda.policies.algorithms.ppo import running_sums
+from remuda.policies.algorithms.autograd import Autograd, Batch
+from remuda.policies.algorithms.fused import ROWS_AT_ONCE, Fused, Workspace
+from remuda.policies.algorithms.rollout_algorithm import running_sums
 from remuda.policies.algorithms.samples import Pick, Rows
-from remuda.policies.algorithms.surrogate import Batch, Surrogate
 from remuda.policies.networks.actor_critic import COUNT, MEAN, VARIANCE
-from remuda.policies.spec import PolicySpec, ppo
+from remuda.policies.spec import PolicySpec, make_algorithm
 from remuda.streams import stream, torch_stream
 
 DISCRETE = DiscreteActions((3,))
@@ -41,7 +41,7 @@ def make(policies=1, actions=DISCRETE, own=(), masked=False, **options):
         )
         for k in range(policies)
     ]
-    algorithm = ppo(specs, [stream(0, "test", k) for k in range(policies)])
+    algorithm = make_algorithm(specs, [stream(0, "test", k) for k in range(policies)])
     for k in range(policies):
         algorithm.network.initialise(algorithm.online.of(k), torch_stream(0, "weights", k))
     return algorithm
@@ -92,6 +92,55 @@ def bandit(seen, chosen):
 
 def peak(seen, chosen):
     return 1.0 - (chosen[:, 0] - seen[:, 0]) ** 2
+
+
+@pytest.mark.parametrize("actions", [DISCRETE, CONTINUOUS], ids=["by hand", "by torch"])
+def test_the_norm_of_a_gradient_is_told_as_it_was_before_it_was_cut(actions):
+    own = [{"max_grad_norm": 1e9}, {"max_grad_norm": 1e-3}]
+    algorithm = make(2, actions, own, minibatches=1, epochs=1)
+    algorithm.load(1, algorithm.online.flat[0].detach().clone())
+    rollout = play(algorithm, bandit, np.random.default_rng(0))
+    for name in ("observations", "actions", "log_probs", "rewards"):
+        getattr(rollout, name)[1] = getattr(rollout, name)[0]
+    learned = algorithm.update(rollout, range(2))
+    left = algorithm.online.gradients.norm(dim=1)
+    assert left[0] > 10 * left[1]
+    assert left[1] == pytest.approx(1e-3, rel=1e-3)
+    assert learned.gradient_norm[0] == pytest.approx(float(left[0]), rel=1e-6)
+    # Advantages are normalised in the order of the rows, which each policy draws for itself.
+    assert learned.gradient_norm[1] == pytest.approx(float(left[0]), rel=1e-3)
+
+
+def test_the_norm_of_an_update_is_the_mean_over_its_minibatches(monkeypatch):
+    algorithm = make(2, minibatches=3, epochs=2)
+    plain, norms = algorithm.clip_gradients, []
+
+    def clip(gradients, members):
+        norms.append(plain(gradients, members))
+        return norms[-1]
+
+    monkeypatch.setattr(algorithm, "clip_gradients", clip)
+    learned = algorithm.update(play(algorithm, bandit, np.random.default_rng(0)), range(2))
+    assert len(norms) == 6
+    expected = torch.cat(norms, 1).mean(1)
+    np.testing.assert_allclose(learned.gradient_norm, expected.numpy(), rtol=1e-6)
+
+
+def test_values_explain_their_targets_as_far_as_they_foresee_them():
+    """Where a reward is what is seen, a value that is blind explains nothing, and one that has
+    learned to see it most of it; where all is 0, there is nothing to explain.
+    """
+    algorithm = make(3, own=[{"discount": 0.0}] * 3)
+    rollout = play(algorithm, lambda seen, _: seen[:, 0], np.random.default_rng(0))
+    rollout.rewards[2] = 0.0
+    for k in range(3):
+        algorithm.online.of(k)["value.weight"][:] = 0.0
+    for _ in range(60):
+        algorithm.update(rollout, [1])
+    learned = algorithm.update(rollout, range(3))
+    assert learned.explained_variance[0] == pytest.approx(0.0, abs=1e-6)
+    assert 0.5 < learned.explained_variance[1] < 1.0
+    assert np.isnan(learned.explained_variance[2])
 
 
 @pytest.mark.parametrize(
@@ -252,7 +301,7 @@ def test_a_restored_algorithm_goes_on_bit_for_bit():
     ],
     ids=["trunk", "towers", "several choices"],
 )
-def test_gradients_by_hand_are_those_of_torch(shared, sizes, options, masked, activation):
+def test_fused_gradients_are_those_of_torch(shared, sizes, options, masked, activation):
     """For more rows than go through together, and policies that differ in every cost."""
     random = np.random.default_rng(0)
     own = [
@@ -286,8 +335,8 @@ def test_gradients_by_hand_are_those_of_torch(shared, sizes, options, masked, ac
     taken = torch.from_numpy(chosen)
     costs, both, cpu = algorithm._costs, np.arange(2), torch.device("cpu")
     engines = [
-        Surrogate(algorithm.network, part, costs),
-        ByHand(algorithm.network, part, costs, Workspace(algorithm.network)),
+        Autograd(algorithm.network, part, costs, algorithm.losses),
+        Fused(algorithm.network, part, costs, Workspace(algorithm.network)),
     ]
     each = np.tile(np.arange(rows), (2, 1))
     every = Pick(both, each, rows, cpu, np.array([rows, rows]))
@@ -317,10 +366,10 @@ def test_gradients_by_hand_are_those_of_torch(shared, sizes, options, masked, ac
         for engine in engines:
             means = engine.step(batch, pick, pick.of(batch.advantages))
             found.append((means, part.gradients.clone()))
-        (theirs, gradients), (ours, by_hand) = found
+        (theirs, gradients), (ours, fused) = found
         torch.testing.assert_close(ours, theirs, rtol=1e-3, atol=1e-5)
         assert gradients.abs().max() > 1e-3
-        torch.testing.assert_close(by_hand, gradients, rtol=1e-3, atol=2e-6)
+        torch.testing.assert_close(fused, gradients, rtol=1e-3, atol=2e-6)
 
 
 def test_steps_count_by_how_likely_the_policy_is_now_to_make_them():
@@ -330,12 +379,14 @@ def test_steps_count_by_how_likely_the_policy_is_now_to_make_them():
     rollout.log_probs[0, 1] += 0.5
     rollout.log_probs[0, 2] -= 5.0
     samples = Rows(rollout, [0], torch.device("cpu"))
-    batch, _, effective = algorithm._prepare(rollout, samples, [0])
+    batch, _, told = algorithm._prepare(rollout, samples, [0])
     expected = [np.exp(0.5), np.exp(-0.5), 2.0, 1.0, 1.0]
     assert batch.weights[0, :5].tolist() == pytest.approx(expected, rel=1e-4)
     steps = int(rollout.num_steps[0])
     ratios = np.array([np.exp(0.5), np.exp(-0.5), np.exp(5.0), *[1.0] * (steps - 3)])
-    assert effective[0] == pytest.approx(ratios.sum() ** 2 / steps / (ratios**2).sum(), rel=1e-3)
+    assert told["effective"][0] == pytest.approx(
+        ratios.sum() ** 2 / steps / (ratios**2).sum(), rel=1e-3
+    )
     plain, *_ = make(correction="none")._prepare(rollout, samples, [0])
     assert plain.weights[0, :5].tolist() == [1.0] * 5
     # By V-trace a step counts at most once, and less where it is less likely now; see below.
@@ -368,8 +419,8 @@ def test_with_fresh_steps_every_correction_is_the_same():
         algorithm = make(correction=correction)
         rollout = play(algorithm, bandit, np.random.default_rng(0))
         samples = Rows(rollout, [0], torch.device("cpu"))
-        batch, _, effective = algorithm._prepare(rollout, samples, [0])
-        assert effective[0] == pytest.approx(1.0, abs=1e-5)
+        batch, _, told = algorithm._prepare(rollout, samples, [0])
+        assert told["effective"][0] == pytest.approx(1.0, abs=1e-5)
         rows = rollout.streams[0] != AFTER
         rows[int(rollout.num_rows[0]) :] = False
         rows = rows[: batch.values.shape[1]]

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from policies.made_rollouts import KINDS, LENGTH, fill, make_stack, room_for, some_lengths
-from remuda.policies.algorithms import ppo
+from remuda.policies.algorithms import rollout_algorithm
 from remuda.policies.algorithms.samples import Pick, Sequences
 
 AMOUNTS = {
@@ -35,6 +35,10 @@ def train_together_and_alone(kind, updates, **more):
         said.append((learned, each))
     return together, alone, said
 
+
+TOLD = ("loss", "policy_loss", "value_loss", "entropy", "kl", "clipped", "gradient_norm")
+TOLD += ("explained_variance", "effective")
+"""What an update tells of each policy."""
 
 QUICK = {
     "one to sixty-four": {"trunk", "continuous", "recurrent, masks", "vtrace", "normalised"},
@@ -64,7 +68,7 @@ def test_beside_others_with_other_amounts_it_learns_as_it_would_alone(kind, amou
         for learned, each in said:
             assert learned.samples[k] == each[k].samples[0]
             assert learned.steps[k] == each[k].steps[0]
-            for name in ("loss", "policy_loss", "value_loss", "entropy", "kl", "clipped"):
+            for name in TOLD:
                 np.testing.assert_allclose(
                     getattr(learned, name)[k], getattr(each[k], name)[0], rtol=1e-3, atol=1e-4
                 )
@@ -172,7 +176,7 @@ def test_little_goes_through_its_epochs_however_much_time_a_neighbour_takes(monk
         return go_through(group, *rest)
 
     monkeypatch.setattr(algorithm, "_go_through", slow)
-    monkeypatch.setattr(ppo, "time", SimpleNamespace(perf_counter=lambda: now[0]))
+    monkeypatch.setattr(rollout_algorithm, "time", SimpleNamespace(perf_counter=lambda: now[0]))
     learned = algorithm.update(room, range(4))
     epochs = algorithm.configs[0].ppo.epochs
     assert epochs > 1

@@ -11,7 +11,7 @@ from remuda.population import ledger as ledger_module
 from remuda.population import table as table_module
 from remuda.population.director import Birth, Freeze, Retire
 from remuda.population.league import League
-from remuda.population.matchmaking import Random
+from remuda.population.matchmakers import Random
 from remuda.population.nursery import Nursery
 from remuda.population.records import PolicyRef
 from remuda.population.table import MATCHES, Table

@@ -8,7 +8,7 @@ import pytest
 
 from population.test_number_of_policies import SIZE, Stage
 from remuda.population.league import League
-from remuda.population.matchmaking import Random
+from remuda.population.matchmakers import Random
 from remuda.population.nursery import Nursery
 from remuda.population.records import FRESH, RATING, PolicyRef
 from remuda.population.table import MOVES, Table

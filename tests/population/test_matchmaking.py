@@ -12,16 +12,9 @@ from scipy.stats import chi2_contingency, chisquare
 from remuda.checkpoint.state import pack, unpack
 from remuda.errors import ConfigError
 from remuda.population import rounds
+from remuda.population.by_strength import Fitness, Prioritized
 from remuda.population.ledger import Ledger
-from remuda.population.matchmaking import (
-    Fitness,
-    Fixed,
-    Prioritized,
-    Random,
-    RoundRobin,
-    SelfPlay,
-    Teams,
-)
+from remuda.population.matchmakers import Fixed, Random, RoundRobin, SelfPlay, Teams
 from remuda.population.records import Match, Member, PolicyRef, Population, Result
 from remuda.population.rounds import Order, Rounds
 
@@ -247,7 +240,7 @@ def test_wrong_teams_are_told():
     population = Population([Member(PolicyRef("a")), Member(PolicyRef("b"))])
     matchmaker = Teams(["red", "blue"], {"red": ["a"], "blue": ["b"]})
     population.retire(PolicyRef("b"))
-    with pytest.raises(ConfigError, match="the team 'blue' has nobody left for seat 1"):
+    with pytest.raises(ConfigError, match="the team 'blue' has no policy left for seat 1"):
         seatings(matchmaker, population, 1)
 
 

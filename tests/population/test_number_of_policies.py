@@ -8,7 +8,7 @@ from population.test_births import World
 from remuda.config import BirthsConfig
 from remuda.population.director import Birth, Replacement, Retire
 from remuda.population.league import League
-from remuda.population.matchmaking import Random
+from remuda.population.matchmakers import Random
 from remuda.population.nursery import Nursery
 from remuda.population.records import PolicyRef
 from remuda.population.table import Table

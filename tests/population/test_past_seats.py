@@ -11,16 +11,10 @@ from remuda.config import load_config
 from remuda.envs.registry import make_env
 from remuda.errors import ConfigError
 from remuda.policies.spec import policy_specs
+from remuda.population.by_strength import Fitness, Prioritized
 from remuda.population.ledger import Ledger
-from remuda.population.matchmaking import (
-    Fitness,
-    Matchmaker,
-    Prioritized,
-    Random,
-    RoundRobin,
-    SelfPlay,
-    Teams,
-)
+from remuda.population.matchmakers import Random, RoundRobin, SelfPlay, Teams
+from remuda.population.matchmaking import Matchmaker
 from remuda.population.records import Member, PolicyRef, Population
 from remuda.population.setup import check_population, expected_shares, make_matchmaker
 from remuda.runtime.layout import make_layout

@@ -9,7 +9,7 @@ from openskill.models import PlackettLuce
 from remuda.config import BirthsConfig
 from remuda.population.director import Replacement
 from remuda.population.league import League
-from remuda.population.matchmaking import Random
+from remuda.population.matchmakers import Random
 from remuda.population.ratings import TAU, probability_of_order, rate_all, sides_of
 from remuda.population.records import FRESH, RATING, UNCERTAINTY, Member, PolicyRef, Population
 from remuda.population.table import Table

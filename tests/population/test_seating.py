@@ -12,9 +12,10 @@ from scipy.stats import chisquare
 from remuda.config import load_config
 from remuda.envs.registry import make_env
 from remuda.population import counting, seating, setup
+from remuda.population.by_strength import Fitness
 from remuda.population.counting import COUNTS, Counted, count_seatings
 from remuda.population.ledger import Ledger
-from remuda.population.matchmaking import Fitness, Random, RoundRobin, Teams
+from remuda.population.matchmakers import Random, RoundRobin, Teams
 from remuda.population.records import Member, PolicyRef, Population
 from remuda.population.seating import Seatings, few_changes, match_up, seat_all
 from remuda.population.setup import expected_shares, make_matchmaker, policy_names, seats_of

@@ -10,7 +10,7 @@ from remuda.errors import ConfigError
 from remuda.population.league import League
 from remuda.population.matchmaking import Matchmaker
 from remuda.population.records import PolicyRef
-from remuda.population.setup import check_population, policy_names, seats_of
+from remuda.population.setup import check_population, policy_names, seats_of, sits_once
 from remuda.population.table import Table
 from remuda.ui.cli import run
 
@@ -195,3 +195,26 @@ def test_a_league_seats_no_policy_where_it_may_not_sit():
     with pytest.raises(ConfigError, match="Turncoat deals a the seat of agent_1"):
         league.deal(both)  # matches 2 and 3
     assert np.array_equal(league.seated[1], seated[1])
+
+
+class Twin(Matchmaker):
+    """Says that no policy sits twice, and seats one twice."""
+
+    seats_differ = True
+
+    def seat(self, population, ledger, random):
+        return [population.members[0].ref] * self.num_seats
+
+
+def test_whether_policies_sit_once_is_asked_of_the_matchmaker_s_class():
+    for name, once in (("random", True), ("self_play", False), (f"{__name__}:Twin", True)):
+        tree = {"matchmaker": name, "policies": ["a", "b"]}
+        config = load_config({"game": "connect_four", "population": tree})
+        assert sits_once(config, make_env("connect_four", 1).agents, ("a", "b")) is once
+
+
+def test_a_class_that_says_so_and_seats_one_twice_is_told():
+    table = Table({"a": 0, "b": 0}, 2, 0)
+    league = League(table, Twin(2), None, np.random.default_rng(0), 1, once=True, agents=BOTH)
+    with pytest.raises(ConfigError, match="Twin deals a, a, one of them twice, and its class says"):
+        league.deal(np.ones(1, np.bool_))

@@ -144,7 +144,8 @@ def test_a_report_that_could_not_be_made_whole_is_a_failure(
     directory = tmp_path / "run"
     shutil.copytree(finished, directory)
     path = directory / name
-    path.write_bytes(b"[]\n{}\n" if name == "metrics.jsonl" else half(path.read_bytes()))
+    damaged = {"metrics.jsonl": b"[]\n{}\n", "config.yaml": b"game: ["}
+    path.write_bytes(damaged.get(name) or half(path.read_bytes()))
     for made in ("report.html", "play.gif"):
         (directory / made).unlink(missing_ok=True)
     code, everything = told(capsys, "report", str(directory))

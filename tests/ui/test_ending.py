@@ -41,7 +41,8 @@ def test_a_game_that_raises_in_greedy_play_costs_the_measurement(tmp_path, capsy
     assert train(tmp_path / "run", "raise") == 0
     said = capsys.readouterr()
     assert "all turns were played" in said.out
-    assert "greedy play failed: RuntimeError: the game broke" in said.out
+    assert "greedy play failed: RuntimeError in your code (" in said.out
+    assert "): the game broke" in said.out
     assert "Traceback" not in said.out + said.err
     summary = summary_of(tmp_path / "run")
     assert summary["evaluation"] is None

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from rich.console import Console
 
+import remuda
 from remuda.config import load_config
 from remuda.crossplay import Tournament, play_tournament
 from remuda.envs.registry import make_env
@@ -83,3 +84,83 @@ def test_checkpoints_of_a_run_play_each_other(tmp_path, capsys):
     assert "4 episodes for each pair and seat" in capsys.readouterr().out
     assert run(["tournament", str(tmp_path / "run"), "--checkpoints", "99999"]) == 1
     assert "has no checkpoint 99999" in capsys.readouterr().err
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    """Two runs of rock-paper-scissors, with different networks and seeds."""
+    base = tmp_path_factory.mktemp("runs")
+    for name, algorithm in (("one", "ppo"), ("other", "dqn")):
+        tree = {
+            "game": "rock_paper_scissors",
+            "schedule": "sequential",
+            "policy": {"algorithm": algorithm, "network": {"hidden": (4,)}},
+            "env": {"options": {"rounds": 2}},
+            "run": {"turns": 200, "directory": base / name, "evaluate_episodes": 0},
+            "checkpoint": {"evaluate_episodes": 0},
+        }
+        train(load_config(tree), PlainView())
+    return base
+
+
+def test_policies_of_several_runs_play_each_other(runs, capsys):
+    one, other = runs / "one", runs / "other"
+    number = remuda.load(one).checkpoints[-1]
+    entrants = [f"{one}:agent_0", f"{other}:agent_0", f"{one}:agent_1@checkpoint-{number}"]
+    words = ["tournament", *entrants, "random", "--episodes", "3", "--format", "json"]
+    assert run(words) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["entrants"] == [
+        "one:agent_0",
+        "other:agent_0",
+        f"agent_1@checkpoint-{number}",
+        "random",
+    ]
+    policies = [
+        remuda.load(one)["agent_0"],
+        remuda.load(other)["agent_0"],
+        remuda.load(one).policy("agent_1", checkpoint=number),
+        "random",
+    ]
+    same = remuda.tournament(
+        policies, game="rock_paper_scissors", options={"rounds": 2}, episodes=3
+    )
+    assert found["means"] == same.means.tolist()
+    assert run([*words, "--env.options.rounds", "30", "--seed", "5"]) == 0
+    longer = json.loads(capsys.readouterr().out)
+    assert np.abs(longer["means"]).max() > 2
+
+
+def test_a_game_may_be_named_and_a_policy_may_meet_itself(runs, capsys):
+    words = ["tournament", f"{runs / 'one'}:agent_0", "--game", "rock_paper_scissors"]
+    assert run([*words, "--episodes", "2"]) == 0
+    assert "2 episodes for each pair and seat" in capsys.readouterr().out
+    words = ["tournament", "random", "tactician", "--game", "connect_four", "--episodes", "2"]
+    assert run(words) == 0
+    assert "connect_four: return" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("{one} {one}:agent_0", "has several policies; name one of agent_0, agent_1, as in"),
+        ("{one}:agent_7 random", "there is no policy 'agent_7'; there are agent_0, agent_1"),
+        ("{one}:agent_0@99999 random", "keeps no version 99999 of agent_0; it keeps"),
+        ("nowhere/x:agent_0 random", "nowhere/x is no run directory"),
+        ("random random", "no entrant is of a run, so --game must tell what they play"),
+        ("{one}:agent_0 tacticia", "rock_paper_scissors has no scripted policy 'tacticia'; it"),
+        ("{one}:agent_0 random --game kuhn_poker", "cannot play agent_0 of kuhn_poker: it sees"),
+        (
+            "{one}:agent_0 random --checkpoints 1",
+            "--checkpoints is for the checkpoints of a single",
+        ),
+        ("{one} --game tag", "--game is for several that play; the checkpoints of"),
+        ("{one} --env.options.rounds 3", "--env.options is for several that play"),
+        ("", "run is missing"),
+    ],
+)
+def test_mistakes_are_told_in_one_line(words, said, runs, capsys):
+    assert run(["tournament", *words.format(one=runs / "one").split()]) in (1, 2)
+    captured = capsys.readouterr()
+    assert said in captured.err
+    assert captured.err.count("\n") == 1

@@ -62,12 +62,12 @@ def _tally(
 
 
 class Actor:
-    """Plays `env` by whoever is on its seats.
+    """Plays `env` by the policies on its seats.
 
     What it guarantees:
 
-    1. It waits for nobody, except where the user set a ring to `wait`, and then only for a learner
-       that makes progress (`remuda.experience.room`).
+    1. It waits for no other role, except where the user set a ring to `wait`, and then only for a
+       learner that makes progress (`remuda.experience.room`).
     2. Agents act in the order of `turn_groups`, each with the newest weights that were published
        before the turn began, and each action takes effect before the next group observes.
     3. What a seat sees, does and is given is written to the ring of its policy alone.
@@ -137,8 +137,8 @@ class Actor:
     def work(self) -> bool:
         """Play one turn in every copy; False when there is none left, or no room to write it."""
         if not self._goes_on:
-            # The actor before it was in the middle of episodes that nobody plays on: it died, or
-            # its copies or its experience could not be brought along.
+            # The actor before it was in the middle of episodes that this one does not play on: it
+            # died, or its copies or its experience could not be brought along.
             self.seats.close_orphans()
             self._goes_on = True
         if self.done or not self.has_room():
@@ -323,7 +323,7 @@ class Actor:
             self._facts[Facts.EPISODES] += self._over.sum()
             self._facts[len(Facts) :] += told[:, self._over].sum(1)
         cut: Bools = np.any(result.truncated, axis=1)
-        self.seats.close(self._over, self._returns, cut)
+        self.seats.close(self._over, self._returns, cut, self._turn_of)
         if self.on_episode is not None:
             for env in np.flatnonzero(self._over):
                 returns = self._returns[env].astype(np.float32)

@@ -7,18 +7,20 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from remuda.actor.episodes import EpisodeCounter
 from remuda.actor.frames import FrameStack
 from remuda.actor.seats import groups_of
 from remuda.checkpoint.state import random_state, restore_random
 from remuda.envs.checks import TurnChecks
 from remuda.envs.scripted import room_for
 from remuda.envs.vector_env import VectorEnv
+from remuda.errors import RunDirectoryError
 from remuda.experience.room import Room
 from remuda.experience.writer import ExperienceWriter
 from remuda.policies.acting import ActingStack, Rule
 from remuda.publish.snapshot import Snapshot
 from remuda.scoreboard import Policy, Row
-from remuda.types import Array, Bools, Floats, State, TurnResult
+from remuda.types import Array, Bools, Floats, Integers, State, TurnResult
 
 
 @dataclass
@@ -56,6 +58,8 @@ class _Choice:
     """[num_envs]."""
     masks: Bools
     """[num_envs, mask_size], or [num_envs, 0]: anything is allowed."""
+    last_masks: Bools
+    """The same where an episode was cut off; [num_envs, 0]: nobody keeps it."""
     shape: tuple[int, ...]
     """Of the actions, as the environment takes them."""
 
@@ -74,15 +78,31 @@ class _Pass:
 class FixedSeats:
     """A seat for each agent, with its own stream of exploration and its own experience."""
 
-    def __init__(self, env: VectorEnv, seats: Sequence[Seat], together: bool = False) -> None:
+    def __init__(
+        self,
+        env: VectorEnv,
+        seats: Sequence[Seat],
+        together: bool = False,
+        mark: Row | None = None,
+    ) -> None:
         """Take the seats.
 
         Args:
             env: the copies of the game.
             seats: one for each agent, in their order.
             together: all agents observe at the start of the turn and choose in one batched pass.
+            mark: `Scoreboard.mark`, by which extremes of returns are counted.
+
+        Raises:
+            RunDirectoryError: there are fewer seats than agents.
         """
+        if len(seats) != env.num_agents:
+            raise RunDirectoryError(
+                f"there are policies for {len(seats)} of the game's {env.num_agents} agents: the "
+                "configuration and the weights do not belong together"
+            )
         self._env, self.seats = env, tuple(seats)
+        self._counters = [EpisodeCounter(seat.row[None], mark) for seat in seats]
         self.checks: TurnChecks | None = None
         self.groups: Sequence[tuple[int, ...]] = groups_of(env, together)
         self.acted: Bools = np.zeros((env.num_envs, env.num_agents), np.bool_)
@@ -167,6 +187,9 @@ class FixedSeats:
                 self._env.observe(agent, self._last[agent])
                 if self.checks is not None:
                     self.checks.last(agent, self._last[agent], ended[:, agent])
+                last_masks = self._choices[agent].last_masks
+                if last_masks.shape[1] and result.truncated[:, agent].any():
+                    self._env.mask(agent, last_masks)
                 self._forget(self.seats[agent], ended[:, agent])
         for agent, seat in enumerate(self.seats):
             if seat.writer is not None:
@@ -176,14 +199,21 @@ class FixedSeats:
                     result.truncated[:, agent],
                     self._last_flat[agent],
                     self._acted_of[agent],
+                    self._choices[agent].last_masks,
                 )
 
-    def close(self, over: Bools, returns: np.ndarray, truncated: Bools) -> None:  # noqa: ARG002
+    def close(
+        self,
+        over: Bools,
+        returns: np.ndarray,
+        truncated: Bools,  # noqa: ARG002
+        turns: Integers,
+    ) -> None:
         """Count the episodes of the copies that are over."""
-        for env in np.flatnonzero(over):
-            for agent, seat in enumerate(self.seats):
-                seat.row[Policy.EPISODES] += 1
-                seat.row[Policy.RETURN_SUM] += returns[env, agent]
+        lengths = turns[over]
+        only = np.zeros_like(lengths)
+        for agent, counter in enumerate(self._counters):
+            counter.count(only, returns[over, agent], lengths)
 
     def begin(self, over: Bools) -> None:
         """What is seen next in these copies begins a new episode."""
@@ -250,10 +280,13 @@ class FixedSeats:
     def _room_for(self, agent: int) -> _Choice:
         seat, num_envs = self.seats[agent], self._env.num_envs
         actions = seat.rule.actions
+        mask_size = actions.mask_size if seat.masked else 0
+        keeps_last = seat.writer is not None and seat.writer.keeps_last_mask
         return _Choice(
             np.zeros((num_envs, actions.size), actions.dtype),
             np.zeros(num_envs, np.float32),
-            np.ones((num_envs, actions.mask_size if seat.masked else 0), np.bool_),
+            np.ones((num_envs, mask_size), np.bool_),
+            np.ones((num_envs, mask_size if keeps_last else 0), np.bool_),
             (num_envs, *(self._env.agents[agent].action_space.shape or ())),
         )
 

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from remuda.config import Config
-from remuda.envs.registry import find_game, make_env
+from remuda.envs.registry import Game, find_game
 from remuda.envs.worker_status import WorkerStatus
 from remuda.envs.wrapped import SharedRewards, with_scripted
 from remuda.experience.experience import Experience
+from remuda.policies.initial import InitialWeights
 from remuda.policies.spec import PolicySpec, kinds_of
 from remuda.population.setup import seats_of, sits_once, teams_of
 from remuda.population.table import Table
@@ -21,8 +22,8 @@ from remuda.timeline import Timeline
 
 if TYPE_CHECKING:
     from remuda.actor.actor import Actor
-    from remuda.actor.cast import Cast
     from remuda.actor.fixed import Seat
+    from remuda.actor.policy_group import PolicyGroup
     from remuda.actor.seats import Seats
     from remuda.envs.vector_env import VectorEnv
     from remuda.population.league import League
@@ -46,6 +47,14 @@ class ActorRole:
     timeline: Timeline | None = None
     workers: WorkerStatus | None = None
     """Where its supervisor sees what the processes that step its copies do; None: nowhere."""
+    initial: InitialWeights | None = None
+    """What policies that are born without a parent begin with, where it is not random."""
+    game: Game = field(init=False)
+    """What is played, with its code where no process can import it."""
+
+    def __post_init__(self) -> None:
+        """Find the game in the process that knows it."""
+        object.__setattr__(self, "game", find_game(self.config.game))
 
     @property
     def name(self) -> str:
@@ -69,7 +78,7 @@ class ActorRole:
         config, play = self.config, self.scoreboard.play(self.index)
         begins = f"{self.name} from turn {int(play[Play.TURNS])}"
         env = with_scripted(
-            find_game(config.game),
+            self.game,
             self._environment(self.copies[self.index]),
             config.env.scripted,
             stream(config.seed, "scripted", begins),
@@ -113,10 +122,10 @@ class ActorRole:
             seat.writer = ExperienceWriter(
                 self.experience[seat.policy], self.index, len(env.agents)
             )
-        return FixedSeats(env, seats, config.env.observe_together)
+        return FixedSeats(env, seats, config.env.observe_together, self.scoreboard.mark)
 
     def _dealt(self, env: VectorEnv, begins: str) -> Seats:
-        from remuda.actor.dealt import DealtSeats
+        from remuda.actor.match_seats import MatchSeats
         from remuda.population.league import League
         from remuda.population.setup import make_director, make_matchmaker
 
@@ -129,7 +138,7 @@ class ActorRole:
             make_director(config.population),
             stream(config.seed, "matches", begins),
             env.num_envs,
-            seats_of(config, env.agents, names),
+            self._seats(env, names),
             teams_of(config.population, env.agents),
             sits_once(config, env.agents, names),
             [agent.name for agent in env.agents],
@@ -144,20 +153,30 @@ class ActorRole:
             device=config.actor.device,
         )
         rows = self.scoreboard.policies_of(self.index)
-        return DealtSeats(env, casts, league, rows, config.env.observe_together, config.seed)
+        together, mark = config.env.observe_together, self.scoreboard.mark
+        return MatchSeats(
+            env, casts, league, rows, together, config.seed, mark, initial=self.initial
+        )
+
+    def _seats(self, env: VectorEnv, names: Sequence[str]) -> dict[str, frozenset[int]]:
+        """By name, the seats that a member may take, where it may not take all."""
+        assert self.table is not None
+        found = seats_of(self.config, env.agents, names)
+        imported = {o.name: found[o.like] for o in self.table.origins if o.like in found}
+        return {**found, **imported}
 
     def _environment(self, copies: int) -> VectorEnv:
         env = self.config.env
         game: VectorEnv
         first = sum(self.copies[: self.index])
         if env.workers == 1:
-            game = make_env(self.config.game, copies, **env.options)
+            game = self.game.make(copies, **env.options)
             game.check, game.first_copy = env.check, first
         else:
             from remuda.envs.workers import WorkerEnvs
 
             game = WorkerEnvs(
-                self.config.game,
+                self.game,
                 copies,
                 env.workers,
                 check=env.check,
@@ -180,21 +199,21 @@ def make_casts(
     purpose: str,
     device: str = "cpu",
     noisy: bool = True,
-) -> list[Cast]:
+) -> list[PolicyGroup]:
     """Everybody who may sit at a game: policies with equal networks and seats in one stack.
 
     Args:
         env: the copies that are played.
         specs: the live policies.
         league: who deals the seats.
-        experience: by policy, where it goes; empty: nobody learns.
+        experience: by policy, where it goes; empty: no policy learns.
         seed: of the run.
         purpose: part of the names of the random streams.
         device: of the networks.
         noisy: whether noisy layers explore; without, they act on their means.
     """
-    from remuda.actor.cast import Cast, Kind
-    from remuda.actor.plan import STEP
+    from remuda.actor.batch_plan import STEP
+    from remuda.actor.policy_group import Kind, PolicyGroup
     from remuda.experience.dealt_writer import DealtWriter
     from remuda.policies.acting import ActingStack
 
@@ -206,7 +225,7 @@ def make_casts(
         agents = tuple(agent for agent, kind in enumerate(alike) if kind == kind_of)
         if agents not in kinds:
             kinds[agents] = Kind(env, agents, spec)
-        key = (agents, network_layout(spec), spec.config.takes_rollouts)
+        key = (agents, network_layout(spec), spec.config.entry.samples)
         together.setdefault(key, []).append(number)
     casts = []
     for (agents, *_), numbers in together.items():
@@ -214,7 +233,13 @@ def make_casts(
         # By place in the population, in order: whose network stands there.
         owners = sorted(
             [(number, specs[number]) for number in numbers]
-            + [(place, spec) for spec in live for place in table.places_of(spec.name)],
+            + [(place, spec) for spec in live for place in table.places_of(spec.name)]
+            + [
+                (place, spec)
+                for place, origin in zip(table.imported_places, table.origins, strict=True)
+                for spec in live
+                if spec.name == origin.like
+            ],
             key=lambda owner: owner[0],
         )
         places = [place for place, _ in owners]
@@ -233,7 +258,7 @@ def make_casts(
                 blocks.setdefault(id(found.block), []).append((found, places.index(number)))
         writers = [DealtWriter(block) for block in blocks.values()]
         random = stream(seed, purpose, "dealt", live[0].name)
-        casts.append(Cast(kind, live, places, stack, writers, random, len(table.numbers)))
+        casts.append(PolicyGroup(kind, live, places, stack, writers, random, len(table.numbers)))
     return casts
 
 
@@ -246,7 +271,7 @@ def seats_for(league: League, number: int) -> list[int]:
 def network_layout(spec: PolicySpec) -> tuple[object, ...]:
     """What networks must have in common to act as one stack."""
     network = spec.network()
-    return (type(network), tuple(network.shapes.items()), network.config)
+    return (type(network), tuple(network.shapes.items()), network.config.model_dump_json())
 
 
 def make_seats(

@@ -11,11 +11,11 @@ from remuda.envs.checks import TurnChecks
 from remuda.envs.vector_env import VectorEnv
 from remuda.experience.room import Room
 from remuda.publish.snapshot import Snapshot
-from remuda.types import Bools, State, TurnResult
+from remuda.types import Bools, Integers, State, TurnResult
 
 
 class Seats(Protocol):
-    """Policies on the seats of a game: `FixedSeats` for good, `DealtSeats` for a match at a time.
+    """Policies on the seats of a game: `FixedSeats` for good, `MatchSeats` for a match at a time.
 
     In each turn, for each group: `observe` for its agents, `choose`, `decide`, `act` for its
     agents; then `outcome`; and for copies that are over `close` and `begin`.
@@ -48,13 +48,14 @@ class Seats(Protocol):
     def outcome(self, result: TurnResult) -> None:
         """Write down what came of the turn."""
 
-    def close(self, over: Bools, returns: np.ndarray, truncated: Bools) -> None:
+    def close(self, over: Bools, returns: np.ndarray, truncated: Bools, turns: Integers) -> None:
         """Count the episodes of the copies that are over.
 
         Args:
             over: [num_envs].
             returns: [num_envs, num_agents].
-            truncated: [num_envs] whether the episode was cut off for anybody.
+            truncated: [num_envs] whether the episode was cut off for any agent.
+            turns: [num_envs] of each episode.
         """
 
     def begin(self, over: Bools) -> None:
@@ -70,7 +71,7 @@ class Seats(Protocol):
         """Go on from what `state` returned."""
 
     def close_orphans(self) -> None:
-        """Close what an actor before this one was writing, where nobody will go on with it."""
+        """Close what an actor before this one was writing, and this one does not go on with."""
 
     def holds(self, state: State) -> bool:
         """Whether the experience is there that was being written when `state` was called."""

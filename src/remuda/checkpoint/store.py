@@ -6,8 +6,9 @@
     checkpoints/.000008.partial/             being written
 
 A checkpoint is written into its partial directory, each part by its owner; the manifest comes last;
-then the directory is renamed. Whoever dies before leaves a partial directory, which nobody reads
-and the next checkpoint removes. One process, the coordinator, begins, commits and removes them.
+then the directory is renamed. If the coordinator dies before, a partial directory is left, which no
+process reads and the next checkpoint removes. The coordinator alone begins, commits and removes
+them.
 """
 
 from __future__ import annotations
@@ -104,7 +105,7 @@ class Checkpoints:
         For a part whose owner is gone: it is what its successor will go on from.
         """
         for earlier in reversed(self.numbers()):
-            source = self._directory(earlier) / _file(part)
+            source = self.directory(earlier) / _file(part)
             if source.exists():
                 # A role that was late may have written it meanwhile: then that is the part.
                 with contextlib.suppress(FileExistsError):
@@ -128,7 +129,7 @@ class Checkpoints:
         for left in closed.glob(".*"):  # what a late role was writing
             left.unlink(missing_ok=True)
         _sync_directory(closed)
-        closed.rename(self._directory(manifest.number))
+        closed.rename(self.directory(manifest.number))
         _sync_directory(self.path)
 
     def abandon(self, number: int) -> None:
@@ -142,7 +143,7 @@ class Checkpoints:
         Raises:
             CheckpointError: it is missing, damaged, or of another format.
         """
-        path = self._directory(number) / "manifest.json"
+        path = self.directory(number) / "manifest.json"
         try:
             data = checked(json.loads(path.read_bytes()), {"format": int})
             found = data["format"]
@@ -164,7 +165,7 @@ class Checkpoints:
         Raises:
             CheckpointError: it is missing or damaged.
         """
-        path = self._directory(number) / _file(part)
+        path = self.directory(number) / _file(part)
         expected = self.manifest(number).files.get(path.name)
         try:
             data = path.read_bytes()
@@ -196,7 +197,7 @@ class Checkpoints:
         """
         manifest = self.manifest(number)
         for name, checksum in manifest.files.items():
-            path = self._directory(number) / name
+            path = self.directory(number) / name
             try:
                 whole = _checksum(path) == checksum
             except OSError as error:
@@ -242,7 +243,7 @@ class Checkpoints:
         best = self.best()
         for number in self.numbers()[:-count]:
             if best is None or number != best["checkpoint"]:
-                shutil.rmtree(self._directory(number), ignore_errors=True)
+                shutil.rmtree(self.directory(number), ignore_errors=True)
 
     def best(self) -> dict[str, Any] | None:
         """The number of the best checkpoint and what it earned; None if none was evaluated.
@@ -264,7 +265,8 @@ class Checkpoints:
         """
         write_whole(self.path / "best.json", json.dumps(facts, indent=1).encode())
 
-    def _directory(self, number: int) -> Path:
+    def directory(self, number: int) -> Path:
+        """Where a checkpoint lies."""
         return self.path / f"{number:06d}"
 
     def _set_aside(self, number: int) -> Path:
@@ -273,7 +275,7 @@ class Checkpoints:
         while aside.exists():
             count += 1
             aside = base.with_name(f"{base.name}-{count}")
-        self._directory(number).rename(aside)
+        self.directory(number).rename(aside)
         return aside
 
 

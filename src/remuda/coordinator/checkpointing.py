@@ -21,8 +21,9 @@ COORDINATOR = "coordinator"
 
 Measure = Callable[[Mapping[str, Snapshot]], Mapping[str, Any] | None]
 """Plays greedily with snapshots, and returns at least `mean_return`; None: that was given up. Where
-`constant_sum` is true, the mean is the same whoever plays; where `same_returns` is true too, that
-is so only if the best has that mean as well, but for rounding, which is by `largest_return`."""
+`constant_sum` is true, the mean is the same whichever policies play; where `same_returns` is true
+too, that is so only if the best has that mean as well, but for rounding, which is by
+`largest_return`."""
 Challenge = Callable[[Mapping[str, Snapshot], int], float]
 """Lets snapshots play against a checkpoint; returns how much more they earn than it does, or not a
 number where that was cut."""

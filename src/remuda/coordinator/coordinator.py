@@ -14,14 +14,14 @@ from types import FrameType
 from typing import Any, Protocol
 
 from remuda.config import RunConfig
-from remuda.coordinator.board import Board
 from remuda.coordinator.checkpointing import BestKeeper, Challenge, Checkpointer
 from remuda.coordinator.frozen import FrozenTexts
-from remuda.coordinator.ledger import Scribe
+from remuda.coordinator.ledger_writer import LedgerWriter
 from remuda.coordinator.metrics import Record, View
 from remuda.coordinator.metrics_log import MetricsLog
 from remuda.coordinator.pieces import RECORD, VALUES
 from remuda.coordinator.run_directory import RunDirectory
+from remuda.coordinator.scoreboard_reader import Reading, ScoreboardReader
 from remuda.coordinator.status import StatusFile
 from remuda.errors import RoleDiedError
 from remuda.publish.snapshot import Snapshot
@@ -70,6 +70,26 @@ class Runtime(Protocol):
 
     def stop(self) -> None:
         """Let every role finish, and make sure that all are gone."""
+
+
+class RunEvents(Protocol):
+    """Who is told what happens in a run, between two ticks, and may end it.
+
+    None of these raises; what they take is time in which nothing is logged, saved or restarted.
+    """
+
+    @property
+    def ended(self) -> tuple[str, bool]:
+        """Why the run is to end now, empty: it goes on; and whether that is a proper end of it."""
+
+    def look(self, reading: Reading, seconds: float) -> None:
+        """All counters, as they are in this tick, after so many seconds of the run."""
+
+    def saved(self, number: int) -> None:
+        """A checkpoint was written."""
+
+    def logged(self, record: Record) -> None:
+        """A record is written to the metrics."""
 
 
 class Signals:
@@ -130,7 +150,7 @@ class Coordinator:
     def __init__(
         self,
         runtime: Runtime,
-        make_board: Callable[[], Board],
+        make_board: Callable[[], ScoreboardReader],
         snapshots: Callable[[], dict[str, Snapshot]],
         run: RunDirectory,
         view: View,
@@ -138,13 +158,14 @@ class Coordinator:
         checkpointer: Checkpointer,
         best: BestKeeper | None,
         resumed_at: int | None = None,
-        scribe: Scribe | None = None,
+        scribe: LedgerWriter | None = None,
         frozen: FrozenTexts | None = None,
+        events: RunEvents | None = None,
     ) -> None:
         self._runtime, self._make_board, self._snapshots = runtime, make_board, snapshots
         self._run, self._view, self._status = run, view, status
         self._checkpointer, self._best = checkpointer, best
-        self._scribe, self._frozen = scribe, frozen
+        self._scribe, self._frozen, self._events = scribe, frozen, events
         self._metrics = MetricsLog(run, view.say, resumed_at)
         self._undone: dict[str, int] = {}
         self._halted: set[str] = set()
@@ -190,7 +211,9 @@ class Coordinator:
             return True
         return self._best.judge(numbers[-1], measured, snapshots, challenge)
 
-    def _go_on(self, board: Board, config: RunConfig, every: float, signals: Signals) -> Ending:
+    def _go_on(
+        self, board: ScoreboardReader, config: RunConfig, every: float, signals: Signals
+    ) -> Ending:
         logged, whole_due = board.start, board.start.time + WHOLE
         due = board.start.time + every
         recent, encodes = deque([board.start], maxlen=SHOWN_TICKS), False
@@ -208,8 +231,10 @@ class Coordinator:
             if self._frozen is not None:
                 self._frozen.look()
             now = board.read()
-            words, finished = _reason(over, board.seconds(now), config, signals)
+            words, finished = self._reason(over, board.seconds(now), config, signals)
             words = str(died) if died else words
+            if self._events is not None:
+                self._events.look(now, board.seconds(now))
             # While there is something to encode, every other tick does only that: a tick of many
             # policies is long enough with a record. Those of few policies leave nothing over.
             encodes = self._is_busy and not (encodes or words or now.time >= due)
@@ -222,6 +247,8 @@ class Coordinator:
             interval = _interval(config, board.seconds(now))
             is_due = now.time - logged.time >= interval and not self._metrics.work.busy
             is_logged = is_due or bool(words)
+            if is_logged:
+                board.mark(now)
             record = board.between(logged if is_logged else recent[0], now, whole=bool(words))
             recent.append(now)
             self._tell_of_bad_numbers(record)
@@ -235,6 +262,8 @@ class Coordinator:
                 self._view.log(record)
                 self._metrics.begin(record, self._frozen if whole else None)
                 logged = now
+                if self._events is not None:
+                    self._events.logged(record)
             if words:
                 self._metrics.work.finish()
                 if died:
@@ -253,6 +282,24 @@ class Coordinator:
                 had = {r.name: r.processor for r in roles if r.processor is not None}
                 return Ending(words, finished, session, board.earlier, restarts, had)
 
+    def _reason(
+        self, over: bool, seconds: float, config: RunConfig, signals: Signals
+    ) -> tuple[str, bool]:
+        """Why the run ends now, empty: it goes on; and whether it reached its end.
+
+        Decided once: a signal that comes later, or after the last turn, takes nothing from a run
+        that has reached its end.
+        """
+        if over:
+            return "all turns were played", True
+        if signals.caught is not None:
+            return f"stopped by {signal.Signals(signals.caught).name}", False
+        if self._events is not None and self._events.ended[0]:
+            return self._events.ended
+        if config.seconds is not None and seconds >= config.seconds:
+            return "the time was up", True
+        return "", False
+
     @property
     def _is_busy(self) -> bool:
         return self._metrics.work.busy or self._status.work.busy
@@ -266,6 +313,8 @@ class Coordinator:
         number = self._checkpointer.take(self._runtime, record.turns, record.seconds)
         if number is not None and self._best is not None and not words:
             self._best.offer(number, _copies(self._snapshots()))
+        if number is not None and self._events is not None:
+            self._events.saved(number)
         return number
 
     def _tell(self, message: str) -> None:
@@ -331,18 +380,3 @@ def _copies(snapshots: dict[str, Snapshot]) -> dict[str, Snapshot]:
         name: Snapshot(s.weights.copy(), s.version, s.learner_step, s.epsilon)
         for name, s in snapshots.items()
     }
-
-
-def _reason(over: bool, seconds: float, config: RunConfig, signals: Signals) -> tuple[str, bool]:
-    """Why the run ends now, empty: it goes on; and whether it reached its end.
-
-    Decided once: a signal that comes later, or after the last turn, takes nothing from a run that
-    has reached its end.
-    """
-    if over:
-        return "all turns were played", True
-    if signals.caught is not None:
-        return f"stopped by {signal.Signals(signals.caught).name}", False
-    if config.seconds is not None and seconds >= config.seconds:
-        return "the time was up", True
-    return "", False

@@ -6,7 +6,7 @@ import json
 
 import numpy as np
 
-from remuda.coordinator.board import member_record
+from remuda.coordinator.scoreboard_reader import member_record
 from remuda.population.table import Table
 
 AT_ONCE = 128
@@ -39,7 +39,7 @@ class FrozenTexts:
         self._texts: dict[int, str] = {}
         self._next = 0
         self.complete = False
-        """Whether everybody who was there at the last look has a text, and nobody else."""
+        """Whether each copy that was there at the last look has a text, and no other has one."""
 
     def look(self, most: int = AT_ONCE) -> None:
         """Make up to so many texts anew where something changed."""

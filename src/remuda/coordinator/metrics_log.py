@@ -44,7 +44,7 @@ class MetricsLog:
         """Begin to append a record to both, once the one before is done.
 
         Args:
-            record: to be appended; nobody changes it.
+            record: to be appended; the caller does not change it.
             frozen: texts of all frozen copies, as they are now, which are to stand among the
                 members; None: the members are those of the record.
         """

@@ -18,8 +18,11 @@ from remuda.checkpoint.plain import NUMBER, Kinds, checked, checked_all, read_ch
 from remuda.checkpoint.state import save_tensors, write_whole
 from remuda.checkpoint.store import Checkpoints
 from remuda.config import Config, config_text, load_config, read_config
-from remuda.coordinator.metrics import read_metrics
+from remuda.coordinator.metrics import Record, read_metrics
+from remuda.envs import pickled
 from remuda.errors import RunDirectoryError
+from remuda.policies.initial import InitialWeights
+from remuda.population.imported import ImportedMembers
 from remuda.types import Floats
 
 NEEDED = 8 * 2**20
@@ -46,9 +49,12 @@ SUMMARY: Kinds = {
 class RunDirectory:
     """The files of one run.
 
-    config.yaml, metrics.jsonl, status.json, summary.json, report.html with its pictures, play.gif,
-    weights/POLICY.safetensors, checkpoints/, logs/PROCESS.log and tensorboard/. What a resume
-    supersedes is in earlier/1/, earlier/2/ and so on.
+    config.yaml, game-DIGEST.pkl (the code of a game that no process can import), metrics.jsonl,
+    status.json, summary.json, report.html with its pictures, play.gif, weights/POLICY.safetensors,
+    checkpoints/, logs/PROCESS.log and tensorboard/. What policies took from other runs to begin
+    with is in initial/, and members that are policies of other runs in imported.safetensors. What
+    resumes changed is in changes.jsonl, what they superseded in
+    earlier/1/, earlier/2/ and so on.
     """
 
     def __init__(self, path: Path) -> None:
@@ -57,12 +63,15 @@ class RunDirectory:
         self.metrics = path / "metrics.jsonl"
         self.ledger = path / "ledger.bin"
         self.summary = path / "summary.json"
+        self.changes = path / "changes.jsonl"
         self.weights = path / "weights"
         self.logs = path / "logs"
         self.tensorboard = path / "tensorboard"
         self.recording = path / "play.gif"
         self.status = path / "status.json"
         self.checkpoints = Checkpoints(path / "checkpoints")
+        self.initial = InitialWeights(path / "initial")
+        self.imported = ImportedMembers(path / "imported.safetensors")
         self._lock: int | None = None
 
     @staticmethod
@@ -91,6 +100,7 @@ class RunDirectory:
                     f"{NEEDED / 2**20:.0f} MiB; free some, or name another run.directory"
                 )
             run.lock()
+            run.save_game(config)
             run.config.write_text(text)
         except OSError as error:
             run.unlock()
@@ -226,7 +236,35 @@ class RunDirectory:
         tree = read_config(self.config)
         if not tree:  # else all defaults would stand in for what was lost
             raise RunDirectoryError(f"{self.config} is damaged: it is empty")
-        return load_config(tree, str(self.config))
+        config = load_config(tree, str(self.config))
+        pickled.read_beside(self.config, config.game)
+        return config
+
+    def save_game(self, config: Config) -> None:
+        """Write the code of a game that no process can import; it is there before its name is.
+
+        Raises:
+            RunDirectoryError: the disk is full or not writable.
+        """
+        if pickled.is_pickled(config.game):
+            path = self.path / pickled.file_name(config.game)
+            write_file(path, pickled.pickle_of(config.game))
+
+    def read_metrics(self, damaged: list[int] | None = None) -> tuple[Record, ...]:
+        """The records of the run.
+
+        Args:
+            damaged: the numbers of the damaged lines, from 1, are added to it.
+
+        Raises:
+            RunDirectoryError: there are none, or no line of them is one.
+        """
+        try:
+            return tuple(read_metrics(self.metrics, damaged))
+        except OSError as error:
+            raise RunDirectoryError(f"cannot read {self.metrics}: {error.strerror}") from None
+        except ValueError as error:
+            raise RunDirectoryError(f"{self.metrics} is damaged: {error}") from None
 
     def save_weights(
         self, policy: str, tensors: Mapping[str, Floats], facts: dict[str, str]
@@ -336,7 +374,8 @@ def write_file(path: Path, data: bytes) -> None:
 
 
 def _new_path(config: Config) -> Path:
-    game = re.sub(r"[^\w.-]+", "-", config.game)
+    shown = pickled.without_digest(config.game).removeprefix(pickled.PREFIX)
+    game = re.sub(r"[^\w.-]+", "-", shown)
     base = Path("runs") / f"{game}-{time.strftime('%Y%m%d-%H%M%S')}"
     path, number = base, 1
     while path.exists():

@@ -1,4 +1,4 @@
-"""The status of a run for anybody who asks while it goes on: `status.json`, every second."""
+"""The status of a run, for its readers while it goes on: `status.json`, every second."""
 
 from __future__ import annotations
 

@@ -3,7 +3,7 @@
 - `num_houses` (10) houses on a ring are each SAFE, BURNING or RUINED. Agent h mod num_agents owns
   house h. At the start of an episode every house burns with `prob_house_catches_fire`.
 - In a night all agents act at once. An agent goes to a house, works there or rests, and shows a
-  signal of 0 or 1 that binds nobody: an action is [house, work, signal].
+  signal of 0 or 1 that binds no agent: an action is [house, work, signal].
 - Then the night takes its course:
 
       1. fires are put out: with w workers at it, a burning house becomes safe with probability

@@ -162,7 +162,7 @@ class TurnChecks:
             self._tell(agent, stream, not_finite("the observation", seen[stream]))
 
     def masked(self, agent: int, masks: Bools, acts: Bools) -> None:
-        """A mask has been written: whoever acts may do something."""
+        """A mask has been written: it must allow something to an agent that acts."""
         ends = self._ends[agent]
         if ends is not None:
             copy = first_stuck(masks, ends, acts)
@@ -212,7 +212,7 @@ class TurnChecks:
             ),
             (
                 acted & over[:, None] & ~ended,
-                lambda e, a: "nobody is active any more, and its episode has not ended",  # noqa: ARG005
+                lambda e, a: "no agent is active any more, and its episode has not ended",  # noqa: ARG005
             ),
         )
         for where, say in findings:

@@ -1,4 +1,4 @@
-"""Cleanup: somebody must clean the river or no apple grows, and cleaning pays nothing.
+"""Cleanup: agents must clean the river or no apple grows, and cleaning pays nothing.
 
 - The world is 21 x 31 tiles with a border of wall. Rows 1 to 6 are river, and so are columns 10 and
   11 down to row 12; rows 14 to 19 are orchard; the rest is sand, where the agents start, each on a
@@ -59,7 +59,7 @@ LONG_AGO = -(2**62)
 
 POLLUTED, CLEANED, EATEN, EQUAL = range(4)
 FACTS = ("polluted_share", "cleaning_actions", "apples_eaten", "equality")
-"""Of an episode: the mean polluted share of the river, how often anybody cleaned, how many apples
+"""Of an episode: the mean polluted share of the river, how often agents cleaned, how many apples
 were eaten, and 1 - Gini of the returns (those below 0 count as 0), after Perolat et al. 2017."""
 
 
@@ -67,6 +67,7 @@ class Cleanup(ArrayGame):
     """`num_envs` copies of Cleanup; the rules are in the docstring of this module."""
 
     facts = FACTS
+    action_names = ("up", "down", "left", "right", "clean", "zap")
 
     def __init__(
         self,
@@ -128,7 +129,7 @@ class Cleanup(ArrayGame):
         self._framed_fired: Integers = np.full(framed, LONG_AGO, np.int64)
         self.fired: Integers = self._framed_fired[:, inside, inside]
         """[num_envs, 21, 31]: ...and when, on the copy's clock."""
-        self._clock: Integers = np.zeros(num_envs, np.int64)  # acts of anybody, in all episodes
+        self._clock: Integers = np.zeros(num_envs, np.int64)  # acts of all agents, in all episodes
         self.positions: Integers = np.ones((*shape, 2), np.int64)
         """[num_envs, num_agents, 2]: row and column of each agent."""
         self.facing: Integers = np.zeros(shape, np.int64)
@@ -463,7 +464,7 @@ def _end_turn(
 
 @njit(cache=True)
 def _equality(returns: Array) -> float:
-    """1 - Gini coefficient; those below 0 count as 0, and where nobody has anything, all is equal.
+    """1 - Gini coefficient; returns below 0 count as 0, and where all are 0, it is 1.
 
     G = sum of |x_i - x_j| over all pairs (i, j) / (2 n sum of x): Perolat et al. 2017, "A
     multi-agent reinforcement learning model of common-pool resource appropriation".
@@ -479,7 +480,7 @@ def _equality(returns: Array) -> float:
 def harvesters(
     env: VectorEnv, agent: int, observations: Array, random: np.random.Generator
 ) -> Integers:
-    """A reference policy: towards the nearest apple of the whole map, and nobody ever cleans."""
+    """A reference policy: towards the nearest apple of the whole map, and it never cleans."""
     assert isinstance(env, Cleanup)
     actions = random.integers(0, 4, len(observations))
     for copy in range(len(observations)):

@@ -3,7 +3,7 @@
 - The grid is `height` x `width` (6 x 7). In each turn agent 0 drops a disc, then agent 1. A disc
   falls to the lowest free row of its column; a full column may not be chosen.
 - Who first has `connect` (4) of its discs in a row, a column or a diagonal wins: it is given 1, the
-  other -1, and the game is over at once. When the grid is full nobody wins.
+  other -1, and the game is over at once. When the grid is full neither wins.
 - An agent sees where its own discs are and where the other's: [2, height, width] uint8, the top row
   first.
 """

@@ -32,6 +32,14 @@ START, PASSED, BETS, PASSED_BETS, OVER = 0, 1, 2, 3, 4
 TO_ACT = np.array([0, 1, 1, 0])
 NEXT = np.array([[PASSED, BETS], [OVER, PASSED_BETS], [OVER, OVER], [OVER, OVER]])
 """By what has been done, and PASS or BET: what has been done then."""
+SAID = (
+    "nothing has been done",
+    "the first passed",
+    "the first bet",
+    "the first passed, the second bet",
+    "it is over",
+)
+"""By what has been done, in words."""
 DEALS = np.array([[0, 1], [0, 2], [1, 0], [1, 2], [2, 0], [2, 1]])
 
 
@@ -51,6 +59,7 @@ class KuhnPoker(VectorEnv):
     """
 
     turn_groups = ((0, 1),)
+    action_names = ("wait", "pass", "bet")
 
     def __init__(self, num_envs: int = 1) -> None:
         self.num_envs = num_envs
@@ -118,6 +127,11 @@ class KuhnPoker(VectorEnv):
         terminated[on[over]] = True
         self.active[...] = (self.done != OVER)[:, None]
         return TurnResult(self._rewards, terminated, self._never)
+
+    def describe(self, agent: int, env: int = 0) -> str:
+        """Its card, and what has been done."""
+        card = ("jack", "queen", "king")[self.cards[env, agent]]
+        return f"you hold the {card}; {SAID[self.done[env]]}"
 
     def state(self) -> State:
         """The cards, what has been done, the streams."""

@@ -45,6 +45,7 @@ class MatrixGame(VectorEnv):
         payoffs: Sequence[Sequence[Sequence[float]]],
         num_envs: int,
         rounds: int,
+        action_names: tuple[str, ...] = (),
         **options: Any,
     ) -> None:
         """Take the table.
@@ -53,9 +54,11 @@ class MatrixGame(VectorEnv):
             payoffs: [rows, columns, 2]: by the choices of agents 0 and 1, what each is given.
             num_envs: copies of the game.
             rounds: in an episode.
+            action_names: what the choices are called, the same for both.
             options: by which the table was chosen.
         """
         require_whole("rounds", rounds, 1)
+        self.action_names = action_names
         self.payoffs: Floats = np.array(payoffs, np.float32)
         self.num_envs, self.rounds, self._options = num_envs, rounds, options
         self._choices = rows, columns = self.payoffs.shape[:2]
@@ -124,42 +127,51 @@ def rock_paper_scissors(num_envs: int = 1, rounds: int = 1, biased: bool = False
     """Each beats the one before it; biased: rock beats scissors for twice as much."""
     rock = 2.0 if biased else 1.0
     rows: list[list[float]] = [[0, -1, rock], [1, 0, -1], [-rock, 1, 0]]
-    return _zero_sum(rows, num_envs, rounds, biased=biased)
+    return _zero_sum(rows, num_envs, rounds, ("rock", "paper", "scissors"), biased=biased)
 
 
 def matching_pennies(num_envs: int = 1, rounds: int = 1) -> MatrixGame:
     """Heads or tails: alike is agent 0's."""
-    return _zero_sum([[1, -1], [-1, 1]], num_envs, rounds)
+    return _zero_sum([[1, -1], [-1, 1]], num_envs, rounds, ("heads", "tails"))
 
 
 def prisoners_dilemma(num_envs: int = 1, rounds: int = 1) -> MatrixGame:
     """Cooperate or defect."""
-    return _symmetric([[3, 0], [5, 1]], num_envs, rounds)
+    return _symmetric([[3, 0], [5, 1]], num_envs, rounds, ("cooperate", "defect"))
 
 
 def stag_hunt(num_envs: int = 1, rounds: int = 1) -> MatrixGame:
     """Stag or hare."""
-    return _symmetric([[5, 0], [1, 1]], num_envs, rounds)
+    return _symmetric([[5, 0], [1, 1]], num_envs, rounds, ("stag", "hare"))
 
 
 def hawk_dove(num_envs: int = 1, rounds: int = 1) -> MatrixGame:
     """Hawk or dove."""
-    return _symmetric([[-4, 2], [0, 1]], num_envs, rounds)
+    return _symmetric([[-4, 2], [0, 1]], num_envs, rounds, ("hawk", "dove"))
 
 
 def bach_or_stravinsky(num_envs: int = 1, rounds: int = 1) -> MatrixGame:
     """Bach or Stravinsky: agent 0 likes Bach better."""
-    return MatrixGame([[[5, 1], [0, 0]], [[0, 0], [1, 5]]], num_envs, rounds)
+    names = ("bach", "stravinsky")
+    return MatrixGame([[[5, 1], [0, 0]], [[0, 0], [1, 5]]], num_envs, rounds, names)
 
 
 def _zero_sum(
-    rows: Sequence[Sequence[float]], num_envs: int, rounds: int, **options: Any
+    rows: Sequence[Sequence[float]],
+    num_envs: int,
+    rounds: int,
+    names: tuple[str, ...],
+    **options: Any,
 ) -> MatrixGame:
     """What agent 0 is given, agent 1 gives."""
-    return MatrixGame([[[x, -x] for x in row] for row in rows], num_envs, rounds, **options)
+    payoffs = [[[x, -x] for x in row] for row in rows]
+    return MatrixGame(payoffs, num_envs, rounds, names, **options)
 
 
-def _symmetric(rows: Sequence[Sequence[float]], num_envs: int, rounds: int) -> MatrixGame:
+def _symmetric(
+    rows: Sequence[Sequence[float]], num_envs: int, rounds: int, names: tuple[str, ...]
+) -> MatrixGame:
     """The seats are alike: what agent 0 is given, by its own choice and the other's."""
     count = range(len(rows))
-    return MatrixGame([[[rows[i][j], rows[j][i]] for j in count] for i in count], num_envs, rounds)
+    payoffs = [[[rows[i][j], rows[j][i]] for j in count] for i in count]
+    return MatrixGame(payoffs, num_envs, rounds, names)

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import difflib
-import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
-from remuda.errors import ConfigError, UnknownGameError
+from remuda.envs import own_games, pickled
+from remuda.errors import ConfigError, RemudaError, UnknownGameError, UsageError, UserCodeError
+from remuda.user_code import where_raised
 
 if TYPE_CHECKING:
     from remuda.envs.scripted import ScriptedPolicy
@@ -30,34 +31,42 @@ class Game:
     kind: str
     """cooperative, competitive or mixed."""
     factory: str
-    """`module:callable`; it takes `num_envs` and the game's options, and returns a `VectorEnv`."""
+    """`module:callable`; it takes `num_envs` and the game's options, and returns a `VectorEnv`. One
+    of the user's own may make single environments of another library's (`own_games`)."""
     scripted: Mapping[str, str] = field(default_factory=dict)
     """Policies written by hand, by name: each `module:callable`, a `ScriptedPolicy`."""
     reference: Mapping[str, float] = field(default_factory=dict)
     """The mean return of an agent in an episode, by who plays all seats: `random`, or one of
     `scripted`; with the game's own options."""
+    pickle: bytes = field(default=b"", repr=False)
+    """The factory of a game that no process can import (`pickled`); it crosses with this."""
 
-    def load(self) -> Callable[..., VectorEnv]:
+    @property
+    def is_own(self) -> bool:
+        """Whether it is neither Remuda's nor a library's, but the user's own."""
+        return self.name not in GAMES and self.factory.partition(":")[0] not in LIBRARIES
+
+    def load(self) -> Callable[..., Any]:
         """Import the factory.
 
         Raises:
             UnknownGameError: there is no such module, or nothing of that name in it.
+            UserCodeError: the module raised as it was imported.
+            ConfigError: it is nothing that can be called.
         """
+        if self.pickle:
+            return cast(Callable[..., Any], pickled.load_object(self.name, self.pickle))
         module, _, attribute = self.factory.partition(":")
         if module in LIBRARIES:
-            made: Callable[..., VectorEnv] = partial(_adapter(module), attribute)
-            return made
-        try:
-            factory: Callable[..., VectorEnv] = getattr(import_module(module), attribute)
-        except (ImportError, AttributeError) as error:
-            raise UnknownGameError(f"cannot load the game {self.factory}: {error}") from None
-        return factory
+            return partial(_adapter(module), attribute)
+        return own_games.import_factory(self.factory)
 
     def policy(self, name: str) -> ScriptedPolicy:
         """A policy that plays without learning: `random`, one of `scripted`, or `module:callable`.
 
         Raises:
             ConfigError: there is none of that name.
+            UserCodeError: its module raised as it was imported.
         """
         if name == RANDOM:
             from remuda.envs.scripted import at_random
@@ -70,7 +79,7 @@ class Game:
             )
         module, _, attribute = self.scripted.get(name, name).partition(":")
         try:
-            policy: ScriptedPolicy = getattr(import_module(module), attribute)
+            policy: ScriptedPolicy = getattr(own_games.import_module(module), attribute)
         except (ImportError, AttributeError, ValueError) as error:
             raise ConfigError(f"cannot load the scripted policy {name!r}: {error}") from None
         return policy
@@ -80,21 +89,31 @@ class Game:
 
         Raises:
             ConfigError: an option that the game does not know, or a value that it refuses.
+            UserCodeError: code of the user's raised.
         """
         factory = self.load()
-        parameters = inspect.signature(factory).parameters
-        open_ended = any(p.kind is p.VAR_KEYWORD for p in parameters.values())
-        allowed = {name: parameter for name, parameter in parameters.items() if name != "num_envs"}
+        parameters = own_games.parameters_of(factory)
+        allowed = [name for name in parameters if name != "num_envs"]
         unknown = sorted(set(options) - set(allowed))
-        if unknown and not open_ended:
+        if unknown and not own_games.takes_anything(parameters):
             raise ConfigError(
                 f"env.options.{unknown[0]}: {self.name} has no such option; "
-                f"it has {', '.join(allowed)}"
+                f"it has {', '.join(allowed) or 'none'}"
             )
+        if self.is_own:
+            return own_games.make_copies(factory, num_envs, options, self.name)
         try:
-            return factory(num_envs=num_envs, **options)
-        except (TypeError, ValueError) as error:
-            raise ConfigError(f"env.options: {self.name} refuses them: {error}") from error
+            made: VectorEnv = factory(num_envs=num_envs, **options)
+        except RemudaError:
+            raise
+        except Exception as error:
+            told = where_raised(error, libraries=False)
+            if told is not None:  # of an environment that the user registered with a library
+                raise UserCodeError(told) from error
+            if isinstance(error, TypeError | ValueError):
+                raise ConfigError(f"env.options: {self.name} refuses them: {error}") from error
+            raise
+        return made
 
 
 GAMES: dict[str, Game] = {
@@ -110,7 +129,7 @@ GAMES: dict[str, Game] = {
         ),
         Game(
             name="cleanup",
-            summary="somebody must clean the river or no apple grows, and cleaning pays nothing",
+            summary="agents must clean the river or no apple grows, and cleaning pays nothing",
             kind="mixed",
             factory="remuda.envs.cleanup:Cleanup",
             scripted={
@@ -121,7 +140,7 @@ GAMES: dict[str, Game] = {
         ),
         Game(
             name="tag",
-            summary="one agent chases the others; whoever it reaches chases instead",
+            summary="one agent chases the others; the one it reaches chases instead",
             kind="competitive",
             factory="remuda.envs.tag:Tag",
             scripted={"chase_and_flee": "remuda.envs.tag:chase_and_flee"},
@@ -212,8 +231,8 @@ def _adapter(library: str) -> Callable[..., VectorEnv]:
 def find_game(name: str) -> Game:
     """The game called `name`.
 
-    One of `GAMES`, one of a library as `gymnasium:CartPole-v1`, or the user's own as
-    `module:callable`.
+    One of `GAMES`, one of a library as `gymnasium:CartPole-v1`, the user's own as
+    `module:callable`, or one that `name_game` has named.
 
     Raises:
         UnknownGameError: there is none; the message names the nearest and all there are.
@@ -222,15 +241,33 @@ def find_game(name: str) -> Game:
         return GAMES[name]
     if name.partition(":")[0] in LIBRARIES:
         return Game(name, f"a game of {name.partition(':')[0]}", "unknown", factory=name)
+    if pickled.is_pickled(name):
+        data = pickled.pickle_of(name)
+        return Game(name, "a game of your own", "unknown", factory="", pickle=data)
     if ":" in name:
         return Game(name, "a game of your own", "unknown", factory=name)
     near = difflib.get_close_matches(name, GAMES, n=1)
     hint = f"Did you mean {near[0]}? " if near else ""
     raise UnknownGameError(
         f"there is no game called {name!r}: {hint}Known games are {', '.join(sorted(GAMES))}; "
-        "a game of a library is named gymnasium:CartPole-v1, and one of your own "
-        "package.module:callable"
+        "a game of a library is named gymnasium:CartPole-v1, and one of your own module:Class"
     )
+
+
+def name_game(game: object) -> str:
+    """The name of a game that is given by its name, or as a class or a function that makes it.
+
+    Raises:
+        UsageError: it is an environment that has been made, or none; or it cannot be pickled.
+    """
+    if isinstance(game, str):
+        return game
+    try:
+        own_games.check_factory(game, "game")
+    except ConfigError as error:
+        raise UsageError(str(error)) from None
+    name = pickled.name_object(game)
+    return next((own.name for own in GAMES.values() if own.factory == name), name)
 
 
 def make_env(name: str, num_envs: int, **options: Any) -> VectorEnv:

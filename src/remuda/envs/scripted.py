@@ -76,7 +76,7 @@ def sample_actions(
             begin += size
         actions: Integers = np.stack(chosen, axis=1).reshape(count, *(space.shape or ()))
         return actions + space.start
-    assert isinstance(space, Box), f"nobody can act in {space}"
+    assert isinstance(space, Box), f"no action can be drawn from {space}"
     bounded = np.isfinite(space.low) & np.isfinite(space.high)
     low, high = np.where(bounded, space.low, 0.0), np.where(bounded, space.high, 0.0)
     shape = (count, *space.shape)

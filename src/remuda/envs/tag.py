@@ -1,4 +1,4 @@
-"""Tag: one agent is "it" and chases the others; whoever it reaches is "it" instead.
+"""Tag: one agent is "it" and chases the others; the one it reaches is "it" instead.
 
 - The world is `height` x `width` tiles (11 x 11) with a border of wall. Five agents start on
   distinct random tiles, and one of them, drawn at random, is "it". An episode is cut off after
@@ -47,6 +47,7 @@ class Tag(ArrayGame):
     """`num_envs` copies of Tag; the rules are in the docstring of this module."""
 
     facts = ("tags",)
+    action_names = ("up", "down", "left", "right")
 
     def __init__(
         self,

@@ -51,6 +51,8 @@ UP, DOWN, LEFT, RIGHT = range(4)
 class TreasureHunt(ArrayGame):
     """`num_envs` copies of Treasure Hunt; the rules are in the docstring of this module."""
 
+    action_names = ("up", "down", "left", "right")
+
     def __init__(
         self,
         num_envs: int = 1,

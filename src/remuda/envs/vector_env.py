@@ -57,6 +57,10 @@ class VectorEnv(ABC):
     """What is told of each episode when it is over, next to the returns: the names in
     `TurnResult.info`. Runs show their means over episodes."""
 
+    action_names: tuple[str, ...] = ()
+    """What the actions of a Discrete space are called, for people who play; empty: they are
+    numbers. `up`, `down`, `left` and `right` are the arrow keys."""
+
     check: bool = True
     """Whether every value of another library's game is checked before it is taken over."""
     first_copy: int = 0
@@ -89,7 +93,9 @@ class VectorEnv(ABC):
 
         Asked of agents whose specification says `masked`, right after `observe`. An agent that is
         active may always do something. With several choices at once (MultiDiscrete) the
-        possibilities of each follow one another.
+        possibilities of each follow one another. Asked after `end_turn`, too, where an episode was
+        truncated: Q-learners estimate what was to come by the best action that would have been
+        allowed. Where nothing would have been, they count all as allowed.
         """
         raise NotImplementedError(f"{type(self).__name__} allows every action to agent {agent}")
 
@@ -112,6 +118,13 @@ class VectorEnv(ABC):
             NotImplementedError: the game has no picture.
         """
         raise NotImplementedError(f"{type(self).__name__} has no picture of its world")
+
+    def describe(self, agent: int, env: int = 0) -> str:  # noqa: ARG002
+        """What an agent of one copy sees, in words for people who play; empty: there are none.
+
+        Nothing that the agent cannot know.
+        """
+        return ""
 
     def state(self) -> State:
         """Everything that `restore` needs to go on exactly here; taken between two turns.

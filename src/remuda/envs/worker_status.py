@@ -28,7 +28,7 @@ class WorkerStatus:
       have answered. It only grows, over all actors that had this place; one that dies leaves it as
       it is, and its successor counts on.
     - `compiling`, by the worker: its own process id while it compiles a function, else 0. If it
-      dies there, the word names a process that nobody waits for any more, and means nothing.
+      dies there, the word names a process that the actor waits for no more, and means nothing.
     - `compiled`, by the worker: functions that it began to compile; `signs`: the same, and those
       that it has done with. They only grow, over all workers that had this place.
     - `process`, by the worker: its own process id; `began`: when that started, written before. If

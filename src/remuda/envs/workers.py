@@ -21,23 +21,26 @@ from typing import Any
 import numpy as np
 
 from remuda.compiling import tell_compiling
-from remuda.envs.registry import make_env
+from remuda.envs.registry import Game, find_game
 from remuda.envs.scripted import possibilities
 from remuda.envs.vector_env import VectorEnv
 from remuda.envs.worker_status import WorkerStatus
-from remuda.errors import RemudaError
+from remuda.errors import RemudaError, UnguardedScriptError, UserCodeError
 from remuda.forkserver import client as forkserver
-from remuda.forkserver.child import ignore_held_signals
+from remuda.forkserver.child import UNGUARDED, ignore_held_signals, script_name
 from remuda.forkserver.process import Process
 from remuda.memory.atomic import load, store
 from remuda.memory.lifeline import Lifeline
 from remuda.memory.shared import SharedArrays
 from remuda.memory.waiting import Wakeup
 from remuda.types import Array, Bools, Integers, TurnResult
+from remuda.user_code import where_raised
 
 REQUESTED, DONE, FAILED = range(3)
 """Words of a worker. The parent counts requests in the first; the worker sets the second to that
-number when it has done one, and the third to 1 if it could not."""
+number when it has done one, and the third to 1, or `OF_THE_USER`, if it could not."""
+OF_THE_USER = 2
+"""Code of the user's raised."""
 RESET, BEGIN, END, STOP = range(4)
 """What is to be done, besides acting and observing."""
 MESSAGE = 2000
@@ -55,7 +58,7 @@ class _Share:
     """What a worker is told when it is spawned."""
 
     index: int
-    game: str
+    game: Game
     options: dict[str, Any]
     first: int
     end: int
@@ -67,7 +70,7 @@ class _Share:
     first_copy: int
     """The number of the first of all workers' copies."""
     status: WorkerStatus | None
-    """Where it tells its parent's supervisor that it compiles; None: nobody watches the parent."""
+    """Where it tells its parent's supervisor that it compiles; None: no supervisor watches it."""
 
 
 class WorkerEnvs(VectorEnv):
@@ -79,7 +82,7 @@ class WorkerEnvs(VectorEnv):
 
     def __init__(
         self,
-        game: str,
+        game: Game | str,
         num_envs: int,
         workers: int,
         *,
@@ -91,7 +94,7 @@ class WorkerEnvs(VectorEnv):
         """Spawn the workers, and wait until all are ready.
 
         Args:
-            game: its name.
+            game: which, or its name.
             num_envs: copies, over all workers.
             workers: processes; no more than copies.
             check: whether the values of another library's game are checked.
@@ -102,8 +105,10 @@ class WorkerEnvs(VectorEnv):
         Raises:
             RemudaError: a worker could not make its copies; the message is its own. No worker is
                 left then, nor anything else that is open.
+            UserCodeError: likewise, if code of the user's raised.
         """
-        one = make_env(game, 1, **options)
+        game = find_game(game) if isinstance(game, str) else game
+        one = game.make(1, **options)
         self.num_envs, self.first_copy = num_envs, first_copy
         self.agents, self.turn_groups = one.agents, one.turn_groups
         self.facts, self.can_observe_together = one.facts, one.can_observe_together
@@ -153,7 +158,7 @@ class WorkerEnvs(VectorEnv):
             for share in self._shares:
                 self._processes.append(self._spawn(share))
             self._await()
-        except BaseException:  # Ctrl-C too: nobody else knows of those that were started
+        except BaseException:  # Ctrl-C too: only this object knows of those that were started
             self._release()
             raise
 
@@ -180,10 +185,10 @@ class WorkerEnvs(VectorEnv):
         out[...] = self._shared[f"mask {agent}"]
 
     def act(self, agent: int, actions: Array) -> None:
-        """Let `agent` act: with all of its group, or when anybody observes before that."""
+        """Let `agent` act: with all of its group, or when an agent observes before that."""
         acts = self._shared["acts"]
         if acts[agent]:
-            self._ask()  # it acted before, and nobody has looked since
+            self._ask()  # it acted before, and no agent has looked since
         self._shared[f"actions {agent}"][...] = actions
         acts[agent] = True
         self._fresh.clear()
@@ -287,6 +292,9 @@ class WorkerEnvs(VectorEnv):
             self._status.tell_waiting(worker, process.pid if waiting else None)
         if code is None:
             return
+        if code == UNGUARDED:
+            self._release()
+            raise UnguardedScriptError(script_name())
         if process.was_lost and self._lost[worker] < ATTEMPTS:
             self._lost[worker] += 1
             process.close()
@@ -302,8 +310,15 @@ class WorkerEnvs(VectorEnv):
 
     def _look_for_failure(self, worker: int) -> None:
         """End where this worker answered with a message, which is whole once it has answered."""
-        if not self._owes(worker) and self._shared["words"][worker, FAILED]:
-            self._fail(worker, bytes(self._shared["message"][worker]).rstrip(b"\0").decode())
+        failed = self._shared["words"][worker, FAILED]
+        if not self._owes(worker) and failed:
+            message = bytes(self._shared["message"][worker]).rstrip(b"\0").decode(errors="ignore")
+            if failed == OF_THE_USER:
+                self._release()
+                raise UserCodeError(
+                    f"{message}; in worker {worker} of the environment (env.workers)"
+                )
+            self._fail(worker, message)
 
     def _fail(self, worker: int, what: str) -> None:
         self._release()
@@ -358,25 +373,27 @@ def _work(share: _Share) -> None:
         parents.ring()
 
     try:
-        env = make_env(share.game, share.end - share.first, **share.options)
+        env = share.game.make(share.end - share.first, **share.options)
         env.check, env.first_copy = share.check, share.first_copy + share.first
         answer()
         while True:
             while not share.mine.wait(lambda: load(words, requested) != load(words, done), 60.0):
-                pass  # the lifeline ends this where nobody is left to ask
+                pass  # the lifeline ends this process once its parent is gone
             if shared["todo"][share.index, STOP]:
                 env.close()
                 return
             _serve(env, shared, share)
             answer()
     except Exception as error:
-        traceback.print_exc(file=sys.stderr)
-        message = (" ".join(str(error).split()) or type(error).__name__).encode()[:MESSAGE]
+        told = str(error) if isinstance(error, UserCodeError) else where_raised(error)
+        if told is None or share.status is not None:  # else the user's terminal, not a role's log
+            traceback.print_exc(file=sys.stderr)
+        line = " ".join(str(error).split()) or type(error).__name__
         if not isinstance(error, RemudaError):
-            message = f"{type(error).__name__}: ".encode() + message
-        message = message[:MESSAGE]
+            line = f"{type(error).__name__}: {line}"
+        message = (told or line).encode()[:MESSAGE]
         shared["message"][share.index, : len(message)] = np.frombuffer(message, np.uint8)
-        words[failed] = 1
+        words[failed] = 1 if told is None else OF_THE_USER
         answer()
 
 

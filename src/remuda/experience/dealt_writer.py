@@ -117,16 +117,18 @@ def _outcome_dealt(
     terminated: Bools,
     truncated: Bools,
     last_seen: Array,
+    last_allowed: Bools,
     watched: int,
     rings: Bools,
 ) -> None:
     """Write what came of each stream's last decision; marks the rings likewise."""
-    observations, rewards, discounts = contents
+    observations, masks, rewards, discounts = contents
     sequence, committed = books
     queue, queue_sequence, queue_steps, closed_as, counters = closed
     for p in range(rows.size):
         fresh = 0
-        seen_by, reward, discount = observations[p], rewards[p], discounts[p]
+        seen_by, allowed_by = observations[p], masks[p]
+        reward, discount = rewards[p], discounts[p]
         sequences, commits, entry = sequence[p], committed[p], queue[p]
         entry_sequence, entry_steps = queue_sequence[p], queue_steps[p]
         closing, words, slot, length = closed_as[p], counters[p, 0], slots[p], lengths[p]
@@ -134,6 +136,7 @@ def _outcome_dealt(
             stream = streams[i]
             fresh += outcome_one(
                 seen_by,
+                allowed_by,
                 reward,
                 discount,
                 sequences,
@@ -152,6 +155,7 @@ def _outcome_dealt(
                 terminated[stream],
                 truncated[stream],
                 last_seen,
+                last_allowed,
             )
         rings[p] = fresh > 0 and count(words, fresh, watched)
 
@@ -189,7 +193,12 @@ class DealtWriter:
             shared[name]
             for name in ("observations", "actions", "log_probs", "masks", "versions", "rewards")
         )
-        self._results = tuple(shared[name] for name in ("observations", "rewards", "discounts"))
+        self._results = tuple(
+            shared[name] for name in ("observations", "masks", "rewards", "discounts")
+        )
+        self.keeps_last_mask = ring.shape.keeps_last_mask
+        """Whether it writes what is allowed after the last step of an episode, too."""
+        self._no_last_masks: Bools = np.ones((ring.num_streams, 0), np.bool_)
         self._books = tuple(shared[name] for name in ("sequence", "committed"))
         self._closed = tuple(
             shared[name]
@@ -267,6 +276,7 @@ class DealtWriter:
         terminated: Bools,
         truncated: Bools,
         last_seen: Array,
+        last_masks: Bools,
     ) -> None:
         """Write what came of the decisions.
 
@@ -279,6 +289,8 @@ class DealtWriter:
             truncated: [num_streams].
             last_seen: [num_streams, size] what was seen after the turn; read only for streams whose
                 episode ended.
+            last_masks: [num_streams, mask_size] what is allowed after the turn; read only for
+                streams that were truncated, where `keeps_last_mask` says so.
         """
         _outcome_dealt(
             self._results,
@@ -295,6 +307,7 @@ class DealtWriter:
             terminated,
             truncated,
             last_seen,
+            last_masks if self.keeps_last_mask else self._no_last_masks,
             self._watched,
             self._rings,
         )
@@ -366,7 +379,7 @@ class DealtWriter:
         memories: Floats = np.zeros((streams, shape.memory), np.float32)
         versions: Integers = np.zeros(rows, np.int64)
         self.decide(begins, none, nobody, seen, chosen, given, masks, memories, versions, given)
-        self.outcome(begins, none, nobody, given, nobody, nobody, seen)
+        self.outcome(begins, none, nobody, given, nobody, nobody, seen, masks)
         close_orphans_of(
             shared["sequence"][0][:0],
             shared["committed"][0][:0],

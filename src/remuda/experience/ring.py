@@ -4,7 +4,8 @@ A ring has S segments of at most T steps. Step t of a segment saw the frames in 
 t + n_frames - 1, the newest last; the rows of step t + 1 are what followed it. So a segment has
 T + n_frames rows: the frames before its first step, its T observations, and the observation after
 its last step. At an episode's start the frames before the first step are zeros; where a long
-episode goes on in another segment they are copied from the segment before.
+episode goes on in another segment they are copied from the segment before. For learners that ask
+what is allowed after a step, masks have a row for the last one, too.
 
 A segment that is full, or whose episode is over, is *closed*, and its place is added to a queue.
 An off-policy learner samples committed steps of any segment; an on-policy learner takes closed
@@ -30,6 +31,7 @@ locks anything. What the learner and the actors tell each other by these words i
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -114,11 +116,22 @@ class StreamShape:
     """Entries of an action mask; 0: every action is always allowed."""
     memory: int = 0
     """Numbers that a recurrent policy keeps from one step to the next."""
+    keeps_last_mask: bool = False
+    """Whether the mask that holds after a segment's last step is kept too, for a learner that asks
+    for the best action there."""
+    choices: tuple[int, ...] = ()
+    """Possibilities of each choice in an action; none: there is one choice, or they are not
+    counted."""
 
     @property
     def size(self) -> int:
         """Numbers in one observation."""
         return int(np.prod(self.observation, dtype=np.int64))
+
+    @property
+    def num_combinations(self) -> int:
+        """Actions that a mask tells of, where each combination of choices counts as one."""
+        return math.prod(self.choices) if self.choices and self.mask_size else self.mask_size
 
 
 class Block:
@@ -167,7 +180,7 @@ def fields_of(shape: StreamShape, length: int, segments: int) -> Fields:
         "observations": ((segments, length + shape.n_frames, shape.size), shape.dtype),
         "actions": ((segments, length, shape.action_size), shape.action_dtype),
         "log_probs": ((segments, length), np.float32),  # of the actions, when they were chosen
-        "masks": ((segments, length, shape.mask_size), np.bool_),
+        "masks": ((segments, length + shape.keeps_last_mask, shape.mask_size), np.bool_),
         "rewards": ((segments, length), np.float32),
         "discounts": ((segments, length), np.float32),  # 0: the episode terminated here
         "versions": ((segments, length), np.int64),

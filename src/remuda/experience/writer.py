@@ -158,11 +158,15 @@ def decide_one(
         )
         observations[slot, :old_frames] = 0
         _copy(seen, stream, observations, slot, old_frames)
+        _copy(allowed, stream, masks, slot, 0)
         memories[slot] = kept[stream]
         store(sequence, slot, sequence[slot] + 1)
         t = 0
     else:
+        # What is seen and allowed now belongs to the step before, too: written before that counts.
         _copy(seen, stream, observations, slot, old_frames + t)
+        if t < masks.shape[1]:
+            _copy(allowed, stream, masks, slot, t)
         if t > 0:
             rewards[slot, t - 1] += before
             store(committed, slot, t)
@@ -183,12 +187,12 @@ def decide_one(
                 sequence, committed, numbers, streams, closed_as, counters, slots, stream
             )
             observations[slot, :n_frames] = observations[last, t : t + n_frames]
+            _copy(allowed, stream, masks, slot, 0)
             memories[slot] = kept[stream]
             store(sequence, slot, sequence[slot] + 1)
             t = 0
     _copy(chosen, stream, actions, slot, t)
     log_probs[slot, t] = chance
-    _copy(allowed, stream, masks, slot, t)
     versions[slot, t] = version
     rewards[slot, t] = -before
     slots[stream], lengths[stream] = slot, t
@@ -264,6 +268,7 @@ def _decide(
 @njit(cache=True)
 def outcome_one(
     observations: Array,
+    masks: Bools,
     rewards: Floats,
     discounts: Floats,
     sequence: Integers,
@@ -282,6 +287,7 @@ def outcome_one(
     terminated: bool,
     truncated: bool,
     last_seen: Array,
+    last_allowed: Bools,
 ) -> int:
     """Write what came of a stream's last decision; an episode's end completes it at once.
 
@@ -299,6 +305,7 @@ def outcome_one(
     if not (terminated or truncated):
         return 0
     _copy(last_seen, stream, observations, slot, n_frames + t)
+    _copy(last_allowed, stream, masks, slot, t + 1)
     store(committed, slot, t + 1)
     _close_segment(
         sequence, committed, queue, queue_sequence, queue_steps, closed_as, counters, slot
@@ -310,6 +317,7 @@ def outcome_one(
 @njit(cache=True)
 def _outcome(
     observations: Array,
+    masks: Bools,
     rewards: Floats,
     discounts: Floats,
     sequence: Integers,
@@ -327,12 +335,14 @@ def _outcome(
     terminated: Bools,
     truncated: Bools,
     last_seen: Array,
+    last_allowed: Bools,
 ) -> int:
     """Write what came of each stream's last decision; returns the steps that are complete now."""
     fresh = 0
     for stream in range(slots.size):
         fresh += outcome_one(
             observations,
+            masks,
             rewards,
             discounts,
             sequence,
@@ -351,6 +361,7 @@ def _outcome(
             terminated[stream],
             truncated[stream],
             last_seen,
+            last_allowed,
         )
     return fresh
 
@@ -451,6 +462,8 @@ class ExperienceWriter:
         self._watched = CLOSED_STEPS if experience.rollout else WRITTEN
         self._no_chances: Floats = np.zeros(streams, np.float32)
         self._no_masks: Bools = np.ones((streams, ring.shape.mask_size), np.bool_)
+        last_size = ring.shape.mask_size if ring.shape.keeps_last_mask else 0
+        self._no_last_masks: Bools = np.ones((streams, last_size), np.bool_)
         self._no_memories: Floats = np.zeros((streams, ring.shape.memory), np.float32)
         # Of the strides of a column, as the environment's own array has them.
         self._nothing: Floats = np.zeros((streams, num_agents), np.float32)[:, 0]
@@ -527,6 +540,7 @@ class ExperienceWriter:
         truncated: Bools,
         last_seen: Array,
         active: Bools,
+        last_masks: Bools | None = None,
     ) -> None:
         """Write what came of the decisions.
 
@@ -537,10 +551,15 @@ class ExperienceWriter:
             last_seen: [num_streams, size] the observation after the turn; read only for streams
                 whose episode ended.
             active: [num_streams] bool, the streams that decided in this turn.
+            last_masks: [num_streams, mask_size] bool, what is allowed after the turn; read only for
+                streams that were truncated, where `keeps_last_mask` says so.
         """
         shared = self._shared
+        if last_masks is None or not self.keeps_last_mask:
+            last_masks = self._no_last_masks
         fresh = _outcome(
             shared["observations"],
+            shared["masks"],
             shared["rewards"],
             shared["discounts"],
             shared["sequence"],
@@ -558,9 +577,15 @@ class ExperienceWriter:
             terminated,
             truncated,
             last_seen,
+            last_masks,
         )
         if fresh and count(self._counters, fresh, self._watched):
             self._learner.ring()
+
+    @property
+    def keeps_last_mask(self) -> bool:
+        """Whether it writes what is allowed after the last step of an episode, too."""
+        return self.ring.shape.keeps_last_mask
 
     def close_orphans(self) -> None:
         """Close what a writer before this one had open when it died, so that it can be taken.

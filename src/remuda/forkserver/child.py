@@ -18,12 +18,15 @@ import traceback
 from multiprocessing import process, spawn
 from typing import Any
 
+from remuda.errors import UnguardedScriptError
 from remuda.forkserver.messages import FAILED, tell
 from remuda.forkserver.recipe import receive
 from remuda.memory.lifeline import die_with_parent
 
 EXCEPTION = 70
 """Exit code of a process that ended by an exception, which its output tells."""
+UNGUARDED = 71
+"""Exit code of a process that did not begin, since the script would begin a run in it."""
 HELD_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 """Signals that are the parent's to act on, and that children ignore.
 
@@ -68,10 +71,28 @@ def main(recipe: int, lifeline: int | None, parent: socket.socket | None = None)
         code = 0
     except SystemExit as ending:
         code = 0 if ending.code is None else ending.code
+    except UnguardedScriptError:  # the parent tells of it
+        code = UNGUARDED
     except BaseException:
         traceback.print_exc()
     finally:
         end(code if isinstance(code, int) else EXCEPTION)
+
+
+def check_guard() -> None:
+    """Refuse to go on in a process that only reads the user's script, as every child does.
+
+    Raises:
+        UnguardedScriptError: the script calls this as it is read.
+    """
+    if getattr(process.current_process(), "_inheriting", False):
+        raise UnguardedScriptError(script_name())
+
+
+def script_name() -> str:
+    """The script that this process runs, or reads, as a user calls it."""
+    path = sys.argv[0] if sys.argv else ""
+    return os.path.basename(path) or "the script"
 
 
 def _receive(parent: socket.socket, count: int) -> None:

@@ -10,7 +10,7 @@ import time
 from typing import Protocol
 
 UNKNOWN = 255
-"""Exit code of a fork whose end somebody else was told."""
+"""Exit code of a fork whose end `waitpid` did not tell."""
 PAUSE = 0.002
 """Seconds between two looks for an end."""
 
@@ -78,7 +78,7 @@ class OwnFork:
         if self._code is None:
             try:
                 pid, status = os.waitpid(self._pid, options)
-            except ChildProcessError:  # a game's own code waited for all children, or nobody is to
+            except ChildProcessError:  # a game's code waited for all children, or ignores SIGCHLD
                 self._code = UNKNOWN
             else:
                 if pid:

@@ -19,7 +19,7 @@ from remuda.forkserver.recipe import Recipe
 from remuda.memory.lifeline import Lifeline
 
 UNKNOWN = 255
-"""Exit code of a process that ended when nobody was there to tell how."""
+"""Exit code of a process that ended when the server was not there to tell how."""
 TELLING = 1.0
 """Seconds that the server has to tell how a process ended that is known to have ended."""
 
@@ -137,7 +137,7 @@ class ForkedProcess:
         with contextlib.suppress(ProcessLookupError):
             if self._descriptor is not None:
                 signal.pidfd_send_signal(self._descriptor, signal.SIGKILL)
-            elif self._code in (None, UNKNOWN):  # nobody has told its end: the number is its own
+            elif self._code in (None, UNKNOWN):  # the server told no end: the number is its own
                 os.kill(self._pid, signal.SIGKILL)
 
     def join(self, timeout: float) -> bool:

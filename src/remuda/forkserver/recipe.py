@@ -87,7 +87,10 @@ class Recipe:
         context.set_spawning_popen(descriptors)
         try:
             # What multiprocessing's own children need: the path, the directory, the main module.
-            reduction.dump(spawn.get_preparation_data(self.name), buffer)
+            preparation = spawn.get_preparation_data(self.name)
+            if not os.path.exists(preparation.get("init_main_from_path", "/")):
+                del preparation["init_main_from_path"]  # typed in: there is no script to read
+            reduction.dump(preparation, buffer)
             reduction.dump((self.target, self.args), buffer)
         finally:
             context.set_spawning_popen(None)

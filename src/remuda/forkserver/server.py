@@ -2,8 +2,8 @@
 
 It is a fresh process that imports them (`main`), or a fork of one that just has (`fork`). It never
 plays, trains, or touches a GPU, and runs no thread of its own, so that a fork of it is as good as a
-fresh process that has just imported the same. Whoever it forks for it serves by one
-socket each; all that may block is its own `poll`.
+fresh process that has just imported the same. It serves each process that it forks for by a socket
+of its own; all that may block is its own `poll`.
 """
 
 from __future__ import annotations
@@ -137,7 +137,7 @@ def _keep_open(wanted: set[int]) -> None:
 def _serve(requests: int, lifeline: int, own: int | None) -> NoReturn:
     from remuda.memory.descriptors import raise_limit
 
-    signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # ignored, nobody is told how a child ended
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # ignored, it would learn no exit code
     raise_limit()  # each child costs three; its own limit comes with its recipe
     _Server(socket.socket(fileno=requests), lifeline, own).serve()
 
@@ -207,7 +207,7 @@ class _Server:
                 self._become(reply, parts, ours, theirs)
             try:
                 descriptor = os.pidfd_open(pid)
-            except OSError:  # it cannot be watched: it must not run with nobody knowing
+            except OSError:  # the server cannot watch it, so it must not run
                 os.kill(pid, signal.SIGKILL)
                 os.waitpid(pid, 0)
                 raise
@@ -269,7 +269,7 @@ class _Server:
 
 
 def _hello(reply: socket.socket) -> None:
-    """Tell who one is; if nobody wants to know any more, end before anything is touched."""
+    """Tell the asking process who one is; if it listens no more, end before touching anything."""
     try:
         descriptor, hello = os.pidfd_open(os.getpid()), HELLO + NUMBER.pack(os.getpid())
         try:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 
 from remuda.checkpoint.names import file_name
 from remuda.learner.learner import Learner
+from remuda.live_hyperparameters import LiveHyperparameters
 from remuda.memory.waiting import Wakeup
 from remuda.population.nursery import Nursery
 from remuda.types import State
@@ -28,6 +29,7 @@ class LearnerGroup:
         wakeup: Wakeup,
         patience: float = 0.0,
         nursery: Nursery | None = None,
+        changes: LiveHyperparameters | None = None,
     ) -> None:
         """Take learners and the wake-up of their process.
 
@@ -36,13 +38,15 @@ class LearnerGroup:
             wakeup: what their rings ring.
             patience: seconds that a stack waits for the rest of its policies once some are ready,
                 so that those that are fed in the same turn are trained together.
-            nursery: who is to begin anew; None: nobody ever is.
+            nursery: who is to begin anew; None: no policy ever is.
+            changes: of hyperparameters while the run goes on; None: there are none.
         """
         self.learners = tuple(learners)
         policies = [policy for learner in self.learners for policy in learner.policies]
         self._policies = {file_name(policy): policy for policy in policies}
         """By part of a checkpoint."""
         self._nursery = nursery or Nursery(None, policies)
+        self._changes, self._revision = changes, 0
         self._wakeup, self._patience = wakeup, patience
         self._served = [0.0] * len(self.learners)
         """By learner: updates, each counted as 1 / priority."""
@@ -65,6 +69,7 @@ class LearnerGroup:
             self._nursery.adopt(policy, version)
             log.info("another policy begins as %s, version %d", policy, version)
             return True
+        self._take_changes()
         served = self._served
         order = sorted(
             range(len(served)), key=lambda i: (not self.learners[i].unfinished, served[i])
@@ -80,6 +85,17 @@ class LearnerGroup:
                     served[i] = self._now + 1.0 / learner.priority
                 return True
         return False
+
+    def _take_changes(self) -> None:
+        """Let every policy go on with the hyperparameters that were set since the last look."""
+        found = self._changes.read(self._revision) if self._changes is not None else None
+        if found is None:
+            return
+        self._revision, changed = found
+        for policy in self._policies.values():
+            if policy in changed:
+                self._learner(policy).change(policy, changed[policy])
+                log.info("policy %s goes on with %s", policy, changed[policy])
 
     def wait(self, timeout: float, interrupted: Callable[[], bool]) -> None:
         """Sleep until a policy has enough to train on."""
@@ -106,7 +122,7 @@ class LearnerGroup:
     def restore(self, part: str, state: State) -> None:
         """Let one policy's learner go on from what `state` returned.
 
-        If that was somebody else, it goes on with what was published last.
+        If that was of another policy in its place, it goes on with what was published last.
         """
         policy = self._policies[part]
         if state.get("generation", 0) == self._nursery.generations[policy]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Protocol
 
 import numpy as np
@@ -65,10 +65,13 @@ class Learner(Protocol):
         """Copy every policy out as its next version."""
 
     def begin(self, policy: str, newborn: Newborn) -> int:
-        """Train somebody else in a policy's place from now on; returns the version it begins as.
+        """Train a newborn in a policy's place from now on; returns the version it begins as.
 
         What was collected before is not its own.
         """
+
+    def change(self, policy: str, values: Mapping[str, float]) -> None:
+        """Train a policy with other hyperparameters from its next update on."""
 
     def state(self, policy: str) -> State:
         """All that a successor needs to go on exactly here with one policy."""
@@ -99,6 +102,7 @@ class Student:
         self._remember()
         self._bad_in_a_row = 0
         row[Learn.VERSION] = publisher.version
+        self._count_hyperparameters()
         row[Learn.RESTORED] += 2.0 - row[Learn.RESTORED] % 2.0  # even: none counts here but this
 
     @property
@@ -123,6 +127,7 @@ class Student:
         since does not count. The random streams go on, so that the next batch is another one.
         """
         self.row[Learn.UPDATES] = self.updates
+        self._count_hyperparameters()
         if math.isfinite(loss) and self._algorithm.is_finite(self.index):
             self._bad_in_a_row = 0
             self.row[Learn.ACCEPTED] += 1
@@ -146,6 +151,16 @@ class Student:
             self.row[Learn.HALTED] = 1
         return False
 
+    def add(self, word: Learn, value: float) -> None:
+        """Add to a sum over updates; what is not finite is left out, or no sum would be again."""
+        if math.isfinite(value):
+            self.row[word] += value
+
+    def _count_hyperparameters(self) -> None:
+        """Tell of what an update is made by now, and may not be as it was configured."""
+        self.row[Learn.LEARNING_RATE] = self._algorithm.optimizer.learning_rates[self.index]
+        self.row[Learn.ENTROPY_COST] = self.config.ppo.entropy_cost
+
     def count_staleness(self, versions: np.ndarray) -> None:
         """Count how many versions ago a batch was chosen: its least, mean and greatest lag.
 
@@ -161,11 +176,17 @@ class Student:
         row[Learn.STALENESS_MAX] = max(row[Learn.STALENESS_MAX], high)
 
     def begin(self, newborn: Newborn) -> None:
-        """Be somebody else from now on, with weights and hyperparameters of its own."""
+        """Train a newborn from now on, with weights and hyperparameters of its own."""
         self.config = with_values(self.config, newborn.hyperparameters)
         self._algorithm.begin(self.index, torch.from_numpy(newborn.weights), self.config)
         self._bad_in_a_row = 0
         self.row[Learn.HALTED] = 0
+        self._count_hyperparameters()
+
+    def change(self, values: Mapping[str, float]) -> None:
+        """Go on with other hyperparameters; weights and optimizer stay as they are."""
+        self.config = with_values(self.config, values)
+        self._algorithm.configure(self.index, self.config)
 
     def is_due(self) -> bool:
         """Whether it is time to publish."""
@@ -199,6 +220,7 @@ class Student:
         self._bad_in_a_row = state["bad_in_a_row"]
         count_on(self.row, fitting_counts(state, "counted", self.row))
         self.row[Learn.VERSION] = self.version
+        self._count_hyperparameters()
         good = state.get("good")
         if good is None:
             self._remember()

@@ -64,6 +64,8 @@ def rehearse(role: LearnerRole, stacks: Sequence[tuple[tuple[PolicySpec, ...], s
             patience=0.0,
             table=None,
             shares={},
+            initial=None,
+            changes=None,
         )
         learners = copy.group()
         for learner in learners.learners:
@@ -82,7 +84,7 @@ def rehearse(role: LearnerRole, stacks: Sequence[tuple[tuple[PolicySpec, ...], s
 def _experience(specs: Sequence[PolicySpec], in_block: bool) -> list[Experience]:
     """Where they live through what is made up: side by side in one block, or each by itself."""
     config = specs[0].config
-    steps = config.ppo.rollout_length if config.takes_rollouts else 0
+    steps = config.rollout_length
     shape, block = stream_shape(specs[0]), None
     if in_block:
         length = config.experience.segment_length
@@ -122,13 +124,13 @@ def _in_small(config: PolicyConfig) -> PolicyConfig:
 
 def _steps(config: PolicyConfig) -> int:
     """Steps enough for an update, and some more."""
-    least = config.ppo.rollout_length if config.takes_rollouts else 0
+    least = config.rollout_length
     length = config.experience.segment_length
     return length * (SEGMENTS + -(-least // length))
 
 
 def _published(specs: Sequence[PolicySpec]) -> PublishedWeights:
-    """Fresh weights of policies, published for nobody else."""
+    """Fresh weights of policies, published for the rehearsal alone."""
     shapes = specs[0].network().shapes
     size, checksum = layout_size(shapes), layout_checksum(shapes)
     layouts = {spec.name: (size, checksum, spec.config.publish) for spec in specs}

@@ -4,22 +4,26 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from remuda.experience.experience import NEVER
-from remuda.experience.replay import Batch, Replay
 from remuda.experience.ring import OTHERS
+from remuda.experience.transition_replay import Batch, TransitionReplay
 from remuda.learner.budget import BatchBudget
 from remuda.learner.learner import Student, runs
 from remuda.memory.aligned import copied
-from remuda.policies.algorithms.dqn import DQN, Transitions
+from remuda.policies.algorithms.transition_algorithm import TransitionAlgorithm, Transitions
 from remuda.population.nursery import Newborn
 from remuda.scoreboard import Learn
 from remuda.timeline import Span, Timeline
 from remuda.types import State
+
+FIRST_BETA = 0.4
+"""How far weights make up for prioritised draws when training begins (Schaul et al. 2016)."""
 
 
 class ReplayLearner:
@@ -33,8 +37,8 @@ class ReplayLearner:
     def __init__(
         self,
         students: Sequence[Student],
-        algorithm: DQN,
-        replays: Sequence[Replay],
+        algorithm: TransitionAlgorithm,
+        replays: Sequence[TransitionReplay],
         timeline: Timeline | None = None,
         saves_experience: bool = False,
         plays: Callable[[str], bool] = lambda _: True,
@@ -61,7 +65,11 @@ class ReplayLearner:
         self._timeline, self._saves_experience = timeline, saves_experience
         config = students[0].config
         self._budget = BatchBudget(config.batch_size, config.time_budget)
-        self._batch = Batch.empty(replays[0].experience, len(students), config.batch_size)
+        self._weighed = any(s.config.experience.prioritised for s in students)
+        """Whether steps of any of them are prioritised."""
+        self._batch = Batch.empty(
+            replays[0].experience, len(students), config.batch_size, self._weighed
+        )
         self._begun = list(begun or [0] * len(students))
         """By policy, the steps that others lived through in its place."""
         self._there = [plays(student.name) for student in students]
@@ -82,10 +90,24 @@ class ReplayLearner:
 
     def epsilon(self, policy: int) -> float:
         """The exploration rate for the steps collected so far: a straight line, then level."""
-        exploration = self._students[policy].config.exploration
+        config = self._students[policy].config
+        if config.entry.samples:
+            return config.last_epsilon
+        exploration = config.exploration
+        return exploration.start + self._decayed(policy) * (exploration.end - exploration.start)
+
+    def beta(self, policy: int) -> float:
+        """How far weights make up for prioritised draws: wholly, once exploration has decayed.
+
+        From 0.4 to 1 in a straight line (Schaul et al. 2016, section 3.4): early in training, where
+        targets move anyway, less of it is better, and at its end updates are to be unbiased.
+        """
+        return FIRST_BETA + self._decayed(policy) * (1.0 - FIRST_BETA)
+
+    def _decayed(self, policy: int) -> float:
+        """How much of the decay of exploration is over, from 0 to 1."""
         written = self._replays[policy].experience.written - self._begun[policy]
-        share = min(written / exploration.decay_steps, 1.0)
-        return exploration.start + share * (exploration.end - exploration.start)
+        return min(written / self._students[policy].config.exploration.decay_steps, 1.0)
 
     def ready(self) -> bool:
         """Whether an update of any policy is due; for the others its process is rung."""
@@ -111,7 +133,7 @@ class ReplayLearner:
         drawn = np.zeros(len(self._students), np.bool_)
         for k in range(first, end):
             # One whose ring was cleared, for another to begin there, holds up none of the others.
-            drawn[k] = self._replays[k].sample(self._batch, k, size)
+            drawn[k] = self._replays[k].sample(self._batch, k, size, self.beta(k))
         sampled = time.perf_counter()
         for k in range(first, end):
             self._students[k].row[Learn.SECONDS_SAMPLE] += (sampled - start) / (end - first)
@@ -125,12 +147,15 @@ class ReplayLearner:
         clock, count = time.perf_counter, end - first
         start = clock()
         transitions = self._transitions(first, end, size)
-        losses = self._algorithm.update(transitions, first, end).cpu().numpy()
+        learned = self._algorithm.update(transitions, first, end)
+        told = torch.stack(learned[:3], 1).cpu().tolist()
+        errors = learned.errors.cpu().numpy() if self._weighed else None
         updated = clock()
         self._budget.spent(updated - start)
-        for k, loss in zip(range(first, end), losses, strict=True):
+        for k, (loss, norm, value) in zip(range(first, end), told, strict=True):
             self._students[k].row[Learn.SECONDS_UPDATE] += (updated - start) / count
-            self._judge(k, float(loss), size)
+            if self._judge(k, loss, norm, value, size) and errors is not None:
+                self._replays[k].learn(errors[k - first])
         published = clock()
         for student in self._students[first:end]:
             student.row[Learn.SECONDS_PUBLISH] += (published - updated) / count
@@ -138,20 +163,24 @@ class ReplayLearner:
             self._timeline.add(Span.UPDATE, start, updated)
             self._timeline.add(Span.PUBLISH, updated, published)
 
-    def _judge(self, policy: int, loss: float, size: int) -> None:
-        """Count an update of one policy, or undo it; publish if it is time."""
+    def _judge(self, policy: int, loss: float, norm: float, value: float, size: int) -> bool:
+        """Count an update of one policy, or undo it; publish if it is time. Whether it counts."""
         student, replay = self._students[policy], self._replays[policy]
         row = student.row
-        if student.accept(loss):
+        accepted = student.accept(loss)
+        if accepted:
             row[Learn.SAMPLES] += size
             if student.is_due():
                 student.publish(self.epsilon(policy))
-            row[Learn.LOSS_SUM] += loss
+            student.add(Learn.LOSS_SUM, loss)
+            student.add(Learn.GRADIENT_NORM_SUM, norm)
+            student.add(Learn.VALUE_SUM, value)
             versions = self._batch.versions[policy, :size]
             student.count_staleness(versions[versions != OTHERS])
             row[Learn.OTHERS_SUM] += (versions == OTHERS).mean()
         row[Learn.REDRAWN] = replay.redrawn
         self._consume(policy, size)
+        return accepted
 
     def publish(self) -> None:
         """Copy every policy out as its next version."""
@@ -163,8 +192,8 @@ class ReplayLearner:
         k = self.policies.index(policy)
         student, replay = self._students[k], self._replays[k]
         student.begin(newborn)
-        replay.discount = student.config.discount
-        self._scales[k] = student.config.reward_scale
+        replay.forget()
+        self._configure(k)
         self._begun[k] = replay.experience.lost
         # What the one before was still owed is not the newborn's.
         ratio = student.config.experience.replay_ratio
@@ -175,12 +204,24 @@ class ReplayLearner:
         self._consume(k, 0)
         return student.version
 
+    def change(self, policy: str, values: Mapping[str, float]) -> None:
+        """Train a policy with other hyperparameters from its next update on."""
+        k = self.policies.index(policy)
+        self._students[k].change(values)
+        self._configure(k)
+
+    def _configure(self, policy: int) -> None:
+        """Take what of a policy's hyperparameters its batches are made with."""
+        config = self._students[policy].config
+        self._replays[policy].discount = config.discount
+        self._scales[policy] = config.reward_scale
+
     def state(self, policy: str) -> State:
         """All that a successor needs to go on exactly here with one policy."""
         k = self.policies.index(policy)
         experience = self._replays[k].experience
         return self._students[k].state() | {
-            "replay": self._replays[k].state(),
+            "replay": self._replays[k].state(self._saves_experience),
             "begun": self._begun[k],
             "experience": experience.state() if self._saves_experience else None,
         }
@@ -238,6 +279,9 @@ class ReplayLearner:
             r_t=move(batch.r_t * self._scales),
             discount_t=move(batch.discount_t),
             s_t=move(batch.s_t),
+            allowed_tm1=move(batch.allowed_tm1),
+            allowed_t=move(batch.allowed_t),
+            weights=move(batch.weights),
         )
 
 

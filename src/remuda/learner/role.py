@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING
 from remuda.checkpoint.names import file_name
 from remuda.experience.experience import Experience
 from remuda.hyperparameters import with_values
+from remuda.live_hyperparameters import LiveHyperparameters
 from remuda.memory.waiting import Wakeup
+from remuda.policies.initial import InitialWeights
 from remuda.policies.spec import PolicySpec
 from remuda.population.table import Table
 from remuda.publish.snapshot import PublishedWeights, Snapshot
@@ -18,6 +20,7 @@ from remuda.streams import stream, torch_stream
 from remuda.timeline import Timeline
 
 if TYPE_CHECKING:
+    from remuda.experience.transition_replay import TransitionReplay
     from remuda.learner.group import LearnerGroup
     from remuda.learner.learner import Learner, Student
     from remuda.policies.algorithms.algorithm import Algorithm
@@ -50,6 +53,10 @@ class LearnerRole:
     """Of the population, where policies may be born while the run goes on."""
     shares: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """By policy, the others whose experience it learns from too."""
+    initial: InitialWeights | None = None
+    """What optimizers begin with, where it is not from nothing."""
+    changes: LiveHyperparameters | None = None
+    """Of hyperparameters while the run goes on."""
 
     @property
     def parts(self) -> tuple[str, ...]:
@@ -79,12 +86,12 @@ class LearnerRole:
         nursery = Nursery(self.table, [spec.name for spec in self.specs])
         learners: list[Learner] = []
         for specs, device in self._stacks(nursery):
-            make = self._by_rollouts if specs[0].config.takes_rollouts else self._by_replay
+            make = self._by_rollouts if specs[0].config.rollout_length else self._by_replay
             learners.append(make(specs, device, nursery))
-        return LearnerGroup(learners, self.wakeup, self.patience, nursery)
+        return LearnerGroup(learners, self.wakeup, self.patience, nursery, self.changes)
 
     def let_go(self) -> None:
-        """Nobody is there to take experience: let actors write over it, and never wait.
+        """No learner is there to take experience: let actors write over it, and never wait.
 
         The words of a learner in its rings are its runtime's from its death to the start of its
         successor, which takes what comes from then on.
@@ -96,7 +103,7 @@ class LearnerRole:
     def _stacks(self, nursery: Nursery) -> list[tuple[tuple[PolicySpec, ...], str]]:
         """The policies that are trained together, with their device.
 
-        Each has the hyperparameters of whoever has its place now.
+        Each has the hyperparameters of the policy that has its place now.
         """
         stacks: dict[object, tuple[list[PolicySpec], str]] = {}
         for configured, device in zip(self.specs, self.devices, strict=True):
@@ -106,27 +113,21 @@ class LearnerRole:
         return [(tuple(specs), device) for specs, device in stacks.values()]
 
     def _by_replay(self, specs: tuple[PolicySpec, ...], device: str, nursery: Nursery) -> Learner:
-        from remuda.experience.replay import Replay
         from remuda.learner.replay import ReplayLearner
-        from remuda.policies.spec import value_learner
+        from remuda.policies.spec import make_algorithm
 
         published = [self._newest(spec) for spec in specs]
         streams = [
             torch_stream(self.seed, "learner", spec.name, snapshot.learner_step)
             for spec, snapshot in zip(specs, published, strict=True)
         ]
-        algorithm = value_learner(specs, streams, device)
-        students = self._students(specs, algorithm, published)
+        algorithm = make_algorithm(specs, streams, device)
+        students = self._students(specs, algorithm, published, nursery)
         replays = [
-            Replay(
-                self._sources(spec),
-                spec.config.n_steps,
-                spec.config.discount,
-                stream(self.seed, "replay", spec.name, snapshot.learner_step),
-            )
+            self._replay(spec, snapshot.learner_step)
             for spec, snapshot in zip(specs, published, strict=True)
         ]
-        # Where somebody was born, others lived through what came before.
+        # Where a policy was born, other policies of its place played what came before.
         born = [nursery.generations[spec.name] > 0 for spec in specs]
         begun = [
             self.experience[spec.name].lost if is_born else 0
@@ -143,29 +144,40 @@ class LearnerRole:
             self._width,
         )
 
+    def _replay(self, spec: PolicySpec, learner_step: int) -> TransitionReplay:
+        """What a policy draws its steps from, that begins after so many updates."""
+        from remuda.experience.prioritised_replay import PrioritisedReplay
+        from remuda.experience.transition_replay import TransitionReplay
+
+        config = spec.config
+        random = stream(self.seed, "replay", spec.name, learner_step)
+        drawn = (self._sources(spec), config.n_steps, config.discount, random)
+        alpha = config.experience.prioritised
+        return PrioritisedReplay(*drawn, alpha) if alpha else TransitionReplay(*drawn)
+
     def _by_rollouts(self, specs: tuple[PolicySpec, ...], device: str, nursery: Nursery) -> Learner:
-        from remuda.experience.past import Past
-        from remuda.experience.rollouts import Rollouts
+        from remuda.experience.rollout_queue import RolloutQueue
+        from remuda.experience.segment_replay import SegmentReplay
         from remuda.learner.rollouts import RolloutLearner
-        from remuda.policies.spec import ppo
+        from remuda.policies.spec import make_algorithm
 
         published = [self._newest(spec) for spec in specs]
         streams = [
             stream(self.seed, "learner", spec.name, snapshot.learner_step)
             for spec, snapshot in zip(specs, published, strict=True)
         ]
-        algorithm = ppo(specs, streams, device)
-        students = self._students(specs, algorithm, published)
+        algorithm = make_algorithm(specs, streams, device)
+        students = self._students(specs, algorithm, published, nursery)
         rollouts = []
         for spec, snapshot in zip(specs, published, strict=True):
             past, config = None, spec.config
             if config.replays:
                 random = stream(self.seed, "replay", spec.name, snapshot.learner_step)
                 alone = config.learning_mode == "off_policy"
-                past = Past(self._sources(spec), random, config.replays, alone)
+                past = SegmentReplay(self._sources(spec), random, config.replays, alone)
             own = self.experience[spec.name]
             rollouts.append(
-                Rollouts(own, config.ppo.max_staleness, past=past, newest=not self.exact)
+                RolloutQueue(own, config.ppo.max_staleness, past=past, newest=not self.exact)
             )
         return RolloutLearner(
             students,
@@ -196,9 +208,17 @@ class LearnerRole:
         return SnapshotReader(self.published).newest(spec.name)
 
     def _students(
-        self, specs: Sequence[PolicySpec], algorithm: Algorithm, published: Sequence[Snapshot]
+        self,
+        specs: Sequence[PolicySpec],
+        algorithm: Algorithm,
+        published: Sequence[Snapshot],
+        nursery: Nursery,
     ) -> list[Student]:
-        """The policies of a stack, each with its weights as they were published."""
+        """The policies of a stack, each with its weights as they were published.
+
+        An optimizer begins with the moments of `init_optimizer` as long as its policy was not born
+        later; where there is a checkpoint, what that holds replaces them.
+        """
         import torch
 
         from remuda.learner.learner import Student
@@ -209,6 +229,10 @@ class LearnerRole:
         students = []
         for k, (spec, snapshot) in enumerate(zip(specs, published, strict=True)):
             algorithm.load(k, torch.from_numpy(snapshot.weights), snapshot.learner_step)
+            if self.initial is not None and nursery.generations[spec.name] == 0:
+                moments = self.initial.optimizer(spec.name)
+                if moments is not None:
+                    algorithm.optimizer.restore(k, moments)
             publisher = Publisher(self.published, spec.name, checksum)
             row = self.scoreboard.learn(spec.name)
             students.append(Student(spec.name, spec.config, algorithm, k, publisher, row))

@@ -1,27 +1,41 @@
-"""A learner that trains a stack of policies on whole segments, by PPO."""
+"""A learner that trains a stack of policies on whole segments, by rollouts."""
 
 from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
 from remuda.experience.ring import OTHERS
-from remuda.experience.rollouts import AFTER, Rollout, Rollouts, rows_for
+from remuda.experience.rollout_queue import AFTER, Rollout, RolloutQueue, rows_for
 from remuda.learner.learner import Student
-from remuda.policies.algorithms.ppo import PPO
+from remuda.policies.algorithms.rollout_algorithm import Learned, RolloutAlgorithm
 from remuda.population.nursery import Newborn
 from remuda.scoreboard import Learn
 from remuda.timeline import Span, Timeline
 from remuda.types import State
 
+SUMS = {
+    "loss": Learn.LOSS_SUM,
+    "policy_loss": Learn.POLICY_LOSS_SUM,
+    "value_loss": Learn.VALUE_LOSS_SUM,
+    "entropy": Learn.ENTROPY_SUM,
+    "kl": Learn.KL_SUM,
+    "clipped": Learn.CLIPPED_SUM,
+    "gradient_norm": Learn.GRADIENT_NORM_SUM,
+    "effective": Learn.EFFECTIVE_SUM,
+    "others": Learn.OTHERS_STEPS,
+    "others_weight": Learn.OTHERS_WEIGHT_SUM,
+}
+"""Where an update adds what it tells, by the names of `Learned`."""
+
 AT_ONCE = 65_536
 """The most agent-steps, all policies together, after which an update pauses: what a process is
 asked for meanwhile, such as a checkpoint, waits for one piece, however many policies it trains."""
 FIRST = 512
-"""The same while nobody knows how long a step takes."""
+"""The same while no step has been timed yet."""
 PIECE_SECONDS = 0.7
 """Seconds that a piece is to take, as the last ones went; it has one policy at least."""
 
@@ -39,8 +53,8 @@ class RolloutLearner:
     def __init__(
         self,
         students: Sequence[Student],
-        algorithm: PPO,
-        rollouts: Sequence[Rollouts],
+        algorithm: RolloutAlgorithm,
+        rollouts: Sequence[RolloutQueue],
         timeline: Timeline | None = None,
         saves_experience: bool = False,
         plays: Callable[[str], bool] = lambda _: True,
@@ -173,22 +187,23 @@ class RolloutLearner:
             row[Learn.TRAINED] += np.rint(self._rollout.num_taken[k] * share)
             if student.is_due():
                 student.publish(config.last_epsilon)
-            row[Learn.LOSS_SUM] += learned.loss[i]
-            row[Learn.POLICY_LOSS_SUM] += learned.policy_loss[i]
-            row[Learn.VALUE_LOSS_SUM] += learned.value_loss[i]
-            row[Learn.ENTROPY_SUM] += learned.entropy[i]
-            row[Learn.KL_SUM] += learned.kl[i]
-            row[Learn.CLIPPED_SUM] += learned.clipped[i]
-            row[Learn.EFFECTIVE_SUM] += learned.effective[i]
-            row[Learn.OTHERS_SUM] += learned.others[i] / self._rollout.num_steps[k]
-            row[Learn.OTHERS_STEPS] += learned.others[i]
-            row[Learn.OTHERS_WEIGHT_SUM] += learned.others_weight[i]
+            self._count(student, learned, i)
         published = clock()
         for k in members:
             self._students[k].row[Learn.SECONDS_PUBLISH] += (published - updated) / len(members)
         if self._timeline is not None:
             self._timeline.add(Span.UPDATE, start, updated)
             self._timeline.add(Span.PUBLISH, updated, published)
+
+    def _count(self, student: Student, learned: Learned, i: int) -> None:
+        """Add up what an update tells of a policy, the one at place i of it."""
+        for name, word in SUMS.items():
+            student.add(word, getattr(learned, name)[i])
+        student.add(Learn.OTHERS_SUM, learned.others[i] / self._rollout.num_steps[student.index])
+        explained = learned.explained_variance[i]
+        if math.isfinite(explained):
+            student.add(Learn.EXPLAINED_SUM, explained)
+            student.add(Learn.EXPLAINED_UPDATES, 1.0)
 
     def _lost(self, policy: int) -> int:
         """What waits no more and was not trained on, or was by an update that was undone."""
@@ -210,7 +225,7 @@ class RolloutLearner:
             student.publish(student.config.last_epsilon)
 
     def begin(self, policy: str, newborn: Newborn) -> int:
-        """Train somebody else in a policy's place from now on; returns the version it begins as."""
+        """Train a newborn in a policy's place from now on; returns the version it begins as."""
         k = self.policies.index(policy)
         student = self._students[k]
         self._give_up(k)
@@ -219,6 +234,10 @@ class RolloutLearner:
         self._count_lost(k)
         student.publish(student.config.last_epsilon)
         return student.version
+
+    def change(self, policy: str, values: Mapping[str, float]) -> None:
+        """Train a policy with other hyperparameters from its next update on."""
+        self._students[self.policies.index(policy)].change(values)
 
     def state(self, policy: str) -> State:
         """All that a successor needs to go on exactly here with one policy.
@@ -256,7 +275,7 @@ class RolloutLearner:
     def _is_ready(self, k: int) -> bool:
         """Whether there is a rollout of one policy to train on; nothing waits of one that is gone.
 
-        What its last matches left is lost: nobody takes it, and an actor would wait for that.
+        What its last matches left is skipped, and lost: else an actor would wait for this learner.
         """
         student, experience = self._students[k], self._rollouts[k].experience
         has_rollout = self._rollouts[k].ready()

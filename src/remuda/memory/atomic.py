@@ -4,7 +4,7 @@ Plain NumPy stores are ordered on x86 only. These functions compile to real atom
 every processor, and can be called from Python and from other compiled kernels alike. A word is an
 element of a one-dimensional, contiguous int64 array.
 
-Nobody owns a word by these functions, so a process that dies between two of them holds nothing.
+No process owns a word by these functions, so a process that dies between two of them holds nothing.
 """
 
 from typing import Any
@@ -111,7 +111,7 @@ def load(words: Integers, index: int) -> int:
 
 @njit(cache=True)
 def store(words: Integers, index: int, value: int) -> None:
-    """Write a word; whoever loads it sees all that was written before it (release)."""
+    """Write a word; a reader that loads it sees all that was written before it (release)."""
     _store_release(words, index, value)
 
 

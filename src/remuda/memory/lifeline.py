@@ -48,7 +48,7 @@ def die_with_parent(lifeline: int, thread: bool = True) -> int | None:
         threading.Thread(target=_watch, args=(lifeline,), name="lifeline", daemon=True).start()
     poll = select.poll()
     poll.register(lifeline, select.POLLIN)
-    if poll.poll(0):  # it closed before anybody looked
+    if poll.poll(0):  # it closed before this process watched it
         os.kill(os.getpid(), signal.SIGKILL)
     return own
 

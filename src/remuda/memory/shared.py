@@ -21,7 +21,7 @@ CACHE_LINE = 64
 PAGE = 4096
 """Each set of arrays begins on a page of its own, so that it is aligned alike wherever it lies."""
 SMALLEST_FILE = 64 * 2**20
-"""Bytes of an arena's first file. What nobody touches takes no memory."""
+"""Bytes of an arena's first file. Pages that no process touches take no memory."""
 
 Fields = Mapping[str, tuple[tuple[int, ...], npt.DTypeLike]]
 """Arrays by name, each a shape and a dtype."""
@@ -72,7 +72,7 @@ class SharedArrays:
     What it guarantees:
 
     1. The block has no name: it is gone when the last process that maps it ends, by any signal.
-       Nothing can be left behind, and nobody can unlink what another still uses.
+       Nothing can be left behind, and no process can unlink what another still uses.
     2. It crosses to a child only while that child is started, by its file's descriptor.
     3. Fresh memory holds zeros; each array starts on a cache line of its own.
     4. There is no lock in it. Who may write which array is said by the class that lays it out.

@@ -26,8 +26,8 @@ class Wakeup:
     1. No wake-up is lost: a ring between the check of the predicate and the sleep ends the sleep,
        because the kernel counts it, and the count is cleared only before the predicate.
     2. It cannot spin: each return from the sleep has used up at least one ring.
-    3. Nobody holds it. Whoever dies ringing or waiting leaves it in order for everybody else: it is
-       open in every process that knows it, and ringing never blocks, with or without a waiter.
+    3. No process holds it. One that dies ringing or waiting leaves it in order for all others: it
+       is open in every process that knows it, and ringing never blocks, with or without a waiter.
     4. No wait is without a time limit.
     5. It is one open file, an event counter; two, a pipe, where the system has none.
     """

@@ -11,7 +11,8 @@ from numba import njit
 
 from remuda.checkpoint.state import fitting
 from remuda.memory.aligned import aligned_zeros, copied
-from remuda.policies.actions import Actions
+from remuda.policies.actions import Actions, DiscreteActions
+from remuda.policies.combined import CombinedActions, explore_allowed, take_best_combined
 from remuda.policies.networks.network import Network, Weights
 from remuda.policies.networks.plain_pass import PlainPass
 from remuda.policies.stack import ParameterStack
@@ -208,6 +209,10 @@ class Rule(Protocol):
     actions: Actions
     """What there is to choose from."""
 
+    @property
+    def meaning(self) -> str:
+        """What a network's outputs are to it, in words."""
+
     def choose(
         self,
         outputs: Floats,
@@ -230,11 +235,17 @@ class Rule(Protocol):
 
 
 class EpsilonGreedy:
-    """Takes the action of the greatest value, or with probability epsilon any."""
+    """Takes the action of the greatest value, or with probability epsilon any that is allowed."""
+
+    meaning = "values of all actions"
 
     def __init__(self, actions: Actions) -> None:
-        self.actions = actions
+        assert isinstance(actions, DiscreteActions | CombinedActions)
+        self.actions: Actions = actions
         self._uniforms = np.zeros(0)
+        self._sizes: Integers = np.array(actions.sizes, np.int64)
+        if isinstance(actions, CombinedActions):
+            self.meaning = "values of all combinations of choices, the last changing fastest"
 
     def choose(
         self,
@@ -250,9 +261,15 @@ class EpsilonGreedy:
             if self._uniforms.size != len(outputs):
                 self._uniforms = np.zeros(len(outputs))
             random.random(out=self._uniforms)
-        take_best(outputs, masks, actions[:, 0])
+        if self._sizes.size == 1:
+            take_best(outputs, masks, actions[:, 0])
+        else:
+            take_best_combined(outputs, masks, self._sizes, actions)
         if epsilon > 0.0:
-            explore(actions[:, 0], self._uniforms, epsilon, outputs.shape[1])
+            if self._sizes.size == 1 and not masks.shape[1]:
+                explore(actions[:, 0], self._uniforms, epsilon, outputs.shape[1])
+            else:
+                explore_allowed(actions, masks, self._sizes, self._uniforms, epsilon)
 
 
 class Sampled:
@@ -262,7 +279,7 @@ class Sampled:
     """
 
     def __init__(self, actions: Actions) -> None:
-        self.actions = actions
+        self.actions, self.meaning = actions, actions.meaning
 
     def choose(
         self,

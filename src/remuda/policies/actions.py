@@ -36,6 +36,8 @@ class Actions(ABC):
     """Outputs of the policy's head."""
     num_scales: int = 0
     """Further parameters that do not depend on what is seen."""
+    meaning: str
+    """What a network's outputs are, in words."""
 
     @property
     def num_outputs(self) -> int:
@@ -64,6 +66,17 @@ class Actions(ABC):
             random: the policy's stream; None: choose the most likely.
             actions: [N, size] to be written.
             log_probs: [N] to be written: how likely that was.
+        """
+
+    @abstractmethod
+    def greedy(self, outputs: Tensor, masks: Tensor | None) -> Tensor:
+        """Choose what `choose` does without random numbers, within bounds, in torch: [N, size].
+
+        It is for graphs that leave this program, so it is made of operations of torch alone.
+
+        Args:
+            outputs: [N, num_outputs].
+            masks: [N, mask_size] bool, or None: anything.
         """
 
     @abstractmethod
@@ -96,6 +109,8 @@ class Actions(ABC):
 class DiscreteActions(Actions):
     """One or several choices among numbered possibilities, each independent given what is seen."""
 
+    meaning = "logits of all possibilities, choice after choice"
+
     def __init__(self, sizes: tuple[int, ...]) -> None:
         self.sizes, self.size, self.dtype = sizes, len(sizes), np.int64
         self.num_logits = sum(sizes)
@@ -121,6 +136,13 @@ class DiscreteActions(Actions):
         greedy = random is None
         uniforms = np.zeros(actions.shape) if random is None else random.random(actions.shape)
         _choose_discrete(outputs, masks, uniforms, self._sizes, greedy, actions, log_probs)
+
+    def greedy(self, outputs: Tensor, masks: Tensor | None) -> Tensor:
+        """The first of the greatest of each choice, among those allowed; 0 where none is."""
+        if masks is not None:
+            outputs = outputs.masked_fill(~masks, -math.inf)
+        parts = torch.split(outputs, list(self.sizes), -1)
+        return torch.stack([part.argmax(-1) for part in parts], -1)
 
     def log_probs_and_entropy(
         self, outputs: Tensor, actions: Tensor, masks: Tensor | None
@@ -158,6 +180,8 @@ class ContinuousActions(Actions):
     The environment is given actions within its bounds; what is learned from is what was drawn.
     """
 
+    meaning = "means, then logarithms of standard deviations"
+
     def __init__(self, low: Floats, high: Floats) -> None:
         self.low, self.high = low.ravel(), high.ravel()
         self.size = self.num_logits = self.num_scales = self.low.size
@@ -183,6 +207,11 @@ class ContinuousActions(Actions):
         shape = actions.shape
         normals = np.zeros(shape) if random is None else random.standard_normal(shape)
         _choose_continuous(outputs, normals, actions, log_probs)
+
+    def greedy(self, outputs: Tensor, masks: Tensor | None) -> Tensor:  # noqa: ARG002
+        """The means, within the bounds of the space."""
+        low, high = torch.from_numpy(self.low), torch.from_numpy(self.high)
+        return outputs[..., : self.size].maximum(low).minimum(high)
 
     def log_probs_and_entropy(
         self,

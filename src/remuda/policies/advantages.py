@@ -96,6 +96,33 @@ def effective_share(ratios: np.ndarray) -> float:
     return float(ratios.sum(dtype=np.float64)) ** 2 / (len(ratios) * squares) if squares else 0.0
 
 
+@njit(cache=True)
+def explained_variance(values: Floats, targets: Floats, after: Bools) -> float:
+    """The share of the targets' variance that values [R] explain: 1 - Var(t - v) / Var(t).
+
+    1 where the values are the targets but for a constant, 0 where they tell no more than a constant
+    would, below that where they tell less; NaN where all targets are equal.
+
+    Args:
+        values: [R] what was thought of the rows.
+        targets: [R] what they should have been.
+        after: [R] the row holds no step, and does not count.
+    """
+    count, mean_target, mean_error = 0, 0.0, 0.0
+    for i in range(values.size):
+        if not after[i]:
+            count += 1
+            mean_target += targets[i]
+            mean_error += targets[i] - values[i]
+    mean_target, mean_error = mean_target / max(count, 1), mean_error / max(count, 1)
+    of_targets = of_errors = 0.0
+    for i in range(values.size):
+        if not after[i]:
+            of_targets += (targets[i] - mean_target) ** 2
+            of_errors += (targets[i] - values[i] - mean_error) ** 2
+    return 1.0 - of_errors / of_targets if of_targets > 0.0 else np.nan
+
+
 class RunningMoments:
     """Mean and variance of everything seen so far (Chan et al. 1983), by batches."""
 

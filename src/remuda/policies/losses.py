@@ -18,6 +18,14 @@ def huber(error: Tensor, threshold: float) -> Tensor:
     )
 
 
+def among_allowed(values: Tensor, allowed: Tensor) -> Tensor:
+    """Values [K, B, A] with those at minus infinity that `allowed` [K, B, A] forbids.
+
+    Where `allowed` is of size 0, anything is allowed.
+    """
+    return values.masked_fill(~allowed, -torch.inf) if allowed.numel() else values
+
+
 def q_learning_target(r_t: Tensor, discount_t: Tensor, q_select: Tensor, q_t: Tensor) -> Tensor:
     """What an action's value should be: r + discount * q_t[argmax q_select]; [K, B].
 
@@ -34,10 +42,14 @@ def q_learning_target(r_t: Tensor, discount_t: Tensor, q_select: Tensor, q_t: Te
     return r_t + discount_t * q_t.gather(-1, best).squeeze(-1)
 
 
-def q_learning_loss(q_tm1: Tensor, a_tm1: Tensor, target: Tensor, threshold: float) -> Tensor:
-    """The Huber loss of the taken actions' values: [K, B] from values [K, B, A]."""
-    taken = q_tm1.gather(-1, a_tm1.unsqueeze(-1)).squeeze(-1)
-    return huber(target - taken, threshold)
+def q_learning_loss(taken_tm1: Tensor, target: Tensor, threshold: float) -> Tensor:
+    """The Huber loss of the taken actions' values: [K, B]."""
+    return huber(target - taken_tm1, threshold)
+
+
+def values_of(q: Tensor, actions: Tensor) -> Tensor:
+    """The values of actions [K, B] among values [K, B, A]: [K, B]."""
+    return q.gather(-1, actions.unsqueeze(-1)).squeeze(-1)
 
 
 def quantile_loss(values: Tensor, quantiles: Tensor, targets: Tensor, threshold: float) -> Tensor:

@@ -2,7 +2,7 @@
 
 The arithmetic is torch's own fused kernel, called once for each row, so that every policy has its
 own step count and moments. `torch.optim` is left out: making an optimizer there imports a compiler
-that nobody here uses, which costs each learner most of a second and much memory.
+that no code here uses, which costs each learner most of a second and much memory.
 """
 
 from __future__ import annotations

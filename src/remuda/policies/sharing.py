@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from remuda.errors import ConfigError
 from remuda.experience.ring import StreamShape
+from remuda.policies.combined import CombinedActions
 from remuda.policies.spec import PolicySpec
 
 
@@ -20,6 +21,8 @@ def stream_shape(spec: PolicySpec) -> StreamShape:
         actions.dtype,
         actions.mask_size if spec.masked else 0,
         config.network.recurrent,
+        keeps_last_mask=spec.masked and not config.rollout_length,
+        choices=actions.sizes if isinstance(actions, CombinedActions) else (),
     )
 
 
@@ -46,6 +49,12 @@ def shares_of(specs: Sequence[PolicySpec]) -> dict[str, tuple[str, ...]]:
 def _check(group: str, members: Sequence[PolicySpec]) -> None:
     first = members[0]
     for other in members[1:]:
+        if other.config.entry.takes != first.config.entry.takes:
+            raise ConfigError(
+                f"experience.group {group!r}: {first.name} learns by {first.config.algorithm} and "
+                f"{other.name} by {other.config.algorithm}, which note different things of a step; "
+                "give them groups of their own"
+            )
         if stream_shape(other) != stream_shape(first) or repr(other.actions) != repr(first.actions):
             raise ConfigError(
                 f"experience.group {group!r}: {first.name} and {other.name} see or do different "
@@ -56,10 +65,4 @@ def _check(group: str, members: Sequence[PolicySpec]) -> None:
             raise ConfigError(
                 f"experience.group {group!r}: {first.name} has an experience.segment_length of "
                 f"{lengths[0]} and {other.name} of {lengths[1]}; make them alike"
-            )
-        if other.config.takes_rollouts != first.config.takes_rollouts:
-            raise ConfigError(
-                f"experience.group {group!r}: {first.name} learns by {first.config.algorithm} and "
-                f"{other.name} by {other.config.algorithm}, which note different things of a step; "
-                "give them groups of their own"
             )

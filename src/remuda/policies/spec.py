@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -19,11 +19,7 @@ if TYPE_CHECKING:
 
     from remuda.policies.acting import Rule
     from remuda.policies.actions import Actions
-    from remuda.policies.algorithms.dqn import DQN
-    from remuda.policies.algorithms.ppo import PPO
-    from remuda.policies.networks.actor_critic import ActorCritic, Image
-    from remuda.policies.networks.network import Network
-    from remuda.policies.networks.q_network import QNetwork
+    from remuda.policies.networks.network import Image, Network
 
 
 @dataclass(frozen=True)
@@ -58,7 +54,7 @@ class PolicySpec:
         """What policies must have in common to be trained as one stack."""
         config, ppo = self.config, self.config.ppo
         shape: tuple[object, ...] = (config.batch_size, config.double, config.huber)
-        if config.takes_rollouts:
+        if config.rollout_length:
             shape = (
                 config.experience,
                 ppo.rollout_length,
@@ -72,7 +68,8 @@ class PolicySpec:
             )
         return (
             config.algorithm,
-            config.network,
+            repr(config.settings),
+            config.network.model_dump_json(),
             # Noise is drawn for a whole stack at once; so that each draws its own, each is alone.
             self.name if config.network.noisy else "",
             config.n_frames,
@@ -89,26 +86,17 @@ class PolicySpec:
         """How it chooses what to do."""
         from remuda.policies.acting import EpsilonGreedy, Sampled
 
-        return (Sampled if self.config.takes_rollouts else EpsilonGreedy)(self.actions)
+        return (Sampled if self.config.entry.samples else EpsilonGreedy)(self.actions)
 
     def network(self) -> Network:
         """The network that the configuration asks for, over stacked observations."""
-        if self.config.takes_rollouts:
-            return self._actor_critic()
-        return self._q_network()
+        found: Network = self.config.entry.load().network_for(self)
+        return found
 
-    def _actor_critic(self) -> ActorCritic:
-        from remuda.policies.networks.actor_critic import ActorCritic
-
-        config = self.config
-        normalised = config.ppo.normalise_observations
-        return ActorCritic(
-            self.num_inputs, self.actions, config.network, normalised, self._image(), self.scale
-        )
-
-    def _image(self) -> Image | None:
+    @property
+    def image(self) -> Image | None:
         """How an observation lies in space; None: it is no image."""
-        from remuda.policies.networks.actor_critic import Image
+        from remuda.policies.networks.network import Image
 
         if len(self.observation) != 3:
             return None
@@ -118,32 +106,17 @@ class PolicySpec:
         height, width = size[::-1] if last else size
         return Image(channels, height, width, last, self.config.n_frames)
 
-    def _q_network(self) -> QNetwork:
-        from remuda.policies.networks.iqn import IQN
-        from remuda.policies.networks.q_network import MLP
 
-        kind = IQN if self.config.algorithm == "iqn" else MLP
-        return kind(self.num_inputs, self.actions.num_outputs, self.config.network)
+def make_algorithm(specs: Sequence[PolicySpec], streams: Sequence[Any], device: str = "cpu") -> Any:
+    """Make what trains a stack of policies of one specification.
 
-
-def value_learner(
-    specs: Sequence[PolicySpec], streams: Sequence[torch.Generator], device: str = "cpu"
-) -> DQN:
-    """DQN or IQN for a stack of policies of one specification."""
-    from remuda.policies.algorithms.dqn import DQN
-    from remuda.policies.algorithms.iqn import IQN
-
-    kind = IQN if specs[0].config.algorithm == "iqn" else DQN
-    return kind([spec.config for spec in specs], specs[0]._q_network(), streams, device)
-
-
-def ppo(
-    specs: Sequence[PolicySpec], streams: Sequence[np.random.Generator], device: str = "cpu"
-) -> PPO:
-    """PPO for a stack of policies of one specification."""
-    from remuda.policies.algorithms.ppo import PPO
-
-    return PPO([spec.config for spec in specs], specs[0]._actor_critic(), streams, device)
+    Args:
+        specs: the policies.
+        streams: of random numbers, by policy: numpy's for what takes rollouts, else torch's.
+        device: that it trains on.
+    """
+    kind: Any = specs[0].config.entry.load()
+    return kind([spec.config for spec in specs], specs[0].network(), streams, device)
 
 
 def first_weights(spec: PolicySpec, stream: torch.Generator) -> np.ndarray:
@@ -207,20 +180,23 @@ def kinds_of(agents: Sequence[AgentSpec]) -> list[int]:
 
 def _spec(config: Config, name: str, agent: AgentSpec) -> PolicySpec:
     """A policy that sees and does what an agent does."""
-    from gymnasium.spaces import Box, Discrete
+    from gymnasium.spaces import Box
 
     from remuda.policies.actions import actions_of
+    from remuda.policies.combined import combined
 
     sees, does = agent.observation_space, agent.action_space
     if not isinstance(sees, Box):
         raise ContractError(f"{agent.name} observes {sees}; policies learn from a Box")
     found = config.policy_of(name)
     actions = actions_of(does, agent.name)
-    if not found.takes_rollouts and (not isinstance(does, Discrete) or agent.masked):
-        what = "with masks" if agent.masked else f"in {does}"
+    if not found.rollout_length:
+        actions = combined(actions, agent.name, found.algorithm)
+    if agent.masked and not found.entry.masks:
         raise ContractError(
-            f"{agent.name} acts {what}; {found.algorithm} needs Discrete actions that are "
-            "always allowed: use --policy.algorithm ppo"
+            f"{agent.name} is told which actions are allowed, and {found.algorithm} does not ask: "
+            "leave out what batch.allowed_t forbids in its loss, and say masks = True in its "
+            "class; or use --policy.algorithm dqn"
         )
     pixels = sees.dtype == np.uint8 and bool((sees.high == 255).all())
     return PolicySpec(

@@ -85,8 +85,8 @@ class Side:
     """Some policies of a stack side by side, to be brought through a network together.
 
     Neighbours are looked at where they are. Others are copied together: `load` before a pass, and
-    `store` what it found. The copy has a place for every policy, so that memory is O(K) whoever
-    comes together.
+    `store` what it found. The copy has a place for every policy, so that memory is O(K)
+    whichever policies come together.
     """
 
     def __init__(self, stack: ParameterStack, members: Sequence[int], copy: Copy) -> None:

@@ -1,4 +1,4 @@
-"""How many seatings there are that seat nobody twice, by how many of each kind sit where."""
+"""How many seatings there are that seat no member twice, by how many of each kind sit where."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ COUNTS = Counted()
 
 
 def count_seatings(sizes: Counts, kinds: Kinds) -> Choices | None:
-    """Count the seatings that seat nobody twice, by how many of each kind sit in each group.
+    """Count the seatings that seat no member twice, by how many of each kind sit in each group.
 
     Args:
         sizes: seats of each group.

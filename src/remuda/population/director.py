@@ -155,9 +155,9 @@ class Replacement:
     done without, and stand in for any other. This is the "exploit" of population based training
     (Jaderberg et al. 2017).
 
-    Nobody is replaced on noise: by their ratings the best must be better than the weakest with the
-    probability `confidence`, although they were picked out as the extremes of many. Each pair that
-    could have been picked either way round counts as a chance to be wrong (Sidak 1967).
+    No policy is replaced on noise: by their ratings the best must be better than the weakest with
+    the probability `confidence`, although they were picked out as the extremes of many. Each pair
+    that could have been picked either way round counts as a chance to be wrong (Sidak 1967).
     """
 
     def __init__(self, config: BirthsConfig) -> None:

@@ -38,13 +38,13 @@ class Stage(Protocol):
         """The live weights of a policy as they play now."""
 
     def draw(self, policy: str, generation: int) -> Floats:
-        """Weights that nobody has trained, as the specification has them: [size]."""
+        """Weights that no learner has trained, as the specification has them: [size]."""
 
     def fits(self, policy: str, other: str) -> bool:
         """Whether one could begin with the weights of the other."""
 
     def clear(self, policy: str) -> None:
-        """Forget what was lived through by whoever had this place before."""
+        """Forget what the policy that had this place before lived through."""
 
     def wake(self, policy: str) -> None:
         """Ring its learner."""
@@ -91,7 +91,7 @@ class League:
         self._even = len(set(np.bincount(self._sides).tolist())) == 1
         """Whether all sides have as many seats."""
         self.seated: Integers = np.zeros((num_envs, table.seats), np.int64)
-        """[num_envs, seats]: the place in the population of whoever sits there."""
+        """[num_envs, seats]: the place in the population of the member that sits there."""
         self._matches: Integers = np.zeros(num_envs, np.int64)
         self._leaving = table.leaving
         self._postponed: list[str] = []
@@ -107,15 +107,14 @@ class League:
         """Seat the next matches in these copies.
 
         Raises:
-            ConfigError: nobody may take a seat, or the matchmaker deals one that may not.
+            ConfigError: no policy may take a seat, or the matchmaker deals one that may not.
         """
         copies = np.flatnonzero(over)
         matches = self.matchmaker.propose(self.population, self.ledger, len(copies), self._random)
         population = self.population
         for env, match in zip(copies.tolist(), matches, strict=True):
-            if self._once and len(set(match.seats)) < len(match.seats):
-                raise RemudaError(f"match {match.id} seats a policy twice; this is a fault")
-            check_seating(population, match.seats, self.matchmaker.name, self._agents)
+            name = self.matchmaker.name
+            check_seating(population, match.seats, name, self._agents, self._once)
             self._matches[env] = match.id
             self.seated[env] = [population[ref].place for ref in match.seats]
         if matches:
@@ -222,7 +221,7 @@ class League:
         population.empty = self._empty()
 
     def _empty(self) -> tuple[str, ...]:
-        """Places of live policies where nobody is, was a moment ago, or is expected."""
+        """Places of live policies where no policy is, was a moment ago, or is expected."""
         taken = {member.place for member in self.population.learning}
         taken |= {*self._leaving, *self.table.expected}
         return tuple(name for i, name in enumerate(self.table.policies) if i not in taken)
@@ -296,7 +295,7 @@ class League:
         """Move all ratings alike, so that those of live policies are 25 on average, as at first.
 
         A child is a copy and begins with its parent's rating, and the lowest goes: each birth would
-        raise the others without anybody having learned. In the model of Plackett and Luce
+        raise the others without any policy having learned. In the model of Plackett and Luce
         chances are shares of exp(rating / c), the ratings of a side added up (see `rate_all`). So
         where all sides have as many seats no chance that ratings tell changes by this. Where they
         have not, the level itself tells how much a seat more is worth: matches find it and hold it,
@@ -329,7 +328,7 @@ class League:
         self.table.leave(member.place)
 
     def _free(self, place: int) -> bool:
-        """Empty a place, once nobody sits there any more."""
+        """Empty a place, once its policy sits on no seat any more."""
         if (self.seated == place).any():
             return False
         self.ledger.forget(place)
@@ -353,10 +352,10 @@ class League:
     def _log(self, kind: int, ref: PolicyRef, digest: int, parent: PolicyRef | None = None) -> None:
         record = self.table.empty_records(1)
         record["kind"], record["number"] = kind, self.table.word(MATCHES)
-        record["policy"][:, 0] = self.table.policies.index(ref.policy)
+        record["policy"][:, 0] = self.table.names.index(ref.policy)
         record["version"][:, 0], record["digest"] = ref.version, digest
         record["oldest"][:, 0] = record["newest"][:, 0] = NOBODY
         if parent is not None:
-            record["oldest"][:, 0] = self.table.policies.index(parent.policy)
+            record["oldest"][:, 0] = self.table.names.index(parent.policy)
             record["newest"][:, 0] = parent.version
         self.table.add_records(record)

@@ -78,7 +78,7 @@ class Ledger:
         self.pairs: Numbers = np.zeros((4, places, places)) if pairs is None else pairs
 
     def append(self, result: Result) -> bool:
-        """Note a result; False: it is of somebody who is gone."""
+        """Note a result; False: one of its members is gone."""
         seats = result.match.seats
         if any(seat not in self._population for seat in seats):
             return False
@@ -88,7 +88,7 @@ class Ledger:
         return True
 
     def forget(self, place: int) -> None:
-        """Somebody else gets this place."""
+        """Another member gets this place."""
         forget(self.pairs, place)
 
     def meetings(self, one: PolicyRef, other: PolicyRef) -> int:

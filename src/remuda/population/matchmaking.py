@@ -4,7 +4,7 @@ A matchmaker proposes matches for a game of so many seats. It keeps nothing but 
 `state`, draws from the stream that it is given, and never seats one policy twice in a match unless
 there are fewer policies than seats, or it is self-play.
 
-In every match somebody learns: one seat, each with the same chance, is a live policy's, and of the
+In every match a policy learns: one seat, each with the same chance, is a live policy's, and of the
 others frozen copies take a share that is configured, however many of them there are.
 """
 
@@ -14,25 +14,21 @@ import copy
 import math
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from typing import ClassVar
 
 import numpy as np
 
 from remuda.errors import ConfigError
 from remuda.population.ledger import Ledger
-from remuda.population.records import RATING, Match, Member, PolicyRef, Population
-from remuda.population.rounds import Order, Rounds
+from remuda.population.records import Match, Member, Population
 from remuda.population.seating import (
     Group,
     Seating,
-    Seatings,
     draw_apart,
-    draw_different,
     groups_of,
-    seat_all,
 )
-from remuda.types import Array, Bools, Integers, State
+from remuda.types import State
 
 By = list[tuple[Member, ...]]
 """By seat, who may take it."""
@@ -49,6 +45,10 @@ class Matchmaker(ABC):
 
     exchangeable: ClassVar[bool] = False
     """Whether policies that may take the same seats are dealt alike before they have played."""
+    seats_differ: ClassVar[bool] = False
+    """Whether no policy sits twice in a match, where there are as many policies as seats and all
+    may take any. Then there is room for one seat of each, and a match that needs more is refused.
+    """
 
     def __init__(self, num_seats: int) -> None:
         """Match for a game of so many seats."""
@@ -68,7 +68,7 @@ class Matchmaker(ABC):
         """So many matches, numbered on from those before.
 
         Raises:
-            ConfigError: nobody may take a seat.
+            ConfigError: no policy may take a seat.
         """
         for seat in range(self.num_seats):
             if not (population.live_for_seat(seat) or population.past_for_seat(seat)):
@@ -187,7 +187,7 @@ class Matchmaker(ABC):
         return (*seats[:seat], live, *seats[seat + 1 :])
 
     def begin_at(self, number: int) -> None:
-        """Number the next match so; whoever proposed those before is gone."""
+        """Number the next match so; a matchmaker before this one proposed those before."""
         self._proposed = number
 
     def state(self) -> State:
@@ -199,471 +199,10 @@ class Matchmaker(ABC):
         self._proposed = state["proposed"]
 
 
-class Fixed(Matchmaker):
-    """The same seating in every match: a shared world in which every agent has its own policy."""
-
-    def expected_shares(self, population: Population) -> dict[str, float]:
-        """As many seats as it has."""
-        seated = Counter(ref.policy for ref in self._seating)
-        return {m.ref.policy: float(seated[m.ref.policy]) for m in population.learning}
-
-    def never_dealt(self, population: Population) -> tuple[str, ...]:
-        """Those that it was not made with."""
-        seated = {ref.policy for ref in self._seating}
-        return tuple(m.ref.policy for m in population.learning if m.ref.policy not in seated)
-
-    def __init__(self, seats: Sequence[str]) -> None:
-        """Seat these policies, by agent."""
-        super().__init__(len(seats))
-        self._seating = tuple(PolicyRef(policy) for policy in seats)
-
-    def seat(self, population: Population, ledger: Ledger, random: np.random.Generator) -> Seating:  # noqa: ARG002
-        """As ever."""
-        return self._seating
-
-
-class Random(Matchmaker):
-    """All seatings of different policies are equally likely: live on some seats, else frozen."""
-
-    exchangeable = True
-
-    def seat(self, population: Population, ledger: Ledger, random: np.random.Generator) -> Seating:  # noqa: ARG002
-        """Draw from all seatings that seat nobody twice."""
-        return _draw_anybody(self, population, random)
-
-
-class RoundRobin(Matchmaker):
-    """Everybody meets everybody: every combination of live policies, in turn on every seat.
-
-    A cycle has each combination once in each rotation of its seats, in an order drawn anew, so that
-    after any number of matches no two seatings differ by more than one game. Seatings that policies
-    may not take are passed over. A birth or a retirement begins a new cycle; copies that are frozen
-    or dropped do not. Where the past takes a seat, the live policy whose turn it was stands back
-    for a frozen copy, all of them equally likely.
-    """
-
-    exchangeable = True
-
-    def __init__(self, num_seats: int) -> None:
-        """Begin the first cycle with the first match."""
-        super().__init__(num_seats)
-        self._members: list[PolicyRef] = []
-        self._rounds = Rounds((), num_seats)
-        self._order = Order(0, 1, 0)
-
-    def seat(self, population: Population, ledger: Ledger, random: np.random.Generator) -> Seating:  # noqa: ARG002
-        """The next of the cycle that policies may take, with the past on its seats."""
-        seating = self._next(population, random)
-        past = [s for s, is_past in enumerate(self.past_seats(population, random)) if is_past]
-        if not past:
-            return seating
-        able = [population.past_for_seat(seat) for seat in range(self.num_seats)]
-        drawn = draw_different(population, ("stand in", *past), able, past, random)
-        # Where too few copies may take these seats, the live policy takes its turn after all.
-        first = {ref: i for i, ref in reversed([*enumerate(drawn)])}
-        instead = {past[i]: ref for ref, i in first.items()}
-        return tuple(instead.get(seat, ref) for seat, ref in enumerate(seating))
-
-    def _next(self, population: Population, random: np.random.Generator) -> Seating:
-        """The next combination of live policies."""
-        learning = population.learning
-        members: list[PolicyRef] = population.view("refs", lambda: [m.ref for m in learning])
-        if members != self._members or not self._rounds.count:
-            if len(members) < self.num_seats:
-                raise ConfigError(
-                    f"a round robin of {self.num_seats} seats needs as many policies; "
-                    f"there are {len(members)}"
-                )
-            if members != self._members:
-                self._order = Order(0, 1, 0)
-            self._members = members
-            self._rounds = Rounds([member.seats for member in learning], self.num_seats)
-        if not self._rounds.count:
-            raise ConfigError("no combination of different policies may take the seats together")
-        if self._order.left == 0 or self._order.count != self._rounds.count:
-            self._order = Order.draw(self._rounds.count, random)
-        return tuple(members[i] for i in self._rounds.seating(self._order.next()))
-
-    def never_dealt(self, population: Population) -> tuple[str, ...]:
-        """Those that no turn of a combination lets sit.
-
-        Args:
-            population: before its first match.
-        """
-        learning = population.learning
-        if len(learning) < self.num_seats or all(member.seats is None for member in learning):
-            return ()
-        dealt = Rounds([member.seats for member in learning], self.num_seats).dealt()
-        return tuple(member.ref.policy for i, member in enumerate(learning) if i not in dealt)
-
-    def state(self) -> State:
-        """Where it is in its cycle too."""
-        members = [[ref.policy, ref.version] for ref in self._members]
-        return {**super().state(), "order": self._order.plain(), "members": members}
-
-    def restore(self, state: State) -> None:
-        """Go on from what `state` returned."""
-        super().restore(state)
-        self._order = Order(*state["order"])
-        self._members = [PolicyRef(*ref) for ref in state["members"]]
-
-
-class Fitness(Matchmaker):
-    """Equals play: no two ratings in a match differ by more than the window.
-
-    The first of a match is drawn from all who have enough others within the window, the rest from
-    those whom the window still allows. Where nobody has enough, the closest ratings there are meet;
-    where seats are kept to some policies, and no such group may take them, whoever may.
-    """
-
-    def __init__(self, num_seats: int, window: float) -> None:
-        """Match within this difference of ratings, on openskill's scale."""
-        super().__init__(num_seats)
-        self.window = window
-
-    exchangeable = True
-
-    def seat(self, population: Population, ledger: Ledger, random: np.random.Generator) -> Seating:  # noqa: ARG002
-        """Draw a group within the window, and seat it."""
-        ratings = population.numbers[population.places, RATING]
-        order = np.argsort(ratings, kind="stable")
-        members = population.members
-        learns: Bools = population.view(
-            "learns", lambda: np.array([member.learns for member in members])
-        )
-        live = learns[order]
-        for _ in range(self._tries(population)):
-            group = self._draw_group(ratings[order], live, random)
-            seating = seat_all([members[order[i]] for i in group], self.num_seats, random)
-            if seating:
-                return seating
-        # Seats are kept to some, and no equals may take them together: whoever may.
-        return _draw_anybody(self, population, random)
-
-    def _tries(self, population: Population) -> int:
-        """How many groups are worth drawing."""
-        if len(population.members) <= self.num_seats:
-            return 1  # there is but one
-        seats = range(self.num_seats)
-        everybody = population.view(
-            "everybody", lambda: Seatings([population.for_seat(seat) for seat in seats])
-        )
-        return GROUPS if everybody.possible else 0
-
-    def _draw_group(self, ratings: Array, live: Bools, random: np.random.Generator) -> list[int]:
-        """Choose who plays: [seats], numbers into the members by rating.
-
-        Args:
-            ratings: [N] ascending.
-            live: [N] who learns.
-            random: to draw from.
-        """
-        seats, count = self.num_seats, len(ratings)
-        if count <= seats:
-            return list(range(count))
-        # Every group within the window is a choice from a run of neighbours; the first of it is
-        # drawn from all live policies in such a run, and it chooses among the runs that it is in.
-        ends = np.searchsorted(ratings, ratings + self.window, side="right")
-        largest = np.diff(ends, prepend=0) > 0  # what is part of another run is none of its own
-        firsts = np.flatnonzero((ends - np.arange(count) >= seats) & largest)
-        ends = ends[firsts]
-        covered = np.zeros(count + 1, np.int64)
-        np.add.at(covered, firsts, 1)
-        np.add.at(covered, ends, -1)
-        able = np.flatnonzero((covered.cumsum()[:count] > 0) & live)
-        if not len(able):
-            return self._closest(ratings, live)
-        one = int(able[random.integers(len(able))])
-        mine = np.flatnonzero((firsts <= one) & (one < ends))
-        run = int(mine[random.integers(len(mine))])
-        others = np.arange(firsts[run], ends[run])
-        others = others[others != one]
-        if live.all():
-            chosen = others[random.choice(len(others), seats - 1, replace=False)]
-            return [one, *chosen.tolist()]
-        learning, frozen = others[live[others]], others[~live[others]]
-        past = int((random.random(seats - 1) < self.past_share).sum())
-        past = min(max(past, seats - 1 - len(learning)), len(frozen))
-        chosen = learning[random.choice(len(learning), seats - 1 - past, replace=False)]
-        drawn = frozen[random.choice(len(frozen), past, replace=False)]
-        return [one, *chosen.tolist(), *drawn.tolist()]
-
-    def _closest(self, ratings: Array, live: Bools) -> list[int]:
-        """Those neighbours whose ratings are closest, of whom one learns."""
-        seats = self.num_seats
-        spread = ratings[seats - 1 :] - ratings[: len(ratings) - seats + 1]
-        lives = np.concatenate(([0], live.cumsum()))
-        learns = lives[seats:] > lives[: len(lives) - seats]
-        first = int(np.argmin(np.where(learns, spread, np.inf))) if learns.any() else 0
-        return list(range(first, first + seats))
-
-
-class SelfPlay(Matchmaker):
-    """A policy that learns against itself, and against what it was.
-
-    The learner takes each seat in turn. Every other seat goes, with probability `newest`, to its
-    live weights, and else to one of its frozen copies, all equally likely. Learners take turns.
-    """
-
-    exchangeable = True
-
-    def __init__(self, num_seats: int, newest: float = 0.5) -> None:
-        """Play the live weights with this probability."""
-        super().__init__(num_seats)
-        self.past_share = 1.0 - newest
-
-    def never_dealt(self, population: Population) -> tuple[str, ...]:
-        """Those that may not take every seat: a learner takes all of them itself."""
-        return tuple(m.ref.policy for m in population.learning if m not in population.free)
-
-    def seat(self, population: Population, ledger: Ledger, random: np.random.Generator) -> Seating:  # noqa: ARG002
-        """The learner on its seat, itself or its past on the others."""
-        able = population.free
-        if not able:
-            raise ConfigError("self-play needs a policy that learns and may take every seat")
-        turn, place = divmod(self._proposed, self.num_seats)
-        learner = able[turn % len(able)].ref
-        past = population.past_of(learner.policy)
-
-        def other() -> PolicyRef:
-            if not past or random.random() < 1.0 - self.past_share:
-                return learner
-            return past[int(random.random() * len(past))].ref
-
-        return tuple(learner if seat == place else other() for seat in range(self.num_seats))
-
-
-def hard(loses: Array) -> Array:
-    """The chance to lose, squared: those whom one loses to most."""
-    squared: Array = loses**2
-    return squared
-
-
-def even(loses: Array) -> Array:
-    """The chance to lose times that to win: those who are one's equals."""
-    product: Array = loses * (1.0 - loses)
-    return product
-
-
-WEIGHTINGS: Mapping[str, Callable[[Array], Array]] = {"hard": hard, "even": even}
-
-
-class Prioritized(Matchmaker):
-    """Prioritized fictitious self-play: opponents by the chance to lose to them.
-
-    A learner, each in turn and on each seat in turn, meets others drawn with probability in
-    proportion to a weighting of its chance to lose to them (Vinyals et al. 2019, "Grandmaster level
-    in StarCraft II"). Where every weight is 0, all are equally likely.
-    """
-
-    exchangeable = True
-
-    def __init__(self, num_seats: int, weighting: str = "hard") -> None:
-        """Weigh by `hard` or `even`.
-
-        Raises:
-            ConfigError: there is no such weighting.
-        """
-        super().__init__(num_seats)
-        if weighting not in WEIGHTINGS:
-            known = ", ".join(WEIGHTINGS)
-            raise ConfigError(f"there is no weighting {weighting!r}; there are {known}")
-        self._weigh = WEIGHTINGS[weighting]
-
-    def chances(self, learner: PolicyRef, others: Sequence[PolicyRef], ledger: Ledger) -> Array:
-        """The probability of each of these opponents: [len(others)]."""
-        return self._chances(ledger.win_rates(learner, others))
-
-    def _chances(self, win_rates: Array) -> Array:
-        weights = self._weigh(1.0 - win_rates)
-        total = weights.sum()
-        chances: Array = weights / total if total > 0.0 else np.full(len(weights), 1 / len(weights))
-        return chances
-
-    def seat(self, population: Population, ledger: Ledger, random: np.random.Generator) -> Seating:
-        """The learner on its seat, opponents drawn one after another without repetition."""
-        learning = population.learning
-        if not learning:
-            raise ConfigError("nobody in the population learns, so nobody's opponents are chosen")
-        turn, place = divmod(self._proposed, self.num_seats)
-        learner = learning[turn % len(learning)]
-        if not learner.may_sit(place):
-            place = next(seat for seat in range(self.num_seats) if learner.may_sit(seat))
-        is_past = self._other_past_seats(place, population, random)
-        places = population.places
-        weights = self._weigh(1.0 - ledger.win_rates_at(learner.place, places))
-        left = np.ones(len(places), np.bool_)  # who has no seat yet
-        left[np.searchsorted(places, learner.place)] = False
-        drawn = self._draw_at_once(place, is_past, population, weights, left, random)
-        if not drawn:
-            drawn = self._draw_in_turn(place, is_past, population, weights, left, random)
-        members = population.members
-        drawn = [*drawn[:place], -1, *drawn[place:]]
-        return tuple(
-            learner.ref if seat == place else members[drawn[seat]].ref
-            for seat in range(self.num_seats)
-        )
-
-    def _draw_at_once(
-        self,
-        place: int,
-        is_past: Sequence[bool],
-        population: Population,
-        weights: Array,
-        left: Bools,
-        random: np.random.Generator,
-    ) -> list[int]:
-        """All opponents where every seat is for all, and there are enough: by seat, their rows.
-
-        Numbers with the exponential distribution, each divided by the weight, put opponents into an
-        order as if they were drawn one after another (Efraimidis and Spirakis 2006, "Weighted
-        random sampling with a reservoir", in logarithms). Empty: it cannot be done so.
-        """
-        members = population.members
-        if not population.view("all free", lambda: all(m.seats is None for m in members)):
-            return []
-        others = [past for seat, past in enumerate(is_past) if seat != place]
-        drawn: dict[bool, list[int]] = {}
-        for past in (False, True):
-            count = others.count(past)
-            if not count:
-                continue
-            rows = self._rows(population, place, "past" if past else "live")
-            rows = rows[left[rows]]
-            chances = weights[rows]
-            if len(rows) < count or not (chances > 0.0).all():
-                return []
-            keys = random.standard_exponential(len(rows)) / chances
-            first = np.argpartition(keys, count - 1)[:count]
-            drawn[past] = rows[first[np.argsort(keys[first])]].tolist()[::-1]
-        return [drawn[past].pop() for past in others]
-
-    def _draw_in_turn(
-        self,
-        place: int,
-        is_past: Sequence[bool],
-        population: Population,
-        weights: Array,
-        left: Bools,
-        random: np.random.Generator,
-    ) -> list[int]:
-        """The opponents, one seat after another: by seat, their rows among the members."""
-        drawn = []
-        for seat in range(self.num_seats):
-            if seat == place:
-                continue
-            rows = self._rows(population, seat, "past" if is_past[seat] else "live")
-            if is_past[seat] and not len(rows):
-                rows = self._rows(population, seat, "live")
-            able = rows[left[rows]]
-            if not len(able):  # fewer of these than seats; or fewer policies: they sit twice
-                rows = self._rows(population, seat, "all")
-                able = rows[left[rows]]
-                able = able if len(able) else rows
-            sums = weights[able].cumsum()
-            if sums[-1] > 0.0:
-                i = int(np.searchsorted(sums, random.random() * sums[-1], side="right"))
-                i = min(i, len(able) - 1)
-            else:
-                i = int(random.integers(len(able)))
-            drawn.append(int(able[i]))
-            left[able[i]] = False
-        return drawn
-
-    def _rows(self, population: Population, seat: int, name: str) -> Integers:
-        """Who may take a seat, as numbers into the members."""
-
-        def find() -> Integers:
-            by_name = {"live": population.live_for_seat, "past": population.past_for_seat}
-            members = by_name.get(name, population.for_seat)(seat)
-            return np.searchsorted(population.places, population.places_of(members))
-
-        return population.view(("rows", name, population.kind_of_seat(seat)), find)
-
-    def _other_past_seats(
-        self, place: int, population: Population, random: np.random.Generator
-    ) -> list[bool]:
-        """By seat, whether a frozen copy is to take it; never the learner's own."""
-        if not population.frozen:
-            return [False] * self.num_seats
-        drawn = (random.random(self.num_seats) < self.past_share).tolist()
-        return [is_past and seat != place for seat, is_past in enumerate(drawn)]
-
-
-class Teams(Matchmaker):
-    """Populations against each other: every seat belongs to a team, and each team has policies.
-
-    Within a team all seatings of different policies are equally likely: live on some seats, else
-    frozen. Teams are never mixed.
-    """
-
-    exchangeable = True
-
-    def __init__(self, seats: Sequence[str], policies: Mapping[str, Sequence[str]]) -> None:
-        """Deal out the seats.
-
-        Args:
-            seats: by seat, its team.
-            policies: by team, the policies that play for it; their frozen copies do too.
-
-        Raises:
-            ConfigError: a team without policies, or a policy in two teams.
-        """
-        super().__init__(len(seats))
-        self._teams = tuple(seats)
-        self._team_of: dict[str, str] = {}
-        for team, members in policies.items():
-            for policy in members:
-                if self._team_of.setdefault(policy, team) != team:
-                    raise ConfigError(f"the policy {policy} plays for two teams")
-        for team in seats:
-            if not policies.get(team):
-                raise ConfigError(f"the team {team!r} has a seat and no policy")
-
-    def never_dealt(self, population: Population) -> tuple[str, ...]:
-        """Those of no team, and those that may take none of their team's seats."""
-        teams = [(member, self._team_of.get(member.ref.policy)) for member in population.learning]
-        return tuple(
-            member.ref.policy
-            for member, team in teams
-            if not any(own == team and member.may_sit(i) for i, own in enumerate(self._teams))
-        )
-
-    def seat(self, population: Population, ledger: Ledger, random: np.random.Generator) -> Seating:  # noqa: ARG002
-        """Draw for each seat from its team."""
-        live, past, _ = self.able(population)
-        for seat, team in enumerate(self._teams):
-            if not live[seat] and not past[seat]:
-                raise ConfigError(f"the team {team!r} has nobody left for seat {seat}")
-        return _draw_anybody(self, population, random)
-
-    def live_for(self, population: Population, seat: int) -> tuple[Member, ...]:
-        """Those of its team that learn and may take a seat."""
-        return self._of_team(population, seat, "live", population.live_for_seat(seat))
-
-    def past_for(self, population: Population, seat: int) -> tuple[Member, ...]:
-        """The frozen copies of its team that may take a seat."""
-        return self._of_team(population, seat, "past", population.past_for_seat(seat))
-
-    def _of_team(
-        self, population: Population, seat: int, name: str, members: tuple[Member, ...]
-    ) -> tuple[Member, ...]:
-        """Those of a seat's team."""
-        team, of = self._teams[seat], self._team_of
-        return population.view(
-            ("team", name, team, population.kind_of_seat(seat)),
-            lambda: tuple(member for member in members if of.get(member.ref.policy) == team),
-        )
-
-
-GROUPS = 20
-"""Groups that are drawn before whoever may takes the seats."""
-
-
-def _draw_anybody(
+def draw_anybody(
     matchmaker: Matchmaker, population: Population, random: np.random.Generator
 ) -> Seating:
-    """Whoever may take the seats, live policies or the past as these are drawn."""
+    """Any who may take the seats, live policies or the past as these are drawn."""
     past = matchmaker.past_seats(population, random)
     live, frozen, _ = matchmaker.able(population)
     return draw_apart(

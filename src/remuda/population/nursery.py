@@ -2,8 +2,9 @@
 
 The actor empties a policy's ring, puts the newborn's weights and hyperparameters into the table,
 and counts an order. The learner begins with them, publishes them, and says so: from then on the
-actor may deal the newborn seats. Whoever dies in between is followed by one who finds the order
-still open, and carries it out from its beginning.
+actor may deal the newborn seats. If the learner dies in between, its successor finds the order
+still open, and carries it out from its beginning; if the actor dies, its successor admits the
+newborn.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ class Nursery:
         """Begin with the policies as they were published last.
 
         Args:
-            table: of the population; None: nobody is ever born, all are there from the beginning.
+            table: of the population; None: no policy is ever born, all are there from the start.
             policies: of this process.
         """
         self._table = table
@@ -47,7 +48,7 @@ class Nursery:
         return self._table is None or self._table.is_there(self._places[policy])
 
     def hyperparameters(self, policy: str) -> dict[str, float]:
-        """Those of whoever has a policy's place now, where they are not those configured."""
+        """Those of the policy that has this place now, where they are not those configured."""
         return {} if self._table is None else self._table.hyperparameters(self._places[policy])
 
     def pending(self) -> str | None:

@@ -75,7 +75,7 @@ FRESH = (0.0, 0.0, 25.0, 25.0 / 3.0, 0.0, 0.0)
 class Member:
     """What is known of one policy, or of a frozen copy of one.
 
-    Its numbers are a row of its population's, so that whoever counts writes them in one place.
+    Its numbers are a row of its population's, so that counting writes them all in one place.
     """
 
     def __init__(
@@ -85,7 +85,10 @@ class Member:
         parent: PolicyRef | None = None,
         born: int = 0,
         hyperparameters: dict[str, float] | None = None,
+        is_imported: bool = False,
     ) -> None:
+        self.is_imported = is_imported
+        """Whether it is a policy of another run; it is frozen then."""
         self.ref, self.seats, self.parent, self.born = ref, seats, parent, born
         self.hyperparameters = hyperparameters or {}
         self.numbers: Numbers = np.array(FRESH)
@@ -114,7 +117,7 @@ class Member:
 
     @property
     def win_rate(self) -> float | None:
-        """The share of its meetings with others that it won, draws halved; None: it met nobody."""
+        """The share of its meetings with others that it won, draws halved; None: it met none."""
         met = float(self.numbers[MEETINGS])
         return float(self.numbers[WINS]) / met if met else None
 
@@ -195,6 +198,11 @@ class Population:
     def frozen(self) -> tuple[Member, ...]:
         """Those whose weights do not change."""
         return self.view("frozen", lambda: tuple(m for m in self.members if m.ref.version >= 0))
+
+    @property
+    def imported(self) -> tuple[Member, ...]:
+        """Those of `frozen` that are policies of other runs."""
+        return self.view("imported", lambda: tuple(m for m in self.frozen if m.is_imported))
 
     def past_of(self, policy: str) -> Sequence[Member]:
         """The frozen copies of a policy, the oldest first."""
@@ -296,7 +304,7 @@ class Population:
         return self.view((name, kind), find)
 
     def view(self, key: object, find: Callable[[], View]) -> View:
-        """What `find` returned first since somebody last came or went, by a key of the caller's.
+        """What `find` returned first since a member last came or went, by a key of the caller's.
 
         Matchmakers ask for each match, and there may be thousands of members.
         """

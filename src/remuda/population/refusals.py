@@ -9,7 +9,11 @@ from remuda.population.records import PolicyRef, Population
 
 
 def check_seating(
-    population: Population, seats: Sequence[PolicyRef], matchmaker: str, agents: Sequence[str]
+    population: Population,
+    seats: Sequence[PolicyRef],
+    matchmaker: str,
+    agents: Sequence[str],
+    once: bool = False,
 ) -> None:
     """Refuse a match that cannot be played, or that seats a policy where it may not sit.
 
@@ -20,15 +24,21 @@ def check_seating(
         seats: by seat, who is dealt it.
         matchmaker: as the configuration names it.
         agents: by seat, its agent.
+        once: whether there is room for one seat of each policy only.
 
     Raises:
         ConfigError: too few or too many seats, one who is not in the population, or one who may not
-            take its seat.
+            take its seat, or sits twice where there is room for one seat.
     """
     if len(seats) != len(agents):
         raise ConfigError(
             f"the matchmaker {matchmaker} deals {len(seats)} seats, and the game has "
             f"{len(agents)}; let its `seat` return one PolicyRef for each"
+        )
+    if once and len(set(seats)) < len(seats):
+        raise ConfigError(
+            f"the matchmaker {matchmaker} deals {', '.join(map(str, seats))}, one of them twice, "
+            "and its class says that `seats_differ`; leave that out, or deal each a single seat"
         )
     for seat, ref in enumerate(seats):
         if ref not in population:

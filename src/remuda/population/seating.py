@@ -1,8 +1,8 @@
-"""Who sits where in one match: draws of policies for seats, nobody twice where that can be.
+"""Who sits where in one match: draws of members for seats, none of them twice where that can be.
 
-Where every seat has a policy of its own, all seatings that seat nobody twice are equally likely.
-The first draws take each seat by itself, and one is kept in which nobody sits twice: among hundreds
-of policies they hardly ever fail, and nothing has to be found out about anybody. Where they fail,
+Where every seat has a member of its own, all seatings that seat no member twice are equally likely.
+The first draws take each seat by itself, and one is kept in which no member sits twice: among
+hundreds of them they hardly ever fail, and nothing has to be found out about any. Where they fail,
 seatings are counted and drawn in proportion. Both are exactly uniform, so it does not matter which
 of them found a seating. What is drawn from a random stream follows from who may sit where alone,
 never from what is remembered, so that a resumed run repeats an uninterrupted one.
@@ -35,7 +35,7 @@ EXCHANGES = 20
 
 
 class Seatings(Generic[Who]):
-    """The seatings of some seats that seat nobody twice, to draw from.
+    """The seatings of some seats that seat no member twice, to draw from.
 
     What it guarantees:
 
@@ -46,8 +46,8 @@ class Seatings(Generic[Who]):
        each as likely as the one that undoes it: all that exchanges lead to are equally likely in
        the limit.
     3. Where there are none, each seat is drawn by itself, all who may take it being equally likely.
-    4. Seats that share nobody with others, even by way of further seats, are drawn by themselves,
-       so that the others seat nobody twice even if there are too few for these.
+    4. Seats that share no member with others, even by way of further seats, are drawn by
+       themselves, so that the others seat no member twice even if there are too few for these.
     5. To make one costs nothing that grows with the number of policies.
     """
 
@@ -55,7 +55,7 @@ class Seatings(Generic[Who]):
         """Note who may take which seat.
 
         Args:
-            able: by seat, who may take it; nobody twice.
+            able: by seat, who may take it; no member twice.
         """
         self._able = able
         self._groups = groups_of(able)
@@ -64,7 +64,7 @@ class Seatings(Generic[Who]):
 
     @property
     def possible(self) -> bool:
-        """Whether there is a seating that seats nobody twice."""
+        """Whether there is a seating that seats no member twice."""
         if self._possible is None:
             self._possible = len(match_up(self._able)) == len(self._able)
         return self._possible
@@ -86,7 +86,7 @@ class Seatings(Generic[Who]):
 
 
 class _Part(Generic[Who]):
-    """Seats that hang together: they share nobody with any other, and cannot be taken apart."""
+    """Seats that hang together: they share no member with others, and cannot be taken apart."""
 
     def __init__(self, able: Sequence[Sequence[Who]], groups: Sequence[Group[Who]]) -> None:
         self.seats = [seat for _, seats in groups for seat in seats]
@@ -173,13 +173,13 @@ def draw_apart(
     """Live policies on some seats and frozen copies on the others, each drawn by `Seatings`.
 
     Where too few of one kind may take the seats that are theirs, those seats go to the other kind
-    that must, so that nobody sits twice, and no seats besides.
+    that must, so that no member sits twice, and no seats besides.
 
     Args:
         population: whose members they are.
         name: of these views of it, for what is found out once for all matches.
         past: by seat, whether a frozen copy is to take it.
-        live: by seat, who may take it of those that learn; where there is nobody, a frozen copy.
+        live: by seat, who may take it of those that learn; where there is none, a frozen copy.
         frozen: by seat, who may take it of the frozen copies; likewise.
         random: to draw from.
     """
@@ -217,17 +217,17 @@ def few_changes(
     frozen: Sequence[Sequence[Who]],
     random: np.random.Generator,
 ) -> list[bool]:
-    """Which seats the past takes so that nobody need sit twice: as told, but for those that clash.
+    """Which seats the past takes so that none need sit twice: as told, but for those that clash.
 
     As many seats as possible are matched with their own kind, in an order drawn at random. Each of
     the others takes one of the other kind who is free, or makes others move along. Who is matched
-    stays so, hence there are never fewer live policies than before. A seat for which nobody is
-    left stays as it is.
+    stays so, hence there are never fewer live policies than before. A seat for which no member
+    is left stays as it is.
 
     Args:
         past: by seat, whether a frozen copy is to take it.
         live: by seat, who may take it of those that learn.
-        frozen: by seat, who may take it of the frozen copies; nobody is both.
+        frozen: by seat, who may take it of the frozen copies; no member is both.
         random: to draw from.
     """
     own = [frozen[seat] if is_past else live[seat] for seat, is_past in enumerate(past)]
@@ -250,7 +250,7 @@ def draw_different(
 
     Args:
         population: whose members they are.
-        key: of what is found out about them, until somebody comes or goes.
+        key: of what is found out about them, until a member comes or goes.
         members: by seat of the game, who may take it.
         seats: those to be taken.
         random: to draw from.
@@ -286,7 +286,7 @@ def match_up(
     besides: Sequence[Sequence[Who]] | None = None,
     seated: Mapping[int, Who] | None = None,
 ) -> dict[int, Who]:
-    """Seat as many as possible, nobody twice: by seat, who sits there; in order.
+    """Seat as many as possible, none twice: by seat, who sits there; in order.
 
     It is found by augmenting paths: all who sit stay seated, perhaps elsewhere.
 
@@ -294,7 +294,7 @@ def match_up(
         able: by seat, who may take it.
         random: to draw an order from; None: any.
         besides: by seat, who may take it too; a seat that is empty asks those first.
-        seated: to begin with; None: nobody sits.
+        seated: to begin with; None: all seats are empty.
     """
     count, seated = len(able), seated or {}
 
@@ -340,7 +340,7 @@ def groups_of(able: Sequence[Sequence[Who]]) -> list[Group[Who]]:
 
 
 def connected(groups: Sequence[Group[Who]]) -> list[list[Group[Who]]]:
-    """The groups that share somebody, together, also by way of others."""
+    """The groups that share a member, together, also by way of others."""
     parts: list[tuple[set[Who], list[Group[Who]]]] = []
     for group in groups:
         members, together = set(group[0]), [group]
@@ -363,7 +363,7 @@ def _choose(members: Sequence[Who], count: int, random: np.random.Generator) -> 
 def _draw_apart(
     able: Sequence[Sequence[Who]], groups: Sequence[Group[Who]], random: np.random.Generator
 ) -> tuple[Who, ...]:
-    """The first of some draws seat by seat that seats nobody twice; empty: none of them does.
+    """The first of some draws seat by seat that seats no member twice; empty: none of them does.
 
     All draws are equally likely, so are those that are kept.
     """

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -10,18 +9,12 @@ import numpy as np
 
 from remuda.config import Config, PopulationConfig
 from remuda.errors import ConfigError
+from remuda.loading import load
+from remuda.population.by_strength import Fitness, Prioritized
 from remuda.population.director import Director, Directors, Replacement, Snapshots
 from remuda.population.ledger import Ledger
-from remuda.population.matchmaking import (
-    Fitness,
-    Fixed,
-    Matchmaker,
-    Prioritized,
-    Random,
-    RoundRobin,
-    SelfPlay,
-    Teams,
-)
+from remuda.population.matchmakers import Fixed, Random, RoundRobin, SelfPlay, Teams
+from remuda.population.matchmaking import Matchmaker
 from remuda.population.records import Member, PolicyRef, Population
 from remuda.population.refusals import check_seating
 from remuda.types import AgentSpec
@@ -208,7 +201,7 @@ def make_director(population: PopulationConfig) -> Director | None:
         directors.append(Replacement(population.births))
     if population.director:
         key = f"population.director {population.director}"
-        found = _load(population.director, key)
+        found = load(population.director, key)
         try:
             director = found()
         except TypeError as error:
@@ -224,13 +217,19 @@ def check_population(config: Config, agents: Sequence[AgentSpec], names: Sequenc
     """Propose a match, as a run would, so that what cannot be is refused before it begins.
 
     Raises:
-        ConfigError: nobody may take a seat, somebody is dealt one that it may not take, or
+        ConfigError: no policy may take a seat, one is dealt a seat that it may not take, or
             whatever else is wrong.
     """
     if config.env.scripted:
         raise ConfigError(
             "env.scripted takes a seat for good, and population deals all seats by match; leave "
             "one of them out"
+        )
+    if config.population.members_from and config.population.matchmaker in ("fixed", "teams"):
+        raise ConfigError(
+            f"population.members_from is for matchmakers that deal seats to frozen copies of any "
+            f"policy, and {config.population.matchmaker} names who plays; take another "
+            "population.matchmaker"
         )
     births = config.population.births
     if births.places and config.population.matchmaker in ("fixed", "teams"):
@@ -342,25 +341,13 @@ def _count_shares(
 
 def sits_once(config: Config, agents: Sequence[AgentSpec], names: Sequence[str]) -> bool:
     """Whether a policy has one seat of a match at most."""
-    population = config.population
-    different = ("random", "round_robin", "fitness", "prioritized")
-    first = len(names) - population.births.places
-    enough = first >= len(agents) and not population.seats
-    return enough and population.matchmaker in different
-
-
-def _load(path: str, key: str) -> Callable[..., Any]:
-    """What `module:Name` names."""
-    module, _, name = path.partition(":")
-    try:
-        found: Callable[..., Any] = getattr(importlib.import_module(module), name)
-    except (ImportError, AttributeError, ValueError) as error:
-        raise ConfigError(f"{key}: {error}; name yours as module:Class") from None
-    return found
+    first = len(names) - config.population.births.places
+    enough = first >= len(agents) and not config.population.seats
+    return enough and make_matchmaker(config, agents, names).seats_differ
 
 
 def _own(population: PopulationConfig, seats: int) -> Matchmaker:
-    found = _load(population.matchmaker, f"population.matchmaker {population.matchmaker}")
+    found = load(population.matchmaker, f"population.matchmaker {population.matchmaker}")
     try:
         matchmaker = found(seats, **population.options)
     except TypeError as error:

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import math
 import zlib
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 
 import numpy as np
 
@@ -26,6 +26,7 @@ from remuda.errors import CheckpointError
 from remuda.hyperparameters import HYPERPARAMETERS
 from remuda.memory.atomic import fence_acquire, fence_release, load, store
 from remuda.memory.shared import Arena, Fields, SharedArrays
+from remuda.population.imported import Imported
 from remuda.population.ledger import forget, record_type
 from remuda.population.records import FRESH, RATING, Member, Numbers, PolicyRef, Population
 from remuda.publish.snapshot import Snapshot
@@ -59,15 +60,16 @@ def newest_of(seats: int) -> int:
     return max(min(NEWEST, MOST_BYTES // record_type(seats).itemsize), LEAST)
 
 
-def table_fields(policies: int, seats: int, copies: int) -> Fields:
+def table_fields(policies: int, seats: int, copies: int, imported: int = 0) -> Fields:
     """What is shared of a population, without weights.
 
     Args:
         policies: live ones, and empty places of them.
         seats: of the game.
         copies: places for frozen copies of each policy.
+        imported: places for policies of other runs.
     """
-    places = policies * (1 + copies)
+    places = policies * (1 + copies) + imported
     return {
         "identity": ((places, 5), np.int64),
         "orders": ((policies, 4), np.int64),
@@ -83,11 +85,12 @@ def table_fields(policies: int, seats: int, copies: int) -> Fields:
 
 
 class Table:
-    """The places of a population: first the live policies, then each one's frozen copies.
+    """The places of a population: live policies, each one's frozen copies, imported members.
 
     A place for a frozen copy belongs to one policy for good, next to its others, so that networks
     of one kind are neighbours. The place of a live policy may be empty, and be taken by another
-    that is born there, under the same name.
+    that is born there, under the same name. A policy of another run has its place from the
+    beginning, which stays empty once it has retired.
     """
 
     def __init__(
@@ -98,6 +101,7 @@ class Table:
         hyperparameters: Mapping[str, Mapping[str, float]] | None = None,
         empty: Collection[str] = (),
         arena: Arena | None = None,
+        imported: Sequence[Imported] = (),
     ) -> None:
         """Make room.
 
@@ -108,13 +112,18 @@ class Table:
             hyperparameters: by policy, those that it is specified with.
             empty: policies that are not there yet, and may be born.
             arena: where its memory is cut from; None: it has some of its own.
+            imported: policies of other runs, members from the beginning.
         """
         self.policies, self.seats, self.copies = tuple(sizes), seats, copies
+        self.origins = tuple(member.origin for member in imported)
+        """Of the imported members, by place."""
+        self.names = (*self.policies, *dict.fromkeys(origin.name for origin in self.origins))
+        """By number, what members are called: those of policies first."""
         self.newest = newest_of(seats)
         """Records that are kept for the coordinator."""
         self._at_once = self.newest // 4
         """The most that are written before they are counted."""
-        self._shared = SharedArrays(table_fields(len(sizes), seats, copies), arena)
+        self._shared = SharedArrays(table_fields(len(sizes), seats, copies, len(imported)), arena)
         self._weights = {
             policy: SharedArrays(
                 {
@@ -127,6 +136,10 @@ class Table:
             )
             for policy, size in sizes.items()
         }
+        self._imported = tuple(
+            SharedArrays({"weights": ((1, member.weights.size), np.float32)}, arena)
+            for member in imported
+        )
         self._shared["identity"][...] = NOBODY
         self._shared["hyperparameters"][...] = np.nan
         self.specified = dict(hyperparameters or {})
@@ -135,6 +148,10 @@ class Table:
             if policy not in empty:
                 self._identify(place, Member(PolicyRef(policy)))
         self.numbers[: len(sizes)] = FRESH
+        for place, member, held in zip(self.imported_places, imported, self._imported, strict=True):
+            held["weights"][0] = member.weights
+            self._identify(place, Member(PolicyRef(member.origin.name, member.origin.version)))
+            self.numbers[place] = FRESH
 
     @property
     def numbers(self) -> Numbers:
@@ -160,8 +177,8 @@ class Table:
         All of them are moved or none, for who reads with `whole_numbers` and for every successor.
         What they will be is written first, beside them; then `MOVES` becomes odd, they are
         overwritten, and it becomes even. If the actor dies before it is odd, nothing was moved; if
-        it dies while it is odd, its successor writes them over once more (`repair`). Nobody waits
-        for either.
+        it dies while it is odd, its successor writes them over once more (`repair`). No process
+        waits for either.
         """
         moved, moves = self._shared["moved"], self.word(MOVES)
         fence_release()  # who still reads `moved` as it was sees first that `MOVES` became even
@@ -180,8 +197,8 @@ class Table:
     def whole_numbers(self, places: Integers | None = None) -> Numbers:
         """A copy of the members' numbers, in which all ratings are moved, or none.
 
-        While they are being moved they are taken from where they stand whole, so that this waits
-        for nobody. Of a match that is being counted, some sums may hold their share and others not.
+        While they are being moved they are taken from where they stand whole, so that this never
+        waits. Of a match that is being counted, some sums may hold their share and others not.
 
         Args:
             places: of these only; None: of all.
@@ -210,6 +227,19 @@ class Table:
         return range(first, first + self.copies)
 
     @property
+    def imported_places(self) -> range:
+        """The places of the imported members."""
+        first = len(self.policies) * (1 + self.copies)
+        return range(first, first + len(self.origins))
+
+    def place_of(self, name: str) -> int:
+        """The place of a live policy, or the first of an imported member of this name."""
+        if name in self.policies:
+            return self.policies.index(name)
+        found = (o.name == name for o in self.origins)
+        return self.imported_places[list(found).index(True)]
+
+    @property
     def living(self) -> tuple[str, ...]:
         """The policies that are in the population."""
         there = self.there[: len(self.policies)].tolist()
@@ -217,7 +247,7 @@ class Table:
 
     @property
     def there(self) -> Bools:
-        """[places]: where somebody is who has not retired."""
+        """[places]: where a member is that has not retired."""
         there: Bools = self._shared["identity"][:, POLICY] != NOBODY
         there &= self._shared["leaving"] == 0
         return there
@@ -241,12 +271,18 @@ class Table:
         return places
 
     def hyperparameters(self, place: int) -> dict[str, float]:
-        """Those of whoever is in a place, by name."""
+        """Those of the policy in a place, by name."""
         row = self._shared["hyperparameters"][place].tolist()
         return {n: v for n, v in zip(HYPERPARAMETERS, row, strict=True) if not math.isnan(v)}
 
+    def change(self, place: int, hyperparameters: Mapping[str, float]) -> None:
+        """Replace some hyperparameters of the policy in a place; before any role begins."""
+        row = self._shared["hyperparameters"][place]
+        for name, value in hyperparameters.items():
+            row[HYPERPARAMETERS.index(name)] = value
+
     def is_there(self, place: int) -> bool:
-        """Whether anybody is in a place."""
+        """Whether a member is in a place."""
         return bool(self._shared["identity"][place, POLICY] != NOBODY)
 
     # Births. The first three are the actor's, the last three the learner's.
@@ -262,19 +298,19 @@ class Table:
         return zlib.crc32(held["cradle"].tobytes())
 
     def is_expected(self, place: int) -> bool:
-        """Whether somebody was ordered who does not play yet."""
+        """Whether a policy was ordered that does not play yet."""
         orders = self._shared["orders"][place]
         return bool(orders[ADMITTED] != orders[ORDERED])
 
     def since(self, place: int) -> int | None:
-        """The version under which whoever was ordered was published; None: not yet."""
+        """The version under which the policy that was ordered was published; None: not yet."""
         orders = self._shared["orders"][place]
         if load(orders, ADOPTED) != orders[ORDERED]:
             return None
         return int(orders[SINCE])
 
     def admit(self, place: int) -> Member:
-        """Let whoever was ordered be there."""
+        """Let the policy that was ordered be there."""
         row = self._shared["identity"][place].tolist()
         parent = None if row[PARENT] == NOBODY else self._ref(row[PARENT], row[PARENT_VERSION])
         name = self.policies[place]
@@ -293,7 +329,7 @@ class Table:
         return load(self._shared["orders"][place], ADOPTED)
 
     def cradle(self, policy: str) -> Floats:
-        """The weights of whoever is to be born: [size]. They stay until it was adopted."""
+        """The weights of the policy to be born: [size]. They stay until it was adopted."""
         weights: Floats = self._weights[policy]["cradle"].copy()
         return weights
 
@@ -305,7 +341,7 @@ class Table:
         return ordered
 
     def _ref(self, policy: int, version: int) -> PolicyRef:
-        return PolicyRef(self.policies[policy], version)
+        return PolicyRef(self.names[policy], version)
 
     def population(
         self,
@@ -314,7 +350,7 @@ class Table:
     ) -> Population:
         """Everybody who is in it, and has not retired.
 
-        Anybody may ask while the actor goes on; who is frozen in that moment is left out.
+        Any process may ask while the actor goes on; a copy that is just being frozen is left out.
 
         Args:
             seats: by policy, the seats that it may take, where it may not take all.
@@ -331,13 +367,14 @@ class Table:
             policy, version, parent, parent_version, born = row.tolist()
             if policy == NOBODY:
                 continue
-            name = self.policies[policy]
+            name = self.names[policy]
             member = Member(
                 PolicyRef(name, version),
                 (seats or {}).get(name),
-                None if parent == NOBODY else PolicyRef(self.policies[parent], parent_version),
+                None if parent == NOBODY else self._ref(parent, parent_version),
                 born,
                 self.hyperparameters(place),
+                is_imported=policy >= len(self.policies),
             )
             member.numbers = numbers[place].copy()
             found.add(member, place)
@@ -363,7 +400,7 @@ class Table:
         fence_acquire()
         there &= (identity[:, POLICY] != NOBODY) & (before % 2 == 0)
         there &= sequence[places] == before  # else it was just being frozen
-        found, names = [], self.policies
+        found, names = [], self.names
         rows = (each[there].tolist() for each in (places, identity, numbers))
         for place, (policy, version, parent, parent_version, born), row in zip(*rows, strict=True):
             of = None if parent == NOBODY else PolicyRef(names[parent], parent_version)
@@ -390,8 +427,8 @@ class Table:
         self._shared["leaving"][place] = 1
 
     def retire(self, place: int) -> None:
-        """Nobody is in this place any more."""
-        self._shared["identity"][place, POLICY] = NOBODY  # one word: nobody sees half of it
+        """Empty a place: its member is gone."""
+        self._shared["identity"][place, POLICY] = NOBODY  # one word: no reader sees half of it
         self._shared["leaving"][place] = 0
 
     def repair(self) -> None:
@@ -399,7 +436,7 @@ class Table:
 
         Ratings that it was moving are moved.
         One that it was emptying is emptied whole; one whose policy was to play its last matches
-        stays marked, and the successor empties it once nobody sits there.
+        stays marked, and the successor empties it once that policy sits on no seat.
         """
         for place in np.flatnonzero(self._shared["sequence"] % 2 == 1):
             self.retire(int(place))
@@ -409,7 +446,12 @@ class Table:
         self._finish_moving()
 
     def snapshot(self, place: int) -> Snapshot:
-        """The frozen copy in a place."""
+        """The frozen copy, or the imported member, in a place."""
+        if place in self.imported_places:
+            at = self.imported_places.index(place)
+            own: Floats = self._imported[at]["weights"][0].copy()
+            origin = self.origins[at]
+            return Snapshot(own, origin.version, origin.learner_step, origin.epsilon)
         held, i = self._held(place)
         weights: Floats = held["weights"][i].copy()
         version = int(self._shared["identity"][place, VERSION])
@@ -515,6 +557,14 @@ class Table:
         policy, i = divmod(place - len(self.policies), self.copies)
         return self._weights[self.policies[policy]], i
 
+    def note_change(self, policy: str, hyperparameters: Mapping[str, float]) -> None:
+        """Note what a live policy is trained with from now on; for the coordinator.
+
+        Only where no policy is ever born: else these numbers are the actor's.
+        """
+        place = self.policies.index(policy)
+        self._note(place, self.hyperparameters(place) | dict(hyperparameters))
+
     def _note(self, place: int, hyperparameters: Mapping[str, float]) -> None:
         row = [hyperparameters.get(name, np.nan) for name in HYPERPARAMETERS]
         self._shared["hyperparameters"][place] = row
@@ -522,9 +572,23 @@ class Table:
     def _identify(self, place: int, member: Member, there: bool = True) -> None:
         ref, parent = member.ref, member.parent
         self._shared["identity"][place] = (
-            self.policies.index(ref.policy) if there else NOBODY,
+            self.names.index(ref.policy) if there else NOBODY,
             ref.version,
-            NOBODY if parent is None else self.policies.index(parent.policy),
+            NOBODY if parent is None else self.names.index(parent.policy),
             NOBODY if parent is None else parent.version,
             member.born,
         )
+
+
+def frozen_copies(state: State) -> list[tuple[str, Snapshot]]:
+    """The frozen copies in what `Table.state` returned, each with its policy, by version."""
+    policies, found = state["policies"], []
+    for policy, name in enumerate(policies):
+        held = state["copies"][name]
+        first = len(policies) + policy * len(held["weights"])
+        for i, weights in enumerate(held["weights"]):
+            identity = state["identity"][first + i]
+            if identity[POLICY] == policy:
+                step, epsilon = int(held["learner_step"][i]), float(held["epsilon"][i])
+                found.append((name, Snapshot(weights, int(identity[VERSION]), step, epsilon)))
+    return sorted(found, key=lambda copy: (copy[0], copy[1].version))

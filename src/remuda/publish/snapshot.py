@@ -3,7 +3,7 @@
 A snapshot is a flat float32 vector of all parameters and buffers, with the version, the learner's
 step and the exploration rate that belong to it. The learner trains a private network and copies it
 out; the actor copies what is newer into its own network. No forward pass runs on shared weights,
-and nobody locks anything.
+and no process locks anything.
 
 Who writes what: everything here belongs to the learner of the policy. `versions[policy]` is stored
 last, so that one look over the versions of all policies tells the actor what is new.
@@ -195,7 +195,7 @@ class SnapshotReader:
     def newest(self, policy: str) -> Snapshot:
         """A policy's newest snapshot, or the one before where a new one comes in this instant.
 
-        It holds until this, or `newer`, is called again. It waits for nobody: while one row is
+        It holds until this, or `newer`, is called again. It waits for no process: while one row is
         written the other is whole, and a row is copied in less time than an update takes.
 
         Raises:

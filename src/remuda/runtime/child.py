@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections import deque
 from collections.abc import Sequence
@@ -18,6 +19,8 @@ from remuda.runtime.silence import Silence
 from remuda.timeline import Timeline
 from remuda.types import Role
 
+LOGGED = re.compile(r"^\d+-\d\d-\d\d [\d:,]+ [A-Z]+ [^:]*: ")
+"""What a line of a log begins with (`LOG_FORMAT` in runtime/host.py), before its words."""
 EVERY = 1.0
 """Seconds between two measurements of a role's processor time."""
 
@@ -130,9 +133,9 @@ class Child:
 
 
 def last_line(path: Path) -> str:
-    """The last line of a log that says anything."""
+    """The words of the last line of a log that says anything."""
     try:
         lines = [line for line in path.read_text(errors="replace").splitlines() if line.strip()]
     except OSError:
         return "its log cannot be read"
-    return lines[-1].strip() if lines else "its log is empty"
+    return LOGGED.sub("", lines[-1].strip()) if lines else "its log is empty"

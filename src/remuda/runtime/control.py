@@ -23,7 +23,7 @@ class Control:
     writes `played` and `save_after`. A child that dies leaves its words as they are; the
     coordinator sets its state anew for a successor.
 
-    - `go`: every role has been ready once, so that no turn is played for nobody.
+    - `go`: every role has been ready once, so that no turn is played before the learners are ready.
     - `save`: the number of the checkpoint that is wanted; `saved`: the last one that a role wrote
       its part of, negative if it failed; `settled`: the last one that is complete or given up.
     - `played`, `trained`: in lockstep, how many turns the actor has played, and each learner has

@@ -17,6 +17,7 @@ from remuda.runtime.control import DONE, FAILED, RUNNING, Control
 from remuda.runtime.pace import Desk, Pace, restore
 from remuda.timeline import Timeline
 from remuda.types import Role
+from remuda.user_code import where_raised
 
 LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 
@@ -62,8 +63,11 @@ def host(role: Role, control: Control, hosting: Hosting) -> None:
     except RemudaError as error:
         log.error("%s", error)
         _fail(control, hosting)
-    except Exception:
+    except Exception as error:
         log.exception("ended by an exception")
+        told = where_raised(error)
+        if told:  # last, where the supervisor reads it
+            log.error("%s", told)
         _fail(control, hosting)
 
 

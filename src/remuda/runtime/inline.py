@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import time
 from collections.abc import Callable, Sequence
@@ -13,6 +14,9 @@ from remuda.runtime.host import threads
 from remuda.runtime.pace import restore
 from remuda.timeline import Span, Timeline
 from remuda.types import Role, RoleStatus, Worker
+from remuda.user_code import naming_user_code
+
+log = logging.getLogger(__name__)
 
 
 class InlineRuntime:
@@ -32,16 +36,26 @@ class InlineRuntime:
         self._workers: tuple[Worker, ...] = ()
         self._stack = ExitStack()
 
+    @naming_user_code(log)
     def start(self, stopped: Callable[[], bool]) -> None:  # noqa: ARG002
-        """Build every role, and let it go on from the newest checkpoint of a resumed run."""
+        """Build every role, and let it go on from the newest checkpoint of a resumed run.
+
+        Raises:
+            UserCodeError: the game raised.
+        """
         self._stack.enter_context(threads(1))
         self._workers = tuple(role.build() for role in self.roles)
         if self._resumed:
             for worker in self._workers:
                 restore(worker, self._checkpoints.newest)
 
+    @naming_user_code(log)
     def run_for(self, seconds: float) -> bool:
-        """Work for about so long; True when everything is played."""
+        """Work for about so long; True when everything is played.
+
+        Raises:
+            UserCodeError: the game raised.
+        """
         actor, *learners = self._workers
         end = time.monotonic() + seconds
         idle = False
@@ -56,10 +70,12 @@ class InlineRuntime:
             idle = not went_on
         return actor.done
 
+    @naming_user_code(log)
     def save(self, number: int) -> set[str]:
         """Write every part of a checkpoint; returns their names.
 
         Raises:
+            UserCodeError: the game raised.
             OSError: the disk is full or not writable.
         """
         start = time.perf_counter()
@@ -73,10 +89,10 @@ class InlineRuntime:
         return parts
 
     def settle(self, number: int) -> None:
-        """Nothing: nobody waits for a checkpoint."""
+        """Nothing: no role waits for a checkpoint."""
 
     def status(self) -> list[RoleStatus]:
-        """One process, which lives, or nobody could ask."""
+        """One process, which lives, since it is the one that asks."""
         return [RoleStatus("main", os.getpid(), "running", 0.0, 0)]
 
     def news(self) -> list[str]:

@@ -171,7 +171,7 @@ class LockstepLearner:
                 desk.sleep(lambda timeout, _: wakeup.wait(to_do, timeout))
                 continue
             if not self._train(worker, desk):
-                return  # in the middle of a turn, whose checkpoint nobody waits for any more
+                return  # stopped in mid-turn: the coordinator waits for no checkpoint of it
             if control.save_after != saved:
                 saved = control.save_after
                 desk.save(worker)

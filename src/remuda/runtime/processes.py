@@ -12,9 +12,9 @@ from pathlib import Path
 from remuda.checkpoint.store import Checkpoints
 from remuda.compiling import Progress
 from remuda.config import SupervisionConfig
-from remuda.errors import CannotStartError, RoleDiedError
+from remuda.errors import CannotStartError, RemudaError, RoleDiedError, UnguardedScriptError
 from remuda.forkserver import client as forkserver
-from remuda.forkserver.child import EXCEPTION
+from remuda.forkserver.child import EXCEPTION, UNGUARDED, script_name
 from remuda.forkserver.process import UNKNOWN, Process
 from remuda.memory.lifeline import Lifeline
 from remuda.runtime.child import Child, Place, last_line
@@ -84,7 +84,7 @@ class ProcessRuntime:
         self._lifeline = Lifeline()
         self._clock = AwakeClock()
         self._news: list[str] = []
-        self._fatal: RoleDiedError | None = None
+        self._fatal: RemudaError | None = None
 
     @property
     def roles(self) -> tuple[Role, ...]:
@@ -100,10 +100,11 @@ class ProcessRuntime:
     def start(self, stopped: Callable[[], bool]) -> None:
         """Spawn every role, and let them work once all of them are ready.
 
-        So no turn is played before there is somebody to learn from it.
+        So no turn is played before the learners are there to learn from it.
 
         Raises:
             RoleDiedError: a role could not start.
+            UnguardedScriptError: its process reads a script that begins a run as it is read.
         """
         compiling = Progress(self._news.append)
         for child in self._children:
@@ -238,7 +239,7 @@ class ProcessRuntime:
         return self._resumed or child.was_ready
 
     def _watch(self, seconds: float) -> None:
-        """Sleep until a child ends, or for so long; mourn the dead, and spawn who is due."""
+        """Sleep until a child ends, or for so long; note which ended, and spawn which are due."""
         alive = [c.process.sentinel for c in self._children if c.process is not None]
         due = [c.due for c in self._children if c.process is None and c.due]
         now = time.monotonic()
@@ -268,6 +269,7 @@ class ProcessRuntime:
         if code is not None:
             return self._cause(child, process, code)
         silence = child.hear(self._control, passed, process.pid)
+        limit, key = self._supervision.limit_for(child.name)
         if self._is(child.index, FAILED):
             if silence <= ENDING:
                 return ""
@@ -278,11 +280,8 @@ class ProcessRuntime:
             if process.pid is None:
                 forkserver.give_up()  # the server does not answer; without it there is another way
             problem = f"did not start within {self._start_limit:.0f} s (run.start_limit)"
-        elif silence > self._supervision.silence_limit:
-            problem = (
-                f"gave no sign of life for {self._supervision.silence_limit:g} s "
-                "(supervision.silence_limit) and was killed"
-            )
+        elif silence > limit:
+            problem = f"gave no sign of life for {limit:g} s (supervision.{key}) and was killed"
         else:
             return ""
         process.kill()
@@ -298,6 +297,8 @@ class ProcessRuntime:
             return ""
         if code == EXCEPTION or self._is(child.index, FAILED):
             return self._by_exception(child)
+        if code == UNGUARDED:
+            return NO_GUARD
         if code == UNKNOWN:
             return "ended; how is not known, since the fork server ended with it"
         if code < 0:
@@ -323,6 +324,9 @@ class ProcessRuntime:
         child.process, child.problem, child.due = None, problem, 0.0
         child.reset(self._control)
         obituary = f"the process {child.name} {problem}"
+        if problem == NO_GUARD:
+            self._fatal = UnguardedScriptError(script_name())
+            return
         if problem.startswith(NOT_STARTED) and not child.was_ready:
             self._fatal = CannotStartError(obituary)
             return
@@ -348,6 +352,7 @@ class ProcessRuntime:
 
 
 NOT_STARTED = "could not be started: "
+NO_GUARD = "began a run of its own"
 
 
 def _not_started(why: str) -> str:

@@ -20,18 +20,24 @@ Tree = dict[str, Any]
 S = TypeVar("S", bound=Section)
 
 
+SHORT = {"--json": ("--format", "json")}
+"""Flags that are short for others."""
+
+
 def parse_flags(words: Sequence[str], model: type[Section], positional: str = "") -> Tree:
     """A tree from words such as `--policy.network.hidden 64 64 --seed=3`.
 
     Args:
         words: the command line after the command.
         model: the section whose fields are the flags; `-` and `_` are the same in their names.
-        positional: the field that takes words before the first flag.
+        positional: the field that takes the word before the first flag; all of them, where it is
+            a tuple.
 
     Raises:
         ConfigError: an unknown flag, one without a value, or a word too many.
     """
     tree: Tree = {}
+    words = [other for word in words for other in SHORT.get(word, (word,))]
     values: list[str] = []
     flags: list[tuple[str, list[str]]] = []
     for word in words:
@@ -41,6 +47,8 @@ def parse_flags(words: Sequence[str], model: type[Section], positional: str = ""
             flags.append((name.replace("-", "_"), values))
         elif flags:
             values.append(word)
+        elif positional and _takes_many(positional, model):
+            tree[positional] = [*tree.get(positional, ()), word]
         elif positional and positional not in tree:
             tree[positional] = word
         else:

@@ -16,15 +16,13 @@ from remuda import __version__
 from remuda.config import Config, Section, load_config, overlay, read_config
 from remuda.errors import ConfigError, RemudaError, RunDirectoryError
 from remuda.ui.arguments import help_of, parse_flags, validate
-from remuda.ui.interrupts import INTERRUPTED, tell_at_the_end, told_at_the_end
+from remuda.ui.interrupts import HALTED, INTERRUPTED, tell_at_the_end, told_at_the_end
+from remuda.ui.many import SEEDS, CompareOptions, RunsOptions, compare, runs
+from remuda.user_code import naming_user_code
 
 if TYPE_CHECKING:
     from remuda.coordinator.run_directory import RunDirectory
-
-SHORT = {"--json": ("--format", "json")}
-"""Flags that are short for others."""
-HALTED = 3
-"""Exit code of a run in which a policy stopped learning: too many updates were not finite."""
+    from remuda.crossplay import Tournament
 
 
 class EvaluateOptions(Section):
@@ -65,13 +63,25 @@ class WatchOptions(Section):
     """Turns shown in a second."""
 
 
-class TournamentOptions(Section):
-    """Checkpoints of a run against each other: what an agent of each earns among those of each."""
+class GameOptions(Section):
+    """The game that is played."""
 
-    run: Path
-    """The run directory."""
+    options: dict[str, Any] = Field(default_factory=dict)
+    """The game's own parameters by name, as in `--env.options.num_agents 4`."""
+
+
+class TournamentOptions(Section):
+    """All against all: the checkpoints of a run, or policies of any runs."""
+
+    run: tuple[str, ...] = Field(min_length=1)
+    """A run, whose checkpoints play; or several that play: `RUN:policy`, with `@VERSION`, `@best`
+    or `@checkpoint-N` behind it for others than its newest weights, or one that plays without
+    having learned, such as `random`."""
     checkpoints: tuple[PositiveInt, ...] = ()
-    """Which of them; none: all there are, and the weights at the end of the run."""
+    """Of a single run, which; none: all there are, and the weights at the end of the run."""
+    game: str = ""
+    """What several play; empty: the game of the first run, with its options."""
+    env: GameOptions = GameOptions()
     episodes: PositiveInt = 100
     """Episodes for each pair and seat."""
     sampled: bool = False
@@ -105,20 +115,19 @@ class GamesOptions(Section):
     """The game whose rules to tell; empty: list all of them."""
 
 
-class PlayEnvOptions(Section):
-    """The game that is shown."""
-
-    options: dict[str, Any] = Field(default_factory=dict)
-    """The game's own parameters by name, as in `--env.options.num_agents 4`."""
-
-
 class PlayOptions(Section):
-    """A game with random or scripted agents, without any learning."""
+    """A game to look at or to take part in, without any learning."""
 
     game: str = "treasure_hunt"
     """The game; `remuda games` lists them."""
     policy: str = "random"
-    """Who plays all seats: `random`, or one that `remuda games GAME` lists."""
+    """Who plays all seats, or those that `seat` does not name: `random`, or one that `remuda games
+    GAME` lists."""
+    seat: dict[str, str] = Field(default_factory=dict)
+    """By agent, who plays it, as in `--seat agent_0=me agent_1=RUN:policy`: you at the keyboard, a
+    policy of a run (`RUN:policy@best`, or another version), or one that plays without learning."""
+    sampled: bool = False
+    """Let policies of runs explore as at the end of training; else they are greedy."""
     out: Path | None = None
     """The GIF to write. None: show it in the terminal."""
     turns: PositiveInt = 100
@@ -127,12 +136,16 @@ class PlayOptions(Section):
     """Seed of the game and of the policies."""
     frames_per_second: PositiveInt = 8
     """Turns shown in a second."""
-    env: PlayEnvOptions = PlayEnvOptions()
+    env: GameOptions = GameOptions()
 
 
 def train(words: Sequence[str]) -> int:
     """Train the policies of a game."""
+    words, count = take_option(words, "--seeds", "how many seeds to train")
+    words, jobs = take_option(words, "--jobs", "how many seeds to train at a time")
     words, resumed = take_option(words, "--resume", "the directory of the run to go on with")
+    if count or jobs or (Path(resumed) / SEEDS).is_file():
+        return _train_seeds(words, resumed, count, jobs)
     config = read_resumed(words, Path(resumed)) if resumed else read_arguments(words)
     without_config = take_option(words, "--config", "the path of a YAML file")[0]
     if config.schedule != "sequential" or config.env.workers > 1:
@@ -142,7 +155,8 @@ def train(words: Sequence[str]) -> int:
 
     from remuda.coordinator.run_directory import RunDirectory
     from remuda.effects import leaves
-    from remuda.training import Callbacks, Result
+    from remuda.result import Result
+    from remuda.training import Callbacks
     from remuda.training import train as run_training
     from remuda.ui.drawing import Preparation
     from remuda.ui.live import make_view
@@ -186,6 +200,38 @@ def train(words: Sequence[str]) -> int:
     return HALTED if result.halted else 0
 
 
+def _train_seeds(words: Sequence[str], resumed: str, count: str, jobs: str) -> int:
+    """Train several seeds of one run."""
+    from remuda.effects import leaves
+    from remuda.ui.seeds import Seeds, number_of, train_seeds
+
+    at_once = number_of(jobs, "--jobs") if jobs else 1
+    without_config = take_option(words, "--config", "the path of a YAML file")[0]
+    flags = parse_flags(without_config, Config, positional="game")
+    if resumed:
+        if count:
+            raise ConfigError(
+                "--seeds is for runs that begin; --resume goes on with those there are"
+            )
+        if not (Path(resumed) / SEEDS).is_file():
+            raise ConfigError(
+                f"--jobs: {resumed} does not hold several seeds, as --seeds makes them"
+            )
+        if "seed" in flags or "directory" in flags.get("run", {}):
+            raise ConfigError("--seed and --run.directory cannot change for seeds that go on")
+        seeds = Seeds.open(Path(resumed), flags)
+    elif not count:
+        raise ConfigError("--jobs is for --seeds: how many of them to train at a time")
+    else:
+        seeds = Seeds.create(read_arguments(words), number_of(count, "--seeds"))
+    if seeds.config.schedule != "sequential" or seeds.config.env.workers > 1:
+        from remuda.forkserver import client as forkserver
+
+        if at_once == 1:
+            forkserver.load_and_begin(print)
+    return train_seeds(seeds, at_once, frozenset(leaves(flags)), without_config)
+
+
 def _tell_results(run: RunDirectory) -> list[str]:
     """Print what came of a run; returns notes: that this could not be done, and why."""
     from remuda.ui.summary import print_results
@@ -220,11 +266,14 @@ def read_arguments(words: Sequence[str]) -> Config:
     Raises:
         ConfigError: anything in them that is wrong, in one line.
     """
+    from remuda.envs.pickled import read_beside
+
     base: dict[str, Any] = {}
     words, source = take_option(words, "--config", "the path of a YAML file")
     if source:
         base = read_config(Path(source))
         load_config(base, source)  # a fault in the file is told as the file's
+        read_beside(Path(source), str(base.get("game", "")))
     config = load_config(overlay(base, parse_flags(words, Config, positional="game")))
     from remuda.envs.registry import find_game
 
@@ -264,9 +313,42 @@ def take_option(words: Sequence[str], option: str, needs: str) -> tuple[list[str
     return words, ""
 
 
+def take_pairs(words: Sequence[str], option: str) -> tuple[list[str], dict[str, str]]:
+    """The words without `option` and the `NAME=VALUE` words behind it, and these as a mapping.
+
+    Raises:
+        ConfigError: a word behind it is no such pair, or there is none.
+    """
+    left: list[str] = []
+    found: dict[str, str] = {}
+    taking = False
+    words = [part for word in words for part in _unglued(word, option)]
+    for i, word in enumerate(words):
+        if word.startswith("--"):
+            taking = word == option
+            if not taking:
+                left.append(word)
+            elif i + 1 == len(words) or words[i + 1].startswith("--"):
+                raise ConfigError(f"{option} needs AGENT=WHO, as in {option} agent_0=me")
+            continue
+        name, equals, value = word.partition("=")
+        if not taking:
+            left.append(word)
+        elif not equals or not name or not value:
+            raise ConfigError(f"{option} {word}: it needs AGENT=WHO, as in {option} agent_0=me")
+        else:
+            found[name] = value
+    return left, found
+
+
+def _unglued(word: str, option: str) -> list[str]:
+    """`--option=value` as two words; any other as it is."""
+    name, equals, value = word.partition("=")
+    return [option, value] if name == option and equals else [word]
+
+
 def status(words: Sequence[str]) -> int:
     """Tell what a run is doing, from another terminal."""
-    words = [other for word in words for other in SHORT.get(word, (word,))]
     options = validate(parse_flags(words, StatusOptions, positional="run"), StatusOptions)
 
     from remuda.coordinator.run_directory import RunDirectory
@@ -385,28 +467,51 @@ def _tell_of_best(run: RunDirectory, checkpoint: int | str) -> None:
 
 
 def tournament(words: Sequence[str]) -> int:
-    """Let a run's checkpoints play against each other."""
+    """Let a run's checkpoints, or policies of any runs, play against each other."""
     options = validate(parse_flags(words, TournamentOptions, positional="run"), TournamentOptions)
 
-    from remuda.coordinator.run_directory import RunDirectory
-    from remuda.crossplay import play_tournament
-    from remuda.evaluate import load_run
+    from remuda.ui.crossplay import is_one_run, set_up
     from remuda.ui.tournament import print_tournament
 
-    run = RunDirectory.open(options.run)
-    config, final = load_run(run)
-    numbers = options.checkpoints or tuple(run.checkpoints.numbers())
-    entrants = {str(number): load_run(run, number)[1] for number in numbers}
-    if not options.checkpoints:
-        entrants["final"] = final
-    found = play_tournament(config, entrants, options.episodes, options.seed, options.sampled)
+    if len(options.run) == 1 and (is_one_run(options.run) or ":" not in options.run[0]):
+        game, found = _among_checkpoints(options)
+    else:
+        if options.checkpoints:
+            raise ConfigError(
+                "--checkpoints is for the checkpoints of a single run; among several, name one as "
+                "RUN:policy@checkpoint-N"
+            )
+        crossplay = set_up(options.run, options.game, options.env.options)
+        game = crossplay.game
+        found = crossplay.play(options.episodes, options.seed, options.sampled)
     if options.format == "json":
         import json
 
         print(json.dumps(found.as_summary()))
     else:
-        print_tournament(config.game, found)
+        print_tournament(game, found)
     return 0
+
+
+def _among_checkpoints(options: TournamentOptions) -> tuple[str, Tournament]:
+    """The game of a single run, and the tournament of its checkpoints."""
+    from remuda.coordinator.run_directory import RunDirectory
+    from remuda.crossplay import play_tournament
+    from remuda.evaluate import load_run
+
+    run = RunDirectory.open(Path(options.run[0]).expanduser())
+    for flag, value in (("game", options.game), ("env.options", options.env.options)):
+        if value:
+            raise ConfigError(
+                f"--{flag} is for several that play; the checkpoints of {run.path} play its game"
+            )
+    config, final = load_run(run)
+    numbers = options.checkpoints or tuple(run.checkpoints.numbers())
+    entrants = {str(number): load_run(run, number)[1] for number in numbers}
+    if not options.checkpoints:
+        entrants["final"] = final
+    episodes, seed = options.episodes, options.seed
+    return config.game, play_tournament(config, entrants, episodes, seed, options.sampled)
 
 
 def games(words: Sequence[str]) -> int:
@@ -424,19 +529,23 @@ def games(words: Sequence[str]) -> int:
 
 
 def play(words: Sequence[str]) -> int:
-    """Show a game with random or scripted agents, in the terminal or as a GIF."""
-    options = validate(parse_flags(words, PlayOptions, positional="game"), PlayOptions)
+    """Show a game in the terminal or as a GIF, or play in it yourself."""
+    words, seats = take_pairs(words, "--seat")
+    tree = parse_flags(words, PlayOptions, positional="game")
+    options = validate(overlay(tree, {"seat": seats} if seats else {}), PlayOptions)
 
     from remuda.ui.playing import play as show
 
     show(
         options.game,
-        options.policy,
+        options.policy if "policy" in options.model_fields_set else None,
         turns=options.turns,
         seed=options.seed,
         frames_per_second=options.frames_per_second,
         out=options.out,
         options=options.env.options,
+        seats=options.seat,
+        sampled=options.sampled,
     )
     return 0
 
@@ -462,6 +571,8 @@ COMMANDS = {
     "tournament": Command(tournament, TournamentOptions, "run"),
     "watch": Command(watch, WatchOptions, "run"),
     "report": Command(report, ReportOptions, "run"),
+    "runs": Command(runs, RunsOptions, "directory"),
+    "compare": Command(compare, CompareOptions, "runs"),
     "games": Command(games, GamesOptions, "game"),
     "play": Command(play, PlayOptions, "game"),
 }
@@ -495,6 +606,7 @@ def usage() -> str:
         "  remuda train treasure_hunt --run.seconds 60 --policies.agent_0.learning_rate 1e-3",
         "  remuda train --config my_run.yaml --seed 3",
         "  remuda train --resume runs/treasure_hunt-20261121-101500",
+        "  remuda train treasure_hunt --seeds 5",
         "",
         EXIT_CODES,
     ]
@@ -526,7 +638,8 @@ def run(words: Sequence[str]) -> int:
         if any(word in ("-h", "--help") for word in words[1:]):
             print(_help(words[0], command))
             return 0
-        return command.run(words[1:])
+        with naming_user_code():
+            return command.run(words[1:])
     except RemudaError as error:
         print(f"remuda: {error}", file=sys.stderr)
         return error.exit_code
@@ -542,7 +655,9 @@ def _help(name: str, command: Command) -> str:
     if command.options is Config:
         text += (
             "\n--resume RUN goes on with a run from its newest checkpoint; flags go over its "
-            "configuration.\n--config FILE reads the same keys from a YAML file; flags go over it. "
+            "configuration.\n--seeds N trains so many seeds one after the other, or --jobs J at a "
+            "time, in one\ndirectory with one report; --resume of that goes on with those that "
+            "are left.\n--config FILE reads the same keys from a YAML file; flags go over it. "
             "Of one policy or of\nthe game: --policies.agent_0.learning_rate 1e-3, "
             f"--env.options.num_agents 4.\n\n{EXIT_CODES}"
         )

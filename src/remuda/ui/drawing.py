@@ -60,7 +60,7 @@ class Preparation:
     def picture(self) -> str | None:
         """Wait for the picture; returns what it failed by, nothing if it did not.
 
-        None: nobody has tried, or it could not begin.
+        None: no child was to draw it, or it could not begin.
         """
         if self._drawing is None:
             return None
@@ -106,5 +106,5 @@ def _draw(path: Path) -> None:
 
 
 def _load(module: str) -> None:
-    with contextlib.suppress(Exception):  # whoever needs it will tell
+    with contextlib.suppress(Exception):  # the report, which needs it, will tell
         import_module(module)

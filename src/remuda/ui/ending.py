@@ -28,8 +28,8 @@ def make_report(run: RunDirectory, drawn: Callable[[], str | None] = lambda: Non
 
     Args:
         run: where its files are.
-        drawn: what the picture failed by that somebody else was to draw, nothing if it did not;
-            None: nobody was.
+        drawn: what the picture failed by that a child was to draw, nothing if it did not; None:
+            no child drew it, so this process does.
 
     Raises:
         RunDirectoryError: the run has no summary.

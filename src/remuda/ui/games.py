@@ -38,7 +38,7 @@ def print_games(console: Console | None = None) -> None:
         env.close()
     console.print(
         "\n`remuda games NAME` tells the rules, `remuda play NAME` shows a game. Besides these:\n"
-        "gymnasium:CartPole-v1, pettingzoo:classic/tictactoe-v3, and your own as module:callable.",
+        "gymnasium:CartPole-v1, pettingzoo:classic/tictactoe-v3, and your own as module:Class.",
         soft_wrap=True,
     )
 

@@ -10,6 +10,8 @@ from contextlib import contextmanager, suppress
 from types import FrameType
 
 INTERRUPTED = 130
+HALTED = 3
+"""Exit code of a run in which a policy stopped learning: too many updates were not finite."""
 
 AFTER_A_PICTURE = b"\x1b[?25h\r\n"
 """Shows the cursor of a terminal, which the live view hides, and leaves the picture's last line."""
@@ -57,7 +59,7 @@ def ends_in_order() -> Iterator[None]:
 
 
 def _end(number: int, frame: FrameType | None) -> None:  # noqa: ARG001
-    # It may come in the middle of a write, or nobody may read any more.
+    # It may come in the middle of a write, or the outputs may have no reader any more.
     with suppress(RuntimeError, OSError, ValueError):
         sys.stdout.flush()
     with suppress(OSError):

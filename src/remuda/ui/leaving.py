@@ -30,7 +30,7 @@ def leave(code: str | int | None) -> NoReturn:
     atexit._run_exitfuncs()
     failed = _flush_outputs()
     _end_files()
-    if _flush_outputs() or failed:  # nobody reads any more, or the disk is full
+    if _flush_outputs() or failed:  # the output has no reader any more, or the disk is full
         code = code or 120  # as the interpreter says it
     os._exit((code or 0) & 0xFF)
 
@@ -48,7 +48,7 @@ def _flush_outputs() -> bool:
 
 
 def _end_files() -> None:
-    """Do with files that nobody closed what an interpreter does when it ends.
+    """Do with files that are still open what an interpreter does when it ends.
 
     What they hold is written. Those that are more than a file of the system's are closed, as a
     packed one needs an end, and a temporary one is not to stay.

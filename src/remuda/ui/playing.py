@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from gymnasium.spaces import Discrete
 from PIL import Image
 from rich.color import Color
 from rich.console import Console, Group, RenderableType
@@ -25,6 +26,7 @@ from remuda.errors import ConfigError
 from remuda.types import Array
 from remuda.ui.interrupts import ends_in_order
 from remuda.ui.recording import write_gif
+from remuda.ui.seated import Human, LeftError, names_of, picture_of, take_seats
 from remuda.ui.summary import number
 
 LOWER_HALF = "\u2584"
@@ -47,7 +49,7 @@ class Moment:
 
 def play(
     game: str,
-    policy: str,
+    policy: str | None,
     *,
     turns: int,
     seed: int,
@@ -55,26 +57,36 @@ def play(
     out: Path | None,
     options: dict[str, Any],
     console: Console | None = None,
+    seats: Mapping[str, str] | None = None,
+    sampled: bool = False,
 ) -> None:
     """Show one episode, or the beginning of it.
 
     Args:
         game: its name.
-        policy: `random`, or one of those written for the game.
+        policy: of all seats not in `seats`: `random`, which None stands for, or one of those
+            written for the game.
         turns: the most to show.
         seed: of the game and the policies.
         frames_per_second: turns shown in a second.
         out: the GIF to write; None: show it in the terminal.
         options: the game's own.
         console: where to show it.
+        seats: by agent, who plays it: `me`, `RUN:policy`, or one that plays without learning.
+        sampled: whether policies of runs explore as at the end of training.
 
     Raises:
-        ConfigError: there is no such policy, or no picture to write.
+        ConfigError: there is no such agent or policy, no picture to write, or no terminal to play
+            in.
+        UsageError: a policy of a run cannot play there.
     """
     console = console or Console()
     found = find_game(game)
     env = found.make(1, **options)
-    moments = episode(env, found.policy(policy), turns, seed)
+    taken = take_seats(found, env, seats or {}, policy, sampled, console)
+    moments = episode(env, taken.policies, turns, seed)
+    if taken.human is not None:
+        moments = _played(env, moments, taken.human, console)
     if out is not None:
         seen = list(moments)
         pictures = [moment.picture for moment in seen if moment.picture is not None]
@@ -83,6 +95,9 @@ def play(
         write_gif(pictures, out, frames_per_second)
         console.print(f"wrote {out}", soft_wrap=True)  # a path can be copied from the screen
         console.print(_words(seen[-1]))
+    elif taken.human is not None:
+        for _ in moments:
+            pass
     elif console.is_terminal:
         with ends_in_order(), Live(console=console, auto_refresh=False) as live:
             for moment in moments:
@@ -95,14 +110,49 @@ def play(
     env.close()
 
 
-def episode(env: VectorEnv, policy: ScriptedPolicy, turns: int, seed: int) -> Iterator[Moment]:
-    """The start of an episode and the end of each of its turns, one copy, all seats alike."""
+def _played(
+    env: VectorEnv, moments: Iterator[Moment], human: Human, console: Console
+) -> Iterator[Moment]:
+    """The moments of an episode that a person plays in.
+
+    The world, as it is when they are asked, and the turn before stand above each question.
+    """
+    last: Moment | None = None
+
+    def above() -> list[RenderableType]:
+        picture = picture_of(env)
+        shown: list[RenderableType] = [] if picture is None else [_drawn(picture, console)]
+        return shown if last is None or not last.turn else [*shown, _words(last)]
+
+    human.above = above
+    with ends_in_order(), human.keyboard.reading():
+        try:
+            for last in moments:
+                yield last
+        except LeftError:
+            console.print("you left")
+        for part in above():
+            console.print(part)
+
+
+def episode(
+    env: VectorEnv, policy: ScriptedPolicy | Sequence[ScriptedPolicy], turns: int, seed: int
+) -> Iterator[Moment]:
+    """The start of an episode and the end of each of its turns, one copy.
+
+    Args:
+        env: the game.
+        policy: of all seats, or one for each.
+        turns: the most to play.
+        seed: of the game and the policies.
+    """
+    policies = [policy] * env.num_agents if callable(policy) else list(policy)
     random = np.random.default_rng(seed)
     env.reset(random.integers(2**62, size=1), np.ones(1, np.bool_))
     names = [spec.name for spec in env.agents]
     seen = [room_for(env, agent) for agent in range(env.num_agents)]
     returns = np.zeros(len(names))
-    yield Moment(0, {}, dict.fromkeys(names, 0.0), _picture(env))
+    yield Moment(0, {}, dict.fromkeys(names, 0.0), picture_of(env))
     for turn in itertools.count(1):
         actions: dict[str, Any] = {}
         env.begin_turn()
@@ -110,25 +160,26 @@ def episode(env: VectorEnv, policy: ScriptedPolicy, turns: int, seed: int) -> It
             acts = [bool(env.active[0, agent]) for agent in group]
             for agent in group:
                 env.observe(agent, seen[agent])
-            chosen = [policy(env, agent, seen[agent], random) for agent in group]
+            chosen = [policies[agent](env, agent, seen[agent], random) for agent in group]
             for agent, action, acted in zip(group, chosen, acts, strict=True):
                 env.act(agent, action)
                 if acted:
-                    actions[names[agent]] = np.asarray(action)[0].tolist()
+                    actions[names[agent]] = _called(env, agent, np.asarray(action)[0])
         returns += env.end_turn().rewards[0]
         over = not env.active.any()
         yield Moment(
-            turn, actions, dict(zip(names, returns.tolist(), strict=True)), _picture(env), over
+            turn, actions, dict(zip(names, returns.tolist(), strict=True)), picture_of(env), over
         )
         if over or turn >= turns:
             return
 
 
-def _picture(env: VectorEnv) -> Array | None:
-    try:
-        return env.render().copy()
-    except NotImplementedError:
-        return None
+def _called(env: VectorEnv, agent: int, action: Array) -> Any:
+    """What an action is called; its number where the game says nothing."""
+    space = env.agents[agent].action_space
+    if isinstance(space, Discrete) and env.action_names:
+        return names_of(env, agent)[int(action) - int(space.start)]
+    return action.tolist()
 
 
 def _words(moment: Moment) -> Text:
@@ -147,8 +198,11 @@ def _shown(moment: Moment, console: Console) -> RenderableType:
         return _words(moment)
     earned = "  ".join(f"{name} {number(value)}" for name, value in moment.returns.items())
     words = Text(f"turn {moment.turn}   {earned}")
-    height = max(console.height - 3, 4)
-    return Group(blocks(moment.picture, console.width, height), words)
+    return Group(_drawn(moment.picture, console), words)
+
+
+def _drawn(picture: Array, console: Console) -> Segments:
+    return blocks(picture, console.width, max(console.height - 3, 4))
 
 
 def blocks(picture: Array, columns: int, rows: int) -> Segments:

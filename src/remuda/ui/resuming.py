@@ -16,7 +16,7 @@ from remuda.errors import RemudaError
 def offer_to_resume(config: Config, base: Path = Path("runs")) -> Path | None:
     """The newest unfinished run of this very configuration, if the user wants to go on with it.
 
-    Where nobody can be asked, it is only told, and None is returned.
+    Where the user cannot be asked, it is only told, and None is returned.
     """
     path = find_unfinished(config, base)
     if path is None:

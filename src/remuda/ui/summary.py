@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from remuda.config import load_config, read_config
-from remuda.coordinator.metrics import MemberRecord, Record, read_metrics
+from remuda.coordinator.metrics import MemberRecord, Record
 from remuda.coordinator.run_directory import RunDirectory
-from remuda.errors import ConfigError, RunDirectoryError
+from remuda.errors import ConfigError
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -118,12 +118,7 @@ def read_run(path: Path) -> RunSummary:
     files = RunDirectory.open(path)
     facts = files.read_summary()
     damaged: list[int] = []
-    try:
-        records = tuple(read_metrics(files.metrics, damaged))
-    except OSError as error:
-        raise RunDirectoryError(f"cannot read {files.metrics}: {error.strerror}") from None
-    except ValueError as error:
-        raise RunDirectoryError(f"{files.metrics} is damaged: {error}") from None
+    records = files.read_metrics(damaged)
     return RunSummary(
         files,
         read_config(files.config),
@@ -394,7 +389,7 @@ def _missed_ratios(summary: RunSummary) -> Iterator[str]:
     for policy in summary.policies:
         asked = config.policy_of(policy.name)
         ratio = asked.experience.replay_ratio
-        if ratio is None or asked.takes_rollouts or policy.replay_ratio is None:
+        if ratio is None or asked.rollout_length or policy.replay_ratio is None:
             continue
         if policy.updates >= ENOUGH and policy.replay_ratio < MISSED * ratio:
             missed.setdefault(ratio, []).append(policy)

@@ -149,7 +149,7 @@ class ParallelGame(_Exported, ParallelEnv[str, Any, Any]):  # type: ignore[misc]
         self.agents = self._table.live()
         self._table.begin_turn()
         seen = {name: self._table.look(name) for name in self.agents}
-        self._table.newly_given()  # before anybody decided
+        self._table.newly_given()  # before any agent decided
         return seen, _nothing(self.agents)
 
     def step(self, actions: dict[str, Any]) -> tuple[dict[str, Any], ...]:
@@ -219,7 +219,7 @@ class AECGame(_Exported, AECEnv[str, Any, Any]):  # type: ignore[misc]
         self._next_agent()
 
     def _next_agent(self) -> bool:
-        """Select who acts next in this turn; False: nobody is left."""
+        """Select who acts next in this turn; False: no agent is left."""
         while not self._waiting:
             group = next(self._groups, None)
             if group is None:

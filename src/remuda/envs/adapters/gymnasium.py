@@ -18,9 +18,11 @@ from remuda.envs.adapters.spaces import (
     write_mask,
 )
 from remuda.envs.checks import BadValueError, broken, flag, number
+from remuda.envs.own_games import import_module
 from remuda.envs.vector_env import VectorEnv
 from remuda.errors import ConfigError
 from remuda.types import AgentSpec, Array, Bools, Floats, Integers, TurnResult
+from remuda.user_code import where_raised
 
 AGENT = "agent_0"
 
@@ -135,10 +137,19 @@ class GymnasiumEnv(VectorEnv):
 def make_gymnasium(name: str, num_envs: int = 1, **options: Any) -> GymnasiumEnv:
     """Copies of the environment that Gymnasium knows as `name`.
 
+    Args:
+        name: as `gymnasium.make` takes it: `my_module:Name-v0` imports a module that registers it.
+        num_envs: copies.
+        options: what the environment takes.
+
     Raises:
         ConfigError: Gymnasium does not know it, or lacks what it needs.
+        UserCodeError: the module raised as it was imported.
     """
     try:
+        module, _, name = name.rpartition(":")
+        if module:
+            import_module(module)
         modes = gymnasium.spec(name).kwargs | options
         kind = gymnasium.make(name, **options)
         drawable = "rgb_array" in (kind.metadata.get("render_modes") or ())
@@ -147,5 +158,8 @@ def make_gymnasium(name: str, num_envs: int = 1, **options: Any) -> GymnasiumEnv
             options["render_mode"] = "rgb_array"
         return GymnasiumEnv(lambda: gymnasium.make(name, **options), num_envs)
     except (gymnasium.error.Error, TypeError, ImportError) as error:
+        if where_raised(error, libraries=False):
+            raise
         line = " ".join(str(error).split())
-        raise ConfigError(f"gymnasium:{name} cannot be made: {line}") from None
+        asked = f"{module}:{name}" if module else name
+        raise ConfigError(f"gymnasium:{asked} cannot be made: {line}") from None

@@ -12,7 +12,6 @@ import warnings
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -27,10 +26,12 @@ from remuda.envs.adapters.spaces import (
     write_mask,
 )
 from remuda.envs.checks import BadValueError, broken, flag, number
+from remuda.envs.own_games import import_module
 from remuda.envs.scripted import possibilities
 from remuda.envs.vector_env import VectorEnv
 from remuda.errors import ConfigError, ContractError
 from remuda.types import AgentSpec, Array, Bools, Floats, Integers, TurnResult
+from remuda.user_code import where_raised
 
 if TYPE_CHECKING:
     from pettingzoo import AECEnv, ParallelEnv
@@ -271,7 +272,7 @@ class AECCopies(_Copies):
     A turn is a round in which every agent may act once, in the order of `possible_agents`, where
     the environment has selected it. An agent observes when it is selected, and zeros before that.
     Agents that are dead are stepped through without being asked; the episode of one is over when it
-    is selected to be stepped through, or when nobody is left to act.
+    is selected to be stepped through, or when no agent is left to act.
     What an agent is given between two of its acts counts for the turn in which it comes, and
     belongs to the first of the two.
     """
@@ -345,7 +346,7 @@ class AECCopies(_Copies):
         self._all_over(e, copy, ended)
 
     def _all_over(self, e: int, copy: AECEnv[Any, Any, Any], ended: Mapping[Any, bool]) -> None:
-        """Nobody acts any more: who has not been stepped through gets nothing more either."""
+        """No agent acts any more: one not yet stepped through gets nothing more either."""
         for name, terminated in ended.items():
             self._over(e, copy, name, terminated)
         self._nobody_left(e)
@@ -392,10 +393,12 @@ def make_pettingzoo(
             raise ConfigError(f"pettingzoo:{name} offers no {' and no '.join(wanted[api])}")
         make, adapter = offered[kind], ParallelCopies if kind == PARALLEL else AECCopies
         try:
-            if num_envs == 1:  # for pictures of play; drawing may cost even where nobody looks
-                options = _drawing(make, options)
+            if num_envs == 1:  # for pictures of play; drawing may cost even where none is taken
+                options = drawing(make, options)
             return adapter(lambda: make(**options), num_envs)
         except (TypeError, ValueError, AssertionError, ImportError) as error:
+            if where_raised(error, libraries=False):
+                raise
             line = " ".join(str(error).split())
             raise ConfigError(f"pettingzoo:{name} cannot be made: {line}") from None
 
@@ -424,7 +427,7 @@ def _offered(name: str) -> dict[str, Callable[..., Any]]:
         return registered
     try:
         module = import_module(name)
-    except (ImportError, ValueError) as error:
+    except (ImportError, TypeError, ValueError) as error:
         raise ConfigError(
             f"pettingzoo:{name} cannot be loaded: {error}; name what PettingZoo knows, such as "
             "pettingzoo:classic/tictactoe-v3, or a module with an environment, such as "
@@ -433,7 +436,7 @@ def _offered(name: str) -> dict[str, Callable[..., Any]]:
     return {kind: getattr(module, kind) for kind in kinds if hasattr(module, kind)}
 
 
-def _drawing(make: Callable[..., Any], options: dict[str, Any]) -> dict[str, Any]:
+def drawing(make: Callable[..., Any], options: dict[str, Any]) -> dict[str, Any]:
     """The options, with pictures asked for where the environment has them."""
     if "render_mode" in options:
         return options

@@ -153,7 +153,7 @@ class _Copy:
         self._other_numbers = random.Random(seed).getstate()
         for seen in self.seen:
             seen[:] = 0.0
-        # Whoever was put aside in the middle of a turn is thrown away.
+        # An episode that was put aside in the middle of a turn is thrown away.
         self._play = greenlet(self._episode)
         self._go_on()
 

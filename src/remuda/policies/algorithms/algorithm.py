@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from remuda.algorithms import Takes
 from remuda.checkpoint.state import fitting
 from remuda.config import PolicyConfig
 from remuda.policies.networks.network import Network
@@ -15,12 +18,36 @@ from remuda.policies.optimizer import Adam
 from remuda.policies.stack import ParameterStack
 from remuda.types import Floats, State
 
+if TYPE_CHECKING:
+    from remuda.policies.spec import PolicySpec
 
-class Algorithm:
+
+class Algorithm(ABC):
     """Trains K private networks of one layout; row k depends on what belongs to policy k alone.
 
     Each has its own hyperparameters, optimizer moments, gradient clipping and random stream.
+
+    What the registry (`remuda.algorithms`) has to know of one that a user brings stands in its
+    class; of those that come with Remuda it stands there.
     """
+
+    takes: ClassVar[Takes]
+    """What experience it learns from."""
+    masks: ClassVar[bool]
+    """Whether it can learn where the game tells which actions are allowed."""
+    samples: ClassVar[bool] = False
+    """Whether it explores by drawing from the distribution that its network describes."""
+    preset: ClassVar[Mapping[str, Any]] = {}
+    """The defaults of its policies, where they differ: `{"learning_rate": 3e-4}`."""
+    settings: ClassVar[Mapping[str, Any]] = {}
+    """What `policy.settings` may name, with the defaults."""
+    unused: ClassVar[Sequence[str]] = ()
+    """Settings of a policy that it does not read, such as `ppo.clip`."""
+
+    @classmethod
+    @abstractmethod
+    def network_for(cls, spec: PolicySpec) -> Network:
+        """The network that a policy is configured to have."""
 
     def __init__(
         self, configs: Sequence[PolicyConfig], network: Network, device: str | torch.device
@@ -40,10 +67,20 @@ class Algorithm:
         norms = [[config.max_grad_norm] for config in self.configs]
         self._max_grad_norm = torch.tensor(norms, device=self.device)
 
+    def settings_of(self, name: str, members: Iterable[int]) -> Tensor:
+        """A number of `policy.settings`, of each of these policies: [G, 1]."""
+        default = self.settings[name]
+        found = [[float(self.configs[k].settings.get(name, default))] for k in members]
+        return torch.tensor(found, device=self.device)
+
     def begin(self, policy: int, weights: Tensor, config: PolicyConfig) -> None:
         """Let somebody else begin in a policy's place; updates are counted on."""
         self.load(policy, weights, self.updates[policy])
         self.optimizer.forget(policy)
+        self.configure(policy, config)
+
+    def configure(self, policy: int, config: PolicyConfig) -> None:
+        """Train a policy with these hyperparameters from its next update on."""
         self.optimizer.learning_rates[policy] = config.learning_rate
         self.configs[policy] = config
 
@@ -62,17 +99,17 @@ class Algorithm:
         """Whether every weight of a policy is a finite number."""
         return bool(torch.isfinite(self.online.flat[policy]).all())
 
+    @abstractmethod
     def state(self, policy: int) -> State:
         """All that a successor needs to go on exactly here: `learned`, and the random stream."""
-        raise NotImplementedError
 
+    @abstractmethod
     def restore(self, policy: int, state: State) -> None:
         """Let a policy go on from what `state` returned.
 
         Raises:
             CheckpointError: it was saved by another network.
         """
-        raise NotImplementedError
 
     def learned(self, policy: int) -> State:
         """A policy's weights, optimizer and counters."""
@@ -88,8 +125,13 @@ class Algorithm:
         self.load(policy, torch.from_numpy(fitting(state, "online", like)), state["updates"])
         self.optimizer.restore(policy, state["optimizer"])
 
-    def clip_gradients(self, gradients: Tensor, members: slice | Tensor) -> None:
-        """Scale gradients [G, P] of these policies down to the largest norm that each may have."""
+    def clip_gradients(self, gradients: Tensor, members: slice | Tensor) -> Tensor:
+        """Scale gradients [G, P] of these policies down to the largest norm that each may have.
+
+        Returns:
+            [G, 1]: the norm of each before that.
+        """
         with torch.no_grad():
-            norm = gradients.norm(dim=1, keepdim=True)
+            norm: Tensor = gradients.norm(dim=1, keepdim=True)
             gradients.mul_((self._max_grad_norm[members] / (norm + 1e-6)).clamp(max=1.0))
+        return norm

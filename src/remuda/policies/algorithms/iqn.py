@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import torch
 from torch import Tensor
 
-from remuda.policies.algorithms.dqn import DQN, Part, Transitions
-from remuda.policies.losses import quantile_loss
+from remuda.policies.algorithms.dqn import DQN
+from remuda.policies.algorithms.transition_algorithm import Loss, Part, Transitions
+from remuda.policies.losses import among_allowed, quantile_loss
 from remuda.policies.networks import iqn
+from remuda.policies.networks.encoders import encoder_for
+
+if TYPE_CHECKING:
+    from remuda.policies.spec import PolicySpec
 
 
 class IQN(DQN):
@@ -15,17 +22,24 @@ class IQN(DQN):
 
     network: iqn.IQN
 
-    @property
-    def _passes(self) -> int:
-        """One for each quantile."""
-        return self.config.network.quantiles
+    @classmethod
+    def network_for(cls, spec: PolicySpec) -> iqn.IQN:
+        """A network with values for each action and quantile."""
+        return iqn.IQN(
+            spec.num_inputs,
+            spec.actions.num_outputs,
+            spec.config.network,
+            encoder_for(spec),
+            spec.scale,
+        )
 
-    def loss(self, batch: Transitions, part: Part) -> Tensor:
-        """The loss of every sample of these policies: [end - first, B]."""
+    def loss(self, batch: Transitions, part: Part) -> Loss:
+        """The loss of every sample [end - first, B], and its action's values, by quantile."""
         network = self.network
         with torch.no_grad():
             chooser = part.online if self.config.double else part.target
-            best = network.values(self._acting(part, chooser), batch.s_t).argmax(-1)
+            select = network.values(self._acting(part, chooser), batch.s_t)
+            best = among_allowed(select, batch.allowed_t).argmax(-1)
             weights = network.plain(part.target.parameters, self._noise(part))
             z_t = self._taken(
                 network.quantile_values(weights, batch.s_t, self._draw_quantiles(batch, part)), best
@@ -34,7 +48,13 @@ class IQN(DQN):
         quantiles = self._draw_quantiles(batch, part)
         weights = network.plain(part.online.parameters, self._noise(part))
         z_tm1 = network.quantile_values(weights, batch.s_tm1, quantiles)
-        return quantile_loss(self._taken(z_tm1, batch.a_tm1), quantiles, targets, self.config.huber)
+        taken = self._taken(z_tm1, batch.a_tm1)
+        losses = quantile_loss(taken, quantiles, targets, self.config.huber)
+        if not batch.weights.numel():
+            return Loss(losses, taken)
+        # Of all pairs of quantiles.
+        errors = (targets.unsqueeze(-2) - taken.detach().unsqueeze(-1)).abs().mean((-2, -1))
+        return Loss(losses, taken, errors)
 
     def _draw_quantiles(self, batch: Transitions, part: Part) -> Tensor:
         """[end - first, B, N], for each policy from its own stream."""

@@ -29,7 +29,7 @@ KINDS = {"relu": RELU, "tanh": TANH}
 
 
 def activate(x: Tensor, kind: str) -> Tensor:
-    """The rectifier or tanh; in place, as nobody needs what was before."""
+    """The rectifier or tanh; in place, as no caller needs what was before."""
     if x.requires_grad or x.device.type != "cpu" or not x.is_contiguous():
         return x.tanh_() if kind == "tanh" else x.relu_()
     activate_in_place(x.numpy().reshape(-1), KINDS[kind])

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor
-from torch.nn import functional
 
 from remuda.config import NetworkConfig
-from remuda.errors import ContractError
 from remuda.policies.actions import Actions
 from remuda.policies.networks.activations import activate
+from remuda.policies.networks.encoders import Encoder
 from remuda.policies.networks.layers import linear_shapes
 from remuda.policies.networks.network import Network, Weights, apply
 from remuda.policies.stack import Parameters, Shapes
@@ -23,22 +21,10 @@ INPUT_LIMIT = 10.0
 """How far a normalised input counts from 0."""
 
 
-@dataclass(frozen=True)
-class Image:
-    """How the numbers of an observation lie in space."""
-
-    channels: int
-    height: int
-    width: int
-    channels_last: bool = False
-    frames: int = 1
-    """Observations that are stacked, each with its own channels."""
-
-
 class ActorCritic(Network):
     """Hidden layers, shared or one set each, a head for the policy and a head for the value.
 
-    Convolutions may come before the hidden layers, and a gated recurrent layer after them. The
+    An encoder may come before the hidden layers, and a gated recurrent layer after them. The
     policy's head gives the parameters of a distribution (`remuda.policies.actions`). Weights are
     drawn orthogonal, with a gain of sqrt(2) in hidden layers, 0.01 in the policy's head, so that a
     fresh policy is close to uniform, and 1 elsewhere (Andrychowicz et al. 2021).
@@ -50,7 +36,7 @@ class ActorCritic(Network):
         actions: Actions,
         config: NetworkConfig,
         normalised: bool = False,
-        image: Image | None = None,
+        encoder: Encoder | None = None,
         scale: float = 1.0,
     ) -> None:
         """Lay it out.
@@ -60,21 +46,19 @@ class ActorCritic(Network):
             actions: what the policy can do.
             config: layers.
             normalised: whether inputs are normalised by buffers of what was seen.
-            image: how the inputs lie; needed where there are convolutions.
+            encoder: what comes before the hidden layers, for each tower; None: nothing.
             scale: what inputs are multiplied by, for pixels.
-
-        Raises:
-            ContractError: convolutions that do not fit the image.
         """
         super().__init__(num_inputs, config)
         self.actions, self.normalised, self.memory = actions, normalised, config.recurrent
-        self._image, self.input_scale = image, scale
+        self.encoder, self.input_scale = encoder, scale
         shapes: dict[str, tuple[int, ...]] = {}
         for tower in self._towers:
             width = num_inputs
-            if config.convolutions:
-                conv_shapes, width = self._conv_shapes(tower)
-                shapes |= conv_shapes
+            if encoder is not None:
+                shapes |= encoder.shapes(tower)
+                self.buffers |= encoder.buffers(tower)
+                width = encoder.width
             for i, units in enumerate(config.hidden):
                 shapes |= linear_shapes(f"{tower}{i}", width, units)
                 width = units
@@ -88,7 +72,7 @@ class ActorCritic(Network):
             shapes["log_scale"] = (1, actions.num_scales)
         if normalised:
             shapes |= {MEAN: (1, num_inputs), VARIANCE: (1, num_inputs), COUNT: (1, 1)}
-            self.buffers = frozenset((MEAN, VARIANCE, COUNT))
+            self.buffers |= {MEAN, VARIANCE, COUNT}
         self.shapes: Shapes = shapes
 
     @property
@@ -108,27 +92,8 @@ class ActorCritic(Network):
         return (*towers, *recurrent, "policy", "value")
 
     def _of_tower(self, tower: str) -> tuple[str, ...]:
-        convolutions = (f"{tower}_conv{i}" for i in range(len(self.config.convolutions)))
-        return (*convolutions, *self._hidden(tower))
-
-    def _conv_shapes(self, tower: str) -> tuple[dict[str, tuple[int, ...]], int]:
-        """The parameters of a tower's convolutions, and the numbers that leave them."""
-        image = self._image
-        if image is None:
-            raise ContractError("network.convolutions need observations [channels, height, width]")
-        channels, height, width = image.channels * image.frames, image.height, image.width
-        shapes: dict[str, tuple[int, ...]] = {}
-        for i, (out, kernel, stride) in enumerate(self.config.convolutions):
-            if kernel > min(height, width):
-                raise ContractError(
-                    f"network.convolutions: layer {i} has a kernel of {kernel}, and what it sees "
-                    f"is {height} x {width}"
-                )
-            shapes[f"{tower}_conv{i}.weight"] = (out, channels, kernel, kernel)
-            shapes[f"{tower}_conv{i}.bias"] = (1, out)
-            channels = out
-            height, width = ((size - kernel) // stride + 1 for size in (height, width))
-        return shapes, channels * height * width
+        first = self.encoder.layers(tower) if self.encoder is not None else ()
+        return (*first, *self._hidden(tower))
 
     def initialise(self, parameters: Parameters, generator: torch.Generator) -> None:
         """Draw the parameters of one policy, views [1, ...]."""
@@ -142,6 +107,9 @@ class ActorCritic(Network):
                 parameters[f"{layer}.bias"].zero_()
             if self.normalised:
                 parameters[VARIANCE].fill_(1.0)
+        if self.encoder is not None:
+            for tower in self._towers:
+                self.encoder.initialise(tower, parameters, generator)
 
     def acting(self, parameters: Parameters, noise: torch.Generator | None) -> Weights:  # noqa: ARG002
         """The weights that the policy needs; a value is for those who learn."""
@@ -151,6 +119,8 @@ class ActorCritic(Network):
             for layer in (*self._of_tower(self._towers[0]), *recurrent, "policy")
             for part in ("weight", "bias")
         }
+        if self.encoder is not None:
+            weights |= {name: parameters[name] for name in self.encoder.shapes(self._towers[0])}
         if self.actions.num_scales:
             weights["log_scale"] = parameters["log_scale"]
         if self.normalised:
@@ -160,7 +130,7 @@ class ActorCritic(Network):
     @property
     def plain_layers(self) -> tuple[str, ...]:
         """The tower of the policy and its head, if nothing else stands before or between them."""
-        more = self.config.convolutions or self.memory or self.normalised
+        more = self.encoder is not None or self.memory or self.normalised
         if more or self.actions.num_scales or self.input_scale != 1.0:
             return ()
         return (*self._hidden(self._towers[0]), "policy")
@@ -214,27 +184,10 @@ class ActorCritic(Network):
         return inputs if self.input_scale == 1.0 else inputs * self.input_scale
 
     def _features(self, weights: Weights, tower: str, inputs: Tensor) -> Tensor:
-        x = self._convolve(weights, tower, inputs) if self.config.convolutions else inputs
+        x = inputs if self.encoder is None else self.encoder.features(tower, weights, inputs)
         for layer in self._hidden(tower):
             x = activate(apply(weights, layer, x), self.config.activation)
         return x
-
-    def _convolve(self, weights: Weights, tower: str, inputs: Tensor) -> Tensor:
-        """[K, B, num_inputs] to [K, B, features]: the K policies are groups of one convolution."""
-        image, (policies, batch, _) = self._image, inputs.shape
-        assert image is not None
-        if image.channels_last:
-            size = (image.frames, image.height, image.width, image.channels)
-            inputs = inputs.view(policies, batch, *size).movedim(-1, 3).flatten(2)
-        x = inputs.view(policies, batch, -1, image.height, image.width).transpose(0, 1)
-        x = x.reshape(batch, -1, image.height, image.width)
-        for i, (_, _, stride) in enumerate(self.config.convolutions):
-            weight, bias = (weights[f"{tower}_conv{i}.{part}"] for part in ("weight", "bias"))
-            x = functional.conv2d(
-                x, weight.flatten(0, 1), bias.flatten(), stride=stride, groups=policies
-            )
-            x = activate(x, self.config.activation)
-        return x.view(batch, policies, -1).transpose(0, 1)
 
     def _follow(self, weights: Weights, x: Tensor, memory: Tensor) -> Tensor:
         """Memories [K, G * T, memory] after each step of G sequences of features [K, G * T, D]."""

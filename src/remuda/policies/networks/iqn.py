@@ -9,23 +9,35 @@ from torch import Tensor
 
 from remuda.config import NetworkConfig
 from remuda.policies.networks.activations import activate
+from remuda.policies.networks.encoders import Encoder
 from remuda.policies.networks.layers import linear_shapes
 from remuda.policies.networks.network import Weights, apply
-from remuda.policies.networks.q_network import QNetwork
+from remuda.policies.networks.q_network import TOWER, QNetwork
 from remuda.policies.stack import Parameters
 
 
 class IQN(QNetwork):
     """Values of actions at given quantiles of their return.
 
-    The first hidden layer sees the state; its features are multiplied with an embedding of the
-    quantile (equation 4), and the other layers see the product.
+    An encoder sees the state, or where there is none the first hidden layer; its features are
+    multiplied with an embedding of the quantile (equation 4), and the other layers see the product.
     """
 
-    def __init__(self, num_inputs: int, num_actions: int, config: NetworkConfig) -> None:
-        super().__init__(num_inputs, num_actions, config)
-        first, *others = config.hidden
-        shapes = linear_shapes("state", num_inputs, first)
+    def __init__(
+        self,
+        num_inputs: int,
+        num_actions: int,
+        config: NetworkConfig,
+        encoder: Encoder | None = None,
+        scale: float = 1.0,
+    ) -> None:
+        super().__init__(num_inputs, num_actions, config, encoder, scale)
+        self._first = () if encoder is not None else ("state",)
+        if encoder is not None:
+            first, others, shapes = encoder.width, config.hidden, encoder.shapes(TOWER)
+        else:
+            first, others = config.hidden[0], config.hidden[1:]
+            shapes = linear_shapes("state", num_inputs, first)
         shapes |= linear_shapes("quantile", config.cosines, first)
         width = first
         for i, units in enumerate(others):
@@ -37,7 +49,7 @@ class IQN(QNetwork):
     @property
     def layers(self) -> tuple[str, ...]:
         """The state's layer, the quantile's, the hidden layers of their product, the head."""
-        return ("state", "quantile", *self._hidden, "head")
+        return (*self._first, "quantile", *self._hidden, "head")
 
     def embed(self, weights: Weights, quantiles: Tensor) -> Tensor:
         """Embed quantiles [K, B, N] in (0, 1): [K, B * N, first] (equation 4)."""
@@ -69,7 +81,9 @@ class IQN(QNetwork):
 
     def _features(self, weights: Weights, inputs: Tensor, embedding: Tensor) -> Tensor:
         """Features [K, B * N, last]; the embedding is of each sample, or [K, N, first] for all."""
-        state = activate(apply(weights, "state", inputs), self.config.activation)
+        state = self.encoded(weights, inputs)
+        if self._first:
+            state = activate(apply(weights, "state", state), self.config.activation)
         policies, _, width = state.shape
         by_sample = embedding.view(policies, -1, self.config.quantiles, width)
         x = (state.unsqueeze(2) * by_sample).flatten(1, 2)

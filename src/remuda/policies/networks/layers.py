@@ -44,6 +44,15 @@ def initialise_linear(parameters: Parameters, name: str, generator: torch.Genera
                 parameters[f"{name}.{part}_sigma"].fill_(NOISE_SCALE * bound)
 
 
+def initialise_convolution(parameters: Parameters, name: str, generator: torch.Generator) -> None:
+    """Uniform weights and biases within 1/sqrt(inputs of an output), as torch draws them."""
+    bound = 1.0 / math.sqrt(parameters[f"{name}.weight"][0, 0].numel())
+    with torch.no_grad():
+        for part in ("weight", "bias"):
+            view = parameters[f"{name}.{part}"]
+            view.copy_(torch.empty(view.shape).uniform_(-bound, bound, generator=generator))
+
+
 def plain_linear(
     parameters: Parameters, name: str, noise: torch.Generator | None
 ) -> tuple[Tensor, Tensor]:

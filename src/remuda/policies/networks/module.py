@@ -1,4 +1,4 @@
-"""A policy's network as a module of torch, for whoever works with these."""
+"""A policy's network as a module of torch."""
 
 from __future__ import annotations
 
@@ -24,17 +24,7 @@ class PolicyModule(nn.Module):
         super().__init__()
         self._network, self._names = network, tuple(parameters)
         for name, values in parameters.items():
-            *path, last = name.split(".")
-            part: nn.Module = self
-            for step in path:
-                if not hasattr(part, step):
-                    part.add_module(step, nn.Module())
-                part = part.get_submodule(step)
-            own = values.detach()[0].clone()
-            if name in network.buffers:
-                part.register_buffer(last, own)
-            else:
-                part.register_parameter(last, nn.Parameter(own))
+            place(self, name, values.detach()[0].clone(), name not in network.buffers)
 
     def forward(
         self, observations: Tensor, recurrent_state: Tensor | None = None
@@ -64,3 +54,16 @@ class PolicyModule(nn.Module):
     def _acting(self) -> Weights:
         tensors: dict[str, Tensor] = {**dict(self.named_parameters()), **dict(self.named_buffers())}
         return self._network.acting({name: tensors[name][None] for name in self._names}, None)
+
+
+def place(module: nn.Module, name: str, values: Tensor, learned: bool) -> None:
+    """Give a module a parameter or buffer of this name, in submodules where it has dots."""
+    *path, last = name.split(".")
+    for step in path:
+        if not hasattr(module, step):
+            module.add_module(step, nn.Module())
+        module = module.get_submodule(step)
+    if learned:
+        module.register_parameter(last, nn.Parameter(values))
+    else:
+        module.register_buffer(last, values)

@@ -3,16 +3,30 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from remuda.config import NetworkConfig
+from remuda.policies.networks.encoders import Encoder
 from remuda.policies.networks.layers import initialise_linear
 from remuda.policies.stack import Parameters, Shapes
 
 Weights = dict[str, Tensor]
 """Plain weights of one pass, by name, each [K, ...]."""
+
+
+@dataclass(frozen=True)
+class Image:
+    """How the numbers of an observation lie in space."""
+
+    channels: int
+    height: int
+    width: int
+    channels_last: bool = False
+    frames: int = 1
+    """Observations that are stacked, each with its own channels."""
 
 
 class Network(ABC):
@@ -24,6 +38,8 @@ class Network(ABC):
     """The names of what is published and not learned by gradients."""
     memory: int = 0
     """Numbers that it keeps of a stream from one step to the next."""
+    encoder: Encoder | None = None
+    """What comes before its linear layers; None: nothing."""
 
     def __init__(self, num_inputs: int, config: NetworkConfig) -> None:
         self.num_inputs, self.config = num_inputs, config
@@ -32,6 +48,12 @@ class Network(ABC):
     @abstractmethod
     def layers(self) -> tuple[str, ...]:
         """The names of the linear layers, in the order of the pass; the last is the head."""
+
+    @property
+    def widest(self) -> int:
+        """The most numbers of a sample between two layers."""
+        encoded = self.encoder.width if self.encoder is not None else 1
+        return max(*self.config.hidden, encoded, 1)
 
     def initialise(self, parameters: Parameters, generator: torch.Generator) -> None:
         """Draw the parameters of one policy, views [1, ...]."""

@@ -9,17 +9,52 @@ from torch import Tensor
 
 from remuda.config import NetworkConfig
 from remuda.policies.networks.activations import activate
-from remuda.policies.networks.layers import fold_dueling, linear_shapes, plain_linear
+from remuda.policies.networks.encoders import Encoder
+from remuda.policies.networks.layers import (
+    fold_dueling,
+    initialise_convolution,
+    linear_shapes,
+    plain_linear,
+)
 from remuda.policies.networks.network import Network, Weights, apply
 from remuda.policies.stack import Parameters, Shapes
+
+TOWER = "hidden"
+"""The name of its only tower, as encoders are asked for one."""
 
 
 class QNetwork(Network):
     """Values of actions, for K policies at once."""
 
-    def __init__(self, num_inputs: int, num_actions: int, config: NetworkConfig) -> None:
+    def __init__(
+        self,
+        num_inputs: int,
+        num_actions: int,
+        config: NetworkConfig,
+        encoder: Encoder | None = None,
+        scale: float = 1.0,
+    ) -> None:
+        """Lay it out.
+
+        Args:
+            num_inputs: numbers in one stacked input.
+            num_actions: there are.
+            config: layers.
+            encoder: what comes before the linear layers; None: nothing.
+            scale: what inputs are multiplied by before an encoder, for pixels.
+        """
         super().__init__(num_inputs, config)
-        self.num_actions = num_actions
+        self.num_actions, self.encoder, self.input_scale = num_actions, encoder, scale
+        if encoder is not None:
+            self.buffers = encoder.buffers(TOWER)
+
+    def initialise(self, parameters: Parameters, generator: torch.Generator) -> None:
+        """Draw the parameters of one policy, views [1, ...]."""
+        if self.encoder is not None:
+            for layer in self.encoder.layers(TOWER):
+                initialise_convolution(parameters, layer, generator)
+            self.encoder.initialise(TOWER, parameters, generator)
+        super().initialise(parameters, generator)
 
     def plain(self, parameters: Parameters, noise: torch.Generator | None) -> Weights:
         """The plain weights of one pass; gradients flow through them to the parameters."""
@@ -29,6 +64,8 @@ class QNetwork(Network):
             if layer == self.layers[-1] and self.config.dueling:
                 weight, bias = fold_dueling(weight, bias)
             weights[f"{layer}.weight"], weights[f"{layer}.bias"] = weight, bias
+        if self.encoder is not None:
+            weights |= {name: parameters[name] for name in self.encoder.shapes(TOWER)}
         return weights
 
     def acting(self, parameters: Parameters, noise: torch.Generator | None) -> Weights:
@@ -40,8 +77,20 @@ class QNetwork(Network):
         """Action values [K, B, A] of inputs [K, B, num_inputs], by weights from `acting`."""
 
     def outputs(self, weights: Weights, inputs: Tensor) -> Tensor:
-        """The action values: whoever acts takes the greatest, or explores."""
+        """The action values: the actor takes the greatest, or explores."""
         return self.values(weights, inputs)
+
+    def encoded(self, weights: Weights, inputs: Tensor) -> Tensor:
+        """What the linear layers see of inputs [K, B, num_inputs]: [K, B, width]."""
+        if self.encoder is None:
+            return inputs
+        scaled = inputs if self.input_scale == 1.0 else inputs * self.input_scale
+        return self.encoder.features(TOWER, weights, scaled)
+
+    @property
+    def width(self) -> int:
+        """Numbers that the linear layers see."""
+        return self.num_inputs if self.encoder is None else self.encoder.width
 
     def _head_shapes(self, inputs: int) -> Shapes:
         outputs = self.num_actions + self.config.dueling
@@ -51,10 +100,17 @@ class QNetwork(Network):
 class MLP(QNetwork):
     """Linear layers with rectifiers between them, and a plain or dueling head."""
 
-    def __init__(self, num_inputs: int, num_actions: int, config: NetworkConfig) -> None:
-        super().__init__(num_inputs, num_actions, config)
-        widths = (num_inputs, *config.hidden)
-        shapes: dict[str, tuple[int, ...]] = {}
+    def __init__(
+        self,
+        num_inputs: int,
+        num_actions: int,
+        config: NetworkConfig,
+        encoder: Encoder | None = None,
+        scale: float = 1.0,
+    ) -> None:
+        super().__init__(num_inputs, num_actions, config, encoder, scale)
+        widths = (self.width, *config.hidden)
+        shapes = encoder.shapes(TOWER) if encoder is not None else {}
         for i in range(len(config.hidden)):
             noisy = config.noisy and i > 0
             shapes |= linear_shapes(f"hidden{i}", widths[i], widths[i + 1], noisy)
@@ -67,12 +123,12 @@ class MLP(QNetwork):
 
     @property
     def plain_layers(self) -> tuple[str, ...]:
-        """All of them."""
-        return self.layers
+        """All of them, where nothing else comes before."""
+        return self.layers if self.encoder is None else ()
 
     def values(self, weights: Weights, inputs: Tensor) -> Tensor:
         """Action values [K, B, A] of inputs [K, B, num_inputs]."""
-        x = inputs
+        x = self.encoded(weights, inputs)
         for layer in self.layers[:-1]:
             x = activate(apply(weights, layer, x), self.config.activation)
         return apply(weights, "head", x)

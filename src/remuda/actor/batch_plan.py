@@ -1,0 +1,101 @@
+"""How the streams of a group are gathered into forward passes, however the seats are dealt.
+
+A stack of K networks gives each the same number of streams in a pass, so a pass costs as much as
+its fullest row. The rows are cut into stretches, each a pass of its own, where that is cheaper than
+to fill up: a policy that plays half of all seats should not make fifty others as wide.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numba import njit
+
+from remuda.types import Integers
+
+PASS = 100
+"""What a pass costs besides, counted in streams..."""
+ROW = 4
+"""...and a row of it."""
+STEP = 4
+"""Widths are multiples of this, so that few shapes occur."""
+LONGEST = 128
+"""The most rows in a pass."""
+
+
+@dataclass(frozen=True)
+class BatchPlan:
+    """Streams by row of a stack, and the passes they are gathered into."""
+
+    begins: Integers
+    """[K + 1]: where each row's streams begin..."""
+    streams: Integers
+    """...in this list of stream numbers, [M]."""
+    passes: tuple[tuple[int, int, int], ...]
+    """Each first row, one past the last, and streams of each."""
+
+
+def make_plan(rows: Integers, streams: Integers, num_rows: int) -> BatchPlan:
+    """Gather streams.
+
+    Args:
+        rows: [M] by stream, the row that plays it; -1: none of this stack.
+        streams: [M] their numbers.
+        num_rows: K.
+    """
+    begins = np.zeros(num_rows + 1, np.int64)
+    ordered = np.empty(len(streams), np.int64)
+    passes = np.empty((num_rows, 3), np.int64)
+    count, found = _plan(rows, streams, begins, ordered, passes)
+    return BatchPlan(begins, ordered[:count], tuple(tuple(p) for p in passes[:found].tolist()))
+
+
+@njit(cache=True)
+def _plan(
+    rows: Integers, streams: Integers, begins: Integers, ordered: Integers, passes: Integers
+) -> tuple[int, int]:
+    """Sort streams by row, and cut the rows at the least cost; returns streams and passes."""
+    num_rows = begins.size - 1
+    counts = np.zeros(num_rows, np.int64)
+    for row in rows:
+        if row >= 0:
+            counts[row] += 1
+    for k in range(num_rows):
+        begins[k + 1] = begins[k] + counts[k]
+    at = begins[:-1].copy()
+    for i in range(rows.size):
+        if rows[i] >= 0:
+            ordered[at[rows[i]]] = streams[i]
+            at[rows[i]] += 1
+    # The least cost of the first k rows, and where the last pass of it begins; a row without
+    # streams may be in no pass.
+    cost = np.zeros(num_rows + 1, np.int64)
+    begin = np.zeros(num_rows + 1, np.int64)
+    for end in range(1, num_rows + 1):
+        if counts[end - 1] == 0:
+            cost[end], begin[end] = cost[end - 1], -1
+            continue
+        width = 0
+        cost[end] = 1 << 60
+        for first in range(end - 1, max(end - 1 - LONGEST, -1), -1):
+            width = max(width, counts[first])
+            padded = -(-width // STEP) * STEP
+            found = cost[first] + PASS + (end - first) * (padded + ROW)
+            if found < cost[end] and counts[first] > 0:
+                cost[end], begin[end] = found, first
+    count = 0
+    end = num_rows
+    while end > 0:
+        if begin[end] < 0:
+            end -= 1
+            continue
+        first = begin[end]
+        width = 0
+        for k in range(first, end):
+            width = max(width, counts[k])
+        passes[count] = first, end, -(-width // STEP) * STEP
+        count += 1
+        end = first
+    passes[:count] = passes[:count][::-1].copy()
+    return begins[-1], count

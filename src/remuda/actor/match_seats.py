@@ -1,0 +1,296 @@
+"""Seats dealt by match: who plays an agent changes with every episode of a copy.
+
+A *stream* is one agent of one copy, numbered agent by agent: what it sees and does stands in row
+`agent * num_envs + copy` of every array. Streams of one policy, live or frozen, are gathered into
+one forward pass, whatever matches they belong to; what they live through goes to the policy that
+acted, if it learns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from remuda.actor.episodes import EpisodeCounter
+from remuda.actor.policy_group import PolicyGroup
+from remuda.actor.seats import groups_of
+from remuda.checkpoint.state import fitting
+from remuda.envs.checks import TurnChecks
+from remuda.envs.vector_env import VectorEnv
+from remuda.experience.room import Room
+from remuda.policies.initial import InitialWeights
+from remuda.policies.spec import first_weights
+from remuda.policies.stack import layout_size
+from remuda.population.league import League
+from remuda.population.table import POLICY
+from remuda.publish.snapshot import Snapshot
+from remuda.scoreboard import Policy, Row
+from remuda.streams import torch_stream
+from remuda.types import Bools, Floats, Integers, State, TurnResult
+
+
+class MatchSeats:
+    """Seats for a match at a time, as a league deals them."""
+
+    def __init__(
+        self,
+        env: VectorEnv,
+        casts: Sequence[PolicyGroup],
+        league: League,
+        rows: Row,
+        together: bool = False,
+        seed: int = 0,
+        mark: Row | None = None,
+        initial: InitialWeights | None = None,
+    ) -> None:
+        """Take the seats.
+
+        Args:
+            env: the copies of the game.
+            casts: everybody who may sit there.
+            league: who does.
+            rows: [policies, fields] where each live policy's episodes are counted, by `Policy`.
+            together: all agents observe at the start of the turn and choose in one batched pass.
+            seed: of the run, by which the weights of newborn policies are drawn.
+            mark: `Scoreboard.mark`, by which extremes of returns are counted.
+            initial: weights that newborn policies begin with instead; None: there are none.
+        """
+        self._seed, self._initial = seed, initial
+        self._counter = EpisodeCounter(rows, mark)
+        self._env, self.casts, self.league, self._rows = env, tuple(casts), league, rows
+        self.groups: Sequence[tuple[int, ...]] = groups_of(env, together)
+        self.acted: Bools = np.zeros((env.num_envs, env.num_agents), np.bool_)
+        self._kinds = tuple(dict.fromkeys(cast.kind for cast in casts))
+        self._kind_of = {agent: kind for kind in self._kinds for agent in kind.agents}
+        self.checks: TurnChecks | None = None
+        self._masked = [spec.masked for spec in env.agents]
+        keep = {cast.kind for cast in casts if cast.keeps_last_mask}
+        self._keeps_last_mask = [
+            spec.masked and self._kind_of[agent] in keep for agent, spec in enumerate(env.agents)
+        ]
+        self._so_far = env.rewards_so_far
+        self._versions: Integers = np.zeros(len(league.table.numbers), np.int64)
+        self._steps = dict.fromkeys(league.table.policies, 0)
+        self._oldest: Integers = np.zeros((env.num_envs, env.num_agents), np.int64)
+        self._fresh: Bools = np.zeros(env.num_envs, np.bool_)
+        for member in league.population.members:
+            if not member.learns:
+                self._load(member.place, league.table.snapshot(member.place))
+        # Somebody sits everywhere from the beginning, so that everything can be tried once.
+        for agent in range(env.num_agents):
+            able = self._able(agent)
+            league.seated[:, agent] = able
+        self._deal()
+
+    @property
+    def rooms(self) -> list[Room]:
+        """Where a writer may have to wait."""
+        return [room for cast in self.casts for writer in cast.writers for room in writer.rooms]
+
+    def observe(self, agent: int) -> None:
+        """See what there is to see, and what may be done."""
+        kind = self._kind_of[agent]
+        local = kind.agents.index(agent)
+        self._env.observe(agent, kind.seen[local])
+        acts = kind.acted[local]
+        acts[...] = self._env.active[:, agent]
+        self.acted[:, agent] = acts
+        if self._so_far is not None:
+            kind.before[local] = self._so_far[:, agent]
+        part = kind.streams_of(agent)
+        for cast in self.casts:
+            if cast.kind is kind:
+                strange = cast.frames[local].push(kind.seen_flat[part], acts)
+                if self.checks is not None:
+                    self.checks.observed(agent, kind.seen[local], strange)
+        if self._masked[agent]:
+            self._env.mask(agent, kind.masks[part])
+            if self.checks is not None:
+                self.checks.masked(agent, kind.masks[part], acts)
+
+    def choose(self, group: int, random: np.random.Generator | None = None) -> None:
+        """Forward passes, and a choice for every stream."""
+        for cast in self.casts:
+            cast.choose(group, random)
+
+    def decide(self, group: int) -> None:
+        """Write down what the group saw and chose."""
+        for cast in self.casts:
+            cast.decide(group)
+
+    def act(self, agent: int) -> None:
+        """Let what was chosen take effect."""
+        self._env.act(agent, self._kind_of[agent].chosen(agent))
+
+    def outcome(self, result: TurnResult) -> None:
+        """Write down what came of the turn."""
+        ended = result.terminated | result.truncated
+        if ended.any():
+            for agent in np.flatnonzero(ended.any(0)).tolist():
+                kind = self._kind_of[agent]
+                last = kind.last[kind.agents.index(agent)]
+                self._env.observe(agent, last)
+                if self.checks is not None:
+                    self.checks.last(agent, last, ended[:, agent])
+                if self._keeps_last_mask[agent] and result.truncated[:, agent].any():
+                    self._env.mask(agent, kind.last_masks[kind.streams_of(agent)])
+                self._forget(agent, ended[:, agent])
+        if self._fresh.any():  # their first turn: newer weights were taken after they were dealt
+            self._oldest[self._fresh] = self._versions[self.league.seated[self._fresh]]
+            self._fresh[:] = False
+        for kind in self._kinds:
+            rewards = kind.by_stream(result.rewards)
+            terminated = kind.by_stream(result.terminated)
+            truncated = kind.by_stream(result.truncated)
+            for cast in self.casts:
+                if cast.kind is kind:
+                    cast.outcome(rewards, terminated, truncated)
+
+    def close(self, over: Bools, returns: np.ndarray, truncated: Bools, turns: Integers) -> None:
+        """Count the episodes of the copies that are over, and note the results of the matches.
+
+        Then the director does its work.
+        """
+        seated, earned = self.league.seated[over], returns[over]
+        live = seated < len(self._rows)
+        lengths: Integers = np.repeat(turns[over], self._env.num_agents).reshape(seated.shape)
+        self._counter.count(seated[live], earned[live], lengths[live])
+        newest = self._versions[self.league.seated]
+        league = self.league
+        league.close(over, returns, self._oldest, newest, truncated)
+        versions = {p: int(self._versions[i]) for i, p in enumerate(league.table.policies)}
+        for place in league.step(versions, self):
+            self._load(place, league.table.snapshot(place))
+
+    def begin(self, over: Bools) -> None:
+        """Deal new matches."""
+        self.league.deal(over)
+        self._deal()
+        self._fresh |= over
+        for agent in range(self._env.num_agents):
+            self._forget(agent, over)
+
+    def take(self, news: Mapping[str, Snapshot]) -> None:
+        """Act with newer weights from now on."""
+        for place, policy in enumerate(self.league.table.policies):
+            snapshot = news.get(policy)
+            if snapshot is not None:
+                self._load(place, snapshot)
+                self._steps[policy] = snapshot.learner_step
+                self._rows[place, Policy.EPSILON] = snapshot.epsilon
+                self._rows[place, Policy.VERSION] = snapshot.version
+
+    def state(self) -> State:
+        """What every seat is in the middle of."""
+        return {
+            "league": self.league.state(),
+            "casts": {str(i): cast.state() for i, cast in enumerate(self.casts)},
+            "versions": self._versions.copy(),
+            "oldest": self._oldest.copy(),
+            "fresh": self._fresh.copy(),
+            "steps": dict(self._steps),
+        }
+
+    def restore(self, state: State) -> None:
+        """Go on from what `state` returned."""
+        self.league.restore(state["league"])
+        for i, cast in enumerate(self.casts):
+            cast.restore(state["casts"][str(i)])
+        self._versions[...] = fitting(state, "versions", self._versions)
+        self._oldest[...] = fitting(state, "oldest", self._oldest)
+        self._fresh[...] = fitting(state, "fresh", self._fresh)
+        self._steps = dict(state["steps"])
+        self._deal()
+
+    def holds(self, state: State) -> bool:
+        """Whether the experience is there that was being written when `state` was called."""
+        return all(
+            writer.holds(state["casts"][str(i)]["writers"][str(j)])
+            for i, cast in enumerate(self.casts)
+            for j, writer in enumerate(cast.writers)
+        )
+
+    def lasting(self) -> State:
+        """What still means something to another actor, whose matches are others."""
+        return {"league": self.league.state()}
+
+    def restore_lasting(self, state: State) -> None:
+        """Go on from what `lasting` returned."""
+        self.league.restore(state["league"], matches=False)
+
+    def close_orphans(self) -> None:
+        """Close what an actor before this one was writing, where nobody will go on with it."""
+        for cast in self.casts:
+            for writer in cast.writers:
+                writer.close_orphans()
+
+    def sitting(self, env: int) -> list[str]:
+        """By agent, the policy that has its seat in a copy, frozen or not."""
+        table = self.league.table
+        return [
+            table.names[int(table.identity[place, POLICY])] for place in self.league.seated[env]
+        ]
+
+    def _load(self, place: int, snapshot: Snapshot) -> None:
+        for cast in self.casts:
+            if cast.row_of[place] >= 0:
+                cast.load(place, snapshot)
+        self._versions[place] = snapshot.version
+
+    # What the league asks for, as its `Stage`.
+
+    def look(self, policy: str) -> Snapshot:
+        """The live weights of a policy as they play now."""
+        place = self.league.table.policies.index(policy)
+        cast, row = self._cast(place)
+        weights = cast.stack.flat_weights(row)
+        version, epsilon = int(self._versions[place]), float(self._rows[place, Policy.EPSILON])
+        return Snapshot(weights, version, self._steps[policy], epsilon)
+
+    def draw(self, policy: str, generation: int) -> Floats:
+        """Weights to begin with, drawn or as `init_from` has them: [size]."""
+        cast, _ = self._cast(self.league.table.policies.index(policy))
+        spec = next(spec for spec in cast.specs if spec.name == policy)
+        if self._initial is not None:
+            found = self._initial.weights(policy, layout_size(cast.stack.network.shapes))
+            if found is not None:
+                return found
+        return first_weights(spec, torch_stream(self._seed, "weights", policy, generation))
+
+    def fits(self, policy: str, other: str) -> bool:
+        """Whether one could begin with the weights of the other."""
+        casts = [self._cast(self.league.table.place_of(name))[0] for name in (policy, other)]
+        return casts[0] is casts[1]
+
+    def clear(self, policy: str) -> None:
+        """Forget what was lived through by whoever had this place before."""
+        cast, row = self._cast(self.league.table.policies.index(policy))
+        for writer in cast.writers:
+            writer.clear(row)
+
+    def wake(self, policy: str) -> None:
+        """Ring its learner."""
+        cast, row = self._cast(self.league.table.policies.index(policy))
+        for writer in cast.writers:
+            writer.wake(row)
+
+    def _cast(self, place: int) -> tuple[PolicyGroup, int]:
+        """Who may sit where somebody sits, and its row among their networks."""
+        cast = next(cast for cast in self.casts if cast.row_of[place] >= 0)
+        return cast, int(cast.row_of[place])
+
+    def _able(self, agent: int) -> int:
+        """Somebody whose network fits this seat."""
+        kind = self._kind_of[agent]
+        return next(cast.places[0] for cast in self.casts if cast.kind is kind)
+
+    def _deal(self) -> None:
+        for cast in self.casts:
+            cast.deal(self.league.seated, self.groups)
+
+    def _forget(self, agent: int, copies: Bools) -> None:
+        kind = self._kind_of[agent]
+        for cast in self.casts:
+            if cast.kind is kind:
+                cast.forget(agent, copies)

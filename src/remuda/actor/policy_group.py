@@ -1,0 +1,319 @@
+"""Who may sit where seats are dealt: policies of one layout, and the streams they may play."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numba import njit
+
+from remuda.actor.batch_plan import BatchPlan, make_plan
+from remuda.actor.frames import FrameStack
+from remuda.checkpoint.state import fitting, random_state, restore_random
+from remuda.envs.vector_env import VectorEnv
+from remuda.experience.dealt_writer import DealtWriter
+from remuda.policies.acting import ActingStack, Sampled
+from remuda.policies.spec import PolicySpec
+from remuda.publish.snapshot import Snapshot
+from remuda.types import Array, Bools, Floats, Integers, State
+
+
+class Kind:
+    """Agents that see and do alike, so that the same policies may sit there, and their streams."""
+
+    def __init__(self, env: VectorEnv, agents: tuple[int, ...], spec: PolicySpec) -> None:
+        """Make room for what the streams of `agents` see and do; `spec`: of who may sit there."""
+        self.agents, self.num_envs = agents, env.num_envs
+        first, num_streams = env.agents[agents[0]], len(agents) * env.num_envs
+        sees, size = first.observation_space, spec.observation_size
+        at = (len(agents), env.num_envs)
+        self.seen: Array = np.zeros((*at, *sees.shape), sees.dtype)  # type: ignore[misc]
+        self.last = self.seen.copy()
+        self.seen_flat = self.seen.reshape(num_streams, size)
+        self.last_flat = self.last.reshape(num_streams, size)
+        self.acted: Bools = np.zeros(at, np.bool_)
+        self.before: Floats = np.zeros(at, np.float32)
+        """What each has been given in this turn before it saw; zeros where the game says none."""
+        self.before_flat = self.before.reshape(num_streams)
+        self.actions: Array = np.zeros((num_streams, spec.actions.size), spec.actions.dtype)
+        self.log_probs: Floats = np.zeros(num_streams, np.float32)
+        mask_size = spec.actions.mask_size if spec.masked else 0
+        self.masks: Bools = np.ones((num_streams, mask_size), np.bool_)
+        self.last_masks = self.masks.copy()
+        """What is allowed where an episode was cut off."""
+        self._action_shape = (env.num_envs, *(first.action_space.shape or ()))
+        self._actions = spec.actions
+
+    def streams_of(self, agent: int) -> slice:
+        """The streams of one agent."""
+        begin = self.agents.index(agent) * self.num_envs
+        return slice(begin, begin + self.num_envs)
+
+    def chosen(self, agent: int) -> Array:
+        """What an agent does, as the environment takes it."""
+        actions = self._actions.within_bounds(self.actions[self.streams_of(agent)])
+        return actions.reshape(self._action_shape)
+
+    def by_stream(self, array: Array) -> Array:
+        """An array [num_envs, num_agents] of a turn as [num_streams]."""
+        return np.ascontiguousarray(array[:, self.agents].T).reshape(-1)
+
+
+class PolicyGroup:
+    """Policies of one network layout, live and frozen, on the seats of one kind."""
+
+    def __init__(
+        self,
+        kind: Kind,
+        specs: Sequence[PolicySpec],
+        places: Sequence[int],
+        stack: ActingStack,
+        writers: Sequence[DealtWriter],
+        random: np.random.Generator,
+        num_places: int,
+    ) -> None:
+        """Gather them.
+
+        Args:
+            kind: of the seats.
+            specs: of the live policies, in the order of the population.
+            places: [K] by row of the stack, the place in the population, in ascending order.
+            stack: their networks.
+            writers: where their experience goes.
+            random: the stream that they choose by.
+            num_places: of the population.
+        """
+        self.kind, self.specs, self.stack, self.writers = kind, tuple(specs), stack, tuple(writers)
+        self.places, self.random = tuple(places), random
+        self.row_of: Integers = np.full(num_places, -1, np.int64)
+        self.row_of[list(places)] = np.arange(len(places))
+        self.versions: Integers = np.zeros(len(places), np.int64)
+        self._epsilons = np.ones(len(places))
+        self._rule = specs[0].rule()
+        num_streams = len(kind.seen_flat)
+        network, size = stack.network, specs[0].observation_size
+        self.inputs: Floats = np.zeros((num_streams, network.num_inputs), np.float32)
+        self.memories: Floats = np.zeros((num_streams, network.memory), np.float32)
+        self.kept = self.memories.copy()
+        self.frames = [
+            FrameStack(self.inputs[kind.streams_of(agent)], size) for agent in kind.agents
+        ]
+        actions = specs[0].actions
+        self._outputs: Floats = np.zeros((num_streams, actions.num_outputs), np.float32)
+        self._masks = kind.masks.copy()
+        self._actions = kind.actions.copy()
+        self._log_probs = kind.log_probs.copy()
+        self._plans: list[BatchPlan] = []
+        self._everyone: BatchPlan | None = None
+
+    def deal(self, seated: Integers, groups: Sequence[tuple[int, ...]]) -> None:
+        """Plan the passes of each group, once seats [num_envs, num_agents] are dealt anew."""
+        kind = self.kind
+        rows = self.row_of[kind.by_stream(seated)]
+        plans = {}
+        for group in groups:
+            streams = [
+                np.arange(part.start, part.stop)
+                for part in (kind.streams_of(a) for a in group if a in kind.agents)
+            ]
+            numbers = np.concatenate(streams) if streams else np.zeros(0, np.int64)
+            plans[group] = make_plan(rows[numbers], numbers, len(self.places))
+        self._plans = [plans[group] for group in groups]
+        numbers = np.arange(len(rows))
+        self._everyone = (
+            self._plans[0] if len(groups) == 1 else make_plan(rows, numbers, len(self.places))
+        )
+
+    def choose(self, group: int, random: np.random.Generator | None) -> None:
+        """Pass by pass, what the networks say; and then a choice for all their streams."""
+        plan, kind = self._plans[group], self.kind
+        count = len(plan.streams)
+        if count == 0:
+            return
+        for first, end, width in plan.passes:
+            outputs = self._pass(plan, first, end, width)
+            if outputs.shape[2] != self._outputs.shape[1]:
+                self._outputs = np.zeros((len(self._outputs), outputs.shape[2]), np.float32)
+            _collect(outputs, plan.begins, first, self._outputs)
+        _gather_masks(kind.masks, plan.streams, self._masks)
+        stream = self.random if random is None else random
+        for begin, stop, epsilon in self._runs(plan, count):
+            self._rule.choose(
+                self._outputs[begin:stop],
+                self._masks[begin:stop],
+                stream,
+                epsilon if random is None else 1.0,
+                self._actions[begin:stop],
+                self._log_probs[begin:stop],
+            )
+        _scatter(self._actions, self._log_probs, plan.streams, kind.actions, kind.log_probs)
+
+    def decide(self, group: int) -> None:
+        """Write down what was seen and chosen."""
+        kind, plan = self.kind, self._plans[group]
+        for writer in self.writers:
+            writer.decide(
+                plan.begins,
+                plan.streams,
+                kind.acted.reshape(-1),
+                kind.seen_flat,
+                kind.actions,
+                kind.log_probs,
+                kind.masks,
+                self.kept,
+                self.versions,
+                kind.before_flat,
+            )
+
+    def outcome(self, rewards: Floats, terminated: Bools, truncated: Bools) -> None:
+        """Write down what came of the turn, all [num_streams]."""
+        plan, kind = self._everyone, self.kind
+        assert plan is not None
+        for writer in self.writers:
+            writer.outcome(
+                plan.begins,
+                plan.streams,
+                kind.acted.reshape(-1),
+                rewards,
+                terminated,
+                truncated,
+                kind.last_flat,
+                kind.last_masks,
+            )
+
+    @property
+    def keeps_last_mask(self) -> bool:
+        """Whether any of its policies learns from what is allowed after an episode's last step."""
+        return any(writer.keeps_last_mask for writer in self.writers)
+
+    def load(self, place: int, snapshot: Snapshot) -> None:
+        """Let whoever has this place act with this snapshot from now on."""
+        row = int(self.row_of[place])
+        self.stack.load(row, snapshot.weights)
+        self.versions[row], self._epsilons[row] = snapshot.version, snapshot.epsilon
+
+    def forget(self, agent: int, copies: Bools) -> None:
+        """What is seen next in these copies begins a new episode of the agent's own."""
+        self.frames[self.kind.agents.index(agent)].start(copies)
+        if self.stack.network.memory:
+            self.memories[self.kind.streams_of(agent)][copies] = 0.0
+
+    def state(self) -> State:
+        """Networks, streams, and what is in the middle of being written."""
+        return {
+            "rows": {str(k): self.stack.state(k) for k in range(len(self.places))},
+            "weights": {str(k): self.stack.flat_weights(k) for k in range(len(self.places))},
+            "versions": self.versions.copy(),
+            "epsilons": self._epsilons.copy(),
+            "frames": {str(i): frames.state() for i, frames in enumerate(self.frames)},
+            "memories": self.memories.copy(),
+            "writers": {str(i): writer.state() for i, writer in enumerate(self.writers)},
+            "random": random_state(self.random),
+        }
+
+    def restore(self, state: State) -> None:
+        """Go on from what `state` returned."""
+        for k in range(len(self.places)):
+            like = self.stack.flat_weights(k)
+            self.stack.load(k, fitting(state["weights"], str(k), like))
+            self.stack.restore(k, state["rows"][str(k)])
+        self.versions[...] = fitting(state, "versions", self.versions)
+        self._epsilons[...] = fitting(state, "epsilons", self._epsilons)
+        for i, frames in enumerate(self.frames):
+            frames.restore(state["frames"][str(i)])
+        self.memories[...] = fitting(state, "memories", self.memories)
+        for i, writer in enumerate(self.writers):
+            writer.restore(state["writers"][str(i)])
+        restore_random(self.random, state["random"])
+
+    def _pass(self, plan: BatchPlan, first: int, end: int, width: int) -> Floats:
+        room, forward = self.stack.room(first, end, width)
+        _gather(self.inputs, plan.begins, plan.streams, first, end, width, room)
+        if not self.stack.network.memory:
+            return forward()
+        memories = np.zeros((end - first, width, self.stack.network.memory), np.float32)
+        flat = memories.reshape(-1, memories.shape[2])
+        _gather(self.memories, plan.begins, plan.streams, first, end, width, flat)
+        outputs, after = self.stack.remember(first, end, width, memories)
+        acted = self.kind.acted.reshape(-1)
+        _keep(after, acted, plan.begins, plan.streams, first, self.memories, self.kept)
+        return outputs
+
+    def _runs(self, plan: BatchPlan, count: int) -> list[tuple[int, int, float]]:
+        """Stretches of streams that explore alike: begin, end, rate."""
+        epsilons = self._epsilons
+        if isinstance(self._rule, Sampled) and (epsilons > 0.0).all():
+            return [(0, count, 1.0)]
+        ends = plan.begins[1:]
+        return [
+            (int(plan.begins[k]), int(ends[k]), float(epsilons[k]))
+            for k in np.flatnonzero(ends > plan.begins[:-1])
+        ]
+
+
+@njit(cache=True)
+def _gather(
+    source: Floats,
+    begins: Integers,
+    streams: Integers,
+    first: int,
+    end: int,
+    width: int,
+    room: Floats,
+) -> None:
+    """Copy the streams of rows `first` to `end - 1` together, `width` places for each row."""
+    size = source.shape[1]
+    for k in range(first, end):
+        at = (k - first) * width
+        for i in range(begins[k], begins[k + 1]):
+            for j in range(size):
+                room[at, j] = source[streams[i], j]
+            at += 1
+
+
+@njit(cache=True)
+def _collect(outputs: Floats, begins: Integers, first: int, collected: Floats) -> None:
+    """Copy what a pass says, [k, width, O], into the order of the plan, without gaps."""
+    for k in range(outputs.shape[0]):
+        begin = begins[first + k]
+        for i in range(begins[first + k + 1] - begin):
+            for j in range(outputs.shape[2]):
+                collected[begin + i, j] = outputs[k, i, j]
+
+
+@njit(cache=True)
+def _keep(
+    after: Floats,
+    acted: Bools,
+    begins: Integers,
+    streams: Integers,
+    first: int,
+    memories: Floats,
+    kept: Floats,
+) -> None:
+    """Note what each stream had kept, and let those that acted keep what the pass says."""
+    for k in range(after.shape[0]):
+        begin = begins[first + k]
+        for i in range(begins[first + k + 1] - begin):
+            stream = streams[begin + i]
+            for j in range(after.shape[2]):
+                kept[stream, j] = memories[stream, j]
+                if acted[stream]:
+                    memories[stream, j] = after[k, i, j]
+
+
+@njit(cache=True)
+def _gather_masks(masks: Bools, streams: Integers, gathered: Bools) -> None:
+    for i in range(streams.size):
+        for j in range(masks.shape[1]):
+            gathered[i, j] = masks[streams[i], j]
+
+
+@njit(cache=True)
+def _scatter(
+    actions: Array, log_probs: Floats, streams: Integers, to_actions: Array, to_log_probs: Floats
+) -> None:
+    for i in range(streams.size):
+        for j in range(actions.shape[1]):
+            to_actions[streams[i], j] = actions[i, j]
+        to_log_probs[streams[i]] = log_probs[i]

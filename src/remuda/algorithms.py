@@ -1,0 +1,135 @@
+"""Which algorithms there are, and all that the rest of Remuda asks of one: the registry.
+
+An entry is light: what trains is imported only where something is trained. An algorithm of one's
+own is a class named `module:Class`, which tells the same of itself (`remuda.policies.algorithms`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any, Literal
+
+from remuda.errors import ConfigError
+from remuda.loading import load
+
+Takes = Literal["rollouts", "transitions"]
+"""`rollouts`: whole segments, an update for each rollout that was played. `transitions`: single
+steps drawn from all that is kept, as often as the replay ratio has it."""
+
+
+@dataclass(frozen=True)
+class AlgorithmEntry:
+    """What the rest of Remuda knows of an algorithm."""
+
+    name: str
+    home: str
+    """The class that trains, as `module:Class`."""
+    takes: Takes
+    """What experience it learns from."""
+    presets: tuple[Mapping[str, Any], ...] = ()
+    """The defaults of a policy that differ from those of the fields; the later ones go over the
+    earlier ones."""
+    hyperparameters: tuple[str, ...] = ()
+    """Settings that may change while it learns, besides those that every policy has."""
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    """What `policy.settings` may name, with the defaults; for algorithms of one's own."""
+    unused: tuple[str, ...] = ()
+    """Settings of a policy that it has no use for, though others that take the same have."""
+    samples: bool = False
+    """Whether it explores by drawing from a distribution that its network describes; else it
+    takes the action of the greatest value, or any with the probability epsilon."""
+    quantiles: bool = False
+    """Whether it learns the quantiles of returns: `network.quantiles` and `network.cosines`."""
+    masks: bool = True
+    """Whether it can learn where the game tells which actions are allowed."""
+    own: bool = False
+    """Whether a user brought it."""
+
+    def load(self) -> Any:
+        """Import the class that trains, a subclass of `remuda.policies.algorithms`' `Algorithm`.
+
+        Raises:
+            ConfigError: there is no such class.
+        """
+        return load(self.home, f"policy.algorithm {self.name}")
+
+
+OF_VALUES = {"learning_mode": "off_policy"}
+OF_PPO = {
+    "network": {"hidden": (64, 64), "activation": "tanh", "dueling": False},
+    "learning_mode": "on_policy",
+    "n_frames": 1,
+    "n_steps": 1,
+    "discount": 0.99,
+    "learning_rate": 1e-3,
+    "max_grad_norm": 0.5,
+    "exploration": {"start": 1.0, "end": 1.0},
+    "experience": {"segment_length": 32, "on_full": "wait"},
+    "publish": {"every": 1},
+}
+ROLLOUT_HYPERPARAMETERS = ("ppo.clip", "ppo.entropy_cost", "ppo.gae_lambda", "ppo.value_cost")
+
+BUILT_IN = {
+    entry.name: entry
+    for entry in (
+        AlgorithmEntry(
+            "iqn",
+            "remuda.policies.algorithms.iqn:IQN",
+            "transitions",
+            (OF_VALUES,),
+            quantiles=True,
+        ),
+        AlgorithmEntry("dqn", "remuda.policies.algorithms.dqn:DQN", "transitions", (OF_VALUES,)),
+        AlgorithmEntry(
+            "ppo",
+            "remuda.policies.algorithms.ppo:PPO",
+            "rollouts",
+            (OF_PPO,),
+            ROLLOUT_HYPERPARAMETERS,
+            samples=True,
+        ),
+    )
+}
+"""By name, those that come with Remuda."""
+
+
+@cache
+def find_algorithm(name: str) -> AlgorithmEntry:
+    """Find an algorithm by its name, or one's own as `module:Class`.
+
+    Raises:
+        ConfigError: there is none of this name, or the class is no algorithm.
+    """
+    if name in BUILT_IN:
+        return BUILT_IN[name]
+    if ":" not in name:
+        raise ConfigError(
+            f"there is no algorithm {name!r}; there are {', '.join(BUILT_IN)}, or your own as "
+            "module:Class"
+        )
+    kind: Any = load(name, f"policy.algorithm {name}")
+    takes = getattr(kind, "takes", None)
+    if not isinstance(kind, type) or takes not in ("rollouts", "transitions"):
+        raise ConfigError(
+            f"policy.algorithm {name} must be a subclass of remuda.RolloutAlgorithm or of "
+            "remuda.TransitionAlgorithm"
+        )
+    missing = sorted(getattr(kind, "__abstractmethods__", ()))
+    if missing:
+        raise ConfigError(f"policy.algorithm {name}: the class has no {' and no '.join(missing)}")
+    found: Any = kind
+    like: AlgorithmEntry = BUILT_IN["ppo" if takes == "rollouts" else "dqn"]
+    return AlgorithmEntry(
+        name,
+        name,
+        takes,
+        (*like.presets, found.preset),
+        like.hyperparameters,
+        found.settings,
+        tuple(found.unused),
+        found.samples,
+        masks=found.masks,
+        own=True,
+    )

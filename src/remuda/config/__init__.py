@@ -1,0 +1,57 @@
+"""The one configuration tree, and the only place where a default stands.
+
+Each field's docstring is the help text of its flag. The tree is plain validated data: it crosses to
+the child processes, is written into the run directory, and is read back by `remuda evaluate`.
+"""
+
+from remuda.config.faults import explain, fields_of, unknown_key
+from remuda.config.policy import (
+    ExperienceConfig,
+    ExplorationConfig,
+    NetworkConfig,
+    PolicyConfig,
+    PPOConfig,
+    PublishConfig,
+)
+from remuda.config.population import BirthsConfig, PopulationConfig, SnapshotsConfig, TeamConfig
+from remuda.config.reading import config_text, load_config, read_config, write_config
+from remuda.config.run import (
+    ActorConfig,
+    CheckpointConfig,
+    EnvConfig,
+    LearnersConfig,
+    RunConfig,
+    SupervisionConfig,
+)
+from remuda.config.sections import Only, Section, overlay
+from remuda.config.tree import Config
+
+__all__ = [
+    "ActorConfig",
+    "BirthsConfig",
+    "CheckpointConfig",
+    "Config",
+    "EnvConfig",
+    "ExperienceConfig",
+    "ExplorationConfig",
+    "LearnersConfig",
+    "NetworkConfig",
+    "Only",
+    "PPOConfig",
+    "PolicyConfig",
+    "PopulationConfig",
+    "PublishConfig",
+    "RunConfig",
+    "Section",
+    "SnapshotsConfig",
+    "SupervisionConfig",
+    "TeamConfig",
+    "config_text",
+    "explain",
+    "fields_of",
+    "load_config",
+    "overlay",
+    "read_config",
+    "unknown_key",
+    "write_config",
+]

@@ -1,0 +1,414 @@
+"""The configuration of a policy: its algorithm, network, experience and publishing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+
+from pydantic import (
+    BeforeValidator,
+    NonNegativeFloat,
+    NonNegativeInt,
+    PositiveFloat,
+    PositiveInt,
+    model_validator,
+)
+
+from remuda.algorithms import AlgorithmEntry, find_algorithm
+from remuda.config.sections import Only, Section, Share, for_ppo, for_values, overlay, text_of_path
+from remuda.errors import ConfigError
+
+
+class NetworkConfig(Section):
+    """The network of a policy."""
+
+    module: str = ""
+    """Your own, as `module:Name` of a class or function that returns a torch.nn.Module: it maps
+    observations [B, *shape] to features [B, F], in place of convolutions and hidden layers."""
+    options: Annotated[
+        dict[str, Any],
+        Only(when=lambda policy: bool(policy.network.module), needs="{}network.module"),
+    ] = {}
+    """What your own module is made with, by name."""
+    hidden: tuple[PositiveInt, ...] = (250, 250)
+    """Units of each hidden layer; with `module`: none, or those between it and the head. IQN
+    applies its quantile embedding after the first, or after what comes before them."""
+    activation: Annotated[
+        Literal["relu", "tanh"],
+        Only(
+            when=lambda policy: bool(policy.network.hidden or policy.network.convolutions),
+            needs="{}network.hidden",
+        ),
+    ] = "relu"
+    """What follows each hidden layer. PPO: tanh."""
+    convolutions: tuple[tuple[PositiveInt, PositiveInt, PositiveInt], ...] = ()
+    """For images: [channels,kernel,stride] of each layer before the hidden ones."""
+    recurrent: NonNegativeInt = 0
+    """PPO: units of a gated recurrent layer (Cho et al. 2014) after the hidden ones. 0: none."""
+    shared: Annotated[bool, for_ppo()] = True
+    """PPO: the policy and the value share the hidden layers; else each has its own."""
+    dueling: bool = True
+    """IQN and DQN: split the last layer into a state value and advantages (Wang et al. 2016)."""
+    noisy: bool = False
+    """Explore by noisy linear layers (Fortunato et al. 2018) after the first layer."""
+    quantiles: Annotated[PositiveInt, Only(quantiles=True)] = 12
+    """IQN: how many quantiles are drawn for an update, and how many midpoints are used to act."""
+    cosines: Annotated[PositiveInt, Only(quantiles=True)] = 64
+    """IQN: cosines that embed a quantile (Dabney et al. 2018, equation 4)."""
+
+
+class ExplorationConfig(Section):
+    """Epsilon-greedy exploration; epsilon travels with the published weights."""
+
+    start: Share = 1.0
+    """Epsilon at the policy's first step."""
+    end: Share = 0.05
+    """Epsilon once the decay is over."""
+    decay_steps: PositiveInt = 100_000
+    """The policy's own steps over which epsilon falls in a straight line."""
+
+
+class ExperienceConfig(Section):
+    """What a policy remembers, and how much it trains on it."""
+
+    capacity: Annotated[
+        PositiveInt,
+        Only(
+            when=lambda policy: policy.keeps_experience,
+            needs="{0}learning_mode off_policy or hybrid; a rollout has {0}ppo.rollout_length",
+        ),
+    ] = 100_000
+    """Steps that are kept; the oldest segment makes room. In the learning mode `on_policy`: what
+    rollouts need."""
+    segment_length: PositiveInt = 100
+    """The most steps in one segment. PPO: 32. Where episodes are much shorter, set it to their
+    length, or their segments fill the ring before a rollout is complete."""
+    replay_ratio: Annotated[PositiveFloat | None, for_values("ppo.epochs")] = 0.64
+    """Training samples per collected step, at most. None: train without pause, however much the
+    processor's scheduler happens to give."""
+    learning_starts: Annotated[PositiveInt, for_values("ppo.rollout_length")] = 2_000
+    """Steps that are collected before the first update."""
+    on_full: Literal["overwrite", "wait"] = "overwrite"
+    """`overwrite` the oldest steps and never wait, or make the actor `wait` while it is more than
+    `capacity` steps ahead of what the replay ratio lets the learner train on. PPO: `wait`, while a
+    whole rollout lies ready that its learner has not taken; with `overwrite` learners take the
+    newest whole rollout, and those passed over are counted as lost."""
+    wait_limit: Annotated[
+        PositiveFloat,
+        Only(
+            when=lambda policy: policy.experience.on_full == "wait",
+            needs="{}experience.on_full wait",
+        ),
+    ] = 2.0
+    """`wait`: the most seconds that the actor waits for a learner which takes nothing. A learner is
+    waited for as long as two of its updates usually take, at least 0.2 seconds and at most this;
+    then its steps are overwritten, and counted, until it takes some again."""
+    prioritised: Annotated[Share, for_values()] = 0.0
+    """How much more often steps are drawn whose values were further off: the exponent alpha of
+    prioritised replay (Schaul et al. 2016), such as 0.6. What is drawn more often counts less; that
+    makes up for it the more, the further `exploration.decay_steps` is over. 0: all alike."""
+    group: str = ""
+    """Policies that name the same group learn from what all of them live through, not only from
+    their own. Empty: each from its own. Not in the learning mode `on_policy`."""
+
+
+class PublishConfig(Section):
+    """How a learner hands its weights to the actor."""
+
+    mode: Literal["snapshot", "double_buffer"] = "double_buffer"
+    """`snapshot`: actors read one copy, which is overwritten in place; a second one is kept for the
+    successor of a learner that dies meanwhile. `double_buffer`: two in turn, of which one is active
+    while the other is written."""
+    every: PositiveInt = 10
+    """Updates between two publications."""
+
+
+class PPOConfig(Section):
+    """What only PPO has (Schulman et al. 2017)."""
+
+    rollout_length: Annotated[PositiveInt, for_ppo("batch_size")] = 128
+    """Turns that each stream plays for one update; an update trains on streams x turns steps."""
+    epochs: Annotated[PositiveInt, for_ppo("experience.replay_ratio")] = 4
+    """Times that an update goes through its steps."""
+    minibatches: Annotated[PositiveInt, for_ppo("batch_size")] = 4
+    """Parts of an epoch, with a gradient step each."""
+    gae_lambda: Annotated[Share, for_ppo("n_steps")] = 0.95
+    """Decay of temporal-difference errors in advantages (Schulman et al. 2016)."""
+    clip: PositiveFloat = 0.2
+    """How far the probability ratio counts from 1."""
+    value_clip: Annotated[PositiveFloat | None, for_ppo("huber")] = None
+    """How far a value counts from what it was before the update. None: any distance."""
+    value_cost: NonNegativeFloat = 0.5
+    """Weight of the value loss."""
+    entropy_cost: Annotated[NonNegativeFloat, for_ppo("exploration.end")] = 0.01
+    """Weight of the entropy that is kept up."""
+    anchor_cost: NonNegativeFloat = 0.0
+    """Weight of the divergence KL(policy, anchor), where the anchor is the policy as it was: it
+    holds play against oneself together (as in magnetic mirror descent, Sokota et al. 2023)."""
+    anchor_every: Annotated[
+        PositiveInt,
+        Only("rollouts", when=lambda policy: policy.ppo.anchor_cost > 0, needs="{}ppo.anchor_cost"),
+    ] = 100
+    """Updates after which the policy becomes its own anchor."""
+    target_kl: PositiveFloat | None = None
+    """An update ends early once the policy has moved by 1.5 times this, in nats. None: never."""
+    normalise_advantages: bool = True
+    """Give the advantages of each minibatch mean 0 and standard deviation 1."""
+    normalise_observations: bool = False
+    """Give each input mean 0 and standard deviation 1 over all that was seen, within 10."""
+    normalise_rewards: Annotated[bool, for_ppo("reward_scale")] = False
+    """Divide rewards by the standard deviation of their running discounted sum."""
+    correction: Literal["decoupled", "vtrace", "none"] | None = None
+    """How steps that other weights chose are corrected for. `decoupled`: each counts by how likely
+    the newest weights were to choose it, at most 2 (Hilton et al. 2022). `vtrace`: so do the errors
+    that follow it in its segment, at most 1 (Espeholt et al. 2018). `none`: as if they were new.
+    None: `decoupled` in the learning mode `on_policy`, else `vtrace`."""
+    correction_limit: Annotated[
+        PositiveFloat | None,
+        Only(
+            "rollouts",
+            when=lambda policy: policy.correction != "none",
+            needs="{}ppo.correction decoupled or vtrace",
+        ),
+    ] = None
+    """The most that a step counts by this, however much likelier it is now than when it was made.
+    None: 2 with `decoupled`, 1 with `vtrace`."""
+    max_staleness: Annotated[NonNegativeInt | None, for_ppo("experience.capacity")] = None
+    """Segments begun by weights that are more versions old than this are not trained on; those that
+    another policy of its group played are dated by that policy's newest. None: as `wait` has it,
+    where the actor is at most one rollout ahead."""
+    anneal_steps: PositiveInt | None = None
+    """Trained steps over which the learning rate falls in a straight line to 0. None: it stays."""
+
+
+def with_module(policy: Mapping[str, Any]) -> dict[str, Any]:
+    """A policy whose network is the user's own has no hidden layers, unless it names some."""
+    network = policy.get("network")
+    if isinstance(network, Mapping) and network.get("module") and "hidden" not in network:
+        return {**policy, "network": {**network, "hidden": ()}}
+    return dict(policy)
+
+
+class PolicyConfig(Section):
+    """One policy: its algorithm, network, hyperparameters, experience and publishing."""
+
+    algorithm: str = "iqn"
+    """`iqn`: implicit quantile networks (Dabney et al. 2018). `dqn`: double DQN (van Hasselt et
+    al. 2016). `ppo`: proximal policy optimisation (Schulman et al. 2017); it has some defaults of
+    its own. Or your own, as `module:Class`."""
+    settings: dict[str, Any] = {}
+    """What an algorithm of your own has besides, by name."""
+    learning_mode: Literal["on_policy", "off_policy", "hybrid"] = "off_policy"
+    """What an update trains on. `on_policy`, for PPO: the newest rollout, once. `off_policy`: steps
+    drawn from all that is kept; PPO draws whole segments, as many steps as a rollout has, for each
+    rollout that is played. `hybrid`, for PPO: the newest rollout, joined by segments so drawn."""
+    on_policy_share: Annotated[
+        Share,
+        Only(
+            "rollouts",
+            when=lambda policy: policy.learning_mode == "hybrid",
+            needs="{}learning_mode hybrid",
+        ),
+    ] = 0.5
+    """`hybrid`: the share of an update's steps that are its newest rollout."""
+    network: NetworkConfig = NetworkConfig()
+    """The network."""
+    n_frames: PositiveInt = 5
+    """Observations stacked into one input, the newest last; never across an episode's start."""
+    n_steps: Annotated[PositiveInt, for_values("ppo.gae_lambda")] = 3
+    """Rewards summed before bootstrapping."""
+    discount: Share = 0.95
+    """Discount per step."""
+    batch_size: Annotated[PositiveInt, for_values("ppo.rollout_length ppo.minibatches")] = 64
+    """Samples in an update."""
+    learning_rate: PositiveFloat = 5e-4
+    """Step size of Adam."""
+    adam_epsilon: PositiveFloat = 1e-5
+    """Adam's denominator offset."""
+    max_grad_norm: PositiveFloat = 10.0
+    """The gradient's norm is clipped to this."""
+    double: Annotated[bool, for_values()] = True
+    """Choose the next action by the online network and value it by the target network."""
+    huber: Annotated[PositiveFloat, for_values("ppo.value_clip")] = 1.0
+    """Where the loss turns from quadratic to linear, in scaled units of reward."""
+    reward_scale: PositiveFloat = 0.1
+    """Rewards are multiplied by this before training; reported returns are not."""
+    max_nonfinite: PositiveInt = 10
+    """Updates in a row with a loss or weights that are not finite, after which the policy stops
+    learning. Each such update is undone, and never published."""
+    priority: PositiveFloat = 1.0
+    """How often it is trained where the learner's process has not time for all it could do: so many
+    updates to each update of a policy of priority 1 there. Between processes it does nothing."""
+    time_budget: PositiveFloat | None = None
+    """Seconds that an update may take, in `async`. IQN and DQN halve the batch while updates take
+    longer, and double it again up to `batch_size`; PPO leaves out epochs that would take longer,
+    by a clock for each group of a stack's policies that bring like amounts. None: no limit."""
+    target_every: Annotated[PositiveInt, for_values()] = 200
+    """Updates between two copies of the online network into the target network."""
+    exploration: Annotated[ExplorationConfig, for_values("ppo.entropy_cost")] = ExplorationConfig()
+    """Exploration."""
+    init_from: Annotated[str | None, BeforeValidator(text_of_path)] = None
+    """A policy of another run whose weights it begins with, as `RUN:policy`; `RUN` alone: its
+    namesake there, or the only one there is. Behind it `@VERSION`, `@best` or `@checkpoint-N`, for
+    others than the newest weights. Networks must be equal. None: random weights."""
+    init_optimizer: Annotated[
+        bool,
+        Only(when=lambda policy: policy.init_from is not None, needs="{}init_from"),
+    ] = False
+    """`init_from`: take over Adam's moments too, with the weights that belong to them, from the
+    run's newest checkpoint, or the one that is named. Policies born later begin without."""
+    experience: ExperienceConfig = ExperienceConfig()
+    """Experience."""
+    publish: PublishConfig = PublishConfig()
+    """Publishing."""
+    ppo: Annotated[PPOConfig, for_ppo()] = PPOConfig()
+    """What only PPO has."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _preset(cls, data: Any) -> Any:
+        """Put the algorithm's own defaults under what the user says."""
+        if not isinstance(data, Mapping):
+            return data
+        plain = with_module(
+            {k: v.model_dump() if isinstance(v, Section) else v for k, v in data.items()}
+        )
+        try:
+            entry = find_algorithm(str(data.get("algorithm", "iqn")))
+        except ConfigError as error:
+            raise ValueError(str(error)) from None
+        for preset in reversed(entry.presets):
+            plain = overlay(preset, plain)
+        return plain
+
+    @property
+    def entry(self) -> AlgorithmEntry:
+        """Its algorithm, as the registry has it."""
+        return find_algorithm(self.algorithm)
+
+    @property
+    def first_epsilon(self) -> float:
+        """The exploration rate at its first step; 1 where a distribution explores by itself."""
+        return 1.0 if self.entry.samples else self.exploration.start
+
+    @property
+    def last_epsilon(self) -> float:
+        """The same once its decay is over."""
+        return 1.0 if self.entry.samples else self.exploration.end
+
+    @property
+    def rollout_length(self) -> int:
+        """Turns that each stream plays for one update; 0: updates do not go by rollouts."""
+        return self.ppo.rollout_length if self.entry.takes == "rollouts" else 0
+
+    @property
+    def keeps_experience(self) -> bool:
+        """Whether experience is kept to be drawn from, beyond what was just played."""
+        return self.replays > 0 or not self.rollout_length
+
+    @property
+    def quantiles(self) -> int:
+        """Passes through the hidden layers for each sample: one, or one for each quantile."""
+        return self.network.quantiles if self.entry.quantiles else 1
+
+    @property
+    def replays(self) -> float:
+        """PPO: steps drawn from what is kept, to each step of a rollout; 0: none are."""
+        if not self.rollout_length or self.learning_mode == "on_policy":
+            return 0.0
+        if self.learning_mode == "off_policy":
+            return 1.0
+        return (1.0 - self.on_policy_share) / self.on_policy_share
+
+    @property
+    def correction(self) -> Literal["decoupled", "vtrace", "none"]:
+        """How PPO corrects for steps that other weights chose."""
+        usual: Literal["decoupled", "vtrace"] = "vtrace" if self.replays else "decoupled"
+        return self.ppo.correction or usual
+
+    @property
+    def correction_limit(self) -> float:
+        """The most that a step counts by that."""
+        own = self.ppo.correction_limit
+        return {"decoupled": 2.0}.get(self.correction, 1.0) if own is None else own
+
+    @model_validator(mode="after")
+    def _fits(self) -> PolicyConfig:
+        for name in self.settings:
+            if name not in self.entry.settings:
+                there = ", ".join(self.entry.settings) or "none of its own"
+                raise ValueError(f"settings.{name}: {self.algorithm} has no such; it has {there}")
+        network = self.network
+        if network.module and network.convolutions:
+            raise ValueError(
+                f"network.module is {network.module!r}, which stands in place of "
+                "network.convolutions; set one of them"
+            )
+        if not (network.module or network.convolutions or network.hidden):
+            raise ValueError("network.hidden is empty; a network needs a layer at least")
+        if self.rollout_length:
+            return self._fits_ppo()
+        if self.learning_mode != "off_policy":
+            raise ValueError(
+                f"learning_mode is {self.learning_mode!r}, which is for ppo; {self.algorithm} "
+                "learns off_policy"
+            )
+        if network.recurrent:
+            raise ValueError(f"network.recurrent is for ppo; {self.algorithm} has none")
+        experience = self.experience
+        if experience.learning_starts > experience.capacity:
+            raise ValueError(
+                f"experience.learning_starts is {experience.learning_starts}, more than the "
+                f"{experience.capacity} steps of experience.capacity; lower the first"
+            )
+        if experience.learning_starts < self.batch_size:
+            raise ValueError(
+                f"experience.learning_starts is {experience.learning_starts}, less than one batch "
+                f"of {self.batch_size}; raise it"
+            )
+        if experience.on_full == "wait" and experience.replay_ratio is None:
+            raise ValueError(
+                "experience.on_full is 'wait', which needs an experience.replay_ratio to wait for"
+            )
+        share = self.batch_size / (experience.replay_ratio or 1.0)
+        if experience.on_full == "wait" and experience.capacity < share:
+            raise ValueError(
+                f"experience.capacity is {experience.capacity}, less than the {share:.0f} steps "
+                "that pay for one batch; with experience.on_full 'wait' the actor and "
+                "the learner would wait for each other"
+            )
+        return self
+
+    def _fits_ppo(self) -> PolicyConfig:
+        if self.learning_mode == "on_policy" and self.experience.group:
+            raise ValueError(
+                f"experience.group is {self.experience.group!r}, and in the learning_mode "
+                "on_policy no policy learns from others; set learning_mode to off_policy or hybrid"
+            )
+        if self.learning_mode == "hybrid" and not 0.0 < self.on_policy_share < 1.0:
+            raise ValueError(
+                f"on_policy_share is {self.on_policy_share}, and hybrid needs a share between 0 "
+                "and 1; the learning_modes off_policy and on_policy stand for 0 and 1"
+            )
+        if self.replays and self.ppo.normalise_rewards:
+            raise ValueError(
+                "ppo.normalise_rewards needs the learning_mode on_policy: it follows each stream's "
+                "rewards in the order in which they came"
+            )
+        if self.experience.group and self.network.recurrent:
+            raise ValueError(
+                "experience.group is for policies without a memory: what another kept in mind is "
+                f"of no use; network.recurrent is {self.network.recurrent}"
+            )
+        if self.network.noisy:
+            raise ValueError("network.noisy is for iqn and dqn; ppo explores by its own entropy")
+        if self.network.dueling:
+            raise ValueError("network.dueling is for iqn and dqn; ppo has a value of its own")
+        if self.network.recurrent and not self.network.shared:
+            raise ValueError("network.recurrent needs network.shared: there is one memory")
+        if self.network.recurrent and self.ppo.anchor_cost:
+            raise ValueError(
+                "ppo.anchor_cost is for policies without a memory, and network.recurrent is "
+                f"{self.network.recurrent}; set one of them to 0"
+            )
+        return self

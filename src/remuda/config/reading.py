@@ -1,0 +1,91 @@
+"""Reading a configuration from a file or a mapping, and writing it: errors name the key."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from pydantic import (
+    ValidationError,
+)
+
+from remuda.config.faults import explain
+from remuda.config.tree import Config
+from remuda.errors import ConfigError
+
+
+def load_config(data: Mapping[str, Any], source: str = "") -> Config:
+    """Validate a tree of plain data, for example the content of a YAML file.
+
+    Raises:
+        ConfigError: the first unknown key or impossible value, in one line.
+    """
+    try:
+        return Config.model_validate(data)
+    except ValidationError as error:
+        where = f"{source}: " if source else ""
+        raise ConfigError(where + explain(error, Config)) from None
+
+
+def read_config(path: Path) -> dict[str, Any]:
+    """The tree in a YAML file, not yet validated.
+
+    Raises:
+        ConfigError: the file is missing, no YAML, or no tree of keys.
+    """
+    import yaml
+
+    try:
+        data = yaml.safe_load(path.read_text())
+    except OSError as error:
+        raise ConfigError(f"cannot read the configuration {path}: {error.strerror}") from None
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        line = " ".join(str(error).split())
+        raise ConfigError(f"the configuration {path} is not YAML: {line}") from None
+    if data is None:
+        return {}
+    if not isinstance(data, dict):
+        raise ConfigError(f"the configuration {path} must hold keys and values, as in `seed: 1`")
+    return data
+
+
+def write_config(config: Config, path: Path) -> None:
+    """Write the whole tree as YAML.
+
+    Raises:
+        ConfigError: it holds something from Python that no file can hold.
+    """
+    path.write_text(config_text(config))
+
+
+def config_text(config: Config) -> str:
+    """The whole tree as YAML.
+
+    Raises:
+        ConfigError: it holds something from Python that no file can hold.
+    """
+    import yaml
+    from pydantic_core import PydanticSerializationError
+
+    try:
+        return yaml.safe_dump(config.model_dump(mode="json"), sort_keys=False)
+    except PydanticSerializationError:
+        for key, value in _strange(config.model_dump()):
+            raise ConfigError(
+                f"{key}: a {type(value).__module__}.{type(value).__qualname__} cannot be written "
+                "into the run's configuration; give plain numbers, texts, lists and mappings"
+            ) from None
+        raise
+
+
+def _strange(value: object, key: str = "") -> Iterator[tuple[str, object]]:
+    """What of a tree is not plain, by its key."""
+    if isinstance(value, Mapping):
+        for name, part in value.items():
+            yield from _strange(part, f"{key}.{name}" if key else str(name))
+    elif isinstance(value, list | tuple | set | frozenset):
+        for part in value:
+            yield from _strange(part, key)
+    elif not isinstance(value, str | int | float | bool | Path | None):
+        yield key, value

@@ -1,0 +1,89 @@
+"""What all sections of the configuration are made of, and marks of where a field has an effect."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+)
+
+from remuda.algorithms import BUILT_IN, AlgorithmEntry, Takes, find_algorithm
+
+Share = Annotated[float, Field(ge=0.0, le=1.0)]
+
+
+def overlay(base: Mapping[str, Any], top: Mapping[str, Any]) -> dict[str, Any]:
+    """`base` with the leaves of `top` put over it."""
+    merged = dict(base)
+    for key, value in top.items():
+        under = merged.get(key)
+        both = isinstance(under, Mapping) and isinstance(value, Mapping)
+        merged[key] = overlay(under, value) if both else value  # type: ignore[arg-type]
+    return merged
+
+
+def text_of_path(value: object) -> object:
+    """A path as text; anything else as it is."""
+    return str(value) if isinstance(value, Path) else value
+
+
+class Section(BaseModel):
+    """A branch of the tree: unknown keys are refused, and nothing changes once it is made."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+
+
+@dataclass(frozen=True)
+class Only:
+    """Mark a field that has an effect only under a condition; `effects.py` tells of the others."""
+
+    takes: Takes | None = None
+    """What the policy's algorithm learns from; None: anything."""
+    quantiles: bool = False
+    """Whether only algorithms read it that learn quantiles."""
+    when: Callable[[Any], bool] | None = None
+    """Asked of the policy, or of the whole tree for what belongs to no policy."""
+    needs: str = ""
+    """That condition in words: the setting that brings it about."""
+    instead: str = ""
+    """Keys of a policy that do in the other algorithms what this one does."""
+
+    def reads(self, section: Any) -> bool:
+        """Whether the field has an effect there."""
+        if not self._suits(section.entry if self._asks else None):
+            return False
+        return self.when is None or self.when(section)
+
+    @property
+    def _asks(self) -> bool:
+        return self.takes is not None or self.quantiles
+
+    def _suits(self, entry: AlgorithmEntry | None) -> bool:
+        if entry is None:
+            return True
+        return self.takes in (None, entry.takes) and (entry.quantiles or not self.quantiles)
+
+    def words(self, algorithm: str, prefix: str) -> str:
+        """Why the field has no effect, and which has, for keys that begin with `prefix`."""
+        if self._asks and not self._suits(find_algorithm(algorithm)):
+            use = " and ".join(prefix + key for key in self.instead.split())
+            told = f"; use {use}" if use else ""
+            those = " and ".join(name for name, entry in BUILT_IN.items() if self._suits(entry))
+            return f"has no effect: it is for {those}, not {algorithm}{told}"
+        return f"has no effect without {self.needs.format(prefix)}"
+
+
+def for_values(instead: str = "") -> Only:
+    """Mark what only IQN and DQN read, and what PPO has instead."""
+    return Only("transitions", instead=instead)
+
+
+def for_ppo(instead: str = "") -> Only:
+    """Mark what only PPO reads, and what IQN and DQN have instead."""
+    return Only("rollouts", instead=instead)

@@ -1,0 +1,109 @@
+"""The whole configuration tree, and how what belongs together is held together."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import (
+    NonNegativeInt,
+    ValidationError,
+    model_validator,
+)
+
+from remuda.algorithms import find_algorithm
+from remuda.config.faults import explain
+from remuda.config.policy import PolicyConfig, with_module
+from remuda.config.population import PopulationConfig
+from remuda.config.run import (
+    CHILDREN,
+    ActorConfig,
+    CheckpointConfig,
+    EnvConfig,
+    LearnersConfig,
+    RunConfig,
+    SupervisionConfig,
+)
+from remuda.config.sections import Section, overlay
+
+
+class Config(Section):
+    """Everything about a run."""
+
+    game: str = "treasure_hunt"
+    """The game; `remuda games` lists them."""
+    seed: NonNegativeInt = 0
+    """The seed of every random stream of the run."""
+    schedule: Literal["async", "sequential", "lockstep"] = "async"
+    """`async`: the actor and the learners run side by side and do not wait for each other.
+    `sequential`: one process plays, then trains, and repeats. `lockstep`: the same order across
+    processes."""
+    env: EnvConfig = EnvConfig()
+    """The game."""
+    policy: PolicyConfig = PolicyConfig()
+    """What holds for every policy."""
+    population: PopulationConfig = PopulationConfig()
+    """Who plays whom."""
+    policies: dict[str, dict[str, Any]] = {}
+    """What differs for one policy, by its name: `--policies.agent_0.learning_rate 1e-3`."""
+    actor: ActorConfig = ActorConfig()
+    """The actor."""
+    learners: LearnersConfig = LearnersConfig()
+    """The learners."""
+    checkpoint: CheckpointConfig = CheckpointConfig()
+    """Checkpoints."""
+    supervision: Annotated[SupervisionConfig, CHILDREN] = SupervisionConfig()
+    """Supervision."""
+    run: RunConfig = RunConfig()
+    """The run."""
+    trace: Path | None = None
+    """Write what each process did when into this file, as Chrome trace events for Perfetto."""
+
+    @model_validator(mode="after")
+    def _ends_and_policies_fit(self) -> Config:
+        if self.run.turns is None and self.run.seconds is None:
+            raise ValueError("run.turns and run.seconds are both None: the run would never end")
+        policies = {f"policies.{name}": self.policy_of(name) for name in self.policies}
+        if self.exact:
+            for key, policy in {"policy": self.policy, **policies}.items():
+                self._repeats_itself(key, policy)
+        return self
+
+    def _repeats_itself(self, key: str, policy: PolicyConfig) -> None:
+        """Refuse what lets the clock or the scheduler decide in a run that repeats itself."""
+        if policy.time_budget is not None:
+            raise ValueError(
+                f"{key}.time_budget goes by the clock, and a run with schedule "
+                f"{self.schedule} repeats itself exactly; leave it out, or use async"
+            )
+        if policy.experience.replay_ratio is None and not policy.rollout_length:
+            raise ValueError(
+                f"{key}.experience.replay_ratio is None: training would never pause, and with "
+                f"schedule {self.schedule} the game goes on once training pauses; give a number, "
+                "such as 0.64, or use async"
+            )
+
+    @property
+    def exact(self) -> bool:
+        """Whether the schedule fixes the order of everything, so that a run repeats itself."""
+        return self.schedule != "async"
+
+    @property
+    def saves_replay(self) -> bool:
+        """Whether checkpoints hold experience."""
+        return self.exact if self.checkpoint.replay is None else self.checkpoint.replay
+
+    def policy_of(self, name: str) -> PolicyConfig:
+        """The configuration of the policy `name`: `policy`, overlaid with its own differences."""
+        own = self.policies.get(name)
+        if not own:
+            return self.policy
+        try:
+            base = self.policy.model_dump()
+            algorithm = own.get("algorithm", base["algorithm"])
+            if algorithm != base["algorithm"]:
+                for preset in find_algorithm(algorithm).presets:
+                    base = overlay(base, preset)
+            return PolicyConfig.model_validate(overlay(base, with_module(own)))
+        except ValidationError as error:
+            raise ValueError(explain(error, PolicyConfig, f"policies.{name}.")) from None

@@ -1,0 +1,52 @@
+"""From the table of a population to its ledger on disk."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from remuda.population.ledger import LedgerFile
+from remuda.population.table import RECORDS, Table
+
+
+class LedgerWriter:
+    """Writes what came of matches, and what directors commanded, into the ledger of a run.
+
+    What it guarantees:
+
+    1. A record has the place in the file that its number says: where records are missing, others
+       of the kind `LOST` stand for them, so that a resumed run goes back to the right one.
+    2. Records that came too fast to be fetched, or could not be written since the disk was full,
+       cost neither the run nor the records after them; they are counted, and the user is told.
+    """
+
+    def __init__(self, table: Table, path: Path, say: Callable[[str], None]) -> None:
+        """Go on where the table was when the run was resumed, or at its beginning."""
+        self._table, self._say = table, say
+        self._next = table.word(RECORDS)
+        self._file = LedgerFile(path, table.names, table.seats)
+        self._file.rewind(self._next)
+        self._failed = False
+        self.lost = 0
+        """Records that came faster than they were fetched."""
+        self._told = 0
+
+    def write(self) -> None:
+        """Append what is new."""
+        begin = self._next
+        records, self._next = self._table.records_since(begin)
+        self.lost += self._next - begin - len(records)
+        if self.lost >= max(2 * self._told, 1):  # a few lines in a run, not one in every tick
+            self._told = self.lost
+            self._say(
+                f"{self.lost:,} results came faster than they could be written down and are "
+                "missing in the ledger of matches; sums and ratings have them all"
+            )
+        if not len(records):
+            return
+        try:
+            self._file.append(records, self._next - len(records))
+        except OSError as error:
+            if not self._failed:
+                self._failed = True
+                self._say(f"cannot write the ledger of matches: {error.strerror}; the run goes on")

@@ -1,0 +1,81 @@
+"""docs/metrics.md: every column of the metrics, as the table of them has it.
+
+python -m remuda.coordinator.metrics_page > docs/metrics.md
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from remuda.coordinator.columns import EPISODES, Column
+from remuda.coordinator.records import MEMBER_COLUMNS, POLICY_COLUMNS, RUN_COLUMNS, SHARES
+
+HEAD = """# Metrics
+
+A run writes a record every `run.log_every` seconds: a line of JSON in `metrics.jsonl`, an event for
+TensorBoard in `tensorboard/`, and a row of what `remuda.load(RUN).metrics()` returns. All three are
+made from one table, `src/remuda/coordinator/records.py`, and so is this page:
+
+    python -m remuda.coordinator.metrics_page > docs/metrics.md
+
+| of | means |
+| --- | --- |
+| total | counted from the start of the run, through resumes |
+| newest | as it stands when the record is made |
+| interval | of the time since the record before |
+| episodes | of the episodes that ended in the interval, of all actors; empty where none did |
+| updates | mean over the updates of the interval; empty where there was none |
+
+What is empty is `null` in `metrics.jsonl`, NaN in the columns of Python, and not written for
+TensorBoard. So is a column that the version which wrote a run did not know, and what a learner did
+in an interval in which it was restarted. Every policy has numbers of its own, whether its learner
+trains it alone or in a stack beside others.
+"""
+
+
+def page() -> str:
+    """The whole of docs/metrics.md."""
+    game = "The mean over episodes of what the game tells of them, by its names; see docs/games.md."
+    parts = [
+        HEAD,
+        "## Of the run\n",
+        _table("column", {_tag("run", each): each for each in RUN_COLUMNS.values()}),
+        "\n## Of the actors\n\nShares of the interval, 0 to 1, over all actors.\n",
+        _lines(
+            ("column", "meaning"),
+            [(f"`actor/{name}`", share.meaning) for name, share in SHARES.items()],
+        ),
+        "\n## Of the game\n",
+        _lines(("column", "of", "meaning"), [("`game/NAME`", EPISODES, game)]),
+        "\n## Of each policy\n",
+        _table("column", {_tag("POLICY", each): each for each in POLICY_COLUMNS.values()}, True),
+        "\n## Of each member of a population\n\nFrozen copies stand in `metrics.jsonl` only.\n",
+        _table("column", {_tag("POLICY", each): each for each in MEMBER_COLUMNS.values()}),
+    ]
+    return "\n".join(parts)
+
+
+def _tag(group: str, column: Column) -> str:
+    if column.axis:
+        return f"`{column.axis}`"
+    return f"`{group}/{column.name}`" if column.shown else f"{column.name} (`metrics.jsonl` only)"
+
+
+def _table(heading: str, columns: Mapping[str, Column], kinds: bool = False) -> str:
+    headings = (heading, "unit", "of", *(("algorithm",) if kinds else ()), "meaning")
+    return _lines(
+        headings,
+        [
+            (tag, each.unit, each.over, *((each.kind,) if kinds else ()), each.meaning)
+            for tag, each in columns.items()
+        ],
+    )
+
+
+def _lines(headings: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
+    lines = [headings, ("---",) * len(headings), *rows]
+    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+
+
+if __name__ == "__main__":
+    print(page(), end="")

@@ -1,0 +1,416 @@
+"""The columns of the metrics: the one table from which everything that shows them is made.
+
+Each field of `Record`, `PolicyRecord` and `MemberRecord` is a `column`: its name, its kind of
+number, what it means, in what unit, and where it comes from. The lines of `metrics.jsonl`, the tags
+of TensorBoard, the columns of `remuda.Run.metrics` and docs/metrics.md (`metrics_page.py`) are all
+made from these fields; `board.py` works them out. So a new number of a learner is one word of
+`remuda.scoreboard.Learn`, and one field here.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from types import NoneType
+from typing import Any, TypeVar
+
+from remuda.checkpoint.plain import Kinds, checked, checked_all, kinds_of
+from remuda.coordinator.columns import (
+    EPISODES,
+    INTERVAL,
+    NEWEST,
+    ON_POLICY,
+    REPLAY,
+    TOTAL,
+    Mean,
+    Newest,
+    Total,
+    column,
+    columns_of,
+    part,
+)
+from remuda.scoreboard import Learn, Play
+
+R = TypeVar("R")
+
+
+@dataclass
+class PolicyRecord:
+    """One policy in one interval; it is not changed once it is made.
+
+    It is not declared frozen: hundreds are made four times a second, and frozen ones take longer
+    to make. What was restarted in the interval, and went back to a saved state, has nothing to
+    compare with: all that is of the interval of its learner is None then.
+    """
+
+    mean_return: float | None = column(
+        "Mean of one agent's undiscounted return; none ended: empty.", "return", EPISODES
+    )
+    episodes: int = column("Episodes that ended.", "episodes", TOTAL)
+    loss: float | None = column(
+        "The loss that is minimised: the mean over a batch.", "loss", source=Mean(Learn.LOSS_SUM)
+    )
+    updates: int = column("Updates behind the weights.", "updates", source=Total(Learn.UPDATES))
+    updates_per_second: float | None = column("Updates.", "1/s", INTERVAL)
+    version: int = column("The newest published version.", "version", source=Total(Learn.VERSION))
+    staleness: float | None = column(
+        "The version trained minus the versions that acted in the batch.",
+        "versions",
+        source=Mean(Learn.STALENESS_SUM),
+    )
+    steps: int = column("Steps written to the policy's experience.", "steps", TOTAL)
+    replay_fill: float = column(
+        "Share of the experience's capacity in use, 0 to 1.", "share", NEWEST
+    )
+    replay_ratio: float | None = column(
+        "Training samples per collected step, from the first update on; empty before it.",
+        "samples/step",
+        TOTAL,
+    )
+    redrawn: int = column(
+        "Samples that were overwritten while they were copied, and were drawn again.",
+        "samples",
+        source=Total(Learn.REDRAWN),
+    )
+    epsilon: float = column(
+        "The exploration rate that the actor uses: the share of actions that are chosen at random.",
+        "share",
+        NEWEST,
+    )
+    busy: float | None = column(
+        "Share of the interval that the learner spent on this policy, 0 to 1.", "share", INTERVAL
+    )
+    nonfinite: int = column(
+        "Updates whose loss or weights were not finite, and that were undone.",
+        "updates",
+        source=Total(Learn.NONFINITE),
+    )
+    halted: bool = column(
+        "1 once there were too many of these in a row, so that the policy learns no more.",
+        "0 or 1",
+        NEWEST,
+    )
+    behind: int | None = column(
+        "Steps that were collected and that its learner has not trained on: those that wait, and "
+        "those that it has taken for an update that goes on; with DQN and IQN those beyond what "
+        "its updates have paid for by the replay ratio. Empty: it trains without a ratio.",
+        "steps",
+        NEWEST,
+        default=None,
+    )
+    trained: int = column(
+        "Steps that were trained on, each counted once.",
+        "steps",
+        source=Total(Learn.TRAINED),
+        kind=ON_POLICY,
+        default=0,
+    )
+    lost: int = column(
+        "Steps that were not trained on: overwritten, too old, not brought along by a resumed run, "
+        "or of an update that was undone. All steps are trained, behind, lost, or in segments that "
+        "are being written.",
+        "steps",
+        TOTAL,
+        kind=ON_POLICY,
+        default=0,
+    )
+    staleness_max: int = column(
+        "The greatest staleness so far of any step that was trained on.",
+        "versions",
+        source=Total(Learn.STALENESS_MAX),
+        default=0,
+    )
+    entropy: float | None = column(
+        "The policy's mean entropy.",
+        "nats",
+        source=Mean(Learn.ENTROPY_SUM),
+        kind=ON_POLICY,
+        default=None,
+    )
+    kl: float | None = column(
+        "How far an update moved the policy: the approximate KL divergence, mean of r - 1 - log r "
+        'with r the ratio of the new to the old probability (k3 in Schulman 2020, "Approximating '
+        'KL divergence"). Over all minibatches, as they were before their step.',
+        "nats",
+        source=Mean(Learn.KL_SUM),
+        kind=ON_POLICY,
+        default=None,
+    )
+    batch: float | None = column(
+        "Samples in an update; a time budget makes it less.",
+        "samples",
+        source=Mean(Learn.SAMPLES, Learn.UPDATES),
+        default=None,
+    )
+    effective: float | None = column(
+        "Effective sample size as a share of the steps, 0 to 1; less as they get older.",
+        "share",
+        source=Mean(Learn.EFFECTIVE_SUM),
+        kind=ON_POLICY,
+        default=None,
+    )
+    staleness_low: float | None = column(
+        "The least staleness in a batch.",
+        "versions",
+        source=Mean(Learn.STALENESS_LOW_SUM),
+        default=None,
+    )
+    staleness_high: float | None = column(
+        "The greatest staleness in a batch.",
+        "versions",
+        source=Mean(Learn.STALENESS_HIGH_SUM),
+        default=None,
+    )
+    clipped: float | None = column(
+        "Clip fraction: the share of steps whose probability ratio was clipped, 0 to 1.",
+        "share",
+        source=Mean(Learn.CLIPPED_SUM),
+        kind=ON_POLICY,
+        default=None,
+    )
+    policy_loss: float | None = column(
+        "What of the loss is the policy's own: the negative clipped objective.",
+        "loss",
+        source=Mean(Learn.POLICY_LOSS_SUM),
+        kind=ON_POLICY,
+        default=None,
+    )
+    value_loss: float | None = column(
+        "Half the squared error of the values, before `policy.ppo.value_cost` weighs it.",
+        "loss",
+        source=Mean(Learn.VALUE_LOSS_SUM),
+        kind=ON_POLICY,
+        default=None,
+    )
+    others: float | None = column(
+        "The share of its steps that others of the group chose, 0 to 1.",
+        "share",
+        source=Mean(Learn.OTHERS_SUM),
+        default=None,
+    )
+    others_weight: float | None = column(
+        "Mean weight of these steps in an update, where a fresh step of its own weighs 1: how "
+        "likely the policy is to choose as they did, within the limit of `policy.ppo.correction`. "
+        "Empty: there were none.",
+        "weight",
+        source=Mean(Learn.OTHERS_WEIGHT_SUM, Learn.OTHERS_STEPS),
+        kind=ON_POLICY,
+        default=None,
+    )
+    return_min: float | None = column(
+        "The least return of an episode.", "return", EPISODES, default=None
+    )
+    return_max: float | None = column(
+        "The greatest return of an episode.", "return", EPISODES, default=None
+    )
+    return_deviation: float | None = column(
+        "The standard deviation of the returns, from their own mean.",
+        "return",
+        EPISODES,
+        default=None,
+    )
+    episode_length: float | None = column(
+        "Mean length of the episodes that it played in: turns of the game.",
+        "turns",
+        EPISODES,
+        default=None,
+    )
+    gradient_norm: float | None = column(
+        "Norm of the gradient before it is cut to `policy.max_grad_norm`; with PPO the mean over "
+        "an update's minibatches.",
+        "norm",
+        source=Mean(Learn.GRADIENT_NORM_SUM),
+        default=None,
+    )
+    learning_rate: float | None = column(
+        "The learning rate of the last update.",
+        "rate",
+        source=Newest(Learn.LEARNING_RATE),
+        default=None,
+    )
+    explained_variance: float | None = column(
+        "Share of the variance of the targets that the values explain before the update: 1 - "
+        "Var(target - value) / Var(target). 1: they foresee everything; 0: no more than their mean "
+        "does; below: less. Updates whose targets are all equal do not count.",
+        "share",
+        source=Mean(Learn.EXPLAINED_SUM, Learn.EXPLAINED_UPDATES),
+        kind=ON_POLICY,
+        default=None,
+    )
+    entropy_cost: float | None = column(
+        "What the entropy weighs in the loss now.",
+        "weight",
+        source=Newest(Learn.ENTROPY_COST),
+        kind=ON_POLICY,
+        default=None,
+    )
+    mean_q: float | None = column(
+        "Mean value that it gives to the actions of a batch, discounted and in units of the scaled "
+        "rewards.",
+        "value",
+        source=Mean(Learn.VALUE_SUM),
+        kind=REPLAY,
+        default=None,
+    )
+
+
+@dataclass
+class MemberRecord:
+    """One member of a population, since it came; it is not changed once it is made."""
+
+    games: int = column("Seats that it has taken in matches that are over.", "seats", TOTAL)
+    mean_return: float | None = column(
+        "Mean over these of the undiscounted return; empty: it has not played.",
+        "return",
+        TOTAL,
+        shown=False,
+    )
+    rating: float = column(
+        "What is believed of its skill, on openskill's scale, which begins at 25.",
+        "rating",
+        NEWEST,
+    )
+    uncertainty: float = column("The standard deviation of that.", "rating", NEWEST, shown=False)
+    learns: bool = column("Whether its weights still change.", "0 or 1", NEWEST, shown=False)
+    win_rate: float | None = column(
+        "The share of meetings with others that it won, draws halved; empty: it has met no other.",
+        "share",
+        TOTAL,
+        shown=False,
+        default=None,
+    )
+    parent: str | None = column(
+        "Whose weights it began with.", "name", NEWEST, shown=False, default=None
+    )
+    born: int = column(
+        "Matches that were over when it came.", "matches", NEWEST, shown=False, default=0
+    )
+    hyperparameters: dict[str, float] = column(
+        "Of one that learns: those that it may hand on to its children, by name.",
+        "",
+        NEWEST,
+        shown=False,
+        factory=dict,
+    )
+
+
+@dataclass(frozen=True)
+class Record:
+    """The whole run in one interval."""
+
+    seconds: float = column("Seconds since play began.", "seconds", TOTAL, axis="seconds")
+    turns: int = column(
+        "Turns played, over all copies; the step of TensorBoard.", "turns", TOTAL, axis="turns"
+    )
+    agent_steps: int = column("Steps of agents.", "steps", TOTAL, axis="steps")
+    turns_per_second: float = column("Turns, over all copies.", "1/s", INTERVAL)
+    agent_steps_per_second: float = column("Steps of agents.", "1/s", INTERVAL)
+    waits: int = column("Times that an actor waited for a learner.", "times", TOTAL, shown=False)
+    wait_seconds: float = column(
+        "Seconds that actors waited for learners, added up.", "seconds", TOTAL
+    )
+    overtaken: int = column(
+        "Copies of published weights that were overtaken and thrown away.", "copies", TOTAL
+    )
+    shares: dict[str, float] = part()
+    """Where the actors' time went, by the names of `SHARES`."""
+    policies: dict[str, PolicyRecord] = part()
+    """By policy."""
+    facts: dict[str, float | None] = field(default_factory=dict)
+    """By name, what the game tells of episodes: the mean over those that ended; None: none."""
+    members: dict[str, MemberRecord] = field(default_factory=dict)
+    """Of a population whose seats are dealt: `policy`, or `policy@version` for a frozen copy. Where
+    there are many frozen copies, they stand in some records only: see `with_all_members`."""
+    frozen: int | None = column(
+        "Frozen copies of the population; empty: as many as are among the members.",
+        "copies",
+        NEWEST,
+        shown=False,
+        default=None,
+    )
+    matches: int = column(
+        "Matches that are over, where seats are dealt.", "matches", TOTAL, shown=False, default=0
+    )
+
+    @property
+    def playing(self) -> dict[str, PolicyRecord]:
+        """The policies that play: not those whose place in the population is empty."""
+        if not self.members:
+            return self.policies
+        return {name: policy for name, policy in self.policies.items() if name in self.members}
+
+    @property
+    def num_live(self) -> int:
+        """How many members learn."""
+        return sum(member.learns for member in self.members.values())
+
+    @property
+    def num_frozen(self) -> int:
+        """How many frozen copies there are."""
+        return len(self.members) - self.num_live if self.frozen is None else self.frozen
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether all frozen copies that there are stand among the members."""
+        return len(self.members) - self.num_live >= self.num_frozen
+
+    def plain(self) -> dict[str, Any]:
+        """The record as plain data, for JSON; what is nested in it is its own."""
+        policies = {name: vars(policy) for name, policy in self.policies.items()}
+        members = {name: vars(member) for name, member in self.members.items()}
+        return {**vars(self), "policies": policies, "members": members}
+
+    def to_json(self) -> str:
+        """One line."""
+        return json.dumps(self.plain())
+
+    @staticmethod
+    def from_json(line: str | bytes) -> Record:
+        """The record of one line.
+
+        Raises:
+            ValueError: the line is no record.
+        """
+        try:
+            data = checked(json.loads(line), {"policies": dict})
+            policies = _records(PolicyRecord, kinds_of(PolicyRecord), data.pop("policies"))
+            members = _records(MemberRecord, kinds_of(MemberRecord), data.pop("members", {}))
+            record = Record(policies=policies, members=members, **data)
+            checked(vars(record), kinds_of(Record))
+            checked(record.facts, dict.fromkeys(record.facts, (int, float, NoneType)))
+        except (TypeError, ValueError) as error:
+            raise ValueError(f"not a line of metrics: {error}") from None
+        return record
+
+
+def _records(make: Callable[..., R], kinds: Kinds, data: object) -> dict[str, R]:
+    """Records by name; a `TypeError` or `ValueError` where they are none."""
+    made = {name: make(**values) for name, values in checked_all(data, {}).items()}
+    checked_all({name: vars(record) for name, record in made.items()}, kinds)
+    return made
+
+
+@dataclass(frozen=True)
+class Share:
+    """Something that the actors spend time on."""
+
+    of: Play
+    meaning: str
+
+
+SHARES: Mapping[str, Share] = {
+    "env": Share(Play.SECONDS_ENV, "The game."),
+    "infer": Share(Play.SECONDS_INFER, "Choosing actions."),
+    "write": Share(Play.SECONDS_WRITE, "Writing experience, and counting."),
+    "weights": Share(Play.SECONDS_WEIGHTS, "Looking for newer weights, and loading them."),
+    "wait": Share(Play.WAIT_SECONDS, "Waiting for learners."),
+}
+
+POLICY_COLUMNS = columns_of(PolicyRecord)
+MEMBER_COLUMNS = columns_of(MemberRecord)
+RUN_COLUMNS = columns_of(Record)
+AXES = {name: each.axis for name, each in RUN_COLUMNS.items() if each.axis is not None}
+"""By field of a record, the names of the columns that others are drawn over."""
+SHOWN_OF_RUN = [name for name, each in RUN_COLUMNS.items() if each.shown and not each.axis]
+SHOWN_OF_MEMBER = [name for name, each in MEMBER_COLUMNS.items() if each.shown]

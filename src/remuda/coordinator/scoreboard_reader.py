@@ -1,0 +1,267 @@
+"""From the scoreboard's counters to records: two readings, and what happened between them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from remuda.coordinator.columns import ON_POLICY, REPLAY, Column, Mean, Total
+from remuda.coordinator.records import (
+    POLICY_COLUMNS,
+    SHARES,
+    MemberRecord,
+    PolicyRecord,
+    Record,
+)
+from remuda.coordinator.spread import Numbers, Spread, spread_of
+from remuda.experience.experience import Experience
+from remuda.population.records import GAMES, MEETINGS, RATING, REWARD, UNCERTAINTY, WINS
+from remuda.population.table import MATCHES, MemberRow, Table
+from remuda.scoreboard import Facts, Learn, Play, Policy, Row, Scoreboard, added_up
+
+
+@dataclass(frozen=True)
+class Reading:
+    """All counters at one moment."""
+
+    time: float
+    """Seconds on a clock that never goes back."""
+    play: Row
+    actors: Row
+    """[actors, policies, fields by `Policy`]."""
+    policy: Row
+    """The same added up: [policies, fields by `Policy` before `MARK`]."""
+    learn: Row
+    """[policies, fields by `Learn`]."""
+    facts: Row
+    mark: float
+    """Of the interval in which it was read..."""
+    begun: float
+    """...and when that began: the time of a reading."""
+
+
+FEW = 100
+"""So many frozen copies stand in every record; more of them only in those that are asked for."""
+
+
+class ScoreboardReader:
+    """Reads the counters of a run, several times a second: what it does is linear in the policies.
+
+    It goes on when the board is made, after `seconds` of play in earlier sessions.
+    """
+
+    def __init__(
+        self,
+        scoreboard: Scoreboard,
+        experience: Mapping[str, Experience],
+        seconds: float = 0.0,
+        table: Table | None = None,
+    ) -> None:
+        self._scoreboard, self._experience, self._table = scoreboard, experience, table
+        self.earlier = seconds
+        self._begun = 0.0
+        self.start = self.read()
+        self.mark(self.start)
+
+    def read(self) -> Reading:
+        """The counters as they are now."""
+        board = self._scoreboard
+        rows = board.policy_rows()
+        return Reading(
+            time.perf_counter(),
+            board.played(),
+            rows,
+            added_up(rows),
+            board.all_learned(),
+            board.told(),
+            float(board.mark[0]),
+            self._begun,
+        )
+
+    def mark(self, reading: Reading) -> None:
+        """Let an interval begin with the newest reading: extremes of returns are of that alone."""
+        self._scoreboard.mark_interval()
+        self._begun = reading.time
+
+    def seconds(self, reading: Reading) -> float:
+        """Seconds of play until a reading, with those of earlier sessions."""
+        return self.earlier + reading.time - self.start.time
+
+    def between(self, earlier: Reading, later: Reading, whole: bool = False) -> Record:
+        """What happened between two readings; totals are those of the later.
+
+        Args:
+            earlier: the first.
+            later: the second.
+            whole: with all frozen copies, however many there are.
+        """
+        seconds = max(later.time - earlier.time, 1e-9)
+        play = later.play
+        change = play - earlier.play
+        return Record(
+            seconds=self.seconds(later),
+            turns=int(play[Play.TURNS]),
+            agent_steps=int(play[Play.AGENT_STEPS]),
+            turns_per_second=float(change[Play.TURNS] / seconds),
+            agent_steps_per_second=float(change[Play.AGENT_STEPS] / seconds),
+            waits=int(play[Play.WAITS]),
+            wait_seconds=float(play[Play.WAIT_SECONDS]),
+            overtaken=int(play[Play.OVERTAKEN]),
+            shares={
+                name: float(change[share.of] / seconds / self._scoreboard.num_actors)
+                for name, share in SHARES.items()
+            },
+            policies=self._policies(earlier, later, seconds),
+            facts={
+                name: _mean(later.facts - earlier.facts, len(Facts) + i, Facts.EPISODES)
+                for i, name in enumerate(self._scoreboard.fact_names)
+            },
+            members=self._members(whole),
+            frozen=self._table.frozen if self._table is not None else 0,
+            matches=self._table.word(MATCHES) if self._table is not None else 0,
+        )
+
+    def _members(self, whole: bool) -> dict[str, MemberRecord]:
+        """Of the population, as they are now: those that learn, and not too many frozen copies."""
+        if self._table is None:
+            return {}
+        rows = self._table.rows(whole or self._table.frozen <= FEW)
+        return {str(row[0]): member_record(row, self._table) for row in rows}
+
+    def _policies(
+        self, earlier: Reading, later: Reading, seconds: float
+    ) -> dict[str, PolicyRecord]:
+        """By name. Worked out for all policies at once, a column for each of a record's numbers."""
+        names = self._scoreboard.policies
+        rings = [self._experience[name] for name in names]
+        policy, learn = later.policy, later.learn
+        with np.errstate(invalid="ignore"):  # the sums of a policy that diverged are infinite
+            played, learned = policy - earlier.policy, learn - earlier.learn
+        # Of a learner that was restored in between, the two readings are of two histories.
+        known = learned[:, Learn.RESTORED] == 0.0
+        learned[~known] = 0.0
+        busy = learned[:, Learn.SECONDS_SAMPLE : Learn.SECONDS_PUBLISH + 1].sum(1) / seconds
+        written, samples = [ring.written for ring in rings], learn[:, Learn.SAMPLES].tolist()
+        begun = [
+            steps - (0 if ring.rollout else ring.config.learning_starts)
+            for steps, ring in zip(written, rings, strict=True)
+        ]
+
+        def rates(values: Row) -> Numbers:
+            return [x if k else None for x, k in zip(values.tolist(), known.tolist(), strict=True)]
+
+        means = _means(played[:, Policy.RETURN_SUM], played[:, Policy.EPISODES])
+        spread = self._spread(earlier, later, means)
+        own: dict[str, Sequence[Any]] = {
+            "mean_return": means,
+            "return_min": spread.low,
+            "return_max": spread.high,
+            "return_deviation": spread.deviation,
+            "episode_length": _means(played[:, Policy.TURNS_SUM], played[:, Policy.EPISODES]),
+            "episodes": policy[:, Policy.EPISODES].astype(np.int64).tolist(),
+            "updates_per_second": rates(np.maximum(learned[:, Learn.UPDATES] / seconds, 0.0)),
+            "steps": written,
+            "replay_fill": [ring.fill for ring in rings],
+            "replay_ratio": [n / m if m > 0 else None for n, m in zip(samples, begun, strict=True)],
+            "behind": [_behind(*each) for each in zip(rings, written, learn, strict=True)],
+            "lost": [_lost(*each) for each in zip(rings, written, learn, strict=True)],
+            "epsilon": policy[:, Policy.EPSILON].tolist(),
+            "busy": rates(busy),
+            "halted": (learn[:, Learn.HALTED] != 0).tolist(),
+        }
+        on_policy = [bool(ring.rollout) for ring in rings]
+        rows = zip(
+            *(
+                own[name] if name in own else _read(column, learned, learn, on_policy)
+                for name, column in POLICY_COLUMNS.items()
+            ),
+            strict=True,
+        )
+        return {name: PolicyRecord(*row) for name, row in zip(names, rows, strict=True)}
+
+    def _spread(self, earlier: Reading, later: Reading, means: Numbers) -> Spread:
+        """Of the interval that was marked; of any other one there is none."""
+        if later.begun == earlier.time:
+            return spread_of(later.actors, later.mark, means)
+        nothing: Numbers = [None] * len(means)
+        return Spread(nothing, nothing, nothing)
+
+
+def _read(column: Column, learned: Row, learn: Row, on_policy: list[bool]) -> Sequence[Any]:
+    """A column of the learners' counts: of all policies.
+
+    Args:
+        column: what to read, and where.
+        learned: what they counted in the interval, [policies, fields by `Learn`].
+        learn: what they have counted, likewise.
+        on_policy: which of them learn from rollouts.
+    """
+    source = column.source
+    assert source is not None, f"nothing works out {column.name}"
+    if isinstance(source, Total):
+        total: list[int] = learn[:, source.of].astype(np.int64).tolist()
+        return total
+    if isinstance(source, Mean):
+        found = _means(learned[:, source.of], learned[:, source.over])
+    else:
+        has_begun = learn[:, Learn.RESTORED] != 0.0
+        found = [
+            x if k else None for x, k in zip(learn[:, source.of].tolist(), has_begun, strict=True)
+        ]
+    if column.kind in (ON_POLICY, REPLAY):
+        wanted = column.kind == ON_POLICY
+        return [x if is_on == wanted else None for x, is_on in zip(found, on_policy, strict=True)]
+    return found
+
+
+def member_record(row: MemberRow, table: Table) -> MemberRecord:
+    """A member of a population, from its row of the table."""
+    ref, parent, born, place, numbers = row
+    return MemberRecord(
+        int(numbers[GAMES]),
+        numbers[REWARD] / numbers[GAMES] if numbers[GAMES] else None,
+        numbers[RATING],
+        numbers[UNCERTAINTY],
+        not ref.is_frozen,
+        numbers[WINS] / numbers[MEETINGS] if numbers[MEETINGS] else None,
+        None if parent is None else str(parent),
+        born,
+        {} if ref.is_frozen else table.hyperparameters(place),
+    )
+
+
+def _behind(experience: Experience, written: int, learn: Row) -> int | None:
+    """Steps that were collected, and that the learner has not trained on yet."""
+    if experience.rollout:
+        passed = experience.passed  # with what it has taken, and trains on now or in a later piece
+        training = 0 if passed is None else int(passed - learn[Learn.TRAINED] - learn[Learn.LOST])
+        return experience.untaken + max(training, 0)
+    ratio = experience.config.replay_ratio
+    if ratio is None:
+        return None
+    paid = int(learn[Learn.SAMPLES] / ratio) + experience.config.learning_starts
+    begins = experience.lost + experience.config.learning_starts
+    return max(written - max(begins, paid), 0)
+
+
+def _lost(experience: Experience, written: int, learn: Row) -> int:
+    """On-policy: steps that no learner trained on; all that come once a policy learns no more."""
+    if experience.rollout and learn[Learn.HALTED]:
+        return int(written - learn[Learn.TRAINED])
+    return int(learn[Learn.LOST])
+
+
+def _mean(change: Row, total: int, count: int) -> float | None:
+    """The mean over an interval; None where nothing was counted."""
+    return float(change[total] / change[count]) if change[count] > 0 else None
+
+
+def _means(totals: Row, counts: Row) -> list[float | None]:
+    """`_mean` of many."""
+    counted = counts > 0
+    means = np.divide(totals, counts, out=np.zeros_like(totals), where=counted)
+    return [m if c else None for m, c in zip(means.tolist(), counted.tolist(), strict=True)]

@@ -1,0 +1,228 @@
+"""Games played by themselves and written down, so that two of them can be compared."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import chain
+
+import numpy as np
+
+from remuda.envs.early_rewards import EarlyRewards
+from remuda.envs.scripted import (
+    allows_something,
+    at_random,
+    masks_of,
+    possibilities,
+    sample_actions,
+)
+from remuda.envs.vector_env import VectorEnv
+from remuda.errors import ContractError
+from remuda.types import Array, Bools, Integers
+
+TURNS = 130
+"""Turns that each check plays; enough for most games to end an episode."""
+
+
+@dataclass
+class Trace:
+    """What happened in a number of turns, by turn; arrays are copies."""
+
+    observations: list[list[Array]]
+    rewards: list[Array]
+    terminated: list[Bools]
+    truncated: list[Bools]
+    active: list[Bools]
+    """After the turn."""
+    began: list[Bools]
+    """Who was active at any time in the turn."""
+    over: list[Bools]
+    """[num_envs], by turn: in which copies no agent was active any more."""
+    info: list[dict[str, Array]]
+    so_far: list[Array]
+    """What each had been given in the turn when it observed; zeros where the game says nothing."""
+
+    def same_as(self, other: Trace, env: int = 0, other_env: int = 0) -> bool:
+        """Whether one copy here went as another did there."""
+        pairs = [
+            *zip(chain(*self.observations), chain(*other.observations), strict=True),
+            *zip(self.rewards, other.rewards, strict=True),
+            *zip(self.so_far, other.so_far, strict=True),
+            *zip(self.terminated, other.terminated, strict=True),
+            *zip(self.truncated, other.truncated, strict=True),
+            *zip(self.active, other.active, strict=True),
+        ]
+        return all(np.array_equal(a[env], b[other_env]) for a, b in pairs)
+
+
+def play(
+    env: VectorEnv,
+    seed: int,
+    *,
+    others_act_differently: bool = False,
+    inactive_action: int | None = None,
+    spoil_actions: bool = False,
+    meanwhile: Callable[[], object] | None = None,
+) -> Trace:
+    """Play `TURNS` turns with random actions; the first copy's depend on the seed alone."""
+    env.reset(seeds_of(env.num_envs, seed), np.ones(env.num_envs, np.bool_))
+    trace = play_turns(
+        env,
+        TURNS,
+        seed=seed,
+        others=1 if others_act_differently else 0,
+        inactive_action=inactive_action,
+        spoil_actions=spoil_actions,
+        meanwhile=meanwhile,
+    )
+    env.close()
+    return trace
+
+
+def play_turns(
+    env: VectorEnv,
+    count: int,
+    seed: int = 0,
+    others: int = 0,
+    inactive_action: int | None = None,
+    spoil_actions: bool = False,
+    meanwhile: Callable[[], object] | None = None,
+    watch: EarlyRewards | None = None,
+) -> Trace:
+    """Play so many turns with random actions; `watch` is called with each, `meanwhile` between."""
+    trace = Trace([], [], [], [], [], [], [], [], [])
+    streams = [np.random.default_rng([seed, e, others if e else 0]) for e in range(env.num_envs)]
+    active = env.active
+    if env.rewards_so_far is not None:
+        shape, dtype = env.rewards_so_far.shape, env.rewards_so_far.dtype
+        require(
+            shape == active.shape and dtype == np.float32,
+            f"14. `rewards_so_far` is {active.shape} float32, not {shape} {dtype}",
+        )
+    for _ in range(count):
+        if meanwhile is not None:
+            meanwhile()
+        began = active.copy()
+        if watch is not None:
+            watch.begin()
+        env.begin_turn()
+        if watch is not None:
+            watch.begun()
+        seen: list[Array] = [np.empty((env.num_envs, 0))] * env.num_agents
+        so_far: Array = np.zeros(active.shape, np.float32)
+        for group in env.turn_groups:
+            began |= active
+            acts = active[:, group].copy()
+            for agent in group:
+                seen[agent] = look(env, agent)
+                if watch is not None:
+                    watch.observed(agent)
+                if env.rewards_so_far is not None:
+                    so_far[:, agent] = env.rewards_so_far[:, agent]
+            chosen = [draw_actions(env, agent, streams) for agent in group]
+            for i, agent in enumerate(group):
+                if inactive_action is not None:
+                    chosen[i][~acts[:, i]] = inactive_action
+                env.act(agent, chosen[i])
+                if spoil_actions:
+                    chosen[i].view(np.uint8)[...] = 0x5A
+        if watch is not None:
+            watch.acted()
+        result = env.end_turn()
+        if watch is not None:
+            watch.ended(result.rewards)
+        require(
+            env.active is active,
+            "`active` is one array for good, which reset, act and end_turn keep up to date",
+        )
+        trace.observations.append(seen)
+        trace.rewards.append(result.rewards.copy())
+        trace.so_far.append(so_far)
+        trace.terminated.append(result.terminated.copy())
+        trace.truncated.append(result.truncated.copy())
+        trace.active.append(active.copy())
+        over: Bools = ~np.any(active, axis=1)
+        trace.began.append(began)
+        trace.over.append(over)
+        trace.info.append({name: np.array(told) for name, told in result.info.items()})
+        if over.any():
+            # Only copies that restart draw, so that a copy's stream depends on nothing else.
+            seeds = np.array(
+                [stream.integers(2**62) if over[e] else -1 for e, stream in enumerate(streams)]
+            )
+            env.reset(seeds, over)
+            require(
+                bool(active[over].any(1).all()),
+                "3. after `reset` at least one agent in each copy of the mask is active",
+            )
+    return trace
+
+
+def draw_actions(env: VectorEnv, agent: int, streams: list[np.random.Generator]) -> Array:
+    """An action for every copy that is allowed there, each from the copy's own stream."""
+    space, masks = env.agents[agent].action_space, masks_of(env, agent)
+    return np.concatenate(
+        [
+            sample_actions(space, 1, stream, None if masks is None else masks[e : e + 1])
+            for e, stream in enumerate(streams)
+        ]
+    )
+
+
+def check_masks(env: VectorEnv, agent: int, seen: Array, random: np.random.Generator) -> Array:
+    """A scripted policy that looks closely at what it is allowed."""
+    spec = env.agents[agent]
+    if spec.masked:
+        masks = look_at_masks(env, agent)
+        require(
+            bool(allows_something(spec, masks)[env.active[:, agent]].all()),
+            f"10. {spec.name} may always do something where it is active",
+        )
+    return at_random(env, agent, seen, random)
+
+
+def look_at_masks(env: VectorEnv, agent: int) -> Bools:
+    """What an agent is allowed, [num_envs, possibilities], if the game tells it as it should."""
+    active, before = env.active.copy(), look(env, agent)
+    found = []
+    for start in (False, True):
+        masks: Bools = np.full((env.num_envs, possibilities(env.agents[agent])), start, np.bool_)
+        env.mask(agent, masks)
+        found.append(masks)
+    require(
+        np.array_equal(found[0], found[1]),
+        "10. `mask` writes all of `out`, and the same when asked again",
+    )
+    require(
+        np.array_equal(before, look(env, agent)) and np.array_equal(active, env.active),
+        "10. `mask` changes nothing in the world",
+    )
+    return found[0]
+
+
+def look(env: VectorEnv, agent: int) -> Array:
+    """What an agent observes: [num_envs, *shape]."""
+    out = buffer(env, agent)
+    env.observe(agent, out)
+    return out
+
+
+def buffer(env: VectorEnv, agent: int, extra: int = 0) -> Array:
+    """Room for what an agent observes, and for some copies more: zeros."""
+    space = env.agents[agent].observation_space
+    return np.zeros((env.num_envs + extra, *(space.shape or ())), space.dtype)
+
+
+def seeds_of(num_envs: int, seed: int) -> Integers:
+    """A seed for each copy, of its own for each `seed`."""
+    return np.arange(num_envs, dtype=np.int64) + 1000 * seed
+
+
+def require(holds: bool, guarantee: str) -> None:
+    """Refuse an environment for which a guarantee does not hold.
+
+    Raises:
+        ContractError: it does not.
+    """
+    if not holds:
+        raise ContractError(f"the environment breaks its contract: {guarantee}")

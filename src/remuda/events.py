@@ -1,0 +1,293 @@
+"""The events of a run: who tells callbacks of them, and what happens if one fails."""
+
+from __future__ import annotations
+
+import difflib
+import inspect
+import logging
+import sysconfig
+import time
+import traceback
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from remuda.assembly import Assembly
+from remuda.callbacks import ActiveRun, Callback, EpisodeSummary
+from remuda.config import Config
+from remuda.coordinator.metrics import Record, row_of
+from remuda.coordinator.run_directory import RunDirectory
+from remuda.coordinator.scoreboard_reader import Reading
+from remuda.errors import CallbackError, ConfigError, RemudaError, UsageError
+from remuda.loggers import make_logger
+from remuda.result import Result
+from remuda.scoreboard import Play, Policy, Row
+
+log = logging.getLogger(__name__)
+
+NAMES = tuple(name for name in vars(Callback) if name.startswith("on_"))
+"""Of all events."""
+SLOW = 1.0
+"""Seconds from which on it is told, once, how long a callback takes."""
+FAILURES = (Exception, SystemExit, KeyboardInterrupt)
+"""What a callback may raise; all of it ends the run in order."""
+
+
+class Events:
+    """Tells callbacks what happens; stands between them and the run, which no exception reaches."""
+
+    def __init__(
+        self, config: Config, callbacks: Sequence[object], say: Callable[[str], None]
+    ) -> None:
+        """Take callbacks, those that the configuration names first.
+
+        Args:
+            config: of the run.
+            callbacks: objects with any of the methods of `Callback`.
+            say: tells the user.
+
+        Raises:
+            ConfigError: one that the configuration names cannot be had.
+            UsageError: one has no method that is an event, or one that takes other arguments.
+        """
+        self._config, self._say = config, say
+        named = [_loaded(name) for name in config.run.callbacks]
+        made = [make_logger(name) for name in config.run.loggers]
+        for callback in (*named, *callbacks):
+            check_callback(callback)
+        self._callbacks: list[object] = [*named, *callbacks, *made]
+        self._left: list[object] = []
+        """Those that failed: only their end is told to them."""
+        self._slow: set[tuple[str, str]] = set()
+        self._before: Row | None = None
+        self._run: ActiveRun | None = None
+        self._files: RunDirectory | None = None
+        self._ended_told = False
+        self.failure: CallbackError | None = None
+        """What the run ends for; None: no essential callback failed."""
+
+    @contextmanager
+    def lasting(self, files: RunDirectory, assembly: Assembly) -> Iterator[None]:
+        """Inside the `with` the run lasts: its beginning is told, and its end, whatever happens.
+
+        Raises:
+            CallbackError: a callback failed; where it has begun, the run has ended in order.
+        """
+        self._files = files
+        policies = tuple(spec.name for spec in assembly.specs)
+        self._run = ActiveRun(files.path, self._config, policies)
+        self.attach(assembly)
+        try:
+            self._tell("on_start")
+            self._raise_failure(begun=False)
+            yield
+        except BaseException:
+            self.end(None)
+            raise
+        self._raise_failure(begun=True)
+
+    def attach(self, assembly: Assembly) -> None:
+        """Let callbacks act on what these roles share."""
+        if self._run is not None:
+            self._run.attach(assembly.changes, assembly.table)
+            self._before = assembly.scoreboard.all_acted()
+
+    @property
+    def ended(self) -> tuple[str, bool]:
+        """Why the run is to end now, empty: it goes on; and whether that is a proper end of it."""
+        if self.failure is not None:
+            return str(self.failure), False
+        if self._run is not None and self._run.stopped:
+            return f"stopped by a callback: {self._run.stopped}", True
+        return "", False
+
+    def look(self, reading: Reading, seconds: float) -> None:
+        """Tell which episodes ended since the last look."""
+        if not self._callbacks or self._run is None or self._before is None:
+            return
+        self._run.turns, self._run.seconds = int(reading.play[Play.TURNS]), seconds
+        change, self._before = reading.policy - self._before, reading.policy
+        episodes = {
+            name: EpisodeSummary(int(count), float(total / count))
+            for name, count, total in zip(
+                self._run.policies,
+                change[:, Policy.EPISODES].tolist(),
+                change[:, Policy.RETURN_SUM].tolist(),
+                strict=True,
+            )
+            if count > 0
+        }
+        if episodes:
+            self._tell("on_episodes", episodes)
+
+    def saved(self, number: int) -> None:
+        """Tell that a checkpoint was written."""
+        if self._files is not None:
+            self._tell("on_checkpoint", number, self._files.checkpoints.directory(number))
+
+    def logged(self, record: Record) -> None:
+        """Tell a line of the metrics."""
+        if any(hasattr(callback, "on_metrics") for callback in self._callbacks):
+            self._tell("on_metrics", row_of(record))
+
+    def end(self, result: Result | None) -> None:
+        """Tell that the run is over, once; those that failed are told too, to put things right."""
+        if self._ended_told or self._run is None:
+            return
+        self._ended_told, self._left = True, []
+        self._run.close()
+        self._tell("on_end", result)
+
+    def _tell(self, event: str, *details: Any) -> None:
+        for callback in self._callbacks:
+            method = getattr(callback, event, None)
+            if method is None or any(callback is left for left in self._left):
+                continue
+            begun = time.monotonic()
+            try:
+                method(self._run, *details)
+            except FAILURES as error:
+                self._fail(callback, event, error)
+            if event not in ("on_start", "on_end"):
+                self._watch(_name_of(callback), event, time.monotonic() - begun)
+
+    def _watch(self, name: str, event: str, seconds: float) -> None:
+        if seconds < SLOW or (name, event) in self._slow:
+            return
+        self._slow.add((name, event))
+        meanwhile = "nothing is logged, saved or restarted"
+        if self._config.schedule == "sequential":
+            meanwhile += ", nor played"
+        self._say(f"callback {name}.{event} took {seconds:.1f} s; meanwhile {meanwhile}")
+
+    def _fail(self, callback: object, event: str, error: BaseException) -> None:
+        name = f"{_name_of(callback)}.{event}"
+        log.error("callback %s failed", name, exc_info=error)
+        told = f"callback {name} failed{_place(error)}: {_in_words(error)}"
+        self._left.append(callback)
+        essential = getattr(callback, "essential", True) or event == "on_start"
+        if essential and self.failure is None:
+            self.failure = CallbackError(told)
+            self.failure.__cause__ = error
+            return
+        goes_on = not essential and event != "on_end"
+        self._say(f"{told}; the run goes on without it" if goes_on else told)
+
+    def _raise_failure(self, begun: bool) -> None:
+        """Raise what failed, with what the user can do.
+
+        Args:
+            begun: whether anything was played in this session.
+        """
+        if self.failure is None:
+            return
+        assert self._files is not None
+        if self._files.checkpoints.numbers():
+            told = (
+                "The run ended in order, and nothing of it is lost" if begun else "Nothing is lost"
+            )
+            if not self._files.is_finished():
+                told += f"; mend it, and: remuda train --resume {self._files.path}"
+            self.failure.args = (f"{self.failure}. {told}",)
+        raise self.failure
+
+
+def check_callback(callback: object) -> None:
+    """Whether an object is a callback: its events are known, and take what they are told.
+
+    Raises:
+        UsageError: it is none, in one line.
+    """
+    if isinstance(callback, type):
+        raise UsageError(
+            f"callbacks: {callback.__name__} is a class; give an object, as in "
+            f"{callback.__name__}()"
+        )
+    name = _name_of(callback)
+    found = [each for each in dir(callback) if each.startswith("on_")]
+    for each in found:
+        if each not in NAMES:
+            near = difflib.get_close_matches(each, NAMES, n=1)
+            hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(NAMES)}"
+            raise UsageError(f"callback {name}: {each} is no event; {hint}")
+        _check_arguments(name, each, getattr(callback, each))
+    if not found:
+        raise UsageError(
+            f"callback {name} has no method that is an event; there are {', '.join(NAMES)} "
+            "(see remuda.Callback)"
+        )
+
+
+def _check_arguments(name: str, event: str, method: Any) -> None:
+    wanted = list(inspect.signature(getattr(Callback, event)).parameters)[1:]
+    try:
+        inspect.signature(method).bind(*wanted)
+    except TypeError as error:
+        raise UsageError(
+            f"callback {name}: {event} is called with ({', '.join(wanted)}): {error}"
+        ) from None
+    except ValueError:  # it has no signature to look at
+        return
+
+
+def _loaded(name: str) -> object:
+    """The callback that the configuration names as `module:Class`.
+
+    Raises:
+        ConfigError: there is none, or making it failed.
+    """
+    module, _, attribute = name.partition(":")
+    if not module or not attribute:
+        raise ConfigError(f"run.callbacks: {name!r} is none; name it as module:Class")
+    try:
+        found = getattr(import_module(module), attribute)
+    except ModuleNotFoundError as error:
+        raise ConfigError(f"run.callbacks: cannot load {name}: {error}") from None
+    except AttributeError:
+        raise ConfigError(f"run.callbacks: {module} has no {attribute}") from None
+    except FAILURES as error:
+        raise ConfigError(
+            f"run.callbacks: loading {name} failed{_place(error)}: {_in_words(error)}"
+        ) from error
+    if not callable(found):
+        return found
+    try:
+        return found()
+    except RemudaError:
+        raise
+    except FAILURES as error:
+        raise ConfigError(
+            f"run.callbacks: {name} is called with nothing, and failed{_place(error)}: "
+            f"{_in_words(error)}"
+        ) from error
+
+
+def _name_of(callback: object) -> str:
+    return type(callback).__qualname__.rpartition("<locals>.")[2]
+
+
+def _in_words(error: BaseException) -> str:
+    """In one line."""
+    said = " ".join(str(error).split())
+    return f"{type(error).__name__}: {said}" if said else type(error).__name__
+
+
+_OURS, _STANDARD = str(Path(__file__).parent), sysconfig.get_path("stdlib")
+
+
+def _place(error: BaseException) -> str:
+    """Where in the user's own code it was raised, as ` in FILE, line N`; empty: nowhere there.
+
+    That is the deepest line that is neither of Remuda nor of a library.
+    """
+    if isinstance(error, SyntaxError) and error.filename:
+        return f" in {error.filename}, line {error.lineno}"
+    frames = traceback.extract_tb(error.__traceback__)
+    own = [frame for frame in frames if not _is_library(frame.filename)]
+    return f" in {own[-1].filename}, line {own[-1].lineno}" if own else ""
+
+
+def _is_library(file: str) -> bool:
+    return file.startswith((_OURS, _STANDARD, "<frozen")) or "site-packages" in Path(file).parts

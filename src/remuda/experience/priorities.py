@@ -1,0 +1,268 @@
+"""Which steps a learner draws more often: proportional prioritisation.
+
+Schaul et al. 2016, "Prioritized experience replay", sections 3.3 and 3.4: step i is drawn with the
+probability P(i) = p_i^alpha / sum_k p_k^alpha, where p_i is the size of its last error of temporal
+differences; a new step has the greatest priority so far. What is learned from it is weighed by
+(N P(i))^-beta, N being the number of steps, because some are seen more often than they happened.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numba import njit
+
+from remuda.types import Bools, Floats, Integers, State
+
+LEAST = 1e-6
+"""Added to the size of each error, so that every step may be drawn again (section 3.3)."""
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """What was drawn for a batch, [B] each."""
+
+    leaves: Integers
+    """Where its priority is."""
+    sequences: Integers
+    """Of its segment."""
+    shares: np.ndarray
+    """N P(i): how often it is drawn, to once for each step where all are as likely."""
+
+    @staticmethod
+    def empty(size: int) -> Drawn:
+        """Room for so many."""
+        return Drawn(np.zeros(size, np.int64), np.zeros(size, np.int64), np.ones(size))
+
+    def weights(self, beta: float) -> Floats:
+        """Importance weights, the greatest of which is 1: they never make a step larger."""
+        weights = self.shares**-beta
+        found: Floats = (weights / weights.max()).astype(np.float32)
+        return found
+
+
+class Priorities:
+    """The priorities of all steps that a policy learns from, in a tree of their sums.
+
+    The leaves are p^alpha, a place for each step of each segment, and each node is the sum of the
+    two below it: to draw a step, or to change its priority, takes as many steps as there are
+    levels. Nothing of it is shared. That a segment was begun anew is seen by its sequence; what was
+    known of its steps is forgotten then.
+    """
+
+    def __init__(self, alpha: float, segments: int, length: int) -> None:
+        """Know of no step.
+
+        Args:
+            alpha: how much the size of errors counts; 0: not at all.
+            segments: how many there are, in all rings together.
+            length: the most steps in one.
+        """
+        self._alpha, self._length = alpha, length
+        self._half = leaves_for(segments * length)
+        self._sums = np.zeros(2 * self._half)
+        """Node 1 is the sum of all, node n is above 2 n and 2 n + 1, the leaves are last."""
+        self._sequences: Integers = np.zeros(segments, np.int64)
+        self._committed: Integers = np.zeros(segments, np.int64)
+        self._greatest = 1.0
+
+    @property
+    def leaves(self) -> np.ndarray:
+        """The leaves, to be read: [segments, length]."""
+        shape = (len(self._sequences), self._length)
+        return self._sums[self._half :][: math.prod(shape)].reshape(shape)
+
+    def follow(self, sequences: Integers, ends: Integers) -> None:
+        """See which steps are new, and which are gone.
+
+        Args:
+            sequences: [S] of all segments.
+            ends: [S] where the steps of each end in the list of all steps.
+        """
+        _follow(
+            self._sums,
+            self._sequences,
+            self._committed,
+            sequences,
+            ends,
+            self._length,
+            self._greatest,
+        )
+
+    def draw(self, uniforms: np.ndarray, ends: Integers, todo: Bools, out: Drawn) -> Integers:
+        """Draw a step for each that is still to do, each from an equal part of the sum.
+
+        Args:
+            uniforms: [B] from 0 to 1: where in its part each falls.
+            ends: [S] as of `follow`, which was called before.
+            todo: [B].
+            out: to be written.
+
+        Returns:
+            [B]: the numbers of the steps in the list of all of them.
+        """
+        picks: Integers = np.zeros(len(uniforms), np.int64)
+        _draw(
+            self._sums,
+            self._sequences,
+            uniforms,
+            ends,
+            todo,
+            self._length,
+            out.leaves,
+            out.sequences,
+            out.shares,
+            picks,
+        )
+        return picks
+
+    def learn(self, drawn: Drawn, errors: Floats) -> None:
+        """Know the errors [B] of what was drawn, where it was not written over since."""
+        self._greatest = _learn(
+            self._sums,
+            self._sequences,
+            self._committed,
+            drawn.leaves,
+            drawn.sequences,
+            errors,
+            self._alpha,
+            self._length,
+            self._greatest,
+        )
+
+    def forget(self) -> None:
+        """Know of no step any more."""
+        self._sums[:] = 0.0
+        self._sequences[:] = self._committed[:] = 0
+        self._greatest = 1.0
+
+    def state(self) -> State:
+        """What is known of the steps that there are."""
+        return {
+            "alpha": self._alpha,
+            "leaves": self.leaves.copy(),
+            "sequences": self._sequences.copy(),
+            "committed": self._committed.copy(),
+            "greatest": self._greatest,
+        }
+
+    def restore(self, state: State) -> None:
+        """Know what was known when `state` was called.
+
+        Of other segments, or by another alpha, it is of no use: nothing is known then.
+        """
+        self.forget()
+        if state["alpha"] != self._alpha or state["leaves"].shape != self.leaves.shape:
+            return
+        self.leaves[...] = state["leaves"]
+        _sum_up(self._sums)
+        self._sequences[:], self._committed[:] = state["sequences"], state["committed"]
+        self._greatest = state["greatest"]
+
+
+def leaves_for(steps: int) -> int:
+    """Leaves of a tree for so many steps: a power of two."""
+    return 1 << (max(steps, 2) - 1).bit_length()
+
+
+def tree_size(segments: int, length: int) -> int:
+    """Bytes of the priorities of so many segments."""
+    return 8 * (2 * leaves_for(segments * length) + 2 * segments)
+
+
+@njit(cache=True)
+def _set(sums: np.ndarray, node: int, value: float) -> None:
+    """Change a leaf, and the sums above it."""
+    sums[node] = value
+    node //= 2
+    while node > 0:
+        sums[node] = sums[2 * node] + sums[2 * node + 1]
+        node //= 2
+
+
+@njit(cache=True)
+def _sum_up(sums: np.ndarray) -> None:
+    """All sums, from the leaves."""
+    for node in range(sums.size // 2 - 1, 0, -1):
+        sums[node] = sums[2 * node] + sums[2 * node + 1]
+
+
+@njit(cache=True)
+def _follow(
+    sums: np.ndarray,
+    sequences: Integers,
+    committed: Integers,
+    seen: Integers,
+    ends: Integers,
+    length: int,
+    greatest: float,
+) -> None:
+    begin = 0
+    for segment in range(sequences.size):
+        count, first = ends[segment] - begin, sums.size // 2 + segment * length
+        begin = ends[segment]
+        # Fewer steps than before: the writer is about to begin it anew.
+        if seen[segment] != sequences[segment] or count < committed[segment]:
+            for t in range(committed[segment]):
+                _set(sums, first + t, 0.0)
+            sequences[segment], committed[segment] = seen[segment], 0
+        for t in range(committed[segment], count):
+            _set(sums, first + t, greatest)
+        committed[segment] = count
+
+
+@njit(cache=True)
+def _draw(
+    sums: np.ndarray,
+    sequences: Integers,
+    uniforms: np.ndarray,
+    ends: Integers,
+    todo: Bools,
+    length: int,
+    leaves: Integers,
+    drawn: Integers,
+    shares: np.ndarray,
+    picks: Integers,
+) -> None:
+    half, total = sums.size // 2, sums[1]
+    for b in range(uniforms.size):
+        if not todo[b]:
+            continue
+        rest = (b + uniforms[b]) / uniforms.size * total
+        node = 1
+        while node < half:
+            node *= 2
+            # Rounding may leave over more than there is: what has no priority is not drawn.
+            if rest >= sums[node] and sums[node + 1] > 0.0:
+                rest -= sums[node]
+                node += 1
+        leaf = node - half
+        segment = leaf // length
+        leaves[b], drawn[b] = leaf, sequences[segment]
+        shares[b] = ends[-1] * (sums[node] / total)
+        picks[b] = leaf % length + (ends[segment - 1] if segment > 0 else 0)
+
+
+@njit(cache=True)
+def _learn(
+    sums: np.ndarray,
+    sequences: Integers,
+    committed: Integers,
+    leaves: Integers,
+    drawn: Integers,
+    errors: Floats,
+    alpha: float,
+    length: int,
+    greatest: float,
+) -> float:
+    for b in range(errors.size):
+        segment, t = leaves[b] // length, leaves[b] % length
+        gone = sequences[segment] != drawn[b] or t >= committed[segment]
+        if gone or not math.isfinite(errors[b]):
+            continue
+        priority = (abs(errors[b]) + LEAST) ** alpha
+        _set(sums, sums.size // 2 + leaves[b], priority)
+        greatest = max(greatest, priority)
+    return greatest

@@ -1,0 +1,93 @@
+"""The learner's end of experience, where what was far off is drawn more often."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from remuda.experience.experience import Experience
+from remuda.experience.priorities import Drawn, Priorities
+from remuda.experience.ring import LOST
+from remuda.experience.transition_replay import Batch, TransitionReplay
+from remuda.memory.atomic import load
+from remuda.types import Bools, Floats, Integers, State
+
+
+class PrioritisedReplay(TransitionReplay):
+    """Draws steps the more often, the further off they were when they were last learned from."""
+
+    def __init__(
+        self,
+        sources: Sequence[Experience],
+        n_steps: int,
+        discount: float,
+        random: np.random.Generator,
+        alpha: float,
+        check_sequence: bool = True,
+    ) -> None:
+        """Draw from these; `alpha`: how much that counts, from 0 to 1."""
+        super().__init__(sources, n_steps, discount, random, check_sequence)
+        segments = sum(len(survey.sequences) for survey in self._surveys)
+        length = self.experience.config.segment_length
+        self._priorities = Priorities(alpha, segments, length)
+        self._drawn = Drawn.empty(1)
+        # On nothing: this compiles the kernels.
+        self._follow()
+        self._priorities.draw(np.zeros(1), self._ends(), np.zeros(1, np.bool_), self._drawn)
+        self.learn(np.full(1, np.nan, np.float32))
+
+    def sample(self, out: Batch, policy: int, size: int, beta: float = 1.0) -> bool:
+        """Draw so many samples into row `policy` of a batch, with weights."""
+        todo: Bools = np.ones(size, np.bool_)
+        left, self._drawn = size, Drawn.empty(size)
+        while left:
+            if self._survey() == 0:
+                return False
+            self._follow()
+            uniforms = self._random.random(size)
+            picks = self._priorities.draw(uniforms, self._ends(), todo, self._drawn)
+            left = self._draw(picks, todo, out, policy)
+            self.redrawn += left
+        out.weights[policy, :size] = self._drawn.weights(beta)
+        return True
+
+    def learn(self, errors: Floats) -> None:
+        """Draw what was drawn last by these errors [B] from now on."""
+        self._priorities.learn(self._drawn, errors)
+
+    def forget(self) -> None:
+        """Draw all steps alike, until more is known of them."""
+        self._priorities.forget()
+
+    def state(self, whole: bool = False) -> State:
+        """Its random stream, what it counted, and what is known of the steps that are saved."""
+        known = {"lost": self._lost(), **self._priorities.state()} if whole else None
+        return super().state() | {"priorities": known}
+
+    def restore(self, state: State) -> None:
+        """Go on drawing where `state` was called, if the same steps are there."""
+        super().restore(state)
+        known = state.get("priorities")
+        if known is None or not np.array_equal(known["lost"], self._lost()):
+            self.forget()  # their segments would bear the same numbers
+        else:
+            self._priorities.restore(known)
+
+    def _follow(self) -> None:
+        sequences = [survey.sequences for survey in self._surveys]
+        self._priorities.follow(np.concatenate(sequences), self._ends())
+
+    def _ends(self) -> Integers:
+        """Where the steps of each segment end in the list of all steps of all rings."""
+        ends, base = [], 0
+        for survey in self._surveys:
+            ends.append(survey.ends + base)
+            base += int(survey.ends[-1])
+        found: Integers = np.concatenate(ends)
+        return found
+
+    def _lost(self) -> Integers:
+        """By ring, the steps before those that it holds."""
+        found: Integers = np.array([load(r.counters, LOST) for r, _ in self._rings], np.int64)
+        return found

@@ -1,0 +1,210 @@
+"""The learner's end of experience, by whole segments: draws of all that is kept."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+from numba import njit
+
+from remuda.checkpoint.state import random_state, restore_random
+from remuda.experience.experience import Experience
+from remuda.experience.ring import CLOSED, OTHERS, ExperienceRing
+from remuda.experience.rollout_queue import (
+    Closed,
+    Rollout,
+    Steps,
+    closed_of,
+    copy_segment,
+    row_of,
+    steps_of,
+)
+from remuda.memory.atomic import fence_acquire, load
+from remuda.types import Integers, State
+
+TRIES = 100
+"""Draws in a row that bring nothing, after which no more are made."""
+
+
+@njit(cache=True)
+def _draw(
+    ring: Steps,
+    closed: Closed,
+    places: Integers,
+    count: int,
+    out: Steps,
+    starts: Integers,
+    row: int,
+    segment: int,
+    n_frames: int,
+    oldest: int,
+    own: bool,
+    check: bool,
+) -> tuple[int, int, int]:
+    """Copy the segments at these places of a ring's queue, when `count` had been closed.
+
+    Segments that were overwritten, or begun by versions before `oldest`, are left out. Returns the
+    rows, steps and segments copied.
+    """
+    num_segments = closed.sequence.size
+    rows, steps, copied = 0, 0, 0
+    for at in places:
+        i = count - 1 - (count - 1 - at) % num_segments  # the newest entry in this place
+        slot, expected = closed.queue[at], closed.queue_sequence[at]
+        fence_acquire()
+        if check and load(closed.counters, CLOSED) - i >= num_segments:
+            continue  # the writer may be at this very entry
+        length = closed.committed[slot]
+        if length == 0 or (check and load(closed.sequence, slot) != expected):
+            continue
+        if ring.versions[slot, 0] < oldest:
+            continue
+        out.memories[segment + copied] = ring.memories[slot]
+        starts[segment + copied] = row + rows
+        copy_segment(ring, slot, length, out, row + rows, n_frames, 0)
+        if not own:
+            out.versions[row + rows : row + rows + length] = OTHERS
+        fence_acquire()
+        if load(closed.sequence, slot) == expected or not check:
+            rows += length + 1
+            steps += length
+            copied += 1
+    return rows, steps, copied
+
+
+def _held(ring: ExperienceRing) -> tuple[int, Integers]:
+    """How many segments were closed, and where in the queue those stand that are still there.
+
+    It may be overtaken: whoever copies looks again.
+    """
+    shared, count = ring.shared, load(ring.counters, CLOSED)
+    entries = min(count, ring.num_segments)
+    queue = shared["queue"][:entries]
+    return count, np.flatnonzero(shared["sequence"][queue] == shared["queue_sequence"][:entries])
+
+
+def _newest(ring: ExperienceRing) -> int:
+    """The version that began the segment which was closed last; 0: none was.
+
+    Versions of a ring only grow. So where its writer is just at that segment, this is a newer one.
+    """
+    count, shared = load(ring.counters, CLOSED), ring.shared
+    if count == 0:
+        return 0
+    return int(shared["versions"][shared["queue"][(count - 1) % ring.num_segments], 0])
+
+
+class SegmentReplay:
+    """Draws closed segments of a policy's own experience, and of those it shares with.
+
+    Each segment that is still held has the same chance, and so has each step. Nobody is waited for,
+    and nothing is taken away: a segment may be drawn again. One that its writer overtakes is drawn
+    anew.
+    """
+
+    def __init__(
+        self,
+        sources: Sequence[Experience],
+        random: np.random.Generator,
+        replays: float,
+        alone: bool,
+        check_sequence: bool = True,
+    ) -> None:
+        """Draw from these.
+
+        Args:
+            sources: the policy's own experience first.
+            random: the stream that decides.
+            replays: steps to draw to each step that was taken.
+            alone: leave out what was taken, and keep only what is drawn.
+            check_sequence: whether to look if a segment was overwritten while it was copied.
+        """
+        self._sources = tuple(sources)
+        self._rings = [(ring, i == 0) for i, found in enumerate(sources) for ring in found.rings]
+        self._n_frames, self._length = sources[0].shape.n_frames, sources[0].config.segment_length
+        self._random, self._replays, self._alone = random, replays, alone
+        self._check = check_sequence
+        one = Rollout.empty(sources[0], 1)
+        nothing: Integers = np.zeros(0, np.int64)
+        held = [(1, nothing) for _ in self._rings]
+        self._draw(nothing, held, one, 0, [0] * len(held))  # compiles the kernel
+
+    def join(
+        self, out: Rollout, policy: int, version: int, max_staleness: int | None = None
+    ) -> None:
+        """Join what was taken into row `policy` with what is drawn.
+
+        Args:
+            out: where it is.
+            policy: the row.
+            version: the newest of the policy's own.
+            max_staleness: versions by which a segment may be older than that, or, where another
+                policy played it, than the newest segment of that policy; None: any number.
+        """
+        wanted = math.ceil(int(out.num_taken[policy]) * self._replays)
+        if self._alone:
+            out.num_rows[policy] = out.num_steps[policy] = out.num_segments[policy] = 0
+        tries = 0
+        while wanted > 0 and tries < TRIES:
+            held = [_held(ring) for ring, _ in self._rings]
+            entries = sum(len(places) for _, places in held)
+            if not entries:
+                return
+            # No more at a time than all are needed, so that none is favoured by the order of rings.
+            picks = self._random.integers(0, entries, max(wanted // self._length, 1))
+            steps = self._draw(picks, held, out, policy, self._oldest(version, max_staleness))
+            wanted -= steps
+            tries = 0 if steps else tries + 1
+
+    def state(self) -> State:
+        """Its random stream."""
+        return random_state(self._random)
+
+    def restore(self, state: State) -> None:
+        """Go on drawing where `state` was called."""
+        restore_random(self._random, state)
+
+    def _oldest(self, version: int, max_staleness: int | None) -> list[int]:
+        """By ring, the first version of whoever fills it that is not too old."""
+        if max_staleness is None:
+            return [0] * len(self._rings)
+        newest = [version, *(max(map(_newest, found.rings)) for found in self._sources[1:])]
+        return [
+            found - max_staleness
+            for found, source in zip(newest, self._sources, strict=True)
+            for _ in source.rings
+        ]
+
+    def _draw(
+        self,
+        picks: Integers,
+        held: Sequence[tuple[int, Integers]],
+        out: Rollout,
+        policy: int,
+        oldest: Sequence[int],
+    ) -> int:
+        """Copy these picks of all entries; `oldest`: by ring, the first version that may be."""
+        base, drawn = 0, 0
+        for (count, places), (ring, own), least in zip(held, self._rings, oldest, strict=True):
+            here = picks[(picks >= base) & (picks < base + len(places))] - base
+            rows, steps, copied = _draw(
+                steps_of(ring),
+                closed_of(ring),
+                places[here],
+                count,
+                row_of(out, policy),
+                out.starts[policy],
+                int(out.num_rows[policy]),
+                int(out.num_segments[policy]),
+                self._n_frames,
+                least,
+                own,
+                self._check,
+            )
+            out.num_rows[policy] += rows
+            out.num_steps[policy] += steps
+            out.num_segments[policy] += copied
+            drawn += steps
+            base += len(places)
+        return drawn

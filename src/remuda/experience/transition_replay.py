@@ -1,0 +1,294 @@
+"""The learner's end of experience: batches of n-step transitions, drawn uniformly."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numba import njit
+
+from remuda.checkpoint.state import random_state, restore_random
+from remuda.experience.experience import Experience
+from remuda.experience.ring import OTHERS
+from remuda.memory.atomic import fence_acquire, load
+from remuda.types import Array, Bools, Floats, Integers, State
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Transitions of K policies by time index: an action at t - 1 leads to what is seen at t.
+
+    An n-step transition sums the rewards of up to n steps, fewer where the segment ends.
+    """
+
+    s_tm1: Floats
+    """[K, B, n_frames * size]: the stacked observation."""
+    a_tm1: Integers
+    """[K, B]: the action; of several choices, the number of their combination, where the last
+    choice changes fastest."""
+    r_t: Floats
+    """[K, B]: the discounted sum of the rewards that followed."""
+    discount_t: Floats
+    """[K, B]: what the value of s_t counts: discount ** n, or 0 where the episode terminated."""
+    s_t: Floats
+    """[K, B, n_frames * size]: the stacked observation n steps later."""
+    versions: Integers
+    """[K, B]: the version of the weights that chose a_tm1, or `OTHERS`."""
+    allowed_tm1: Bools
+    """[K, B, A]: which actions s_tm1 allowed; [K, B, 0]: any, as in `allowed_t`."""
+    allowed_t: Bools
+    """[K, B, A]: which actions s_t allows, all where the episode terminated. Of a choice for which
+    the game allows nothing, because the agent will not act there, all is allowed."""
+    weights: Floats
+    """[K, B]: what each counts; [K, 0]: all the same."""
+
+    @staticmethod
+    def empty(experience: Experience, num_policies: int, size: int, weighed: bool = False) -> Batch:
+        """Room for so many samples of each policy, from experience like this.
+
+        Args:
+            experience: of one of the policies.
+            num_policies: K.
+            size: B.
+            weighed: whether the steps of any policy are prioritised, and so have weights.
+        """
+        at = (num_policies, size)
+        width = experience.shape.n_frames * experience.shape.size
+        return Batch(
+            s_tm1=np.zeros((*at, width), np.float32),
+            a_tm1=np.zeros(at, np.int64),
+            r_t=np.zeros(at, np.float32),
+            discount_t=np.zeros(at, np.float32),
+            s_t=np.zeros((*at, width), np.float32),
+            versions=np.zeros(at, np.int64),
+            allowed_tm1=np.ones((*at, experience.shape.num_combinations), np.bool_),
+            allowed_t=np.ones((*at, experience.shape.num_combinations), np.bool_),
+            weights=np.ones((num_policies, size if weighed else 0), np.float32),
+        )
+
+
+@njit(cache=True)
+def _survey(sequence: Integers, committed: Integers, sequences: Integers, ends: Integers) -> int:
+    """Note each segment's sequence, and where its steps end in the list of all steps."""
+    total = 0
+    for slot in range(sequence.size):
+        sequences[slot] = load(sequence, slot)
+        if sequences[slot] % 2 == 0:
+            total += load(committed, slot)
+        ends[slot] = total
+    return total
+
+
+@njit(cache=True)
+def _allow(masks: Bools, slot: int, t: int, sizes: Integers, allowed: Bools, b: int) -> None:
+    """Write which combinations of choices the mask of a step allows."""
+    for j in range(allowed.shape[1]):
+        allowed[b, j] = True
+    end, stride = masks.shape[2], 1
+    for i in range(sizes.size - 1, -1, -1):
+        begin, some = end - sizes[i], False
+        for j in range(begin, end):
+            some |= masks[slot, t, j]
+        if some:
+            for j in range(allowed.shape[1]):
+                allowed[b, j] &= masks[slot, t, begin + j // stride % sizes[i]]
+        end = begin
+        stride *= sizes[i]
+
+
+@njit(cache=True)
+def _gather(
+    observations: Array,
+    actions: Array,
+    masks: Bools,
+    rewards: Floats,
+    discounts: Floats,
+    versions: Integers,
+    sequence: Integers,
+    sequences: Integers,
+    ends: Integers,
+    picks: Integers,
+    todo: Bools,
+    sizes: Integers,
+    n_frames: int,
+    n_steps: int,
+    discount: float,
+    s_tm1: Floats,
+    a_tm1: Integers,
+    r_t: Floats,
+    discount_t: Floats,
+    s_t: Floats,
+    versions_out: Integers,
+    allowed_tm1: Bools,
+    allowed_t: Bools,
+    base: int,
+    own: bool,
+    check: bool,
+) -> int:
+    """Copy the transitions picked from this ring, whose steps are numbered from `base` on.
+
+    Those that were overwritten meanwhile stay in `todo`; returns how many.
+    """
+    left = 0
+    size = observations.shape[2]
+    for b in range(picks.size):
+        pick = picks[b] - base
+        if not todo[b] or pick < 0 or pick >= ends[-1]:
+            continue
+        slot = np.searchsorted(ends, pick, side="right")
+        first = ends[slot - 1] if slot > 0 else 0
+        t = pick - first
+        steps = min(n_steps, ends[slot] - first - t)
+        total = 0.0
+        factor = 1.0
+        for i in range(t, t + steps):
+            total += factor * rewards[slot, i]
+            factor *= discount * discounts[slot, i]
+        r_t[b] = total
+        discount_t[b] = factor
+        action = 0
+        for i in range(sizes.size):
+            action = action * sizes[i] + actions[slot, t, i]
+        a_tm1[b] = action
+        versions_out[b] = versions[slot, t] if own else OTHERS
+        for frame in range(n_frames):
+            for j in range(size):
+                s_tm1[b, frame * size + j] = observations[slot, t + frame, j]
+                s_t[b, frame * size + j] = observations[slot, t + steps + frame, j]
+        if allowed_t.shape[1]:
+            _allow(masks, slot, t, sizes, allowed_tm1, b)
+            if discounts[slot, t + steps - 1] == 0.0:  # nothing is to come
+                allowed_t[b] = True
+            else:
+                _allow(masks, slot, t + steps, sizes, allowed_t, b)
+        fence_acquire()
+        todo[b] = check and load(sequence, slot) != sequences[slot]
+        left += todo[b]
+    return left
+
+
+@dataclass(frozen=True)
+class _Survey:
+    """What a ring held when it was looked at."""
+
+    sequences: Integers
+    """By segment."""
+    ends: Integers
+    """Where the steps of each segment end in the list of all its steps."""
+
+
+class TransitionReplay:
+    """Draws from a policy's own experience and its group's, each step with the same chance."""
+
+    def __init__(
+        self,
+        sources: Sequence[Experience],
+        n_steps: int,
+        discount: float,
+        random: np.random.Generator,
+        check_sequence: bool = True,
+    ) -> None:
+        """Draw from these; the policy's own experience comes first."""
+        self.experience = experience = sources[0]
+        experience.warm_up()
+        self._rings = [(ring, i == 0) for i, found in enumerate(sources) for ring in found.rings]
+        self.redrawn = 0
+        """Draws that the writer overtook, and that were drawn again."""
+        self._random, self._check = random, check_sequence
+        self._n_steps, self.discount = n_steps, discount
+        shape = experience.shape
+        self._sizes: Integers = np.array(shape.choices or (shape.mask_size,), np.int64)
+        self._surveys = tuple(
+            _Survey(np.zeros(ring.num_segments, np.int64), np.zeros(ring.num_segments, np.int64))
+            for ring, _ in self._rings
+        )
+        self._survey()
+        # Nothing to do: this compiles the kernels.
+        nothing: Bools = np.zeros(1, np.bool_)
+        self._draw(np.zeros(1, np.int64), nothing, Batch.empty(experience, 1, 1), 0)
+
+    def sample(self, out: Batch, policy: int, size: int, beta: float = 1.0) -> bool:  # noqa: ARG002
+        """Draw so many samples into row `policy` of a batch; False: there is no step at all.
+
+        Args:
+            out: to be written.
+            policy: the row.
+            size: how many.
+            beta: how far weights make up for what is drawn more often than other steps.
+        """
+        todo: Bools = np.ones(size, np.bool_)
+        left = size
+        while left:
+            total = self._survey()
+            if total == 0:
+                return False
+            left = self._draw(self._random.integers(0, total, size), todo, out, policy)
+            self.redrawn += left
+        return True
+
+    def learn(self, errors: Floats) -> None:
+        """Know how far the last samples [B] were from what was expected: it makes no difference."""
+
+    def forget(self) -> None:
+        """Know nothing of what was drawn: somebody else learns."""
+
+    def state(self, whole: bool = False) -> State:  # noqa: ARG002
+        """Its random stream, and what it counted.
+
+        Args:
+            whole: whether the experience is saved, too.
+        """
+        return {"random": random_state(self._random), "redrawn": self.redrawn}
+
+    def restore(self, state: State) -> None:
+        """Go on drawing where `state` was called."""
+        restore_random(self._random, state["random"])
+        self.redrawn = state["redrawn"]
+
+    def _survey(self) -> int:
+        """Look at every ring; returns the steps in all of them."""
+        total = 0
+        for (ring, _), survey in zip(self._rings, self._surveys, strict=True):
+            shared = ring.shared
+            total += _survey(shared["sequence"], shared["committed"], survey.sequences, survey.ends)
+        return total
+
+    def _draw(self, picks: Integers, todo: Bools, out: Batch, policy: int) -> int:
+        """Copy the picks that are still to do, and mark them done.
+
+        Returns how many the writers overtook; they stay to do.
+        """
+        left = base = 0
+        for (ring, own), survey in zip(self._rings, self._surveys, strict=True):
+            shared = ring.shared
+            left += _gather(
+                shared["observations"],
+                shared["actions"],
+                shared["masks"],
+                shared["rewards"],
+                shared["discounts"],
+                shared["versions"],
+                shared["sequence"],
+                survey.sequences,
+                survey.ends,
+                picks,
+                todo,
+                self._sizes,
+                self.experience.shape.n_frames,
+                self._n_steps,
+                self.discount,
+                out.s_tm1[policy],
+                out.a_tm1[policy],
+                out.r_t[policy],
+                out.discount_t[policy],
+                out.s_t[policy],
+                out.versions[policy],
+                out.allowed_tm1[policy],
+                out.allowed_t[policy],
+                base,
+                own,
+                self._check,
+            )
+            base += int(survey.ends[-1])
+        return left

@@ -1,0 +1,132 @@
+"""Hyperparameters that change while a run goes on: what may be set, and where learners see it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+import numpy as np
+from pydantic import ValidationError
+
+from remuda.config import PolicyConfig, explain
+from remuda.errors import UsageError
+from remuda.hyperparameters import HYPERPARAMETERS, values_of, with_values
+from remuda.memory.atomic import fence_acquire, fence_release, load, store
+from remuda.memory.shared import Arena, SharedArrays
+from remuda.types import State
+
+
+def checked_values(
+    config: PolicyConfig, values: Mapping[str, float], prefix: str
+) -> dict[str, float]:
+    """Values that a policy's learner can take while it trains, as plain numbers.
+
+    Args:
+        config: of the policy.
+        values: by name.
+        prefix: of the keys in a message, such as `policies.agent_0.`.
+
+    Raises:
+        UsageError: a name that its learner cannot take, or a value that is not allowed.
+    """
+    allowed = values_of(config)
+    for name, value in values.items():
+        if name not in allowed:
+            raise UsageError(
+                f"{prefix}{name} cannot change while a run goes on; of a policy of "
+                f"{config.algorithm} these can: {', '.join(allowed)}"
+            )
+        if isinstance(value, bool) or not isinstance(value, int | float | np.number):
+            raise UsageError(f"{prefix}{name} is a number; this is {value!r}")
+        if not math.isfinite(value):
+            raise UsageError(f"{prefix}{name} is a finite number; this is {value}")
+    found = {name: float(value) for name, value in values.items()}
+    try:
+        PolicyConfig.model_validate(with_values(config, found).model_dump())
+    except ValidationError as error:
+        raise UsageError(explain(error, PolicyConfig, prefix)) from None
+    return found
+
+
+class LiveHyperparameters:
+    """What policies are trained with from now on, where that changed while the run goes on.
+
+    It lies in shared memory. Its one writer is the coordinator; learners look between two updates.
+
+    1. A change is seen whole or not at all: `revision` is odd while it is written.
+    2. Nothing waits for it. A learner that has no update to do takes it before its next one.
+    3. It outlives learners: a successor takes all changes before its first update.
+    4. It is part of a checkpoint. A value that is configured otherwise when the run is resumed is
+       the user's newer wish, and replaces the change.
+    """
+
+    def __init__(self, configs: Mapping[str, PolicyConfig], arena: Arena | None = None) -> None:
+        """Begin with what is configured, by policy: nothing has changed."""
+        self.policies = tuple(configs)
+        self._configured = {name: values_of(config) for name, config in configs.items()}
+        shape = (len(self.policies), len(HYPERPARAMETERS))
+        self._shared = SharedArrays(
+            {"values": (shape, np.float64), "revision": ((1,), np.int64)}, arena
+        )
+        self._shared["values"][...] = np.nan
+
+    @property
+    def revision(self) -> int:
+        """A number that grows with every change; odd while one is written."""
+        return load(self._shared["revision"], 0)
+
+    def change(self, policy: str, values: Mapping[str, float]) -> None:
+        """Let a policy be trained with these from its learner's next update on."""
+        revision = self.revision
+        store(self._shared["revision"], 0, revision + 1)
+        fence_release()
+        row = self._shared["values"][self.policies.index(policy)]
+        for name, value in values.items():
+            row[HYPERPARAMETERS.index(name)] = value
+        store(self._shared["revision"], 0, revision + 2)
+
+    def changes(self, policy: str) -> dict[str, float]:
+        """What changed of one policy, for the writer."""
+        return _named(self._shared["values"][self.policies.index(policy)])
+
+    def read(self, since: int) -> tuple[int, dict[str, dict[str, float]]] | None:
+        """What changed so far, by policy, with its revision; for learners.
+
+        Args:
+            since: the revision that is known.
+
+        Returns:
+            None: nothing changed since then, or it is just being written.
+        """
+        revision = self.revision
+        if revision == since or revision % 2 == 1:
+            return None
+        values = self._shared["values"].copy()
+        fence_acquire()
+        if self.revision != revision:
+            return None
+        found = {p: _named(row) for p, row in zip(self.policies, values, strict=True)}
+        return revision, {policy: changed for policy, changed in found.items() if changed}
+
+    def state(self) -> State:
+        """By policy and name, what it was changed to, and what was configured then."""
+        return {
+            policy: {name: [x, configured[name]] for name, x in self.changes(policy).items()}
+            for policy, configured in self._configured.items()
+        }
+
+    def restore(self, state: State) -> None:
+        """Go on from what `state` returned, but for what is configured otherwise now."""
+        for policy, configured in self._configured.items():
+            kept = {
+                name: value
+                for name, (value, before) in state.get(policy, {}).items()
+                if configured.get(name) == before
+            }
+            if kept:
+                self.change(policy, kept)
+
+
+def _named(row: np.ndarray) -> dict[str, float]:
+    pairs = zip(HYPERPARAMETERS, row.tolist(), strict=True)
+    return {name: value for name, value in pairs if not math.isnan(value)}

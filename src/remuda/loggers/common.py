@@ -1,0 +1,76 @@
+"""What loggers have in common."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from importlib import import_module
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from remuda.coordinator.run_directory import write_file
+from remuda.effects import leaves
+from remuda.errors import ConfigError
+from remuda.result import Result
+
+IDS = "loggers.json"
+"""In the run directory: by logger, the id of the run there, for a resumed run to go on with."""
+
+
+def load_package(name: str, extra: str) -> ModuleType:
+    """Import the package of a service.
+
+    Raises:
+        ConfigError: it is not installed.
+    """
+    try:
+        return import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name != name:
+            raise
+        raise ConfigError(
+            f"{name} is not installed, and a logger needs it: pip install 'remuda[{extra}]'"
+        ) from None
+
+
+def measured(row: Mapping[str, float]) -> dict[str, float]:
+    """The columns of a row in which something was measured."""
+    return {name: value for name, value in row.items() if math.isfinite(value)}
+
+
+def evaluated(result: Result) -> dict[str, float]:
+    """What greedy play earned, as columns `greedy/agent_0`; empty: it was not played."""
+    found: dict[str, Any] = result.evaluation.as_summary() if result.evaluation else {}
+    groups: tuple[dict[str, Any], ...] = (found.get("agents", {}), found.get("policies", {}))
+    return {f"greedy/{name}": each["mean"] for group in groups for name, each in group.items()}
+
+
+def known_id(directory: Path, logger: str) -> str | None:
+    """The id under which an earlier session of the run was logged; None: it was not."""
+    try:
+        found = json.loads((directory / IDS).read_text()).get(logger)
+    except (OSError, ValueError, AttributeError):
+        return None
+    return found if isinstance(found, str) else None
+
+
+def keep_id(directory: Path, logger: str, value: str) -> None:
+    """Note the id under which the run is logged."""
+    try:
+        ids = json.loads((directory / IDS).read_text())
+    except (OSError, ValueError):
+        ids = {}
+    write_file(directory / IDS, json.dumps({**ids, logger: value}).encode())
+
+
+def flat(tree: Mapping[str, Any]) -> dict[str, Any]:
+    """The leaves of a tree by dotted key."""
+    found = {}
+    for key in leaves(tree):
+        value: Any = tree
+        for part in key.split("."):
+            value = value[part]
+        found[key] = value
+    return found

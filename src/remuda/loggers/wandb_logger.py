@@ -1,0 +1,64 @@
+"""Metrics to Weights & Biases."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+from remuda.callbacks import ActiveRun, Callback
+from remuda.loggers.common import evaluated, keep_id, known_id, load_package, measured
+from remuda.result import Result
+
+
+class WandbLogger(Callback):
+    """Logs every line of metrics over `turns`, and what greedy play earned at the end.
+
+    Its files lie in the run directory, under `wandb/`. WANDB_MODE, WANDB_PROJECT, WANDB_ENTITY and
+    all the rest hold as everywhere. A resumed run goes on under the same id.
+    """
+
+    essential: ClassVar[bool] = False
+
+    def __init__(self, **init: Any) -> None:
+        """Log by the package `wandb`.
+
+        Args:
+            init: arguments of `wandb.init`, over those that it is called with here.
+
+        Raises:
+            ConfigError: the package is not installed.
+        """
+        self._wandb = load_package("wandb", "wandb")
+        self._init = init
+        self._run: Any = None
+
+    def on_start(self, run: ActiveRun) -> None:
+        """Begin a run there, or go on with it."""
+        wandb = self._wandb
+        usual = {
+            "project": os.environ.get("WANDB_PROJECT") or "remuda",
+            "name": os.environ.get("WANDB_NAME") or run.directory.name,
+            "config": run.config.model_dump(mode="json"),
+            "dir": str(run.directory),
+            "id": known_id(run.directory, "wandb"),
+            "resume": "allow",
+            "reinit": "create_new",  # whatever else this process logs there
+            "settings": wandb.Settings(console="off"),  # the live view is no log
+        }
+        self._run = wandb.init(**{**usual, **self._init})
+        keep_id(run.directory, "wandb", self._run.id)
+        self._run.define_metric("turns")
+        self._run.define_metric("*", step_metric="turns")
+
+    def on_metrics(self, run: ActiveRun, row: Mapping[str, float]) -> None:  # noqa: ARG002
+        """Log a line."""
+        self._run.log(measured(row))
+
+    def on_end(self, run: ActiveRun, result: Result | None) -> None:  # noqa: ARG002
+        """Log what came of it, and finish."""
+        if self._run is None:
+            return
+        if result is not None:
+            self._run.summary.update({"ended": result.ended, **evaluated(result)})
+        self._run.finish(exit_code=0 if result is not None else 1)

@@ -1,0 +1,556 @@
+"""Algorithms that learn from rollouts: advantages, epochs and minibatches for K policies."""
+
+from __future__ import annotations
+
+import time
+from abc import abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from numba import njit
+from torch import Tensor
+
+from remuda.checkpoint.state import fitting, random_state, restore_random
+from remuda.config import PolicyConfig, PPOConfig
+from remuda.experience.ring import OTHERS
+from remuda.experience.rollout_queue import AFTER, Rollout
+from remuda.policies.advantages import (
+    RunningMoments,
+    effective_share,
+    explained_variance,
+    generalised_advantages,
+    vtrace,
+)
+from remuda.policies.algorithms.algorithm import Algorithm
+from remuda.policies.algorithms.autograd import Autograd, Batch, Costs, Means, Minibatch
+from remuda.policies.algorithms.fused import Fused, Workspace
+from remuda.policies.algorithms.samples import Rows, Sequences, alike
+from remuda.policies.losses import normalised
+from remuda.policies.networks.actor_critic import COUNT, MEAN, VARIANCE, ActorCritic
+from remuda.policies.networks.encoders import encoder_for
+from remuda.policies.stack import ParameterStack, Side
+from remuda.types import Floats, Integers, State
+
+if TYPE_CHECKING:
+    from remuda.policies.spec import PolicySpec
+
+KL = Means._fields.index("kl")
+KL_MARGIN = 1.5
+"""An update ends once it has moved a policy by so many times its `target_kl`."""
+
+
+@dataclass(frozen=True)
+class Learned:
+    """What an update did, by policy: each [G]; means are over its own minibatches."""
+
+    loss: Floats
+    """Of all that is minimised."""
+    policy_loss: Floats
+    """The negative clipped objective by itself."""
+    value_loss: Floats
+    """Half the squared error of the values, by itself."""
+    entropy: Floats
+    """In nats."""
+    kl: Floats
+    """How far the update moved the policy, in nats."""
+    clipped: Floats
+    """The share of steps whose probability ratio was clipped."""
+    gradient_norm: Floats
+    """Of the gradient, before it was cut."""
+    explained_variance: Floats
+    """What the values explained of their targets before the update; NaN: all targets are equal."""
+    effective: Floats
+    """The effective share of the steps, by how likely these weights were to choose them."""
+    samples: Integers
+    """Steps that it trained on, counted as often as it did."""
+    steps: Integers
+    """Steps that it trained on, each counted once."""
+    others: Integers
+    """Steps of the rollout that others of its group chose..."""
+    others_weight: Floats
+    """...and the sum of what they weigh, where a fresh step of its own weighs 1."""
+
+
+@dataclass(frozen=True)
+class _Group:
+    """Policies that are trained side by side, for bringing like amounts."""
+
+    going: Integers
+    """Those that are not through, by their place among the policies of the update."""
+    members: list[int]
+    """The same, by their place in the stack."""
+    minibatches: int
+    """Parts of an epoch."""
+    limits: Floats | None
+    """How far each may move before it is through; None: none has a limit."""
+    side: Side
+    anchor: Side | None
+    engine: Fused | Autograd
+
+    def load(self) -> None:
+        """Bring the copies up to date: other groups have been in the same places since."""
+        self.side.load()
+        if self.anchor is not None:
+            self.anchor.load()
+
+
+class RolloutAlgorithm(Algorithm):
+    """Trains K policies, each on its own rollout, with its own hyperparameters.
+
+    All that shapes the computation is alike in a stack: the network, the numbers of epochs and
+    minibatches, the length of rollouts, the time budget. All else is a vector [K]: learning rate,
+    costs, clipping, discount, trace decay.
+
+    Where a rollout was played by weights older than these, the objective is decoupled (Hilton et
+    al. 2022): an update is held close to the policy that it begins from, and its steps are weighted
+    by how likely that policy was to make them; with V-trace, so is what they are credited with.
+    With fresh rollouts there is nothing to correct.
+
+    One's own is a subclass with `losses`; see docs/extend.md.
+    """
+
+    takes, samples, masks = "rollouts", True, True
+    fused: ClassVar[bool] = False
+    """Whether the kernels of `fused.py` compute what `losses` says, where they suit the network."""
+
+    def __init__(
+        self,
+        configs: Sequence[PolicyConfig],
+        network: ActorCritic,
+        streams: Sequence[np.random.Generator],
+        device: str | torch.device = "cpu",
+    ) -> None:
+        super().__init__(configs, network, device)
+        self.network = network
+        self._streams = tuple(streams)
+        self._trained = [0] * len(self.configs)
+        self._returns = [_RunningReturns() for _ in self.configs]
+        ppo = self.configs[0].ppo
+        self._epochs, self._minibatches = ppo.epochs, ppo.minibatches
+        self._normalises = ppo.normalise_advantages
+        self._workspace: Workspace | None = None
+        if self.fused and Fused.suits(network, self.device):
+            self._workspace = Workspace(network)
+        self._copies: dict[str, ParameterStack] = {}
+        """Where policies that are not neighbours are brought together."""
+
+        def column(name: str) -> Floats:
+            return np.array([[_number(c.ppo, name)] for c in self.configs], np.float32)
+
+        self._anchor: ParameterStack | None = None
+        if any(config.ppo.anchor_cost for config in self.configs):
+            self._anchor = ParameterStack(network.shapes, len(self.configs), device)
+        self._costs = Costs(*(column(name) for name in Costs._fields))
+        self._target_kl = column("target_kl")[:, 0]
+
+    @abstractmethod
+    def losses(self, rows: Minibatch) -> tuple[Tensor, Tensor]:
+        """The loss of the policy and that of the value, of each row: [G, B] both.
+
+        What is minimised is the first, `ppo.value_cost` times the second, less `ppo.entropy_cost`
+        times the entropy, by the mean over the rows that count.
+
+        Args:
+            rows: of G policies, B rows of each.
+        """
+
+    @classmethod
+    def network_for(cls, spec: PolicySpec) -> ActorCritic:
+        """A policy and a value, which share layers or have towers of their own."""
+        network, normalised = spec.config.network, spec.config.ppo.normalise_observations
+        return ActorCritic(
+            spec.num_inputs, spec.actions, network, normalised, encoder_for(spec), spec.scale
+        )
+
+    def begin(self, policy: int, weights: Tensor, config: PolicyConfig) -> None:
+        """Let somebody else begin in a policy's place; updates are counted on."""
+        super().begin(policy, weights, config)
+        self._trained[policy], self._returns[policy] = 0, _RunningReturns()
+        if self._anchor is not None:
+            with torch.no_grad():
+                self._anchor.flat[policy].copy_(self.online.flat[policy])
+
+    def configure(self, policy: int, config: PolicyConfig) -> None:
+        """Train a policy with these hyperparameters from its next update on."""
+        super().configure(policy, config)
+        for name, column in zip(Costs._fields, self._costs, strict=True):
+            column[policy] = _number(config.ppo, name)
+
+    def update(self, rollout: Rollout, members: Sequence[int]) -> Learned:
+        """Train some policies, in ascending order, each on its own row of a rollout.
+
+        What a policy learns depends on its own row alone, however much the others bring: each goes
+        through all of its steps in minibatches of its own, and draws its own random numbers.
+
+        A time budget holds for each group of policies that are trained side by side, for bringing
+        like amounts: the seconds of other groups do not count, so an update of several groups may
+        take as many budgets.
+        """
+        members = list(members)
+        samples = (Sequences if self.network.memory else Rows)(rollout, members, self.device)
+        if self._anchor is not None:
+            with torch.no_grad():
+                for k in members:
+                    if self.updates[k] % self.configs[k].ppo.anchor_every == 0:
+                        self._anchor.flat[k].copy_(self.online.flat[k])
+        batch, weights, told = self._prepare(rollout, samples, members)
+        self._set_learning_rates(members)
+        others, their_weight = others_in(rollout, weights, members)
+        learned = Learned(
+            **self._train(batch, samples, members),
+            **told,
+            others=others,
+            others_weight=their_weight,
+        )
+        for k in members:
+            if self.network.normalised:
+                used = slice(0, int(rollout.num_rows[k]))
+                steps = rollout.streams[k, used] != AFTER
+                self._see(k, rollout.observations[k, used][steps])
+            self._trained[k] += int(rollout.num_taken[k])
+            self.updates[k] += 1
+        return learned
+
+    def _prepare(
+        self, rollout: Rollout, samples: Rows | Sequences, members: Sequence[int]
+    ) -> tuple[Batch, Floats, dict[str, Any]]:
+        """Prepare values, advantages and targets; what rows count [G, R]; what `Learned` tells.
+
+        The second is in the batch too, but there it would have to be fetched from the device.
+        """
+        first, end = members[0], members[-1] + 1
+        at: slice | list[int] = slice(first, end)  # neighbours are looked at where they are
+        if end - first > len(members):
+            at = list(members)
+        rows = int(rollout.num_rows[at].max())
+
+        def batch_of(array: np.ndarray) -> Tensor:
+            """What is used of it. Once in one piece, no minibatch copies it to pick its rows."""
+            found = self._to_device(array[at, :rows])
+            return found if self._is_fused else found.contiguous()
+
+        observations, actions = batch_of(rollout.observations), batch_of(rollout.actions)
+        masks = batch_of(rollout.masks) if rollout.masks.shape[-1] else None
+        log_prox = torch.zeros(len(members), rows, device=self.device)
+        before = torch.zeros_like(log_prox)
+        for group in alike([samples.whole(i) for i in range(len(members))]):
+            *_, engine = self._engine([members[i] for i in group])
+            picks = samples.everything(np.array(group), engine.rows_at_once)
+            engine.evaluate(observations, actions, masks, picks, log_prox, before)
+        values = before.cpu().numpy()
+        chances = log_prox.cpu().numpy()
+        ratios = np.ones_like(values)
+        advantages, targets = np.zeros_like(values), values.copy()
+        weights, effective = np.ones_like(values), np.ones(len(members), np.float32)
+        explained = np.zeros_like(effective)
+        for i, k in enumerate(members):
+            used = int(rollout.num_rows[k])
+            with np.errstate(over="ignore"):
+                ratios[i, :used] = np.exp(chances[i, :used] - rollout.log_probs[k, :used])
+            config = self.configs[k]
+            streams = rollout.streams[k, :used]
+            rewards = rollout.rewards[k, :used] * np.float32(config.reward_scale)
+            discounts = rollout.discounts[k, :used] * np.float32(config.discount)
+            if config.ppo.normalise_rewards:
+                rewards = rewards * self._returns[k].scale(rewards, discounts, streams)
+            after, correction = streams == AFTER, config.correction
+            effective[i] = effective_share(ratios[i, :used][~after])
+            if correction != "none":
+                weights[i] = np.minimum(ratios[i], config.correction_limit)
+            if correction == "vtrace":
+                vtrace(
+                    rewards,
+                    discounts,
+                    values[i, :used],
+                    after,
+                    ratios[i, :used],
+                    config.ppo.gae_lambda,
+                    config.correction_limit,
+                    advantages[i, :used],
+                    targets[i, :used],
+                )
+            else:
+                generalised_advantages(
+                    rewards,
+                    discounts,
+                    values[i, :used],
+                    after,
+                    config.ppo.gae_lambda,
+                    advantages[i, :used],
+                )
+                targets[i] += advantages[i]
+            explained[i] = explained_variance(values[i, :used], targets[i, :used], after)
+        batch = Batch(
+            observations=observations,
+            actions=actions,
+            masks=masks,
+            log_prox=log_prox,
+            weights=self._to_device(weights),
+            advantages=self._to_device(advantages),
+            values=before,
+            targets=self._to_device(targets),
+        )
+        return batch, weights, {"effective": effective, "explained_variance": explained}
+
+    def _train(
+        self,
+        batch: Batch,
+        samples: Rows | Sequences,
+        members: Sequence[int],
+    ) -> dict[str, Any]:
+        """Train; returns what `Learned` tells of it."""
+        groups = self._groups(samples, members)
+        sums = torch.zeros(len(Means._fields), len(members), device=self.device)
+        norms = torch.zeros(len(members), 1, device=self.device)
+        passes, trained = (np.zeros(len(members), np.int64) for _ in range(2))
+        once = trained
+        # Each group has its own clock: one with little goes on beside one with much.
+        spent, budget = np.zeros(len(members)), self.configs[members[0]].time_budget
+        for epoch in range(1, self._epochs + 1):
+            left = []
+            for group in groups:
+                begun = time.perf_counter()
+                rest = self._go_through(group, batch, samples, sums, norms, passes, trained)
+                spent[group.going] += time.perf_counter() - begun
+                if rest is None:
+                    continue
+                another = spent[rest.going[0]] * (epoch + 1) / epoch
+                if budget is None or another <= budget:
+                    left.append(rest)
+            groups = left
+            if epoch == 1:
+                once = trained.copy()
+            if not groups:
+                break
+        totals = torch.cat((sums, norms.T)) / torch.from_numpy(passes).to(self.device)
+        found = dict(zip((*Means._fields, "gradient_norm"), totals.cpu().numpy(), strict=True))
+        return found | {"samples": trained, "steps": once}
+
+    def _groups(self, samples: Rows | Sequences, members: Sequence[int]) -> list[_Group]:
+        """Policies whose minibatches are alike, so that none waits for one with much more."""
+        counts: dict[int, list[int]] = {}
+        for i, units in enumerate(samples.units):
+            counts.setdefault(min(self._minibatches, len(units)), []).append(i)
+        return [
+            self._group([those[i] for i in found], [members[those[i]] for i in found], count)
+            for count, those in counts.items()
+            for found in alike([samples.minibatch(i, count) for i in those])
+        ]
+
+    def _group(self, going: npt.ArrayLike, members: list[int], minibatches: int) -> _Group:
+        limits = KL_MARGIN * self._target_kl[members]
+        watched = limits if np.isfinite(limits).any() else None
+        return _Group(np.asarray(going), members, minibatches, watched, *self._engine(members))
+
+    def _go_through(
+        self,
+        group: _Group,
+        batch: Batch,
+        samples: Rows | Sequences,
+        sums: Tensor,
+        norms: Tensor,
+        passes: Integers,
+        trained: Integers,
+    ) -> _Group | None:
+        """One epoch: a step for each minibatch. Returns those that go on; None: none does."""
+        parts = group.minibatches
+        order = {
+            i: self._streams[k].permutation(samples.units[i])
+            for i, k in zip(group.going, group.members, strict=True)
+        }
+        for number in range(parts):
+            going = group.going
+            pick = samples.pick(going, [_part(order[i], number, parts) for i in going])
+            advantages = pick.of(batch.advantages)
+            if self._normalises:
+                advantages = normalised(advantages, pick.valid)
+            group.load()
+            means = group.engine.step(batch, pick, advantages)
+            norm = self.clip_gradients(group.side.part.gradients, group.side.index)
+            group.side.store_gradients()
+            self.optimizer.step(group.members)
+            if len(going) == len(passes):
+                sums += means
+                norms += norm
+            else:
+                there = torch.from_numpy(going).to(self.device)
+                sums[:, there] += means
+                norms[there] += norm
+            passes[going] += 1
+            trained[going] += pick.counts
+            if group.limits is None:
+                continue
+            stay = np.flatnonzero(~(means[KL].cpu().numpy() > group.limits))
+            if not len(stay):
+                return None
+            if len(stay) < len(going):
+                group = self._group(going[stay], [group.members[i] for i in stay], parts)
+        return group
+
+    def _set_learning_rates(self, members: Sequence[int]) -> None:
+        for k in members:
+            config = self.configs[k]
+            left = 1.0
+            if config.ppo.anneal_steps is not None:
+                left = max(1.0 - self._trained[k] / config.ppo.anneal_steps, 0.0)
+            self.optimizer.learning_rates[k] = config.learning_rate * left
+
+    def _see(self, policy: int, observations: np.ndarray) -> None:
+        """Count what was seen into the moments by which inputs are normalised."""
+        buffers = self.online.of(policy)
+        moments = RunningMoments(
+            buffers[MEAN][0, 0].cpu().double().numpy(),
+            buffers[VARIANCE][0, 0].cpu().double().numpy(),
+            float(buffers[COUNT]),
+        )
+        moments.add(observations.astype(np.float64))
+        with torch.no_grad():
+            buffers[MEAN][0, 0].copy_(torch.from_numpy(moments.mean))
+            buffers[VARIANCE][0, 0].copy_(torch.from_numpy(moments.variance))
+            buffers[COUNT].fill_(moments.count)
+
+    @property
+    def _is_fused(self) -> bool:
+        return self._workspace is not None and self._anchor is None
+
+    def _engine(self, members: Sequence[int]) -> tuple[Side, Side | None, Fused | Autograd]:
+        """These policies side by side, their anchors, and what works out loss and gradients.
+
+        It is made for each update: it holds nothing but views, and the hyperparameters of today.
+        """
+        side = Side(self.online, members, self._copy("online", trainable=True))
+        costs = Costs(*(cost[list(members)] for cost in self._costs))
+
+        def autograd(anchor: ParameterStack | None) -> Autograd:
+            settings = {name: self.settings_of(name, members) for name in self.settings}
+            return Autograd(self.network, side.part, costs, self.losses, settings, anchor)
+
+        if self._anchor is not None:
+            anchor = Side(self._anchor, members, self._copy("anchor"))
+            return side, anchor, autograd(anchor.part)
+        if self._workspace is not None:
+            return side, None, Fused(self.network, side.part, costs, self._workspace)
+        return side, None, autograd(None)
+
+    def _copy(self, name: str, trainable: bool = False) -> Callable[[], ParameterStack]:
+        """Where policies are brought together that are not neighbours; made when there are some."""
+
+        def found() -> ParameterStack:
+            if name not in self._copies:
+                network, count = self.network, len(self.configs)
+                self._copies[name] = ParameterStack(
+                    network.shapes, count, self.device, trainable, network.buffers
+                )
+            return self._copies[name]
+
+        return found
+
+    def _to_device(self, array: np.ndarray) -> Tensor:
+        return torch.from_numpy(array).to(self.device)
+
+    def learned(self, policy: int) -> State:
+        """A policy's weights, optimizer and counters."""
+        return super().learned(policy) | {
+            "trained": self._trained[policy],
+            "returns": self._returns[policy].state(),
+            "anchor": self._anchor.flat[policy].cpu().numpy().copy() if self._anchor else None,
+        }
+
+    def restore_learned(self, policy: int, state: State) -> None:
+        """Go on from what `learned` returned; the random stream goes on where it is."""
+        super().restore_learned(policy, state)
+        self._trained[policy] = state["trained"]
+        if self._anchor is not None:
+            like = np.empty(self._anchor.flat[policy].shape, np.float32)
+            with torch.no_grad():
+                self._anchor.flat[policy].copy_(torch.from_numpy(fitting(state, "anchor", like)))
+        self._returns[policy].restore(state["returns"])
+
+    def state(self, policy: int) -> State:
+        """All that a successor needs to go on exactly here: `learned`, and the random stream."""
+        return self.learned(policy) | {"stream": random_state(self._streams[policy])}
+
+    def restore(self, policy: int, state: State) -> None:
+        """Let a policy go on from what `state` returned."""
+        self.restore_learned(policy, state)
+        restore_random(self._streams[policy], state["stream"])
+
+
+class _RunningReturns:
+    """How large the discounted sums of one policy's rewards are (as in OpenAI Baselines).
+
+    Each stream's sum runs on from segment to segment, until its episode terminates.
+    """
+
+    def __init__(self) -> None:
+        self._moments = RunningMoments(np.zeros(()), np.ones(()), 0.0)
+        self._sums: np.ndarray = np.zeros(0)
+
+    def scale(self, rewards: Floats, discounts: Floats, streams: Integers) -> np.float32:
+        """Count a rollout's rewards in; returns what to multiply them by."""
+        needed = int(streams.max()) + 1
+        if needed > self._sums.size:
+            self._sums = np.concatenate((self._sums, np.zeros(needed - self._sums.size)))
+        self._moments.add(running_sums(rewards, discounts, streams, self._sums))
+        return np.float32(1.0 / np.sqrt(self._moments.variance + 1e-8))
+
+    def state(self) -> State:
+        moments = np.array([self._moments.mean, self._moments.variance, self._moments.count])
+        return {"moments": moments, "sums": self._sums.copy()}
+
+    def restore(self, state: State) -> None:
+        mean, variance, count = fitting(state, "moments", np.zeros(3))
+        self._moments = RunningMoments(np.asarray(mean), np.asarray(variance), float(count))
+        self._sums = state["sums"].copy()
+
+
+@njit(cache=True)
+def running_sums(
+    rewards: Floats, discounts: Floats, streams: Integers, sums: np.ndarray
+) -> np.ndarray:
+    """The discounted sum of rewards up to each step, and where each stream's `sums` go on."""
+    found = np.zeros(rewards.size)
+    count = 0
+    for i in range(rewards.size):
+        stream = streams[i]
+        if stream == AFTER:
+            continue
+        sums[stream] += rewards[i]
+        found[count] = sums[stream]
+        sums[stream] *= discounts[i]
+        count += 1
+    return found[:count]
+
+
+def others_in(rollout: Rollout, weights: Floats, members: Sequence[int]) -> tuple[Integers, Floats]:
+    """By policy of an update, [G]: the steps that others chose, and the sum of their weights.
+
+    Args:
+        rollout: which they are trained on.
+        weights: [G, R], what each row counts.
+        members: the policies, by their rows of the rollout.
+    """
+    count, total = np.zeros(len(members), np.int64), np.zeros(len(members), np.float32)
+    for i, k in enumerate(members):
+        used = int(rollout.num_rows[k])
+        chosen = rollout.streams[k, :used] != AFTER
+        theirs = chosen & (rollout.versions[k, :used] == OTHERS)
+        count[i], total[i] = theirs.sum(), weights[i, :used][theirs].sum()
+    return count, total
+
+
+def _part(units: Integers, number: int, parts: int) -> Integers:
+    """One of so many parts of nearly equal size: the first ones have one unit more."""
+    size, more = divmod(len(units), parts)
+    start = number * size + min(number, more)
+    return units[start : start + size + (number < more)]
+
+
+def _number(ppo: PPOConfig, name: str) -> float:
+    """A hyperparameter; infinity where None means that there is no limit."""
+    value = getattr(ppo, name)
+    return float("inf") if value is None else float(value)

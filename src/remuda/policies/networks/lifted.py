@@ -1,0 +1,199 @@
+"""A torch module of the user's own, for K policies at once.
+
+The module is made once as a pattern and never trained; the parameters of K policies are handed to
+it by `torch.func.functional_call`, and `torch.func.vmap` brings all of them through in one pass.
+"""
+
+from __future__ import annotations
+
+import copy
+import inspect
+import json
+import logging
+from collections.abc import Callable, Mapping
+from functools import cache
+from pathlib import Path
+from traceback import extract_tb
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call, vmap
+
+from remuda.errors import ConfigError, ContractError
+from remuda.loading import load
+from remuda.policies.networks.encoders import Encoder
+from remuda.policies.networks.network import Weights
+from remuda.policies.stack import Parameters
+
+log = logging.getLogger(__name__)
+
+REFUSED = (nn.modules.batchnorm._BatchNorm, nn.modules.dropout._DropoutNd)
+"""Layers whose passes depend on other samples, or on chance beside the policy's own."""
+OWN = (Path(__file__).parents[2], Path(torch.__file__).parent)
+"""Where no line of a user's module is."""
+
+
+def lifted(path: str, options: Mapping[str, Any], shape: tuple[int, ...]) -> LiftedModule:
+    """A module of the user's, found, checked and tried once in a process.
+
+    Each caller has a pattern of its own: while a pass is under way its weights stand in there, and
+    another thread may bring another policy through its own.
+    """
+    return copy.deepcopy(_tried(path, json.dumps(options, sort_keys=True), shape))
+
+
+@cache
+def _tried(path: str, options: str, shape: tuple[int, ...]) -> LiftedModule:
+    return LiftedModule(path, json.loads(options), shape)
+
+
+class LiftedModule(Encoder):
+    """A module that maps observations [B, *shape] to features [B, F].
+
+    What it guarantees:
+
+    1. Each policy has parameters of its own, drawn as the module itself draws them, from the
+       policy's own stream of random numbers.
+    2. Policies in one pass share nothing; a module that cannot be brought through `vmap` is called
+       for one policy after another.
+    3. What is refused is told with the line of the module where it happened.
+    """
+
+    def __init__(self, path: str, options: Mapping[str, Any], shape: tuple[int, ...]) -> None:
+        """Make the pattern.
+
+        Args:
+            path: `module:Name` of a class, or of a function that returns a module. It is called
+                with the shape of an observation, where it takes one, and with the options by name.
+            options: of the user's.
+            shape: of an observation; where frames are stacked, their number comes first.
+
+        Raises:
+            ConfigError: there is none, or it cannot be made with these options.
+            ContractError: it does not map such observations to features.
+        """
+        self._key = f"policy.network.module {path}"
+        self._path, self._options, self._shape = path, dict(options), shape
+        self._factory = load(path, self._key)
+        if isinstance(self._factory, nn.Module):
+            raise ConfigError(
+                f"{self._key} is a module, which all policies would share; name its class, or a "
+                "function that returns a new one"
+            )
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(0)
+            self._pattern = self._make()
+        for name, part in self._pattern.named_modules():
+            if isinstance(part, REFUSED):
+                raise ConfigError(
+                    f"{self._key}: {name or 'it'} is {type(part).__name__}, and what a policy "
+                    "makes of an observation may not depend on others or on chance; LayerNorm and "
+                    "GroupNorm do not"
+                )
+        held = [*self._pattern.named_parameters(), *self._pattern.named_buffers()]
+        self._floats = {name: t for name, t in held if t.is_floating_point()}
+        self._fixed = frozenset(name for name, _ in self._pattern.named_buffers())
+        self.width = self._try()
+        self._in_one_pass = self._can_be_lifted()
+
+    def shapes(self, tower: str) -> dict[str, tuple[int, ...]]:
+        """The module's parameters and buffers of real numbers."""
+        return {f"{tower}_module.{name}": tuple(t.shape) for name, t in self._floats.items()}
+
+    def buffers(self, tower: str) -> frozenset[str]:
+        """The module's own."""
+        return frozenset(f"{tower}_module.{name}" for name in self._floats if name in self._fixed)
+
+    def initialise(self, tower: str, parameters: Parameters, generator: torch.Generator) -> None:
+        """Let the module draw its weights, for one policy."""
+        seed = int(torch.randint(2**62, (1,), generator=generator))
+        with torch.random.fork_rng(devices=[]), torch.no_grad():
+            torch.manual_seed(seed)
+            fresh = self._make()
+            for name, value in [*fresh.named_parameters(), *fresh.named_buffers()]:
+                if name in self._floats:
+                    parameters[f"{tower}_module.{name}"].copy_(value)
+
+    def features(self, tower: str, weights: Weights, inputs: Tensor) -> Tensor:
+        """Features [K, B, width] of inputs [K, B, num_inputs]."""
+        policies, batch, _ = inputs.shape
+        own = {name: weights[f"{tower}_module.{name}"] for name in self._floats}
+        observations = inputs.reshape(policies, batch, *self._shape)
+        if policies > 1 and self._in_one_pass:
+            found: Tensor = vmap(self._call)(own, observations)
+            return found
+        return torch.stack(
+            [
+                self._call({name: w[k] for name, w in own.items()}, observations[k])
+                for k in range(policies)
+            ]
+        )
+
+    def _call(self, weights: Mapping[str, Tensor], observations: Tensor) -> Tensor:
+        found: Tensor = functional_call(self._pattern, dict(weights), (observations,))
+        return found
+
+    def _make(self) -> nn.Module:
+        arguments: tuple[Any, ...] = (self._shape,) if _takes_shape(self._factory) else ()
+        made = self._of_user(
+            lambda: self._factory(*arguments, **self._options),
+            "with the shape of an observation and network.options by name",
+        )
+        if not isinstance(made, nn.Module):
+            raise ConfigError(f"{self._key} gave {type(made).__name__}, and no torch.nn.Module")
+        return made
+
+    def _try(self) -> int:
+        """How many features it gives of two observations."""
+        zeros = torch.zeros(2, *self._shape)
+        with torch.no_grad():
+            found = self._of_user(lambda: self._pattern(zeros), f"on {[*zeros.shape]} float32")
+        if not isinstance(found, Tensor) or found.dim() != 2 or found.shape[0] != 2:
+            shape = [*found.shape] if isinstance(found, Tensor) else type(found).__name__
+            raise ContractError(
+                f"{self._key} made {shape} of observations {[*zeros.shape]}; it must give features "
+                "[B, F], a row for each observation: end it with Flatten"
+            )
+        return int(found.shape[1])
+
+    def _can_be_lifted(self) -> bool:
+        """Whether `vmap` brings two policies through it; if not, that is told once."""
+        two = {name: torch.stack((t, t)).detach() for name, t in self._floats.items()}
+        try:
+            with torch.no_grad():
+                vmap(self._call)(two, torch.zeros(2, 2, *self._shape))
+        except Exception as error:  # whatever torch finds that it cannot lift
+            log.warning(
+                "%s: torch.func.vmap cannot lift it (%s), so its policies are brought through it "
+                "one after another",
+                self._key,
+                str(error).partition("\n")[0],
+            )
+            return False
+        return True
+
+    def _of_user(self, call: Callable[[], Any], how: str) -> Any:
+        """What a call of the user's code returns; what it raises is told as the user's."""
+        try:
+            return call()
+        except Exception as error:
+            lines = [
+                line
+                for line in extract_tb(error.__traceback__)
+                if not any(Path(line.filename).is_relative_to(own) for own in OWN)
+            ]
+            where = f" ({lines[-1].filename}, line {lines[-1].lineno})" if lines else ""
+            raise ConfigError(
+                f"{self._key} was called {how}: {type(error).__name__}: {error}{where}"
+            ) from None
+
+
+def _takes_shape(factory: Callable[..., Any]) -> bool:
+    """Whether it has a parameter that is given by its place."""
+    try:
+        parameters = inspect.signature(factory).parameters.values()
+    except (TypeError, ValueError):
+        return True
+    places = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    return any(p.kind in places and p.default is p.empty for p in parameters)

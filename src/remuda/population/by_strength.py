@@ -1,0 +1,273 @@
+"""Matchmakers that go by ratings and results: equals, or those whom one loses to."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+
+from remuda.errors import ConfigError
+from remuda.population.ledger import Ledger
+from remuda.population.matchmaking import Matchmaker, draw_anybody
+from remuda.population.records import RATING, PolicyRef, Population
+from remuda.population.seating import (
+    Seating,
+    Seatings,
+    seat_all,
+)
+from remuda.types import Array, Bools, Integers
+
+GROUPS = 20
+"""Groups that are drawn before the seats go to any policies that may take them."""
+
+
+class Fitness(Matchmaker):
+    """Equals play: no two ratings in a match differ by more than the window.
+
+    The first of a match is drawn from all who have enough others within the window, the rest from
+    those whom the window still allows. Where no policy has enough, the closest ratings there are
+    meet; where seats are kept to some policies, and no such group may take them, they go to any
+    that may.
+    """
+
+    seats_differ = True
+
+    def __init__(self, num_seats: int, window: float) -> None:
+        """Match within this difference of ratings, on openskill's scale."""
+        super().__init__(num_seats)
+        self.window = window
+
+    exchangeable = True
+
+    def seat(self, population: Population, ledger: Ledger, random: np.random.Generator) -> Seating:  # noqa: ARG002
+        """Draw a group within the window, and seat it."""
+        ratings = population.numbers[population.places, RATING]
+        order = np.argsort(ratings, kind="stable")
+        members = population.members
+        learns: Bools = population.view(
+            "learns", lambda: np.array([member.learns for member in members])
+        )
+        live = learns[order]
+        for _ in range(self._tries(population)):
+            group = self._draw_group(ratings[order], live, random)
+            seating = seat_all([members[order[i]] for i in group], self.num_seats, random)
+            if seating:
+                return seating
+        # Seats are kept to some, and no equals may take them together: draw any that may.
+        return draw_anybody(self, population, random)
+
+    def _tries(self, population: Population) -> int:
+        """How many groups are worth drawing."""
+        if len(population.members) <= self.num_seats:
+            return 1  # there is but one
+        seats = range(self.num_seats)
+        everybody = population.view(
+            "everybody", lambda: Seatings([population.for_seat(seat) for seat in seats])
+        )
+        return GROUPS if everybody.possible else 0
+
+    def _draw_group(self, ratings: Array, live: Bools, random: np.random.Generator) -> list[int]:
+        """Choose who plays: [seats], numbers into the members by rating.
+
+        Args:
+            ratings: [N] ascending.
+            live: [N] who learns.
+            random: to draw from.
+        """
+        seats, count = self.num_seats, len(ratings)
+        if count <= seats:
+            return list(range(count))
+        # Every group within the window is a choice from a run of neighbours; the first of it is
+        # drawn from all live policies in such a run, and it chooses among the runs that it is in.
+        ends = np.searchsorted(ratings, ratings + self.window, side="right")
+        largest = np.diff(ends, prepend=0) > 0  # what is part of another run is none of its own
+        firsts = np.flatnonzero((ends - np.arange(count) >= seats) & largest)
+        ends = ends[firsts]
+        covered = np.zeros(count + 1, np.int64)
+        np.add.at(covered, firsts, 1)
+        np.add.at(covered, ends, -1)
+        able = np.flatnonzero((covered.cumsum()[:count] > 0) & live)
+        if not len(able):
+            return self._closest(ratings, live)
+        one = int(able[random.integers(len(able))])
+        mine = np.flatnonzero((firsts <= one) & (one < ends))
+        run = int(mine[random.integers(len(mine))])
+        others = np.arange(firsts[run], ends[run])
+        others = others[others != one]
+        if live.all():
+            chosen = others[random.choice(len(others), seats - 1, replace=False)]
+            return [one, *chosen.tolist()]
+        learning, frozen = others[live[others]], others[~live[others]]
+        past = int((random.random(seats - 1) < self.past_share).sum())
+        past = min(max(past, seats - 1 - len(learning)), len(frozen))
+        chosen = learning[random.choice(len(learning), seats - 1 - past, replace=False)]
+        drawn = frozen[random.choice(len(frozen), past, replace=False)]
+        return [one, *chosen.tolist(), *drawn.tolist()]
+
+    def _closest(self, ratings: Array, live: Bools) -> list[int]:
+        """Those neighbours whose ratings are closest, of whom one learns."""
+        seats = self.num_seats
+        spread = ratings[seats - 1 :] - ratings[: len(ratings) - seats + 1]
+        lives = np.concatenate(([0], live.cumsum()))
+        learns = lives[seats:] > lives[: len(lives) - seats]
+        first = int(np.argmin(np.where(learns, spread, np.inf))) if learns.any() else 0
+        return list(range(first, first + seats))
+
+
+def hard(loses: Array) -> Array:
+    """The chance to lose, squared: those whom one loses to most."""
+    squared: Array = loses**2
+    return squared
+
+
+def even(loses: Array) -> Array:
+    """The chance to lose times that to win: those who are one's equals."""
+    product: Array = loses * (1.0 - loses)
+    return product
+
+
+WEIGHTINGS: Mapping[str, Callable[[Array], Array]] = {"hard": hard, "even": even}
+
+
+class Prioritized(Matchmaker):
+    """Prioritized fictitious self-play: opponents by the chance to lose to them.
+
+    A learner, each in turn and on each seat in turn, meets others drawn with probability in
+    proportion to a weighting of its chance to lose to them (Vinyals et al. 2019, "Grandmaster level
+    in StarCraft II"). Where every weight is 0, all are equally likely.
+    """
+
+    seats_differ = True
+
+    exchangeable = True
+
+    def __init__(self, num_seats: int, weighting: str = "hard") -> None:
+        """Weigh by `hard` or `even`.
+
+        Raises:
+            ConfigError: there is no such weighting.
+        """
+        super().__init__(num_seats)
+        if weighting not in WEIGHTINGS:
+            known = ", ".join(WEIGHTINGS)
+            raise ConfigError(f"there is no weighting {weighting!r}; there are {known}")
+        self._weigh = WEIGHTINGS[weighting]
+
+    def chances(self, learner: PolicyRef, others: Sequence[PolicyRef], ledger: Ledger) -> Array:
+        """The probability of each of these opponents: [len(others)]."""
+        return self._chances(ledger.win_rates(learner, others))
+
+    def _chances(self, win_rates: Array) -> Array:
+        weights = self._weigh(1.0 - win_rates)
+        total = weights.sum()
+        chances: Array = weights / total if total > 0.0 else np.full(len(weights), 1 / len(weights))
+        return chances
+
+    def seat(self, population: Population, ledger: Ledger, random: np.random.Generator) -> Seating:
+        """The learner on its seat, opponents drawn one after another without repetition."""
+        learning = population.learning
+        if not learning:
+            raise ConfigError("no policy in the population learns, so no opponents are chosen")
+        turn, place = divmod(self._proposed, self.num_seats)
+        learner = learning[turn % len(learning)]
+        if not learner.may_sit(place):
+            place = next(seat for seat in range(self.num_seats) if learner.may_sit(seat))
+        is_past = self._other_past_seats(place, population, random)
+        places = population.places
+        weights = self._weigh(1.0 - ledger.win_rates_at(learner.place, places))
+        left = np.ones(len(places), np.bool_)  # who has no seat yet
+        left[np.searchsorted(places, learner.place)] = False
+        drawn = self._draw_at_once(place, is_past, population, weights, left, random)
+        if not drawn:
+            drawn = self._draw_in_turn(place, is_past, population, weights, left, random)
+        members = population.members
+        drawn = [*drawn[:place], -1, *drawn[place:]]
+        return tuple(
+            learner.ref if seat == place else members[drawn[seat]].ref
+            for seat in range(self.num_seats)
+        )
+
+    def _draw_at_once(
+        self,
+        place: int,
+        is_past: Sequence[bool],
+        population: Population,
+        weights: Array,
+        left: Bools,
+        random: np.random.Generator,
+    ) -> list[int]:
+        """All opponents where every seat is for all, and there are enough: by seat, their rows.
+
+        Numbers with the exponential distribution, each divided by the weight, put opponents into an
+        order as if they were drawn one after another (Efraimidis and Spirakis 2006, "Weighted
+        random sampling with a reservoir", in logarithms). Empty: it cannot be done so.
+        """
+        members = population.members
+        if not population.view("all free", lambda: all(m.seats is None for m in members)):
+            return []
+        others = [past for seat, past in enumerate(is_past) if seat != place]
+        drawn: dict[bool, list[int]] = {}
+        for past in (False, True):
+            count = others.count(past)
+            if not count:
+                continue
+            rows = self._rows(population, place, "past" if past else "live")
+            rows = rows[left[rows]]
+            chances = weights[rows]
+            if len(rows) < count or not (chances > 0.0).all():
+                return []
+            keys = random.standard_exponential(len(rows)) / chances
+            first = np.argpartition(keys, count - 1)[:count]
+            drawn[past] = rows[first[np.argsort(keys[first])]].tolist()[::-1]
+        return [drawn[past].pop() for past in others]
+
+    def _draw_in_turn(
+        self,
+        place: int,
+        is_past: Sequence[bool],
+        population: Population,
+        weights: Array,
+        left: Bools,
+        random: np.random.Generator,
+    ) -> list[int]:
+        """The opponents, one seat after another: by seat, their rows among the members."""
+        drawn = []
+        for seat in range(self.num_seats):
+            if seat == place:
+                continue
+            rows = self._rows(population, seat, "past" if is_past[seat] else "live")
+            if is_past[seat] and not len(rows):
+                rows = self._rows(population, seat, "live")
+            able = rows[left[rows]]
+            if not len(able):  # fewer of these than seats; or fewer policies: they sit twice
+                rows = self._rows(population, seat, "all")
+                able = rows[left[rows]]
+                able = able if len(able) else rows
+            sums = weights[able].cumsum()
+            if sums[-1] > 0.0:
+                i = int(np.searchsorted(sums, random.random() * sums[-1], side="right"))
+                i = min(i, len(able) - 1)
+            else:
+                i = int(random.integers(len(able)))
+            drawn.append(int(able[i]))
+            left[able[i]] = False
+        return drawn
+
+    def _rows(self, population: Population, seat: int, name: str) -> Integers:
+        """Who may take a seat, as numbers into the members."""
+
+        def find() -> Integers:
+            by_name = {"live": population.live_for_seat, "past": population.past_for_seat}
+            members = by_name.get(name, population.for_seat)(seat)
+            return np.searchsorted(population.places, population.places_of(members))
+
+        return population.view(("rows", name, population.kind_of_seat(seat)), find)
+
+    def _other_past_seats(
+        self, place: int, population: Population, random: np.random.Generator
+    ) -> list[bool]:
+        """By seat, whether a frozen copy is to take it; never the learner's own."""
+        if not population.frozen:
+            return [False] * self.num_seats
+        drawn = (random.random(self.num_seats) < self.past_share).tolist()
+        return [is_past and seat != place for seat, is_past in enumerate(drawn)]

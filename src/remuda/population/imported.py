@@ -1,0 +1,104 @@
+"""Members of a population that are policies of other runs: fixed opponents, which do not learn."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import numpy as np
+
+from remuda.checkpoint.state import pack, unpack, write_whole
+from remuda.errors import CheckpointError, RunDirectoryError
+from remuda.publish.snapshot import Snapshot
+from remuda.types import Floats
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Who an imported member is."""
+
+    name: str
+    """What this run calls it, besides its version; no policy of this run is called so."""
+    version: int
+    """How often the other run had published it."""
+    like: str
+    """A policy of this run with an equal network, whose seats it may take."""
+    run: str
+    """The directory of the other run, absolute."""
+    policy: str
+    """As that run calls it."""
+    learner_step: int
+    """Updates behind it."""
+    epsilon: float
+    """The exploration rate that it plays with."""
+
+
+@dataclass(frozen=True)
+class Imported:
+    """An imported member."""
+
+    origin: Origin
+    weights: Floats
+    """[P] float32: all parameters and buffers."""
+
+    @property
+    def snapshot(self) -> Snapshot:
+        """Its weights, as those of a frozen copy."""
+        origin = self.origin
+        return Snapshot(self.weights, origin.version, origin.learner_step, origin.epsilon)
+
+
+class ImportedMembers:
+    """The imported members of a run in one file, written when it begins."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def write(self, members: Sequence[Imported]) -> None:
+        """Keep these.
+
+        Raises:
+            RunDirectoryError: the disk is full or not writable.
+        """
+        if not members:
+            return
+        state = {
+            "members": [asdict(member.origin) for member in members],
+            "weights": {str(i): member.weights for i, member in enumerate(members)},
+        }
+        try:
+            write_whole(self.path, pack(state))
+        except OSError as error:
+            raise RunDirectoryError(f"cannot write {self.path}: {error.strerror}") from None
+
+    def read(self, count: int | None = None) -> tuple[Imported, ...]:
+        """All of them, in their order; none where there is no file.
+
+        Args:
+            count: how many there must be; None: any number.
+
+        Raises:
+            RunDirectoryError: the file is damaged, or missing where there must be some.
+        """
+        found = self._read()
+        if count is not None and len(found) != count:
+            raise RunDirectoryError(
+                f"{self.path} is missing or of another run: it holds {len(found)} members from "
+                f"other runs, and population.members_from names {count}"
+            )
+        return found
+
+    def _read(self) -> tuple[Imported, ...]:
+        if not self.path.exists():
+            return ()
+        try:
+            state = unpack(self.path.read_bytes(), str(self.path))
+            return tuple(
+                Imported(Origin(**origin), np.asarray(state["weights"][str(i)], np.float32))
+                for i, origin in enumerate(state["members"])
+            )
+        except OSError as error:
+            raise RunDirectoryError(f"cannot read {self.path}: {error.strerror}") from None
+        except (CheckpointError, KeyError, TypeError) as error:
+            raise RunDirectoryError(f"{self.path} is damaged: {error}") from None

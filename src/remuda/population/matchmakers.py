@@ -1,0 +1,237 @@
+"""Matchmakers that go by seats and turns alone: who is strong does not matter to them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from remuda.errors import ConfigError
+from remuda.population.ledger import Ledger
+from remuda.population.matchmaking import Matchmaker, draw_anybody
+from remuda.population.records import Member, PolicyRef, Population
+from remuda.population.rounds import Order, Rounds
+from remuda.population.seating import (
+    Seating,
+    draw_different,
+)
+from remuda.types import State
+
+
+class Fixed(Matchmaker):
+    """The same seating in every match: a shared world in which every agent has its own policy."""
+
+    def expected_shares(self, population: Population) -> dict[str, float]:
+        """As many seats as it has."""
+        seated = Counter(ref.policy for ref in self._seating)
+        return {m.ref.policy: float(seated[m.ref.policy]) for m in population.learning}
+
+    def never_dealt(self, population: Population) -> tuple[str, ...]:
+        """Those that it was not made with."""
+        seated = {ref.policy for ref in self._seating}
+        return tuple(m.ref.policy for m in population.learning if m.ref.policy not in seated)
+
+    def __init__(self, seats: Sequence[str]) -> None:
+        """Seat these policies, by agent."""
+        super().__init__(len(seats))
+        self._seating = tuple(PolicyRef(policy) for policy in seats)
+
+    def seat(self, population: Population, ledger: Ledger, random: np.random.Generator) -> Seating:  # noqa: ARG002
+        """As ever."""
+        return self._seating
+
+
+class Random(Matchmaker):
+    """All seatings of different policies are equally likely: live on some seats, else frozen."""
+
+    seats_differ = True
+
+    exchangeable = True
+
+    def seat(self, population: Population, ledger: Ledger, random: np.random.Generator) -> Seating:  # noqa: ARG002
+        """Draw from all seatings that seat no member twice."""
+        return draw_anybody(self, population, random)
+
+
+class RoundRobin(Matchmaker):
+    """Everybody meets everybody: every combination of live policies, in turn on every seat.
+
+    A cycle has each combination once in each rotation of its seats, in an order drawn anew, so that
+    after any number of matches no two seatings differ by more than one game. Seatings that policies
+    may not take are passed over. A birth or a retirement begins a new cycle; copies that are frozen
+    or dropped do not. Where the past takes a seat, the live policy whose turn it was stands back
+    for a frozen copy, all of them equally likely.
+    """
+
+    seats_differ = True
+
+    exchangeable = True
+
+    def __init__(self, num_seats: int) -> None:
+        """Begin the first cycle with the first match."""
+        super().__init__(num_seats)
+        self._members: list[PolicyRef] = []
+        self._rounds = Rounds((), num_seats)
+        self._order = Order(0, 1, 0)
+
+    def seat(self, population: Population, ledger: Ledger, random: np.random.Generator) -> Seating:  # noqa: ARG002
+        """The next of the cycle that policies may take, with the past on its seats."""
+        seating = self._next(population, random)
+        past = [s for s, is_past in enumerate(self.past_seats(population, random)) if is_past]
+        if not past:
+            return seating
+        able = [population.past_for_seat(seat) for seat in range(self.num_seats)]
+        drawn = draw_different(population, ("stand in", *past), able, past, random)
+        # Where too few copies may take these seats, the live policy takes its turn after all.
+        first = {ref: i for i, ref in reversed([*enumerate(drawn)])}
+        instead = {past[i]: ref for ref, i in first.items()}
+        return tuple(instead.get(seat, ref) for seat, ref in enumerate(seating))
+
+    def _next(self, population: Population, random: np.random.Generator) -> Seating:
+        """The next combination of live policies."""
+        learning = population.learning
+        members: list[PolicyRef] = population.view("refs", lambda: [m.ref for m in learning])
+        if members != self._members or not self._rounds.count:
+            if len(members) < self.num_seats:
+                raise ConfigError(
+                    f"a round robin of {self.num_seats} seats needs as many policies; "
+                    f"there are {len(members)}"
+                )
+            if members != self._members:
+                self._order = Order(0, 1, 0)
+            self._members = members
+            self._rounds = Rounds([member.seats for member in learning], self.num_seats)
+        if not self._rounds.count:
+            raise ConfigError("no combination of different policies may take the seats together")
+        if self._order.left == 0 or self._order.count != self._rounds.count:
+            self._order = Order.draw(self._rounds.count, random)
+        return tuple(members[i] for i in self._rounds.seating(self._order.next()))
+
+    def never_dealt(self, population: Population) -> tuple[str, ...]:
+        """Those that no turn of a combination lets sit.
+
+        Args:
+            population: before its first match.
+        """
+        learning = population.learning
+        if len(learning) < self.num_seats or all(member.seats is None for member in learning):
+            return ()
+        dealt = Rounds([member.seats for member in learning], self.num_seats).dealt()
+        return tuple(member.ref.policy for i, member in enumerate(learning) if i not in dealt)
+
+    def state(self) -> State:
+        """Where it is in its cycle too."""
+        members = [[ref.policy, ref.version] for ref in self._members]
+        return {**super().state(), "order": self._order.plain(), "members": members}
+
+    def restore(self, state: State) -> None:
+        """Go on from what `state` returned."""
+        super().restore(state)
+        self._order = Order(*state["order"])
+        self._members = [PolicyRef(*ref) for ref in state["members"]]
+
+
+class SelfPlay(Matchmaker):
+    """A policy that learns against itself, and against what it was.
+
+    The learner takes each seat in turn. Every other seat goes, with probability `newest`, to its
+    live weights, and else to one of its frozen copies, all equally likely, and as likely to each
+    policy of another run that may sit there. Learners take turns.
+    """
+
+    exchangeable = True
+
+    def __init__(self, num_seats: int, newest: float = 0.5) -> None:
+        """Play the live weights with this probability."""
+        super().__init__(num_seats)
+        self.past_share = 1.0 - newest
+
+    def never_dealt(self, population: Population) -> tuple[str, ...]:
+        """Those that may not take every seat: a learner takes all of them itself."""
+        return tuple(m.ref.policy for m in population.learning if m not in population.free)
+
+    def seat(self, population: Population, ledger: Ledger, random: np.random.Generator) -> Seating:  # noqa: ARG002
+        """The learner on its seat, itself or its past on the others."""
+        able = population.free
+        if not able:
+            raise ConfigError("self-play needs a policy that learns and may take every seat")
+        turn, place = divmod(self._proposed, self.num_seats)
+        learner = able[turn % len(able)].ref
+        own = population.past_of(learner.policy)
+
+        def other(seat: int) -> PolicyRef:
+            past = own
+            if population.imported:
+                past = [*own, *(m for m in population.imported if m.may_sit(seat))]
+            if not past or random.random() < 1.0 - self.past_share:
+                return learner
+            return past[int(random.random() * len(past))].ref
+
+        return tuple(learner if seat == place else other(seat) for seat in range(self.num_seats))
+
+
+class Teams(Matchmaker):
+    """Populations against each other: every seat belongs to a team, and each team has policies.
+
+    Within a team all seatings of different policies are equally likely: live on some seats, else
+    frozen. Teams are never mixed.
+    """
+
+    exchangeable = True
+
+    def __init__(self, seats: Sequence[str], policies: Mapping[str, Sequence[str]]) -> None:
+        """Deal out the seats.
+
+        Args:
+            seats: by seat, its team.
+            policies: by team, the policies that play for it; their frozen copies do too.
+
+        Raises:
+            ConfigError: a team without policies, or a policy in two teams.
+        """
+        super().__init__(len(seats))
+        self._teams = tuple(seats)
+        self._team_of: dict[str, str] = {}
+        for team, members in policies.items():
+            for policy in members:
+                if self._team_of.setdefault(policy, team) != team:
+                    raise ConfigError(f"the policy {policy} plays for two teams")
+        for team in seats:
+            if not policies.get(team):
+                raise ConfigError(f"the team {team!r} has a seat and no policy")
+
+    def never_dealt(self, population: Population) -> tuple[str, ...]:
+        """Those of no team, and those that may take none of their team's seats."""
+        teams = [(member, self._team_of.get(member.ref.policy)) for member in population.learning]
+        return tuple(
+            member.ref.policy
+            for member, team in teams
+            if not any(own == team and member.may_sit(i) for i, own in enumerate(self._teams))
+        )
+
+    def seat(self, population: Population, ledger: Ledger, random: np.random.Generator) -> Seating:  # noqa: ARG002
+        """Draw for each seat from its team."""
+        live, past, _ = self.able(population)
+        for seat, team in enumerate(self._teams):
+            if not live[seat] and not past[seat]:
+                raise ConfigError(f"the team {team!r} has no policy left for seat {seat}")
+        return draw_anybody(self, population, random)
+
+    def live_for(self, population: Population, seat: int) -> tuple[Member, ...]:
+        """Those of its team that learn and may take a seat."""
+        return self._of_team(population, seat, "live", population.live_for_seat(seat))
+
+    def past_for(self, population: Population, seat: int) -> tuple[Member, ...]:
+        """The frozen copies of its team that may take a seat."""
+        return self._of_team(population, seat, "past", population.past_for_seat(seat))
+
+    def _of_team(
+        self, population: Population, seat: int, name: str, members: tuple[Member, ...]
+    ) -> tuple[Member, ...]:
+        """Those of a seat's team."""
+        team, of = self._teams[seat], self._team_of
+        return population.view(
+            ("team", name, team, population.kind_of_seat(seat)),
+            lambda: tuple(member for member in members if of.get(member.ref.policy) == team),
+        )

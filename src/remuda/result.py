@@ -1,0 +1,43 @@
+"""What came of a run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from remuda.coordinator.metrics import Record
+from remuda.evaluate import Evaluation
+
+
+@dataclass(frozen=True)
+class Result:
+    """What came of a run."""
+
+    directory: Path
+    ended: str
+    """How it ended, in words."""
+    finished: bool
+    """Whether it reached the end that it was given; if not, it can be resumed."""
+    record: Record
+    """This session of the run as one interval."""
+    evaluation: Evaluation | None
+    signal: int | None
+    """The signal that stopped it, if one did."""
+    earlier: float
+    """Seconds of play in the sessions before this one."""
+    restarts: Mapping[str, int]
+    """How often each role was restarted, those that were."""
+    processors: Mapping[str, float]
+    """Processors that each role had on average, where that is known."""
+    notes: tuple[str, ...] = ()
+    """What went wrong after training, and cost no more than itself."""
+
+    @property
+    def halted(self) -> tuple[str, ...]:
+        """The policies that stopped learning: too many of their updates were not finite."""
+        return tuple(name for name, policy in self.record.policies.items() if policy.halted)
+
+    def with_note(self, note: str) -> Result:
+        """The same, with one more of its `notes`."""
+        return replace(self, notes=(*self.notes, note))

@@ -1,0 +1,133 @@
+"""Going on with a run: from which checkpoint, and with which settings changed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from remuda.assembly import lasting
+from remuda.changes import Change, allowed_words, changes
+from remuda.checkpoint.store import Manifest, differences
+from remuda.config import Config, load_config
+from remuda.coordinator.run_directory import RunDirectory
+from remuda.envs.pickled import without_digest
+from remuda.errors import CheckpointError, ConfigError, RemudaError, RunDirectoryError
+from remuda.hyperparameters import values_of
+
+
+@dataclass(frozen=True)
+class Resumed:
+    """What a run goes on from."""
+
+    checkpoint: Manifest
+    changes: tuple[Change, ...]
+    """What is not as it was, all of it allowed."""
+    hyperparameters: dict[str, dict[str, float]]
+    """By policy, those that are to be others from now on than a population remembers."""
+
+
+def find_checkpoint(
+    config: Config, run: RunDirectory, policies: Sequence[str], say: Callable[[str], None]
+) -> Resumed:
+    """The newest whole checkpoint. Where it cannot be gone on from, nothing of the run is touched.
+
+    Args:
+        config: to go on with.
+        run: to go on with.
+        policies: all that it can have, by name.
+        say: tells the user.
+
+    Raises:
+        CheckpointError: there is none, or it was made with a configuration that differs in more
+            than a resumed run may change.
+    """
+    found = run.checkpoints.newest_whole(say, lambda each: _check(config, run, each))
+    if found is None:
+        count = len(run.checkpoints.numbers())
+        why = "none was written, or they were removed"
+        if count:
+            why = "the only one is damaged" if count == 1 else f"all {count} are damaged"
+        raise CheckpointError(
+            f"{run.path} has no checkpoint to go on from: {why}. Nothing was changed; begin a new "
+            f"run: remuda train --config {run.config} --run.directory NEW"
+        )
+    say(f"goes on from checkpoint {found.number}: {found.turns:,} turns, {found.seconds:,.0f} s")
+    before = _before(config, run, found)
+    changed = tuple(_changes(before, config))
+    for change in changed:
+        if change.key.startswith("polic"):  # the others say themselves what they do
+            say(f"{change} from now on")
+    return Resumed(found, changed, _hyperparameters(before, config, policies))
+
+
+def note_changes(run: RunDirectory, resumed: Resumed) -> None:
+    """Append what was changed to `changes.jsonl`: a line for each resume that changed anything.
+
+    Raises:
+        RunDirectoryError: the disk is full or not writable.
+    """
+    if not resumed.changes:
+        return
+    found = resumed.checkpoint
+    line = {
+        "checkpoint": found.number,
+        "turns": found.turns,
+        "seconds": found.seconds,
+        "changes": {each.key: [each.before, each.after] for each in resumed.changes},
+    }
+    try:
+        with run.changes.open("a") as file:
+            file.write(json.dumps(line) + "\n")
+    except OSError as error:
+        raise RunDirectoryError(f"cannot write {run.changes}: {error.strerror}") from None
+
+
+def _changes(before: Config, config: Config) -> list[Change]:
+    """What differs; that the code of a pickled game was mended is no difference."""
+    if without_digest(before.game) == without_digest(config.game):
+        before = before.model_copy(update={"game": config.game})
+    return changes(before, config)
+
+
+def _check(config: Config, run: RunDirectory, found: Manifest) -> None:
+    """Raise a `CheckpointError` where a run may not go on from a checkpoint with these settings."""
+    try:  # what this version knows and that one did not has its default
+        refused = [
+            str(each) for each in _changes(_before(config, run, found), config) if not each.allowed
+        ]
+    except ConfigError:  # what that one knew and this version does not
+        refused = list(differences(found.config, lasting(config)))
+    if refused:
+        raise CheckpointError(
+            f"checkpoint {found.number} of {run.path} was made with another configuration: "
+            f"{refused[0]}; resume without that change, or begin a new run, from its weights by "
+            f"--policy.init_from {run.path}. {allowed_words()}"
+        )
+
+
+def _before(config: Config, run: RunDirectory, found: Manifest) -> Config:
+    """What the run had been going on with: what lasts by its checkpoint, the rest by its file.
+
+    Raises:
+        ConfigError: the checkpoint tells of settings that this version does not know.
+    """
+    try:
+        plain = run.read_config()
+    except RemudaError:  # the checkpoint tells what counts
+        plain = config
+    made = load_config(found.config)
+    rest = {name: getattr(plain, name) for name in Config.model_fields if name not in found.config}
+    env = made.env.model_copy(update={"workers": plain.env.workers, "check": plain.env.check})
+    return made.model_copy(update={**rest, "env": env})  # never checked: it is only compared
+
+
+def _hyperparameters(
+    before: Config, after: Config, policies: Sequence[str]
+) -> dict[str, dict[str, float]]:
+    """By policy, the hyperparameters whose configured values are not what they were."""
+    found = {}
+    for policy in policies:
+        one, other = (values_of(config.policy_of(policy)) for config in (before, after))
+        found[policy] = {name: value for name, value in other.items() if one.get(name) != value}
+    return found

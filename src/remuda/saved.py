@@ -1,0 +1,308 @@
+"""Policies as runs saved them, found by name: `RUN`, `RUN:policy` or `RUN:policy@version`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from remuda.checkpoint.names import file_name
+from remuda.config import Config
+from remuda.coordinator.checkpointing import COORDINATOR
+from remuda.coordinator.run_directory import RunDirectory
+from remuda.crossplay import Player
+from remuda.envs.registry import make_env
+from remuda.errors import CheckpointError, RunDirectoryError, UsageError
+from remuda.evaluate import find_checkpoint, load_run, published
+from remuda.policies.spec import PolicySpec, policy_specs
+from remuda.population.imported import Imported
+from remuda.population.setup import seats_of
+from remuda.population.table import NOBODY, ORDERED, POLICY, frozen_copies
+from remuda.publish.snapshot import Snapshot
+from remuda.types import AgentSpec
+
+CHECKPOINT = "checkpoint-"
+"""Before a checkpoint's number, where a version is named: `RUN:policy@checkpoint-7`."""
+HOW = (
+    "name it RUN:policy, with @VERSION (of a frozen copy or a checkpoint), @best, @final or "
+    f"@{CHECKPOINT}N behind it for others than the newest weights"
+)
+
+
+class UnknownPolicyError(UsageError, KeyError):
+    """A policy that a run does not have."""
+
+    def __init__(self, name: object, known: list[str]) -> None:
+        super().__init__(f"there is no policy {name!r}; there are {', '.join(known)}")
+
+    def __str__(self) -> str:
+        return str(self.args[0])
+
+
+@dataclass(frozen=True)
+class Saved:
+    """A policy that was found."""
+
+    name: str
+    """As the run calls it; of a frozen copy `policy@version`."""
+    player: Player
+    checkpoint: int | None
+    """The checkpoint that it is from; None: the weights at the end of the run."""
+    is_frozen: bool = False
+
+
+class SavedPolicies:
+    """The policies of one run, as far as they are saved."""
+
+    def __init__(self, files: RunDirectory, config: Config | None = None) -> None:
+        """Look into a run's directory.
+
+        Args:
+            files: the directory.
+            config: of the run, where that was read already.
+        """
+        self.files = files
+        self.config = files.read_config() if config is None else config
+
+    @cached_property
+    def agents(self) -> tuple[AgentSpec, ...]:
+        """Of the game."""
+        env = make_env(self.config.game, 1, **self.config.env.options)
+        agents = tuple(env.agents)
+        env.close()
+        return agents
+
+    @cached_property
+    def specs(self) -> tuple[PolicySpec, ...]:
+        """Of all policies that the run can have."""
+        return policy_specs(self.config, self.agents)
+
+    def names(self) -> tuple[str, ...]:
+        """The policies that there are weights of; none while nothing is saved."""
+        names = [spec.name for spec in self.specs]
+        files = self.files
+        if not files.checkpoints.numbers() and not any(map(files.has_weights, names)):
+            return ()
+        return tuple(load_run(files)[1]) if self.config.population.dealt else tuple(names)
+
+    def copies(self, number: int | None = None) -> list[tuple[str, Snapshot]]:
+        """The frozen copies in a checkpoint, each with its policy; None: in the newest.
+
+        Members from other runs are among them.
+
+        Raises:
+            CheckpointError: it is missing or damaged.
+        """
+        numbers = self.files.checkpoints.numbers()
+        if not self.config.population.dealt or not numbers:
+            return []
+        if number is not None and number not in numbers:
+            there = ", ".join(map(str, numbers))
+            raise CheckpointError(f"{self.files.path} has no checkpoint {number}; it has {there}")
+        read = numbers[-1] if number is None else number
+        population = self.files.checkpoints.read(read, COORDINATOR)["population"]
+        found, count = frozen_copies(population), len(self._imported)
+        there = population["identity"][len(population["identity"]) - count :, POLICY] != NOBODY
+        members = [m for m, is_there in zip(self._imported, there, strict=True) if is_there]
+        return [*found, *((member.origin.name, member.snapshot) for member in members)]
+
+    def frozen(self) -> tuple[str, ...]:
+        """The frozen copies in the newest checkpoint, as `policy@version`."""
+        return tuple(f"{name}@{snapshot.version}" for name, snapshot in self.copies())
+
+    def all(self) -> dict[str, Player]:
+        """All policies by name, of one moment, read once; none while nothing is saved."""
+        if not self.names():
+            return {}
+        return {name: self._player(name, s) for name, s in load_run(self.files)[1].items()}
+
+    def find(self, name: str, checkpoint: int | str = "final") -> Saved:
+        """One policy.
+
+        Args:
+            name: of a policy, or `policy@version` of a frozen copy.
+            checkpoint: whose weights: a number, `final` or `best`; of a frozen copy a number, or
+                `final`: the newest.
+
+        Raises:
+            UsageError: there is none of this name; it is a `KeyError` of mappings, too.
+            RunDirectoryError: weights are missing or damaged.
+            CheckpointError: the checkpoint is missing or damaged.
+        """
+        number = checkpoint if isinstance(checkpoint, int) else None
+        if "@" in name and name not in {spec.name for spec in self.specs}:
+            if checkpoint == "best":
+                raise UsageError(f"{name} is a frozen copy: name a checkpoint by its number")
+            copies = self.copies(number)
+            for policy, snapshot in copies:
+                if name == f"{policy}@{snapshot.version}":
+                    numbers = self.files.checkpoints.numbers()
+                    whose = numbers[-1] if number is None else number
+                    return Saved(name, self._player(policy, snapshot), whose, is_frozen=True)
+            frozen = [f"{policy}@{snapshot.version}" for policy, snapshot in copies]
+            raise UnknownPolicyError(name, [*self.names(), *frozen])
+        if not self.names():
+            raise RunDirectoryError(f"{self.files.path} has saved no policy yet")
+        taken = find_checkpoint(self.files, self.config, self.specs, checkpoint)
+        found = load_run(self.files, "final" if taken is None else taken)[1]
+        if name not in found:
+            raise UnknownPolicyError(name, list(found))
+        return Saved(name, self._player(name, found[name]), taken)
+
+    def version(self, name: str, version: int) -> Saved:
+        """A policy as it was under one version: a frozen copy, the end of the run or a checkpoint.
+
+        Raises:
+            UsageError: nothing of that version is kept.
+            RunDirectoryError: weights are missing or damaged.
+            CheckpointError: a checkpoint is damaged.
+        """
+        kept = {snapshot.version for policy, snapshot in self.copies() if policy == name}
+        if version in kept:
+            return self.find(f"{name}@{version}")
+        final = self.find(name)
+        if final.player.snapshot.version == version:
+            return final
+        kept.add(final.player.snapshot.version)
+        for number in reversed(self.files.checkpoints.numbers()):
+            snapshots = published(self.files, self.config, self.specs, number)
+            if name in snapshots:
+                if snapshots[name].version == version:
+                    return Saved(name, self._player(name, snapshots[name]), number)
+                kept.add(snapshots[name].version)
+        there = ", ".join(map(str, sorted(kept)))
+        raise UsageError(
+            f"{self.files.path} keeps no version {version} of {name}; it keeps {there}"
+        )
+
+    def agent_of(self, spec: PolicySpec) -> AgentSpec:
+        """An agent that a policy may play."""
+        for agent in self.agents:
+            if agent.name == spec.name:
+                return agent
+        names = [each.name for each in self.specs]
+        allowed = seats_of(self.config, self.agents, names).get(spec.name, frozenset({0}))
+        return self.agents[min(allowed)]
+
+    def _player(self, policy: str, snapshot: Snapshot) -> Player:
+        likes = {member.origin.name: member.origin.like for member in self._imported}
+        like = likes.get(policy, policy)
+        spec = next(spec for spec in self.specs if spec.name == like)
+        return Player(spec, snapshot, self.agent_of(spec))
+
+    @cached_property
+    def _imported(self) -> tuple[Imported, ...]:
+        return self.files.imported.read()
+
+
+@dataclass(frozen=True)
+class Reference:
+    """Which policy of which run is meant."""
+
+    text: str
+    """As the user wrote it."""
+    run: Path
+    policy: str = ""
+    """Empty: none was named."""
+    which: str = ""
+    """What stands behind the `@`; empty: the newest weights."""
+
+    @staticmethod
+    def parse(text: str) -> Reference:
+        """From `RUN`, `RUN:policy` or `RUN:policy@WHICH`; nothing is looked up but directories."""
+        whole = Path(text).expanduser()
+        if whole.is_dir():  # its name may hold a colon
+            return Reference(text, whole)
+        run, colon, policy = text.rpartition(":")
+        if not colon:
+            return Reference(text, whole)
+        name, _, which = policy.partition("@")
+        return Reference(text, Path(run).expanduser(), name, which)
+
+    def open(self) -> SavedPolicies:
+        """The run's policies.
+
+        Raises:
+            RunDirectoryError: there is no such run.
+        """
+        return SavedPolicies(RunDirectory.open(self.run))
+
+    def find(self, saved: SavedPolicies | None = None, default: str = "") -> Saved:
+        """The policy that is meant.
+
+        Args:
+            saved: of the run, where it was opened already.
+            default: the policy's name where none is given; where the run has none of that name it
+                is the only one that the run has.
+
+        Raises:
+            UsageError: there is none of this name or version, or none is named where there are
+                several.
+            RunDirectoryError: there is no such run, or its weights are missing or damaged.
+            CheckpointError: the checkpoint is missing or damaged.
+        """
+        saved = self.open() if saved is None else saved
+        name = self.policy or self._only(saved, default)
+        if f"{name}@{self.which}" in {spec.name for spec in saved.specs}:
+            return saved.find(f"{name}@{self.which}")
+        if self.which in ("", "final", "best"):
+            return saved.find(name, self.which or "final")
+        if self.which.isdecimal():
+            return saved.version(name, int(self.which))
+        number = self.which.removeprefix(CHECKPOINT)
+        if self.which.startswith(CHECKPOINT) and number.isdecimal():
+            return saved.find(name, int(number))
+        raise UsageError(f"{self.text}: {self.which!r} is no version; {HOW}")
+
+    def _only(self, saved: SavedPolicies, default: str) -> str:
+        names = saved.names()
+        if default in names:
+            return default
+        if len(names) == 1:
+            return names[0]
+        if not names:
+            raise RunDirectoryError(f"{self.run} has saved no policy yet")
+        missing = f"has no policy {default}" if default else "has several policies"
+        raise UsageError(
+            f"{self.text} {missing}; name one of {', '.join(names)}, as in {self.run}:{names[0]}"
+        )
+
+
+def is_of_run(text: str) -> bool:
+    """Whether a text names a run, or a policy of one, rather than one that plays untrained."""
+    run = Reference.parse(text).run
+    return "/" in text or (run / "config.yaml").is_file()
+
+
+def learner_state(saved: SavedPolicies, found: Saved) -> tuple[Saved, dict[str, Any]]:
+    """What the learner of a policy had saved, and the policy with the weights that belong to it.
+
+    Weights at the end of a run are a few updates newer than its last checkpoint, which is taken for
+    them.
+
+    Raises:
+        UsageError: nothing of its learner is kept.
+        CheckpointError: the checkpoint is damaged.
+    """
+    name, numbers = found.name, saved.files.checkpoints.numbers()
+    if found.is_frozen:
+        raise UsageError(f"{name} of {saved.files.path} is a frozen copy, which has no optimizer")
+    if not numbers:
+        raise UsageError(
+            f"{saved.files.path} has no checkpoint, and the optimizer is kept in checkpoints only"
+        )
+    number = numbers[-1] if found.checkpoint is None else found.checkpoint
+    part = saved.files.checkpoints.read(number, file_name(name))
+    population = saved.files.checkpoints.read(number, COORDINATOR)["population"]
+    if population is not None:
+        place = [spec.name for spec in saved.specs].index(name)
+        if part["generation"] != population["orders"][place, ORDERED]:
+            raise UsageError(
+                f"{name} of {saved.files.path} had just been born in checkpoint {number}, which "
+                "holds no optimizer of its own; take another"
+            )
+    state, player = part["algorithm"], found.player
+    version = published(saved.files, saved.config, saved.specs, number)[name].version
+    snapshot = Snapshot(state["online"], version, state["updates"], 0.0)
+    return replace(found, player=replace(player, snapshot=snapshot), checkpoint=number), state

@@ -1,0 +1,309 @@
+"""Runs side by side: those that differ by nothing but their seed are one group."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+from remuda.config import load_config
+from remuda.coordinator.run_directory import write_file
+from remuda.effects import leaves
+from remuda.errors import ConfigError, RunDirectoryError, UsageError
+from remuda.result import Result
+from remuda.ui.found_runs import find_runs
+from remuda.ui.summary import NOTHING, PolicySummary, RunSummary, number, read_run
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+ASIDE = {"seed", "trace", "run.directory", "run.live", "run.loggers"}
+"""Keys in which runs of one group may differ: none of them changes what is learned but the seed."""
+FEW = 4
+"""The most policies that are told one by one; of more the mean is told."""
+MEAN = "mean"
+"""Stands for the mean over all policies."""
+NAMED = 3
+"""The most settings that a group is named by."""
+
+
+@dataclass(frozen=True)
+class Score:
+    """A mean over runs."""
+
+    mean: float
+    standard_error: float | None
+    """Of that mean, by the runs alone: their sample standard deviation over the square root of
+    their number. None: there is one run."""
+    runs: int
+
+    @staticmethod
+    def of(values: Sequence[float]) -> Score | None:
+        """The mean of one number for each run; None: there is none."""
+        if not values:
+            return None
+        error = None
+        if len(values) > 1:
+            error = statistics.stdev(values) / math.sqrt(len(values))
+        return Score(statistics.fmean(values), error, len(values))
+
+    @property
+    def words(self) -> str:
+        """As it is read."""
+        if self.standard_error is None:
+            return number(self.mean)
+        return f"{number(self.mean)} ± {number(self.standard_error)}"
+
+
+@dataclass(frozen=True)
+class Group:
+    """Runs that differ by nothing but their seed."""
+
+    name: str
+    """What sets it apart from the other groups."""
+    runs: tuple[RunSummary, ...]
+    """In the order of their seeds."""
+
+    @property
+    def seeds(self) -> tuple[int, ...]:
+        """Of its runs."""
+        return tuple(run.facts["seed"] for run in self.runs)
+
+    @property
+    def policies(self) -> tuple[str, ...]:
+        """Those that all of its runs have."""
+        first, *others = ([policy.name for policy in run.policies] for run in self.runs)
+        return tuple(name for name in first if all(name in other for other in others))
+
+    def greedy(self, policy: str = MEAN) -> Score | None:
+        """What a policy earned in greedy play after training, over the runs that measured it."""
+        return self._score(policy, lambda found: found.greedy_return)
+
+    def in_training(self, policy: str = MEAN) -> Score | None:
+        """What a policy earned over the last tenth of training, exploration included."""
+        return self._score(policy, lambda found: found.training_return)
+
+    def _score(self, policy: str, value: Callable[[PolicySummary], float | None]) -> Score | None:
+        """Over runs; of `MEAN` the mean over the policies of each run."""
+        found = []
+        for run in self.runs:
+            values = [value(each) for each in run.policies if policy in (MEAN, each.name)]
+            known = [each for each in values if each is not None]
+            if known:
+                found.append(statistics.fmean(known))
+        return Score.of(found)
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Groups of runs, in the order in which they were named."""
+
+    groups: tuple[Group, ...]
+
+    @cached_property
+    def policies(self) -> tuple[str, ...]:
+        """What is told of one by one: the policies that all groups have, or their mean."""
+        first, *others = (group.policies for group in self.groups)
+        if len(first) > FEW or any(set(first) != set(other) for other in others):
+            return (MEAN,)
+        return first
+
+    def report(self, directory: Path | str) -> Path:
+        """Write a page and a picture with learning curves; returns the page's path.
+
+        Raises:
+            RunDirectoryError: the directory is a run's, or cannot be written.
+        """
+        from remuda.ui.comparison_page import draw_curves, page_of
+
+        directory = Path(directory)
+        if (directory / "config.yaml").exists():
+            raise RunDirectoryError(f"{directory} is a run; name another directory for the report")
+        try:
+            directory.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise RunDirectoryError(f"cannot make {directory}: {error.strerror}") from None
+        write_file(directory / "learning.png", draw_curves(self))
+        page = directory / "report.html"
+        write_file(page, page_of(self).encode())
+        return page
+
+    def as_summary(self) -> dict[str, Any]:
+        """Plain data, for JSON."""
+
+        def plain(score: Score | None) -> dict[str, Any] | None:
+            return None if score is None else dict(vars(score))
+
+        return {
+            "groups": [
+                {
+                    "name": group.name,
+                    "runs": [str(run.files.path) for run in group.runs],
+                    "seeds": list(group.seeds),
+                    "policies": {
+                        name: {
+                            "greedy": plain(group.greedy(name)),
+                            "in_training": plain(group.in_training(name)),
+                        }
+                        for name in dict.fromkeys((*self.policies, *group.policies))
+                    },
+                }
+                for group in self.groups
+            ]
+        }
+
+
+class HasPath(Protocol):
+    """A run that was opened, as `remuda.load` does."""
+
+    @property
+    def path(self) -> Path:
+        """Its directory."""
+
+
+def compare(runs: Sequence[Result | HasPath | Path | str]) -> Comparison:
+    """Compare runs; those that differ by nothing but their seed are one group.
+
+    Args:
+        runs: that have ended: directories, what `train` or `load` returned. Of a directory that
+            is no run, all runs in it.
+
+    Raises:
+        UsageError: there are none.
+        RunDirectoryError: one of them is no run, has not ended, or is damaged.
+    """
+    paths: dict[Path, None] = {}
+    for each in runs:
+        if isinstance(each, Result):
+            path = each.directory
+        else:
+            path = Path(each).expanduser() if isinstance(each, str | Path) else each.path
+        found = [path] if (path / "config.yaml").is_file() else find_runs(path)
+        if not found:
+            raise RunDirectoryError(f"{path} is no run directory, and there is none in it")
+        paths |= {one.absolute(): None for one in found}
+    if not paths:
+        raise UsageError("compare: name the runs")
+    return Comparison(tuple(_groups([read_run(path) for path in paths])))
+
+
+def _groups(runs: Sequence[RunSummary]) -> Iterator[Group]:
+    groups: dict[str, tuple[Mapping[str, Any], list[RunSummary]]] = {}
+    for run in runs:
+        settings = _settings(run)
+        groups.setdefault(repr(settings), (settings, []))[1].append(run)
+    names = _names([settings for settings, _ in groups.values()])
+    for name, (_, members) in zip(names, groups.values(), strict=True):
+        yield Group(name, tuple(sorted(members, key=lambda run: run.facts["seed"])))
+
+
+def _settings(run: RunSummary) -> dict[str, Any]:
+    """What runs of one group have in common, by key."""
+    try:  # what another version did not know has its default
+        tree = load_config(run.config).model_dump(mode="json")
+    except ConfigError:
+        tree = run.config
+    found = {}
+    for key in leaves(tree):
+        value: Any = tree
+        for part in key.split("."):
+            value = value[part]
+        if key not in ASIDE:
+            found[key] = value
+    return found
+
+
+def _names(groups: Sequence[Mapping[str, Any]]) -> list[str]:
+    """What sets each of some groups apart from the others; of a single one, its game."""
+    keys = dict.fromkeys(key for group in groups for key in group)
+    differing = [k for k in keys if len({repr(group.get(k)) for group in groups}) > 1]
+    if not differing:
+        return [str(group.get("game", "")) for group in groups]
+    endings = [key.rpartition(".")[2] for key in differing]
+    short = [
+        end if endings.count(end) == 1 else key for key, end in zip(differing, endings, strict=True)
+    ]
+    names = []
+    for group in groups:
+        told = [
+            _told(name, group[key])
+            for name, key in zip(short, differing, strict=True)
+            if key in group
+        ]
+        more = f" and {len(told) - NAMED} more" if len(told) > NAMED else ""
+        names.append(", ".join(told[:NAMED]) + more)
+    return [
+        name if names.count(name) == 1 else f"{name} ({1 + names[:i].count(name)})"
+        for i, name in enumerate(names)
+    ]
+
+
+def _told(name: str, value: Any) -> str:
+    if name == "game":
+        return str(value)
+    if isinstance(value, list):
+        value = " ".join(map(str, value)) or "none"
+    return f"{name} {value}"
+
+
+def same_seeds(comparison: Comparison) -> list[str]:
+    """What a reader must know: runs of one group that have the same seed."""
+    found = []
+    for group in comparison.groups:
+        twice = sorted({seed for seed in group.seeds if group.seeds.count(seed) > 1})
+        if twice:
+            told = ", ".join(map(str, twice))
+            found.append(f"{group.name}: several runs have the seed {told}; each counts as a run")
+    return found
+
+
+def print_comparison(comparison: Comparison, console: Console | None = None) -> None:
+    """Print a table of what each group earned."""
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    console = console or Console()
+    table = Table(box=box.SIMPLE_HEAD, header_style="dim", pad_edge=False, show_edge=False)
+    table.add_column("runs", style="bold", overflow="fold")
+    table.add_column("policy", overflow="fold")
+    for heading in ("seeds", "greedy return", "in training", "turns"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    for group, name, cells in rows_of(comparison):
+        table.add_row(Text(group), Text(name), *map(Text, cells))
+    console.print(table)
+    console.print("[dim]mean over seeds ± its standard error[/]")
+    for note in same_seeds(comparison):
+        console.print(Text(note))
+
+
+def rows_of(comparison: Comparison) -> Iterator[tuple[str, str, tuple[str, ...]]]:
+    """The rows of the table: the group, told once, the policy, and cells in words."""
+    for group in comparison.groups:
+        turns = [run.facts["turns"] for run in group.runs]
+        span = f"{min(turns):,}" + (f" to {max(turns):,}" if min(turns) < max(turns) else "")
+        for i, name in enumerate(comparison.policies):
+            greedy, training = group.greedy(name), group.in_training(name)
+            count = len(group.runs[0].policies)
+            told = f"mean of {count}" if name == MEAN and MEAN not in group.policies else name
+            yield (
+                group.name if i == 0 else "",
+                told,
+                (
+                    str(len(group.runs)),
+                    NOTHING if greedy is None else _counted(greedy, group),
+                    NOTHING if training is None else _counted(training, group),
+                    span,
+                ),
+            )
+
+
+def _counted(score: Score, group: Group) -> str:
+    """In words, with the number of runs behind it where that is not all of the group."""
+    of = "" if score.runs == len(group.runs) else f" (of {score.runs})"
+    return score.words + of

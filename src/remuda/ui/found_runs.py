@@ -1,0 +1,182 @@
+"""The runs in a directory: which there are, and what is known of each at a glance."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from remuda.coordinator.run_directory import RunDirectory
+from remuda.coordinator.status import read_status
+from remuda.errors import RemudaError, RunDirectoryError
+from remuda.ui.summary import NOTHING, number
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+DEPTH = 3
+"""Directories below the one that is named, in which runs are looked for."""
+LONGEST = 18
+"""Letters of a game's name that are shown."""
+TRACES = ("metrics.jsonl", "checkpoints", "summary.json", "status.json")
+"""A directory that has any of these was a run, though it has no configuration any more."""
+
+
+@dataclass(frozen=True)
+class FoundRun:
+    """A run at a glance. None: it is not known."""
+
+    path: Path
+    game: str = NOTHING
+    last: float | None = None
+    """When it gave its last sign, in seconds since 1970."""
+    turns: int | None = None
+    state: str = ""
+    """How it ended, or that it goes on."""
+    best: float | None = None
+    """The best mean greedy return over its agents: of its checkpoints, or at its end."""
+    damaged: str = ""
+    """What of it could not be read, in words."""
+
+    def as_summary(self) -> dict[str, Any]:
+        """Plain data, for JSON."""
+        return {**vars(self), "path": str(self.path)}
+
+
+def find_runs(base: Path, depth: int = DEPTH) -> list[Path]:
+    """The run directories in a directory, itself included, by name; none is looked into."""
+    if (base / "config.yaml").is_file() or any((base / name).exists() for name in TRACES):
+        return [base]
+    if depth == 0:
+        return []
+    try:
+        inside = sorted(entry.path for entry in os.scandir(base) if entry.is_dir())
+    except OSError:
+        return []
+    return [found for path in inside for found in find_runs(Path(path), depth - 1)]
+
+
+def list_runs(base: Path) -> list[FoundRun]:
+    """The runs in a directory, the newest sign of life last.
+
+    Raises:
+        RunDirectoryError: there is no such directory.
+    """
+    if not base.is_dir():
+        raise RunDirectoryError(f"there is no directory {base}; name the one that runs are in")
+    return sorted(map(look_at, find_runs(base)), key=lambda run: (run.last or 0.0, str(run.path)))
+
+
+def look_at(path: Path) -> FoundRun:
+    """A run at a glance; whatever of it is damaged is named, and the rest is told."""
+    files, faults = RunDirectory(path), []
+    facts: dict[str, Any] = {"last": _modified(path)}
+    try:
+        config = files.read_config() if files.config.exists() else None
+        if config is None:
+            raise RunDirectoryError("it has no config.yaml")
+        facts["game"] = config.game
+    except (RemudaError, OSError, UnicodeDecodeError) as error:
+        faults.append(_fault(path, error))
+    running = files.is_running()
+    facts["state"] = "is running" if running else "did not end in order"
+    if not files.status.exists() and not files.summary.exists() and not running:
+        facts["state"] = "did not begin"
+    for read in (_by_status, _by_summary):
+        try:
+            facts |= read(files, running)
+        except (RemudaError, OSError) as error:
+            faults.append(_fault(path, error))
+    best = files.checkpoints.best()
+    if best is not None:
+        facts["best"] = max(best["mean_return"], facts.get("best", best["mean_return"]))
+    return FoundRun(path, damaged="; ".join(faults), **facts)
+
+
+def _by_status(files: RunDirectory, running: bool) -> dict[str, Any]:
+    if not files.status.exists():
+        return {}
+    status = read_status(files.status)
+    found: dict[str, Any] = {"last": status["time"], "turns": status["turns"]}
+    if status["ended"] and not running:
+        found["state"] = status["ended"]
+    return found
+
+
+def _by_summary(files: RunDirectory, running: bool) -> dict[str, Any]:
+    """What its end says; of a run that goes on again, the summary is of an earlier session."""
+    if not files.summary.exists() or running:
+        return {}
+    summary = files.read_summary()
+    found: dict[str, Any] = {"turns": summary["turns"], "state": summary["ended"]}
+    agents = (summary["evaluation"] or {}).get("agents", {})
+    if agents:
+        found["best"] = sum(each["mean"] for each in agents.values()) / len(agents)
+    return found
+
+
+def _modified(path: Path) -> float | None:
+    try:
+        return path.stat().st_mtime
+    except OSError:
+        return None
+
+
+def _fault(path: Path, error: Exception) -> str:
+    """In one line, without the directory, which is told beside it."""
+    words = " ".join(str(error).split()) or type(error).__name__
+    return words.replace(f"{path}{os.sep}", "")
+
+
+def print_runs(base: Path, runs: Sequence[FoundRun], console: Console | None = None) -> None:
+    """Print a table of runs, then what of them is damaged."""
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    console = console or Console()
+    if not runs:
+        console.print(Text(f"there is no run in {base}"))
+        return
+    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
+    table.add_column("path", overflow="fold")
+    table.add_column("game", style="bold", no_wrap=True, max_width=LONGEST)
+    table.add_column("last active", justify="right", no_wrap=True)
+    table.add_column("turns", justify="right", no_wrap=True)
+    table.add_column("best return", justify="right", no_wrap=True)
+    table.add_column("how it ended", overflow="fold", min_width=12)
+    for run in runs:
+        style = "red" if run.damaged else ""
+        table.add_row(
+            Text(_short(run.path, base)),
+            Text(run.game),
+            NOTHING if run.last is None else _when(run.last),
+            NOTHING if run.turns is None else f"{run.turns:,}",
+            number(run.best),
+            Text("damaged" if run.damaged else run.state, style),
+        )
+    console.print(Text(f"runs in {base}"))
+    console.print(table)
+    for line in damages(runs):
+        console.print(Text(line, "red"))
+
+
+def damages(runs: Sequence[FoundRun]) -> Iterator[str]:
+    """What is damaged, a line for each run."""
+    for run in runs:
+        if run.damaged:
+            yield f"{run.path} is damaged: {run.damaged}"
+
+
+def _short(path: Path, base: Path) -> str:
+    """A path as seen from the directory that was named."""
+    return str(path) if path == base else str(path.relative_to(base))
+
+
+def _when(seconds: float) -> str:
+    when = time.localtime(seconds)
+    same_year = when.tm_year == time.localtime().tm_year
+    return time.strftime("%d %b %H:%M" if same_year else "%d %b %Y", when)

@@ -1,0 +1,221 @@
+"""Warm starts: which weights of other runs the policies of a new run begin with."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from remuda.config import Config, NetworkConfig
+from remuda.errors import ConfigError, RemudaError
+from remuda.policies.initial import Beginning, Source
+from remuda.policies.spec import PolicySpec
+from remuda.population.imported import Imported, Origin
+from remuda.population.setup import LONGEST, unborn
+from remuda.saved import Reference, Saved, SavedPolicies, learner_state
+
+TOLD = 4
+"""Policies that are told of one by one; of more only how many."""
+
+
+def find_beginnings(config: Config, specs: Sequence[PolicySpec]) -> dict[str, Beginning]:
+    """By policy, what `init_from` lets it begin with.
+
+    Places for policies that are born later begin with it too, where the director commands a birth
+    without a parent; a place without a namesake in a run that is named alone keeps random weights.
+
+    Raises:
+        ConfigError: there is no such run, policy or version, it has another network, or its
+            optimizer is not kept.
+    """
+    found: dict[str, Beginning] = {}
+    opened: dict[str, SavedPolicies] = {}
+    for spec in specs:
+        text = spec.config.init_from
+        if text is None:
+            continue
+        key = _key(config, spec.name)
+        try:
+            reference = Reference.parse(text)
+            run = str(reference.run)
+            if run not in opened:
+                opened[run] = reference.open()
+            saved = opened[run]
+            names = saved.names()
+            alone = not reference.policy and spec.name not in names and len(names) > 1
+            if alone and spec.name in unborn(config):
+                continue
+            found[spec.name] = _beginning(spec, saved, reference.find(saved, spec.name))
+        except RemudaError as error:
+            raise ConfigError(f"{key} {text}: {error}") from error
+    return found
+
+
+def _key(config: Config, policy: str) -> str:
+    """The setting that says what a policy begins with."""
+    own = "init_from" in config.policies.get(policy, {})
+    return f"policies.{policy}.init_from" if own else "policy.init_from"
+
+
+def _beginning(spec: PolicySpec, saved: SavedPolicies, taken: Saved) -> Beginning:
+    """What a policy begins with.
+
+    Raises:
+        ConfigError: the networks are not equal.
+    """
+    different = list(differences(taken.player.spec, spec))
+    if different:
+        raise ConfigError(
+            f"{taken.name} has another network than {spec.name} here: {'; '.join(different)}. "
+            "Make them equal, or leave init_from out"
+        )
+    optimizer = None
+    if spec.config.init_optimizer:
+        taken, state = learner_state(saved, taken)
+        optimizer = state["optimizer"]
+    snapshot = taken.player.snapshot
+    source = Source(
+        str(saved.files.path.absolute()),
+        taken.name,
+        snapshot.version,
+        snapshot.learner_step,
+        taken.checkpoint,
+    )
+    return Beginning(source, np.asarray(snapshot.weights, np.float32), optimizer)
+
+
+def differences(there: PolicySpec, here: PolicySpec) -> Iterator[str]:
+    """What the meaning of a weight depends on and is not the same in two policies, in words.
+
+    Algorithm, observations, actions, the network's settings; where all of these are equal, the
+    shapes of its parameters.
+    """
+    equal = True
+
+    def differ(what: str, one: object, other: object) -> Iterator[str]:
+        nonlocal equal
+        if one != other:
+            equal = False
+            yield f"{what} is {one} there and {other} here"
+
+    yield from differ("algorithm", there.config.algorithm, here.config.algorithm)
+    yield from differ("the shape of an observation", there.observation, here.observation)
+    yield from differ("n_frames", there.config.n_frames, here.config.n_frames)
+    yield from differ("what observations are multiplied by", there.scale, here.scale)
+    yield from differ("actions", _actions(there), _actions(here))
+    if there.config.algorithm == here.config.algorithm:
+        for name in NetworkConfig.model_fields:
+            if name == "quantiles":  # how many are drawn; no weight belongs to one
+                continue
+            one, other = (getattr(spec.config.network, name) for spec in (there, here))
+            yield from differ(f"network.{name}", one, other)
+        one, other = (spec.config.ppo.normalise_observations for spec in (there, here))
+        yield from differ("ppo.normalise_observations", one, other)
+    if equal:
+        shapes, others = there.network().shapes, here.network().shapes
+        for name in {**shapes, **others}:
+            yield from differ(f"the shape of {name}", shapes.get(name), others.get(name))
+
+
+def _actions(spec: PolicySpec) -> str:
+    """What a policy can do, in words that differ where it does."""
+    return repr(spec.actions)
+
+
+def describe(beginnings: Mapping[str, Beginning]) -> list[str]:
+    """What the user is told of warm starts."""
+    if len(beginnings) > TOLD:
+        runs = ", ".join(sorted({found.source.run for found in beginnings.values()}))
+        return [f"{len(beginnings)} policies begin with weights from {runs}"]
+    told = []
+    for policy, found in beginnings.items():
+        source = found.source
+        moments = " and optimizer" if found.optimizer is not None else ""
+        told.append(
+            f"{policy} begins with weights{moments} of {source.policy} from {source.run}: version "
+            f"{source.version}, {source.learner_step:,} updates"
+        )
+    return told
+
+
+def find_imported(config: Config, specs: Sequence[PolicySpec]) -> tuple[Imported, ...]:
+    """The policies of other runs that `population.members_from` names.
+
+    Raises:
+        ConfigError: there is no such run, policy or version, one is named twice, or no policy here
+            has its network.
+    """
+    found: list[Imported] = []
+    opened: dict[str, SavedPolicies] = {}
+    for text in config.population.members_from:
+        try:
+            reference = Reference.parse(text)
+            saved = opened.setdefault(str(reference.run), reference.open())
+            found.append(_imported(specs, saved, reference.find(saved), _origins(found)))
+        except RemudaError as error:
+            raise ConfigError(f"population.members_from {text}: {error}") from error
+        this = found[-1].origin
+        if any((o.name, o.version) == (this.name, this.version) for o in _origins(found[:-1])):
+            raise ConfigError(f"population.members_from {text}: it is named twice")
+        if this.name in [spec.name for spec in specs]:
+            raise ConfigError(
+                f"population.members_from {text}: it would be called {this.name}, as a policy "
+                "here is; give that another name in population.policies"
+            )
+    return tuple(found)
+
+
+def _origins(members: Sequence[Imported]) -> list[Origin]:
+    return [member.origin for member in members]
+
+
+def _imported(
+    specs: Sequence[PolicySpec], saved: SavedPolicies, taken: Saved, before: Sequence[Origin]
+) -> Imported:
+    """A policy of another run as a member; `before`: who the members before it are."""
+    there, snapshot = taken.player.spec, taken.player.snapshot
+    different = {spec.name: list(differences(there, spec)) for spec in specs}
+    like = next((name for name, differs in different.items() if not differs), None)
+    if like is None:
+        nearest = min(different, key=lambda name: len(different[name]))
+        raise ConfigError(
+            f"{taken.name} has the network of no policy here; beside {nearest}, "
+            f"{'; '.join(different[nearest])}"
+        )
+    path = saved.files.path.absolute()
+    own = taken.name.partition("@")[0] if taken.is_frozen else taken.name
+    origin = Origin(
+        _name_of(path, own, before),
+        snapshot.version,
+        like,
+        str(path),
+        taken.name,
+        snapshot.learner_step,
+        snapshot.epsilon if taken.is_frozen else there.config.last_epsilon,
+    )
+    return Imported(origin, np.asarray(snapshot.weights, np.float32))
+
+
+def _name_of(run: Path, policy: str, before: Sequence[Origin]) -> str:
+    """What a policy of another run is called here: the run's name, and its own.
+
+    Where runs in several places have one name, those named later have a number besides.
+    """
+    plain = "".join("_" if letter in "/@." else letter for letter in f"{run.name}-{policy}")
+    name = base = plain[-LONGEST:].lstrip("- ")
+    number = 1
+    while any(origin.name == name and origin.run != str(run) for origin in before):
+        number += 1
+        name = f"{base}-{number}"
+    return name
+
+
+def describe_imported(members: Sequence[Imported]) -> list[str]:
+    """What the user is told of members from other runs."""
+    if len(members) > TOLD:
+        return [f"{len(members)} policies of other runs are members of the population"]
+    return [
+        f"{origin.name}@{origin.version} is {origin.policy} of {origin.run}: a fixed opponent"
+        for origin in _origins(members)
+    ]

@@ -1,0 +1,137 @@
+"""The columns of the metrics: one table, and everything that shows them agrees with it."""
+
+import json
+import re
+from dataclasses import fields
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from remuda.api import Metrics
+from remuda.coordinator.columns import Mean, Newest, Total, column
+from remuda.coordinator.metrics import Record, read_metrics, row_of, scalars
+from remuda.coordinator.metrics_page import page
+from remuda.coordinator.records import MEMBER_COLUMNS, POLICY_COLUMNS, RUN_COLUMNS, PolicyRecord
+from remuda.coordinator.scoreboard_reader import ScoreboardReader
+from remuda.scoreboard import Learn, Scoreboard
+
+PAGE = Path(__file__).parents[2] / "docs" / "metrics.md"
+
+OLD = """{"seconds": 2.5, "turns": 40, "agent_steps": 80, "turns_per_second": 16.0,
+ "agent_steps_per_second": 32.0, "waits": 0, "wait_seconds": 0.0, "overtaken": 0,
+ "shares": {"env": 0.1, "infer": 0.2, "write": 0.1, "weights": 0.0, "wait": 0.0},
+ "policies": {"agent_0": {"mean_return": 1.5, "episodes": 4, "loss": 0.25, "updates": 3,
+ "updates_per_second": 1.2, "version": 2, "staleness": 0.0, "steps": 80, "replay_fill": 0.5,
+ "replay_ratio": 1.0, "redrawn": 0, "epsilon": 0.0, "busy": 0.5, "nonfinite": 0,
+ "halted": false}}}"""
+"""A line as the first version wrote it."""
+
+
+class RolloutQueue:
+    """As much of a policy's experience as a record tells."""
+
+    written, rollout, fill, untaken, passed = 100, 1, 0.5, 0, 0
+
+
+class TransitionReplay:
+    """The same of one that draws."""
+
+    written, rollout, fill, lost = 100, 0, 0.5, 0
+
+    class config:  # noqa: N801
+        learning_starts, replay_ratio = 0, 2.0
+
+
+def a_board(experience):
+    scoreboard = Scoreboard(("one",))
+    scoreboard.learn("one")[Learn.RESTORED] = 2.0
+    return scoreboard, ScoreboardReader(scoreboard, {"one": experience})
+
+
+def test_the_page_is_made_from_the_table():
+    assert PAGE.read_text() == page(), "python -m remuda.coordinator.metrics_page > docs/metrics.md"
+
+
+def test_the_page_names_all_columns_of_a_record_and_no_others():
+    _, board = a_board(RolloutQueue())
+    record = board.between(board.start, board.read())
+    text = page().split("\n## Of each member")[0]
+    told = set(re.findall(r"^\| `([\w/]+)` \|", text, re.MULTILINE)) - {"game/NAME"}
+    assert {name.replace("POLICY", "one") for name in told} == set(row_of(record))
+
+
+def test_every_number_of_a_record_is_described():
+    containers = {"shares", "policies", "facts", "members"}
+    assert {field.name for field in fields(Record)} - containers == set(RUN_COLUMNS)
+    assert [field.name for field in fields(PolicyRecord)] == list(POLICY_COLUMNS)
+    for columns in (RUN_COLUMNS, POLICY_COLUMNS, MEMBER_COLUMNS):
+        for name, each in columns.items():
+            assert each.name == name
+            assert each.meaning.endswith("."), name
+            assert "|" not in each.meaning, name
+            assert each.over, name
+    with pytest.raises(ValueError, match="say what this column is of: Something"):
+        column("Something.", "steps")
+
+
+@pytest.mark.parametrize(
+    "experience", [RolloutQueue(), TransitionReplay()], ids=["rollouts", "replay"]
+)
+def test_what_the_table_says_is_read_where_it_says(experience):
+    """Every word of a learner grows by its own number; each column is worked out from its own."""
+    scoreboard, board = a_board(experience)
+    row = scoreboard.learn("one")
+    kinds = {"all", "PPO" if experience.rollout else "DQN, IQN"}
+    before = board.read()
+    for word in Learn:
+        if word != Learn.RESTORED:
+            row[word] += 3.0 + word
+    record = vars(board.between(before, board.read()).policies["one"])
+    read = 0
+    for name, each in POLICY_COLUMNS.items():
+        if isinstance(each.source, Total):
+            expected = 3 + each.source.of
+        elif each.source is None:
+            continue
+        elif each.kind not in kinds:
+            expected = None
+        elif isinstance(each.source, Mean):
+            expected = pytest.approx((3 + each.source.of) / (3 + each.source.over))
+        else:
+            expected = 3 + each.source.of
+        assert record[name] == expected, name
+        read += 1
+    assert read > 20
+
+
+def test_where_no_learner_has_begun_there_is_no_learning_rate():
+    scoreboard, board = a_board(RolloutQueue())
+    row = scoreboard.learn("one")
+    row[Learn.RESTORED] = 0.0
+    sources = {name: each.source for name, each in POLICY_COLUMNS.items()}
+    assert sources["learning_rate"] == Newest(Learn.LEARNING_RATE)
+    assert board.between(board.start, board.read()).policies["one"].learning_rate is None
+    row[[Learn.RESTORED, Learn.LEARNING_RATE]] = 2.0, 0.125
+    assert board.between(board.start, board.read()).policies["one"].learning_rate == 0.125
+
+
+def test_a_line_of_an_older_version_has_nothing_in_newer_columns(tmp_path):
+    path = tmp_path / "metrics.jsonl"
+    line = OLD.replace("\n", "")
+    _, board = a_board(RolloutQueue())
+    newest = board.between(board.start, board.read()).to_json()
+    newest = newest.replace('"one"', '"agent_0"')
+    path.write_text(f"{line}\n{newest}\n")
+    damaged = []
+    records = list(read_metrics(path, damaged))
+    assert (len(records), damaged) == (2, [])
+    old = records[0].policies["agent_0"]
+    assert (old.mean_return, old.episodes, old.trained) == (1.5, 4, 0)
+    metrics = Metrics([row_of(record) for record in records])
+    assert metrics["agent_0/mean_return"][0] == 1.5
+    new = set(POLICY_COLUMNS) - set(json.loads(line)["policies"]["agent_0"])
+    assert {"return_min", "gradient_norm", "explained_variance", "learning_rate"} <= new
+    for name in new - {"trained", "lost", "staleness_max"}:
+        assert np.isnan(metrics[f"agent_0/{name}"][0]), name
+        assert f"agent_0/{name}" not in dict(scalars(records[0])), name

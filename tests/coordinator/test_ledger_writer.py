@@ -1,0 +1,84 @@
+"""From the table to the ledger on disk: nothing is lost without a word."""
+
+import numpy as np
+
+from remuda.coordinator import ledger_writer as writer_module
+from remuda.coordinator.ledger_writer import LedgerWriter
+from remuda.population.ledger import LOST, MATCH, read_records
+from remuda.population.table import NEWEST, RECORDS, Table
+
+
+def table_and_scribe(path):
+    table, said = Table({"a": 2, "b": 2}, 2, 0), []
+    return table, LedgerWriter(table, path, said.append), said
+
+
+def add(table, count):
+    records = table.empty_records(count)
+    records["number"] = np.arange(table.word(RECORDS), table.word(RECORDS) + count)
+    records["kind"], records["policy"], records["version"] = MATCH, [0, 1], -1
+    table.add_records(records)
+
+
+def test_records_that_came_too_fast_are_counted_and_told(tmp_path):
+    """More than 16,384 between two fetches were lost silently."""
+    path = tmp_path / "ledger.bin"
+    table, scribe, said = table_and_scribe(path)
+    add(table, 10)
+    scribe.write()
+    assert said == []
+    add(table, NEWEST + 500)
+    scribe.write()
+    lost = scribe.lost
+    assert lost >= 500
+    assert said == [
+        f"{lost:,} results came faster than they could be written down and are missing in the "
+        "ledger of matches; sums and ratings have them all"
+    ]
+    add(table, 10)
+    scribe.write()
+    assert len(said) == 1
+    _, records = read_records(path)
+    assert len(records) == table.word(RECORDS)
+    assert (records["kind"] == LOST).sum() == lost
+    found = records["kind"] == MATCH
+    assert np.array_equal(records["number"][found], np.flatnonzero(found))
+
+
+def test_a_run_that_is_resumed_goes_back_to_the_right_record(tmp_path):
+    path = tmp_path / "ledger.bin"
+    table, scribe, _ = table_and_scribe(path)
+    add(table, NEWEST + 500)
+    scribe.write()
+    saved = table.state()
+    add(table, 50)
+    scribe.write()
+    other = Table({"a": 2, "b": 2}, 2, 0)
+    other.restore(saved)
+    again = LedgerWriter(other, path, print)
+    add(other, 7)
+    again.write()
+    _, records = read_records(path)
+    assert len(records) == other.word(RECORDS) == NEWEST + 507
+
+
+def test_what_a_full_disk_cost_has_its_place_in_the_file(tmp_path, monkeypatch):
+    path = tmp_path / "ledger.bin"
+    table, scribe, said = table_and_scribe(path)
+    add(table, 5)
+    scribe.write()
+    append = writer_module.LedgerFile.append
+
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(writer_module.LedgerFile, "append", full)
+    add(table, 8)
+    scribe.write()
+    monkeypatch.setattr(writer_module.LedgerFile, "append", append)
+    add(table, 3)
+    scribe.write()
+    assert said == ["cannot write the ledger of matches: No space left on device; the run goes on"]
+    _, records = read_records(path)
+    assert records["kind"].tolist() == [MATCH] * 5 + [LOST] * 8 + [MATCH] * 3
+    assert records["number"][-3:].tolist() == [13, 14, 15]

@@ -1,0 +1,53 @@
+"""Algorithms that a user might bring along."""
+
+import torch
+
+import remuda
+
+
+class Vanilla(remuda.RolloutAlgorithm):
+    """The plain policy gradient, with a setting of its own."""
+
+    preset = {"learning_rate": 5e-3, "ppo": {"epochs": 2, "minibatches": 2}}  # noqa: RUF012
+    settings = {"push": 1.0}  # noqa: RUF012
+    unused = ("ppo.clip", "ppo.value_clip")
+
+    def losses(self, rows):
+        push = rows.settings["push"]
+        return -push * rows.advantages * rows.log_probs, (rows.targets - rows.values).square()
+
+
+class Soft(remuda.TransitionAlgorithm):
+    """Soft Q-learning (Haarnoja et al. 2017), with targets that follow slowly."""
+
+    samples = True
+    heads = ("q",)
+    settings = {"temperature": 0.2, "tau": 0.05}  # noqa: RUF012
+    preset = {"n_steps": 1, "learning_rate": 3e-3, "network": {"dueling": False}}  # noqa: RUF012
+    unused = ("double", "huber", "target_every")
+
+    def loss(self, batch, part):
+        temperature = self.setting(part, "temperature")
+        with torch.no_grad():
+            q_t = self.head(part, "q", batch.s_t, target=True)
+            scaled = q_t / temperature.unsqueeze(-1)
+            target = batch.r_t + batch.discount_t * temperature * scaled.logsumexp(-1)
+        q = self.head(part, "q", batch.s_tm1)
+        taken = q.gather(-1, batch.a_tm1.unsqueeze(-1)).squeeze(-1)
+        return (taken - target).square(), taken
+
+    def renew_targets(self, part):
+        part.target.flat.lerp_(part.online.flat, self.setting(part, "tau"))
+
+
+class Headless(remuda.TransitionAlgorithm):
+    def loss(self, batch, part):
+        return batch.r_t, batch.r_t
+
+
+class Unfinished(remuda.RolloutAlgorithm):
+    """Has no losses."""
+
+
+class Stranger:
+    """Is no algorithm."""

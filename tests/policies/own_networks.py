@@ -1,0 +1,59 @@
+"""Networks that a user might bring along."""
+
+import torch
+from torch import nn
+
+
+def small(shape):
+    size = int(torch.Size(shape).numel())
+    return nn.Sequential(nn.Flatten(), nn.Linear(size, 16), nn.Tanh(), nn.Linear(16, 8), nn.Tanh())
+
+
+class Wide(nn.Module):
+    """Has a constant buffer, and an option."""
+
+    def __init__(self, shape, units=12):
+        super().__init__()
+        self.first = nn.Linear(int(torch.Size(shape).numel()), units)
+        self.norm = nn.LayerNorm(units)
+        self.register_buffer("scale", torch.full((units,), 0.5))
+
+    def forward(self, x):
+        return self.norm(torch.relu(self.first(x.flatten(1)))) * self.scale
+
+
+class Branching(nn.Module):
+    """Looks at numbers to decide what it does, which no `vmap` can follow."""
+
+    def __init__(self, shape):
+        super().__init__()
+        self.layer = nn.Linear(int(torch.Size(shape).numel()), 6)
+
+    def forward(self, x):
+        x = self.layer(x.flatten(1))
+        return x if float(self.layer.bias.detach().sum()) > 0.0 else -x
+
+
+def drops(shape):
+    return nn.Sequential(nn.Linear(shape[0], 4), nn.Dropout(0.5))
+
+
+def square(shape):
+    return list(shape)  # no module
+
+
+def keeps_shape(shape):
+    return nn.Unflatten(1, (1, shape[0]))
+
+
+def breaks(shape):
+    return nn.Sequential(nn.Linear(shape[0] + 1, 4))
+
+
+class Fussy(nn.Module):
+    def __init__(self):
+        super().__init__()
+        raise RuntimeError("no network today")
+
+
+shared = nn.Linear(5, 5)

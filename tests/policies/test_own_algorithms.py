@@ -1,0 +1,193 @@
+"""Algorithms of the user's own: told of, refused, and held to what is promised of every one."""
+
+import numpy as np
+import pytest
+import torch
+
+import remuda
+from equivalence.runs import assert_same, outcome, run
+from policies.made_rollouts import KINDS
+from remuda.algorithms import BUILT_IN, find_algorithm
+from remuda.config import PolicyConfig, load_config
+from remuda.effects import without_effect
+from remuda.errors import ConfigError
+from remuda.policies.actions import DiscreteActions
+from remuda.policies.algorithms.transition_algorithm import Transitions
+from remuda.policies.spec import PolicySpec, make_algorithm
+from remuda.streams import torch_stream
+from remuda.ui.cli import run as command
+from remuda.ui.live import PlainView
+
+OWN = "policies.own_algorithms"
+VANILLA, SOFT = f"{OWN}:Vanilla", f"{OWN}:Soft"
+FROM_ROLLOUTS = {"rollout_length": 20, "normalise_rewards": True, "anneal_steps": 2000}
+
+
+def test_what_a_class_tells_of_itself():
+    entry = find_algorithm(VANILLA)
+    assert (entry.takes, entry.samples, entry.own) == ("rollouts", True, True)
+    config = PolicyConfig.model_validate({"algorithm": VANILLA})
+    assert (config.learning_rate, config.ppo.epochs) == (5e-3, 2)
+    assert config.network.hidden == (64, 64), "the rest is as PPO has it"
+    config = PolicyConfig.model_validate({"algorithm": VANILLA, "learning_rate": 1e-4})
+    assert config.learning_rate == 1e-4
+    config = PolicyConfig.model_validate({"algorithm": SOFT})
+    assert (config.n_steps, config.n_frames, config.rollout_length) == (1, 5, 0)
+    assert config.last_epsilon == 1.0, "it draws, as long as it trains"
+
+
+def test_a_policy_may_have_an_algorithm_of_its_own():
+    config = load_config({"game": "tag", "policies": {"agent_0": {"algorithm": SOFT}}})
+    assert config.policy_of("agent_0").n_steps == 1
+    assert config.policy_of("agent_1").n_steps == 3
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("sarsa", "there is no algorithm 'sarsa'; there are iqn, dqn, ppo, or your own as module"),
+        (f"{OWN}:Absent", "has no attribute 'Absent'; name yours as module:Class"),
+        ("no_such_module:A2C", "No module named 'no_such_module'"),
+        (f"{OWN}:Stranger", "must be a subclass of remuda.RolloutAlgorithm or of"),
+        (f"{OWN}:Unfinished", "the class has no losses"),
+        (f"{OWN}:Headless", 'the class names no heads, as in heads = \\("policy", "q1", "q2"\\)'),
+    ],
+)
+def test_what_is_no_algorithm_is_refused_in_one_line(name, told, tmp_path, capsys):
+    words = ["train", "tag", "--policy.algorithm", name, "--run.directory", str(tmp_path / "run")]
+    assert command([*words, "--run.turns", "100"]) == 2
+    shown = " ".join("".join(capsys.readouterr()).split())
+    assert "Traceback" not in shown
+    with pytest.raises(AssertionError, match=told):  # so that the pattern may be one
+        raise AssertionError(shown)
+    assert not (tmp_path / "run").exists()
+
+
+def test_settings_that_it_does_not_read_are_told():
+    tree = {"algorithm": VANILLA, "ppo": {"clip": 0.1}, "batch_size": 32}
+    assert without_effect(load_config({"game": "tag", "policy": tree})) == [
+        f"policy.batch_size has no effect: it is for iqn and dqn, not {VANILLA}; use "
+        "policy.ppo.rollout_length and policy.ppo.minibatches",
+        f"policy.ppo.clip has no effect: {VANILLA} has no use for it",
+    ]
+    tree = {"policies": {"agent_0": {"algorithm": SOFT, "double": False}}}
+    assert without_effect(load_config({"game": "tag"} | tree)) == [
+        f"policies.agent_0.double has no effect: {SOFT} has no use for it"
+    ]
+
+
+def test_settings_of_its_own_are_known_by_name():
+    config = PolicyConfig.model_validate({"algorithm": SOFT, "settings": {"tau": 0.5}})
+    assert config.settings == {"tau": 0.5}
+    with pytest.raises(
+        ConfigError, match=r"settings.tao: .*:Soft has no such; it has temperature, "
+    ):
+        load_config({"game": "tag", "policy": {"algorithm": SOFT, "settings": {"tao": 0.5}}})
+    with pytest.raises(ConfigError, match=r"settings.tau: ppo has no such; it has none of its own"):
+        load_config({"game": "tag", "policy": {"algorithm": "ppo", "settings": {"tau": 0.5}}})
+
+
+def transition_stack(algorithm, policies, settings=()):
+    specs = []
+    for k in range(policies):
+        own = {"settings": settings[k]} if settings else {}
+        tree = {"algorithm": algorithm, "n_frames": 1, "network": {"hidden": (16,)}} | own
+        config = PolicyConfig.model_validate(tree)
+        specs.append(PolicySpec("a", config, (2,), "float32", DiscreteActions((3,))))
+    made = make_algorithm(specs, [torch_stream(0, "test", k) for k in range(policies)])
+    for k in range(policies):
+        made.network.initialise(made.online.of(k), torch_stream(0, "weights", k))
+    made.target.flat.copy_(made.online.flat.detach())
+    return made
+
+
+def batch(policies, seed):
+    g = torch.Generator().manual_seed(seed)
+    s = torch.rand(policies, 16, 2, generator=g)
+    a = torch.randint(3, (policies, 16), generator=g)
+    reward = s[..., 0] * (a == 1) - s[..., 1] * (a == 2)
+    return Transitions(s, a, reward, torch.full_like(reward, 0.5), s.clone())
+
+
+@pytest.mark.parametrize("algorithm", ["dqn", "iqn", SOFT])
+def test_a_stack_learns_as_its_policies_would_alone(algorithm):
+    settings = [{"tau": 0.1}, {"temperature": 0.5}, {}] if algorithm == SOFT else ()
+    together = transition_stack(algorithm, 3, settings)
+    singles = [transition_stack(algorithm, 3, settings) for _ in range(3)]
+    for seed in range(5):
+        whole = batch(3, seed)
+        together.update(whole)
+        for k in range(3):
+            fields = (getattr(whole, name)[k : k + 1] for name in Transitions.__annotations__)
+            singles[k].update(Transitions(*fields), k, k + 1)
+    for k in range(3):
+        for name in ("online", "target"):
+            torch.testing.assert_close(
+                getattr(together, name).flat[k], getattr(singles[k], name).flat[k]
+            )
+    assert not torch.equal(together.target.flat, together.online.flat)
+
+
+def test_the_rollout_stacks_are_tested_with_one_too():
+    """`test_any_rollout` goes over these kinds."""
+    assert any(kind.get("algorithm", "").endswith(":Vanilla") for kind in KINDS.values())
+
+
+@pytest.mark.parametrize(
+    "schedule", ["sequential", pytest.param("lockstep", marks=pytest.mark.slow)]
+)
+@pytest.mark.parametrize("algorithm", [VANILLA, SOFT])
+def test_a_resumed_run_equals_an_uninterrupted_one(algorithm, schedule, tmp_path):
+    tree = {
+        "schedule": schedule,
+        "policy": {"algorithm": algorithm, "ppo": FROM_ROLLOUTS},
+        "learners": {"processes": 2},
+    }
+    whole = run(tmp_path / "whole", **tree)
+    run(tmp_path / "parts", **tree, run={"turns": 274})
+    run(tmp_path / "parts", resume=True, **tree, run={"turns": 800})
+    assert_same(whole, outcome(tmp_path / "parts"))
+
+
+LEARNS = {
+    "ppo": {"ppo": {"rollout_length": 32}},
+    "dqn": {"n_frames": 1, "n_steps": 1, "learning_rate": 3e-3},
+    "iqn": {"n_frames": 1, "n_steps": 1, "learning_rate": 3e-3},
+    VANILLA: {"ppo": {"rollout_length": 32}},
+    SOFT: {"n_frames": 1},
+}
+OF_TRANSITIONS = {
+    "exploration": {"decay_steps": 1500},
+    "experience": {"learning_starts": 100},
+    "network": {"hidden": (32,), "quantiles": 4, "cosines": 8},
+    "target_every": 50,
+    "discount": 0.9,
+    "reward_scale": 1.0,
+}
+
+
+@pytest.mark.parametrize("game", ["Bandit", "Corridor"])
+@pytest.mark.parametrize("algorithm", LEARNS)
+def test_every_algorithm_learns_a_bandit_and_a_corridor(algorithm, game, tmp_path):
+    policy = {"algorithm": algorithm, **LEARNS[algorithm]}
+    if find_algorithm(algorithm).takes == "transitions":
+        policy = remuda.config.overlay(OF_TRANSITIONS, policy)
+    result = remuda.train(
+        f"policies.tiny_games:{game}",
+        schedule="sequential",
+        seed=1,
+        policy=policy,
+        env={"num_envs": 8},
+        run={"turns": 12_000, "evaluate_episodes": 32, "directory": tmp_path / "run"},
+        checkpoint={"evaluate_episodes": 0},
+        view=PlainView(),
+    )
+    assert result.evaluation.mean(0) == pytest.approx(1.0), "the best there is"
+    assert not result.halted
+
+
+def test_built_in_entries_tell_what_their_classes_do():
+    for name, entry in BUILT_IN.items():
+        kind = entry.load()
+        assert (kind.takes, kind.samples) == (entry.takes, entry.samples), name
+        assert np.all([hasattr(PolicyConfig(), k.split(".")[0]) for k in entry.hyperparameters])

@@ -1,0 +1,209 @@
+"""Networks of the user's own: found, made, drawn and brought through for K policies at once."""
+
+import logging
+
+import numpy as np
+import pytest
+import torch
+
+import remuda
+from remuda.config import PolicyConfig, load_config
+from remuda.effects import without_effect
+from remuda.errors import ConfigError, ContractError
+from remuda.policies.actions import DiscreteActions
+from remuda.policies.networks.lifted import LiftedModule, lifted
+from remuda.policies.spec import PolicySpec, first_weights
+from remuda.policies.stack import ParameterStack
+from remuda.streams import torch_stream
+from remuda.ui.live import PlainView
+
+OWN = "policies.own_networks"
+ALGORITHMS = ("ppo", "dqn", "iqn")
+
+
+def spec_of(algorithm, module="small", shape=(5,), name="a", **network):
+    tree = {"algorithm": algorithm, "n_frames": 1}
+    config = PolicyConfig.model_validate(
+        tree | {"network": {"module": f"{OWN}:{module}"} | network}
+    )
+    return PolicySpec(name, config, shape, "float32", DiscreteActions((3,)))
+
+
+def stacked(spec, policies):
+    network = spec.network()
+    stack = ParameterStack(network.shapes, policies)
+    for k in range(policies):
+        network.initialise(stack.of(k), torch_stream(0, "weights", k))
+    return network, stack
+
+
+@pytest.mark.parametrize("module", ["small", "Wide", "Branching"])
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_a_pass_of_several_is_that_of_each_alone(algorithm, module):
+    network, stack = stacked(spec_of(algorithm, module), 3)
+    inputs = torch.randn(3, 7, 5, generator=torch.Generator().manual_seed(1))
+    with torch.no_grad():
+        together = network.outputs(network.acting(stack.parameters, None), inputs)
+        for k in range(3):
+            alone = network.outputs(network.acting(stack.of(k), None), inputs[k : k + 1])
+            torch.testing.assert_close(together[k : k + 1], alone, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_it_computes_what_the_module_computes(algorithm):
+    spec = spec_of(algorithm, "Wide")
+    network, stack = stacked(spec, 1)
+    weights = network.acting(stack.parameters, None)
+    from policies.own_networks import Wide
+
+    plain = Wide((5,))
+    tower = "policy_hidden" if not spec.config.network.shared else "hidden"
+    plain.load_state_dict(
+        {name: stack.parameters[f"{tower}_module.{name}"][0] for name in plain.state_dict()}
+    )
+    inputs = torch.randn(1, 6, 5)
+    with torch.no_grad():
+        found = network.encoder.features(tower, weights, inputs)
+        torch.testing.assert_close(found[0], plain(inputs[0]))
+
+
+def test_each_policy_draws_weights_of_its_own_as_the_module_draws_them():
+    spec = spec_of("ppo", "Wide")
+    ones = [first_weights(spec, torch_stream(0, "weights", k)) for k in (0, 1, 0)]
+    assert np.array_equal(ones[0], ones[2])
+    network = spec.network()
+    stack = ParameterStack(network.shapes, 2)
+    for k in range(2):
+        stack.flat[k].copy_(torch.from_numpy(ones[k]))
+    first, norm, scale = (
+        stack.parameters[f"hidden_module.{name}"]
+        for name in ("first.weight", "norm.weight", "scale")
+    )
+    assert not torch.equal(first[0], first[1])
+    assert float(first.abs().max()) <= 5**-0.5, "torch draws linear layers within 1/sqrt(inputs)"
+    assert torch.equal(norm, torch.ones_like(norm))
+    assert torch.equal(scale, torch.full_like(scale, 0.5))
+    assert "hidden_module.scale" in network.buffers
+
+
+def test_drawing_weights_leaves_the_random_numbers_of_torch_alone():
+    torch.manual_seed(5)
+    expected = torch.rand(3)
+    torch.manual_seed(5)
+    first_weights(spec_of("dqn"), torch_stream(0, "weights", 0))
+    assert torch.equal(torch.rand(3), expected)
+
+
+def test_what_cannot_be_lifted_is_told_and_brought_through_one_after_another(caplog):
+    with caplog.at_level(logging.WARNING):
+        encoder = LiftedModule(f"{OWN}:Branching", {}, (5,))
+    assert "Branching: torch.func.vmap cannot lift it" in caplog.text
+    weights = {name: torch.randn(2, *shape) for name, shape in encoder.shapes("hidden").items()}
+    assert encoder.features("hidden", weights, torch.randn(2, 3, 5)).shape == (2, 3, 6)
+
+
+def test_stacked_frames_come_first_and_observations_keep_their_shape():
+    spec = spec_of("dqn", "Wide", shape=(4, 3))
+    assert spec.network().encoder._shape == (4, 3)
+    config = spec.config.model_copy(update={"n_frames": 2})
+    spec = PolicySpec("a", config, (4, 3), "float32", DiscreteActions((3,)))
+    assert spec.network().encoder._shape == (2, 4, 3)
+
+
+@pytest.mark.parametrize(
+    ("module", "error", "told"),
+    [
+        (
+            "absent",
+            ConfigError,
+            ": module 'policies.own_networks' has no attribute 'absent'; name yours",
+        ),
+        ("shared", ConfigError, "is a module, which all policies would share; name its class"),
+        ("drops", ConfigError, "1 is Dropout, and what a policy makes of an observation may not"),
+        ("square", ConfigError, "gave list, and no torch.nn.Module"),
+        ("keeps_shape", ContractError, r"made \[2, 1, 5\] of observations \[2, 5\]; it must give"),
+        ("breaks", ConfigError, r"was called on \[2, 5\] float32: RuntimeError: mat1 and mat2"),
+        ("Fussy", ConfigError, r"RuntimeError: no network today \(.*own_networks.py, line \d+\)"),
+    ],
+)
+def test_what_is_wrong_with_a_module_is_told(module, error, told):
+    with pytest.raises(error, match=rf"policy.network.module {OWN}:{module}.*{told}"):
+        LiftedModule(f"{OWN}:{module}", {}, (5,))
+
+
+def test_options_reach_the_module_and_unknown_ones_are_told():
+    assert lifted(f"{OWN}:Wide", {"units": 7}, (5,)).width == 7
+    with pytest.raises(ConfigError, match="unexpected keyword argument 'width'"):
+        lifted(f"{OWN}:Wide", {"width": 7}, (5,))
+
+
+def test_a_module_stands_in_place_of_hidden_layers_and_others_may_follow():
+    def hidden(policy, **more):
+        tree = {"game": "tag", "policy": {"algorithm": "ppo"} | policy} | more
+        return load_config(tree).policy.network.hidden
+
+    own = {"network": {"module": f"{OWN}:small"}}
+    assert hidden(own) == ()
+    assert hidden({"network": {"module": f"{OWN}:small", "hidden": (9,)}}) == (9,)
+    config = load_config({"game": "tag", "policies": {"agent_0": own}})
+    assert config.policy_of("agent_0").network.hidden == ()
+    assert config.policy.network.hidden == (250, 250)
+
+
+@pytest.mark.parametrize(
+    ("network", "told"),
+    [
+        ({"module": f"{OWN}:small", "convolutions": ((4, 3, 1),)}, "stands in place of"),
+        ({"hidden": ()}, "network.hidden is empty"),
+    ],
+)
+def test_settings_that_contradict_each_other_are_refused(network, told):
+    with pytest.raises(ConfigError, match=told):
+        load_config({"game": "tag", "policy": {"network": network}})
+
+
+def test_settings_without_effect_are_told():
+    network = {"module": f"{OWN}:small", "activation": "tanh"}
+    config = load_config({"game": "tag", "policy": {"algorithm": "dqn", "network": network}})
+    assert without_effect(config) == [
+        "policy.network.activation has no effect without policy.network.hidden"
+    ]
+    config = load_config({"game": "tag", "policy": {"network": {"options": {"units": 3}}}})
+    assert without_effect(config) == [
+        "policy.network.options has no effect without policy.network.module"
+    ]
+
+
+SMALL = {
+    "env": {"num_envs": 2},
+    "run": {"turns": 400, "evaluate_episodes": 0},
+    "checkpoint": {"evaluate_episodes": 0},
+}
+LEARNS = {
+    "ppo": {"algorithm": "ppo", "ppo": {"rollout_length": 20}},
+    "dqn": {"algorithm": "dqn", "n_frames": 1, "experience": {"learning_starts": 100}},
+    "iqn": {"algorithm": "iqn", "n_frames": 1, "experience": {"learning_starts": 100}},
+}
+
+
+@pytest.mark.parametrize("schedule", ["sequential", "async"])
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_it_is_trained_by_every_algorithm(algorithm, schedule, tmp_path):
+    network = {"network": {"module": f"{OWN}:Wide", "options": {"units": 6}}}
+    result = remuda.train(
+        "support:Tape",
+        config=SMALL,
+        schedule=schedule,
+        policy=LEARNS[algorithm] | network,
+        run={"directory": tmp_path / "run"},
+        view=PlainView(),
+    )
+    run = remuda.load(result)
+    policy = run["agent_0"]
+    assert policy.learner_step > 0
+    weights = policy.weights()
+    assert not np.array_equal(weights["hidden_module.norm.weight"], np.ones(6)), "it was trained"
+    assert weights["hidden_module.first.weight"].shape == (6, 5)
+    assert np.array_equal(weights["hidden_module.scale"], np.full(6, 0.5, np.float32))
+    observations = np.random.default_rng(0).normal(size=(9, *policy.observation_space.shape))
+    assert policy.act(observations.astype(np.float32)).shape == (9,)

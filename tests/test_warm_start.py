@@ -1,0 +1,299 @@
+"""Warm starts: policies begin with the weights of another run, and their optimizers too."""
+
+import json
+import re
+import shutil
+
+import pytest
+
+import remuda
+from equivalence.runs import assert_same, configure, outcome, run
+from remuda.assembly import Assembly
+from remuda.config import load_config, overlay
+from remuda.coordinator.run_directory import RunDirectory
+from remuda.effects import without_effect
+from remuda.envs.registry import make_env
+from remuda.errors import ConfigError
+from remuda.policies.spec import policy_specs
+from remuda.policies.stack import layout_size
+from remuda.runtime.layout import make_layout
+from remuda.saved import Reference, SavedPolicies
+from remuda.training import train
+from remuda.ui.cli import run as command
+from remuda.ui.live import PlainView
+from remuda.warm_start import find_beginnings
+
+ALGORITHMS = ("ppo", "dqn", "iqn")
+PPO = {"rollout_length": 20, "normalise_observations": True}
+NOT_A_TURN = {"turns": 1}
+
+
+def tree_of(algorithm, **tree):
+    policy = {"algorithm": algorithm, "ppo": PPO if algorithm == "ppo" else {}}
+    return overlay({"schedule": "sequential", "policy": policy}, tree)
+
+
+def part(directory, policy):
+    """What the newest checkpoint holds of a policy's learner."""
+    kept = RunDirectory.open(directory).checkpoints
+    return kept.read(kept.numbers()[-1], policy)["algorithm"]
+
+
+@pytest.fixture(scope="module")
+def sources(tmp_path_factory):
+    """By algorithm, a run of two policies that have learned something."""
+    base = tmp_path_factory.mktemp("sources")
+    for algorithm in ALGORITHMS:
+        run(base / algorithm, **tree_of(algorithm, run={"turns": 300}))
+    return base
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_policies_begin_with_the_weights_of_their_namesakes(algorithm, sources, tmp_path):
+    tree = tree_of(algorithm, policy={"init_from": str(sources / algorithm)}, run=NOT_A_TURN)
+    begun, _ = run(tmp_path / "run", **tree, seed=99)
+    learned, _ = outcome(sources / algorithm)
+    assert list(begun) == list(learned)
+    for name, weights in begun.items():
+        assert (weights == learned[name]).all()
+        assert part(tmp_path / "run", name)["optimizer"]["steps"] == 0
+    told = json.loads((tmp_path / "run" / "initial" / "sources.json").read_text())
+    assert remuda.load(tmp_path / "run").initial == told
+    assert remuda.load(sources / algorithm).initial == {}
+    final = remuda.load(sources / algorithm)["agent_0"]
+    assert told["agent_0"] == {
+        "run": str(sources / algorithm),
+        "policy": "agent_0",
+        "version": final.version,
+        "learner_step": final.learner_step,
+        "checkpoint": None,
+    }
+    assert final.learner_step > 5
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_the_optimizer_comes_along_where_that_is_asked(algorithm, sources, tmp_path):
+    policy = {"init_from": str(sources / algorithm), "init_optimizer": True}
+    run(tmp_path / "run", **tree_of(algorithm, policy=policy, run=NOT_A_TURN))
+    for name in ("agent_0", "agent_1"):
+        there, here = part(sources / algorithm, name), part(tmp_path / "run", name)
+        assert here["optimizer"]["steps"] == there["optimizer"]["steps"] > 5
+        for moments in ("mean", "square"):
+            assert (here["optimizer"][moments] == there["optimizer"][moments]).all()
+            assert here["optimizer"][moments].any()
+        assert (here["online"] == there["online"]).all()
+        assert here["updates"] == 0  # schedules and publishing count this run's own
+
+
+def test_the_first_update_steps_by_the_moments_that_were_taken(sources, tmp_path):
+    found = {}
+    for optimizer in (False, True):
+        policy = {"init_from": str(sources / "ppo"), "init_optimizer": optimizer}
+        tree = tree_of("ppo", policy=policy, run={"turns": 120})
+        found[optimizer], counts = run(tmp_path / str(optimizer), **tree)
+        assert counts["learn"][:, 0].min() >= 1  # an update of each
+    differ = [(found[True][name] != found[False][name]).any() for name in found[True]]
+    assert all(differ)
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "processes"), [("ppo", 1), pytest.param("iqn", 2, marks=pytest.mark.slow)]
+)
+def test_schedules_agree_after_a_warm_start(algorithm, processes, sources, tmp_path):
+    policy = {"init_from": str(sources / algorithm), "init_optimizer": True}
+    tree = tree_of(algorithm, policy=policy, learners={"processes": processes})
+    one = run(tmp_path / "sequential", **tree)
+    other = run(tmp_path / "lockstep", **overlay(tree, {"schedule": "lockstep"}))
+    assert_same(one, other, updates=5)
+
+
+def test_a_run_is_resumed_when_its_source_is_gone(sources, tmp_path):
+    shutil.copytree(sources / "dqn", tmp_path / "source")
+    policy = {"init_from": str(tmp_path / "source"), "init_optimizer": True}
+    tree = tree_of("dqn", policy=policy)
+    whole = run(tmp_path / "whole", **tree)
+    run(tmp_path / "parts", **tree, run={"turns": 274})
+    shutil.rmtree(tmp_path / "source")
+    run(tmp_path / "parts", resume=True, **tree)
+    assert_same(whole, outcome(tmp_path / "parts"))
+
+
+def test_a_learner_that_crashes_before_a_checkpoint_begins_from_the_same(sources, tmp_path):
+    policy = {"init_from": str(sources / "ppo"), "init_optimizer": True}
+    tree = tree_of("ppo", policy=policy, learners={"processes": 1})
+    run(tmp_path / "run", **tree, run=NOT_A_TURN)
+    directory = RunDirectory.open(tmp_path / "run")
+    config = configure(tmp_path / "run", **tree)
+    agents = make_env(config.game, 1, **config.env.options).agents
+    specs = policy_specs(config, agents)
+    assembly = Assembly(config, specs, make_layout(config, 2), initial=directory.initial)
+    _, learner = assembly.roles()
+    states = []
+    for _ in range(2):  # the first one is gone before anything was saved
+        group = learner.build()
+        states.append([group.state(name) for name in ("agent_0", "agent_1")])
+    for k, name in enumerate(("agent_0", "agent_1")):
+        first, successor = (state[k]["algorithm"] for state in states)
+        assert (first["online"] == part(sources / "ppo", name)["online"]).all()
+        assert (first["online"] == successor["online"]).all()
+        assert first["optimizer"]["steps"] == successor["optimizer"]["steps"] > 5
+        assert (first["optimizer"]["mean"] == successor["optimizer"]["mean"]).all()
+
+
+POPULATION = {
+    "game": "kuhn_poker",
+    "env": {"num_envs": 4},
+    "schedule": "sequential",
+    "policy": {"algorithm": "ppo", "network": {"hidden": (8,)}, "ppo": {"rollout_length": 8}},
+    "population": {
+        "matchmaker": "random",
+        "policies": 2,
+        "births": {"places": 2},
+        "director": "support:Script",
+        "snapshots": {"every": 3, "keep": 2},
+    },
+    "run": {"turns": 400, "evaluate_episodes": 0},
+    "checkpoint": {"every": 0.1, "evaluate_episodes": 0},
+}
+
+
+@pytest.fixture(scope="module")
+def population(tmp_path_factory):
+    directory = tmp_path_factory.mktemp("population") / "run"
+    train(load_config(overlay(POPULATION, {"run": {"directory": directory}})), PlainView())
+    return directory
+
+
+def test_policies_are_born_with_the_weights_that_their_place_begins_with(population, tmp_path):
+    policies = {
+        "born_0": {"init_from": f"{population}:policy_1"},
+        "policy_0": {"init_from": str(population)},
+    }
+    tree = overlay(POPULATION, {"policies": policies, "run": {"directory": tmp_path / "run"}})
+    config = load_config(overlay(tree, {"run": {"turns": 1}}))
+    train(config, PlainView())
+    directory = RunDirectory.open(tmp_path / "run")
+    agents = make_env("kuhn_poker", 1).agents
+    specs = policy_specs(config, agents)
+    layout = make_layout(config, len(specs))
+    assembly = Assembly(config, specs, layout, agents=agents, initial=directory.initial)
+    seats = assembly.roles()[0].build().seats
+    there = SavedPolicies(RunDirectory.open(population))
+    assert (seats.draw("born_0", 1) == there.find("policy_1").player.snapshot.weights).all()
+    assert (seats.draw("policy_0", 1) == there.find("policy_0").player.snapshot.weights).all()
+    drawn = seats.draw("born_1", 1)
+    assert not (drawn == seats.draw("born_1", 2)).all()
+
+
+def test_empty_places_without_a_namesake_keep_random_weights(population):
+    config = load_config(overlay(POPULATION, {"policy": {"init_from": str(population)}}))
+    specs = policy_specs(config, make_env("kuhn_poker", 1).agents)
+    assert list(find_beginnings(config, specs)) == ["policy_0", "policy_1"]
+
+
+def test_versions_are_found_wherever_they_are_kept(population):
+    loaded = remuda.load(population)
+    frozen = loaded.frozen[0]
+    copy = Reference.parse(f"{population}:{frozen}").find()
+    assert copy.name == frozen
+    assert copy.is_frozen
+    assert (copy.player.snapshot.weights == loaded[frozen].player.snapshot.weights).all()
+    final = Reference.parse(f"{population}:policy_1").find()
+    assert final.checkpoint is None
+    version = final.player.snapshot.version
+    named = Reference.parse(f"{population}:policy_1@{version}").find()
+    assert (named.player.snapshot.weights == final.player.snapshot.weights).all()
+    number = loaded.checkpoints[0]
+    older = Reference.parse(f"{population}:policy_1@checkpoint-{number}").find()
+    assert older.checkpoint == number
+    kept = older.player.snapshot.version
+    same = Reference.parse(f"{population}:policy_1@{kept}").find()
+    assert same.player.snapshot.version == kept
+    assert Reference.parse(f"{population}:policy_1@best").find().player.snapshot.version
+    for which, said in (
+        ("@99999", "keeps no version 99999 of policy_1; it keeps"),
+        ("@newest", "'newest' is no version; name it RUN:policy"),
+        ("@checkpoint-999", "has no checkpoint 999"),
+    ):
+        with pytest.raises(remuda.RemudaError, match=said):
+            Reference.parse(f"{population}:policy_1{which}").find()
+
+
+def test_a_directory_may_have_a_colon_in_its_name(population, tmp_path):
+    strange = tmp_path / "run:1"
+    shutil.copytree(population, strange)
+    assert Reference.parse(f"{strange}:policy_0").find().name == "policy_0"
+    assert Reference.parse(str(strange)).find(default="policy_1").name == "policy_1"
+
+
+@pytest.mark.parametrize(
+    ("policy", "said"),
+    [
+        ({"algorithm": "dqn"}, "algorithm is ppo there and dqn here"),
+        ({"network": {"hidden": [16, 8]}}, r"network.hidden is \(16, 16\) there and \(16, 8\)"),
+        ({"network": {"activation": "relu"}}, "network.activation is tanh there and relu here"),
+        ({"network": {"shared": False}}, "network.shared is True there and False here"),
+        ({"n_frames": 1}, "n_frames is 2 there and 1 here"),
+        ({"ppo": {"normalise_observations": False}}, "ppo.normalise_observations is True there"),
+    ],
+)
+def test_another_network_is_refused_by_what_differs(policy, said, sources, tmp_path):
+    tree = overlay(tree_of("ppo"), {"policy": policy})
+    tree = overlay(tree, {"policy": {"init_from": str(sources / "ppo")}})
+    with pytest.raises(ConfigError, match=f"policy.init_from .*agent_0 has another.*{said}"):
+        run(tmp_path / "run", **tree)
+    assert not (tmp_path / "run").exists()
+
+
+def test_what_may_differ_does(sources, tmp_path):
+    policy = {"learning_rate": 0.1, "network": {"quantiles": 7}, "init_from": str(sources / "iqn")}
+    run(tmp_path / "run", **tree_of("iqn", policy=policy, run=NOT_A_TURN))
+
+
+@pytest.mark.parametrize(
+    ("where", "said"),
+    [
+        ("policy.init_from nowhere", "policy.init_from nowhere: nowhere is no run directory"),
+        ("policy.init_from {ppo}:agent_7", "there is no policy 'agent_7'; there are agent_0, ag"),
+        ("policies.agent_1.init_from {ppo}:agent_0@4444", "policies.agent_1.init_from .*4444 of a"),
+        ("policy.init_from {kuhn}", "has no policy agent_0; name one of policy_0, policy_1, as in"),
+        ("policy.init_from {kuhn}:policy_0", "the shape of an observation is"),
+    ],
+)
+def test_mistakes_are_told_in_one_line(where, said, sources, population, tmp_path, capsys):
+    flag = "--" + where.format(ppo=sources / "ppo", kuhn=population)
+    words = ["train", "treasure_hunt", "--policy.algorithm", "ppo", "--schedule", "sequential"]
+    assert command([*words, *flag.split(), "--run.directory", str(tmp_path / "run")]) == 2
+    told = capsys.readouterr().err
+    assert told.count("\n") == 1
+    assert re.search(said, told)
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_frozen_copy_has_no_optimizer(population):
+    frozen = remuda.load(population).frozen[0]
+    policy = {"init_from": f"{population}:{frozen}", "init_optimizer": True}
+    config = load_config(overlay(POPULATION, {"policy": policy}))
+    specs = policy_specs(config, make_env("kuhn_poker", 1).agents)
+    with pytest.raises(ConfigError, match="is a frozen copy, which has no optimizer"):
+        find_beginnings(config, specs)
+
+
+def test_moments_without_weights_are_told_to_have_no_effect():
+    config = load_config({"policy": {"init_optimizer": True}})
+    assert without_effect(config) == [
+        "policy.init_optimizer has no effect without policy.init_from"
+    ]
+
+
+def test_damage_to_what_a_run_begins_with_is_told(sources, tmp_path):
+    tree = tree_of("dqn", policy={"init_from": sources / "dqn"}, run=NOT_A_TURN)
+    run(tmp_path / "run", **tree)
+    directory = RunDirectory.open(tmp_path / "run")
+    spec = SavedPolicies(directory).specs[0]
+    size = layout_size(spec.network().shapes)
+    assert directory.initial.weights("agent_0", size).shape == (size,)
+    path = tmp_path / "run" / "initial" / "agent_0.safetensors"
+    path.write_bytes(path.read_bytes()[:100])
+    with pytest.raises(remuda.RemudaError, match=r"agent_0\.safetensors is damaged"):
+        directory.initial.weights("agent_0", size)

@@ -1,0 +1,318 @@
+"""`remuda play --seat`: a person at the keyboard, policies of runs, and those that do not learn."""
+
+import io
+import os
+import pty
+import re
+import select
+import signal
+import subprocess
+import sys
+import termios
+import time
+import tty
+
+import numpy as np
+import pytest
+from rich.console import Console
+
+import remuda
+from remuda.config import load_config
+from remuda.envs.registry import find_game
+from remuda.training import train
+from remuda.ui.cli import run, take_pairs
+from remuda.ui.keyboard import BACKSPACE, END, ENTER, Keyboard
+from remuda.ui.live import PlainView
+from remuda.ui.playing import episode, play
+from remuda.ui.seated import Trained, take_seats
+
+
+class Terminal:
+    """A pseudo-terminal that stands in for standard input, with keys that are typed already."""
+
+    def __init__(self, keys):
+        self.master, self.slave = pty.openpty()
+        tty.setraw(self.slave)  # else Ctrl-D would end a line before it is read
+        os.write(self.master, keys)
+
+    def isatty(self):
+        return True
+
+    def fileno(self):
+        return self.slave
+
+    def close(self):
+        os.close(self.master)
+        os.close(self.slave)
+
+
+@pytest.fixture
+def typed(monkeypatch):
+    """Play with keys that are typed; returns what is shown."""
+    made = []
+
+    def shown(game, keys, seats, *, turns=50, policy=None, sampled=False, **options):
+        terminal = Terminal(keys + b"\x04")  # who is asked once more than typed leaves
+        made.append(terminal)
+        monkeypatch.setattr("sys.stdin", terminal)
+        console = Console(width=100, height=30, file=io.StringIO(), force_terminal=True)
+        play(
+            game,
+            policy,
+            turns=turns,
+            seed=0,
+            frames_per_second=50,
+            out=None,
+            options=options,
+            console=console,
+            seats=seats,
+            sampled=sampled,
+        )
+        return re.sub(r"\x1b\[[\d;?]*[A-Za-z]", "", console.file.getvalue())
+
+    yield shown
+    for terminal in made:
+        terminal.close()
+
+
+def test_keys_are_read_one_by_one():
+    terminal = Terminal(b"q7\x1b[A\x1b[B\x1bOC\x1b[D\x1b[3~\r\x7f\xc3\xa4\x04")
+    keyboard = Keyboard(terminal.slave)
+    with keyboard.reading():
+        keys = []
+        while not keys or keys[-1] != END:
+            keys.append(keyboard.key())
+    assert keys == ["q", "7", "up", "down", "right", "left", ENTER, BACKSPACE, END]
+    terminal.close()
+
+
+def test_a_lone_escape_is_no_key():
+    terminal = Terminal(b"\x1b")
+    keyboard = Keyboard(terminal.slave)
+    os.write(terminal.master, b"3")
+    with keyboard.reading():
+        assert keyboard.key() == "3"
+    terminal.close()
+
+
+def test_two_people_play_connect_four(typed):
+    both = {"agent_0": "me", "agent_1": "me"}
+    shown = typed("connect_four", b"0101010", both)
+    assert "agent_0, your turn (a key; q leaves): 0  1  2  3  4  5  6" in shown
+    assert shown.count("your turn") == 7
+    assert "agent_0 1.00  agent_1 -1.00" in shown
+    assert "(over)" in shown
+    assert shown.count("\u2584") > 500
+
+
+def test_what_is_not_allowed_is_said_and_asked_again(typed):
+    both = {"agent_0": "me", "agent_1": "me"}
+    shown = typed("connect_four", b"0009x1q", both, height=2)
+    assert "0 is not among what is allowed now: 1  2  3  4  5  6" in shown
+    assert "9 is not among what is allowed now" in shown
+    assert shown.count("your turn") == 4
+    assert "you left" in shown
+
+
+def test_more_than_ten_actions_are_typed_as_numbers(typed):
+    both = {"agent_0": "me", "agent_1": "me"}
+    shown = typed("connect_four", b"119\x7f\r\x7f0\r99\r5\r\x04", both, width=12)
+    assert "your turn (a number and Enter; q leaves)" in shown
+    assert "99 is not among" in shown
+    assert "agent_0 11  agent_1 0" in shown
+    assert "you left" in shown
+
+
+def test_arrows_move_where_actions_are_called_so(typed):
+    shown = typed("tag", b"\x1b[A\x1b[D1", {"agent_2": "me"}, turns=3)
+    assert "agent_2, your turn (a key; q leaves): 0 up  1 down  2 left  3 right" in shown
+    for turn, action in enumerate(("up", "left", "down"), 1):
+        line = next(part for part in shown.split("\n") if f"turn {turn}" in part)
+        assert f"agent_2 {action}" in line
+    assert shown.count("your turn") == 3
+
+
+def test_words_stand_in_for_pictures_and_waiting_is_not_asked_for(typed):
+    shown = typed("kuhn_poker", b"2", {"agent_0": "me"})
+    assert "agent_0: you hold the" in shown
+    assert "nothing has been done" in shown
+    assert "1 pass  2 bet" in shown
+    assert shown.count("your turn") == 1
+    assert "wait" in shown  # of the other, in the first turn
+
+
+def test_numbers_are_shown_where_a_game_says_nothing(typed):
+    shown = typed("support:Tape", b"3q", {"agent_1": "me"})
+    assert "agent_1: sees 0 1 0 0 1" in shown
+    assert "agent_1 3" in shown
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    """Runs of two games; one stacks frames, in one policies are recurrent."""
+    base = tmp_path_factory.mktemp("trained")
+    for game, policy in (
+        ("tag", {"algorithm": "ppo", "n_frames": 2, "network": {"hidden": (8,), "recurrent": 8}}),
+        ("kuhn_poker", {"algorithm": "ppo", "network": {"hidden": (8,)}}),
+    ):
+        tree = {
+            "game": game,
+            "schedule": "sequential",
+            "policy": policy,
+            "run": {"turns": 300, "directory": base / game, "evaluate_episodes": 0},
+            "checkpoint": {"evaluate_episodes": 0},
+        }
+        train(load_config(tree), PlainView())
+    return base
+
+
+def test_policies_of_runs_choose_as_when_they_are_asked(trained):
+    game, loaded = find_game("tag"), remuda.load(trained / "tag")
+    env = game.make(1)
+    who = {f"agent_{i}": f"{trained / 'tag'}:agent_{i}" for i in range(5)} | {
+        "agent_3": str(trained / "tag")
+    }
+    seats = take_seats(game, env, who, None, False, Console())
+    assert [each.policy.name for each in seats.policies] == [f"agent_{i}" for i in range(5)]
+    twins = [loaded[f"agent_{i}"] for i in range(5)]
+    asked = [0]
+
+    def check(own, twin):
+        def choose(env, agent, observations, random):
+            found = own(env, agent, observations, random)
+            assert found.tolist() == twin.act(observations).tolist()
+            asked[0] += 1
+            return found
+
+        return choose
+
+    policies = [check(o, t) for o, t in zip(seats.policies, twins, strict=True)]
+    assert len(list(episode(env, policies, 15, seed=3))) == 16
+    assert asked[0] == 5 * 15
+
+
+def test_sampled_policies_explore(trained):
+    game = find_game("kuhn_poker")
+    env, run_of = game.make(1), str(trained / "kuhn_poker")
+    seen = np.zeros((1, 8), np.float32)
+    env.reset(np.array([3]), np.ones(1, np.bool_))
+    env.observe(0, seen)
+    found = {}
+    for sampled in (False, True):
+        seats = take_seats(game, env, {"agent_0": run_of}, None, sampled, Console())
+        own = seats.policies[0]
+        assert isinstance(own, Trained)
+        random = np.random.default_rng(0)
+        found[sampled] = {int(own(env, 0, seen, random)[0]) for _ in range(50)}
+    assert len(found[False]) == 1
+    assert found[True] == {1, 2}
+
+
+def test_a_person_plays_against_a_policy_of_a_run(typed, trained):
+    who = {"agent_0": "me", "agent_1": f"{trained / 'kuhn_poker'}:agent_1"}
+    shown = typed("kuhn_poker", b"2", who)
+    assert shown.count("your turn") == 1
+    assert "(over)" in shown
+
+
+def test_a_game_between_policies_is_shown_without_a_terminal(trained, capsys):
+    words = ["play", "kuhn_poker", "--seat", f"agent_0={trained / 'kuhn_poker'}", "agent_1=random"]
+    assert run(words) == 0
+    assert capsys.readouterr().out.splitlines()[-1].endswith("(over)")
+
+
+def test_seats_are_told_in_three_ways():
+    one = ["tag", "--seat", "agent_0=me", "agent_1=a:b=c", "--turns", "3", "--seat=agent_2=x"]
+    left, seats = take_pairs(one, "--seat")
+    assert left == ["tag", "--turns", "3"]
+    assert seats == {"agent_0": "me", "agent_1": "a:b=c", "agent_2": "x"}
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("tag --seat agent_9=me", "--seat agent_9: tag has no agent agent_9; it has agent_0, ag"),
+        ("tag --seat agent_0=you", "--seat agent_0=you: tag has no scripted policy 'you'; it has"),
+        ("tag --seat", "--seat needs AGENT=WHO, as in --seat agent_0=me"),
+        ("tag --seat me", "--seat me: it needs AGENT=WHO, as in --seat agent_0=me"),
+        ("tag --seat agent_0=me", "a human plays in a terminal, and here input or output is none"),
+        ("tag --seat.agent_0 me", "a human plays in a terminal"),
+        ("gymnasium:Pendulum-v1 --seat agent_0=me", "can choose among numbered actions (Discrete)"),
+        ("kuhn_poker --seat agent_0={tag}", "cannot play agent_0 of kuhn_poker: it sees"),
+        ("tag --seat agent_0={tag}:x", "there is no policy 'x'; there are agent_0, agent_1"),
+        ("tag --sampled true", "--sampled is for policies of runs, and --seat names none"),
+        (
+            "kuhn_poker --policy random --seat agent_0=random agent_1=random",
+            "--policy random plays the seats that --seat does not name, and it names all of",
+        ),
+    ],
+)
+def test_mistakes_are_told_in_one_line(words, said, trained, capsys):
+    assert run(["play", *words.format(tag=trained / "tag").split()]) in (1, 2)
+    captured = capsys.readouterr()
+    assert said in captured.err
+    assert captured.err.count("\n") == 1
+
+
+class Session:
+    """`remuda` in a process of its own, in a pseudo-terminal."""
+
+    def __init__(self, *words):
+        self.master, self.slave = pty.openpty()
+        self.before = termios.tcgetattr(self.slave)
+        self.shown = ""
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "remuda", *words],
+            stdin=self.slave,
+            stdout=self.slave,
+            stderr=self.slave,
+            start_new_session=True,
+            preexec_fn=self._own_terminal,
+        )
+
+    def _own_terminal(self):
+        import fcntl
+
+        fcntl.ioctl(self.slave, termios.TIOCSCTTY, 0)  # so that Ctrl-C is a signal
+
+    def wait_for(self, words, seconds=120):
+        end = time.monotonic() + seconds
+        while words not in self.shown:
+            assert time.monotonic() < end, self.shown
+            if select.select([self.master], [], [], 0.1)[0]:
+                self.shown += os.read(self.master, 65536).decode("ascii", "ignore")
+
+    def type(self, keys):
+        self.shown = ""
+        os.write(self.master, keys)
+
+    def end(self):
+        code = self.process.wait(60)
+        after = termios.tcgetattr(self.slave)
+        os.close(self.master)
+        os.close(self.slave)
+        return code, after == self.before
+
+
+def test_a_game_in_a_terminal_from_beginning_to_end():
+    session = Session("play", "tag", "--seat", "agent_0=me", "--turns", "2")
+    session.wait_for("3 right")
+    session.type(b"\x1b[B")
+    session.wait_for("3 right")
+    assert "agent_0 down" in session.shown
+    session.type(b"3")
+    session.wait_for("turn 2")
+    assert session.end() == (0, True)
+
+
+@pytest.mark.parametrize("how", ["ctrl-c", pytest.param("sigterm", marks=pytest.mark.slow)])
+def test_the_terminal_is_as_it_was_after_an_interruption(how):
+    session = Session("play", "tag", "--seat", "agent_0=me")
+    session.wait_for("3 right")
+    if how == "ctrl-c":
+        session.type(b"\x03")
+    else:
+        session.process.send_signal(signal.SIGTERM)
+    code, restored = session.end()
+    assert code in (130, 143)
+    assert restored
