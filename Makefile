@@ -3,7 +3,9 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+INSTALLED := $(VENV)/.installed
 READY := $(VENV)/.ready
+PIP = $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
 # Tests run beside each other in so many processes; each of them has a few children of its own.
 JOBS ?= 2
@@ -12,7 +14,7 @@ JOBS ?= 2
 
 # The main job: two agents learn Treasure Hunt, each in a process of its own, in a few minutes
 # on two cores. Networks half as wide as by default, so that the learners keep up with the game.
-train: $(READY)
+train: $(INSTALLED)
 	$(BIN)/remuda train treasure_hunt --policy.network.hidden 128 128 --run.turns 600000 $(ARGS)
 
 test: $(READY)
@@ -46,14 +48,18 @@ bench: $(READY)
 figures: $(READY)
 	$(BIN)/python benchmarks/figures.py
 
-$(READY): pyproject.toml constraints.txt
+# What the program needs, and PettingZoo's games.
+$(INSTALLED): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] < (3, 14))' || \
 		{ echo "Remuda needs Python 3.11 to 3.13; name one with make PYTHON=python3.12"; exit 1; }
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check \
-		--constraint constraints.txt torch==2.13.0
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check \
-		--constraint constraints.txt --editable '.[dev]'
+	$(PIP) torch==2.13.0
+	$(PIP) --editable '.[pettingzoo]'
+	touch $@
+
+# What tests and checks need besides: other libraries to compare with, and loggers.
+$(READY): $(INSTALLED)
+	$(PIP) --editable '.[dev]'
 	touch $@
 
 clean:
