@@ -12,6 +12,7 @@ FLOORS = (
         "algorithms",
         "compiling",
         "errors",
+        "frame",
         "loading",
         "types",
         "streams",
@@ -33,6 +34,7 @@ FLOORS = (
     {
         *("assembly", "calibration", "memory_plan", "training", "evaluate", "crossplay", "judge"),
         *("callbacks", "events", "loggers", "result", "saved", "warm_start", "resume"),
+        "matches",
     },
     {"trained"},
     {"ui"},

@@ -9,9 +9,6 @@ from collections.abc import Callable, ItemsView, Iterator, Mapping, Sequence, Va
 from pathlib import Path
 from typing import Any, Literal
 
-import numpy as np
-import numpy.typing as npt
-
 from remuda.config import Config, load_config, overlay, read_config
 from remuda.coordinator.metrics import View, row_of
 from remuda.coordinator.run_directory import RunDirectory
@@ -23,6 +20,8 @@ from remuda.errors import RunDirectoryError, UnguardedScriptError, UsageError
 from remuda.evaluate import Evaluation, load_run
 from remuda.evaluate import evaluate as play_greedily
 from remuda.forkserver.child import check_guard
+from remuda.frame import Frame
+from remuda.matches import Payoffs, read_ledger, read_payoffs
 from remuda.result import Result
 from remuda.saved import SavedPolicies, UnknownPolicyError
 from remuda.trained import Policy
@@ -282,13 +281,41 @@ class Run(Mapping[str, Policy]):
         """
         return self._files.read_summary()
 
-    def metrics(self) -> Metrics:
-        """What it did, interval by interval.
+    def metrics(self) -> Frame:
+        """What it did, interval by interval; columns are float64, NaN: nothing was measured.
+
+        `seconds`, `turns` and `steps` (of agents) are totals; the others are named as TensorBoard
+        shows them: `agent_0/mean_return`, `run/turns_per_second`. docs/metrics.md describes all.
 
         Raises:
             RunDirectoryError: there are none, or no line of them is one.
         """
-        return Metrics([row_of(record) for record in self._files.read_metrics()])
+        return Frame.of_rows([row_of(record) for record in self._files.read_metrics()], "metrics")
+
+    def ledger(self) -> Frame:
+        """The matches that were over, a row for each, where seats are dealt (`population`).
+
+        Columns: `match`, its number; `truncated`, whether it was cut off; and for each agent of the
+        game `agent_0/policy`, who sat on its seat (of a frozen copy `policy@version`),
+        `agent_0/return`, `agent_0/oldest_version` and `agent_0/newest_version` of the weights that
+        acted.
+
+        Raises:
+            RunDirectoryError: the run has no ledger, or it is damaged.
+        """
+        return read_ledger(self._files, self.agents)
+
+    def payoffs(self, most: int | None = None) -> Payoffs:
+        """What policies earned against each other, in the matches of the ledger.
+
+        Args:
+            most: so many policies at most: the live ones, then the newest frozen copies; None: all.
+
+        Raises:
+            UsageError: `most` is less than 1.
+            RunDirectoryError: the run has no ledger, or it is damaged.
+        """
+        return read_payoffs(self._files, most)
 
     def evaluate(
         self,
@@ -330,53 +357,6 @@ class Run(Mapping[str, Policy]):
         if failed:
             raise RunDirectoryError("; ".join(failed))
         return self.path / "report.html"
-
-
-class Metrics(Mapping[str, npt.NDArray[np.float64]]):
-    """Columns by name, each [rows] float64; NaN where there was nothing to measure.
-
-    `seconds`, `turns` and `steps` (of agents) are totals; the others are named as TensorBoard shows
-    them: `agent_0/mean_return`, `run/turns_per_second`, `actor/env`. docs/metrics.md describes all.
-    """
-
-    def __init__(self, rows: list[dict[str, float]]) -> None:
-        names = dict.fromkeys(name for row in rows for name in row)
-        self._columns = {
-            name: np.array([row.get(name, np.nan) for row in rows], np.float64) for name in names
-        }
-        self.num_rows = len(rows)
-
-    __eq__ = object.__eq__
-    __hash__ = object.__hash__
-
-    def __getitem__(self, name: str) -> npt.NDArray[np.float64]:
-        if name not in self._columns:
-            import difflib
-
-            near = difflib.get_close_matches(name, self._columns, n=3)
-            raise KeyError(f"there is no column {name!r}; near it are {near or sorted(self)}")
-        return self._columns[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._columns)
-
-    def __len__(self) -> int:
-        return len(self._columns)
-
-    def __repr__(self) -> str:
-        return f"<remuda metrics: {self.num_rows} rows, {len(self)} columns>"
-
-    def to_pandas(self) -> Any:
-        """The same as a `pandas.DataFrame`.
-
-        Raises:
-            UsageError: pandas is not installed.
-        """
-        try:
-            from pandas import DataFrame
-        except ImportError:
-            raise UsageError("pandas is not installed: pip install pandas") from None
-        return DataFrame(self._columns)
 
 
 def _path(run: Run | Result | Path | str) -> Path:
