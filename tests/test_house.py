@@ -14,6 +14,7 @@ FLOORS = (
         "errors",
         "frame",
         "loading",
+        "pickled",
         "types",
         "streams",
         "config",
@@ -36,7 +37,7 @@ FLOORS = (
         *("callbacks", "events", "loggers", "result", "saved", "warm_start", "resume"),
         "matches",
     },
-    {"trained"},
+    {"own_code", "trained"},
     {"ui"},
     {"api"},
 )

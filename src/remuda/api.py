@@ -14,7 +14,6 @@ from remuda.coordinator.metrics import View, row_of
 from remuda.coordinator.run_directory import RunDirectory
 from remuda.crossplay import Entrant, Player, Tournament, play_across
 from remuda.effects import leaves
-from remuda.envs.pickled import read_beside
 from remuda.envs.registry import find_game, name_game
 from remuda.errors import RunDirectoryError, UnguardedScriptError, UsageError
 from remuda.evaluate import Evaluation, load_run
@@ -22,8 +21,9 @@ from remuda.evaluate import evaluate as play_greedily
 from remuda.forkserver.child import check_guard
 from remuda.frame import Frame
 from remuda.matches import Payoffs, read_ledger, read_payoffs
+from remuda.own_code import name_objects
 from remuda.result import Result
-from remuda.saved import SavedPolicies, UnknownPolicyError
+from remuda.saved import CHECKPOINT, SavedPolicies, UnknownPolicyError
 from remuda.trained import Policy
 from remuda.training import train as run_training
 
@@ -73,16 +73,15 @@ def train(
         tree = config.model_dump(mode="json")
         tree["run"].pop("directory")
     elif isinstance(config, Mapping):
-        tree = dict(config)
+        tree = name_objects(config)
     elif config is not None and not isinstance(config, str | Path):
         raise UsageError(
             f"config is a file, a mapping, or a run's; this is a {type(config).__name__}"
         )
     elif config is not None:
         tree = read_config(Path(config))
-        read_beside(Path(config), str(tree.get("game", "")))
         load_config(tree, str(config))  # a fault in the file is told as the file's
-    said = overlay(settings, {} if game is None else {"game": game})
+    said = overlay(name_objects(settings), {} if game is None else {"game": game})
     tree = overlay(tree, said)
     if resume is not None:
         path = _path(resume)
@@ -251,8 +250,13 @@ class Run(Mapping[str, Policy]):
     def _all(self) -> dict[str, Policy]:
         return {name: self._made(name, player) for name, player in self._saved.all().items()}
 
-    def _made(self, name: str, player: Player) -> Policy:
-        return Policy(player.spec, player.snapshot, player.agent, name, self.game)
+    def _made(self, name: str, player: Player, checkpoint: int | None = None) -> Policy:
+        """A policy; `checkpoint`: that it is from, where it is neither frozen nor the last one."""
+        which = (
+            f"@{player.snapshot.version}" if checkpoint is None else f"@{CHECKPOINT}{checkpoint}"
+        )
+        reference = f"{self.path}:{name.removesuffix(which)}{which}"
+        return Policy(player.spec, player.snapshot, player.agent, name, self.game, reference)
 
     def policy(self, name: str, checkpoint: Checkpoint = "final") -> Policy:
         """One of its policies, ready to act.
@@ -271,7 +275,8 @@ class Run(Mapping[str, Policy]):
             raise UsageError(f"checkpoint is a number, 'final' or 'best'; this is {checkpoint!r}")
         if not isinstance(name, str):
             raise UnknownPolicyError(name, list(self))
-        return self._made(name, self._saved.find(name, checkpoint).player)
+        found = self._saved.find(name, checkpoint)
+        return self._made(name, found.player, None if found.is_frozen else found.checkpoint)
 
     def summary(self) -> dict[str, Any]:
         """What came of it, as plain data: the content of `summary.json`.

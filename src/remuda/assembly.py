@@ -21,7 +21,6 @@ from remuda.coordinator.metrics import View
 from remuda.coordinator.run_directory import RunDirectory
 from remuda.coordinator.scoreboard_reader import ScoreboardReader
 from remuda.coordinator.status import StatusFile
-from remuda.envs.pickled import without_digest
 from remuda.envs.worker_status import WorkerStatus
 from remuda.errors import CheckpointError, ConfigError
 from remuda.evaluate import Limits
@@ -34,6 +33,7 @@ from remuda.live_hyperparameters import LiveHyperparameters
 from remuda.memory.descriptors import check_limit
 from remuda.memory.shared import Arena
 from remuda.memory.waiting import Wakeup
+from remuda.pickled import without_digests
 from remuda.policies.initial import InitialWeights
 from remuda.policies.sharing import shares_of, stream_shape
 from remuda.policies.spec import PolicySpec, first_weights, kinds_of
@@ -545,4 +545,4 @@ def lasting(config: Config) -> dict[str, Any]:
         include={"game", "seed", "env", "policy", "policies", "population"},
         exclude={"env": {"workers", "check"}},
     )
-    return tree | {"game": without_digest(config.game)}  # the game's code may be mended
+    return dict(without_digests(tree))  # the user's code may be mended
