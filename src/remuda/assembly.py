@@ -14,7 +14,7 @@ from remuda.checkpoint.names import file_name
 from remuda.checkpoint.store import Checkpoints, Manifest
 from remuda.config import Config
 from remuda.coordinator.checkpointing import COORDINATOR, BestKeeper, Checkpointer, Contents
-from remuda.coordinator.coordinator import Coordinator, RunEvents, Runtime
+from remuda.coordinator.coordinator import Coordinator, RunEvents
 from remuda.coordinator.frozen import FrozenTexts
 from remuda.coordinator.ledger_writer import LedgerWriter
 from remuda.coordinator.metrics import View
@@ -41,13 +41,15 @@ from remuda.policies.stack import layout_checksum, layout_size
 from remuda.population.imported import Imported
 from remuda.population.setup import copies_of, expected_shares, seats_of, sits_once, unborn
 from remuda.population.table import ORDERED, RECORDS, Table
-from remuda.publish.snapshot import PublishedWeights, Publisher, Snapshot, SnapshotReader
+from remuda.publish.snapshot import PublishedWeights, Snapshot
+from remuda.publish.weight_store import WeightPublisher, WeightStore
 from remuda.runtime.child import Place
 from remuda.runtime.host import threads
 from remuda.runtime.inline import InlineRuntime
 from remuda.runtime.layout import Layout, niceness
 from remuda.runtime.pace import FreePace, LockstepActor, LockstepLearner, Pace
 from remuda.runtime.processes import ProcessRuntime
+from remuda.runtime.runtime import Runtime
 from remuda.scoreboard import Scoreboard
 from remuda.streams import torch_stream
 from remuda.timeline import Timeline, write_trace
@@ -133,7 +135,7 @@ class Assembly:
                     spec, layout.copies, learners[spec.name], self._actors, arena
                 )
         self.changes = LiveHyperparameters({spec.name: spec.config for spec in specs}, arena)
-        self.published = _published_weights(specs, arena)
+        self.published: WeightStore = _published_weights(specs, arena)
         self._publish_first_weights()
         self.layout = layout
         self._timelines: dict[str, Timeline] = {}
@@ -306,7 +308,7 @@ class Assembly:
 
     def snapshots(self) -> dict[str, Snapshot]:
         """The newest weights of every policy, those whose places are empty too."""
-        reader = SnapshotReader(self.published)
+        reader = self.published.reader()
         return {spec.name: reader.newest(spec.name) for spec in self.specs}
 
     def playing(self) -> dict[str, Snapshot]:
@@ -398,8 +400,8 @@ class Assembly:
                 start = spec.config.first_epsilon
                 self._publisher(spec).publish(weights, 0, start)
 
-    def _publisher(self, spec: PolicySpec) -> Publisher:
-        return Publisher(self.published, spec.name, layout_checksum(spec.network().shapes))
+    def _publisher(self, spec: PolicySpec) -> WeightPublisher:
+        return self.published.publisher(spec.name, layout_checksum(spec.network().shapes))
 
 
 def make_experience(

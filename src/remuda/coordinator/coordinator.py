@@ -25,7 +25,7 @@ from remuda.coordinator.scoreboard_reader import Reading, ScoreboardReader
 from remuda.coordinator.status import StatusFile
 from remuda.errors import RoleDiedError
 from remuda.publish.snapshot import Snapshot
-from remuda.types import RoleStatus
+from remuda.runtime.runtime import Runtime
 
 log = logging.getLogger(__name__)
 
@@ -41,35 +41,6 @@ RETRY = 2.0
 """Seconds after which a checkpoint that failed is tried again, if it is not due before."""
 EVALUATION_LIMIT = 2.0
 """Seconds that the evaluation of a checkpoint may still take when the run is over."""
-
-
-class Runtime(Protocol):
-    """Where the roles live, as the coordinator sees it."""
-
-    def start(self, stopped: Callable[[], bool]) -> None:
-        """Bring every role up, or return early when `stopped()`."""
-
-    def run_for(self, seconds: float) -> bool:
-        """Let the roles work for about so long; True when everything is played.
-
-        Raises:
-            RoleDiedError: a role died and cannot be restarted.
-        """
-
-    def save(self, number: int) -> set[str]:
-        """Let every role write its parts of a checkpoint; returns the names of those written."""
-
-    def settle(self, number: int) -> None:
-        """Tell that a checkpoint is complete or given up."""
-
-    def status(self) -> list[RoleStatus]:
-        """How every role is doing."""
-
-    def news(self) -> list[str]:
-        """What happened since this was asked last that the user should know."""
-
-    def stop(self) -> None:
-        """Let every role finish, and make sure that all are gone."""
 
 
 class RunEvents(Protocol):
