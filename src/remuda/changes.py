@@ -18,6 +18,7 @@ OF_POLICY = (
     "max_nonfinite",
     "priority",
     "time_budget",
+    "device",
     "exploration.start",
     "exploration.end",
     "exploration.decay_steps",

@@ -109,7 +109,8 @@ def train(
             f"env.observe_together: in {config.game} one agent acts at a time, and sees what those "
             "before it did; leave it false"
         )
-    layout = make_layout(config, len(specs))  # what cannot be is refused before anything is made
+    devices = [spec.config.device for spec in specs]
+    layout = make_layout(config, len(specs), own_devices=devices)  # refuses what cannot be
     if config.run.fallback and config.schedule != "sequential":
         in_one_process(config)
     beginnings = {} if resume else find_beginnings(config, specs)
@@ -157,7 +158,7 @@ def train(
                         raise
                     view.say(f"{error.what}; it goes on in one process (run.fallback)")
                     config = _fall_back(config, len(layout.copies), view)
-                    layout = make_layout(config, len(specs))
+                    layout = make_layout(config, len(specs), own_devices=devices)
                     assembly = Assembly(
                         config,
                         specs,
