@@ -35,6 +35,7 @@ FLOORS = (
     {
         *("assembly", "calibration", "memory_plan", "training", "evaluate", "crossplay", "judge"),
         *("callbacks", "events", "loggers", "result", "saved", "warm_start", "resume"),
+        "experience_layout",
         "matches",
     },
     {"own_code", "trained"},

@@ -68,21 +68,8 @@ def train(
     from remuda.ui.live import make_view
 
     check_guard()
-    tree: dict[str, Any] = {}
-    if isinstance(config, Config):  # of another run, whose directory this one does not take
-        tree = config.model_dump(mode="json")
-        tree["run"].pop("directory")
-    elif isinstance(config, Mapping):
-        tree = name_objects(config)
-    elif config is not None and not isinstance(config, str | Path):
-        raise UsageError(
-            f"config is a file, a mapping, or a run's; this is a {type(config).__name__}"
-        )
-    elif config is not None:
-        tree = read_config(Path(config))
-        load_config(tree, str(config))  # a fault in the file is told as the file's
     said = overlay(name_objects(settings), {} if game is None else {"game": game})
-    tree = overlay(tree, said)
+    tree = overlay(_tree_of(config), said)
     if resume is not None:
         path = _path(resume)
         saved = RunDirectory.open(path).read_config().model_dump(mode="json")
@@ -98,6 +85,30 @@ def train(
         )
     except UnguardedScriptError as error:
         raise error.with_traceback(None) from None  # the line says all, and the script is at fault
+
+
+def _tree_of(config: Path | str | Mapping[str, Any] | Config | None) -> dict[str, Any]:
+    """The settings that `train` is given as a whole, as a tree of plain data.
+
+    Raises:
+        UsageError: they are nothing that holds settings.
+        ConfigError: the file is missing or wrong.
+    """
+    if config is None:
+        return {}
+    if isinstance(config, Config):  # of another run, whose directory this one does not take
+        tree = config.model_dump(mode="json")
+        tree["run"].pop("directory")
+        return tree
+    if isinstance(config, Mapping):
+        return name_objects(config)
+    if not isinstance(config, str | Path):
+        raise UsageError(
+            f"config is a file, a mapping, or a run's; this is a {type(config).__name__}"
+        )
+    tree = read_config(Path(config))
+    load_config(tree, str(config))  # a fault in the file is told as the file's
+    return tree
 
 
 def tournament(

@@ -6,8 +6,7 @@ import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from remuda.assembly import lasting
-from remuda.changes import Change, allowed_words, changes
+from remuda.changes import Change, allowed_words, changes, lasting
 from remuda.checkpoint.store import Manifest, differences
 from remuda.config import Config, load_config
 from remuda.coordinator.run_directory import RunDirectory
