@@ -14,7 +14,6 @@ from remuda.errors import RunDirectoryError
 from remuda.population.ledger import FREEZE, LOST, MATCH, LedgerFile, record_type
 from remuda.ui.live import PlainView
 
-AGENTS = ("player_0", "player_1")
 LIVE = -1
 
 

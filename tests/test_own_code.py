@@ -43,12 +43,16 @@ MATCHMAKER = """
 from remuda.population.matchmaking import Matchmaker
 
 class Neighbours(Matchmaker):
+    seats_differ = True
+
     def __init__(self, num_seats):
         super().__init__(num_seats)
-        self.next = 0
+        self._at = 0
 
-    def assign(self, *args, **kwargs):
-        raise LookupError
+    def seat(self, population, ledger, random):
+        learning = [member.ref for member in population.members if member.learns]
+        self._at = (self._at + 1) % len(learning)
+        return [learning[(self._at + seat) % len(learning)] for seat in range(self.num_seats)]
 """
 SMALL = {
     "schedule": "sequential",
@@ -196,6 +200,19 @@ def test_a_policy_begins_with_one_that_is_given(of_a_cell, tmp_path, forget):
     lost.reference = ""
     with pytest.raises(remuda.UsageError, match=r"policy\.init_from: .* not taken from a run"):
         train(tmp_path / "other", policy=given() | {"init_from": lost})
+
+
+def test_a_matchmaker_of_a_cell_deals_the_seats(tmp_path, forget):
+    population = {"matchmaker": typed(MATCHMAKER)["Neighbours"], "policies": 3}
+    train(
+        tmp_path / "run", "rock_paper_scissors", policy={"algorithm": "ppo"}, population=population
+    )
+    forget()
+    ledger = remuda.load(tmp_path / "run").ledger()
+    one, other = (ledger[f"{agent}/policy"] for agent in ("agent_0", "agent_1"))
+    assert {*zip(one, other, strict=True)} == {
+        *(("policy_0", "policy_1"), ("policy_1", "policy_2"), ("policy_2", "policy_0"))
+    }
 
 
 @pytest.mark.slow
