@@ -119,6 +119,7 @@ VALUES = {
     "max_nonfinite": 3,
     "priority": 2.0,
     "time_budget": None,
+    "device": "cpu",
     "exploration.start": 0.9,
     "exploration.end": 0.2,
     "exploration.decay_steps": 1000,

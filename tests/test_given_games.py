@@ -9,12 +9,12 @@ import pytest
 import yaml
 
 import remuda
-from remuda.envs import pickled
+from remuda import pickled
 from remuda.errors import (
     CheckpointError,
+    MissingCodeError,
     RoleDiedError,
     UnguardedScriptError,
-    UnknownGameError,
     UserCodeError,
 )
 from remuda.forkserver.child import check_guard
@@ -125,7 +125,7 @@ def test_its_configuration_is_used_again_where_its_code_lies_beside(of_a_cell, f
     assert remuda.load(tmp_path / "run").evaluate(episodes=1).returns.shape == (1, 1)
     (tmp_path / "alone.yaml").write_text((of_a_cell / "config.yaml").read_text())
     forget()
-    with pytest.raises(UnknownGameError, match=r"the code of pickled:Typed-\w+ is not there"):
+    with pytest.raises(MissingCodeError, match=r"the code of pickled:Typed-\w+ is not there"):
         remuda.train(config=tmp_path / "alone.yaml")
 
 

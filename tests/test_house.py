@@ -12,7 +12,9 @@ FLOORS = (
         "algorithms",
         "compiling",
         "errors",
+        "frame",
         "loading",
+        "pickled",
         "types",
         "streams",
         "config",
@@ -33,8 +35,10 @@ FLOORS = (
     {
         *("assembly", "calibration", "memory_plan", "training", "evaluate", "crossplay", "judge"),
         *("callbacks", "events", "loggers", "result", "saved", "warm_start", "resume"),
+        "experience_layout",
+        "matches",
     },
-    {"trained"},
+    {"own_code", "trained"},
     {"ui"},
     {"api"},
 )

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from remuda.crossplay import Tournament
     from remuda.errors import ConfigError, RemudaError, UsageError
     from remuda.evaluate import Evaluation
+    from remuda.frame import Frame
+    from remuda.matches import Payoffs
     from remuda.policies.algorithms.rollout_algorithm import RolloutAlgorithm
     from remuda.policies.algorithms.transition_algorithm import TransitionAlgorithm
     from remuda.result import Result
@@ -33,6 +35,8 @@ __all__ = [
     "ConfigError",
     "EpisodeSummary",
     "Evaluation",
+    "Frame",
+    "Payoffs",
     "Policy",
     "PolicyState",
     "RemudaError",
@@ -56,6 +60,8 @@ _HOMES = {
     "ConfigError": "errors",
     "EpisodeSummary": "callbacks",
     "Evaluation": "evaluate",
+    "Frame": "frame",
+    "Payoffs": "matches",
     "Policy": "trained",
     "PolicyState": "trained",
     "RemudaError": "errors",

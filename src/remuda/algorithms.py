@@ -106,19 +106,19 @@ def find_algorithm(name: str) -> AlgorithmEntry:
         return BUILT_IN[name]
     if ":" not in name:
         raise ConfigError(
-            f"there is no algorithm {name!r}; there are {', '.join(BUILT_IN)}, or your own as "
+            f"algorithm {name!r} does not exist; there are {', '.join(BUILT_IN)}, or your own as "
             "module:Class"
         )
-    kind: Any = load(name, f"policy.algorithm {name}")
+    kind: Any = load(name, f"algorithm {name}")
     takes = getattr(kind, "takes", None)
     if not isinstance(kind, type) or takes not in ("rollouts", "transitions"):
         raise ConfigError(
-            f"policy.algorithm {name} must be a subclass of remuda.RolloutAlgorithm or of "
+            f"algorithm {name} must be a subclass of remuda.RolloutAlgorithm or of "
             "remuda.TransitionAlgorithm"
         )
     missing = sorted(getattr(kind, "__abstractmethods__", ()))
     if missing:
-        raise ConfigError(f"policy.algorithm {name}: the class has no {' and no '.join(missing)}")
+        raise ConfigError(f"algorithm {name}: the class has no {' and no '.join(missing)}")
     found: Any = kind
     like: AlgorithmEntry = BUILT_IN["ppo" if takes == "rollouts" else "dqn"]
     return AlgorithmEntry(

@@ -9,22 +9,21 @@ from collections.abc import Callable, ItemsView, Iterator, Mapping, Sequence, Va
 from pathlib import Path
 from typing import Any, Literal
 
-import numpy as np
-import numpy.typing as npt
-
 from remuda.config import Config, load_config, overlay, read_config
 from remuda.coordinator.metrics import View, row_of
 from remuda.coordinator.run_directory import RunDirectory
 from remuda.crossplay import Entrant, Player, Tournament, play_across
 from remuda.effects import leaves
-from remuda.envs.pickled import read_beside
 from remuda.envs.registry import find_game, name_game
 from remuda.errors import RunDirectoryError, UnguardedScriptError, UsageError
 from remuda.evaluate import Evaluation, load_run
 from remuda.evaluate import evaluate as play_greedily
 from remuda.forkserver.child import check_guard
+from remuda.frame import Frame
+from remuda.matches import Payoffs, read_ledger, read_payoffs
+from remuda.own_code import name_objects
 from remuda.result import Result
-from remuda.saved import SavedPolicies, UnknownPolicyError
+from remuda.saved import CHECKPOINT, SavedPolicies, UnknownPolicyError
 from remuda.trained import Policy
 from remuda.training import train as run_training
 
@@ -69,22 +68,8 @@ def train(
     from remuda.ui.live import make_view
 
     check_guard()
-    tree: dict[str, Any] = {}
-    if isinstance(config, Config):  # of another run, whose directory this one does not take
-        tree = config.model_dump(mode="json")
-        tree["run"].pop("directory")
-    elif isinstance(config, Mapping):
-        tree = dict(config)
-    elif config is not None and not isinstance(config, str | Path):
-        raise UsageError(
-            f"config is a file, a mapping, or a run's; this is a {type(config).__name__}"
-        )
-    elif config is not None:
-        tree = read_config(Path(config))
-        read_beside(Path(config), str(tree.get("game", "")))
-        load_config(tree, str(config))  # a fault in the file is told as the file's
-    said = overlay(settings, {} if game is None else {"game": game})
-    tree = overlay(tree, said)
+    said = overlay(name_objects(settings), {} if game is None else {"game": game})
+    tree = overlay(_tree_of(config), said)
     if resume is not None:
         path = _path(resume)
         saved = RunDirectory.open(path).read_config().model_dump(mode="json")
@@ -100,6 +85,30 @@ def train(
         )
     except UnguardedScriptError as error:
         raise error.with_traceback(None) from None  # the line says all, and the script is at fault
+
+
+def _tree_of(config: Path | str | Mapping[str, Any] | Config | None) -> dict[str, Any]:
+    """The settings that `train` is given as a whole, as a tree of plain data.
+
+    Raises:
+        UsageError: they are nothing that holds settings.
+        ConfigError: the file is missing or wrong.
+    """
+    if config is None:
+        return {}
+    if isinstance(config, Config):  # of another run, whose directory this one does not take
+        tree = config.model_dump(mode="json")
+        tree["run"].pop("directory")
+        return tree
+    if isinstance(config, Mapping):
+        return name_objects(config)
+    if not isinstance(config, str | Path):
+        raise UsageError(
+            f"config is a file, a mapping, or a run's; this is a {type(config).__name__}"
+        )
+    tree = read_config(Path(config))
+    load_config(tree, str(config))  # a fault in the file is told as the file's
+    return tree
 
 
 def tournament(
@@ -252,8 +261,13 @@ class Run(Mapping[str, Policy]):
     def _all(self) -> dict[str, Policy]:
         return {name: self._made(name, player) for name, player in self._saved.all().items()}
 
-    def _made(self, name: str, player: Player) -> Policy:
-        return Policy(player.spec, player.snapshot, player.agent, name, self.game)
+    def _made(self, name: str, player: Player, checkpoint: int | None = None) -> Policy:
+        """A policy; `checkpoint`: that it is from, where it is neither frozen nor the last one."""
+        which = (
+            f"@{player.snapshot.version}" if checkpoint is None else f"@{CHECKPOINT}{checkpoint}"
+        )
+        reference = f"{self.path}:{name.removesuffix(which)}{which}"
+        return Policy(player.spec, player.snapshot, player.agent, name, self.game, reference)
 
     def policy(self, name: str, checkpoint: Checkpoint = "final") -> Policy:
         """One of its policies, ready to act.
@@ -272,7 +286,8 @@ class Run(Mapping[str, Policy]):
             raise UsageError(f"checkpoint is a number, 'final' or 'best'; this is {checkpoint!r}")
         if not isinstance(name, str):
             raise UnknownPolicyError(name, list(self))
-        return self._made(name, self._saved.find(name, checkpoint).player)
+        found = self._saved.find(name, checkpoint)
+        return self._made(name, found.player, None if found.is_frozen else found.checkpoint)
 
     def summary(self) -> dict[str, Any]:
         """What came of it, as plain data: the content of `summary.json`.
@@ -282,13 +297,41 @@ class Run(Mapping[str, Policy]):
         """
         return self._files.read_summary()
 
-    def metrics(self) -> Metrics:
-        """What it did, interval by interval.
+    def metrics(self) -> Frame:
+        """What it did, interval by interval; columns are float64, NaN: nothing was measured.
+
+        `seconds`, `turns` and `steps` (of agents) are totals; the others are named as TensorBoard
+        shows them: `agent_0/mean_return`, `run/turns_per_second`. docs/metrics.md describes all.
 
         Raises:
             RunDirectoryError: there are none, or no line of them is one.
         """
-        return Metrics([row_of(record) for record in self._files.read_metrics()])
+        return Frame.of_rows([row_of(record) for record in self._files.read_metrics()], "metrics")
+
+    def ledger(self) -> Frame:
+        """The matches that were over, a row for each, where seats are dealt (`population`).
+
+        Columns: `match`, its number; `truncated`, whether it was cut off; and for each agent of the
+        game `agent_0/policy`, who sat on its seat (of a frozen copy `policy@version`),
+        `agent_0/return`, `agent_0/oldest_version` and `agent_0/newest_version` of the weights that
+        acted.
+
+        Raises:
+            RunDirectoryError: the run has no ledger, or it is damaged.
+        """
+        return read_ledger(self._files, self.agents)
+
+    def payoffs(self, most: int | None = None) -> Payoffs:
+        """What policies earned against each other, in the matches of the ledger.
+
+        Args:
+            most: so many policies at most: the live ones, then the newest frozen copies; None: all.
+
+        Raises:
+            UsageError: `most` is less than 1.
+            RunDirectoryError: the run has no ledger, or it is damaged.
+        """
+        return read_payoffs(self._files, most)
 
     def evaluate(
         self,
@@ -330,53 +373,6 @@ class Run(Mapping[str, Policy]):
         if failed:
             raise RunDirectoryError("; ".join(failed))
         return self.path / "report.html"
-
-
-class Metrics(Mapping[str, npt.NDArray[np.float64]]):
-    """Columns by name, each [rows] float64; NaN where there was nothing to measure.
-
-    `seconds`, `turns` and `steps` (of agents) are totals; the others are named as TensorBoard shows
-    them: `agent_0/mean_return`, `run/turns_per_second`, `actor/env`. docs/metrics.md describes all.
-    """
-
-    def __init__(self, rows: list[dict[str, float]]) -> None:
-        names = dict.fromkeys(name for row in rows for name in row)
-        self._columns = {
-            name: np.array([row.get(name, np.nan) for row in rows], np.float64) for name in names
-        }
-        self.num_rows = len(rows)
-
-    __eq__ = object.__eq__
-    __hash__ = object.__hash__
-
-    def __getitem__(self, name: str) -> npt.NDArray[np.float64]:
-        if name not in self._columns:
-            import difflib
-
-            near = difflib.get_close_matches(name, self._columns, n=3)
-            raise KeyError(f"there is no column {name!r}; near it are {near or sorted(self)}")
-        return self._columns[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._columns)
-
-    def __len__(self) -> int:
-        return len(self._columns)
-
-    def __repr__(self) -> str:
-        return f"<remuda metrics: {self.num_rows} rows, {len(self)} columns>"
-
-    def to_pandas(self) -> Any:
-        """The same as a `pandas.DataFrame`.
-
-        Raises:
-            UsageError: pandas is not installed.
-        """
-        try:
-            from pandas import DataFrame
-        except ImportError:
-            raise UsageError("pandas is not installed: pip install pandas") from None
-        return DataFrame(self._columns)
 
 
 def _path(run: Run | Result | Path | str) -> Path:

@@ -4,29 +4,28 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from remuda.actor.role import ActorRole, network_layout
+from remuda.changes import lasting
 from remuda.checkpoint.names import file_name
 from remuda.checkpoint.store import Checkpoints, Manifest
 from remuda.config import Config
 from remuda.coordinator.checkpointing import COORDINATOR, BestKeeper, Checkpointer, Contents
-from remuda.coordinator.coordinator import Coordinator, RunEvents, Runtime
+from remuda.coordinator.coordinator import Coordinator, RunEvents
 from remuda.coordinator.frozen import FrozenTexts
 from remuda.coordinator.ledger_writer import LedgerWriter
 from remuda.coordinator.metrics import View
 from remuda.coordinator.run_directory import RunDirectory
 from remuda.coordinator.scoreboard_reader import ScoreboardReader
 from remuda.coordinator.status import StatusFile
-from remuda.envs.pickled import without_digest
 from remuda.envs.worker_status import WorkerStatus
 from remuda.errors import CheckpointError, ConfigError
 from remuda.evaluate import Limits
-from remuda.experience.experience import Experience, segments_for
-from remuda.experience.ring import Block
+from remuda.experience.experience import Experience
+from remuda.experience_layout import experience_of_all
 from remuda.hyperparameters import values_of
 from remuda.judge import Judge
 from remuda.learner.role import LearnerRole
@@ -36,26 +35,25 @@ from remuda.memory.shared import Arena
 from remuda.memory.waiting import Wakeup
 from remuda.policies.initial import InitialWeights
 from remuda.policies.sharing import shares_of, stream_shape
-from remuda.policies.spec import PolicySpec, first_weights, kinds_of
+from remuda.policies.spec import PolicySpec, first_weights
 from remuda.policies.stack import layout_checksum, layout_size
 from remuda.population.imported import Imported
-from remuda.population.setup import copies_of, expected_shares, seats_of, sits_once, unborn
+from remuda.population.setup import copies_of, unborn
 from remuda.population.table import ORDERED, RECORDS, Table
-from remuda.publish.snapshot import PublishedWeights, Publisher, Snapshot, SnapshotReader
+from remuda.publish.snapshot import PublishedWeights, Snapshot
+from remuda.publish.weight_store import WeightPublisher, WeightStore
 from remuda.runtime.child import Place
 from remuda.runtime.host import threads
 from remuda.runtime.inline import InlineRuntime
 from remuda.runtime.layout import Layout, niceness
 from remuda.runtime.pace import FreePace, LockstepActor, LockstepLearner, Pace
 from remuda.runtime.processes import ProcessRuntime
+from remuda.runtime.runtime import Runtime
 from remuda.scoreboard import Scoreboard
 from remuda.streams import torch_stream
 from remuda.timeline import Timeline, write_trace
 from remuda.types import AgentSpec, State
 
-AHEAD = 2
-"""Rollouts that an actor plays ahead where seats are dealt: some policies play more than others for
-a while, and those that play less should be trained together with them."""
 PATIENCE = 0.005
 """Seconds that a stack of policies waits for those fed last in a turn; updates take longer."""
 
@@ -107,33 +105,18 @@ class Assembly:
         self._shares = shares_of(specs)
         self.scoreboard = Scoreboard(names, len(layout.copies), facts)
         self.table: Table | None = None
-        self.experience: dict[str, Experience] = {}
+        if config.population.dealt:
+            self.table = _table(config, specs, len(agents), imported, arena)
         learners = {
-            specs[i].name: wakeup
+            names[i]: wakeup
             for group, wakeup in zip(layout.groups, self._learners, strict=True)
             for i in group
         }
-        if config.population.dealt:
-            sizes = {spec.name: layout_size(spec.network().shapes) for spec in specs}
-            self.table = Table(
-                sizes,
-                len(agents),
-                copies_of(config.population),
-                {spec.name: values_of(spec.config) for spec in specs},
-                unborn(config),
-                arena,
-                imported,
-            )
-            self.experience = dealt_experience(
-                config, specs, agents, learners, self._actors[0], arena
-            )
-        else:
-            for spec in specs:
-                self.experience[spec.name] = make_experience(
-                    spec, layout.copies, learners[spec.name], self._actors, arena
-                )
+        self.experience = experience_of_all(
+            config, specs, agents, layout.copies, learners, self._actors, arena
+        )
         self.changes = LiveHyperparameters({spec.name: spec.config for spec in specs}, arena)
-        self.published = _published_weights(specs, arena)
+        self.published: WeightStore = _published_weights(specs, arena)
         self._publish_first_weights()
         self.layout = layout
         self._timelines: dict[str, Timeline] = {}
@@ -217,25 +200,6 @@ class Assembly:
         contents = Contents(
             parts=self.parts, gather=self.state, config=lasting(config), exact=config.exact
         )
-        best = None
-        if config.checkpoint.evaluate_episodes:
-            inline, cancelled = config.schedule == "sequential", threading.Event()
-
-            # Beside the run, what is being measured has a little time after a signal: the keeper
-            # sets `cancelled` then. Inline, the signal itself must end it.
-            def interrupted() -> bool:
-                return cancelled.is_set() or (inline and stopped())
-
-            judge = Judge(config, self.specs, run, Limits(config.run.evaluate_seconds, interrupted))
-            best = BestKeeper(
-                run.checkpoints,
-                judge.measure,
-                view.say,
-                inline=inline,
-                challenge=judge.challenge,
-                cancelled=cancelled,
-                interrupted=interrupted,
-            )
         frozen = FrozenTexts(self.table) if self.table is not None else None
         return Coordinator(
             self.runtime(run.logs, run.checkpoints),
@@ -251,11 +215,36 @@ class Assembly:
                 view.say,
                 found.turns if found else 0,
             ),
-            best,
+            self._best_keeper(run, view, stopped),
             found.turns if found else None,
             LedgerWriter(self.table, run.ledger, view.say) if self.table is not None else None,
             frozen,
             events,
+        )
+
+    def _best_keeper(
+        self, run: RunDirectory, view: View, stopped: Callable[[], bool]
+    ) -> BestKeeper | None:
+        """Who measures checkpoints and keeps the best; None: none is measured."""
+        config = self.config
+        if not config.checkpoint.evaluate_episodes:
+            return None
+        inline, cancelled = config.schedule == "sequential", threading.Event()
+
+        # Beside the run, what is being measured has a little time after a signal: the keeper sets
+        # `cancelled` then. Inline, the signal itself must end it.
+        def interrupted() -> bool:
+            return cancelled.is_set() or (inline and stopped())
+
+        judge = Judge(config, self.specs, run, Limits(config.run.evaluate_seconds, interrupted))
+        return BestKeeper(
+            run.checkpoints,
+            judge.measure,
+            view.say,
+            inline=inline,
+            challenge=judge.challenge,
+            cancelled=cancelled,
+            interrupted=interrupted,
         )
 
     @property
@@ -306,7 +295,7 @@ class Assembly:
 
     def snapshots(self) -> dict[str, Snapshot]:
         """The newest weights of every policy, those whose places are empty too."""
-        reader = SnapshotReader(self.published)
+        reader = self.published.reader()
         return {spec.name: reader.newest(spec.name) for spec in self.specs}
 
     def playing(self) -> dict[str, Snapshot]:
@@ -398,114 +387,27 @@ class Assembly:
                 start = spec.config.first_epsilon
                 self._publisher(spec).publish(weights, 0, start)
 
-    def _publisher(self, spec: PolicySpec) -> Publisher:
-        return Publisher(self.published, spec.name, layout_checksum(spec.network().shapes))
+    def _publisher(self, spec: PolicySpec) -> WeightPublisher:
+        return self.published.publisher(spec.name, layout_checksum(spec.network().shapes))
 
 
-def make_experience(
-    spec: PolicySpec,
-    num_streams: Sequence[int],
-    learner: Wakeup,
-    actors: Sequence[Wakeup],
-    arena: Arena | None = None,
-) -> Experience:
-    """The experience of a policy that plays so many copies and seats at once, by actor."""
-    config = spec.config
-    rollout = config.rollout_length * sum(num_streams)
-    return Experience(
-        stream_shape(spec),
-        config.experience,
-        num_streams,
-        learner,
-        actors,
-        rollout,
-        keeps=config.replays > 0,
-        arena=arena,
-    )
-
-
-@dataclass(frozen=True)
-class DealtRings:
-    """The rings of policies that are alike and whose seats are dealt; they stand in one block."""
-
-    members: tuple[PolicySpec, ...]
-    streams: int
-    """That a policy may play at once."""
-    rollout: int
-    """Steps that a learner takes at once; 0: it draws them."""
-    likely: int
-    """Segments of a policy that are open at a time, as a rule."""
-    segments: int
-    """Of each ring."""
-
-
-def dealt_experience(
+def _table(
     config: Config,
-    specs: tuple[PolicySpec, ...],
-    agents: tuple[AgentSpec, ...],
-    learners: Mapping[str, Wakeup],
-    actor: Wakeup,
-    arena: Arena | None = None,
-) -> dict[str, Experience]:
-    """The experience of policies whose seats are dealt, by policy."""
-    found: dict[str, Experience] = {}
-    for rings in dealt_rings(config, specs, agents):
-        shape, experience = stream_shape(rings.members[0]), rings.members[0].config.experience
-        block = Block(shape, len(rings.members), experience.segment_length, rings.segments, arena)
-        for index, spec in enumerate(rings.members):
-            found[spec.name] = Experience(
-                shape,
-                experience,
-                (rings.streams,),
-                learners[spec.name],
-                (actor,),
-                rings.rollout,
-                block,
-                index,
-                rings.likely,
-                AHEAD,
-            )
-    return found
-
-
-def dealt_rings(
-    config: Config, specs: tuple[PolicySpec, ...], agents: tuple[AgentSpec, ...]
-) -> list[DealtRings]:
-    """The rings of policies whose seats are dealt; those alike in one block.
-
-    A policy is expected to play the streams that its matchmaker deals it on average while there is
-    no past, which later takes from all alike; and may play any number of them.
-    """
-    names, copies = [spec.name for spec in specs], config.env.num_envs
-    allowed = seats_of(config, agents, names)
-    once = sits_once(config, agents, names)
-    expected = expected_shares(config, agents, names)
-    blocks: dict[tuple[Any, ...], list[PolicySpec]] = {}
-    kinds = kinds_of(agents)
-    for spec in specs:
-        first = min(allowed.get(spec.name, {0}))
-        streams = copies * kinds.count(kinds[first])
-        share = max(round(copies * expected[spec.name]), 1)
-        rollout = spec.config.rollout_length * share
-        keeps = spec.config.replays > 0 or not rollout
-        key = (
-            streams,
-            share,
-            rollout,
-            spec.config.experience,
-            keeps,
-            network_layout(spec),
-            spec.masked,
-        )
-        blocks.setdefault(key, []).append(spec)
-    found = []
-    for (streams, share, rollout, experience, keeps, *_), members in blocks.items():
-        most_open = copies if once else streams
-        likely, length = min(most_open, 2 * share), experience.segment_length
-        kept = experience.capacity if keeps else 0
-        segments = segments_for(kept, length, most_open, likely, rollout)
-        found.append(DealtRings(tuple(members), streams, rollout, likely, segments))
-    return found
+    specs: Sequence[PolicySpec],
+    num_seats: int,
+    imported: Sequence[Imported],
+    arena: Arena,
+) -> Table:
+    """The table of a population whose seats are dealt."""
+    return Table(
+        {spec.name: layout_size(spec.network().shapes) for spec in specs},
+        num_seats,
+        copies_of(config.population),
+        {spec.name: values_of(spec.config) for spec in specs},
+        unborn(config),
+        arena,
+        imported,
+    )
 
 
 def check_births(config: Config, specs: Sequence[PolicySpec]) -> None:
@@ -533,16 +435,3 @@ def _published_weights(specs: tuple[PolicySpec, ...], arena: Arena) -> Published
         shapes = spec.network().shapes
         layouts[spec.name] = (layout_size(shapes), layout_checksum(shapes), spec.config.publish)
     return PublishedWeights(layouts, arena)
-
-
-def lasting(config: Config) -> dict[str, Any]:
-    """What of a configuration a resumed run must share with the run that it resumes.
-
-    Not who steps the copies of the game, nor whether its values are checked: neither changes them.
-    """
-    tree = config.model_dump(
-        mode="json",
-        include={"game", "seed", "env", "policy", "policies", "population"},
-        exclude={"env": {"workers", "check"}},
-    )
-    return tree | {"game": without_digest(config.game)}  # the game's code may be mended

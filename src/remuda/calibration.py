@@ -44,9 +44,10 @@ def choose_layout(config: Config, agents: tuple[AgentSpec, ...]) -> Layout:
         ConfigError: what the user asked for cannot be.
     """
     specs = policy_specs(config, agents)
-    plain = make_layout(config, len(specs))
+    devices = [spec.config.device for spec in specs]
+    plain = make_layout(config, len(specs), own_devices=devices)
     seconds = config.run.calibrate
-    if not seconds or not is_open(config) or any(_never_pauses(spec) for spec in specs):
+    if not seconds or not is_open(config, devices) or any(map(_never_pauses, specs)):
         return plain
     if config.run.turns is not None and config.run.turns * len(agents) <= SHORT:
         return plain
@@ -55,7 +56,7 @@ def choose_layout(config: Config, agents: tuple[AgentSpec, ...]) -> Layout:
             costs = measure(config, agents, seconds)
             if config.env.num_envs > 1 and config.actor.processes == "auto":
                 costs = _split(config, agents, seconds / 2, costs)
-            layout = make_layout(config, len(specs), costs)
+            layout = make_layout(config, len(specs), costs, devices)
             spare = min(spare_cores(layout), MANY_THREADS - 1)
             if spare and costs.learn and config.learners.threads == "auto":
                 more = measure(config, agents, seconds, 1 + spare)

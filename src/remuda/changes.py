@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from remuda.config import Config
+from remuda.pickled import without_digests
 
 OF_POLICY = (
     "learning_rate",
@@ -18,6 +19,7 @@ OF_POLICY = (
     "max_nonfinite",
     "priority",
     "time_budget",
+    "device",
     "exploration.start",
     "exploration.end",
     "exploration.decay_steps",
@@ -112,3 +114,16 @@ def _differences(
             yield from _differences(one, other, f"{prefix}{key}.")
         elif one != other:
             yield f"{prefix}{key}", one, other
+
+
+def lasting(config: Config) -> dict[str, Any]:
+    """What of a configuration a resumed run must share with the run that it resumes.
+
+    Not who steps the copies of the game, nor whether its values are checked: neither changes them.
+    """
+    tree = config.model_dump(
+        mode="json",
+        include={"game", "seed", "env", "policy", "policies", "population"},
+        exclude={"env": {"workers", "check"}},
+    )
+    return dict(without_digests(tree))  # the user's code may be mended

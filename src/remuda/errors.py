@@ -21,6 +21,10 @@ class UnknownGameError(ConfigError):
     """A game that is not registered."""
 
 
+class MissingCodeError(ConfigError):
+    """Code of a script or a notebook that is not there any more, or cannot be read here."""
+
+
 class UsageError(RemudaError, ValueError):
     """An argument that a function of the front door cannot use."""
 

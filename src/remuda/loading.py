@@ -1,23 +1,30 @@
-"""What users bring along, found by its name: `module:Name`."""
+"""What users bring along, found by its name: `module:Name`, or that of a pickle."""
 
 from __future__ import annotations
 
 import importlib
 from typing import Any
 
-from remuda.errors import ConfigError
+from remuda import pickled
+from remuda.errors import ConfigError, MissingCodeError
 
 
 def load(path: str, key: str) -> Any:
-    """Find what `module:Name` names.
+    """Find what `module:Name` or the name of a pickle names.
 
     Args:
-        path: the module, and the name in it; a name may have dots.
+        path: the module, and the name in it; a name may have dots. Or what `remuda.train` called a
+            class or function of a script or a notebook.
         key: the setting that names it, for the message.
 
     Raises:
         ConfigError: there is none.
     """
+    if pickled.is_pickled(path):
+        try:
+            return pickled.load_named(path)
+        except MissingCodeError as error:
+            raise MissingCodeError(f"{key}: {error}") from error
     module, _, name = path.partition(":")
     try:
         found: Any = importlib.import_module(module)

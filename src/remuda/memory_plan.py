@@ -16,12 +16,12 @@ from typing import Any
 import numpy as np
 import psutil
 
-from remuda.assembly import dealt_rings
 from remuda.config import Config
 from remuda.errors import ConfigError
 from remuda.experience.experience import ring_segments
 from remuda.experience.priorities import tree_size
 from remuda.experience.ring import StreamShape, fields_of
+from remuda.experience_layout import dealt_rings
 from remuda.forkserver import client as forkserver
 from remuda.memory.shared import Fields
 from remuda.policies.algorithms.transition_algorithm import CACHE

@@ -6,14 +6,13 @@ import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from remuda.assembly import lasting
-from remuda.changes import Change, allowed_words, changes
+from remuda.changes import Change, allowed_words, changes, lasting
 from remuda.checkpoint.store import Manifest, differences
 from remuda.config import Config, load_config
 from remuda.coordinator.run_directory import RunDirectory
-from remuda.envs.pickled import without_digest
 from remuda.errors import CheckpointError, ConfigError, RemudaError, RunDirectoryError
 from remuda.hyperparameters import values_of
+from remuda.pickled import with_digests_of
 
 
 @dataclass(frozen=True)
@@ -54,7 +53,7 @@ def find_checkpoint(
         )
     say(f"goes on from checkpoint {found.number}: {found.turns:,} turns, {found.seconds:,.0f} s")
     before = _before(config, run, found)
-    changed = tuple(_changes(before, config))
+    changed = tuple(changes(before, config))
     for change in changed:
         if change.key.startswith("polic"):  # the others say themselves what they do
             say(f"{change} from now on")
@@ -83,18 +82,11 @@ def note_changes(run: RunDirectory, resumed: Resumed) -> None:
         raise RunDirectoryError(f"cannot write {run.changes}: {error.strerror}") from None
 
 
-def _changes(before: Config, config: Config) -> list[Change]:
-    """What differs; that the code of a pickled game was mended is no difference."""
-    if without_digest(before.game) == without_digest(config.game):
-        before = before.model_copy(update={"game": config.game})
-    return changes(before, config)
-
-
 def _check(config: Config, run: RunDirectory, found: Manifest) -> None:
     """Raise a `CheckpointError` where a run may not go on from a checkpoint with these settings."""
     try:  # what this version knows and that one did not has its default
         refused = [
-            str(each) for each in _changes(_before(config, run, found), config) if not each.allowed
+            str(each) for each in changes(_before(config, run, found), config) if not each.allowed
         ]
     except ConfigError:  # what that one knew and this version does not
         refused = list(differences(found.config, lasting(config)))
@@ -109,6 +101,8 @@ def _check(config: Config, run: RunDirectory, found: Manifest) -> None:
 def _before(config: Config, run: RunDirectory, found: Manifest) -> Config:
     """What the run had been going on with: what lasts by its checkpoint, the rest by its file.
 
+    That the user's code was mended is no difference: it is named as it is now.
+
     Raises:
         ConfigError: the checkpoint tells of settings that this version does not know.
     """
@@ -116,7 +110,7 @@ def _before(config: Config, run: RunDirectory, found: Manifest) -> Config:
         plain = run.read_config()
     except RemudaError:  # the checkpoint tells what counts
         plain = config
-    made = load_config(found.config)
+    made = load_config(with_digests_of(found.config, config.model_dump(mode="json")))
     rest = {name: getattr(plain, name) for name in Config.model_fields if name not in found.config}
     env = made.env.model_copy(update={"workers": plain.env.workers, "check": plain.env.check})
     return made.model_copy(update={**rest, "env": env})  # never checked: it is only compared

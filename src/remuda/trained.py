@@ -91,6 +91,8 @@ class Policy:
     """How often it had been updated."""
     observation_space: Space[npt.NDArray[np.generic]]
     action_space: Space[npt.NDArray[np.generic]]
+    reference: str
+    """Where it was taken from, as `RUN:policy@WHICH`; empty: from no run."""
     player: Player
     """What a tournament seats; it is not for users."""
 
@@ -101,8 +103,10 @@ class Policy:
         agent: AgentSpec,
         name: str = "",
         game: str = "",
+        reference: str = "",
     ) -> None:
         """Make it ready to act. `remuda.load` does this for the policies of a run."""
+        self.reference = reference
         self.name, self.algorithm, self.game = name or spec.name, spec.config.algorithm, game
         self.version, self.learner_step = snapshot.version, snapshot.learner_step
         self.observation_space, self.action_space = agent.observation_space, agent.action_space
@@ -124,7 +128,7 @@ class Policy:
         player = self.player
         made = (
             type(self),
-            (player.spec, player.snapshot, player.agent, self.name, self.game),
+            (player.spec, player.snapshot, player.agent, self.name, self.game, self.reference),
         )
         return (*made, {"_rng": self._rng, "_own": self._own})
 

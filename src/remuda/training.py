@@ -23,7 +23,6 @@ from remuda.coordinator.logs import log_to
 from remuda.coordinator.metrics import Goal, View
 from remuda.coordinator.run_directory import RunDirectory
 from remuda.effects import without_effect
-from remuda.envs.pickled import is_pickled
 from remuda.envs.registry import find_game, make_env
 from remuda.envs.wrapped import with_scripted
 from remuda.errors import (
@@ -40,6 +39,7 @@ from remuda.forkserver import client as forkserver
 from remuda.forkserver.child import check_guard
 from remuda.judge import Judge, judged
 from remuda.memory_plan import check_memory, copy_size
+from remuda.pickled import is_pickled, names_in
 from remuda.policies.initial import Beginning
 from remuda.policies.sharing import shares_of
 from remuda.policies.spec import PolicySpec, policy_specs
@@ -109,7 +109,8 @@ def train(
             f"env.observe_together: in {config.game} one agent acts at a time, and sees what those "
             "before it did; leave it false"
         )
-    layout = make_layout(config, len(specs))  # what cannot be is refused before anything is made
+    devices = [spec.config.device for spec in specs]
+    layout = make_layout(config, len(specs), own_devices=devices)  # refuses what cannot be
     if config.run.fallback and config.schedule != "sequential":
         in_one_process(config)
     beginnings = {} if resume else find_beginnings(config, specs)
@@ -146,7 +147,7 @@ def train(
             if resumed is not None:
                 assembly.restore(run.checkpoints, resumed.checkpoint, resumed.hyperparameters)
                 _tell_of_damage(run.rewind(resumed.checkpoint.turns, assembly.records), view)
-                run.save_game(config)
+                run.save_code(config)
                 write_config(config, run.config)
                 note_changes(run, resumed)
             with events.lasting(run, assembly):
@@ -157,7 +158,7 @@ def train(
                         raise
                     view.say(f"{error.what}; it goes on in one process (run.fallback)")
                     config = _fall_back(config, len(layout.copies), view)
-                    layout = make_layout(config, len(specs))
+                    layout = make_layout(config, len(specs), own_devices=devices)
                     assembly = Assembly(
                         config,
                         specs,
@@ -279,6 +280,8 @@ def _with_next_step(error: RemudaError, config: Config, run: RunDirectory) -> st
         return words
     if is_pickled(config.game):  # its code is in the run's directory, and must be given anew
         return f'{words}. Mend it, and: remuda.train(THE GAME, resume="{run.path}")'
+    if any(names_in(config.model_dump(mode="json"))):
+        return f'{words}. Mend it, and give it anew: remuda.train(..., resume="{run.path}")'
     return f"{words}. Mend it, and: remuda train --resume {run.path}"
 
 

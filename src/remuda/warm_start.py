@@ -9,6 +9,7 @@ import numpy as np
 
 from remuda.config import Config, NetworkConfig
 from remuda.errors import ConfigError, RemudaError
+from remuda.pickled import without_digest, without_digests
 from remuda.policies.initial import Beginning, Source
 from remuda.policies.spec import PolicySpec
 from remuda.population.imported import Imported, Origin
@@ -99,16 +100,19 @@ def differences(there: PolicySpec, here: PolicySpec) -> Iterator[str]:
             equal = False
             yield f"{what} is {one} there and {other} here"
 
-    yield from differ("algorithm", there.config.algorithm, here.config.algorithm)
+    algorithm, other_algorithm = (without_digest(s.config.algorithm) for s in (there, here))
+    yield from differ("algorithm", algorithm, other_algorithm)
     yield from differ("the shape of an observation", there.observation, here.observation)
     yield from differ("n_frames", there.config.n_frames, here.config.n_frames)
     yield from differ("what observations are multiplied by", there.scale, here.scale)
     yield from differ("actions", _actions(there), _actions(here))
-    if there.config.algorithm == here.config.algorithm:
+    if algorithm == other_algorithm:
         for name in NetworkConfig.model_fields:
             if name == "quantiles":  # how many are drawn; no weight belongs to one
                 continue
-            one, other = (getattr(spec.config.network, name) for spec in (there, here))
+            one, other = (
+                without_digests(getattr(spec.config.network, name)) for spec in (there, here)
+            )
             yield from differ(f"network.{name}", one, other)
         one, other = (spec.config.ppo.normalise_observations for spec in (there, here))
         yield from differ("ppo.normalise_observations", one, other)

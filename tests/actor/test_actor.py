@@ -7,10 +7,10 @@ from remuda.actor.actor import Actor
 from remuda.actor.fixed import FixedSeats
 from remuda.actor.frames import FrameStack
 from remuda.actor.role import make_seats
-from remuda.assembly import make_experience
 from remuda.config import load_config
 from remuda.experience.transition_replay import TransitionReplay
 from remuda.experience.writer import ExperienceWriter
+from remuda.experience_layout import make_experience
 from remuda.memory.waiting import Wakeup
 from remuda.policies.acting import explore
 from remuda.policies.spec import policy_specs

@@ -10,12 +10,13 @@ from remuda.actor.actor import Actor
 from remuda.actor.batch_plan import make_plan
 from remuda.actor.match_seats import MatchSeats
 from remuda.actor.role import make_casts
-from remuda.assembly import Assembly, dealt_experience
+from remuda.assembly import Assembly
 from remuda.checkpoint.state import pack, unpack
 from remuda.config import load_config
 from remuda.envs.registry import make_env
 from remuda.experience.rollout_queue import AFTER, Rollout, RolloutQueue
 from remuda.experience.transition_replay import TransitionReplay
+from remuda.experience_layout import dealt_experience
 from remuda.memory.waiting import Wakeup
 from remuda.policies.spec import policy_specs
 from remuda.policies.stack import ParameterStack, layout_checksum, layout_size

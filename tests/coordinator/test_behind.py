@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from remuda.assembly import make_experience
 from remuda.config import load_config
 from remuda.coordinator.metrics import scalars
 from remuda.coordinator.scoreboard_reader import ScoreboardReader
 from remuda.experience.rollout_queue import Rollout, RolloutQueue
 from remuda.experience.writer import ExperienceWriter
+from remuda.experience_layout import make_experience
 from remuda.memory.waiting import Wakeup
 from remuda.policies.spec import policy_specs
 from remuda.scoreboard import Learn, Scoreboard

@@ -8,12 +8,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from remuda.api import Metrics
 from remuda.coordinator.columns import Mean, Newest, Total, column
 from remuda.coordinator.metrics import Record, read_metrics, row_of, scalars
 from remuda.coordinator.metrics_page import page
 from remuda.coordinator.records import MEMBER_COLUMNS, POLICY_COLUMNS, RUN_COLUMNS, PolicyRecord
 from remuda.coordinator.scoreboard_reader import ScoreboardReader
+from remuda.frame import Frame
 from remuda.scoreboard import Learn, Scoreboard
 
 PAGE = Path(__file__).parents[2] / "docs" / "metrics.md"
@@ -128,7 +128,7 @@ def test_a_line_of_an_older_version_has_nothing_in_newer_columns(tmp_path):
     assert (len(records), damaged) == (2, [])
     old = records[0].policies["agent_0"]
     assert (old.mean_return, old.episodes, old.trained) == (1.5, 4, 0)
-    metrics = Metrics([row_of(record) for record in records])
+    metrics = Frame.of_rows([row_of(record) for record in records], "metrics")
     assert metrics["agent_0/mean_return"][0] == 1.5
     new = set(POLICY_COLUMNS) - set(json.loads(line)["policies"]["agent_0"])
     assert {"return_min", "gradient_norm", "explained_variance", "learning_rate"} <= new

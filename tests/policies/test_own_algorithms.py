@@ -45,7 +45,10 @@ def test_a_policy_may_have_an_algorithm_of_its_own():
 @pytest.mark.parametrize(
     ("name", "told"),
     [
-        ("sarsa", "there is no algorithm 'sarsa'; there are iqn, dqn, ppo, or your own as module"),
+        (
+            "sarsa",
+            "policy.algorithm 'sarsa' does not exist; there are iqn, dqn, ppo, or your own",
+        ),
         (f"{OWN}:Absent", "has no attribute 'Absent'; name yours as module:Class"),
         ("no_such_module:A2C", "No module named 'no_such_module'"),
         (f"{OWN}:Stranger", "must be a subclass of remuda.RolloutAlgorithm or of"),

@@ -7,7 +7,8 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from remuda.assembly import Assembly, check_births, lasting
+from remuda.assembly import Assembly, check_births
+from remuda.changes import lasting
 from remuda.checkpoint.store import Manifest
 from remuda.config import BirthsConfig, load_config, overlay
 from remuda.coordinator.checkpointing import COORDINATOR, Checkpointer

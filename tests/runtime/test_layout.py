@@ -13,7 +13,7 @@ def machine(monkeypatch):
     def be(cores, gpus=()):
         monkeypatch.setattr(module, "_cores", lambda: cores)
         monkeypatch.setattr(module, "_gpus", lambda: gpus)
-        monkeypatch.setattr(module, "_check_device", lambda device: None)
+        monkeypatch.setattr(module, "_check_device", lambda *_: None)
 
     return be
 
@@ -89,6 +89,29 @@ def test_devices_go_round(machine):
     assert make_layout(load_config({}), 3).devices == ("cuda:0", "cuda:1", "cuda:0")
     config = load_config({"learners": {"devices": ["cpu"]}})
     assert make_layout(config, 2).devices == ("cpu", "cpu")
+
+
+def test_a_policy_may_have_a_device_of_its_own(machine):
+    machine(16, ("cuda:0", "cuda:1"))
+    config = load_config({})
+    layout = make_layout(config, 4, own_devices=["cpu", "", "", "cpu"])
+    assert layout.devices == ("cpu", "cuda:1", "cuda:0", "cpu")
+    assert layout.groups == ((0, 3), (1,), (2,))
+    assert "on cpu, cuda:0, cuda:1" in layout.describe("async", ["a", "b", "c", "d"])
+    two = load_config({"learners": {"processes": 2}})  # fewer than devices: one has several
+    assert make_layout(two, 4, own_devices=["cpu", "", "", "cpu"]).groups == ((0, 3), (1, 2))
+    five = load_config({"learners": {"processes": 5}})
+    layout = make_layout(five, 6, own_devices=["cpu"] * 5 + ["cuda:0"])
+    assert layout.groups == ((0, 1), (2,), (3,), (4,), (5,))
+    alike = make_layout(config, 3, own_devices=["", "", ""])
+    assert alike == make_layout(config, 3)
+
+
+def test_a_device_of_its_own_that_is_not_there_is_refused():
+    with pytest.raises(ConfigError, match=r"policy\.device 'cuda:77' is not there: this machine"):
+        make_layout(load_config({}), 2, own_devices=["", "cuda:77"])
+    with pytest.raises(ConfigError, match=r"policy\.device 'gpu' is none; use cpu"):
+        make_layout(load_config({}), 1, own_devices=["gpu"])
 
 
 def test_a_device_that_is_not_there_is_refused():

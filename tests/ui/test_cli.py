@@ -56,6 +56,10 @@ def test_flags_go_over_the_file_over_the_defaults(tmp_path):
         ("train --env.options.height 2", "env.options: treasure_hunt refuses them"),
         ("train --policies.bob.n_steps 2", "policies.bob: treasure_hunt has no such policy; it"),
         ("train --learners.devices cuda:99", "device 'cuda:99' is not there"),
+        (
+            "train --policies.agent_1.device cuda:99",
+            "policy.device 'cuda:99' is not there: this machine",
+        ),
         ("train --run.directory /proc/nothing", "cannot write the run directory /proc/nothing"),
         ("evaluate", "run is missing"),
         ("evaluate nowhere", "nowhere is no run directory"),

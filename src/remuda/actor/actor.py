@@ -15,7 +15,7 @@ from remuda.envs.checks import TurnChecks
 from remuda.envs.vector_env import VectorEnv
 from remuda.experience.room import Rooms
 from remuda.memory.atomic import warm_up
-from remuda.publish.snapshot import SnapshotReader
+from remuda.publish.weight_store import WeightReader
 from remuda.scoreboard import Facts, Play, Row
 from remuda.timeline import Span, Timeline
 from remuda.types import Bools, Floats, Integers, State, TurnResult
@@ -82,7 +82,7 @@ class Actor:
         seats: Seats,
         play: Row,
         random: np.random.Generator,
-        reader: SnapshotReader | None = None,
+        reader: WeightReader | None = None,
         max_turns: int | None = None,
         turns: Callable[[], float] | None = None,
         parts: tuple[str, ...] = (),
@@ -310,7 +310,7 @@ class Actor:
             checks.result(result, acted, active)
         return bool(any_over)
 
-    def _load(self, reader: SnapshotReader) -> None:
+    def _load(self, reader: WeightReader) -> None:
         self.seats.take(reader.newer())
         self._play[Play.OVERTAKEN] += reader.overtaken - self._overtaken
         self._overtaken = reader.overtaken

@@ -15,7 +15,7 @@ from remuda.policies.initial import InitialWeights
 from remuda.policies.spec import PolicySpec, kinds_of
 from remuda.population.setup import seats_of, sits_once, teams_of
 from remuda.population.table import Table
-from remuda.publish.snapshot import PublishedWeights
+from remuda.publish.weight_store import WeightStore
 from remuda.scoreboard import Play, Scoreboard
 from remuda.streams import stream, torch_stream
 from remuda.timeline import Timeline
@@ -36,7 +36,7 @@ class ActorRole:
     config: Config
     specs: tuple[PolicySpec, ...]
     experience: Mapping[str, Experience]
-    published: PublishedWeights
+    published: WeightStore
     scoreboard: Scoreboard
     copies: tuple[int, ...]
     """Copies of the game that each actor plays."""
@@ -73,7 +73,6 @@ class ActorRole:
         successor of one that died plays other episodes.
         """
         from remuda.actor.actor import Actor
-        from remuda.publish.snapshot import SnapshotReader
 
         config, play = self.config, self.scoreboard.play(self.index)
         begins = f"{self.name} from turn {int(play[Play.TURNS])}"
@@ -89,7 +88,7 @@ class ActorRole:
             seats,
             play,
             stream(config.seed, "env", begins),
-            SnapshotReader(self.published),
+            self.published.reader(),
             config.run.turns,
             self.scoreboard.turns,
             self.parts,

@@ -243,6 +243,9 @@ class PolicyConfig(Section):
     """Seconds that an update may take, in `async`. IQN and DQN halve the batch while updates take
     longer, and double it again up to `batch_size`; PPO leaves out epochs that would take longer,
     by a clock for each group of a stack's policies that bring like amounts. None: no limit."""
+    device: str = ""
+    """Where it is trained, such as `cuda:1`; policies are trained as one stack only where they have
+    the same. Empty: its turn of `learners.devices`. Acting goes by `actor.device`."""
     target_every: Annotated[PositiveInt, for_values()] = 200
     """Updates between two copies of the online network into the target network."""
     exploration: Annotated[ExplorationConfig, for_values("ppo.entropy_cost")] = ExplorationConfig()

@@ -13,6 +13,7 @@ from pydantic import (
 from remuda.config.faults import explain
 from remuda.config.tree import Config
 from remuda.errors import ConfigError
+from remuda.pickled import read_beside
 
 
 def load_config(data: Mapping[str, Any], source: str = "") -> Config:
@@ -29,7 +30,7 @@ def load_config(data: Mapping[str, Any], source: str = "") -> Config:
 
 
 def read_config(path: Path) -> dict[str, Any]:
-    """The tree in a YAML file, not yet validated.
+    """The tree in a YAML file, not yet validated; the user's code that lies beside it is known.
 
     Raises:
         ConfigError: the file is missing, no YAML, or no tree of keys.
@@ -47,6 +48,7 @@ def read_config(path: Path) -> dict[str, Any]:
         return {}
     if not isinstance(data, dict):
         raise ConfigError(f"the configuration {path} must hold keys and values, as in `seed: 1`")
+    read_beside(path, data)
     return data
 
 

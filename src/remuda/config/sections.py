@@ -14,6 +14,7 @@ from pydantic import (
 )
 
 from remuda.algorithms import BUILT_IN, AlgorithmEntry, Takes, find_algorithm
+from remuda.pickled import add_pickles, pickles_in
 
 Share = Annotated[float, Field(ge=0.0, le=1.0)]
 
@@ -37,6 +38,15 @@ class Section(BaseModel):
     """A branch of the tree: unknown keys are refused, and nothing changes once it is made."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+
+    def __getstate__(self) -> dict[Any, Any]:
+        """What is sent to other processes, with the user's code that it names."""
+        return super().__getstate__() | {"pickles": pickles_in(self.__dict__)}
+
+    def __setstate__(self, state: dict[Any, Any]) -> None:
+        """Know that code, before anything asks for it."""
+        add_pickles(state["pickles"])
+        super().__setstate__({key: value for key, value in state.items() if key != "pickles"})
 
 
 @dataclass(frozen=True)

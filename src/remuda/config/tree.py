@@ -25,6 +25,7 @@ from remuda.config.run import (
     SupervisionConfig,
 )
 from remuda.config.sections import Section, overlay
+from remuda.errors import ConfigError
 
 
 class Config(Section):
@@ -107,3 +108,5 @@ class Config(Section):
             return PolicyConfig.model_validate(overlay(base, with_module(own)))
         except ValidationError as error:
             raise ValueError(explain(error, PolicyConfig, f"policies.{name}.")) from None
+        except ConfigError as error:
+            raise ValueError(f"policies.{name}.{error}") from None

@@ -25,7 +25,7 @@ from remuda.coordinator.scoreboard_reader import Reading, ScoreboardReader
 from remuda.coordinator.status import StatusFile
 from remuda.errors import RoleDiedError
 from remuda.publish.snapshot import Snapshot
-from remuda.types import RoleStatus
+from remuda.runtime.runtime import Runtime
 
 log = logging.getLogger(__name__)
 
@@ -41,35 +41,6 @@ RETRY = 2.0
 """Seconds after which a checkpoint that failed is tried again, if it is not due before."""
 EVALUATION_LIMIT = 2.0
 """Seconds that the evaluation of a checkpoint may still take when the run is over."""
-
-
-class Runtime(Protocol):
-    """Where the roles live, as the coordinator sees it."""
-
-    def start(self, stopped: Callable[[], bool]) -> None:
-        """Bring every role up, or return early when `stopped()`."""
-
-    def run_for(self, seconds: float) -> bool:
-        """Let the roles work for about so long; True when everything is played.
-
-        Raises:
-            RoleDiedError: a role died and cannot be restarted.
-        """
-
-    def save(self, number: int) -> set[str]:
-        """Let every role write its parts of a checkpoint; returns the names of those written."""
-
-    def settle(self, number: int) -> None:
-        """Tell that a checkpoint is complete or given up."""
-
-    def status(self) -> list[RoleStatus]:
-        """How every role is doing."""
-
-    def news(self) -> list[str]:
-        """What happened since this was asked last that the user should know."""
-
-    def stop(self) -> None:
-        """Let every role finish, and make sure that all are gone."""
 
 
 class RunEvents(Protocol):
@@ -218,18 +189,7 @@ class Coordinator:
         due = board.start.time + every
         recent, encodes = deque([board.start], maxlen=SHOWN_TICKS), False
         while True:
-            died: RoleDiedError | None = None
-            over = False
-            try:
-                over = self._runtime.run_for(TICK)
-            except RoleDiedError as error:
-                died = error
-            for message in self._runtime.news():
-                self._tell(message)
-            if self._scribe is not None:
-                self._scribe.write()
-            if self._frozen is not None:
-                self._frozen.look()
+            over, died = self._let_work()
             now = board.read()
             words, finished = self._reason(over, board.seconds(now), config, signals)
             words = str(died) if died else words
@@ -265,22 +225,52 @@ class Coordinator:
                 if self._events is not None:
                     self._events.logged(record)
             if words:
-                self._metrics.work.finish()
-                if died:
-                    self._status.note(words)
-                self._status.write(record, self._runtime.status(), words)
-            else:
-                if self._status.is_due:
-                    self._status.begin(record, self._runtime.status())
-                self._work(VALUES - RECORD * len(record.policies))
-            if died:
-                raise died
-            if words:
-                session = board.between(board.start, now, whole=True)
-                roles = self._runtime.status()
-                restarts = {role.name: role.restarts for role in roles if role.restarts}
-                had = {r.name: r.processor for r in roles if r.processor is not None}
-                return Ending(words, finished, session, board.earlier, restarts, had)
+                return self._end(board, record, now, words, finished, died)
+            if self._status.is_due:
+                self._status.begin(record, self._runtime.status())
+            self._work(VALUES - RECORD * len(record.policies))
+
+    def _let_work(self) -> tuple[bool, RoleDiedError | None]:
+        """Let the roles work for a tick; whether all is played, and the death that ends the run."""
+        died: RoleDiedError | None = None
+        over = False
+        try:
+            over = self._runtime.run_for(TICK)
+        except RoleDiedError as error:
+            died = error
+        for message in self._runtime.news():
+            self._tell(message)
+        if self._scribe is not None:
+            self._scribe.write()
+        if self._frozen is not None:
+            self._frozen.look()
+        return over, died
+
+    def _end(
+        self,
+        board: ScoreboardReader,
+        record: Record,
+        now: Reading,
+        words: str,
+        finished: bool,
+        died: RoleDiedError | None,
+    ) -> Ending:
+        """Write what is left to write, and tell how the session ended.
+
+        Raises:
+            RoleDiedError: by the death of a role.
+        """
+        self._metrics.work.finish()
+        if died:
+            self._status.note(words)
+        self._status.write(record, self._runtime.status(), words)
+        if died:
+            raise died
+        session = board.between(board.start, now, whole=True)
+        roles = self._runtime.status()
+        restarts = {role.name: role.restarts for role in roles if role.restarts}
+        had = {r.name: r.processor for r in roles if r.processor is not None}
+        return Ending(words, finished, session, board.earlier, restarts, had)
 
     def _reason(
         self, over: bool, seconds: float, config: RunConfig, signals: Signals

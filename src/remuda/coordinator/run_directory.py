@@ -13,13 +13,13 @@ from pathlib import Path
 from types import NoneType
 from typing import Any
 
+from remuda import pickled
 from remuda.checkpoint.names import file_name
 from remuda.checkpoint.plain import NUMBER, Kinds, checked, checked_all, read_checked
 from remuda.checkpoint.state import save_tensors, write_whole
 from remuda.checkpoint.store import Checkpoints
 from remuda.config import Config, config_text, load_config, read_config
 from remuda.coordinator.metrics import Record, read_metrics
-from remuda.envs import pickled
 from remuda.errors import RunDirectoryError
 from remuda.policies.initial import InitialWeights
 from remuda.population.imported import ImportedMembers
@@ -49,7 +49,7 @@ SUMMARY: Kinds = {
 class RunDirectory:
     """The files of one run.
 
-    config.yaml, game-DIGEST.pkl (the code of a game that no process can import), metrics.jsonl,
+    config.yaml, code-DIGEST.pkl (the user's code that no process can import), metrics.jsonl,
     status.json, summary.json, report.html with its pictures, play.gif, weights/POLICY.safetensors,
     checkpoints/, logs/PROCESS.log and tensorboard/. What policies took from other runs to begin
     with is in initial/, and members that are policies of other runs in imported.safetensors. What
@@ -100,7 +100,7 @@ class RunDirectory:
                     f"{NEEDED / 2**20:.0f} MiB; free some, or name another run.directory"
                 )
             run.lock()
-            run.save_game(config)
+            run.save_code(config)
             run.config.write_text(text)
         except OSError as error:
             run.unlock()
@@ -236,19 +236,16 @@ class RunDirectory:
         tree = read_config(self.config)
         if not tree:  # else all defaults would stand in for what was lost
             raise RunDirectoryError(f"{self.config} is damaged: it is empty")
-        config = load_config(tree, str(self.config))
-        pickled.read_beside(self.config, config.game)
-        return config
+        return load_config(tree, str(self.config))
 
-    def save_game(self, config: Config) -> None:
-        """Write the code of a game that no process can import; it is there before its name is.
+    def save_code(self, config: Config) -> None:
+        """Write the code that no process can import; it is there before its name is.
 
         Raises:
             RunDirectoryError: the disk is full or not writable.
         """
-        if pickled.is_pickled(config.game):
-            path = self.path / pickled.file_name(config.game)
-            write_file(path, pickled.pickle_of(config.game))
+        for name in pickled.names_in(config.model_dump(mode="json")):
+            write_file(self.path / pickled.file_name(name), pickled.pickle_of(name))
 
     def read_metrics(self, damaged: list[int] | None = None) -> tuple[Record, ...]:
         """The records of the run.

@@ -18,7 +18,7 @@ from remuda.coordinator.records import (
     Record,
 )
 from remuda.coordinator.spread import Numbers, Spread, spread_of
-from remuda.experience.experience import Experience
+from remuda.experience.store import ExperienceStore
 from remuda.population.records import GAMES, MEETINGS, RATING, REWARD, UNCERTAINTY, WINS
 from remuda.population.table import MATCHES, MemberRow, Table
 from remuda.scoreboard import Facts, Learn, Play, Policy, Row, Scoreboard, added_up
@@ -57,7 +57,7 @@ class ScoreboardReader:
     def __init__(
         self,
         scoreboard: Scoreboard,
-        experience: Mapping[str, Experience],
+        experience: Mapping[str, ExperienceStore],
         seconds: float = 0.0,
         table: Table | None = None,
     ) -> None:
@@ -234,7 +234,7 @@ def member_record(row: MemberRow, table: Table) -> MemberRecord:
     )
 
 
-def _behind(experience: Experience, written: int, learn: Row) -> int | None:
+def _behind(experience: ExperienceStore, written: int, learn: Row) -> int | None:
     """Steps that were collected, and that the learner has not trained on yet."""
     if experience.rollout:
         passed = experience.passed  # with what it has taken, and trains on now or in a later piece
@@ -248,7 +248,7 @@ def _behind(experience: Experience, written: int, learn: Row) -> int | None:
     return max(written - max(begins, paid), 0)
 
 
-def _lost(experience: Experience, written: int, learn: Row) -> int:
+def _lost(experience: ExperienceStore, written: int, learn: Row) -> int:
     """On-policy: steps that no learner trained on; all that come once a policy learns no more."""
     if experience.rollout and learn[Learn.HALTED]:
         return int(written - learn[Learn.TRAINED])

@@ -24,7 +24,7 @@ from remuda.checkpoint.state import write_whole
 from remuda.coordinator.frozen import FrozenTexts
 from remuda.coordinator.metrics import MemberRecord, PolicyRecord, Record
 from remuda.coordinator.pieces import Pieces, Work, encode, joined
-from remuda.publish.snapshot import PublishedWeights
+from remuda.publish.weight_store import WeightStore
 from remuda.types import RoleStatus
 
 INTERVAL = 1.0
@@ -61,7 +61,7 @@ class StatusFile:
     def __init__(
         self,
         path: Path,
-        published: PublishedWeights,
+        published: WeightStore,
         schedule: str,
         frozen: FrozenTexts | None = None,
     ) -> None:

@@ -9,7 +9,8 @@ from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, cast
 
-from remuda.envs import own_games, pickled
+from remuda import pickled
+from remuda.envs import own_games
 from remuda.errors import ConfigError, RemudaError, UnknownGameError, UsageError, UserCodeError
 from remuda.user_code import where_raised
 
@@ -266,7 +267,7 @@ def name_game(game: object) -> str:
         own_games.check_factory(game, "game")
     except ConfigError as error:
         raise UsageError(str(error)) from None
-    name = pickled.name_object(game)
+    name = pickled.name_object(game, "the game")
     return next((own.name for own in GAMES.values() if own.factory == name), name)
 
 

@@ -15,7 +15,7 @@ from remuda.config import PolicyConfig
 from remuda.hyperparameters import with_values
 from remuda.policies.algorithms.algorithm import Algorithm
 from remuda.population.nursery import Newborn
-from remuda.publish.snapshot import Publisher
+from remuda.publish.weight_store import WeightPublisher
 from remuda.scoreboard import Learn, Row, count_on, fitting_counts
 from remuda.types import State
 
@@ -93,7 +93,7 @@ class Student:
         config: PolicyConfig,
         algorithm: Algorithm,
         index: int,
-        publisher: Publisher,
+        publisher: WeightPublisher,
         row: Row,
     ) -> None:
         self.name, self.config, self.row, self.index = name, config, row, index

@@ -18,7 +18,7 @@ from remuda.memory.waiting import Wakeup
 from remuda.policies.sharing import stream_shape
 from remuda.policies.spec import PolicySpec, first_weights
 from remuda.policies.stack import layout_checksum, layout_size
-from remuda.publish.snapshot import PublishedWeights, Publisher
+from remuda.publish.snapshot import PublishedWeights
 from remuda.scoreboard import Learn, Scoreboard
 from remuda.streams import torch_stream
 
@@ -137,7 +137,7 @@ def _published(specs: Sequence[PolicySpec]) -> PublishedWeights:
     published = PublishedWeights(layouts)
     for spec in specs:
         weights = first_weights(spec, torch_stream(0, "rehearsal", spec.name))
-        Publisher(published, spec.name, checksum).publish(weights, 0, 0.0)
+        published.publisher(spec.name, checksum).publish(weights, 0, 0.0)
     return published
 
 

@@ -14,7 +14,8 @@ from remuda.memory.waiting import Wakeup
 from remuda.policies.initial import InitialWeights
 from remuda.policies.spec import PolicySpec
 from remuda.population.table import Table
-from remuda.publish.snapshot import PublishedWeights, Snapshot
+from remuda.publish.snapshot import Snapshot
+from remuda.publish.weight_store import WeightStore
 from remuda.scoreboard import Scoreboard
 from remuda.streams import stream, torch_stream
 from remuda.timeline import Timeline
@@ -40,7 +41,7 @@ class LearnerRole:
     """By policy, in the order of `specs`."""
     experience: Mapping[str, Experience]
     """Of its policies, and of all that they share theirs with."""
-    published: PublishedWeights
+    published: WeightStore
     scoreboard: Scoreboard
     wakeup: Wakeup
     timeline: Timeline | None = None
@@ -203,9 +204,7 @@ class LearnerRole:
         return [self.experience[name] for name in (spec.name, *self.shares.get(spec.name, ()))]
 
     def _newest(self, spec: PolicySpec) -> Snapshot:
-        from remuda.publish.snapshot import SnapshotReader
-
-        return SnapshotReader(self.published).newest(spec.name)
+        return self.published.reader().newest(spec.name)
 
     def _students(
         self,
@@ -223,7 +222,6 @@ class LearnerRole:
 
         from remuda.learner.learner import Student
         from remuda.policies.stack import layout_checksum
-        from remuda.publish.snapshot import Publisher
 
         checksum = layout_checksum(algorithm.online.shapes)
         students = []
@@ -233,7 +231,7 @@ class LearnerRole:
                 moments = self.initial.optimizer(spec.name)
                 if moments is not None:
                     algorithm.optimizer.restore(k, moments)
-            publisher = Publisher(self.published, spec.name, checksum)
+            publisher = self.published.publisher(spec.name, checksum)
             row = self.scoreboard.learn(spec.name)
             students.append(Student(spec.name, spec.config, algorithm, k, publisher, row))
         return students

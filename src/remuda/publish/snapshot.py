@@ -44,7 +44,7 @@ TRIES = 1000
 
 
 class PublishedWeights:
-    """The shared memory of all policies' snapshots: layout only.
+    """The shared memory of all policies' snapshots, a `WeightStore`: layout, and what makes ends.
 
     `layouts` gives, by policy, the number of weights, a checksum of how they are laid out, and the
     publishing mode.
@@ -73,6 +73,18 @@ class PublishedWeights:
         }
         for slots in self.slots.values():
             slots["weights"][...] = np.nan
+
+    def publisher(self, policy: str, checksum: int) -> Publisher:
+        """A learner's end, for a policy whose network is laid out so.
+
+        Raises:
+            ValueError: the weights of this policy are laid out in another way.
+        """
+        return Publisher(self, policy, checksum)
+
+    def reader(self) -> SnapshotReader:
+        """A reader's end, which has copied nothing yet."""
+        return SnapshotReader(self)
 
     def active(self, policy: str) -> int:
         """The row that actors read."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 import psutil
 
@@ -74,21 +75,35 @@ class Layout:
         return f"{actors}, {learners}, on {devices}{reason}"
 
 
-def make_layout(config: Config, num_policies: int, costs: Costs | None = None) -> Layout:
+def make_layout(
+    config: Config, num_policies: int, costs: Costs | None = None, own_devices: Sequence[str] = ()
+) -> Layout:
     """Deal copies to actors, and policies to learner processes and devices.
 
     What the user does not say is chosen. With `costs`: the fewest processes that are as fast as
     any. Without: one actor, and as many learner processes as there are cores and policies. On GPUs:
     one learner process for each. Never more than the memory holds.
 
+    Args:
+        config: of the run.
+        num_policies: to be trained.
+        costs: what playing and training cost; None: that is not known.
+        own_devices: by policy, the device that the user chose for it (`policy.device`); empty: its
+            turn of `learners.devices`.
+
     Raises:
         ConfigError: a device that is not there, or more actors than there can be.
     """
-    devices = config.learners.devices or _gpus() or ("cpu",)
-    for device in (*devices, config.actor.device):
+    common = config.learners.devices or _gpus() or ("cpu",)
+    for device in (*common, config.actor.device):
         _check_device(device)
+    for device in filter(None, own_devices):
+        _check_device(device, "policy.device")
+    own = own_devices or ("",) * num_policies
+    devices = tuple(own[i] or common[i % len(common)] for i in range(num_policies))
+    used = tuple(dict.fromkeys(devices)) if any(own) else common
     _check_actors(config)
-    actors, processes = _choose(config, num_policies, devices, costs)
+    actors, processes = _choose(config, num_policies, used, costs)
     threads = config.learners.threads
     if config.exact and threads not in (1, "auto"):
         raise ConfigError(
@@ -97,15 +112,17 @@ def make_layout(config: Config, num_policies: int, costs: Costs | None = None) -
         )
     return Layout(
         _shares(config.env.num_envs, actors),
-        _groups(num_policies, processes, devices),
-        tuple(devices[i % len(devices)] for i in range(num_policies)),
+        _by_device(devices, processes) if any(own) else _groups(num_policies, processes, common),
+        devices,
         1 if threads == "auto" else threads,
         costs.describe(config.env.num_envs / actors) if costs is not None else "",
     )
 
 
-def is_open(config: Config) -> bool:
+def is_open(config: Config, own_devices: Sequence[str]) -> bool:
     """Whether there is a choice to be made that depends on what things cost."""
+    if {*own_devices} - {"", "cpu"}:
+        return False
     if config.exact or config.learners.devices not in ((), ("cpu",)) or _gpus() or _cores() == 1:
         return False
     return config.learners.processes == "auto" or (
@@ -203,6 +220,29 @@ def _groups(
     return tuple(groups)
 
 
+def _by_device(devices: Sequence[str], processes: int) -> tuple[tuple[int, ...], ...]:
+    """Likewise, of policies that have devices of their own.
+
+    A process uses one device where there are as many processes as devices; those that are left over
+    go where a process has most policies.
+    """
+    members: dict[str, list[int]] = {}
+    for policy, device in enumerate(devices):
+        members.setdefault(device, []).append(policy)
+    if processes < len(members):
+        members = {"": [policy for those in members.values() for policy in those]}
+    shares = dict.fromkeys(members, 1)
+    if "" in members:  # they all share all processes
+        shares[""] = processes
+    while sum(shares.values()) < processes:
+        shares[max(members, key=lambda device: len(members[device]) / shares[device])] += 1
+    groups = []
+    for device, policies in members.items():
+        rest = iter(policies)
+        groups += [tuple(islice(rest, n)) for n in _shares(len(policies), shares[device])]
+    return tuple(groups)
+
+
 def _shares(count: int, parts: int) -> tuple[int, ...]:
     """So many parts of `count`, as equal as can be."""
     share, extra = divmod(count, parts)
@@ -223,14 +263,14 @@ def _gpus() -> tuple[str, ...]:
     return tuple(f"cuda:{i}" for i in range(torch.cuda.device_count()))
 
 
-def _check_device(device: str) -> None:
+def _check_device(device: str, key: str = "device") -> None:
     import torch
 
     try:
         kind = torch.device(device)
     except RuntimeError:
-        raise ConfigError(f"device {device!r} is none; use cpu, cuda:0, cuda:1, ...") from None
+        raise ConfigError(f"{key} {device!r} is none; use cpu, cuda:0, cuda:1, ...") from None
     if kind.type == "cuda" and (kind.index or 0) >= torch.cuda.device_count():
         raise ConfigError(
-            f"device {device!r} is not there: this machine has {torch.cuda.device_count()} GPUs"
+            f"{key} {device!r} is not there: this machine has {torch.cuda.device_count()} GPUs"
         )

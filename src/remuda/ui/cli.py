@@ -266,14 +266,11 @@ def read_arguments(words: Sequence[str]) -> Config:
     Raises:
         ConfigError: anything in them that is wrong, in one line.
     """
-    from remuda.envs.pickled import read_beside
-
     base: dict[str, Any] = {}
     words, source = take_option(words, "--config", "the path of a YAML file")
     if source:
         base = read_config(Path(source))
         load_config(base, source)  # a fault in the file is told as the file's
-        read_beside(Path(source), str(base.get("game", "")))
     config = load_config(overlay(base, parse_flags(words, Config, positional="game")))
     from remuda.envs.registry import find_game
 

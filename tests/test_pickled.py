@@ -7,9 +7,9 @@ import types
 
 import pytest
 
-from remuda.envs import pickled
+from remuda import pickled
 from remuda.envs.registry import find_game, make_env, name_game
-from remuda.errors import UnknownGameError
+from remuda.errors import MissingCodeError
 from support import Tape
 
 SOURCE = """
@@ -53,7 +53,7 @@ def test_a_class_of_the_script_is_pickled_by_value(fresh):
     fresh()
     assert game.make(2).num_agents == 3
     with pytest.raises(
-        UnknownGameError, match=r"the code of pickled:Typed-\w+ is not there: .*pkl"
+        MissingCodeError, match=r"the code of pickled:Typed-\w+ is not there: .*pkl"
     ):
         find_game(name)
 
@@ -107,19 +107,19 @@ def kept(tmp_path, data=None):
 def test_it_is_read_beside_the_configuration(fresh, tmp_path):
     name = kept(tmp_path)
     fresh()
-    pickled.read_beside(tmp_path / "config.yaml", name)
+    pickled.read_beside(tmp_path / "config.yaml", {"game": name})
     assert make_env(name, 2).num_agents == 3
     pickled.read_beside(tmp_path / "config.yaml", "pickled:Gone-12345678")
-    with pytest.raises(UnknownGameError, match=r"is not there: .*game-12345678\.pkl"):
+    with pytest.raises(MissingCodeError, match=r"is not there: .*code-12345678\.pkl"):
         find_game("pickled:Gone-12345678")
 
 
 def test_it_is_not_run_before_it_is_made(fresh, tmp_path):
     name = kept(tmp_path, b"no pickle at all")
     fresh()
-    pickled.read_beside(tmp_path / "config.yaml", name)
+    pickled.read_beside(tmp_path / "config.yaml", {"game": name})
     game = find_game(name)
-    with pytest.raises(UnknownGameError, match=r"game-\w+\.pkl, the code of .* is damaged"):
+    with pytest.raises(MissingCodeError, match=r"code-\w+\.pkl, the code of .* is damaged"):
         game.make(1)
 
 
@@ -130,7 +130,7 @@ def named_by(content):
 def test_code_of_another_python_is_refused(fresh):
     data = pickle.dumps(("2.7", b""))
     said = r"was written by Python 2\.7, and this is Python .*, which cannot run its code"
-    with pytest.raises(UnknownGameError, match=said):
+    with pytest.raises(MissingCodeError, match=said):
         pickled.load_object(named_by(data), data)
 
 
@@ -144,5 +144,5 @@ def test_what_its_code_imports_must_be_there(fresh, tmp_path, monkeypatch):
     fresh()
     monkeypatch.delitem(sys.modules, "helps_a_game")
     monkeypatch.setattr(sys, "path", [path for path in sys.path if path != str(tmp_path)])
-    with pytest.raises(UnknownGameError, match="cannot be read: No module named 'helps_a_game'"):
+    with pytest.raises(MissingCodeError, match="cannot be read: No module named 'helps_a_game'"):
         game.make(1)

@@ -1,0 +1,156 @@
+"""How much experience each policy of a run keeps, and in which rings it lies."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from remuda.actor.role import network_layout
+from remuda.config import Config
+from remuda.experience.experience import Experience, segments_for
+from remuda.experience.ring import Block
+from remuda.memory.shared import Arena
+from remuda.memory.waiting import Wakeup
+from remuda.policies.sharing import stream_shape
+from remuda.policies.spec import PolicySpec, kinds_of
+from remuda.population.setup import expected_shares, seats_of, sits_once
+from remuda.types import AgentSpec
+
+AHEAD = 2
+"""Rollouts that an actor plays ahead where seats are dealt: some policies play more than others for
+a while, and those that play less should be trained together with them."""
+
+
+def experience_of_all(
+    config: Config,
+    specs: tuple[PolicySpec, ...],
+    agents: tuple[AgentSpec, ...],
+    copies: Sequence[int],
+    learners: Mapping[str, Wakeup],
+    actors: Sequence[Wakeup],
+    arena: Arena,
+) -> dict[str, Experience]:
+    """The experience of every policy of a run.
+
+    Args:
+        config: of the run.
+        specs: its policies.
+        agents: of the game; needed where seats are dealt.
+        copies: of the game, by actor.
+        learners: by policy, rings its learner's process.
+        actors: each rings an actor's process.
+        arena: where the memory is cut from.
+    """
+    if config.population.dealt:
+        return dealt_experience(config, specs, agents, learners, actors[0], arena)
+    return {
+        spec.name: make_experience(spec, copies, learners[spec.name], actors, arena)
+        for spec in specs
+    }
+
+
+def make_experience(
+    spec: PolicySpec,
+    num_streams: Sequence[int],
+    learner: Wakeup,
+    actors: Sequence[Wakeup],
+    arena: Arena | None = None,
+) -> Experience:
+    """The experience of a policy that plays so many copies and seats at once, by actor."""
+    config = spec.config
+    rollout = config.rollout_length * sum(num_streams)
+    return Experience(
+        stream_shape(spec),
+        config.experience,
+        num_streams,
+        learner,
+        actors,
+        rollout,
+        keeps=config.replays > 0,
+        arena=arena,
+    )
+
+
+@dataclass(frozen=True)
+class DealtRings:
+    """The rings of policies that are alike and whose seats are dealt; they stand in one block."""
+
+    members: tuple[PolicySpec, ...]
+    streams: int
+    """That a policy may play at once."""
+    rollout: int
+    """Steps that a learner takes at once; 0: it draws them."""
+    likely: int
+    """Segments of a policy that are open at a time, as a rule."""
+    segments: int
+    """Of each ring."""
+
+
+def dealt_experience(
+    config: Config,
+    specs: tuple[PolicySpec, ...],
+    agents: tuple[AgentSpec, ...],
+    learners: Mapping[str, Wakeup],
+    actor: Wakeup,
+    arena: Arena | None = None,
+) -> dict[str, Experience]:
+    """The experience of policies whose seats are dealt, by policy."""
+    found: dict[str, Experience] = {}
+    for rings in dealt_rings(config, specs, agents):
+        shape, experience = stream_shape(rings.members[0]), rings.members[0].config.experience
+        block = Block(shape, len(rings.members), experience.segment_length, rings.segments, arena)
+        for index, spec in enumerate(rings.members):
+            found[spec.name] = Experience(
+                shape,
+                experience,
+                (rings.streams,),
+                learners[spec.name],
+                (actor,),
+                rings.rollout,
+                block,
+                index,
+                rings.likely,
+                AHEAD,
+            )
+    return found
+
+
+def dealt_rings(
+    config: Config, specs: tuple[PolicySpec, ...], agents: tuple[AgentSpec, ...]
+) -> list[DealtRings]:
+    """The rings of policies whose seats are dealt; those alike in one block.
+
+    A policy is expected to play the streams that its matchmaker deals it on average while there is
+    no past, which later takes from all alike; and may play any number of them.
+    """
+    names, copies = [spec.name for spec in specs], config.env.num_envs
+    allowed = seats_of(config, agents, names)
+    once = sits_once(config, agents, names)
+    expected = expected_shares(config, agents, names)
+    blocks: dict[tuple[Any, ...], list[PolicySpec]] = {}
+    kinds = kinds_of(agents)
+    for spec in specs:
+        first = min(allowed.get(spec.name, {0}))
+        streams = copies * kinds.count(kinds[first])
+        share = max(round(copies * expected[spec.name]), 1)
+        rollout = spec.config.rollout_length * share
+        keeps = spec.config.replays > 0 or not rollout
+        key = (
+            streams,
+            share,
+            rollout,
+            spec.config.experience,
+            keeps,
+            network_layout(spec),
+            spec.masked,
+        )
+        blocks.setdefault(key, []).append(spec)
+    found = []
+    for (streams, share, rollout, experience, keeps, *_), members in blocks.items():
+        most_open = copies if once else streams
+        likely, length = min(most_open, 2 * share), experience.segment_length
+        kept = experience.capacity if keeps else 0
+        segments = segments_for(kept, length, most_open, likely, rollout)
+        found.append(DealtRings(tuple(members), streams, rollout, likely, segments))
+    return found

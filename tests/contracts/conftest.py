@@ -1,0 +1,133 @@
+"""What implements each seam: another implementation is another parameter here, and no new test."""
+
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+import pytest
+
+from contracts.roles import CountingRole
+from remuda.checkpoint.store import Checkpoints
+from remuda.config import ExperienceConfig, PublishConfig, SupervisionConfig
+from remuda.experience.experience import Experience
+from remuda.experience.ring import Block, StreamShape
+from remuda.experience.rollout_queue import AFTER, Rollout, RolloutQueue
+from remuda.experience.room import Rooms
+from remuda.experience.store import ExperienceStore
+from remuda.experience.writer import ExperienceWriter
+from remuda.memory.waiting import Wakeup
+from remuda.publish.snapshot import PublishedWeights
+from remuda.runtime.child import Place
+from remuda.runtime.inline import InlineRuntime
+from remuda.runtime.pace import FreePace, LockstepActor, LockstepLearner
+from remuda.runtime.processes import ProcessRuntime
+
+LENGTH, CAPACITY = 4, 32
+
+
+@pytest.fixture(params=["snapshot", "double_buffer"])
+def make_weights(request):
+    """Makes a `WeightStore`, given sizes and checksums by policy."""
+
+    def make(layouts):
+        mode = PublishConfig(mode=request.param)
+        return PublishedWeights({name: (*layout, mode) for name, layout in layouts.items()})
+
+    return make
+
+
+@dataclass
+class Steps:
+    """An `ExperienceStore`, with its two ends as far as the contract needs them."""
+
+    store: ExperienceStore
+    learner: Wakeup
+    actor: Wakeup
+
+    def __post_init__(self):
+        self._writer = self._rooms = None
+
+    def write(self, numbers, ends=False):
+        """Let one stream do these numbers, one in a turn; `ends`: its episode is over then."""
+        if self._writer is None:
+            self._writer = ExperienceWriter(self.store, 0)
+        one, none = np.ones(1, np.bool_), np.zeros(1, np.bool_)
+        for number in numbers:
+            observation = np.full((1, 1), number, np.float32)
+            self._writer.decide(observation, np.full((1, 1), number), 0, one)
+            over = np.full(1, ends and number == numbers[-1])
+            self._writer.outcome(np.zeros(1, np.float32), over, none, observation, one)
+
+    @property
+    def may_write(self):
+        """Whether the actor may write another turn."""
+        if self._rooms is None:
+            self._rooms = Rooms([self.store.room(0)])
+        return self._rooms.has_room()
+
+    def take(self):
+        """Take a rollout, if there is one; returns what was done in it."""
+        queue = RolloutQueue(self.store)
+        if not queue.ready():
+            return []
+        out = Rollout.empty(self.store, 1)
+        queue.take(out, 0, 0)
+        used = slice(0, int(out.num_rows[0]))
+        return out.actions[0, used, 0][out.streams[0, used] != AFTER].tolist()
+
+
+@pytest.fixture(params=["rings_of_its_own", "in_a_block"])
+def make_experience(request):
+    """Makes the experience of a policy of one stream, for `rollout` steps at once or 0."""
+
+    def make(rollout=0, on_full="overwrite"):
+        config = ExperienceConfig(
+            capacity=CAPACITY,
+            segment_length=LENGTH,
+            learning_starts=1,
+            on_full=on_full,
+            replay_ratio=1.0,
+        )
+        shape = StreamShape((1,), np.float32, 1)
+        learner, actor = Wakeup(), Wakeup()
+        make_one = partial(Experience, shape, config, (1,), learner, (actor,), rollout)
+        if request.param == "in_a_block":
+            block = Block(shape, 2, LENGTH, CAPACITY // LENGTH + 2)
+            return Steps(make_one(block, 1), learner, actor)
+        return Steps(make_one(keeps=True), learner, actor)
+
+    return make
+
+
+@pytest.fixture(params=["inline", "processes", pytest.param("lockstep", marks=pytest.mark.slow)])
+def make_runtime(request, tmp_path):
+    """Makes a `Runtime` of an actor that plays `turns` turns and a learner that follows it."""
+    made = []
+
+    def make(turns, resumed=False, broken=""):
+        checkpoints = Checkpoints(tmp_path / "checkpoints")
+        roles = CountingRole.pair(turns, tmp_path, broken)
+        if request.param == "inline":
+            runtime = InlineRuntime(roles[0], roles[1:], checkpoints, resumed=resumed)
+        else:
+            paces = (FreePace(), FreePace())
+            if request.param == "lockstep":
+                paces = (LockstepActor(), LockstepLearner())
+            places = [Place(role, role.wakeup, p) for role, p in zip(roles, paces, strict=True)]
+            runtime = ProcessRuntime(
+                places,
+                checkpoints,
+                tmp_path,
+                SupervisionConfig(restarts=0),
+                nice=0,
+                start_limit=120.0,
+                stop_limit=30.0,
+                write_limit=60.0,
+                resumed=resumed,
+            )
+        made.append(runtime)
+        return runtime, checkpoints, roles
+
+    yield make
+    for runtime in made:
+        runtime.stop()
