@@ -1,4 +1,4 @@
-"""A population of any size as the coordinator sees it, without anybody who plays."""
+"""A population of any size as the coordinator sees it, without an actor that plays."""
 
 import numpy as np
 

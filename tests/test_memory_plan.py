@@ -348,7 +348,7 @@ def test_a_trial_leaves_no_memory_behind(algorithm, monkeypatch):
 
 
 def resident(pid, files):
-    """Bytes of a process that nobody shares, and its part of what is shared; not Remuda's files.
+    """Bytes of a process that no other shares, and its part of what is shared; not Remuda's files.
 
     Args:
         pid: the process.

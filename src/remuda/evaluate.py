@@ -25,7 +25,7 @@ from remuda.errors import CheckpointError, RunDirectoryError
 from remuda.policies.spec import PolicySpec, policy_specs
 from remuda.population.league import League
 from remuda.population.setup import make_matchmaker, policy_names, seats_of, unborn
-from remuda.population.table import NOBODY, POLICY, Table
+from remuda.population.table import NO_POLICY, POLICY, Table
 from remuda.publish.snapshot import Snapshot
 from remuda.runtime.host import threads
 from remuda.scoreboard import Scoreboard
@@ -377,7 +377,7 @@ def published(
         if spec.name not in saved:
             continue
         if config.population.dealt and (
-            population["identity"][place, POLICY] == NOBODY or population["leaving"][place]
+            population["identity"][place, POLICY] == NO_POLICY or population["leaving"][place]
         ):
             continue
         size = sum(int(np.prod(shape)) for shape in spec.network().shapes.values())

@@ -18,7 +18,7 @@ from remuda.evaluate import find_checkpoint, load_run, published
 from remuda.policies.spec import PolicySpec, policy_specs
 from remuda.population.imported import Imported
 from remuda.population.setup import seats_of
-from remuda.population.table import NOBODY, ORDERED, POLICY, frozen_copies
+from remuda.population.table import NO_POLICY, ORDERED, POLICY, frozen_copies
 from remuda.publish.snapshot import Snapshot
 from remuda.types import AgentSpec
 
@@ -103,7 +103,7 @@ class SavedPolicies:
         read = numbers[-1] if number is None else number
         population = self.files.checkpoints.read(read, COORDINATOR)["population"]
         found, count = frozen_copies(population), len(self._imported)
-        there = population["identity"][len(population["identity"]) - count :, POLICY] != NOBODY
+        there = population["identity"][len(population["identity"]) - count :, POLICY] != NO_POLICY
         members = [m for m, is_there in zip(self._imported, there, strict=True) if is_there]
         return [*found, *((member.origin.name, member.snapshot) for member in members)]
 

@@ -1,4 +1,4 @@
-"""A population outlives whoever dies: matches go on, and records stay."""
+"""A population outlives every role that dies: matches go on, and records stay."""
 
 import os
 import signal
@@ -96,7 +96,7 @@ class NotesItsWaits(SabotagedActor):
 def test_while_a_learner_is_away_the_others_and_their_matches_go_on(tmp_path, monkeypatch):
     """Its successor does not come within the test: they must come further than one rollout.
 
-    Nobody waits for it meanwhile, but where that had begun before it was found dead.
+    No role waits for it meanwhile, but where that had begun before it was found dead.
     """
     waits = tmp_path / "waits"
     waits.touch()

@@ -215,7 +215,7 @@ def test_who_retires_plays_no_more_and_makes_room_for_another():
     assert row[Learn.TRAINED] - trained <= experience.written - written
 
 
-def test_nobody_retires_without_whom_there_is_no_match():
+def test_a_policy_without_which_there_is_no_match_does_not_retire():
     world = World()
     world.matches(20)
     world.command(Retire(PolicyRef("policy_2")), Retire(PolicyRef("policy_1")))
@@ -231,7 +231,7 @@ def test_nobody_retires_without_whom_there_is_no_match():
             Birth("policy_0"),
             "birth of policy_0, which is no empty place; there are: born_0, born_1",
         ),
-        (Birth("nobody"), "which is no empty place"),
+        (Birth("unknown"), "which is no empty place"),
         (Birth("born_0", PolicyRef("policy_0", 77)), "from policy_0@77, which is not in the popul"),
         (Birth("born_0", None, {"hidden": 3.0}), "with hidden; there are learning_rate, discount"),
     ],
@@ -251,7 +251,7 @@ FREE = "population.births.every replaces policies that may take every seat"
         ({"matchmaker": "fixed"}, "the matchmaker fixed names who plays"),
         ({"births": {"places": 0, "every": 5}}, "population.births.every needs"),
         (
-            {"director": "population.test_births:Nobody"},
+            {"director": "population.test_births:Missing"},
             "population.director population.test_births",
         ),
         (
@@ -308,7 +308,7 @@ def test_q_learners_are_born_too():
     assert learner._algorithm.updates[k] > updates
 
 
-def test_a_checkpoint_of_somebody_else_is_left_aside():
+def test_a_checkpoint_of_another_policy_in_its_place_is_left_aside():
     world = World()
     world.matches(200)
     group = world.learners[0]
@@ -329,7 +329,7 @@ def test_a_checkpoint_of_somebody_else_is_left_aside():
     assert before["generation"] != saved == group.state("policy_2")["generation"]
 
 
-def test_an_empty_place_holds_up_nobody():
+def test_no_policy_waits_for_an_empty_place():
     """A stack trains as soon as those who are there have their rollouts, all together."""
     world = World()
     learner, _ = world.learner("policy_0")
@@ -406,7 +406,7 @@ def train_all(world):
 
 
 @pytest.mark.parametrize("algorithm", WAITS)
-def test_the_actor_waits_for_nobody_whose_place_is_empty(algorithm):
+def test_the_actor_does_not_wait_for_an_empty_place(algorithm):
     """Its learner took nothing there any more, and what its last matches left was waited for."""
     world = World(**WAITS[algorithm])
     room, place = fill(world, "policy_2"), 2
@@ -483,7 +483,7 @@ def test_an_update_takes_no_longer_for_the_time_its_place_was_empty(monkeypatch)
 
 
 @pytest.mark.parametrize("algorithm", WAITS)
-def test_a_newborn_is_waited_for_in_a_place_that_nobody_waited_for(algorithm):
+def test_the_actor_waits_for_a_newborn_in_a_place_that_was_empty(algorithm):
     world = World(**WAITS[algorithm])
     world.matches(60)
     world.command(Birth("born_0", PolicyRef("policy_0")))
@@ -502,7 +502,7 @@ def test_a_newborn_is_waited_for_in_a_place_that_nobody_waited_for(algorithm):
         check_steps(world)
 
 
-def test_somebody_may_retire_where_nobody_can_be_born(tmp_path):
+def test_policies_may_retire_where_none_can_be_born(tmp_path):
     config = load_config(
         overlay(
             TREE,
@@ -520,7 +520,7 @@ def test_somebody_may_retire_where_nobody_can_be_born(tmp_path):
     assert set(load_run(RunDirectory.open(tmp_path / "run"))[1]) == {"policy_0", "policy_2"}
 
 
-def test_of_a_run_that_ends_while_somebody_leaves_the_final_weights_are_loaded(
+def test_of_a_run_that_ends_while_a_policy_leaves_the_final_weights_are_loaded(
     tmp_path, monkeypatch
 ):
     """One that has retired and plays its last match has no weights of the end."""
@@ -561,7 +561,7 @@ def take_checkpoint(run, world):
 
 
 def test_the_best_so_far_plays_with_the_policies_that_it_had(tmp_path, monkeypatch):
-    """It played with those of today's names: so did `born_0`, before anybody had trained it."""
+    """It played with those of today's names: so did `born_0`, before a learner had trained it."""
     world, run = World(), RunDirectory(tmp_path / "run")
     lived = {}
     for command in (None, Birth("born_0", PolicyRef("policy_0")), Retire(PolicyRef("policy_1"))):
@@ -597,7 +597,7 @@ def test_final_weights_need_no_checkpoint(harm, tmp_path):
     found = load_run(run)[1]
     assert set(found) == set(before) == {"policy_0", "policy_2", "born_0"}
     assert all(np.array_equal(found[name].weights, before[name].weights) for name in found)
-    # A file of somebody who retired before, which was not removed, is older and says nothing.
+    # A file of a policy that retired before, which was not removed, is older and says nothing.
     stale = run.weights / "policy_1.safetensors"
     tensors, facts = run.load_weights("policy_0")
     run.save_weights("policy_1", tensors, facts | {"policies": "policy_0\npolicy_1\npolicy_2"})
@@ -673,7 +673,7 @@ def test_only_who_may_take_every_seat_is_replaced():
     assert director.step(population, None, {}) == [Retire(PolicyRef("p2"))]
 
 
-def test_nobody_is_judged_before_he_has_played_nor_among_equals():
+def test_no_policy_is_replaced_before_it_has_played_nor_among_equals():
     director = Replacement(BirthsConfig(places=1, every=100, games=11))
     population = judged(20.0, 30.0)
     population.matches = 100
@@ -689,7 +689,7 @@ def test_where_every_place_is_taken_the_weakest_makes_room_first():
     population = judged(20.0, 30.0, 25.0, empty=())
     population.matches = 100
     assert director.step(population, None, {}) == [Retire(PolicyRef("p0"))]
-    # It plays its match to the end before its place is empty; nobody else goes meanwhile.
+    # It plays its match to the end before its place is empty; no other goes meanwhile.
     population.retire(PolicyRef("p0"))
     for matches in (101, 200, 300):
         population.matches, population.leaving = matches, ("p0",)

@@ -1,4 +1,4 @@
-"""Ratings keep their level whoever is born and retires: only their differences mean something."""
+"""Ratings keep their level through births and retirements: only differences mean something."""
 
 import threading
 import time
@@ -73,7 +73,7 @@ def test_sides_of_unlike_sizes_keep_the_level_that_matches_found():
     assert min(settled) > -15.0, "it went away"
 
 
-def test_who_comes_or_goes_moves_nobody_where_sides_are_of_unlike_sizes():
+def test_births_and_retirements_move_no_rating_where_sides_are_of_unlike_sizes():
     stage = Unequal(6, 2, 10, 20, 0)
     for i, member in enumerate(stage.league.population.members):
         member.rate(3.0 + 2.0 * i, 3.0)

@@ -117,7 +117,7 @@ def test_births_go_on_for_ever():
 
 
 def test_another_of_the_same_name_does_not_make_room():
-    """Somebody else may have replaced the weakest while the child was expected."""
+    """Another director may have replaced the weakest while the child was expected."""
     stage = Stage(4, 2, 10, 20, 0)
     while not stage.league.population.expected:
         stage.turn(0.5, learns=False)

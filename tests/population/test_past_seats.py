@@ -42,7 +42,7 @@ MATCHMAKERS = {
     "random": lambda: Random(4),
     "round_robin": lambda: RoundRobin(4),
     "fitness": lambda: Fitness(4, 6.0),
-    "fitness, nobody in reach": lambda: Fitness(4, 1e-9),
+    "fitness, none in reach": lambda: Fitness(4, 1e-9),
     "self_play": lambda: SelfPlay(4),
     "prioritized": lambda: Prioritized(4),
     "teams": lambda: Teams(["red", "blue", "blue", "red"], TEAMS),
@@ -69,7 +69,7 @@ def play(matchmaker, population, count, seed=0):
 
 @pytest.mark.parametrize("share", [0.0, 0.3, 1.0])
 @pytest.mark.parametrize("name", MATCHMAKERS)
-def test_in_every_match_somebody_learns(name, share):
+def test_in_every_match_a_policy_learns(name, share):
     """At 10 copies each 82 to 89% of matches were frozen copies among themselves."""
     matchmaker = MATCHMAKERS[name]()
     matchmaker.past_share = share
@@ -108,7 +108,7 @@ def test_the_past_takes_its_share_of_the_other_seats_however_much_of_it_there_is
         assert chisquare(list(seen.values())).pvalue > 0.001
 
 
-def test_nobody_sits_twice_for_the_sake_of_the_share():
+def test_no_policy_sits_twice_for_the_sake_of_the_share():
     one_copy = Population([Member(PolicyRef(name)) for name in NAMES[:4]])
     one_copy.freeze("p0", 1)
     few_live = with_past(3, NAMES[:1])
@@ -369,7 +369,7 @@ def test_a_team_without_a_past_sits_twice_and_the_others_do_not():
 
 
 def test_a_team_of_which_only_the_past_is_left_costs_the_other_no_live_seat():
-    """The seat that is sure to be live was drawn among all seats, and could be nobody's."""
+    """The seat that is sure to be live was drawn among all, also those that no live one may take."""
     names = [f"p{i}" for i in range(4)]
     population = Population([Member(PolicyRef(name)) for name in names])
     for version in range(3):
@@ -385,7 +385,7 @@ def test_a_team_of_which_only_the_past_is_left_costs_the_other_no_live_seat():
 
 
 @pytest.mark.parametrize("name", ["random", "round_robin", "prioritized", "fitness"])
-def test_few_copies_for_some_seats_make_nobody_sit_twice(name):
+def test_few_copies_for_some_seats_make_no_policy_sit_twice(name):
     """Two seats that only one frozen copy may take, and that the past was to take."""
     makers = {
         "random": lambda: Random(4),

@@ -1,4 +1,4 @@
-"""Draws of seatings: all that seat nobody twice are equally likely, and none is drawn in vain."""
+"""Draws of seatings: all without repetition are equally likely, and none is drawn in vain."""
 
 from collections import Counter
 from itertools import permutations, product
@@ -39,7 +39,7 @@ def league_of(game, **population):
 
 
 class Counting:
-    """Random numbers, and how often somebody asked for some."""
+    """Random numbers, and how often some were drawn."""
 
     def __init__(self):
         self._generator, self.asked = np.random.default_rng(0), 0
@@ -81,7 +81,7 @@ def test_shares_are_counted_once_for_a_start(monkeypatch):
 
 @some.composite
 def restrictions(draw):
-    """Seats, and by policy the seats that it may take; every seat is somebody's."""
+    """Seats, and by policy the seats that it may take; every seat has a policy that may take it."""
     seats = draw(some.integers(1, 4))
     own = some.sets(some.integers(0, seats - 1), min_size=1)
     may = draw(some.lists(own, min_size=1, max_size=5))
@@ -146,7 +146,7 @@ def test_all_orders_of_a_group_are_equally_likely(way):
     assert chisquare([found[each] for each in expected]).pvalue > 0.001
 
 
-def test_where_nobody_can_be_spared_each_seat_is_drawn_by_itself():
+def test_where_a_repetition_cannot_be_avoided_each_seat_is_drawn_by_itself():
     able = [[0, 1, 2], [1, 2], [1, 2], [1, 2]]
     seatings, random = Seatings(able), np.random.default_rng(2)
     assert not seatings.possible
@@ -243,12 +243,12 @@ def test_counts_outlast_a_freeze():
     COUNTS.clear()
 
 
-def test_making_seatings_looks_at_nobody():
+def test_making_seatings_looks_at_no_policy():
     """Nothing is found out about thousands who may take eight seats until draws have failed."""
 
     class Unread(list):
         def __iter__(self):
-            raise AssertionError("somebody looked through all of them")
+            raise AssertionError("all of them were looked through")
 
     able = [Unread(range(seat, 2000 + seat)) for seat in range(8)]
     seatings, random = Seatings(able), np.random.default_rng(0)
@@ -285,7 +285,7 @@ def test_counts_that_are_remembered_have_a_bound_by_their_entries():
     assert counts.choices((1,), (((0,), 1),)) == count_seatings((1,), (((0,), 1),))
 
 
-def test_seats_that_share_nobody_are_counted_apart():
+def test_seats_that_share_no_policy_are_counted_apart():
     """Together they were too many to count; two that are one's only do not spoil the others."""
     block = [[0, 1, 2], [1, 2, 3], [2, 3, 0], [3, 0, 1]]
     able = [[10 * i + who for who in members] for i in range(6) for members in block]

@@ -31,7 +31,7 @@ def check(**population):
 
 
 class InOrder(Matchmaker):
-    """A matchmaker of a user's own, that looks at nobody's seats."""
+    """A matchmaker of a user's own, that does not look at who may take which seat."""
 
     def seat(self, population, ledger, random):
         return tuple(member.ref for member in population.members[: self.num_seats])
@@ -108,7 +108,7 @@ def test_who_may_take_all_seats_by_name_may_take_all():
     ],
 )
 def test_what_nothing_in_a_population_reads_is_told(population, key):
-    """Places without births had learners that slept for ever, and nobody was told."""
+    """Places without births had learners that slept for ever, and no message said so."""
     (told,) = without_effect(config_of(**population))
     assert told.startswith(f"population.{key} has no effect without ")
 
@@ -136,7 +136,7 @@ class Turncoat(Matchmaker):
 
 
 class Stranger(Turncoat):
-    """And one that seats somebody who is not there."""
+    """And one that seats a policy that is not in the population."""
 
     def seat(self, population, ledger, random):
         refs = [member.ref for member in population.members]

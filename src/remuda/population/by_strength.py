@@ -8,7 +8,7 @@ import numpy as np
 
 from remuda.errors import ConfigError
 from remuda.population.ledger import Ledger
-from remuda.population.matchmaking import Matchmaker, draw_anybody
+from remuda.population.matchmaking import Matchmaker, draw_uniformly
 from remuda.population.records import RATING, PolicyRef, Population
 from remuda.population.seating import (
     Seating,
@@ -54,17 +54,18 @@ class Fitness(Matchmaker):
             if seating:
                 return seating
         # Seats are kept to some, and no equals may take them together: draw any that may.
-        return draw_anybody(self, population, random)
+        return draw_uniformly(self, population, random)
 
     def _tries(self, population: Population) -> int:
         """How many groups are worth drawing."""
         if len(population.members) <= self.num_seats:
             return 1  # there is but one
         seats = range(self.num_seats)
-        everybody = population.view(
-            "everybody", lambda: Seatings([population.for_seat(seat) for seat in seats])
+        seatings = population.view(
+            "seatings of all members",
+            lambda: Seatings([population.for_seat(seat) for seat in seats]),
         )
-        return GROUPS if everybody.possible else 0
+        return GROUPS if seatings.possible else 0
 
     def _draw_group(self, ratings: Array, live: Bools, random: np.random.Generator) -> list[int]:
         """Choose who plays: [seats], numbers into the members by rating.

@@ -26,7 +26,7 @@ from remuda.population.records import (
     Population,
 )
 from remuda.population.refusals import check_seating
-from remuda.population.table import MATCHES, NOBODY, POLICY, PROPOSED, VERSION, Table
+from remuda.population.table import MATCHES, NO_POLICY, POLICY, PROPOSED, VERSION, Table
 from remuda.publish.snapshot import Snapshot
 from remuda.types import Bools, Floats, Integers, State
 
@@ -354,7 +354,7 @@ class League:
         record["kind"], record["number"] = kind, self.table.word(MATCHES)
         record["policy"][:, 0] = self.table.names.index(ref.policy)
         record["version"][:, 0], record["digest"] = ref.version, digest
-        record["oldest"][:, 0] = record["newest"][:, 0] = NOBODY
+        record["oldest"][:, 0] = record["newest"][:, 0] = NO_POLICY
         if parent is not None:
             record["oldest"][:, 0] = self.table.names.index(parent.policy)
             record["newest"][:, 0] = parent.version

@@ -58,7 +58,7 @@ class Matchmaker(ABC):
         self.past_share = PAST
         """Of the seats besides the one that is sure to be a live policy's, those that frozen copies
         take, 0 to 1."""
-        self._teams: tuple[str, ...] = ("",) * num_seats
+        self.team_of_seat: tuple[str, ...] = ("",) * num_seats
         """By seat, the team whose policies alone may take it; an empty name: all."""
         self._proposed = 0
 
@@ -172,7 +172,7 @@ class Matchmaker(ABC):
             past = [self.past_for(population, seat) for seat in seats]
             return live, past, groups_of([(live[seat], past[seat]) for seat in seats])
 
-        return population.view(("able", self.name, self._teams), find)
+        return population.view(("able", self.name, self.team_of_seat), find)
 
     def _with_one_live(
         self, seats: Seating, population: Population, random: np.random.Generator
@@ -199,14 +199,14 @@ class Matchmaker(ABC):
         self._proposed = state["proposed"]
 
 
-def draw_anybody(
+def draw_uniformly(
     matchmaker: Matchmaker, population: Population, random: np.random.Generator
 ) -> Seating:
-    """Any who may take the seats, live policies or the past as these are drawn."""
+    """Draw from all members that may take the seats; `past_seats` says where frozen copies sit."""
     past = matchmaker.past_seats(population, random)
     live, frozen, _ = matchmaker.able(population)
     return draw_apart(
-        population, ("anybody", matchmaker.name, matchmaker._teams), past, live, frozen, random
+        population, ("all", matchmaker.name, matchmaker.team_of_seat), past, live, frozen, random
     )
 
 

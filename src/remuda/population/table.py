@@ -1,6 +1,6 @@
 """The table of a population, in shared memory: who is in it, what they did, the newest results.
 
-It outlives the actor that deals from it, and is what everybody else sees of a population: the
+It outlives the actor that deals from it, and is what other processes see of a population: the
 coordinator shows and saves it, and writes the results into the ledger.
 
 Who writes what: everything here belongs to that actor, except that learners say in `orders` which
@@ -41,7 +41,8 @@ POLICY, VERSION, PARENT, PARENT_VERSION, BORN = range(5)
 ORDERED, ADMITTED, ADOPTED, SINCE = range(4)
 """What `orders` tells of a live policy's place: births ordered, and of how many of them the newborn
 plays; and by its learner: births carried out, and the version of the newest of them."""
-NOBODY = -1
+NO_POLICY = -1
+"""In `identity`: the place is empty, or the member has no parent."""
 STRIDE = 8
 MATCHES, PROPOSED, RECORDS, MOVES = 0 * STRIDE, 1 * STRIDE, 2 * STRIDE, 3 * STRIDE
 """Words: matches that are over, matches proposed, records written, and how often all ratings began
@@ -140,7 +141,7 @@ class Table:
             SharedArrays({"weights": ((1, member.weights.size), np.float32)}, arena)
             for member in imported
         )
-        self._shared["identity"][...] = NOBODY
+        self._shared["identity"][...] = NO_POLICY
         self._shared["hyperparameters"][...] = np.nan
         self.specified = dict(hyperparameters or {})
         for place, policy in enumerate(self.policies):
@@ -161,7 +162,7 @@ class Table:
 
     @property
     def pairs(self) -> Numbers:
-        """[4, policies, places]: what the ledger adds up, of live policies with everybody."""
+        """[4, policies, places]: what the ledger adds up, of live policies with all members."""
         pairs: Numbers = self._shared["pairs"]
         return pairs
 
@@ -248,7 +249,7 @@ class Table:
     @property
     def there(self) -> Bools:
         """[places]: where a member is that has not retired."""
-        there: Bools = self._shared["identity"][:, POLICY] != NOBODY
+        there: Bools = self._shared["identity"][:, POLICY] != NO_POLICY
         there &= self._shared["leaving"] == 0
         return there
 
@@ -283,7 +284,7 @@ class Table:
 
     def is_there(self, place: int) -> bool:
         """Whether a member is in a place."""
-        return bool(self._shared["identity"][place, POLICY] != NOBODY)
+        return bool(self._shared["identity"][place, POLICY] != NO_POLICY)
 
     # Births. The first three are the actor's, the last three the learner's.
 
@@ -312,7 +313,7 @@ class Table:
     def admit(self, place: int) -> Member:
         """Let the policy that was ordered be there."""
         row = self._shared["identity"][place].tolist()
-        parent = None if row[PARENT] == NOBODY else self._ref(row[PARENT], row[PARENT_VERSION])
+        parent = None if row[PARENT] == NO_POLICY else self._ref(row[PARENT], row[PARENT_VERSION])
         name = self.policies[place]
         newborn = Member(PolicyRef(name), None, parent, row[BORN], self.hyperparameters(place))
         self._identify(place, newborn)
@@ -348,7 +349,7 @@ class Table:
         seats: Mapping[str, frozenset[int]] | None = None,
         own: bool = False,
     ) -> Population:
-        """Everybody who is in it, and has not retired.
+        """Return all members that have not retired.
 
         Any process may ask while the actor goes on; a copy that is just being frozen is left out.
 
@@ -365,13 +366,13 @@ class Table:
             if before % 2 == 1 or load(self._shared["sequence"], place) != before:
                 continue  # it is just being frozen
             policy, version, parent, parent_version, born = row.tolist()
-            if policy == NOBODY:
+            if policy == NO_POLICY:
                 continue
             name = self.names[policy]
             member = Member(
                 PolicyRef(name, version),
                 (seats or {}).get(name),
-                None if parent == NOBODY else self._ref(parent, parent_version),
+                None if parent == NO_POLICY else self._ref(parent, parent_version),
                 born,
                 self.hyperparameters(place),
                 is_imported=policy >= len(self.policies),
@@ -381,7 +382,7 @@ class Table:
         return found
 
     def rows(self, frozen: bool = True, places: Integers | None = None) -> list[MemberRow]:
-        """Everybody who is in it, as plain data, for who only looks: thousands in milliseconds.
+        """Return all members as plain data, for display: thousands in milliseconds.
 
         Args:
             frozen: with the frozen copies.
@@ -398,12 +399,12 @@ class Table:
         identity, numbers = self.identity[places], self.whole_numbers(places)
         there = self.there[places]
         fence_acquire()
-        there &= (identity[:, POLICY] != NOBODY) & (before % 2 == 0)
+        there &= (identity[:, POLICY] != NO_POLICY) & (before % 2 == 0)
         there &= sequence[places] == before  # else it was just being frozen
         found, names = [], self.names
         rows = (each[there].tolist() for each in (places, identity, numbers))
         for place, (policy, version, parent, parent_version, born), row in zip(*rows, strict=True):
-            of = None if parent == NOBODY else PolicyRef(names[parent], parent_version)
+            of = None if parent == NO_POLICY else PolicyRef(names[parent], parent_version)
             found.append((PolicyRef(names[policy], version), of, born, place, row))
         return found
 
@@ -428,7 +429,7 @@ class Table:
 
     def retire(self, place: int) -> None:
         """Empty a place: its member is gone."""
-        self._shared["identity"][place, POLICY] = NOBODY  # one word: no reader sees half of it
+        self._shared["identity"][place, POLICY] = NO_POLICY  # one word: no reader sees half of it
         self._shared["leaving"][place] = 0
 
     def repair(self) -> None:
@@ -442,7 +443,7 @@ class Table:
             self.retire(int(place))
             forget(self.pairs, int(place))
             self._shared["sequence"][place] += 1
-        self._shared["leaving"][self._shared["identity"][:, POLICY] == NOBODY] = 0
+        self._shared["leaving"][self._shared["identity"][:, POLICY] == NO_POLICY] = 0
         self._finish_moving()
 
     def snapshot(self, place: int) -> Snapshot:
@@ -483,7 +484,7 @@ class Table:
         """Room for so many records, with nothing in them."""
         records = np.zeros(count, record_type(self.seats))
         for name in ("policy", "version"):
-            records[name] = NOBODY
+            records[name] = NO_POLICY
         return records
 
     def state(self) -> State:
@@ -514,10 +515,10 @@ class Table:
             saved["copies"][policy] = {n: held[n].copy() for n in ("learner_step", "epsilon")}
             saved["copies"][policy]["weights"] = np.zeros_like(held["weights"])
             for place in self.places_of(policy):
-                if identity[place, POLICY] == NOBODY:
+                if identity[place, POLICY] == NO_POLICY:
                     continue
                 if not self._copy_whole(place, saved["copies"][policy]["weights"], identity):
-                    identity[place] = NOBODY
+                    identity[place] = NO_POLICY
         return saved | {"identity": identity}
 
     def restore(self, state: State) -> None:
@@ -572,10 +573,10 @@ class Table:
     def _identify(self, place: int, member: Member, there: bool = True) -> None:
         ref, parent = member.ref, member.parent
         self._shared["identity"][place] = (
-            self.names.index(ref.policy) if there else NOBODY,
+            self.names.index(ref.policy) if there else NO_POLICY,
             ref.version,
-            NOBODY if parent is None else self.names.index(parent.policy),
-            NOBODY if parent is None else parent.version,
+            NO_POLICY if parent is None else self.names.index(parent.policy),
+            NO_POLICY if parent is None else parent.version,
             member.born,
         )
 
