@@ -40,7 +40,8 @@ from remuda.policies.spec import PolicySpec, first_weights, kinds_of
 from remuda.policies.stack import layout_checksum, layout_size
 from remuda.population.imported import Imported
 from remuda.population.setup import copies_of, expected_shares, seats_of, sits_once, unborn
-from remuda.population.table import ORDERED, RECORDS, Table
+from remuda.population.table import Table
+from remuda.population.table_layout import ORDERED, RECORDS
 from remuda.publish.snapshot import PublishedWeights, Publisher, Snapshot, SnapshotReader
 from remuda.runtime.child import Place
 from remuda.runtime.host import threads
@@ -174,7 +175,7 @@ class Assembly:
         if self.table is not None:
             self.table.restore(saved["population"])
             for place, spec in enumerate(self.specs):
-                self.table.change(place, (changed or {}).get(spec.name, {}))
+                self.table.hyperparameters.change(place, (changed or {}).get(spec.name, {}))
         if "hyperparameters" in saved:  # older ones have none
             self.changes.restore(saved["hyperparameters"])
         self._resumed, self._seconds = True, found.seconds

@@ -25,7 +25,8 @@ from remuda.errors import CheckpointError, RunDirectoryError
 from remuda.policies.spec import PolicySpec, policy_specs
 from remuda.population.league import League
 from remuda.population.setup import make_matchmaker, policy_names, seats_of, unborn
-from remuda.population.table import NO_POLICY, POLICY, Table
+from remuda.population.table import Table
+from remuda.population.table_layout import NO_POLICY, POLICY
 from remuda.publish.snapshot import Snapshot
 from remuda.runtime.host import threads
 from remuda.scoreboard import Scoreboard

@@ -16,9 +16,10 @@ from remuda.envs.registry import make_env
 from remuda.errors import CheckpointError, RunDirectoryError, UsageError
 from remuda.evaluate import find_checkpoint, load_run, published
 from remuda.policies.spec import PolicySpec, policy_specs
+from remuda.population.frozen_weights import frozen_copies
 from remuda.population.imported import Imported
 from remuda.population.setup import seats_of
-from remuda.population.table import NO_POLICY, ORDERED, POLICY, frozen_copies
+from remuda.population.table_layout import NO_POLICY, ORDERED, POLICY
 from remuda.publish.snapshot import Snapshot
 from remuda.types import AgentSpec
 

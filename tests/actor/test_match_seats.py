@@ -394,7 +394,7 @@ def test_a_place_that_was_being_written_when_its_actor_died_is_emptied():
     table.freeze(member, Snapshot(np.ones(3, np.float32), 5, 0, 1.0))
     other = population.freeze("b", 7, place=4)
     table.freeze(other, Snapshot(np.ones(3, np.float32), 7, 0, 1.0))
-    table._shared["sequence"][4] += 1  # as it stands in the middle of `freeze`
+    table.sequence[4] += 1  # as it stands in the middle of `freeze`
     assert 4 not in [m.place for m in _restored(table).members]
     table.repair()
     assert [str(m.ref) for m in table.population().members] == ["a", "b", "a@5"]
@@ -409,14 +409,14 @@ def _restored(table):
 
 def test_records_reach_their_reader_in_order_and_those_that_came_too_fast_are_lost():
     table = Table({"a": 1, "b": 1}, 2, 0)
-    records = table.empty_records(10_000)
+    records = table.records.empty(10_000)
     records["number"] = np.arange(10_000)
-    table.add_records(records)
-    found, end = table.records_since(0)
+    table.records.add(records)
+    found, end = table.records.since(0)
     assert found["number"].tolist() == list(range(10_000))
     for _ in range(3):
-        table.add_records(records)
-    found, end = table.records_since(end)
+        table.records.add(records)
+    found, end = table.records.since(end)
     assert end == 40_000
     assert len(found) >= 4_000
     assert found["number"][-1] == 9_999

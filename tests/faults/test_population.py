@@ -24,7 +24,7 @@ from remuda.learner.role import LearnerRole
 from remuda.policies.spec import policy_specs
 from remuda.population.ledger import BIRTH, MATCH, read_records
 from remuda.population.records import PolicyRef
-from remuda.population.table import MATCHES, PROPOSED
+from remuda.population.table_layout import MATCHES, PROPOSED
 from remuda.runtime.layout import make_layout
 from remuda.scoreboard import Learn
 from support import Tape
@@ -201,15 +201,15 @@ class DiesAtTheFirstBirth(LearnerRole):
 
     def build(self):
         group = super().build()
-        adopt, marker = group._nursery.adopt, Path(os.environ["FIRST_BIRTH"])
+        confirm, marker = group._births.confirm, Path(os.environ["FIRST_BIRTH"])
 
         def die_once(policy, version):
             if not marker.exists():
                 marker.touch()
                 os.kill(os.getpid(), signal.SIGKILL)
-            adopt(policy, version)
+            confirm(policy, version)
 
-        group._nursery.adopt = die_once
+        group._births.confirm = die_once
         return group
 
 
@@ -280,6 +280,6 @@ def _population(state, ring):
     from remuda.population.table import Table
 
     sizes = {name: len(ring.snapshots()[name].weights) for name in NAMES}
-    table = Table(sizes, 2, ring.table.copies)
+    table = Table(sizes, 2, ring.table.places.copies)
     table.restore(state)
     return table.population()

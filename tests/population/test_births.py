@@ -22,7 +22,7 @@ from remuda.population.director import Birth, Freeze, Replacement, Retire
 from remuda.population.ledger import BIRTH, RETIRE
 from remuda.population.records import Member, PolicyRef, Population
 from remuda.population.setup import check_population
-from remuda.population.table import MATCHES
+from remuda.population.table_layout import MATCHES
 from remuda.runtime.layout import make_layout
 from remuda.scoreboard import Learn
 from remuda.streams import torch_stream
@@ -102,7 +102,7 @@ class World:
         return {str(m.ref) for m in self.league.population.learning}
 
     def records(self, kind):
-        found = self.table.records_since(0)[0]
+        found = self.table.records.since(0)[0]
         return found[found["kind"] == kind]
 
     def learner(self, policy):
@@ -135,8 +135,8 @@ def test_a_copy_is_born_with_its_parents_weights_and_hyperparameters():
     world.command(Birth("born_0", parent, {"learning_rate": 0.25}), Freeze("policy_1"), learn=False)
     world.matches(10, learn=False)
     assert "born_0" not in world.names() | world.seated()  # its learner has not begun
-    assert world.table.is_expected(3)
-    assert np.array_equal(world.table.cradle("born_0"), weights)
+    assert world.table.births.is_expected(3)
+    assert np.array_equal(world.table.births.newborn_weights("born_0"), weights)
     learner, k = world.learner("born_0")
     before = learner._algorithm.updates[k]
     world.learners[0].work()
@@ -161,7 +161,9 @@ def test_a_copy_is_born_with_its_parents_weights_and_hyperparameters():
     # Of a frozen copy too, whatever its policy has become.
     copy = next(m for m in world.league.population.members if not m.learns)
     world.command(Birth("born_1", copy.ref))
-    assert np.array_equal(world.table.cradle("born_1"), world.table.snapshot(copy.place).weights)
+    assert np.array_equal(
+        world.table.births.newborn_weights("born_1"), world.table.snapshot(copy.place).weights
+    )
 
 
 def test_a_policy_is_born_from_its_specification():
@@ -170,7 +172,7 @@ def test_a_policy_is_born_from_its_specification():
     world.command(Birth("born_1"), learn=False)
     spec = next(spec for spec in world.specs if spec.name == "born_1")
     drawn = first_weights(spec, torch_stream(world.config.seed, "weights", "born_1", 1))
-    assert np.array_equal(world.table.cradle("born_1"), drawn)
+    assert np.array_equal(world.table.births.newborn_weights("born_1"), drawn)
     world.matches(60)
     newborn = world.league.population[PolicyRef("born_1")]
     assert newborn.parent is None

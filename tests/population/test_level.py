@@ -8,10 +8,11 @@ import pytest
 
 from population.test_number_of_policies import SIZE, Stage
 from remuda.population.league import League
+from remuda.population.learner_births import LearnerBirths
 from remuda.population.matchmakers import Random
-from remuda.population.nursery import Nursery
 from remuda.population.records import FRESH, RATING, PolicyRef
-from remuda.population.table import MOVES, Table
+from remuda.population.table import Table
+from remuda.population.table_layout import MOVES
 
 
 def ratings(stage):
@@ -36,7 +37,7 @@ class Unequal(Stage):
         self.table = getattr(self, "wide", None) or Table(
             dict.fromkeys(self.table.policies, SIZE), 4, 0, {}, self.table.policies[self.first :]
         )
-        self.wide, self.nursery = self.table, Nursery(self.table, self.table.policies)
+        self.wide, self.births = self.table, LearnerBirths(self.table, self.table.policies)
         self.director, sides = director, ("a", "b", "b", "b")
         self.league = League(self.table, Random(4), director, self.random, self.copies, teams=sides)
         self.league.deal(np.ones(self.copies, np.bool_))
@@ -52,10 +53,10 @@ class Unequal(Stage):
             self.league.close(over, returns, acted, acted, ~over)
             self.league.step(dict(self.versions), self)
             self.league.deal(over)
-        policy = self.nursery.pending()
+        policy = self.births.pending()
         if learns and policy is not None:
             self.versions[policy] += 1
-            self.nursery.adopt(policy, self.versions[policy])
+            self.births.confirm(policy, self.versions[policy])
 
 
 def test_sides_of_unlike_sizes_keep_the_level_that_matches_found():
@@ -127,7 +128,7 @@ def moving(died):
     for name in ("numbers", "moved"):
         table._shared._arrays[name] = table._shared[name].view(Dying)
     try:
-        table.move_ratings(7.0)
+        table.member_numbers.move_ratings(7.0)
         alive = True
     except DiedError:
         alive = False
@@ -161,7 +162,7 @@ def test_who_reads_while_ratings_are_moved_sees_all_or_none():
 
     def read():
         while not stop.is_set():
-            found = table.whole_numbers()[:, RATING]
+            found = table.member_numbers.whole()[:, RATING]
             seen.add(found[0])
             if (found != found[0]).any():
                 torn.append(found)
@@ -172,7 +173,7 @@ def test_who_reads_while_ratings_are_moved_sees_all_or_none():
     try:
         end = time.monotonic() + 60.0
         while len(seen) < 50 and time.monotonic() < end:
-            table.move_ratings(1.0)
+            table.member_numbers.move_ratings(1.0)
     finally:
         stop.set()
         reader.join()

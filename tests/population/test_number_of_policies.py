@@ -8,8 +8,8 @@ from population.test_births import World
 from remuda.config import BirthsConfig
 from remuda.population.director import Birth, Replacement, Retire
 from remuda.population.league import League
+from remuda.population.learner_births import LearnerBirths
 from remuda.population.matchmakers import Random
-from remuda.population.nursery import Nursery
 from remuda.population.records import PolicyRef
 from remuda.population.table import Table
 from remuda.publish.snapshot import Snapshot
@@ -23,7 +23,7 @@ class Stage:
     def __init__(self, first, places, every, copies, seed):
         names = (*(f"p{i}" for i in range(first)), *(f"born_{i}" for i in range(places)))
         self.table = Table(dict.fromkeys(names, SIZE), 2, 0, {}, names[first:])
-        self.nursery = Nursery(self.table, names)
+        self.births = LearnerBirths(self.table, names)
         self.versions = dict.fromkeys(names, 1)
         self.random, self.first, self.copies = np.random.default_rng(seed), first, copies
         self.births = BirthsConfig(places=places, every=every, games=1, confidence=0.3)
@@ -45,10 +45,10 @@ class Stage:
             self.league.close(over, returns, acted, acted, ~over)
             self.league.step(dict(self.versions), self)
             self.league.deal(over)
-        policy = self.nursery.pending()
+        policy = self.births.pending()
         if learns and policy is not None:
             self.versions[policy] += 1
-            self.nursery.adopt(policy, self.versions[policy])
+            self.births.confirm(policy, self.versions[policy])
 
     def check(self):
         playing = len(self.league.population.learning)
@@ -111,7 +111,7 @@ def test_births_go_on_for_ever():
     for _ in range(300):
         stage.turn(0.3, learns=True)
         stage.check()
-    found, _ = stage.table.records_since(0)
+    found, _ = stage.table.records.since(0)
     assert (found["kind"] == 3).sum() > 20
     assert (found["kind"] == 2).sum() > 18
 

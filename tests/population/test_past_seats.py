@@ -369,7 +369,7 @@ def test_a_team_without_a_past_sits_twice_and_the_others_do_not():
 
 
 def test_a_team_of_which_only_the_past_is_left_costs_the_other_no_live_seat():
-    """The seat that is sure to be live was drawn among all, also those that no live one may take."""
+    """The seat that is sure to be live was drawn among all seats, and some no live one may take."""
     names = [f"p{i}" for i in range(4)]
     population = Population([Member(PolicyRef(name)) for name in names])
     for version in range(3):

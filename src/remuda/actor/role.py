@@ -162,7 +162,7 @@ class ActorRole:
         """By name, the seats that a member may take, where it may not take all."""
         assert self.table is not None
         found = seats_of(self.config, env.agents, names)
-        imported = {o.name: found[o.like] for o in self.table.origins if o.like in found}
+        imported = {o.name: found[o.like] for o in self.table.places.origins if o.like in found}
         return {**found, **imported}
 
     def _environment(self, copies: int) -> VectorEnv:
@@ -233,10 +233,10 @@ def make_casts(
         # By place in the population, in order: whose network stands there.
         owners = sorted(
             [(number, specs[number]) for number in numbers]
-            + [(place, spec) for spec in live for place in table.places_of(spec.name)]
+            + [(place, spec) for spec in live for place in table.places.copies_of(spec.name)]
             + [
                 (place, spec)
-                for place, origin in zip(table.imported_places, table.origins, strict=True)
+                for place, origin in zip(table.places.imported, table.places.origins, strict=True)
                 for spec in live
                 if spec.name == origin.like
             ],

@@ -20,7 +20,8 @@ from remuda.coordinator.records import (
 from remuda.coordinator.spread import Numbers, Spread, spread_of
 from remuda.experience.experience import Experience
 from remuda.population.records import GAMES, MEETINGS, RATING, REWARD, UNCERTAINTY, WINS
-from remuda.population.table import MATCHES, MemberRow, Table
+from remuda.population.table import MemberRow, Table
+from remuda.population.table_layout import MATCHES
 from remuda.scoreboard import Facts, Learn, Play, Policy, Row, Scoreboard, added_up
 
 
@@ -230,7 +231,7 @@ def member_record(row: MemberRow, table: Table) -> MemberRecord:
         numbers[WINS] / numbers[MEETINGS] if numbers[MEETINGS] else None,
         None if parent is None else str(parent),
         born,
-        {} if ref.is_frozen else table.hyperparameters(place),
+        {} if ref.is_frozen else table.hyperparameters.of(place),
     )
 
 

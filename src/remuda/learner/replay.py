@@ -17,7 +17,7 @@ from remuda.learner.budget import BatchBudget
 from remuda.learner.learner import Student, runs
 from remuda.memory.aligned import copied
 from remuda.policies.algorithms.transition_algorithm import TransitionAlgorithm, Transitions
-from remuda.population.nursery import Newborn
+from remuda.population.learner_births import Newborn
 from remuda.scoreboard import Learn
 from remuda.timeline import Span, Timeline
 from remuda.types import State

@@ -26,7 +26,8 @@ from remuda.population.records import (
     Population,
 )
 from remuda.population.refusals import check_seating
-from remuda.population.table import MATCHES, NO_POLICY, POLICY, PROPOSED, VERSION, Table
+from remuda.population.table import Table
+from remuda.population.table_layout import MATCHES, NO_POLICY, POLICY, PROPOSED, VERSION
 from remuda.publish.snapshot import Snapshot
 from remuda.types import Bools, Floats, Integers, State
 
@@ -135,13 +136,13 @@ class League:
         self._count(returns, over)
         copies = np.flatnonzero(over)
         identity = self.table.identity[self.seated[copies]]
-        records = self.table.empty_records(len(copies))
+        records = self.table.records.empty(len(copies))
         records["number"], records["kind"] = self._matches[copies], MATCH
         records["truncated"] = truncated[copies]
         records["policy"], records["version"] = identity[..., POLICY], identity[..., VERSION]
         records["oldest"], records["newest"] = oldest[copies], newest[copies]
         records["returns"] = returns[copies]
-        self.table.add_records(records)
+        self.table.records.add(records)
         self.table.set_word(MATCHES, self.table.word(MATCHES) + len(copies))
 
     def _count(self, returns: Numbers, over: Bools) -> None:
@@ -214,7 +215,7 @@ class League:
         """
         table, population = self.table, self.population
         names = table.policies
-        expected = {names[place] for place in table.expected}
+        expected = {names[place] for place in table.births.expected}
         leaving = {names[place] for place in self._leaving if place < len(names)}
         population.expected = tuple(name for name in names if name in expected)
         population.leaving = tuple(name for name in names if name in leaving)
@@ -223,7 +224,7 @@ class League:
     def _empty(self) -> tuple[str, ...]:
         """Places of live policies where no policy is, was a moment ago, or is expected."""
         taken = {member.place for member in self.population.learning}
-        taken |= {*self._leaving, *self.table.expected}
+        taken |= {*self._leaving, *self.table.births.expected}
         return tuple(name for i, name in enumerate(self.table.policies) if i not in taken)
 
     def _order(self, birth: Birth, stage: Stage) -> None:
@@ -245,7 +246,7 @@ class League:
         inherited = table.specified.get(name, {})
         place = table.policies.index(name)
         if parent is None:
-            weights = stage.draw(name, table.ordered(place) + 1)
+            weights = stage.draw(name, table.births.ordered(place) + 1)
         elif parent not in population:
             raise RemudaError(f"{said} from {parent}, which is not in the population")
         elif not stage.fits(name, parent.policy):
@@ -276,8 +277,8 @@ class League:
 
     def _admit(self, versions: Mapping[str, int]) -> None:
         """Let the newborn play whose learners have begun, and whose weights are here."""
-        for place in self.table.expected:
-            policy, since = self.table.policies[place], self.table.since(place)
+        for place in self.table.births.expected:
+            policy, since = self.table.policies[place], self.table.births.since(place)
             if since is not None and versions[policy] >= since:
                 numbers = self.table.numbers[place].copy()
                 newborn = self.table.admit(place)
@@ -303,7 +304,7 @@ class League:
         """
         mean = self._mean_rating()
         if self._even and math.isfinite(mean):
-            self.table.move_ratings(FRESH[RATING] - mean)
+            self.table.member_numbers.move_ratings(FRESH[RATING] - mean)
 
     def _can_do_without(self, ref: PolicyRef) -> bool:
         """Whether matches can still be made when it is gone, also of those that learn alone."""
@@ -340,7 +341,7 @@ class League:
         if PolicyRef(policy, snapshot.version) in self.population:
             return None
         taken = {member.place for member in self.population.members} | set(self._leaving)
-        free = [place for place in self.table.places_of(policy) if place not in taken]
+        free = [place for place in self.table.places.copies_of(policy) if place not in taken]
         if not free:
             return None
         born = self.table.word(MATCHES)
@@ -350,7 +351,7 @@ class League:
         return free[0]
 
     def _log(self, kind: int, ref: PolicyRef, digest: int, parent: PolicyRef | None = None) -> None:
-        record = self.table.empty_records(1)
+        record = self.table.records.empty(1)
         record["kind"], record["number"] = kind, self.table.word(MATCHES)
         record["policy"][:, 0] = self.table.names.index(ref.policy)
         record["version"][:, 0], record["digest"] = ref.version, digest
@@ -358,4 +359,4 @@ class League:
         if parent is not None:
             record["oldest"][:, 0] = self.table.names.index(parent.policy)
             record["newest"][:, 0] = parent.version
-        self.table.add_records(record)
+        self.table.records.add(record)
