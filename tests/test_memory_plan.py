@@ -34,7 +34,7 @@ from remuda.memory_plan import (
     plan,
 )
 from remuda.policies.spec import policy_specs
-from remuda.population.setup import SPARE
+from remuda.population.roster import SPARE
 from remuda.population.table import Table
 from remuda.population.table_layout import RECORDS, newest_of
 from remuda.runtime.layout import make_layout

@@ -39,7 +39,8 @@ from remuda.policies.sharing import shares_of, stream_shape
 from remuda.policies.spec import PolicySpec, first_weights, kinds_of
 from remuda.policies.stack import layout_checksum, layout_size
 from remuda.population.imported import Imported
-from remuda.population.setup import copies_of, expected_shares, seats_of, sits_once, unborn
+from remuda.population.roster import Roster, copies_of
+from remuda.population.setup import expected_shares, sits_once
 from remuda.population.table import Table
 from remuda.population.table_layout import ORDERED, RECORDS
 from remuda.publish.snapshot import PublishedWeights, Publisher, Snapshot, SnapshotReader
@@ -121,7 +122,7 @@ class Assembly:
                 len(agents),
                 copies_of(config.population),
                 {spec.name: values_of(spec.config) for spec in specs},
-                unborn(config),
+                Roster.of(config, agents).unborn,
                 arena,
                 imported,
             )
@@ -477,14 +478,13 @@ def dealt_rings(
     A policy is expected to play the streams that its matchmaker deals it on average while there is
     no past, which later takes from all alike; and may play any number of them.
     """
-    names, copies = [spec.name for spec in specs], config.env.num_envs
-    allowed = seats_of(config, agents, names)
-    once = sits_once(config, agents, names)
-    expected = expected_shares(config, agents, names)
+    copies, roster = config.env.num_envs, Roster.of(config, agents)
+    once = sits_once(config.population, roster)
+    expected = expected_shares(config.population, roster)
     blocks: dict[tuple[Any, ...], list[PolicySpec]] = {}
     kinds = kinds_of(agents)
     for spec in specs:
-        first = min(allowed.get(spec.name, {0}))
+        first = roster.seats_of(spec.name)[0]
         streams = copies * kinds.count(kinds[first])
         share = max(round(copies * expected[spec.name]), 1)
         rollout = spec.config.rollout_length * share

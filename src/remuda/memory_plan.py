@@ -28,7 +28,7 @@ from remuda.policies.algorithms.transition_algorithm import CACHE
 from remuda.policies.sharing import stream_shape
 from remuda.policies.spec import PolicySpec
 from remuda.policies.stack import layout_size
-from remuda.population.setup import copies_of
+from remuda.population.roster import copies_of
 from remuda.population.table_layout import table_fields
 from remuda.runtime.layout import Layout
 from remuda.types import AgentSpec

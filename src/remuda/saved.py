@@ -18,7 +18,7 @@ from remuda.evaluate import find_checkpoint, load_run, published
 from remuda.policies.spec import PolicySpec, policy_specs
 from remuda.population.frozen_weights import frozen_copies
 from remuda.population.imported import Imported
-from remuda.population.setup import seats_of
+from remuda.population.roster import Roster
 from remuda.population.table_layout import NO_POLICY, ORDERED, POLICY
 from remuda.publish.snapshot import Snapshot
 from remuda.types import AgentSpec
@@ -182,9 +182,7 @@ class SavedPolicies:
         for agent in self.agents:
             if agent.name == spec.name:
                 return agent
-        names = [each.name for each in self.specs]
-        allowed = seats_of(self.config, self.agents, names).get(spec.name, frozenset({0}))
-        return self.agents[min(allowed)]
+        return self.agents[Roster.of(self.config, self.agents).seats_of(spec.name)[0]]
 
     def _player(self, policy: str, snapshot: Snapshot) -> Player:
         likes = {member.origin.name: member.origin.like for member in self._imported}

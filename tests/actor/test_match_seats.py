@@ -22,7 +22,8 @@ from remuda.policies.stack import ParameterStack, layout_checksum, layout_size
 from remuda.population.league import League
 from remuda.population.matchmaking import Matchmaker
 from remuda.population.records import PolicyRef
-from remuda.population.setup import copies_of, make_director, make_matchmaker, seats_of
+from remuda.population.roster import Roster, copies_of
+from remuda.population.setup import make_director, make_matchmaker
 from remuda.population.table import Table
 from remuda.publish.snapshot import PublishedWeights, Publisher, Snapshot, SnapshotReader
 from remuda.runtime.layout import make_layout
@@ -70,14 +71,14 @@ class World:
         self.actor = self.successor(env, matchmaker)
 
     def successor(self, env, matchmaker=None):
-        names = [spec.name for spec in self.specs]
+        roster = Roster.of(self.config, env.agents)
         self.league = League(
             self.table,
-            matchmaker or make_matchmaker(self.config, env.agents, names),
+            matchmaker or make_matchmaker(self.config.population, roster),
             make_director(self.config.population),
             stream(0, "matches"),
             env.num_envs,
-            seats_of(self.config, env.agents, names),
+            roster,
         )
         casts = make_casts(env, self.specs, self.league, self.experience, seed=0, purpose="test")
         self.seats = MatchSeats(env, casts, self.league, self.board.policies_of())

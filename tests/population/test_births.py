@@ -21,6 +21,7 @@ from remuda.policies.spec import first_weights, policy_specs
 from remuda.population.director import Birth, Freeze, Replacement, Retire
 from remuda.population.ledger import BIRTH, RETIRE
 from remuda.population.records import Member, PolicyRef, Population
+from remuda.population.roster import Roster
 from remuda.population.setup import check_population
 from remuda.population.table_layout import MATCHES
 from remuda.runtime.layout import make_layout
@@ -271,7 +272,7 @@ def test_faults_of_the_configuration_are_told(population, said):
     config = load_config(overlay(TREE, {"population": population}) | {"policies": {}})
     agents = Tape().agents
     with pytest.raises(ConfigError, match=said):
-        check_population(config, agents, [spec.name for spec in policy_specs(config, agents)])
+        check_population(config, Roster.of(config, agents))
 
 
 def test_q_learners_are_born_too():

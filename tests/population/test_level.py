@@ -11,6 +11,7 @@ from remuda.population.league import League
 from remuda.population.learner_births import LearnerBirths
 from remuda.population.matchmakers import Random
 from remuda.population.records import FRESH, RATING, PolicyRef
+from remuda.population.roster import Roster
 from remuda.population.table import Table
 from remuda.population.table_layout import MOVES
 
@@ -39,7 +40,8 @@ class Unequal(Stage):
         )
         self.wide, self.births = self.table, LearnerBirths(self.table, self.table.policies)
         self.director, sides = director, ("a", "b", "b", "b")
-        self.league = League(self.table, Random(4), director, self.random, self.copies, teams=sides)
+        roster = Roster(sides, teams=sides)
+        self.league = League(self.table, Random(4), director, self.random, self.copies, roster)
         self.league.deal(np.ones(self.copies, np.bool_))
 
     def turn(self, share, learns):
@@ -80,7 +82,7 @@ def test_births_and_retirements_move_no_rating_where_sides_are_of_unlike_sizes()
         member.rate(3.0 + 2.0 * i, 3.0)
     before = ratings(stage)
     stage.league.population.retire(PolicyRef("p0"))
-    stage.league._level()
+    stage.league.level_ratings()
     after = ratings(stage)
     assert after == {ref: before[ref] for ref in after}
 
@@ -94,7 +96,7 @@ def test_who_comes_or_goes_moves_all_ratings_alike():
         member.rate(30.0 + 2.0 * i, 3.0)
     before = ratings(stage)
     population.retire(PolicyRef("p0"))
-    stage.league._level()
+    stage.league.level_ratings()
     after = ratings(stage)
     moved = {round(after[ref] - before[ref], 9) for ref in after}
     assert len(moved) == 1

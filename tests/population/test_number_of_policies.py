@@ -26,8 +26,8 @@ class Stage:
         self.births = LearnerBirths(self.table, names)
         self.versions = dict.fromkeys(names, 1)
         self.random, self.first, self.copies = np.random.default_rng(seed), first, copies
-        self.births = BirthsConfig(places=places, every=every, games=1, confidence=0.3)
-        self.director = Replacement(self.births)
+        self.config = BirthsConfig(places=places, every=every, games=1, confidence=0.3)
+        self.director = Replacement(self.config)
         self.begin(self.director)
 
     def begin(self, director):
@@ -96,7 +96,7 @@ def test_births_never_melt_a_population(first, places, every, copies, seed, turn
     stage = Stage(first, places, every, copies, seed)
     for share, learns, event in turns:
         if event:
-            director = Replacement(stage.births)
+            director = Replacement(stage.config)
             if event == "dies":
                 director.restore(stage.director.state())
             if event == "resumes":
@@ -123,11 +123,11 @@ def test_another_of_the_same_name_does_not_make_room():
         stage.turn(0.5, learns=False)
     (child,), weakest = stage.league.population.expected, stage.director.state()["expected"][1]
     ref, league = PolicyRef(weakest), stage.league
-    league._retire(ref)
+    league.lifecycle.carry_out(Retire(ref), stage, league.matchmaker)
     assert ref not in league.population
     while weakest not in league.population.empty:
         stage.turn(0.5, learns=False)
-    league._order(Birth(weakest), stage)
+    league.lifecycle.carry_out(Birth(weakest), stage, league.matchmaker)
     while not (ref in league.population and PolicyRef(child) in league.population):
         stage.turn(0.5, learns=True)
     stage.turn(1.0, learns=True)

@@ -16,6 +16,7 @@ from remuda.population.ledger import Ledger
 from remuda.population.matchmakers import Random, RoundRobin, SelfPlay, Teams
 from remuda.population.matchmaking import Matchmaker
 from remuda.population.records import Member, PolicyRef, Population
+from remuda.population.roster import Roster
 from remuda.population.setup import check_population, expected_shares, make_matchmaker
 from remuda.runtime.layout import make_layout
 
@@ -205,8 +206,9 @@ def test_the_expected_share_is_what_the_matchmaker_deals(name):
     """Shares went by the seats that policies may take, not by who is dealt them."""
     config = config_of(**POPULATIONS[name])
     agents = make_env(config.game, 1, **config.env.options).agents
-    names = [spec.name for spec in policy_specs(config, agents)]
-    shares = expected_shares(config, agents, names)
+    roster = Roster.of(config, agents)
+    names = roster.policies
+    shares = expected_shares(config.population, roster)
     there = [each for each in names if not each.startswith("born")]
     assert sum(shares[each] for each in there) == pytest.approx(4.0)
     assert set(shares) == set(names)
@@ -216,7 +218,7 @@ def test_the_expected_share_is_what_the_matchmaker_deals(name):
     seats = {each: frozenset(AGENTS.index(a) for a in found) for each, found in allowed.items()}
     population = Population([Member(PolicyRef(each), seats.get(each)) for each in there])
     matches = 2400
-    dealt = play(make_matchmaker(config, agents, names), population, matches, seed=9)
+    dealt = play(make_matchmaker(config.population, roster), population, matches, seed=9)
     counts = Counter(ref.policy for seating in dealt for ref in seating)
     expected = np.array([shares[each] * matches for each in there])
     found = np.array([counts[each] for each in there], float)
@@ -294,14 +296,14 @@ def test_a_policy_that_would_never_be_dealt_is_refused(population, said):
     config = config_of(**population)
     agents = make_env(config.game, 1, **config.env.options).agents
     with pytest.raises(ConfigError, match=said):
-        check_population(config, agents, [spec.name for spec in policy_specs(config, agents)])
+        check_population(config, Roster.of(config, agents))
 
 
 @pytest.mark.parametrize("name", POPULATIONS)
 def test_a_population_of_which_all_are_dealt_is_not_refused(name):
     config = config_of(**POPULATIONS[name])
     agents = make_env(config.game, 1, **config.env.options).agents
-    check_population(config, agents, [spec.name for spec in policy_specs(config, agents)])
+    check_population(config, Roster.of(config, agents))
 
 
 def test_rollouts_are_as_large_as_the_streams_that_a_policy_plays():

@@ -1,6 +1,7 @@
 """Draws of seatings: all without repetition are equally likely, and none is drawn in vain."""
 
 from collections import Counter
+from dataclasses import replace
 from itertools import permutations, product
 
 import numpy as np
@@ -17,8 +18,9 @@ from remuda.population.counting import COUNTS, Counted, count_seatings
 from remuda.population.ledger import Ledger
 from remuda.population.matchmakers import Random, RoundRobin, Teams
 from remuda.population.records import Member, PolicyRef, Population
+from remuda.population.roster import Roster
 from remuda.population.seating import Seatings, few_changes, match_up, seat_all
-from remuda.population.setup import expected_shares, make_matchmaker, policy_names, seats_of
+from remuda.population.setup import expected_shares, make_matchmaker
 
 STUCK = {  # games and populations in which no seating is without repetition, or hardly one draw
     "three on four seats": (
@@ -31,11 +33,9 @@ STUCK = {  # games and populations in which no seating is without repetition, or
 
 def league_of(game, **population):
     config = load_config({"game": game, "policy": {"algorithm": "ppo"}, "population": population})
-    agents = make_env(game, 1).agents
-    names = policy_names(config, agents)
-    allowed = seats_of(config, agents, names)
-    found = Population([Member(PolicyRef(name), allowed.get(name)) for name in names])
-    return config, agents, names, found
+    roster = Roster.of(config, make_env(game, 1).agents)
+    members = [Member(PolicyRef(name), roster.seats.get(name)) for name in roster.policies]
+    return config.population, roster, Population(members)
 
 
 class Counting:
@@ -54,29 +54,27 @@ class Counting:
 def test_no_match_is_drawn_a_thousand_times(name, matchmaker):
     """34 and 44 ms a match, so minutes without a word before a run began."""
     game, tree = STUCK[name]
-    config, agents, names, population = league_of(game, matchmaker=matchmaker, **tree)
+    config, roster, population = league_of(game, matchmaker=matchmaker, **tree)
     random, matches = Counting(), 50
-    maker = make_matchmaker(config, agents, names)
+    maker = make_matchmaker(config, roster)
     maker.propose(population, Ledger(population), matches, random)
     assert random.asked < 20 * matches
 
 
 def test_shares_are_counted_once_for_a_start(monkeypatch):
     """The memory plan, the rings and the learners ask, each for minutes."""
-    config, agents, names, _ = league_of(
-        "cleanup", matchmaker="random", **STUCK["ten, one on a seat"][1]
-    )
-    first = expected_shares(config, agents, names)
+    config, roster, _ = league_of("cleanup", matchmaker="random", **STUCK["ten, one on a seat"][1])
+    first = expected_shares(config, roster)
     monkeypatch.setattr(setup, "_count_shares", None)
-    again = expected_shares(config, agents, list(names))
+    again = expected_shares(config, replace(roster))
     assert again == first
     again.clear()  # what one caller does to his is nothing to the next
-    assert expected_shares(config, agents, names) == first
-    other = load_config(
-        {**config.model_dump(), "population": {"matchmaker": "random", "policies": 10}}
-    )
+    assert expected_shares(config, roster) == first
+    other = config.model_copy(update={"seats": {}})
     with pytest.raises(TypeError):
-        expected_shares(other, agents, names)
+        expected_shares(other, roster)
+    with pytest.raises(TypeError):
+        expected_shares(config, replace(roster, seats={}).among(roster.policies[1:]))
 
 
 @some.composite

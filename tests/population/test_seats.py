@@ -10,7 +10,8 @@ from remuda.errors import ConfigError
 from remuda.population.league import League
 from remuda.population.matchmaking import Matchmaker
 from remuda.population.records import PolicyRef
-from remuda.population.setup import check_population, policy_names, seats_of, sits_once
+from remuda.population.roster import Roster
+from remuda.population.setup import check_population, sits_once
 from remuda.population.table import Table
 from remuda.ui.cli import run
 
@@ -24,10 +25,9 @@ def config_of(**population):
 
 def check(**population):
     config = config_of(**population)
-    agents = make_env(config.game, 1).agents
-    names = policy_names(config, agents)
-    check_population(config, agents, names)
-    return seats_of(config, agents, names)
+    roster = Roster.of(config, make_env(config.game, 1).agents)
+    check_population(config, roster)
+    return roster.seats
 
 
 class InOrder(Matchmaker):
@@ -186,8 +186,7 @@ def test_a_league_seats_no_policy_where_it_may_not_sit():
         None,
         np.random.default_rng(0),
         2,
-        {"a": frozenset({0})},
-        agents=BOTH,
+        Roster(BOTH, seats={"a": frozenset({0})}),
     )
     both = np.ones(2, np.bool_)
     league.deal(both)
@@ -210,11 +209,12 @@ def test_whether_policies_sit_once_is_asked_of_the_matchmaker_s_class():
     for name, once in (("random", True), ("self_play", False), (f"{__name__}:Twin", True)):
         tree = {"matchmaker": name, "policies": ["a", "b"]}
         config = load_config({"game": "connect_four", "population": tree})
-        assert sits_once(config, make_env("connect_four", 1).agents, ("a", "b")) is once
+        roster = Roster.of(config, make_env("connect_four", 1).agents)
+        assert sits_once(config.population, roster) is once
 
 
 def test_a_class_that_says_so_and_seats_one_twice_is_told():
     table = Table({"a": 0, "b": 0}, 2, 0)
-    league = League(table, Twin(2), None, np.random.default_rng(0), 1, once=True, agents=BOTH)
+    league = League(table, Twin(2), None, np.random.default_rng(0), 1, Roster(BOTH), once=True)
     with pytest.raises(ConfigError, match="Twin deals a, a, one of them twice, and its class says"):
         league.deal(np.ones(1, np.bool_))
