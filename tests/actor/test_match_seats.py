@@ -219,7 +219,7 @@ class Script(Matchmaker):
         self.seatings = seatings
 
     def seat(self, population, ledger, random):
-        return tuple(PolicyRef(name) for name in self.seatings[self._proposed % len(self.seatings)])
+        return tuple(PolicyRef(name) for name in self.seatings[self.proposed % len(self.seatings)])
 
 
 def test_policies_of_different_kinds_and_networks_share_a_game():
@@ -357,7 +357,7 @@ def test_a_successor_goes_on_exactly_and_one_without_its_state_keeps_the_books()
     play_on = parts.successor(Tape(num_envs=3, lengths=(2, 5)))
     assert [str(m.ref) for m in parts.league.population.members]
     assert np.array_equal(parts.table.numbers, before["numbers"])
-    assert parts.league.matchmaker._proposed >= before["words"][1]
+    assert parts.league.matchmaker.proposed >= before["words"][1]
     play_on.work()
 
 

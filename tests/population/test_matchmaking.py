@@ -185,11 +185,11 @@ def test_prioritized_frequencies_are_those_of_theory(weighting, weights):
 
 
 @pytest.mark.parametrize(("weighting", "chances"), [("hard", [9, 4, 1]), ("even", [3, 4, 3])])
-def test_prioritized_chances_are_by_the_weighting(weighting, chances):
+def test_prioritized_probabilities_are_by_the_weighting(weighting, chances):
     """Of those whom one beats once, twice and three times in four games."""
     ledger, others = known_ledger(people(4)), [PolicyRef(f"p{i}") for i in (1, 2, 3)]
     ledger.win_rates = lambda one, others: np.array([0.25, 0.5, 0.75])
-    found = Prioritized(2, weighting).chances(PolicyRef("p0"), others, ledger)
+    found = Prioritized(2, weighting).probabilities(PolicyRef("p0"), others, ledger)
     assert found == pytest.approx(np.array(chances) / sum(chances))
 
 
@@ -198,7 +198,7 @@ def test_prioritized_against_those_whom_one_always_beats_is_uniform():
     matchmaker = Prioritized(2)
     ledger = known_ledger(people(4))
     ledger.win_rates = lambda one, others: np.ones(len(others))
-    assert matchmaker.chances(
+    assert matchmaker.probabilities(
         PolicyRef("p0"), [PolicyRef("p1"), PolicyRef("p2")], ledger
     ).tolist() == [
         0.5,
@@ -349,7 +349,7 @@ def test_rounds_that_are_worked_out_again_are_the_same(monkeypatch):
     anew = Rounds(own, 3)
     order = np.random.default_rng(0).permutation(kept.count).tolist()
     assert [anew.seating(i) for i in order] == [kept.seating(i) for i in order]
-    assert len(anew._ways) == 1
+    assert len(anew.kept_ways) == 1
 
 
 def test_a_round_robin_whose_seats_are_kept_looks_at_no_forbidden_round(monkeypatch):

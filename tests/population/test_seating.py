@@ -277,9 +277,9 @@ def test_counts_that_are_remembered_have_a_bound_by_their_entries():
         first = counts.choices(*asked)
         assert counts.choices(*asked) is first
         assert counts.entries <= 2_000
-        held = sum(len(r) for found in counts._found.values() for k in found for _, r in k.values())
+        held = sum(len(r) for found in counts.tables.values() for k in found for _, r in k.values())
         assert held <= counts.entries
-    assert len(counts._found) >= 2
+    assert len(counts.tables) >= 2
     assert counts.choices((1,), (((0,), 1),)) == count_seatings((1,), (((0,), 1),))
 
 

@@ -132,7 +132,7 @@ class Turncoat(Matchmaker):
 
     def seat(self, population, ledger, random):
         refs = [member.ref for member in population.members]
-        return tuple(refs) if self._proposed < 3 else tuple(reversed(refs))
+        return tuple(refs) if self.proposed < 3 else tuple(reversed(refs))
 
 
 class Stranger(Turncoat):
@@ -140,14 +140,14 @@ class Stranger(Turncoat):
 
     def seat(self, population, ledger, random):
         refs = [member.ref for member in population.members]
-        return tuple(refs) if self._proposed < 3 else (refs[0], PolicyRef("a", 7))
+        return tuple(refs) if self.proposed < 3 else (refs[0], PolicyRef("a", 7))
 
 
 class Short(Turncoat):
     """And one that leaves a seat empty."""
 
     def seat(self, population, ledger, random):
-        return super().seat(population, ledger, random)[: 2 if self._proposed < 3 else 1]
+        return super().seat(population, ledger, random)[: 2 if self.proposed < 3 else 1]
 
 
 @pytest.mark.parametrize(

@@ -238,7 +238,7 @@ class MatchSeats:
                 cast.load(place, snapshot)
         self._versions[place] = snapshot.version
 
-    # What the league asks for, as its `Stage`.
+    # What births and frozen copies need: `ActingPolicies`.
 
     def look(self, policy: str) -> Snapshot:
         """The live weights of a policy as they play now."""

@@ -1,4 +1,4 @@
-"""The league: in one actor, who plays whom now, what came of it, and who exists."""
+"""The league: deals matches in one actor, counts and rates their results."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 from remuda.checkpoint.state import fitting, random_state, restore_random
 from remuda.population.director import Director
 from remuda.population.ledger import MATCH, Ledger, count
-from remuda.population.lifecycle import Lifecycle, Stage
+from remuda.population.lifecycle import ActingPolicies, Lifecycle
 from remuda.population.matchmaking import Matchmaker
 from remuda.population.ratings import rate_all, sides_of
 from remuda.population.records import FRESH, RATING, Numbers
@@ -22,7 +22,7 @@ from remuda.types import Bools, Integers, State
 
 
 class League:
-    """Deals the seats of so many copies of a game, and keeps the books of its population.
+    """Deals the seats of so many copies of a game, and counts the results into its population.
 
     Everything lasting is in the table, so that the successor of an actor that died goes on with
     it. What it loses: the matches that were being played, and where a matchmaker was in its cycle.
@@ -44,7 +44,7 @@ class League:
             table: of the population.
             matchmaker: who plays whom.
             director: who exists; None: those who do.
-            random: the stream that matches are drawn from.
+            random: the generator that matches are drawn from.
             num_envs: copies of the game.
             roster: the seats of the game, their teams, and who may take them; None: any policy may
                 take any, and each stands for itself.
@@ -117,12 +117,12 @@ class League:
         count(self.seated, returns, over, self.ledger.pairs, numbers)
         rate_all(self.seated, returns, over, self._sides, numbers)
 
-    def step(self, versions: Mapping[str, int], stage: Stage) -> list[int]:
+    def step(self, versions: Mapping[str, int], acting: ActingPolicies) -> list[int]:
         """Do what the director commands; between two turns.
 
         Args:
             versions: by policy, that of the live weights that play.
-            stage: the seats.
+            acting: the policies as they play on the seats.
 
         Returns:
             The places that hold a new frozen copy.
@@ -135,10 +135,10 @@ class League:
         population.matches = self.table.word(MATCHES)
         lifecycle.note_places()
         for command in self._director.step(population, self.ledger, versions):
-            lifecycle.carry_out(command, stage, self.matchmaker)
+            lifecycle.carry_out(command, acting, self.matchmaker)
         if population.learning != live:
             self.level_ratings()
-        return lifecycle.settle(stage)
+        return lifecycle.settle(acting)
 
     def state(self) -> State:
         """The matches that are being played, and what the table does not hold."""

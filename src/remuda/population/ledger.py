@@ -146,8 +146,8 @@ class Ledger:
             return float(self.pairs[what, place, others])
         if others >= rows:
             return 0.0
-        seen = float(self.pairs[{EARNED: CONCEDED}.get(what, what), others, place])
-        return float(self.pairs[MET, others, place]) - seen if what == WON else seen
+        turned = float(self.pairs[{EARNED: CONCEDED}.get(what, what), others, place])
+        return float(self.pairs[MET, others, place]) - turned if what == WON else turned
 
 
 def forget(pairs: Numbers, place: int) -> None:

@@ -29,8 +29,8 @@ from remuda.publish.snapshot import Snapshot
 from remuda.types import Floats, Integers
 
 
-class Stage(Protocol):
-    """What births and frozen copies need of the seats that a league deals."""
+class ActingPolicies(Protocol):
+    """The live policies as they play in an actor: what births and frozen copies need of them."""
 
     def look(self, policy: str) -> Snapshot:
         """The live weights of a policy as they play now."""
@@ -79,7 +79,7 @@ class Lifecycle:
         self.postponed: list[str] = []
         """Policies that are to be frozen once there is a place for their copy."""
 
-    def carry_out(self, command: Command, stage: Stage, matchmaker: Matchmaker) -> None:
+    def carry_out(self, command: Command, acting: ActingPolicies, matchmaker: Matchmaker) -> None:
         """Do what a director commands; a copy is frozen by `settle`.
 
         Raises:
@@ -88,11 +88,11 @@ class Lifecycle:
         if isinstance(command, Freeze):
             self.postponed.append(command.policy)
         elif isinstance(command, Birth):
-            self._order(command, stage)
+            self._order(command, acting)
         else:
             self._retire(command.ref, matchmaker)
 
-    def settle(self, stage: Stage) -> list[int]:
+    def settle(self, acting: ActingPolicies) -> list[int]:
         """Empty the places of those who sit nowhere any more, and freeze those who wait for one.
 
         Returns:
@@ -100,7 +100,7 @@ class Lifecycle:
         """
         self._leaving = [place for place in self._leaving if not self._free(place)]
         waiting = [p for p in self.postponed if PolicyRef(p) in self._population]
-        frozen = {policy: self._freeze(policy, stage.look(policy)) for policy in waiting}
+        frozen = {policy: self._freeze(policy, acting.look(policy)) for policy in waiting}
         self.postponed = [policy for policy, place in frozen.items() if place is None]
         return [place for place in frozen.values() if place is not None]
 
@@ -141,28 +141,28 @@ class Lifecycle:
         taken |= {*self._leaving, *self._table.births.expected}
         return tuple(name for i, name in enumerate(self._table.policies) if i not in taken)
 
-    def _order(self, birth: Birth, stage: Stage) -> None:
+    def _order(self, birth: Birth, acting: ActingPolicies) -> None:
         """Have a policy begin, and the old experience of its place forgotten."""
         name, population, table = birth.policy, self._population, self._table
         if name in population.empty and name not in self._empty():
             return  # another director was faster
-        self._check(birth, stage)
+        self._check(birth, acting)
         place = table.policies.index(name)
         hyperparameters = {**table.specified.get(name, {})}
         parent: PolicyRef | None = None
         if birth.parent is None:
-            weights = stage.draw(name, table.births.ordered(place) + 1)
+            weights = acting.draw(name, table.births.ordered(place) + 1)
         else:
             held = population[birth.parent]
             hyperparameters |= held.hyperparameters
             frozen = birth.parent.is_frozen
-            snapshot = table.snapshot(held.place) if frozen else stage.look(birth.parent.policy)
+            snapshot = table.snapshot(held.place) if frozen else acting.look(birth.parent.policy)
             weights = snapshot.weights
             parent = PolicyRef(birth.parent.policy, snapshot.version)
         hyperparameters |= birth.hyperparameters
         born = table.word(MATCHES)
         newborn = Member(PolicyRef(name), None, parent, born, hyperparameters)
-        stage.clear(name)
+        acting.clear(name)
         mean = self.mean_rating()
         if birth.parent is not None:
             newborn.rate(population[birth.parent].rating, FRESH[UNCERTAINTY])
@@ -171,9 +171,9 @@ class Lifecycle:
         table.numbers[place] = newborn.numbers
         digest = table.order(place, weights, newborn)
         self._log(BIRTH, newborn.ref, digest, parent)
-        stage.wake(name)
+        acting.wake(name)
 
-    def _check(self, birth: Birth, stage: Stage) -> None:
+    def _check(self, birth: Birth, acting: ActingPolicies) -> None:
         """Refuse a birth that cannot be.
 
         Raises:
@@ -190,7 +190,7 @@ class Lifecycle:
                 raise RemudaError(f"{said} with {key}; there are {', '.join(HYPERPARAMETERS)}")
         if parent is not None and parent not in self._population:
             raise RemudaError(f"{said} from {parent}, which is not in the population")
-        if parent is not None and not stage.fits(name, parent.policy):
+        if parent is not None and not acting.fits(name, parent.policy):
             raise RemudaError(f"{said} from {parent}, which has another network or other seats")
 
     def _retire(self, ref: PolicyRef, matchmaker: Matchmaker) -> None:

@@ -156,7 +156,7 @@ class SelfPlay(Matchmaker):
         able = population.free
         if not able:
             raise ConfigError("self-play needs a policy that learns and may take every seat")
-        turn, place = divmod(self._proposed, self.num_seats)
+        turn, place = divmod(self.proposed, self.num_seats)
         learner = able[turn % len(able)].ref
         own = population.past_of(learner.policy)
 
