@@ -27,6 +27,7 @@ def test_where_seats_are_not_dealt_every_agent_has_a_policy_of_its_name():
     assert roster.unborn == ()
     assert roster.seats == {}
     assert [roster.seats_of(name) for name in AGENTS] == [[0, 1, 2, 3]] * 4
+    assert roster_of(seats={"agent_0": AGENTS[:1]}).seats == {}  # it has no effect there
 
 
 def test_empty_places_come_after_the_policies_that_there_are():
