@@ -313,7 +313,7 @@ class Assembly:
 
     def playing(self) -> dict[str, Snapshot]:
         """The newest weights of the policies that play."""
-        living = self.table.living if self.table is not None else None
+        living = self.table.occupants.living if self.table is not None else None
         found = self.snapshots()
         return {name: s for name, s in found.items() if living is None or name in living}
 

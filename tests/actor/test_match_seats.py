@@ -136,8 +136,8 @@ def test_what_a_seat_lives_through_goes_to_the_policy_that_acted(matchmaker, tog
         assert world.actor.work()
         for copy in range(6):
             for seat in range(3):
-                ref = world.table.policies[world.table.identity[seated[copy, seat], 0]]
-                frozen = world.table.identity[seated[copy, seat], 1] >= 0
+                ref = world.table.policies[world.table.occupants.identity[seated[copy, seat], 0]]
+                frozen = world.table.occupants.identity[seated[copy, seat], 1] >= 0
                 step = (copy, seat, int(before[0][copy]), int(before[1][copy]))
                 acted[ref, bool(frozen)] += 1
                 if not frozen:
@@ -196,7 +196,7 @@ def test_every_stream_is_played_by_the_weights_of_whoever_has_its_seat():
         for agent, (inputs, actions) in acted.items():
             for copy in range(7):
                 place = seated[copy, agent]
-                policy, version = world.table.identity[place, :2]
+                policy, version = world.table.occupants.identity[place, :2]
                 name = world.table.policies[policy]
                 if version < 0:
                     version = world.seats._versions[place]
@@ -369,7 +369,7 @@ def test_who_is_dropped_plays_its_match_to_the_end_and_leaves_nothing_behind():
     for _ in range(120):
         world.publish("policy")
         seated = league.seated.copy()
-        who = table.identity[seated].copy()
+        who = table.occupants.identity[seated].copy()
         weights = {int(p): table.snapshot(int(p)).weights for p in np.unique(seated) if p >= 1}
         assert world.actor.work()
         stayed = league.seated == seated
@@ -395,7 +395,7 @@ def test_a_place_that_was_being_written_when_its_actor_died_is_emptied():
     table.freeze(member, Snapshot(np.ones(3, np.float32), 5, 0, 1.0))
     other = population.freeze("b", 7, place=4)
     table.freeze(other, Snapshot(np.ones(3, np.float32), 7, 0, 1.0))
-    table.sequence[4] += 1  # as it stands in the middle of `freeze`
+    table.occupants.sequence[4] += 1  # as it stands in the middle of `freeze`
     assert 4 not in [m.place for m in _restored(table).members]
     table.repair()
     assert [str(m.ref) for m in table.population().members] == ["a", "b", "a@5"]

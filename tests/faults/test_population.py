@@ -232,14 +232,14 @@ def test_births_go_on_whoever_dies(tmp_path, monkeypatch):
             return int((records["kind"] == BIRTH).sum())
 
         # The first newborn plays, though its learner died over it.
-        run_until(runtime, lambda: "born_0" in table.living)
+        run_until(runtime, lambda: "born_0" in table.occupants.living)
         assert marker.exists()
         assert restarts(runtime, "learner-born_0") == 1
         run_until(runtime, lambda: born() >= 3)
         before = born()
         fail(runtime, "actor", "kill -9")
         run_until(runtime, lambda: born() >= before + 3)
-        assert 3 <= len(table.living) <= 5
+        assert 3 <= len(table.occupants.living) <= 5
         matches = table.word(MATCHES)
         run_until(runtime, lambda: table.word(MATCHES) > matches + 100)
     finally:

@@ -121,7 +121,7 @@ def test_empty_places_play_nothing_and_are_told():
     world = World()
     world.matches(20)
     assert world.names() == FIRST
-    assert world.table.living == ("policy_0", "policy_1", "policy_2")
+    assert world.table.occupants.living == ("policy_0", "policy_1", "policy_2")
     assert set(world.assembly.playing()) == FIRST
     assert Script.seen[-1][0] == ("born_0", "born_1")
     assert world.assembly.experience["born_0"].written == 0
@@ -191,7 +191,7 @@ def test_who_retires_plays_no_more_and_makes_room_for_another():
     assert "policy_2" not in world.names()
     world.matches(30)
     assert "policy_2" not in world.seated()
-    assert world.table.living == ("policy_0", "policy_1", "born_0")
+    assert world.table.occupants.living == ("policy_0", "policy_1", "born_0")
     assert "policy_2" in Script.seen[-1][0]
     assert {world.table.policies[p] for p in world.records(RETIRE)["policy"][:, 0]} == {"policy_2"}
     written = experience.written
@@ -413,7 +413,8 @@ def test_the_actor_does_not_wait_for_an_empty_place(algorithm):
     """Its learner took nothing there any more, and what its last matches left was waited for."""
     world = World(**WAITS[algorithm])
     room, place = fill(world, "policy_2"), 2
-    world.table.retire(place)  # its last matches are over, by the turn that filled its ring
+    # Its last matches are over, by the turn that filled its ring.
+    world.table.occupants.remove(place)
     train_all(world)
     assert room.has_room()
     if algorithm == "ppo":
@@ -450,7 +451,7 @@ def test_a_run_that_waits_for_a_learner_is_resumed_in_an_exact_schedule(
     world = World(**tree)
     fill(world, "policy_2")
     if place == "retired":
-        world.table.retire(2)
+        world.table.occupants.remove(2)
     turns = int(world.assembly.scoreboard.turns())
     run = RunDirectory.create(world.config)
     store, number = run.checkpoints, run.checkpoints.begin()
@@ -475,7 +476,7 @@ def test_an_update_takes_no_longer_for_the_time_its_place_was_empty(monkeypatch)
     monkeypatch.setattr("remuda.experience.experience.time", clock)
     world = World(**WAITS["dqn"])
     fill(world, "policy_2")
-    world.table.retire(2)
+    world.table.occupants.remove(2)
     train_all(world)
     train_all(world)
     seconds[0] += 1.0
@@ -492,7 +493,7 @@ def test_the_actor_waits_for_a_newborn_in_a_place_that_was_empty(algorithm):
     world.command(Birth("born_0", PolicyRef("policy_0")))
     world.matches(30)
     world.command(Retire(PolicyRef("policy_2")))
-    while world.table.is_there(2):
+    while world.table.occupants.is_there(2):
         world.play(1)
     world.command(Birth("policy_2", PolicyRef("policy_0")))
     updates = world.assembly.scoreboard.learn("policy_2")[Learn.UPDATES]

@@ -13,6 +13,7 @@ from remuda.population import (
     ledger,
     lifecycle,
     member_numbers,
+    occupants,
     place_hyperparameters,
     places,
     record_buffer,
@@ -37,6 +38,7 @@ WATCHED = {
         ledger,
         lifecycle,
         member_numbers,
+        occupants,
         place_hyperparameters,
         places,
         record_buffer,
@@ -177,12 +179,12 @@ def check(world):
     met_live, won_live = met[live][:, live], won[live][:, live]
     assert np.array_equal(met_live, met_live.T)
     assert np.allclose(won_live + won_live.T, met_live)
-    assert not table.there[table.leaving].any()
+    assert not table.occupants.there[table.occupants.leaving].any()
     for member in members:
         if not member.learns:
             kept = table.snapshot(member.place)
             assert np.array_equal(kept.weights, weights_of(*member.ref))
-    kept = places_of(members) | set(table.leaving)
+    kept = places_of(members) | set(table.occupants.leaving)
     assert met[:, [place for place in range(met.shape[1]) if place not in kept]].sum() == 0
     assert met[[place for place in range(len(met)) if place not in kept]].sum() == 0
 

@@ -53,7 +53,7 @@ class Stage:
     def check(self):
         playing = len(self.league.population.learning)
         assert playing >= self.first, f"{playing} policies, and {self.first} were configured"
-        assert playing == len(self.table.living)
+        assert playing == len(self.table.occupants.living)
         population = self.league.population
         absent = {*population.empty, *population.expected, *population.leaving}
         assert not absent & {m.ref.policy for m in population.learning}

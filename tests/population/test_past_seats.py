@@ -338,7 +338,7 @@ def short_of_members():
 
 @pytest.mark.parametrize("share", [0.0, 0.3, 1.0])
 def test_a_team_that_is_short_of_members_takes_them_from_its_past_and_the_others_do_not(share):
-    """All seats of the match were drawn from everybody, so mostly from the past."""
+    """All seats of the match were drawn from all members, so mostly from the past."""
     matchmaker, population = short_of_members()
     matchmaker.past_share = share
     matches = 4000

@@ -229,7 +229,8 @@ class MatchSeats:
         """By agent, the policy that has its seat in a copy, frozen or not."""
         table = self.league.table
         return [
-            table.names[int(table.identity[place, POLICY])] for place in self.league.seated[env]
+            table.names[int(table.occupants.identity[place, POLICY])]
+            for place in self.league.seated[env]
         ]
 
     def _load(self, place: int, snapshot: Snapshot) -> None:

@@ -122,7 +122,7 @@ class ScoreboardReader:
                 for i, name in enumerate(self._scoreboard.fact_names)
             },
             members=self._members(whole),
-            frozen=self._table.frozen if self._table is not None else 0,
+            frozen=self._table.occupants.frozen if self._table is not None else 0,
             matches=self._table.word(MATCHES) if self._table is not None else 0,
         )
 
@@ -130,7 +130,7 @@ class ScoreboardReader:
         """Of the population, as they are now: those that learn, and not too many frozen copies."""
         if self._table is None:
             return {}
-        rows = self._table.rows(whole or self._table.frozen <= FEW)
+        rows = self._table.rows(whole or self._table.occupants.frozen <= FEW)
         return {str(row[0]): member_record(row, self._table) for row in rows}
 
     def _policies(

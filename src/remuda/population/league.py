@@ -101,7 +101,7 @@ class League:
         """
         self._count(returns, over)
         copies = np.flatnonzero(over)
-        identity = self.table.identity[self.seated[copies]]
+        identity = self.table.occupants.identity[self.seated[copies]]
         records = self.table.records.empty(len(copies))
         records["number"], records["kind"] = self._matches[copies], MATCH
         records["truncated"] = truncated[copies]

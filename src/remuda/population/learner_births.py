@@ -41,7 +41,7 @@ class LearnerBirths:
 
     def plays(self, policy: str) -> bool:
         """Whether a policy is there: its place in the population is not empty."""
-        return self._table is None or self._table.is_there(self._places[policy])
+        return self._table is None or self._table.occupants.is_there(self._places[policy])
 
     def hyperparameters(self, policy: str) -> dict[str, float]:
         """Those of the policy that has this place now, where they are not those configured."""

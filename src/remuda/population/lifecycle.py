@@ -75,7 +75,7 @@ class Lifecycle:
         """
         self._table, self._population, self._ledger = table, population, ledger
         self._seated, self._roster, self._once = seated, roster, once
-        self._leaving = table.leaving
+        self._leaving = table.occupants.leaving
         self.postponed: list[str] = []
         """Policies that are to be frozen once there is a place for their copy."""
 
@@ -201,7 +201,7 @@ class Lifecycle:
         member = self._population.retire(ref)
         self._log(RETIRE, ref, 0)
         self._leaving.append(member.place)
-        self._table.leave(member.place)
+        self._table.occupants.leave(member.place)
 
     def _can_do_without(self, ref: PolicyRef, matchmaker: Matchmaker) -> bool:
         """Whether matches can still be made when it is gone, also of those that learn alone."""
@@ -222,7 +222,7 @@ class Lifecycle:
         if (self._seated == place).any():
             return False
         self._ledger.forget(place)
-        self._table.retire(place)
+        self._table.occupants.remove(place)
         return True
 
     def _freeze(self, policy: str, snapshot: Snapshot) -> int | None:

@@ -21,32 +21,29 @@ import numpy as np
 
 from remuda.checkpoint.state import fitting
 from remuda.errors import CheckpointError
-from remuda.memory.atomic import fence_acquire, fence_release, load, store
+from remuda.memory.atomic import fence_acquire, load, store
 from remuda.memory.shared import Arena, SharedArrays
 from remuda.population.births import BirthOrders
 from remuda.population.frozen_weights import FrozenWeights, weight_arrays
 from remuda.population.imported import Imported
 from remuda.population.ledger import forget
 from remuda.population.member_numbers import MemberNumbers
+from remuda.population.occupants import Occupants
 from remuda.population.place_hyperparameters import PlaceHyperparameters
 from remuda.population.places import Places
 from remuda.population.record_buffer import RecordBuffer
 from remuda.population.records import FRESH, Member, Numbers, PolicyRef, Population
 from remuda.population.table_layout import (
-    BORN,
     MATCHES,
     MOVES,
     NO_POLICY,
-    PARENT,
-    PARENT_VERSION,
     POLICY,
     PROPOSED,
     RECORDS,
-    VERSION,
     table_fields,
 )
 from remuda.publish.snapshot import Snapshot
-from remuda.types import Array, Bools, Floats, Integers, State
+from remuda.types import Array, Floats, Integers, State
 
 Row = list[float]
 """Of a member, by `GAMES` and so on."""
@@ -58,9 +55,9 @@ TRIES = 1000
 class Table:
     """Who is in which place of a population; its parts hold what is known of them.
 
-    `places` says which place is whose, `numbers` and `member_numbers` what members earned and how
-    they are rated, `frozen_weights` what those play with that do not learn, `births` what was
-    ordered of learners, and `records` what the coordinator has to write down.
+    `places` says which place is whose, `occupants` who is there, `numbers` and `member_numbers`
+    what members earned and how they are rated, `frozen_weights` what those play with that do not
+    learn, `births` what was ordered of learners, and `records` what the coordinator has to write.
     """
 
     def __init__(
@@ -95,15 +92,16 @@ class Table:
         self.member_numbers = MemberNumbers(shared)
         self.hyperparameters = PlaceHyperparameters(shared)
         self.hyperparameters.all[...] = np.nan
-        self.identity[...] = NO_POLICY
+        self.occupants = Occupants(shared, self.places)
+        self.occupants.identity[...] = NO_POLICY
         self.specified = dict(hyperparameters or {})
         for place, policy in enumerate(self.policies):
             self.hyperparameters.put(place, self.specified.get(policy, {}))
             if policy not in empty:
-                self._identify(place, Member(PolicyRef(policy)))
+                self.occupants.put(place, Member(PolicyRef(policy)))
         self.numbers[: len(sizes)] = FRESH
         for place, origin in zip(self.places.imported, self.places.origins, strict=True):
-            self._identify(place, Member(PolicyRef(origin.name, origin.version)))
+            self.occupants.put(place, Member(PolicyRef(origin.name, origin.version)))
             self.numbers[place] = FRESH
 
     @property
@@ -122,18 +120,6 @@ class Table:
         pairs: Numbers = self._shared["pairs"]
         return pairs
 
-    @property
-    def identity(self) -> Integers:
-        """[places, 5]: who is there, by `POLICY`, `VERSION`, and so on."""
-        identity: Integers = self._shared["identity"]
-        return identity
-
-    @property
-    def sequence(self) -> Integers:
-        """[places]: odd while a copy is frozen there; only the actor counts it up."""
-        sequence: Integers = self._shared["sequence"]
-        return sequence
-
     def word(self, word: int) -> int:
         """How many there were."""
         return load(self._shared["words"], word)
@@ -142,49 +128,20 @@ class Table:
         """Count."""
         store(self._shared["words"], word, value)
 
-    @property
-    def living(self) -> tuple[str, ...]:
-        """The policies that are in the population."""
-        there = self.there[: len(self.policies)].tolist()
-        return tuple(p for p, is_there in zip(self.policies, there, strict=True) if is_there)
-
-    @property
-    def there(self) -> Bools:
-        """[places]: where a member is that has not retired."""
-        there: Bools = self.identity[:, POLICY] != NO_POLICY
-        there &= self._shared["leaving"] == 0
-        return there
-
-    @property
-    def frozen(self) -> int:
-        """How many frozen copies there are."""
-        return int(np.count_nonzero(self.there[len(self.policies) :]))
-
-    @property
-    def leaving(self) -> list[int]:
-        """The places of those who have retired, and may still play their last matches."""
-        places: list[int] = np.flatnonzero(self._shared["leaving"]).tolist()
-        return places
-
-    def is_there(self, place: int) -> bool:
-        """Whether a member is in a place."""
-        return bool(self.identity[place, POLICY] != NO_POLICY)
-
     def order(self, place: int, weights: Floats, newborn: Member) -> int:
         """Have a policy begin anew in an empty place; returns a digest of its weights."""
         digest = self.births.put_weights(place, weights)
-        self._identify(place, newborn, there=False)
+        self.occupants.put(place, newborn, there=False)
         self.hyperparameters.put(place, newborn.hyperparameters)
         self.births.count(place)
         return digest
 
     def admit(self, place: int) -> Member:
         """Let the policy that was ordered be there."""
-        row = self.identity[place].tolist()
-        parent = self._parent(row[PARENT], row[PARENT_VERSION])
+        parent, born = self.occupants.ordered(place)
         ref, own = PolicyRef(self.policies[place]), self.hyperparameters.of(place)
-        newborn = Member(ref, None, parent, row[BORN], own)
-        self._identify(place, newborn)
+        newborn = Member(ref, None, parent, born, own)
+        self.occupants.put(place, newborn)
         self.births.close(place)
         return newborn
 
@@ -203,23 +160,18 @@ class Table:
         """
         numbers = self.numbers if own else self.member_numbers.whole()
         found = Population(numbers=numbers)
-        for place in np.flatnonzero(self.there).tolist():
-            before = load(self.sequence, place)
-            row = self.identity[place].copy()
-            fence_acquire()
-            if before % 2 == 1 or load(self.sequence, place) != before:
+        for place in np.flatnonzero(self.occupants.there).tolist():
+            who = self.occupants.read(place)
+            if who is None:
                 continue  # it is just being frozen
-            policy, version, parent, parent_version, born = row.tolist()
-            if policy == NO_POLICY:
-                continue
-            name = self.names[policy]
+            ref, parent, born = who
             member = Member(
-                PolicyRef(name, version),
-                (seats or {}).get(name),
-                self._parent(parent, parent_version),
+                ref,
+                (seats or {}).get(ref.policy),
+                parent,
                 born,
                 self.hyperparameters.of(place),
-                is_imported=policy >= len(self.policies),
+                is_imported=place in self.places.imported,
             )
             member.numbers = numbers[place].copy()
             found.add(member, place)
@@ -235,46 +187,36 @@ class Table:
         Returns:
             A row of each, by place.
         """
+        occupants = self.occupants
         if places is None:
-            places = np.arange(len(self.identity) if frozen else len(self.policies))
-        before = self.sequence[places]
+            places = np.arange(len(self.places) if frozen else len(self.policies))
+        before = occupants.sequence[places]
         fence_acquire()
-        identity, numbers = self.identity[places], self.member_numbers.whole(places)
-        there = self.there[places]
+        identity, numbers = occupants.identity[places], self.member_numbers.whole(places)
+        there = occupants.there[places]
         fence_acquire()
         there &= (identity[:, POLICY] != NO_POLICY) & (before % 2 == 0)
-        there &= self.sequence[places] == before  # else it was just being frozen
+        there &= occupants.sequence[places] == before  # else it was just being frozen
         found, names = [], self.names
         rows = (each[there].tolist() for each in (places, identity, numbers))
         for place, (policy, version, parent, parent_version, born), row in zip(*rows, strict=True):
-            of = self._parent(parent, parent_version)
+            of = occupants.parent(parent, parent_version)
             found.append((PolicyRef(names[policy], version), of, born, place, row))
         return found
 
     def freeze(self, member: Member, snapshot: Snapshot) -> int:
         """Keep a deep copy of these weights in the member's place; returns a digest of them."""
-        sequence, place = self.sequence, member.place
-        writing = int(sequence[place]) | 1  # odd already if an actor died here
-        store(sequence, place, writing)
-        fence_release()
+        place = member.place
+        writing = self.occupants.begin_writing(place)
         digest = self.frozen_weights.write(place, snapshot)
-        self._identify(place, member)
+        self.occupants.put(place, member)
         self.hyperparameters.put(place, member.hyperparameters)
-        store(sequence, place, writing + 1)
+        self.occupants.end_writing(place, writing)
         return digest
 
     def snapshot(self, place: int) -> Snapshot:
         """The frozen copy, or the imported member, in a place."""
-        return self.frozen_weights.read(place, int(self.identity[place, VERSION]))
-
-    def leave(self, place: int) -> None:
-        """Note that who is in this place has retired: its last matches may still be played."""
-        self._shared["leaving"][place] = 1
-
-    def retire(self, place: int) -> None:
-        """Empty a place: its member is gone."""
-        self.identity[place, POLICY] = NO_POLICY  # one word: no reader sees half of it
-        self._shared["leaving"][place] = 0
+        return self.frozen_weights.read(place, self.occupants.version(place))
 
     def repair(self) -> None:
         """For the successor of an actor that died: empty the place that it was writing.
@@ -283,11 +225,11 @@ class Table:
         One that it was emptying is emptied whole; one whose policy was to play its last matches
         stays marked, and the successor empties it once that policy sits on no seat.
         """
-        for place in np.flatnonzero(self.sequence % 2 == 1):
-            self.retire(int(place))
-            forget(self.pairs, int(place))
-            self.sequence[place] += 1
-        self._shared["leaving"][self.identity[:, POLICY] == NO_POLICY] = 0
+        for place in self.occupants.half_written:
+            self.occupants.remove(place)
+            forget(self.pairs, place)
+            self.occupants.end_writing(place, int(self.occupants.sequence[place]))
+        self.occupants.finish_removals()
         self.member_numbers.finish_move()
 
     def state(self) -> State:
@@ -312,7 +254,7 @@ class Table:
             if (orders == self.births.all).all():
                 break
         saved["orders"] = orders
-        identity = self.identity.copy()
+        identity = self.occupants.identity.copy()
         for policy in self.policies:
             saved["copies"][policy] = held = self.frozen_weights.state(policy)
             for place in self.places.copies_of(policy):
@@ -345,23 +287,10 @@ class Table:
     def _copy_whole(self, place: int, weights: Floats, identity: Array) -> bool:
         """Copy what is in a place; False: it was being written all the while."""
         for _ in range(TRIES):
-            before = load(self.sequence, place)
+            before = load(self.occupants.sequence, place)
             self.frozen_weights.copy_into(place, weights)
-            identity[place] = self.identity[place]
+            identity[place] = self.occupants.identity[place]
             fence_acquire()
-            if before % 2 == 0 and load(self.sequence, place) == before:
+            if before % 2 == 0 and load(self.occupants.sequence, place) == before:
                 return True
         return False
-
-    def _parent(self, policy: int, version: int) -> PolicyRef | None:
-        return None if policy == NO_POLICY else PolicyRef(self.names[policy], version)
-
-    def _identify(self, place: int, member: Member, there: bool = True) -> None:
-        ref, parent = member.ref, member.parent
-        self.identity[place] = (
-            self.names.index(ref.policy) if there else NO_POLICY,
-            ref.version,
-            NO_POLICY if parent is None else self.names.index(parent.policy),
-            NO_POLICY if parent is None else parent.version,
-            member.born,
-        )
