@@ -487,7 +487,7 @@ def _dealt(
         None,
         stream(seed, "evaluation", "matches"),
         env.num_envs,
-        replace(roster, teams=()),
+        replace(roster, teams=()),  # each seat is rated by itself
     )
     casts = make_casts(env, specs, league, {}, seed=seed, purpose="evaluation", noisy=False)
     return MatchSeats(env, casts, league, scoreboard.policies_of())
