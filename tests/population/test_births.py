@@ -535,7 +535,7 @@ def test_of_a_run_that_ends_while_a_policy_leaves_the_final_weights_are_loaded(
         tables.append(self.table)
 
     def taken(self, *words):
-        tables[-1].leave(0)
+        tables[-1].occupants.leave(0)
         return take(self, *words)
 
     monkeypatch.setattr(Assembly, "__init__", made)
