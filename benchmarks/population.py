@@ -33,7 +33,7 @@ from remuda.coordinator.run_directory import RunDirectory
 from remuda.envs.registry import make_env
 from remuda.evaluate import evaluate, load_run
 from remuda.policies.spec import policy_specs
-from remuda.population.table import POLICY, VERSION
+from remuda.population.table_layout import POLICY, VERSION
 from remuda.result import Result
 from remuda.training import train
 

@@ -1,4 +1,4 @@
-"""A population of any size as the coordinator sees it, without anybody who plays."""
+"""A population of any size as the coordinator sees it, without an actor that plays."""
 
 import numpy as np
 
@@ -23,7 +23,7 @@ def crowd(policies, copies, seats=2):
     table = Table(dict.fromkeys(names, SIZE), seats, copies)
     frozen = Snapshot(np.zeros(SIZE, np.float32), 1, 1, 0.0)
     for name in names:
-        for version, place in enumerate(table.places_of(name)):
+        for version, place in enumerate(table.places.copies_of(name)):
             member = Member(PolicyRef(name, version), None, PolicyRef(name))
             member.place = place
             table.freeze(member, frozen)

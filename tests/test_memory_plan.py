@@ -34,8 +34,9 @@ from remuda.memory_plan import (
     plan,
 )
 from remuda.policies.spec import policy_specs
-from remuda.population.setup import SPARE
-from remuda.population.table import RECORDS, Table, newest_of
+from remuda.population.roster import SPARE
+from remuda.population.table import Table
+from remuda.population.table_layout import RECORDS, newest_of
 from remuda.runtime.layout import make_layout
 from remuda.ui.cli import run
 
@@ -181,7 +182,7 @@ def test_the_plan_of_what_is_shared_is_near_to_the_truth(tree):
         shared -= sum(i.size for i in items if i.what.startswith("the frozen")) // 2
     assembly = Assembly(config, specs, layout, facts=env.facts, agents=env.agents)
     made = shared_bytes(assembly)
-    table = 0 if assembly.table is None else assembly.table._shared.nbytes
+    table = 0 if assembly.table is None else assembly.table.nbytes
     assert made - table == pytest.approx(shared, rel=0.1)
 
 
@@ -192,7 +193,7 @@ def test_the_table_of_a_population_is_in_the_plan(keep):
     items = plan(config, specs, env.agents, layout, size)
     table = sum(item.size for item in items if item.what.startswith("the results of matches"))
     made = Table({spec.name: 1 for spec in specs}, len(env.agents), keep + SPARE)
-    assert table == made._shared.nbytes
+    assert table == made.nbytes
 
 
 def most_traced(make):
@@ -255,15 +256,15 @@ def test_the_first_run_of_an_installation_is_in_the_plan():
 def test_the_newest_records_of_many_seats_stay_small(seats):
     """At 361 seats they took 678 MiB."""
     table, seen = Table({"a": 1}, seats, 0), []
-    size = table._shared["records"].nbytes
+    size = table.records.nbytes
     assert size <= 64 * 2**20
-    assert table.newest >= newest_of(5000) == 4096
-    for count in (table.newest // 2, table.newest // 2 + 10, 5):
+    assert table.records.size >= newest_of(5000) == 4096
+    for count in (table.records.size // 2, table.records.size // 2 + 10, 5):
         begin = table.word(RECORDS)
-        records = table.empty_records(count)
+        records = table.records.empty(count)
         records["number"] = np.arange(begin, begin + count)
-        table.add_records(records)
-        found, _ = table.records_since(begin)
+        table.records.add(records)
+        found, _ = table.records.since(begin)
         seen += found["number"].tolist()
     assert seen == list(range(table.word(RECORDS)))
 
@@ -348,7 +349,7 @@ def test_a_trial_leaves_no_memory_behind(algorithm, monkeypatch):
 
 
 def resident(pid, files):
-    """Bytes of a process that nobody shares, and its part of what is shared; not Remuda's files.
+    """Bytes of a process that no other shares, and its part of what is shared; not Remuda's files.
 
     Args:
         pid: the process.

@@ -38,8 +38,9 @@ from remuda.policies.sharing import shares_of, stream_shape
 from remuda.policies.spec import PolicySpec, first_weights
 from remuda.policies.stack import layout_checksum, layout_size
 from remuda.population.imported import Imported
-from remuda.population.setup import copies_of, unborn
-from remuda.population.table import ORDERED, RECORDS, Table
+from remuda.population.roster import copies_of, unborn
+from remuda.population.table import Table
+from remuda.population.table_layout import ORDERED, RECORDS
 from remuda.publish.snapshot import PublishedWeights, Snapshot
 from remuda.publish.weight_store import WeightPublisher, WeightStore
 from remuda.runtime.child import Place
@@ -157,7 +158,7 @@ class Assembly:
         if self.table is not None:
             self.table.restore(saved["population"])
             for place, spec in enumerate(self.specs):
-                self.table.change(place, (changed or {}).get(spec.name, {}))
+                self.table.hyperparameters.change(place, (changed or {}).get(spec.name, {}))
         if "hyperparameters" in saved:  # older ones have none
             self.changes.restore(saved["hyperparameters"])
         self._resumed, self._seconds = True, found.seconds
@@ -300,7 +301,7 @@ class Assembly:
 
     def playing(self) -> dict[str, Snapshot]:
         """The newest weights of the policies that play."""
-        living = self.table.living if self.table is not None else None
+        living = self.table.occupants.living if self.table is not None else None
         found = self.snapshots()
         return {name: s for name, s in found.items() if living is None or name in living}
 

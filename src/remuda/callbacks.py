@@ -186,7 +186,8 @@ class ActiveRun:
             return
         self._changes.change(policy, changed)
         if self._table is not None:
-            self._table.note_change(policy, changed)
+            place = self._table.policies.index(policy)
+            self._table.hyperparameters.change(place, changed)
         told = ", ".join(f"{name} {before[name]:g} -> {to:g}" for name, to in changed.items())
         log.info("a callback sets of policy %s: %s", policy, told)
 

@@ -25,7 +25,7 @@ from remuda.evaluate import (
     standard_error,
 )
 from remuda.policies.spec import PolicySpec, first_weights, policy_specs
-from remuda.population.setup import seats_of
+from remuda.population.roster import Roster
 from remuda.publish.snapshot import Snapshot
 from remuda.streams import stream, torch_stream
 from remuda.types import AgentSpec
@@ -270,7 +270,7 @@ def _meet(
     """
     env = make_env(config.game, 1, **config.env.options)
     names = [spec.name for spec in policy_specs(config, env.agents)]
-    allowed = seats_of(config, env.agents, names) if config.population.dealt else {}
+    allowed = Roster.of(config, env.agents).seats
     env.close()
     agents = [agent.name for agent in env.agents]
 

@@ -24,8 +24,10 @@ from remuda.envs.wrapped import with_scripted
 from remuda.errors import CheckpointError, RunDirectoryError
 from remuda.policies.spec import PolicySpec, policy_specs
 from remuda.population.league import League
-from remuda.population.setup import make_matchmaker, policy_names, seats_of, unborn
-from remuda.population.table import NOBODY, POLICY, Table
+from remuda.population.roster import Roster, unborn
+from remuda.population.setup import make_matchmaker
+from remuda.population.table import Table
+from remuda.population.table_layout import NO_POLICY, POLICY
 from remuda.publish.snapshot import Snapshot
 from remuda.runtime.host import threads
 from remuda.scoreboard import Scoreboard
@@ -377,7 +379,7 @@ def published(
         if spec.name not in saved:
             continue
         if config.population.dealt and (
-            population["identity"][place, POLICY] == NOBODY or population["leaving"][place]
+            population["identity"][place, POLICY] == NO_POLICY or population["leaving"][place]
         ):
             continue
         size = sum(int(np.prod(shape)) for shape in spec.network().shapes.values())
@@ -477,16 +479,15 @@ def _dealt(
 ) -> MatchSeats:
     """Seats that are dealt to live policies as in training, in a table of their own."""
     names = [spec.name for spec in specs]
-    everybody = policy_names(config, env.agents)
+    roster = Roster.of(config, env.agents).among(names)
     table = Table(dict.fromkeys(names, 0), len(env.agents), 0)
     league = League(
         table,
-        make_matchmaker(config, env.agents, names),
+        make_matchmaker(config.population, roster),
         None,
         stream(seed, "evaluation", "matches"),
         env.num_envs,
-        seats_of(config, env.agents, everybody),
-        agents=[agent.name for agent in env.agents],
+        replace(roster, teams=()),  # each seat is rated by itself
     )
     casts = make_casts(env, specs, league, {}, seed=seed, purpose="evaluation", noisy=False)
     return MatchSeats(env, casts, league, scoreboard.policies_of())

@@ -14,7 +14,8 @@ from remuda.memory.shared import Arena
 from remuda.memory.waiting import Wakeup
 from remuda.policies.sharing import stream_shape
 from remuda.policies.spec import PolicySpec, kinds_of
-from remuda.population.setup import expected_shares, seats_of, sits_once
+from remuda.population.roster import Roster
+from remuda.population.setup import expected_shares, sits_once
 from remuda.types import AgentSpec
 
 AHEAD = 2
@@ -124,14 +125,13 @@ def dealt_rings(
     A policy is expected to play the streams that its matchmaker deals it on average while there is
     no past, which later takes from all alike; and may play any number of them.
     """
-    names, copies = [spec.name for spec in specs], config.env.num_envs
-    allowed = seats_of(config, agents, names)
-    once = sits_once(config, agents, names)
-    expected = expected_shares(config, agents, names)
+    copies, roster = config.env.num_envs, Roster.of(config, agents)
+    once = sits_once(config.population, roster)
+    expected = expected_shares(config.population, roster)
     blocks: dict[tuple[Any, ...], list[PolicySpec]] = {}
     kinds = kinds_of(agents)
     for spec in specs:
-        first = min(allowed.get(spec.name, {0}))
+        first = roster.seats_of(spec.name)[0]
         streams = copies * kinds.count(kinds[first])
         share = max(round(copies * expected[spec.name]), 1)
         rollout = spec.config.rollout_length * share

@@ -1,9 +1,9 @@
 """What a run will take of the memory, worked out before anything of it is made.
 
-The kernel hands out memory that it does not have, and kills whoever touches too much of it; nothing
-could be said then. So all that grows with the configuration is added up first: experience, weights,
-what learners and actors work with, copies of the game. Python, its libraries and what a game of
-Python objects holds are reckoned by rule of thumb.
+The kernel hands out memory that it does not have, and kills the process that touches too much of
+it; nothing could be said then. So all that grows with the configuration is added up first:
+experience, weights, what learners and actors work with, copies of the game. Python, its libraries
+and what a game of Python objects holds are reckoned by rule of thumb.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from remuda.policies.algorithms.transition_algorithm import CACHE
 from remuda.policies.sharing import stream_shape
 from remuda.policies.spec import PolicySpec
 from remuda.policies.stack import layout_size
-from remuda.population.setup import copies_of
-from remuda.population.table import table_fields
+from remuda.population.roster import copies_of
+from remuda.population.table_layout import table_fields
 from remuda.runtime.layout import Layout
 from remuda.types import AgentSpec
 
@@ -43,7 +43,8 @@ PROCESS = 80 * 2**20
 """Bytes of each other process that it shares with no other, besides what the run is made of."""
 COMPILING = 240 * 2**20
 """Bytes that all processes together take besides while functions are compiled: in the first run of
-an installation, as was measured. It is always counted, since nobody knows what will be compiled."""
+an installation, as was measured. It is always counted, since what will be compiled is not known
+before."""
 WHAT_COMPILES = "compiling"
 """The item of the plan that a run takes only where something is compiled."""
 COPY = 256

@@ -16,9 +16,10 @@ from remuda.envs.registry import make_env
 from remuda.errors import CheckpointError, RunDirectoryError, UsageError
 from remuda.evaluate import find_checkpoint, load_run, published
 from remuda.policies.spec import PolicySpec, policy_specs
+from remuda.population.frozen_weights import frozen_copies
 from remuda.population.imported import Imported
-from remuda.population.setup import seats_of
-from remuda.population.table import NOBODY, ORDERED, POLICY, frozen_copies
+from remuda.population.roster import Roster
+from remuda.population.table_layout import NO_POLICY, ORDERED, POLICY
 from remuda.publish.snapshot import Snapshot
 from remuda.types import AgentSpec
 
@@ -103,7 +104,7 @@ class SavedPolicies:
         read = numbers[-1] if number is None else number
         population = self.files.checkpoints.read(read, COORDINATOR)["population"]
         found, count = frozen_copies(population), len(self._imported)
-        there = population["identity"][len(population["identity"]) - count :, POLICY] != NOBODY
+        there = population["identity"][len(population["identity"]) - count :, POLICY] != NO_POLICY
         members = [m for m, is_there in zip(self._imported, there, strict=True) if is_there]
         return [*found, *((member.origin.name, member.snapshot) for member in members)]
 
@@ -181,9 +182,7 @@ class SavedPolicies:
         for agent in self.agents:
             if agent.name == spec.name:
                 return agent
-        names = [each.name for each in self.specs]
-        allowed = seats_of(self.config, self.agents, names).get(spec.name, frozenset({0}))
-        return self.agents[min(allowed)]
+        return self.agents[Roster.of(self.config, self.agents).seats_of(spec.name)[0]]
 
     def _player(self, policy: str, snapshot: Snapshot) -> Player:
         likes = {member.origin.name: member.origin.like for member in self._imported}

@@ -45,6 +45,7 @@ from remuda.policies.sharing import shares_of
 from remuda.policies.spec import PolicySpec, policy_specs
 from remuda.policies.stack import ParameterStack
 from remuda.population.imported import Imported
+from remuda.population.roster import Roster
 from remuda.population.setup import check_population
 from remuda.publish.snapshot import Snapshot
 from remuda.result import Result
@@ -100,7 +101,7 @@ def train(
     env = make_env(config.game, 1, **config.env.options)
     agents, facts, specs = env.agents, env.facts, policy_specs(config, env.agents)
     if config.population.dealt:
-        check_population(config, agents, [spec.name for spec in specs])
+        check_population(config, Roster.of(config, agents))
         check_births(config, specs)
     shares_of(specs)  # what cannot be shared is refused before there is a directory
     with_scripted(find_game(config.game), env, config.env.scripted, np.random.default_rng(0))

@@ -13,7 +13,7 @@ from remuda.pickled import without_digest, without_digests
 from remuda.policies.initial import Beginning, Source
 from remuda.policies.spec import PolicySpec
 from remuda.population.imported import Imported, Origin
-from remuda.population.setup import LONGEST, unborn
+from remuda.population.roster import LONGEST, unborn
 from remuda.saved import Reference, Saved, SavedPolicies, learner_state
 
 TOLD = 4

@@ -23,7 +23,8 @@ from remuda.policies.stack import ParameterStack, layout_checksum, layout_size
 from remuda.population.league import League
 from remuda.population.matchmaking import Matchmaker
 from remuda.population.records import PolicyRef
-from remuda.population.setup import copies_of, make_director, make_matchmaker, seats_of
+from remuda.population.roster import Roster, copies_of
+from remuda.population.setup import make_director, make_matchmaker
 from remuda.population.table import Table
 from remuda.publish.snapshot import PublishedWeights, Publisher, Snapshot, SnapshotReader
 from remuda.runtime.layout import make_layout
@@ -71,14 +72,14 @@ class World:
         self.actor = self.successor(env, matchmaker)
 
     def successor(self, env, matchmaker=None):
-        names = [spec.name for spec in self.specs]
+        roster = Roster.of(self.config, env.agents)
         self.league = League(
             self.table,
-            matchmaker or make_matchmaker(self.config, env.agents, names),
+            matchmaker or make_matchmaker(self.config.population, roster),
             make_director(self.config.population),
             stream(0, "matches"),
             env.num_envs,
-            seats_of(self.config, env.agents, names),
+            roster,
         )
         casts = make_casts(env, self.specs, self.league, self.experience, seed=0, purpose="test")
         self.seats = MatchSeats(env, casts, self.league, self.board.policies_of())
@@ -136,8 +137,8 @@ def test_what_a_seat_lives_through_goes_to_the_policy_that_acted(matchmaker, tog
         assert world.actor.work()
         for copy in range(6):
             for seat in range(3):
-                ref = world.table.policies[world.table.identity[seated[copy, seat], 0]]
-                frozen = world.table.identity[seated[copy, seat], 1] >= 0
+                ref = world.table.policies[world.table.occupants.identity[seated[copy, seat], 0]]
+                frozen = world.table.occupants.identity[seated[copy, seat], 1] >= 0
                 step = (copy, seat, int(before[0][copy]), int(before[1][copy]))
                 acted[ref, bool(frozen)] += 1
                 if not frozen:
@@ -196,7 +197,7 @@ def test_every_stream_is_played_by_the_weights_of_whoever_has_its_seat():
         for agent, (inputs, actions) in acted.items():
             for copy in range(7):
                 place = seated[copy, agent]
-                policy, version = world.table.identity[place, :2]
+                policy, version = world.table.occupants.identity[place, :2]
                 name = world.table.policies[policy]
                 if version < 0:
                     version = world.seats._versions[place]
@@ -219,7 +220,7 @@ class Script(Matchmaker):
         self.seatings = seatings
 
     def seat(self, population, ledger, random):
-        return tuple(PolicyRef(name) for name in self.seatings[self._proposed % len(self.seatings)])
+        return tuple(PolicyRef(name) for name in self.seatings[self.proposed % len(self.seatings)])
 
 
 def test_policies_of_different_kinds_and_networks_share_a_game():
@@ -357,7 +358,7 @@ def test_a_successor_goes_on_exactly_and_one_without_its_state_keeps_the_books()
     play_on = parts.successor(Tape(num_envs=3, lengths=(2, 5)))
     assert [str(m.ref) for m in parts.league.population.members]
     assert np.array_equal(parts.table.numbers, before["numbers"])
-    assert parts.league.matchmaker._proposed >= before["words"][1]
+    assert parts.league.matchmaker.proposed >= before["words"][1]
     play_on.work()
 
 
@@ -369,7 +370,7 @@ def test_who_is_dropped_plays_its_match_to_the_end_and_leaves_nothing_behind():
     for _ in range(120):
         world.publish("policy")
         seated = league.seated.copy()
-        who = table.identity[seated].copy()
+        who = table.occupants.identity[seated].copy()
         weights = {int(p): table.snapshot(int(p)).weights for p in np.unique(seated) if p >= 1}
         assert world.actor.work()
         stayed = league.seated == seated
@@ -395,7 +396,7 @@ def test_a_place_that_was_being_written_when_its_actor_died_is_emptied():
     table.freeze(member, Snapshot(np.ones(3, np.float32), 5, 0, 1.0))
     other = population.freeze("b", 7, place=4)
     table.freeze(other, Snapshot(np.ones(3, np.float32), 7, 0, 1.0))
-    table._shared["sequence"][4] += 1  # as it stands in the middle of `freeze`
+    table.occupants.sequence[4] += 1  # as it stands in the middle of `freeze`
     assert 4 not in [m.place for m in _restored(table).members]
     table.repair()
     assert [str(m.ref) for m in table.population().members] == ["a", "b", "a@5"]
@@ -410,14 +411,14 @@ def _restored(table):
 
 def test_records_reach_their_reader_in_order_and_those_that_came_too_fast_are_lost():
     table = Table({"a": 1, "b": 1}, 2, 0)
-    records = table.empty_records(10_000)
+    records = table.records.empty(10_000)
     records["number"] = np.arange(10_000)
-    table.add_records(records)
-    found, end = table.records_since(0)
+    table.records.add(records)
+    found, end = table.records.since(0)
     assert found["number"].tolist() == list(range(10_000))
     for _ in range(3):
-        table.add_records(records)
-    found, end = table.records_since(end)
+        table.records.add(records)
+    found, end = table.records.since(end)
     assert end == 40_000
     assert len(found) >= 4_000
     assert found["number"][-1] == 9_999

@@ -5,7 +5,8 @@ import numpy as np
 from remuda.coordinator import ledger_writer as writer_module
 from remuda.coordinator.ledger_writer import LedgerWriter
 from remuda.population.ledger import LOST, MATCH, read_records
-from remuda.population.table import NEWEST, RECORDS, Table
+from remuda.population.table import Table
+from remuda.population.table_layout import NEWEST, RECORDS
 
 
 def table_and_scribe(path):
@@ -14,10 +15,10 @@ def table_and_scribe(path):
 
 
 def add(table, count):
-    records = table.empty_records(count)
+    records = table.records.empty(count)
     records["number"] = np.arange(table.word(RECORDS), table.word(RECORDS) + count)
     records["kind"], records["policy"], records["version"] = MATCH, [0, 1], -1
-    table.add_records(records)
+    table.records.add(records)
 
 
 def test_records_that_came_too_fast_are_counted_and_told(tmp_path):

@@ -281,7 +281,7 @@ def test_the_text_of_a_frozen_copy_is_made_anew_only_where_it_changed(work):
     assert not work
     table.numbers[[25, 30]] += 1.0  # copies of p0 and p1
     table.numbers[3] += 1.0  # who learns is no matter of this
-    table.retire(40)
+    table.occupants.remove(40)
     texts.look()
     assert work["texts"] == 2
     assert len(texts) == 199
@@ -305,8 +305,8 @@ def test_everybody_has_a_turn_and_who_is_new_is_first(work):
     games = [m["games"] for m in json.loads(f"{{{texts.text()}}}").values()]
     assert Counter(games) == {2: 50, 3: 50, 4: 50, 5: 50}
     assert work["texts"] == 250
-    place = table.places_of("p19")[-1]
-    table.retire(place)
+    place = table.places.copies_of("p19")[-1]
+    table.occupants.remove(place)
     table.numbers[:, GAMES] += 1
     texts.look(1)
     assert len(texts) == 199
@@ -314,13 +314,12 @@ def test_everybody_has_a_turn_and_who_is_new_is_first(work):
 
 def test_a_copy_that_is_being_frozen_is_left_out_until_it_is_whole():
     table, _ = crowd(2, 2)
-    texts, place = FrozenTexts(table), table.places_of("p1")[0]
+    texts, place = FrozenTexts(table), table.places.copies_of("p1")[0]
     texts.look()
     assert len(texts) == 4
     member = table.population().members[-2]
     assert member.place == place
-    sequence = table._shared["sequence"]
-    sequence[place] += 1
+    table.occupants.sequence[place] += 1
     table.numbers[place] += 1.0
     texts.look()
     assert len(texts) == 3

@@ -1,4 +1,4 @@
-"""A population outlives whoever dies: matches go on, and records stay."""
+"""A population outlives every role that dies: matches go on, and records stay."""
 
 import os
 import signal
@@ -24,7 +24,7 @@ from remuda.learner.role import LearnerRole
 from remuda.policies.spec import policy_specs
 from remuda.population.ledger import BIRTH, MATCH, read_records
 from remuda.population.records import PolicyRef
-from remuda.population.table import MATCHES, PROPOSED
+from remuda.population.table_layout import MATCHES, PROPOSED
 from remuda.runtime.layout import make_layout
 from remuda.scoreboard import Learn
 from support import Tape
@@ -96,7 +96,7 @@ class NotesItsWaits(SabotagedActor):
 def test_while_a_learner_is_away_the_others_and_their_matches_go_on(tmp_path, monkeypatch):
     """Its successor does not come within the test: they must come further than one rollout.
 
-    Nobody waits for it meanwhile, but where that had begun before it was found dead.
+    No role waits for it meanwhile, but where that had begun before it was found dead.
     """
     waits = tmp_path / "waits"
     waits.touch()
@@ -201,15 +201,15 @@ class DiesAtTheFirstBirth(LearnerRole):
 
     def build(self):
         group = super().build()
-        adopt, marker = group._nursery.adopt, Path(os.environ["FIRST_BIRTH"])
+        confirm, marker = group._births.confirm, Path(os.environ["FIRST_BIRTH"])
 
         def die_once(policy, version):
             if not marker.exists():
                 marker.touch()
                 os.kill(os.getpid(), signal.SIGKILL)
-            adopt(policy, version)
+            confirm(policy, version)
 
-        group._nursery.adopt = die_once
+        group._births.confirm = die_once
         return group
 
 
@@ -232,14 +232,14 @@ def test_births_go_on_whoever_dies(tmp_path, monkeypatch):
             return int((records["kind"] == BIRTH).sum())
 
         # The first newborn plays, though its learner died over it.
-        run_until(runtime, lambda: "born_0" in table.living)
+        run_until(runtime, lambda: "born_0" in table.occupants.living)
         assert marker.exists()
         assert restarts(runtime, "learner-born_0") == 1
         run_until(runtime, lambda: born() >= 3)
         before = born()
         fail(runtime, "actor", "kill -9")
         run_until(runtime, lambda: born() >= before + 3)
-        assert 3 <= len(table.living) <= 5
+        assert 3 <= len(table.occupants.living) <= 5
         matches = table.word(MATCHES)
         run_until(runtime, lambda: table.word(MATCHES) > matches + 100)
     finally:
@@ -280,6 +280,6 @@ def _population(state, ring):
     from remuda.population.table import Table
 
     sizes = {name: len(ring.snapshots()[name].weights) for name in NAMES}
-    table = Table(sizes, 2, ring.table.copies)
+    table = Table(sizes, 2, ring.table.places.copies)
     table.restore(state)
     return table.population()

@@ -54,7 +54,7 @@ def test_episodes_of_any_length_are_trained_on(mode, recurrent):
     assembly = Assembly(config, specs, make_layout(config, len(specs)), agents=agents)
     actor, group = (role.build() for role in assembly.roles())
     assert len(group.learners) == 1
-    group._patience = 0.0  # nobody plays meanwhile
+    group._patience = 0.0  # no actor plays meanwhile
     rows = [assembly.scoreboard.learn(spec.name) for spec in specs]
     while min(row[Learn.UPDATES] for row in rows) < 12:
         worked = actor.work()

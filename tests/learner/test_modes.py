@@ -132,7 +132,7 @@ def test_policies_of_one_stack_may_play_unlike_shares():
     learners, board = learners_after(300, population=population, learners=one)
     assert learners["a"] is learners["b"] is learners["c"] is learners["d"]
     shares = {name: learners["a"]._rollouts[k].experience.rollout for k, name in enumerate("abcd")}
-    # Of 12 seatings in which nobody sits twice the first is in 6, and each of the others in 10. So
+    # Of 12 seatings in which none sits twice the first is in 6, and each of the others in 10. So
     # it plays 4 of 24 streams, and they 6 2/3 each; a rollout is of as many as are nearest.
     assert shares["b"] == shares["c"] == shares["d"]
     played = {name: learners["a"]._rollouts[k].experience.written for k, name in enumerate("abcd")}

@@ -40,7 +40,7 @@ def make(monkeypatch):
         specs = policy_specs(config, agents)
         assembly = Assembly(config, specs, make_layout(config, len(specs)), agents=agents)
         actor, group = (role.build() for role in assembly.roles())
-        group._patience = 0.0  # nobody plays meanwhile
+        group._patience = 0.0  # no actor plays meanwhile
         if has_trained:
             group.learners[0]._paces = (1e-9, 1e-9)
         rows = [assembly.scoreboard.learn(spec.name) for spec in specs]
@@ -86,7 +86,7 @@ def test_everybody_gets_a_turn_before_anybody_gets_two_and_it_can_be_asked_betwe
 
 
 def test_the_actor_goes_on_before_the_last_piece(make):
-    """Rollouts are taken at once, so that those of late pieces hold up nobody."""
+    """Rollouts are taken at once, so that those of late pieces hold up no actor."""
     actor, group, _ = make(1)
     play(actor, group)
     assert group.work()
@@ -177,7 +177,7 @@ def test_a_piece_is_as_short_as_the_last_ones_were_slow(make, monkeypatch):
             learner.update()
         return [count for count, _ in seen]
 
-    assert round_at(*[0.5 / STEPS] * 5) == [1, 2, 2], "nobody knows how long the first one takes"
+    assert round_at(*[0.5 / STEPS] * 5) == [1, 2, 2], "how long the first one takes is not known"
     learner._paces = (1e-9, 1e-9)
     for _ in range(3):
         sizes = round_at(*[0.04] * 5)

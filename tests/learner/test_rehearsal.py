@@ -160,7 +160,7 @@ def look_at(role, specs, scoreboard, gate, is_cut):
     worker = role.build()
     before = compiled()
     names, acts = [spec.name for spec in specs], role.name.startswith("actor")
-    if acts and waits(specs):  # nobody takes anything yet
+    if acts and waits(specs):  # no learner takes anything yet
         while worker.work():
             pass
         worker.wait(0.001, lambda: False)

@@ -1,4 +1,4 @@
-"""An update that is undone goes back to the last publication, whoever makes it."""
+"""An update that is undone goes back to the last publication, whichever update it is."""
 
 import math
 from itertools import pairwise

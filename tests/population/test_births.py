@@ -22,8 +22,9 @@ from remuda.policies.spec import first_weights, policy_specs
 from remuda.population.director import Birth, Freeze, Replacement, Retire
 from remuda.population.ledger import BIRTH, RETIRE
 from remuda.population.records import Member, PolicyRef, Population
+from remuda.population.roster import Roster
 from remuda.population.setup import check_population
-from remuda.population.table import MATCHES
+from remuda.population.table_layout import MATCHES
 from remuda.runtime.layout import make_layout
 from remuda.scoreboard import Learn
 from remuda.streams import torch_stream
@@ -103,7 +104,7 @@ class World:
         return {str(m.ref) for m in self.league.population.learning}
 
     def records(self, kind):
-        found = self.table.records_since(0)[0]
+        found = self.table.records.since(0)[0]
         return found[found["kind"] == kind]
 
     def learner(self, policy):
@@ -121,7 +122,7 @@ def test_empty_places_play_nothing_and_are_told():
     world = World()
     world.matches(20)
     assert world.names() == FIRST
-    assert world.table.living == ("policy_0", "policy_1", "policy_2")
+    assert world.table.occupants.living == ("policy_0", "policy_1", "policy_2")
     assert set(world.assembly.playing()) == FIRST
     assert Script.seen[-1][0] == ("born_0", "born_1")
     assert world.assembly.experience["born_0"].written == 0
@@ -136,8 +137,8 @@ def test_a_copy_is_born_with_its_parents_weights_and_hyperparameters():
     world.command(Birth("born_0", parent, {"learning_rate": 0.25}), Freeze("policy_1"), learn=False)
     world.matches(10, learn=False)
     assert "born_0" not in world.names() | world.seated()  # its learner has not begun
-    assert world.table.is_expected(3)
-    assert np.array_equal(world.table.cradle("born_0"), weights)
+    assert world.table.births.is_expected(3)
+    assert np.array_equal(world.table.births.newborn_weights("born_0"), weights)
     learner, k = world.learner("born_0")
     before = learner._algorithm.updates[k]
     world.learners[0].work()
@@ -162,7 +163,9 @@ def test_a_copy_is_born_with_its_parents_weights_and_hyperparameters():
     # Of a frozen copy too, whatever its policy has become.
     copy = next(m for m in world.league.population.members if not m.learns)
     world.command(Birth("born_1", copy.ref))
-    assert np.array_equal(world.table.cradle("born_1"), world.table.snapshot(copy.place).weights)
+    assert np.array_equal(
+        world.table.births.newborn_weights("born_1"), world.table.snapshot(copy.place).weights
+    )
 
 
 def test_a_policy_is_born_from_its_specification():
@@ -171,7 +174,7 @@ def test_a_policy_is_born_from_its_specification():
     world.command(Birth("born_1"), learn=False)
     spec = next(spec for spec in world.specs if spec.name == "born_1")
     drawn = first_weights(spec, torch_stream(world.config.seed, "weights", "born_1", 1))
-    assert np.array_equal(world.table.cradle("born_1"), drawn)
+    assert np.array_equal(world.table.births.newborn_weights("born_1"), drawn)
     world.matches(60)
     newborn = world.league.population[PolicyRef("born_1")]
     assert newborn.parent is None
@@ -189,7 +192,7 @@ def test_who_retires_plays_no_more_and_makes_room_for_another():
     assert "policy_2" not in world.names()
     world.matches(30)
     assert "policy_2" not in world.seated()
-    assert world.table.living == ("policy_0", "policy_1", "born_0")
+    assert world.table.occupants.living == ("policy_0", "policy_1", "born_0")
     assert "policy_2" in Script.seen[-1][0]
     assert {world.table.policies[p] for p in world.records(RETIRE)["policy"][:, 0]} == {"policy_2"}
     written = experience.written
@@ -216,7 +219,7 @@ def test_who_retires_plays_no_more_and_makes_room_for_another():
     assert row[Learn.TRAINED] - trained <= experience.written - written
 
 
-def test_nobody_retires_without_whom_there_is_no_match():
+def test_a_policy_without_which_there_is_no_match_does_not_retire():
     world = World()
     world.matches(20)
     world.command(Retire(PolicyRef("policy_2")), Retire(PolicyRef("policy_1")))
@@ -232,7 +235,7 @@ def test_nobody_retires_without_whom_there_is_no_match():
             Birth("policy_0"),
             "birth of policy_0, which is no empty place; there are: born_0, born_1",
         ),
-        (Birth("nobody"), "which is no empty place"),
+        (Birth("unknown"), "which is no empty place"),
         (Birth("born_0", PolicyRef("policy_0", 77)), "from policy_0@77, which is not in the popul"),
         (Birth("born_0", None, {"hidden": 3.0}), "with hidden; there are learning_rate, discount"),
     ],
@@ -252,7 +255,7 @@ FREE = "population.births.every replaces policies that may take every seat"
         ({"matchmaker": "fixed"}, "the matchmaker fixed names who plays"),
         ({"births": {"places": 0, "every": 5}}, "population.births.every needs"),
         (
-            {"director": "population.test_births:Nobody"},
+            {"director": "population.test_births:Missing"},
             "population.director population.test_births",
         ),
         (
@@ -270,7 +273,7 @@ def test_faults_of_the_configuration_are_told(population, said):
     config = load_config(overlay(TREE, {"population": population}) | {"policies": {}})
     agents = Tape().agents
     with pytest.raises(ConfigError, match=said):
-        check_population(config, agents, [spec.name for spec in policy_specs(config, agents)])
+        check_population(config, Roster.of(config, agents))
 
 
 def test_q_learners_are_born_too():
@@ -309,7 +312,7 @@ def test_q_learners_are_born_too():
     assert learner._algorithm.updates[k] > updates
 
 
-def test_a_checkpoint_of_somebody_else_is_left_aside():
+def test_a_checkpoint_of_another_policy_in_its_place_is_left_aside():
     world = World()
     world.matches(200)
     group = world.learners[0]
@@ -330,7 +333,7 @@ def test_a_checkpoint_of_somebody_else_is_left_aside():
     assert before["generation"] != saved == group.state("policy_2")["generation"]
 
 
-def test_an_empty_place_holds_up_nobody():
+def test_no_policy_waits_for_an_empty_place():
     """A stack trains as soon as those who are there have their rollouts, all together."""
     world = World()
     learner, _ = world.learner("policy_0")
@@ -407,11 +410,12 @@ def train_all(world):
 
 
 @pytest.mark.parametrize("algorithm", WAITS)
-def test_the_actor_waits_for_nobody_whose_place_is_empty(algorithm):
+def test_the_actor_does_not_wait_for_an_empty_place(algorithm):
     """Its learner took nothing there any more, and what its last matches left was waited for."""
     world = World(**WAITS[algorithm])
     room, place = fill(world, "policy_2"), 2
-    world.table.retire(place)  # its last matches are over, by the turn that filled its ring
+    # Its last matches are over, by the turn that filled its ring.
+    world.table.occupants.remove(place)
     train_all(world)
     assert room.has_room()
     if algorithm == "ppo":
@@ -448,7 +452,7 @@ def test_a_run_that_waits_for_a_learner_is_resumed_in_an_exact_schedule(
     world = World(**tree)
     fill(world, "policy_2")
     if place == "retired":
-        world.table.retire(2)
+        world.table.occupants.remove(2)
     turns = int(world.assembly.scoreboard.turns())
     run = RunDirectory.create(world.config)
     store, number = run.checkpoints, run.checkpoints.begin()
@@ -473,7 +477,7 @@ def test_an_update_takes_no_longer_for_the_time_its_place_was_empty(monkeypatch)
     monkeypatch.setattr("remuda.experience.experience.time", clock)
     world = World(**WAITS["dqn"])
     fill(world, "policy_2")
-    world.table.retire(2)
+    world.table.occupants.remove(2)
     train_all(world)
     train_all(world)
     seconds[0] += 1.0
@@ -484,13 +488,13 @@ def test_an_update_takes_no_longer_for_the_time_its_place_was_empty(monkeypatch)
 
 
 @pytest.mark.parametrize("algorithm", WAITS)
-def test_a_newborn_is_waited_for_in_a_place_that_nobody_waited_for(algorithm):
+def test_the_actor_waits_for_a_newborn_in_a_place_that_was_empty(algorithm):
     world = World(**WAITS[algorithm])
     world.matches(60)
     world.command(Birth("born_0", PolicyRef("policy_0")))
     world.matches(30)
     world.command(Retire(PolicyRef("policy_2")))
-    while world.table.is_there(2):
+    while world.table.occupants.is_there(2):
         world.play(1)
     world.command(Birth("policy_2", PolicyRef("policy_0")))
     updates = world.assembly.scoreboard.learn("policy_2")[Learn.UPDATES]
@@ -503,7 +507,7 @@ def test_a_newborn_is_waited_for_in_a_place_that_nobody_waited_for(algorithm):
         check_steps(world)
 
 
-def test_somebody_may_retire_where_nobody_can_be_born(tmp_path):
+def test_policies_may_retire_where_none_can_be_born(tmp_path):
     config = load_config(
         overlay(
             TREE,
@@ -521,7 +525,7 @@ def test_somebody_may_retire_where_nobody_can_be_born(tmp_path):
     assert set(load_run(RunDirectory.open(tmp_path / "run"))[1]) == {"policy_0", "policy_2"}
 
 
-def test_of_a_run_that_ends_while_somebody_leaves_the_final_weights_are_loaded(
+def test_of_a_run_that_ends_while_a_policy_leaves_the_final_weights_are_loaded(
     tmp_path, monkeypatch
 ):
     """One that has retired and plays its last match has no weights of the end."""
@@ -532,7 +536,7 @@ def test_of_a_run_that_ends_while_somebody_leaves_the_final_weights_are_loaded(
         tables.append(self.table)
 
     def taken(self, *words):
-        tables[-1].leave(0)
+        tables[-1].occupants.leave(0)
         return take(self, *words)
 
     monkeypatch.setattr(Assembly, "__init__", made)
@@ -562,7 +566,7 @@ def take_checkpoint(run, world):
 
 
 def test_the_best_so_far_plays_with_the_policies_that_it_had(tmp_path, monkeypatch):
-    """It played with those of today's names: so did `born_0`, before anybody had trained it."""
+    """It played with those of today's names: so did `born_0`, before a learner had trained it."""
     world, run = World(), RunDirectory(tmp_path / "run")
     lived = {}
     for command in (None, Birth("born_0", PolicyRef("policy_0")), Retire(PolicyRef("policy_1"))):
@@ -598,7 +602,7 @@ def test_final_weights_need_no_checkpoint(harm, tmp_path):
     found = load_run(run)[1]
     assert set(found) == set(before) == {"policy_0", "policy_2", "born_0"}
     assert all(np.array_equal(found[name].weights, before[name].weights) for name in found)
-    # A file of somebody who retired before, which was not removed, is older and says nothing.
+    # A file of a policy that retired before, which was not removed, is older and says nothing.
     stale = run.weights / "policy_1.safetensors"
     tensors, facts = run.load_weights("policy_0")
     run.save_weights("policy_1", tensors, facts | {"policies": "policy_0\npolicy_1\npolicy_2"})
@@ -674,7 +678,7 @@ def test_only_who_may_take_every_seat_is_replaced():
     assert director.step(population, None, {}) == [Retire(PolicyRef("p2"))]
 
 
-def test_nobody_is_judged_before_he_has_played_nor_among_equals():
+def test_no_policy_is_replaced_before_it_has_played_nor_among_equals():
     director = Replacement(BirthsConfig(places=1, every=100, games=11))
     population = judged(20.0, 30.0)
     population.matches = 100
@@ -690,7 +694,7 @@ def test_where_every_place_is_taken_the_weakest_makes_room_first():
     population = judged(20.0, 30.0, 25.0, empty=())
     population.matches = 100
     assert director.step(population, None, {}) == [Retire(PolicyRef("p0"))]
-    # It plays its match to the end before its place is empty; nobody else goes meanwhile.
+    # It plays its match to the end before its place is empty; no other goes meanwhile.
     population.retire(PolicyRef("p0"))
     for matches in (101, 200, 300):
         population.matches, population.leaving = matches, ("p0",)

@@ -6,19 +6,45 @@ import numpy as np
 import pytest
 
 from remuda.hyperparameters import HYPERPARAMETERS
-from remuda.population import league as league_module
-from remuda.population import ledger as ledger_module
-from remuda.population import table as table_module
+from remuda.population import (
+    births,
+    frozen_weights,
+    league,
+    ledger,
+    lifecycle,
+    member_numbers,
+    occupants,
+    place_hyperparameters,
+    places,
+    record_buffer,
+    table,
+)
 from remuda.population.director import Birth, Freeze, Retire
 from remuda.population.league import League
+from remuda.population.learner_births import LearnerBirths
 from remuda.population.matchmakers import Random
-from remuda.population.nursery import Nursery
 from remuda.population.records import PolicyRef
-from remuda.population.table import MATCHES, Table
+from remuda.population.table import Table
+from remuda.population.table_layout import MATCHES
 from remuda.publish.snapshot import Snapshot
 
 NAMES, EMPTY, SIZE, COPIES = ("a", "b", "c", "d"), ("d",), 6, 5
-WATCHED = {module.__file__ for module in (league_module, ledger_module, table_module)}
+WATCHED = {
+    module.__file__
+    for module in (
+        births,
+        frozen_weights,
+        league,
+        ledger,
+        lifecycle,
+        member_numbers,
+        occupants,
+        place_hyperparameters,
+        places,
+        record_buffer,
+        table,
+    )
+}
 
 
 class DiedError(BaseException):
@@ -72,7 +98,7 @@ class World:
     def __init__(self):
         specified = {name: {HYPERPARAMETERS[0]: 0.5} for name in NAMES}
         self.table = Table(dict.fromkeys(NAMES, SIZE), 2, 2, specified, EMPTY)
-        self.nursery = Nursery(self.table, NAMES)
+        self.births = LearnerBirths(self.table, NAMES)
         self.versions = dict.fromkeys(NAMES, 1)
         self.random = np.random.default_rng(0)
         self.over = np.ones(COPIES, np.bool_)
@@ -89,10 +115,10 @@ class World:
         self.league.close(self.over, returns, acted, acted, ~self.over)
         self.league.step(dict(self.versions), self)
         self.league.deal(self.over)
-        policy = self.nursery.pending()
+        policy = self.births.pending()
         if policy is not None:
             self.versions[policy] += 1
-            self.nursery.adopt(policy, self.versions[policy])
+            self.births.confirm(policy, self.versions[policy])
 
     def look(self, policy):
         version = self.versions[policy]
@@ -153,12 +179,12 @@ def check(world):
     met_live, won_live = met[live][:, live], won[live][:, live]
     assert np.array_equal(met_live, met_live.T)
     assert np.allclose(won_live + won_live.T, met_live)
-    assert not table.there[table.leaving].any()
+    assert not table.occupants.there[table.occupants.leaving].any()
     for member in members:
         if not member.learns:
             kept = table.snapshot(member.place)
             assert np.array_equal(kept.weights, weights_of(*member.ref))
-    kept = places_of(members) | set(table.leaving)
+    kept = places_of(members) | set(table.occupants.leaving)
     assert met[:, [place for place in range(met.shape[1]) if place not in kept]].sum() == 0
     assert met[[place for place in range(len(met)) if place not in kept]].sum() == 0
 
@@ -187,8 +213,8 @@ def test_its_successor_brings_it_to_an_end_wherever_it_died(scene, stride):
             assert newborn.parent == PolicyRef("b", 1)
             assert newborn.hyperparameters[HYPERPARAMETERS[0]] == 0.25
             assert newborn.games > 0
-            assert np.array_equal(world.table.cradle("d"), weights_of("b", 1))
-            assert world.table.ordered(3) == world.table.adopted(3) >= 1
+            assert np.array_equal(world.table.births.newborn_weights("d"), weights_of("b", 1))
+            assert world.table.births.ordered(3) == world.table.births.confirmed(3) >= 1
         if not died:
             break
     assert death > 50

@@ -1,4 +1,4 @@
-"""Ratings keep their level whoever is born and retires: only their differences mean something."""
+"""Ratings keep their level through births and retirements: only differences mean something."""
 
 import threading
 import time
@@ -8,10 +8,12 @@ import pytest
 
 from population.test_number_of_policies import SIZE, Stage
 from remuda.population.league import League
+from remuda.population.learner_births import LearnerBirths
 from remuda.population.matchmakers import Random
-from remuda.population.nursery import Nursery
 from remuda.population.records import FRESH, RATING, PolicyRef
-from remuda.population.table import MOVES, Table
+from remuda.population.roster import Roster
+from remuda.population.table import Table
+from remuda.population.table_layout import MOVES
 
 
 def ratings(stage):
@@ -36,9 +38,10 @@ class Unequal(Stage):
         self.table = getattr(self, "wide", None) or Table(
             dict.fromkeys(self.table.policies, SIZE), 4, 0, {}, self.table.policies[self.first :]
         )
-        self.wide, self.nursery = self.table, Nursery(self.table, self.table.policies)
+        self.wide, self.births = self.table, LearnerBirths(self.table, self.table.policies)
         self.director, sides = director, ("a", "b", "b", "b")
-        self.league = League(self.table, Random(4), director, self.random, self.copies, teams=sides)
+        roster = Roster(sides, teams=sides)
+        self.league = League(self.table, Random(4), director, self.random, self.copies, roster)
         self.league.deal(np.ones(self.copies, np.bool_))
 
     def turn(self, share, learns):
@@ -52,10 +55,10 @@ class Unequal(Stage):
             self.league.close(over, returns, acted, acted, ~over)
             self.league.step(dict(self.versions), self)
             self.league.deal(over)
-        policy = self.nursery.pending()
+        policy = self.births.pending()
         if learns and policy is not None:
             self.versions[policy] += 1
-            self.nursery.adopt(policy, self.versions[policy])
+            self.births.confirm(policy, self.versions[policy])
 
 
 def test_sides_of_unlike_sizes_keep_the_level_that_matches_found():
@@ -73,13 +76,13 @@ def test_sides_of_unlike_sizes_keep_the_level_that_matches_found():
     assert min(settled) > -15.0, "it went away"
 
 
-def test_who_comes_or_goes_moves_nobody_where_sides_are_of_unlike_sizes():
+def test_births_and_retirements_move_no_rating_where_sides_are_of_unlike_sizes():
     stage = Unequal(6, 2, 10, 20, 0)
     for i, member in enumerate(stage.league.population.members):
         member.rate(3.0 + 2.0 * i, 3.0)
     before = ratings(stage)
     stage.league.population.retire(PolicyRef("p0"))
-    stage.league._level()
+    stage.league.level_ratings()
     after = ratings(stage)
     assert after == {ref: before[ref] for ref in after}
 
@@ -93,7 +96,7 @@ def test_who_comes_or_goes_moves_all_ratings_alike():
         member.rate(30.0 + 2.0 * i, 3.0)
     before = ratings(stage)
     population.retire(PolicyRef("p0"))
-    stage.league._level()
+    stage.league.level_ratings()
     after = ratings(stage)
     moved = {round(after[ref] - before[ref], 9) for ref in after}
     assert len(moved) == 1
@@ -127,7 +130,7 @@ def moving(died):
     for name in ("numbers", "moved"):
         table._shared._arrays[name] = table._shared[name].view(Dying)
     try:
-        table.move_ratings(7.0)
+        table.member_numbers.move_ratings(7.0)
         alive = True
     except DiedError:
         alive = False
@@ -161,7 +164,7 @@ def test_who_reads_while_ratings_are_moved_sees_all_or_none():
 
     def read():
         while not stop.is_set():
-            found = table.whole_numbers()[:, RATING]
+            found = table.member_numbers.whole()[:, RATING]
             seen.add(found[0])
             if (found != found[0]).any():
                 torn.append(found)
@@ -172,7 +175,7 @@ def test_who_reads_while_ratings_are_moved_sees_all_or_none():
     try:
         end = time.monotonic() + 60.0
         while len(seen) < 50 and time.monotonic() < end:
-            table.move_ratings(1.0)
+            table.member_numbers.move_ratings(1.0)
     finally:
         stop.set()
         reader.join()

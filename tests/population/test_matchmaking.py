@@ -42,7 +42,7 @@ def test_fixed_is_ever_the_same():
 
 
 @pytest.mark.parametrize(("policies", "seats"), [(5, 2), (4, 3), (4, 4)])
-def test_random_seatings_are_uniform_and_seat_nobody_twice(policies, seats):
+def test_random_seatings_are_uniform_and_seat_no_policy_twice(policies, seats):
     found = Counter(seatings(Random(seats), people(policies), 24_000))
     expected = list(permutations([f"p{i}" for i in range(policies)], seats))
     assert set(found) == set(expected)
@@ -123,7 +123,7 @@ def test_the_fitness_window_is_never_broken_and_everybody_in_reach_plays():
         s.index("p2") for s in seatings(Fitness(3, 3.0), population, 6000) if "p2" in s
     )
     assert chisquare([places[seat] for seat in range(3)]).pvalue > 0.001
-    # Where nobody is in reach, the closest meet.
+    # Where no rating is in reach, the closest meet.
     assert {frozenset(s) for s in seatings(Fitness(2, 0.1), population, 50)} == {
         frozenset({"p2", "p3"})
     }
@@ -185,11 +185,11 @@ def test_prioritized_frequencies_are_those_of_theory(weighting, weights):
 
 
 @pytest.mark.parametrize(("weighting", "chances"), [("hard", [9, 4, 1]), ("even", [3, 4, 3])])
-def test_prioritized_chances_are_by_the_weighting(weighting, chances):
+def test_prioritized_probabilities_are_by_the_weighting(weighting, chances):
     """Of those whom one beats once, twice and three times in four games."""
     ledger, others = known_ledger(people(4)), [PolicyRef(f"p{i}") for i in (1, 2, 3)]
     ledger.win_rates = lambda one, others: np.array([0.25, 0.5, 0.75])
-    found = Prioritized(2, weighting).chances(PolicyRef("p0"), others, ledger)
+    found = Prioritized(2, weighting).probabilities(PolicyRef("p0"), others, ledger)
     assert found == pytest.approx(np.array(chances) / sum(chances))
 
 
@@ -198,7 +198,7 @@ def test_prioritized_against_those_whom_one_always_beats_is_uniform():
     matchmaker = Prioritized(2)
     ledger = known_ledger(people(4))
     ledger.win_rates = lambda one, others: np.ones(len(others))
-    assert matchmaker.chances(
+    assert matchmaker.probabilities(
         PolicyRef("p0"), [PolicyRef("p1"), PolicyRef("p2")], ledger
     ).tolist() == [
         0.5,
@@ -208,7 +208,7 @@ def test_prioritized_against_those_whom_one_always_beats_is_uniform():
         Prioritized(2, "soft")
 
 
-def test_prioritized_of_several_seats_seats_nobody_twice():
+def test_prioritized_of_several_seats_seats_no_policy_twice():
     population = people(6)
     found = seatings(Prioritized(4), population, 600, known_ledger(population))
     assert all(len(set(s)) == 4 for s in found)
@@ -244,7 +244,7 @@ def test_wrong_teams_are_told():
         seatings(matchmaker, population, 1)
 
 
-def test_a_seat_that_nobody_may_take_is_told():
+def test_a_seat_that_no_policy_may_take_is_refused():
     with pytest.raises(ConfigError, match="no policy of the population may take seat 1"):
         seatings(Random(2), people(3, seats=frozenset({0})), 1)
 
@@ -297,7 +297,7 @@ def test_orders_are_permutations():
 
 
 @pytest.mark.parametrize("seats", [8, 10])
-def test_nobody_sits_twice_where_all_must_sit(seats):
+def test_no_policy_sits_twice_where_all_must_sit(seats):
     """A random draw for each seat would hardly ever be a seating of ten."""
     found = seatings(Random(seats), people(seats), 3_000)
     assert all(len(set(s)) == seats for s in found)
@@ -349,7 +349,7 @@ def test_rounds_that_are_worked_out_again_are_the_same(monkeypatch):
     anew = Rounds(own, 3)
     order = np.random.default_rng(0).permutation(kept.count).tolist()
     assert [anew.seating(i) for i in order] == [kept.seating(i) for i in order]
-    assert len(anew._ways) == 1
+    assert len(anew.kept_ways) == 1
 
 
 def test_a_round_robin_whose_seats_are_kept_looks_at_no_forbidden_round(monkeypatch):

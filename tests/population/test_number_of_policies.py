@@ -8,8 +8,8 @@ from population.test_births import World
 from remuda.config import BirthsConfig
 from remuda.population.director import Birth, Replacement, Retire
 from remuda.population.league import League
+from remuda.population.learner_births import LearnerBirths
 from remuda.population.matchmakers import Random
-from remuda.population.nursery import Nursery
 from remuda.population.records import PolicyRef
 from remuda.population.table import Table
 from remuda.publish.snapshot import Snapshot
@@ -23,11 +23,11 @@ class Stage:
     def __init__(self, first, places, every, copies, seed):
         names = (*(f"p{i}" for i in range(first)), *(f"born_{i}" for i in range(places)))
         self.table = Table(dict.fromkeys(names, SIZE), 2, 0, {}, names[first:])
-        self.nursery = Nursery(self.table, names)
+        self.births = LearnerBirths(self.table, names)
         self.versions = dict.fromkeys(names, 1)
         self.random, self.first, self.copies = np.random.default_rng(seed), first, copies
-        self.births = BirthsConfig(places=places, every=every, games=1, confidence=0.3)
-        self.director = Replacement(self.births)
+        self.config = BirthsConfig(places=places, every=every, games=1, confidence=0.3)
+        self.director = Replacement(self.config)
         self.begin(self.director)
 
     def begin(self, director):
@@ -45,15 +45,15 @@ class Stage:
             self.league.close(over, returns, acted, acted, ~over)
             self.league.step(dict(self.versions), self)
             self.league.deal(over)
-        policy = self.nursery.pending()
+        policy = self.births.pending()
         if learns and policy is not None:
             self.versions[policy] += 1
-            self.nursery.adopt(policy, self.versions[policy])
+            self.births.confirm(policy, self.versions[policy])
 
     def check(self):
         playing = len(self.league.population.learning)
         assert playing >= self.first, f"{playing} policies, and {self.first} were configured"
-        assert playing == len(self.table.living)
+        assert playing == len(self.table.occupants.living)
         population = self.league.population
         absent = {*population.empty, *population.expected, *population.leaving}
         assert not absent & {m.ref.policy for m in population.learning}
@@ -96,7 +96,7 @@ def test_births_never_melt_a_population(first, places, every, copies, seed, turn
     stage = Stage(first, places, every, copies, seed)
     for share, learns, event in turns:
         if event:
-            director = Replacement(stage.births)
+            director = Replacement(stage.config)
             if event == "dies":
                 director.restore(stage.director.state())
             if event == "resumes":
@@ -111,23 +111,23 @@ def test_births_go_on_for_ever():
     for _ in range(300):
         stage.turn(0.3, learns=True)
         stage.check()
-    found, _ = stage.table.records_since(0)
+    found, _ = stage.table.records.since(0)
     assert (found["kind"] == 3).sum() > 20
     assert (found["kind"] == 2).sum() > 18
 
 
 def test_another_of_the_same_name_does_not_make_room():
-    """Somebody else may have replaced the weakest while the child was expected."""
+    """Another director may have replaced the weakest while the child was expected."""
     stage = Stage(4, 2, 10, 20, 0)
     while not stage.league.population.expected:
         stage.turn(0.5, learns=False)
     (child,), weakest = stage.league.population.expected, stage.director.state()["expected"][1]
     ref, league = PolicyRef(weakest), stage.league
-    league._retire(ref)
+    league.lifecycle.carry_out(Retire(ref), stage, league.matchmaker)
     assert ref not in league.population
     while weakest not in league.population.empty:
         stage.turn(0.5, learns=False)
-    league._order(Birth(weakest), stage)
+    league.lifecycle.carry_out(Birth(weakest), stage, league.matchmaker)
     while not (ref in league.population and PolicyRef(child) in league.population):
         stage.turn(0.5, learns=True)
     stage.turn(1.0, learns=True)

@@ -16,6 +16,7 @@ from remuda.population.ledger import Ledger
 from remuda.population.matchmakers import Random, RoundRobin, SelfPlay, Teams
 from remuda.population.matchmaking import Matchmaker
 from remuda.population.records import Member, PolicyRef, Population
+from remuda.population.roster import Roster
 from remuda.population.setup import check_population, expected_shares, make_matchmaker
 from remuda.runtime.layout import make_layout
 
@@ -42,7 +43,7 @@ MATCHMAKERS = {
     "random": lambda: Random(4),
     "round_robin": lambda: RoundRobin(4),
     "fitness": lambda: Fitness(4, 6.0),
-    "fitness, nobody in reach": lambda: Fitness(4, 1e-9),
+    "fitness, none in reach": lambda: Fitness(4, 1e-9),
     "self_play": lambda: SelfPlay(4),
     "prioritized": lambda: Prioritized(4),
     "teams": lambda: Teams(["red", "blue", "blue", "red"], TEAMS),
@@ -69,7 +70,7 @@ def play(matchmaker, population, count, seed=0):
 
 @pytest.mark.parametrize("share", [0.0, 0.3, 1.0])
 @pytest.mark.parametrize("name", MATCHMAKERS)
-def test_in_every_match_somebody_learns(name, share):
+def test_in_every_match_a_policy_learns(name, share):
     """At 10 copies each 82 to 89% of matches were frozen copies among themselves."""
     matchmaker = MATCHMAKERS[name]()
     matchmaker.past_share = share
@@ -108,7 +109,7 @@ def test_the_past_takes_its_share_of_the_other_seats_however_much_of_it_there_is
         assert chisquare(list(seen.values())).pvalue > 0.001
 
 
-def test_nobody_sits_twice_for_the_sake_of_the_share():
+def test_no_policy_sits_twice_for_the_sake_of_the_share():
     one_copy = Population([Member(PolicyRef(name)) for name in NAMES[:4]])
     one_copy.freeze("p0", 1)
     few_live = with_past(3, NAMES[:1])
@@ -205,8 +206,9 @@ def test_the_expected_share_is_what_the_matchmaker_deals(name):
     """Shares went by the seats that policies may take, not by who is dealt them."""
     config = config_of(**POPULATIONS[name])
     agents = make_env(config.game, 1, **config.env.options).agents
-    names = [spec.name for spec in policy_specs(config, agents)]
-    shares = expected_shares(config, agents, names)
+    roster = Roster.of(config, agents)
+    names = roster.policies
+    shares = expected_shares(config.population, roster)
     there = [each for each in names if not each.startswith("born")]
     assert sum(shares[each] for each in there) == pytest.approx(4.0)
     assert set(shares) == set(names)
@@ -216,7 +218,7 @@ def test_the_expected_share_is_what_the_matchmaker_deals(name):
     seats = {each: frozenset(AGENTS.index(a) for a in found) for each, found in allowed.items()}
     population = Population([Member(PolicyRef(each), seats.get(each)) for each in there])
     matches = 2400
-    dealt = play(make_matchmaker(config, agents, names), population, matches, seed=9)
+    dealt = play(make_matchmaker(config.population, roster), population, matches, seed=9)
     counts = Counter(ref.policy for seating in dealt for ref in seating)
     expected = np.array([shares[each] * matches for each in there])
     found = np.array([counts[each] for each in there], float)
@@ -294,14 +296,14 @@ def test_a_policy_that_would_never_be_dealt_is_refused(population, said):
     config = config_of(**population)
     agents = make_env(config.game, 1, **config.env.options).agents
     with pytest.raises(ConfigError, match=said):
-        check_population(config, agents, [spec.name for spec in policy_specs(config, agents)])
+        check_population(config, Roster.of(config, agents))
 
 
 @pytest.mark.parametrize("name", POPULATIONS)
 def test_a_population_of_which_all_are_dealt_is_not_refused(name):
     config = config_of(**POPULATIONS[name])
     agents = make_env(config.game, 1, **config.env.options).agents
-    check_population(config, agents, [spec.name for spec in policy_specs(config, agents)])
+    check_population(config, Roster.of(config, agents))
 
 
 def test_rollouts_are_as_large_as_the_streams_that_a_policy_plays():
@@ -336,7 +338,7 @@ def short_of_members():
 
 @pytest.mark.parametrize("share", [0.0, 0.3, 1.0])
 def test_a_team_that_is_short_of_members_takes_them_from_its_past_and_the_others_do_not(share):
-    """All seats of the match were drawn from everybody, so mostly from the past."""
+    """All seats of the match were drawn from all members, so mostly from the past."""
     matchmaker, population = short_of_members()
     matchmaker.past_share = share
     matches = 4000
@@ -369,7 +371,7 @@ def test_a_team_without_a_past_sits_twice_and_the_others_do_not():
 
 
 def test_a_team_of_which_only_the_past_is_left_costs_the_other_no_live_seat():
-    """The seat that is sure to be live was drawn among all seats, and could be nobody's."""
+    """The seat that is sure to be live was drawn among all seats, and some no live one may take."""
     names = [f"p{i}" for i in range(4)]
     population = Population([Member(PolicyRef(name)) for name in names])
     for version in range(3):
@@ -385,7 +387,7 @@ def test_a_team_of_which_only_the_past_is_left_costs_the_other_no_live_seat():
 
 
 @pytest.mark.parametrize("name", ["random", "round_robin", "prioritized", "fitness"])
-def test_few_copies_for_some_seats_make_nobody_sit_twice(name):
+def test_few_copies_for_some_seats_make_no_policy_sit_twice(name):
     """Two seats that only one frozen copy may take, and that the past was to take."""
     makers = {
         "random": lambda: Random(4),

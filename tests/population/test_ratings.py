@@ -135,8 +135,8 @@ def births(skill, confidence, seed, games=12_000, every=30):
     return wanted
 
 
-def test_among_equals_nobody_is_replaced_on_noise():
-    """Looked at 400 times: without the stated confidence almost each time somebody would be."""
+def test_among_equals_no_policy_is_replaced_on_noise():
+    """Looked at 400 times: without the stated confidence almost each time one would be."""
     assert births([0.0] * 12, 0.0, 0) > 350
     assert sum(births([0.0] * 12, 0.95, seed) for seed in range(3)) == 0
 

@@ -1,6 +1,7 @@
-"""Draws of seatings: all that seat nobody twice are equally likely, and none is drawn in vain."""
+"""Draws of seatings: all without repetition are equally likely, and none is drawn in vain."""
 
 from collections import Counter
+from dataclasses import replace
 from itertools import permutations, product
 
 import numpy as np
@@ -17,8 +18,9 @@ from remuda.population.counting import COUNTS, Counted, count_seatings
 from remuda.population.ledger import Ledger
 from remuda.population.matchmakers import Random, RoundRobin, Teams
 from remuda.population.records import Member, PolicyRef, Population
+from remuda.population.roster import Roster
 from remuda.population.seating import Seatings, few_changes, match_up, seat_all
-from remuda.population.setup import expected_shares, make_matchmaker, policy_names, seats_of
+from remuda.population.setup import expected_shares, make_matchmaker
 
 STUCK = {  # games and populations in which no seating is without repetition, or hardly one draw
     "three on four seats": (
@@ -31,15 +33,13 @@ STUCK = {  # games and populations in which no seating is without repetition, or
 
 def league_of(game, **population):
     config = load_config({"game": game, "policy": {"algorithm": "ppo"}, "population": population})
-    agents = make_env(game, 1).agents
-    names = policy_names(config, agents)
-    allowed = seats_of(config, agents, names)
-    found = Population([Member(PolicyRef(name), allowed.get(name)) for name in names])
-    return config, agents, names, found
+    roster = Roster.of(config, make_env(game, 1).agents)
+    members = [Member(PolicyRef(name), roster.seats.get(name)) for name in roster.policies]
+    return config.population, roster, Population(members)
 
 
 class Counting:
-    """Random numbers, and how often somebody asked for some."""
+    """Random numbers, and how often some were drawn."""
 
     def __init__(self):
         self._generator, self.asked = np.random.default_rng(0), 0
@@ -54,34 +54,32 @@ class Counting:
 def test_no_match_is_drawn_a_thousand_times(name, matchmaker):
     """34 and 44 ms a match, so minutes without a word before a run began."""
     game, tree = STUCK[name]
-    config, agents, names, population = league_of(game, matchmaker=matchmaker, **tree)
+    config, roster, population = league_of(game, matchmaker=matchmaker, **tree)
     random, matches = Counting(), 50
-    maker = make_matchmaker(config, agents, names)
+    maker = make_matchmaker(config, roster)
     maker.propose(population, Ledger(population), matches, random)
     assert random.asked < 20 * matches
 
 
 def test_shares_are_counted_once_for_a_start(monkeypatch):
     """The memory plan, the rings and the learners ask, each for minutes."""
-    config, agents, names, _ = league_of(
-        "cleanup", matchmaker="random", **STUCK["ten, one on a seat"][1]
-    )
-    first = expected_shares(config, agents, names)
+    config, roster, _ = league_of("cleanup", matchmaker="random", **STUCK["ten, one on a seat"][1])
+    first = expected_shares(config, roster)
     monkeypatch.setattr(setup, "_count_shares", None)
-    again = expected_shares(config, agents, list(names))
+    again = expected_shares(config, replace(roster))
     assert again == first
     again.clear()  # what one caller does to his is nothing to the next
-    assert expected_shares(config, agents, names) == first
-    other = load_config(
-        {**config.model_dump(), "population": {"matchmaker": "random", "policies": 10}}
-    )
+    assert expected_shares(config, roster) == first
+    other = config.model_copy(update={"seats": {}})
     with pytest.raises(TypeError):
-        expected_shares(other, agents, names)
+        expected_shares(other, roster)
+    with pytest.raises(TypeError):
+        expected_shares(config, replace(roster, seats={}).among(roster.policies[1:]))
 
 
 @some.composite
 def restrictions(draw):
-    """Seats, and by policy the seats that it may take; every seat is somebody's."""
+    """Seats, and by policy the seats that it may take; every seat has a policy that may take it."""
     seats = draw(some.integers(1, 4))
     own = some.sets(some.integers(0, seats - 1), min_size=1)
     may = draw(some.lists(own, min_size=1, max_size=5))
@@ -146,7 +144,7 @@ def test_all_orders_of_a_group_are_equally_likely(way):
     assert chisquare([found[each] for each in expected]).pvalue > 0.001
 
 
-def test_where_nobody_can_be_spared_each_seat_is_drawn_by_itself():
+def test_where_a_repetition_cannot_be_avoided_each_seat_is_drawn_by_itself():
     able = [[0, 1, 2], [1, 2], [1, 2], [1, 2]]
     seatings, random = Seatings(able), np.random.default_rng(2)
     assert not seatings.possible
@@ -243,12 +241,12 @@ def test_counts_outlast_a_freeze():
     COUNTS.clear()
 
 
-def test_making_seatings_looks_at_nobody():
+def test_making_seatings_looks_at_no_policy():
     """Nothing is found out about thousands who may take eight seats until draws have failed."""
 
     class Unread(list):
         def __iter__(self):
-            raise AssertionError("somebody looked through all of them")
+            raise AssertionError("all of them were looked through")
 
     able = [Unread(range(seat, 2000 + seat)) for seat in range(8)]
     seatings, random = Seatings(able), np.random.default_rng(0)
@@ -279,13 +277,13 @@ def test_counts_that_are_remembered_have_a_bound_by_their_entries():
         first = counts.choices(*asked)
         assert counts.choices(*asked) is first
         assert counts.entries <= 2_000
-        held = sum(len(r) for found in counts._found.values() for k in found for _, r in k.values())
+        held = sum(len(r) for found in counts.tables.values() for k in found for _, r in k.values())
         assert held <= counts.entries
-    assert len(counts._found) >= 2
+    assert len(counts.tables) >= 2
     assert counts.choices((1,), (((0,), 1),)) == count_seatings((1,), (((0,), 1),))
 
 
-def test_seats_that_share_nobody_are_counted_apart():
+def test_seats_that_share_no_policy_are_counted_apart():
     """Together they were too many to count; two that are one's only do not spoil the others."""
     block = [[0, 1, 2], [1, 2, 3], [2, 3, 0], [3, 0, 1]]
     able = [[10 * i + who for who in members] for i in range(6) for members in block]

@@ -10,7 +10,8 @@ from remuda.errors import ConfigError
 from remuda.population.league import League
 from remuda.population.matchmaking import Matchmaker
 from remuda.population.records import PolicyRef
-from remuda.population.setup import check_population, policy_names, seats_of, sits_once
+from remuda.population.roster import Roster
+from remuda.population.setup import check_population, sits_once
 from remuda.population.table import Table
 from remuda.ui.cli import run
 
@@ -24,14 +25,13 @@ def config_of(**population):
 
 def check(**population):
     config = config_of(**population)
-    agents = make_env(config.game, 1).agents
-    names = policy_names(config, agents)
-    check_population(config, agents, names)
-    return seats_of(config, agents, names)
+    roster = Roster.of(config, make_env(config.game, 1).agents)
+    check_population(config, roster)
+    return roster.seats
 
 
 class InOrder(Matchmaker):
-    """A matchmaker of a user's own, that looks at nobody's seats."""
+    """A matchmaker of a user's own, that does not look at who may take which seat."""
 
     def seat(self, population, ledger, random):
         return tuple(member.ref for member in population.members[: self.num_seats])
@@ -108,7 +108,7 @@ def test_who_may_take_all_seats_by_name_may_take_all():
     ],
 )
 def test_what_nothing_in_a_population_reads_is_told(population, key):
-    """Places without births had learners that slept for ever, and nobody was told."""
+    """Places without births had learners that slept for ever, and no message said so."""
     (told,) = without_effect(config_of(**population))
     assert told.startswith(f"population.{key} has no effect without ")
 
@@ -132,22 +132,22 @@ class Turncoat(Matchmaker):
 
     def seat(self, population, ledger, random):
         refs = [member.ref for member in population.members]
-        return tuple(refs) if self._proposed < 3 else tuple(reversed(refs))
+        return tuple(refs) if self.proposed < 3 else tuple(reversed(refs))
 
 
 class Stranger(Turncoat):
-    """And one that seats somebody who is not there."""
+    """And one that seats a policy that is not in the population."""
 
     def seat(self, population, ledger, random):
         refs = [member.ref for member in population.members]
-        return tuple(refs) if self._proposed < 3 else (refs[0], PolicyRef("a", 7))
+        return tuple(refs) if self.proposed < 3 else (refs[0], PolicyRef("a", 7))
 
 
 class Short(Turncoat):
     """And one that leaves a seat empty."""
 
     def seat(self, population, ledger, random):
-        return super().seat(population, ledger, random)[: 2 if self._proposed < 3 else 1]
+        return super().seat(population, ledger, random)[: 2 if self.proposed < 3 else 1]
 
 
 @pytest.mark.parametrize(
@@ -186,8 +186,7 @@ def test_a_league_seats_no_policy_where_it_may_not_sit():
         None,
         np.random.default_rng(0),
         2,
-        {"a": frozenset({0})},
-        agents=BOTH,
+        Roster(BOTH, seats={"a": frozenset({0})}),
     )
     both = np.ones(2, np.bool_)
     league.deal(both)
@@ -210,11 +209,12 @@ def test_whether_policies_sit_once_is_asked_of_the_matchmaker_s_class():
     for name, once in (("random", True), ("self_play", False), (f"{__name__}:Twin", True)):
         tree = {"matchmaker": name, "policies": ["a", "b"]}
         config = load_config({"game": "connect_four", "population": tree})
-        assert sits_once(config, make_env("connect_four", 1).agents, ("a", "b")) is once
+        roster = Roster.of(config, make_env("connect_four", 1).agents)
+        assert sits_once(config.population, roster) is once
 
 
 def test_a_class_that_says_so_and_seats_one_twice_is_told():
     table = Table({"a": 0, "b": 0}, 2, 0)
-    league = League(table, Twin(2), None, np.random.default_rng(0), 1, once=True, agents=BOTH)
+    league = League(table, Twin(2), None, np.random.default_rng(0), 1, Roster(BOTH), once=True)
     with pytest.raises(ConfigError, match="Twin deals a, a, one of them twice, and its class says"):
         league.deal(np.ones(1, np.bool_))

@@ -1,4 +1,4 @@
-"""Publishing: a snapshot is seen whole or not at all, in both modes, whoever dies."""
+"""Publishing: a snapshot is seen whole or not at all, in both modes, whichever process dies."""
 
 import multiprocessing
 import sys

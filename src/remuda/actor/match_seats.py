@@ -23,7 +23,7 @@ from remuda.policies.initial import InitialWeights
 from remuda.policies.spec import first_weights
 from remuda.policies.stack import layout_size
 from remuda.population.league import League
-from remuda.population.table import POLICY
+from remuda.population.table_layout import POLICY
 from remuda.publish.snapshot import Snapshot
 from remuda.scoreboard import Policy, Row
 from remuda.streams import torch_stream
@@ -229,7 +229,8 @@ class MatchSeats:
         """By agent, the policy that has its seat in a copy, frozen or not."""
         table = self.league.table
         return [
-            table.names[int(table.identity[place, POLICY])] for place in self.league.seated[env]
+            table.names[int(table.occupants.identity[place, POLICY])]
+            for place in self.league.seated[env]
         ]
 
     def _load(self, place: int, snapshot: Snapshot) -> None:
@@ -238,7 +239,7 @@ class MatchSeats:
                 cast.load(place, snapshot)
         self._versions[place] = snapshot.version
 
-    # What the league asks for, as its `Stage`.
+    # What births and frozen copies need: `ActingPolicies`.
 
     def look(self, policy: str) -> Snapshot:
         """The live weights of a policy as they play now."""
@@ -260,7 +261,7 @@ class MatchSeats:
 
     def fits(self, policy: str, other: str) -> bool:
         """Whether one could begin with the weights of the other."""
-        casts = [self._cast(self.league.table.place_of(name))[0] for name in (policy, other)]
+        casts = [self._cast(self.league.table.places.of(name))[0] for name in (policy, other)]
         return casts[0] is casts[1]
 
     def clear(self, policy: str) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +13,7 @@ from remuda.envs.wrapped import SharedRewards, with_scripted
 from remuda.experience.experience import Experience
 from remuda.policies.initial import InitialWeights
 from remuda.policies.spec import PolicySpec, kinds_of
-from remuda.population.setup import seats_of, sits_once, teams_of
+from remuda.population.roster import Roster
 from remuda.population.table import Table
 from remuda.publish.weight_store import WeightStore
 from remuda.scoreboard import Play, Scoreboard
@@ -126,21 +126,19 @@ class ActorRole:
     def _dealt(self, env: VectorEnv, begins: str) -> Seats:
         from remuda.actor.match_seats import MatchSeats
         from remuda.population.league import League
-        from remuda.population.setup import make_director, make_matchmaker
+        from remuda.population.setup import make_director, make_matchmaker, sits_once
 
         config = self.config
         assert self.table is not None
-        names = [spec.name for spec in self.specs]
+        roster = Roster.of(config, env.agents)
         league = League(
             self.table,
-            make_matchmaker(config, env.agents, names),
+            make_matchmaker(config.population, roster),
             make_director(config.population),
             stream(config.seed, "matches", begins),
             env.num_envs,
-            self._seats(env, names),
-            teams_of(config.population, env.agents),
-            sits_once(config, env.agents, names),
-            [agent.name for agent in env.agents],
+            roster.with_imported(self.table.places.origins),
+            sits_once(config.population, roster),
         )
         casts = make_casts(
             env,
@@ -156,13 +154,6 @@ class ActorRole:
         return MatchSeats(
             env, casts, league, rows, together, config.seed, mark, initial=self.initial
         )
-
-    def _seats(self, env: VectorEnv, names: Sequence[str]) -> dict[str, frozenset[int]]:
-        """By name, the seats that a member may take, where it may not take all."""
-        assert self.table is not None
-        found = seats_of(self.config, env.agents, names)
-        imported = {o.name: found[o.like] for o in self.table.origins if o.like in found}
-        return {**found, **imported}
 
     def _environment(self, copies: int) -> VectorEnv:
         env = self.config.env
@@ -185,7 +176,7 @@ class ActorRole:
             )
         if not env.share_rewards:
             return game
-        return SharedRewards(game, env.share_rewards, teams_of(self.config.population, game.agents))
+        return SharedRewards(game, env.share_rewards, Roster.of(self.config, game.agents).teams)
 
 
 def make_casts(
@@ -232,10 +223,10 @@ def make_casts(
         # By place in the population, in order: whose network stands there.
         owners = sorted(
             [(number, specs[number]) for number in numbers]
-            + [(place, spec) for spec in live for place in table.places_of(spec.name)]
+            + [(place, spec) for spec in live for place in table.places.copies_of(spec.name)]
             + [
                 (place, spec)
-                for place, origin in zip(table.imported_places, table.origins, strict=True)
+                for place, origin in zip(table.places.imported, table.places.origins, strict=True)
                 for spec in live
                 if spec.name == origin.like
             ],
@@ -263,8 +254,7 @@ def make_casts(
 
 def seats_for(league: League, number: int) -> list[int]:
     """The seats that a live policy may take."""
-    allowed = league.seats.get(league.table.policies[number])
-    return [seat for seat in range(league.table.seats) if allowed is None or seat in allowed]
+    return league.roster.seats_of(league.table.policies[number])
 
 
 def network_layout(spec: PolicySpec) -> tuple[object, ...]:

@@ -32,7 +32,7 @@ class FrozenTexts:
             table: of the population; it is only read.
         """
         self._table, self._first = table, len(table.policies)
-        self._identity = table.identity[self._first :].copy()
+        self._identity = table.occupants.identity[self._first :].copy()
         self._numbers = table.numbers[self._first :].copy()
         self._told = np.zeros(len(self._identity), np.bool_)
         """[copies]: whether there is a text of what is in the place."""
@@ -45,8 +45,8 @@ class FrozenTexts:
         """Make up to so many texts anew where something changed."""
         table, first = self._table, self._first
         # Copied before what the texts are made of: what changes in between is seen the next time.
-        identity, numbers = table.identity[first:].copy(), table.numbers[first:].copy()
-        there = table.there[first:]
+        identity, numbers = table.occupants.identity[first:].copy(), table.numbers[first:].copy()
+        there = table.occupants.there[first:]
         other = (identity != self._identity).any(1)
         who = (there != self._told) | (there & other)
         counted = np.flatnonzero(there & ~who & (numbers != self._numbers).any(1))

@@ -6,7 +6,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from remuda.population.ledger import LedgerFile
-from remuda.population.table import RECORDS, Table
+from remuda.population.table import Table
+from remuda.population.table_layout import RECORDS
 
 
 class LedgerWriter:
@@ -34,7 +35,7 @@ class LedgerWriter:
     def write(self) -> None:
         """Append what is new."""
         begin = self._next
-        records, self._next = self._table.records_since(begin)
+        records, self._next = self._table.records.since(begin)
         self.lost += self._next - begin - len(records)
         if self.lost >= max(2 * self._told, 1):  # a few lines in a run, not one in every tick
             self._told = self.lost

@@ -20,7 +20,8 @@ from remuda.coordinator.records import (
 from remuda.coordinator.spread import Numbers, Spread, spread_of
 from remuda.experience.store import ExperienceStore
 from remuda.population.records import GAMES, MEETINGS, RATING, REWARD, UNCERTAINTY, WINS
-from remuda.population.table import MATCHES, MemberRow, Table
+from remuda.population.table import MemberRow, Table
+from remuda.population.table_layout import MATCHES
 from remuda.scoreboard import Facts, Learn, Play, Policy, Row, Scoreboard, added_up
 
 
@@ -121,7 +122,7 @@ class ScoreboardReader:
                 for i, name in enumerate(self._scoreboard.fact_names)
             },
             members=self._members(whole),
-            frozen=self._table.frozen if self._table is not None else 0,
+            frozen=self._table.occupants.frozen if self._table is not None else 0,
             matches=self._table.word(MATCHES) if self._table is not None else 0,
         )
 
@@ -129,7 +130,7 @@ class ScoreboardReader:
         """Of the population, as they are now: those that learn, and not too many frozen copies."""
         if self._table is None:
             return {}
-        rows = self._table.rows(whole or self._table.frozen <= FEW)
+        rows = self._table.rows(whole or self._table.occupants.frozen <= FEW)
         return {str(row[0]): member_record(row, self._table) for row in rows}
 
     def _policies(
@@ -230,7 +231,7 @@ def member_record(row: MemberRow, table: Table) -> MemberRecord:
         numbers[WINS] / numbers[MEETINGS] if numbers[MEETINGS] else None,
         None if parent is None else str(parent),
         born,
-        {} if ref.is_frozen else table.hyperparameters(place),
+        {} if ref.is_frozen else table.hyperparameters.of(place),
     )
 
 

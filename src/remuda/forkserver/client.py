@@ -35,7 +35,7 @@ MODULES = (
     "remuda.learner.rollouts",
     "remuda.policies.acting",
     "remuda.policies.algorithms.fused",
-    "remuda.population.nursery",
+    "remuda.population.learner_births",
     "remuda.envs.workers",
 )
 """What the server imports: all that a role needs, but for the user's own and the game."""

@@ -9,7 +9,7 @@ from remuda.checkpoint.names import file_name
 from remuda.learner.learner import Learner
 from remuda.live_hyperparameters import LiveHyperparameters
 from remuda.memory.waiting import Wakeup
-from remuda.population.nursery import Nursery
+from remuda.population.learner_births import LearnerBirths
 from remuda.types import State
 
 log = logging.getLogger(__name__)
@@ -28,7 +28,7 @@ class LearnerGroup:
         learners: Sequence[Learner],
         wakeup: Wakeup,
         patience: float = 0.0,
-        nursery: Nursery | None = None,
+        births: LearnerBirths | None = None,
         changes: LiveHyperparameters | None = None,
     ) -> None:
         """Take learners and the wake-up of their process.
@@ -38,14 +38,14 @@ class LearnerGroup:
             wakeup: what their rings ring.
             patience: seconds that a stack waits for the rest of its policies once some are ready,
                 so that those that are fed in the same turn are trained together.
-            nursery: who is to begin anew; None: no policy ever is.
+            births: who is to begin anew; None: no policy ever is.
             changes: of hyperparameters while the run goes on; None: there are none.
         """
         self.learners = tuple(learners)
         policies = [policy for learner in self.learners for policy in learner.policies]
         self._policies = {file_name(policy): policy for policy in policies}
         """By part of a checkpoint."""
-        self._nursery = nursery or Nursery(None, policies)
+        self._births = births or LearnerBirths(None, policies)
         self._changes, self._revision = changes, 0
         self._wakeup, self._patience = wakeup, patience
         self._served = [0.0] * len(self.learners)
@@ -63,10 +63,10 @@ class LearnerGroup:
 
         An update that comes in pieces counts as one: its learner is the next until it is done.
         """
-        policy = self._nursery.pending()
+        policy = self._births.pending()
         if policy is not None:
-            version = self._learner(policy).begin(policy, self._nursery.newborn(policy))
-            self._nursery.adopt(policy, version)
+            version = self._learner(policy).begin(policy, self._births.newborn(policy))
+            self._births.confirm(policy, version)
             log.info("another policy begins as %s, version %d", policy, version)
             return True
         self._take_changes()
@@ -116,7 +116,7 @@ class LearnerGroup:
     def state(self, part: str) -> State:
         """The state of one policy's learner."""
         policy = self._policies[part]
-        generation = self._nursery.generations[policy]
+        generation = self._births.generations[policy]
         return self._learner(policy).state(policy) | {"generation": generation}
 
     def restore(self, part: str, state: State) -> None:
@@ -125,14 +125,14 @@ class LearnerGroup:
         If that was of another policy in its place, it goes on with what was published last.
         """
         policy = self._policies[part]
-        if state.get("generation", 0) == self._nursery.generations[policy]:
+        if state.get("generation", 0) == self._births.generations[policy]:
             self._learner(policy).restore(policy, state)
 
     def _learner(self, policy: str) -> Learner:
         return next(learner for learner in self.learners if policy in learner.policies)
 
     def _any_ready(self) -> bool:
-        if self._nursery.pending() is not None:
+        if self._births.pending() is not None:
             return True
         ready = [learner.ready() for learner in self.learners]  # each must state its wish
         return any(ready)

@@ -14,7 +14,7 @@ from remuda.checkpoint.state import fitting
 from remuda.config import PolicyConfig
 from remuda.hyperparameters import with_values
 from remuda.policies.algorithms.algorithm import Algorithm
-from remuda.population.nursery import Newborn
+from remuda.population.learner_births import Newborn
 from remuda.publish.weight_store import WeightPublisher
 from remuda.scoreboard import Learn, Row, count_on, fitting_counts
 from remuda.types import State

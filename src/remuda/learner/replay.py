@@ -17,7 +17,7 @@ from remuda.learner.budget import BatchBudget
 from remuda.learner.learner import Student, runs
 from remuda.memory.aligned import copied
 from remuda.policies.algorithms.transition_algorithm import TransitionAlgorithm, Transitions
-from remuda.population.nursery import Newborn
+from remuda.population.learner_births import Newborn
 from remuda.scoreboard import Learn
 from remuda.timeline import Span, Timeline
 from remuda.types import State
@@ -73,7 +73,7 @@ class ReplayLearner:
         self._begun = list(begun or [0] * len(students))
         """By policy, the steps that others lived through in its place."""
         self._there = [plays(student.name) for student in students]
-        """By policy, whether actors are told how far its learner is, or that nobody is waited for.
+        """By policy, whether actors are told how far its learner is, or that they need not wait.
         As it is now: in an exact schedule they ask before this learner looks for the first time."""
         self._last = [0] * len(students)
         """By policy, the samples of its last update, which that goes by."""
@@ -188,7 +188,7 @@ class ReplayLearner:
             student.publish(self.epsilon(k))
 
     def begin(self, policy: str, newborn: Newborn) -> int:
-        """Train somebody else in a policy's place from now on; returns the version it begins as."""
+        """Train another policy in this place from now on; returns the version it begins as."""
         k = self.policies.index(policy)
         student, replay = self._students[k], self._replays[k]
         student.begin(newborn)
@@ -239,7 +239,7 @@ class ReplayLearner:
         return np.array([self._is_ready(k) for k in range(len(self._students))])
 
     def _is_ready(self, k: int) -> bool:
-        """Whether an update of one policy is due; nobody waits for one that is gone.
+        """Whether an update of one policy is due; one that has retired has none.
 
         An actor would wait for its learner, which trains it no more. A newborn in its place is
         waited for again once it plays: its first update is due before an actor would wait for it,
@@ -262,10 +262,10 @@ class ReplayLearner:
         student, experience = self._students[policy], self._replays[policy].experience
         if experience.may_wait:
             samples = max(student.row[Learn.SAMPLES] - self._last[policy], 0.0)
-            nobody = student.halted or not self._there[policy]
+            idle = student.halted or not self._there[policy]
             # What a resumed run did not bring along is not there to be trained on.
             paid = max(_steps_paid(student, samples), experience.lost)
-            experience.consume(NEVER if nobody else paid)
+            experience.consume(NEVER if idle else paid)
 
     def _transitions(self, first: int, end: int, size: int) -> Transitions:
         batch, device = self._batch, self._algorithm.device

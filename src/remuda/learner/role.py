@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from remuda.learner.group import LearnerGroup
     from remuda.learner.learner import Learner, Student
     from remuda.policies.algorithms.algorithm import Algorithm
-    from remuda.population.nursery import Nursery
+    from remuda.population.learner_births import LearnerBirths
 
 
 @dataclass(frozen=True)
@@ -73,23 +73,23 @@ class LearnerRole:
     def build(self) -> LearnerGroup:
         """Make the learners, with everything compiled that they will need."""
         from remuda.learner.rehearsal import rehearse
-        from remuda.population.nursery import Nursery
+        from remuda.population.learner_births import LearnerBirths
 
-        nursery = Nursery(self.table, [spec.name for spec in self.specs])
-        rehearse(self, self._stacks(nursery))
+        births = LearnerBirths(self.table, [spec.name for spec in self.specs])
+        rehearse(self, self._stacks(births))
         return self.group()
 
     def group(self) -> LearnerGroup:
         """Make the learners: one for each stack."""
         from remuda.learner.group import LearnerGroup
-        from remuda.population.nursery import Nursery
+        from remuda.population.learner_births import LearnerBirths
 
-        nursery = Nursery(self.table, [spec.name for spec in self.specs])
+        births = LearnerBirths(self.table, [spec.name for spec in self.specs])
         learners: list[Learner] = []
-        for specs, device in self._stacks(nursery):
+        for specs, device in self._stacks(births):
             make = self._by_rollouts if specs[0].config.rollout_length else self._by_replay
-            learners.append(make(specs, device, nursery))
-        return LearnerGroup(learners, self.wakeup, self.patience, nursery, self.changes)
+            learners.append(make(specs, device, births))
+        return LearnerGroup(learners, self.wakeup, self.patience, births, self.changes)
 
     def let_go(self) -> None:
         """No learner is there to take experience: let actors write over it, and never wait.
@@ -101,19 +101,21 @@ class LearnerRole:
             for spec in self.specs:
                 self.experience[spec.name].release()
 
-    def _stacks(self, nursery: Nursery) -> list[tuple[tuple[PolicySpec, ...], str]]:
+    def _stacks(self, births: LearnerBirths) -> list[tuple[tuple[PolicySpec, ...], str]]:
         """The policies that are trained together, with their device.
 
         Each has the hyperparameters of the policy that has its place now.
         """
         stacks: dict[object, tuple[list[PolicySpec], str]] = {}
         for configured, device in zip(self.specs, self.devices, strict=True):
-            config = with_values(configured.config, nursery.hyperparameters(configured.name))
+            config = with_values(configured.config, births.hyperparameters(configured.name))
             spec = replace(configured, config=config)
             stacks.setdefault((spec.specification, device), ([], device))[0].append(spec)
         return [(tuple(specs), device) for specs, device in stacks.values()]
 
-    def _by_replay(self, specs: tuple[PolicySpec, ...], device: str, nursery: Nursery) -> Learner:
+    def _by_replay(
+        self, specs: tuple[PolicySpec, ...], device: str, births: LearnerBirths
+    ) -> Learner:
         from remuda.learner.replay import ReplayLearner
         from remuda.policies.spec import make_algorithm
 
@@ -123,13 +125,13 @@ class LearnerRole:
             for spec, snapshot in zip(specs, published, strict=True)
         ]
         algorithm = make_algorithm(specs, streams, device)
-        students = self._students(specs, algorithm, published, nursery)
+        students = self._students(specs, algorithm, published, births)
         replays = [
             self._replay(spec, snapshot.learner_step)
             for spec, snapshot in zip(specs, published, strict=True)
         ]
         # Where a policy was born, other policies of its place played what came before.
-        born = [nursery.generations[spec.name] > 0 for spec in specs]
+        born = [births.generations[spec.name] > 0 for spec in specs]
         begun = [
             self.experience[spec.name].lost if is_born else 0
             for spec, is_born in zip(specs, born, strict=True)
@@ -140,7 +142,7 @@ class LearnerRole:
             replays,
             self.timeline,
             self.saves_experience,
-            nursery.plays,
+            births.plays,
             begun,
             self._width,
         )
@@ -156,7 +158,9 @@ class LearnerRole:
         alpha = config.experience.prioritised
         return PrioritisedReplay(*drawn, alpha) if alpha else TransitionReplay(*drawn)
 
-    def _by_rollouts(self, specs: tuple[PolicySpec, ...], device: str, nursery: Nursery) -> Learner:
+    def _by_rollouts(
+        self, specs: tuple[PolicySpec, ...], device: str, births: LearnerBirths
+    ) -> Learner:
         from remuda.experience.rollout_queue import RolloutQueue
         from remuda.experience.segment_replay import SegmentReplay
         from remuda.learner.rollouts import RolloutLearner
@@ -168,7 +172,7 @@ class LearnerRole:
             for spec, snapshot in zip(specs, published, strict=True)
         ]
         algorithm = make_algorithm(specs, streams, device)
-        students = self._students(specs, algorithm, published, nursery)
+        students = self._students(specs, algorithm, published, births)
         rollouts = []
         for spec, snapshot in zip(specs, published, strict=True):
             past, config = None, spec.config
@@ -186,7 +190,7 @@ class LearnerRole:
             rollouts,
             self.timeline,
             self.saves_experience,
-            nursery.plays,
+            births.plays,
             self._width,
         )
 
@@ -211,7 +215,7 @@ class LearnerRole:
         specs: Sequence[PolicySpec],
         algorithm: Algorithm,
         published: Sequence[Snapshot],
-        nursery: Nursery,
+        births: LearnerBirths,
     ) -> list[Student]:
         """The policies of a stack, each with its weights as they were published.
 
@@ -227,7 +231,7 @@ class LearnerRole:
         students = []
         for k, (spec, snapshot) in enumerate(zip(specs, published, strict=True)):
             algorithm.load(k, torch.from_numpy(snapshot.weights), snapshot.learner_step)
-            if self.initial is not None and nursery.generations[spec.name] == 0:
+            if self.initial is not None and births.generations[spec.name] == 0:
                 moments = self.initial.optimizer(spec.name)
                 if moments is not None:
                     algorithm.optimizer.restore(k, moments)

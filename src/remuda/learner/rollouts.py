@@ -12,7 +12,7 @@ from remuda.experience.ring import OTHERS
 from remuda.experience.rollout_queue import AFTER, Rollout, RolloutQueue, rows_for
 from remuda.learner.learner import Student
 from remuda.policies.algorithms.rollout_algorithm import Learned, RolloutAlgorithm
-from remuda.population.nursery import Newborn
+from remuda.population.learner_births import Newborn
 from remuda.scoreboard import Learn
 from remuda.timeline import Span, Timeline
 from remuda.types import State

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from remuda.config import Config, PolicyConfig
 from remuda.errors import ConfigError, ContractError
-from remuda.population.setup import policy_names, seats_of
+from remuda.population.roster import Roster
 from remuda.types import AgentSpec
 
 if TYPE_CHECKING:
@@ -137,7 +137,8 @@ def policy_specs(config: Config, agents: Sequence[AgentSpec]) -> tuple[PolicySpe
         ConfigError: `policies` or `population` names what is not there, or a policy may take seats
             that are not alike.
     """
-    names = policy_names(config, agents)
+    roster = Roster.of(config, agents)
+    names = roster.policies
     for name in config.policies:
         if name not in names:
             raise ConfigError(
@@ -145,10 +146,10 @@ def policy_specs(config: Config, agents: Sequence[AgentSpec]) -> tuple[PolicySpe
             )
     if not config.population.dealt:
         return tuple(_spec(config, agent.name, agent) for agent in agents)
-    allowed, kinds = seats_of(config, agents, names), kinds_of(agents)
+    kinds = kinds_of(agents)
     specs = []
     for name in names:
-        first, *others = sorted(allowed.get(name, frozenset(range(len(agents)))))
+        first, *others = roster.seats_of(name)
         for other in others:
             if kinds[other] != kinds[first]:
                 raise ConfigError(

@@ -8,7 +8,7 @@ import numpy as np
 
 from remuda.errors import ConfigError
 from remuda.population.ledger import Ledger
-from remuda.population.matchmaking import Matchmaker, draw_anybody
+from remuda.population.matchmaking import Matchmaker, draw_uniformly
 from remuda.population.records import RATING, PolicyRef, Population
 from remuda.population.seating import (
     Seating,
@@ -54,17 +54,18 @@ class Fitness(Matchmaker):
             if seating:
                 return seating
         # Seats are kept to some, and no equals may take them together: draw any that may.
-        return draw_anybody(self, population, random)
+        return draw_uniformly(self, population, random)
 
     def _tries(self, population: Population) -> int:
         """How many groups are worth drawing."""
         if len(population.members) <= self.num_seats:
             return 1  # there is but one
         seats = range(self.num_seats)
-        everybody = population.view(
-            "everybody", lambda: Seatings([population.for_seat(seat) for seat in seats])
+        seatings = population.view(
+            "seatings of all members",
+            lambda: Seatings([population.for_seat(seat) for seat in seats]),
         )
-        return GROUPS if everybody.possible else 0
+        return GROUPS if seatings.possible else 0
 
     def _draw_group(self, ratings: Array, live: Bools, random: np.random.Generator) -> list[int]:
         """Choose who plays: [seats], numbers into the members by rating.
@@ -115,13 +116,13 @@ class Fitness(Matchmaker):
 
 
 def hard(loses: Array) -> Array:
-    """The chance to lose, squared: those whom one loses to most."""
+    """The probability to lose, squared: those whom one loses to most."""
     squared: Array = loses**2
     return squared
 
 
 def even(loses: Array) -> Array:
-    """The chance to lose times that to win: those who are one's equals."""
+    """The probability to lose times that to win: those who are one's equals."""
     product: Array = loses * (1.0 - loses)
     return product
 
@@ -130,7 +131,7 @@ WEIGHTINGS: Mapping[str, Callable[[Array], Array]] = {"hard": hard, "even": even
 
 
 class Prioritized(Matchmaker):
-    """Prioritized fictitious self-play: opponents by the chance to lose to them.
+    """Prioritized fictitious self-play: opponents by the probability to lose to them.
 
     A learner, each in turn and on each seat in turn, meets others drawn with probability in
     proportion to a weighting of its chance to lose to them (Vinyals et al. 2019, "Grandmaster level
@@ -153,22 +154,21 @@ class Prioritized(Matchmaker):
             raise ConfigError(f"there is no weighting {weighting!r}; there are {known}")
         self._weigh = WEIGHTINGS[weighting]
 
-    def chances(self, learner: PolicyRef, others: Sequence[PolicyRef], ledger: Ledger) -> Array:
+    def probabilities(
+        self, learner: PolicyRef, others: Sequence[PolicyRef], ledger: Ledger
+    ) -> Array:
         """The probability of each of these opponents: [len(others)]."""
-        return self._chances(ledger.win_rates(learner, others))
-
-    def _chances(self, win_rates: Array) -> Array:
-        weights = self._weigh(1.0 - win_rates)
+        weights = self._weigh(1.0 - ledger.win_rates(learner, others))
         total = weights.sum()
-        chances: Array = weights / total if total > 0.0 else np.full(len(weights), 1 / len(weights))
-        return chances
+        found: Array = weights / total if total > 0.0 else np.full(len(weights), 1 / len(weights))
+        return found
 
     def seat(self, population: Population, ledger: Ledger, random: np.random.Generator) -> Seating:
         """The learner on its seat, opponents drawn one after another without repetition."""
         learning = population.learning
         if not learning:
             raise ConfigError("no policy in the population learns, so no opponents are chosen")
-        turn, place = divmod(self._proposed, self.num_seats)
+        turn, place = divmod(self.proposed, self.num_seats)
         learner = learning[turn % len(learning)]
         if not learner.may_sit(place):
             place = next(seat for seat in range(self.num_seats) if learner.may_sit(seat))
@@ -213,10 +213,10 @@ class Prioritized(Matchmaker):
                 continue
             rows = self._rows(population, place, "past" if past else "live")
             rows = rows[left[rows]]
-            chances = weights[rows]
-            if len(rows) < count or not (chances > 0.0).all():
+            rates = weights[rows]
+            if len(rows) < count or not (rates > 0.0).all():
                 return []
-            keys = random.standard_exponential(len(rows)) / chances
+            keys = random.standard_exponential(len(rows)) / rates
             first = np.argpartition(keys, count - 1)[:count]
             drawn[past] = rows[first[np.argsort(keys[first])]].tolist()[::-1]
         return [drawn[past].pop() for past in others]

@@ -28,23 +28,24 @@ class Counted:
     def __init__(self, kept: int = KEPT) -> None:
         """Keep so many entries of all tables together."""
         self.kept, self.entries = kept, 0
-        self._found: dict[tuple[Counts, Kinds], Choices | None] = {}
+        self.tables: dict[tuple[Counts, Kinds], Choices | None] = {}
+        """By what was counted, the one asked for longest ago first."""
 
     def choices(self, sizes: Counts, kinds: Kinds) -> Choices | None:
         """As `count_seatings` finds them."""
         key = (sizes, kinds)
-        if key in self._found:
-            found = self._found[key] = self._found.pop(key)  # the newest now
+        if key in self.tables:
+            found = self.tables[key] = self.tables.pop(key)  # the newest now
             return found
-        found = self._found[key] = count_seatings(sizes, kinds)
+        found = self.tables[key] = count_seatings(sizes, kinds)
         self.entries += _entries(found)
-        while self.entries > self.kept and len(self._found) > 1:
-            self.entries -= _entries(self._found.pop(next(iter(self._found))))
+        while self.entries > self.kept and len(self.tables) > 1:
+            self.entries -= _entries(self.tables.pop(next(iter(self.tables))))
         return found
 
     def clear(self) -> None:
         """Forget all of them."""
-        self._found, self.entries = {}, 0
+        self.tables, self.entries = {}, 0
 
 
 COUNTS = Counted()

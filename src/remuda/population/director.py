@@ -1,4 +1,4 @@
-"""Directors: who exists. They return commands, which are carried out and logged elsewhere."""
+"""Directors: which policies exist. They return commands; `Lifecycle` carries them out."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ Command = Freeze | Retire | Birth
 
 
 class Director(Protocol):
-    """Decides who comes and who goes."""
+    """Decides which policies begin, are frozen, and retire."""
 
     def step(
         self, population: Population, ledger: Ledger, versions: Mapping[str, int]
@@ -157,7 +157,7 @@ class Replacement:
 
     No policy is replaced on noise: by their ratings the best must be better than the weakest with
     the probability `confidence`, although they were picked out as the extremes of many. Each pair
-    that could have been picked either way round counts as a chance to be wrong (Sidak 1967).
+    that could have been picked either way round counts as a test that may be wrong (Sidak 1967).
     """
 
     def __init__(self, config: BirthsConfig) -> None:

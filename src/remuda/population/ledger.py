@@ -146,8 +146,8 @@ class Ledger:
             return float(self.pairs[what, place, others])
         if others >= rows:
             return 0.0
-        seen = float(self.pairs[{EARNED: CONCEDED}.get(what, what), others, place])
-        return float(self.pairs[MET, others, place]) - seen if what == WON else seen
+        turned = float(self.pairs[{EARNED: CONCEDED}.get(what, what), others, place])
+        return float(self.pairs[MET, others, place]) - turned if what == WON else turned
 
 
 def forget(pairs: Numbers, place: int) -> None:
@@ -324,9 +324,9 @@ def payoffs(records: Array, most: int | None = None) -> tuple[list[tuple[int, in
     place_of = np.full(len(found), len(kept), np.int64)
     place_of[kept] = np.arange(len(kept))
     sums = np.zeros((4, len(kept) + 1, len(kept) + 1))
-    nobody = np.zeros((len(kept) + 1, len(FRESH)))
+    unused = np.zeros((len(kept) + 1, len(FRESH)))
     over: Bools = np.ones(len(matches), np.bool_)
-    count(place_of[places], matches["returns"].astype(np.float64), over, sums, nobody)
+    count(place_of[places], matches["returns"].astype(np.float64), over, sums, unused)
     refs = [(int(policy), int(version)) for policy, version in found[kept]]
     return refs, sums[:3, :-1, :-1]
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from remuda.errors import ConfigError
 from remuda.population.ledger import Ledger
-from remuda.population.matchmaking import Matchmaker, draw_anybody
+from remuda.population.matchmaking import Matchmaker, draw_uniformly
 from remuda.population.records import Member, PolicyRef, Population
 from remuda.population.rounds import Order, Rounds
 from remuda.population.seating import (
@@ -51,11 +51,11 @@ class Random(Matchmaker):
 
     def seat(self, population: Population, ledger: Ledger, random: np.random.Generator) -> Seating:  # noqa: ARG002
         """Draw from all seatings that seat no member twice."""
-        return draw_anybody(self, population, random)
+        return draw_uniformly(self, population, random)
 
 
 class RoundRobin(Matchmaker):
-    """Everybody meets everybody: every combination of live policies, in turn on every seat.
+    """All live policies meet: every combination of live policies, in turn on every seat.
 
     A cycle has each combination once in each rotation of its seats, in an order drawn anew, so that
     after any number of matches no two seatings differ by more than one game. Seatings that policies
@@ -156,7 +156,7 @@ class SelfPlay(Matchmaker):
         able = population.free
         if not able:
             raise ConfigError("self-play needs a policy that learns and may take every seat")
-        turn, place = divmod(self._proposed, self.num_seats)
+        turn, place = divmod(self.proposed, self.num_seats)
         learner = able[turn % len(able)].ref
         own = population.past_of(learner.policy)
 
@@ -191,7 +191,7 @@ class Teams(Matchmaker):
             ConfigError: a team without policies, or a policy in two teams.
         """
         super().__init__(len(seats))
-        self._teams = tuple(seats)
+        self.team_of_seat = tuple(seats)
         self._team_of: dict[str, str] = {}
         for team, members in policies.items():
             for policy in members:
@@ -207,16 +207,16 @@ class Teams(Matchmaker):
         return tuple(
             member.ref.policy
             for member, team in teams
-            if not any(own == team and member.may_sit(i) for i, own in enumerate(self._teams))
+            if not any(own == team and member.may_sit(i) for i, own in enumerate(self.team_of_seat))
         )
 
     def seat(self, population: Population, ledger: Ledger, random: np.random.Generator) -> Seating:  # noqa: ARG002
         """Draw for each seat from its team."""
         live, past, _ = self.able(population)
-        for seat, team in enumerate(self._teams):
+        for seat, team in enumerate(self.team_of_seat):
             if not live[seat] and not past[seat]:
                 raise ConfigError(f"the team {team!r} has no policy left for seat {seat}")
-        return draw_anybody(self, population, random)
+        return draw_uniformly(self, population, random)
 
     def live_for(self, population: Population, seat: int) -> tuple[Member, ...]:
         """Those of its team that learn and may take a seat."""
@@ -230,7 +230,7 @@ class Teams(Matchmaker):
         self, population: Population, seat: int, name: str, members: tuple[Member, ...]
     ) -> tuple[Member, ...]:
         """Those of a seat's team."""
-        team, of = self._teams[seat], self._team_of
+        team, of = self.team_of_seat[seat], self._team_of
         return population.view(
             ("team", name, team, population.kind_of_seat(seat)),
             lambda: tuple(member for member in members if of.get(member.ref.policy) == team),

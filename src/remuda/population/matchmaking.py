@@ -1,8 +1,8 @@
 """Matchmakers: who plays whom. Each is one small class; what it promises is tested by counting.
 
 A matchmaker proposes matches for a game of so many seats. It keeps nothing but what it says in
-`state`, draws from the stream that it is given, and never seats one policy twice in a match unless
-there are fewer policies than seats, or it is self-play.
+`state`, draws from the random generator that it is handed, and never seats one policy twice in a
+match unless there are fewer policies than seats, or it is self-play.
 
 In every match a policy learns: one seat, each with the same chance, is a live policy's, and of the
 others frozen copies take a share that is configured, however many of them there are.
@@ -58,9 +58,10 @@ class Matchmaker(ABC):
         self.past_share = PAST
         """Of the seats besides the one that is sure to be a live policy's, those that frozen copies
         take, 0 to 1."""
-        self._teams: tuple[str, ...] = ("",) * num_seats
+        self.team_of_seat: tuple[str, ...] = ("",) * num_seats
         """By seat, the team whose policies alone may take it; an empty name: all."""
-        self._proposed = 0
+        self.proposed = 0
+        """Matches that were proposed: the number of the next."""
 
     def propose(
         self, population: Population, ledger: Ledger, count: int, random: np.random.Generator
@@ -78,8 +79,8 @@ class Matchmaker(ABC):
             seats = self.seat(population, ledger, random)
             if population.learning and all(ref.is_frozen for ref in seats):
                 seats = self._with_one_live(seats, population, random)
-            matches.append(Match(self._proposed, seats))
-            self._proposed += 1
+            matches.append(Match(self.proposed, seats))
+            self.proposed += 1
         return matches
 
     def expected_shares(self, population: Population) -> dict[str, float]:
@@ -172,7 +173,7 @@ class Matchmaker(ABC):
             past = [self.past_for(population, seat) for seat in seats]
             return live, past, groups_of([(live[seat], past[seat]) for seat in seats])
 
-        return population.view(("able", self.name, self._teams), find)
+        return population.view(("able", self.name, self.team_of_seat), find)
 
     def _with_one_live(
         self, seats: Seating, population: Population, random: np.random.Generator
@@ -188,25 +189,25 @@ class Matchmaker(ABC):
 
     def begin_at(self, number: int) -> None:
         """Number the next match so; a matchmaker before this one proposed those before."""
-        self._proposed = number
+        self.proposed = number
 
     def state(self) -> State:
         """What a successor needs to propose what this would have."""
-        return {"proposed": self._proposed}
+        return {"proposed": self.proposed}
 
     def restore(self, state: State) -> None:
         """Go on from what `state` returned."""
-        self._proposed = state["proposed"]
+        self.proposed = state["proposed"]
 
 
-def draw_anybody(
+def draw_uniformly(
     matchmaker: Matchmaker, population: Population, random: np.random.Generator
 ) -> Seating:
-    """Any who may take the seats, live policies or the past as these are drawn."""
+    """Draw from all members that may take the seats; `past_seats` says where frozen copies sit."""
     past = matchmaker.past_seats(population, random)
     live, frozen, _ = matchmaker.able(population)
     return draw_apart(
-        population, ("anybody", matchmaker.name, matchmaker._teams), past, live, frozen, random
+        population, ("all", matchmaker.name, matchmaker.team_of_seat), past, live, frozen, random
     )
 
 

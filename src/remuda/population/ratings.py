@@ -75,6 +75,61 @@ def probability_of_order(better: Member, worse: Member) -> float:
     return 0.5 * math.erfc((worse.rating - better.rating) / (spread * math.sqrt(2.0)))
 
 
+@njit(inline="always")
+def _rate_sides(
+    mean: Numbers,
+    mu: Numbers,
+    variance: Numbers,
+    q: Numbers,
+    sum_q: Numbers,
+    ties: Integers,
+    omega: Numbers,
+    delta: Numbers,
+) -> None:
+    """Work out by how much the match changes each side: `omega` and `delta` of algorithm 4.
+
+    All are [sides]: mean return, sums of ratings and of variances; `q`, `sum_q` and `ties` are
+    room to work in.
+    """
+    count = mean.size
+    c = np.sqrt((variance + BETA**2).sum())
+    q[:] = np.exp((mu - mu.max()) / c)  # only their ratios count
+    for i in range(count):
+        sum_q[i], ties[i] = 0.0, 0
+        for j in range(count):
+            if mean[j] <= mean[i]:
+                sum_q[i] += q[j]
+            if mean[j] == mean[i]:
+                ties[i] += 1
+    for i in range(count):
+        omega[i] = delta[i] = 0.0
+        for j in range(count):
+            if mean[j] < mean[i]:
+                continue
+            share = q[i] / sum_q[j]
+            delta[i] += share * (1.0 - share) / ties[j]
+            omega[i] += ((1.0 if i == j else 0.0) - share) / ties[j]
+        omega[i] *= variance[i] / c
+        delta[i] *= variance[i] / c**2 * (np.sqrt(variance[i]) / c)
+
+
+@njit(inline="always")
+def _write_means(
+    places: Integers, m: int, new_mu: Numbers, new_sigma: Numbers, numbers: Numbers
+) -> None:
+    """Give each policy of match `m` the mean of what its seats would make of it."""
+    seats = new_mu.size
+    for i in range(seats):
+        place, found, rating, uncertainty = places[m, i], 0, 0.0, 0.0
+        for j in range(seats):
+            if places[m, j] == place:
+                found += 1
+                rating += new_mu[j]
+                uncertainty += new_sigma[j]
+        numbers[place, RATING] = rating / found
+        numbers[place, UNCERTAINTY] = uncertainty / found
+
+
 @njit(cache=True)
 def rate_all(
     places: Integers, returns: Numbers, over: Bools, sides: Integers, numbers: Numbers
@@ -113,37 +168,11 @@ def rate_all(
             mu[sides[i]] += member[RATING]
             variance[sides[i]] += member[UNCERTAINTY] ** 2 + TAU**2
         mean /= sizes  # last, so that equal sums are a draw
-        c = np.sqrt((variance + BETA**2).sum())
-        q[:] = np.exp((mu - mu.max()) / c)  # only their ratios count
-        for i in range(count):
-            sum_q[i], ties[i] = 0.0, 0
-            for j in range(count):
-                if mean[j] <= mean[i]:
-                    sum_q[i] += q[j]
-                if mean[j] == mean[i]:
-                    ties[i] += 1
-        for i in range(count):
-            omega[i] = delta[i] = 0.0
-            for j in range(count):
-                if mean[j] < mean[i]:
-                    continue
-                share = q[i] / sum_q[j]
-                delta[i] += share * (1.0 - share) / ties[j]
-                omega[i] += ((1.0 if i == j else 0.0) - share) / ties[j]
-            omega[i] *= variance[i] / c
-            delta[i] *= variance[i] / c**2 * (np.sqrt(variance[i]) / c)
+        _rate_sides(mean, mu, variance, q, sum_q, ties, omega, delta)
         for i in range(seats):
             member, side = numbers[places[m, i]], sides[i]
             own = member[UNCERTAINTY] ** 2 + TAU**2
             part = own / variance[side]
             new_mu[i] = member[RATING] + part * omega[side]
             new_sigma[i] = np.sqrt(own * max(1.0 - part * delta[side], KAPPA))
-        for i in range(seats):
-            place, found, rating, uncertainty = places[m, i], 0, 0.0, 0.0
-            for j in range(seats):
-                if places[m, j] == place:
-                    found += 1
-                    rating += new_mu[j]
-                    uncertainty += new_sigma[j]
-            numbers[place, RATING] = rating / found
-            numbers[place, UNCERTAINTY] = uncertainty / found
+        _write_means(places, m, new_mu, new_sigma, numbers)

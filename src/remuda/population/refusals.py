@@ -1,4 +1,4 @@
-"""What a matchmaker must not deal, and what it is told then."""
+"""What a matchmaker must not deal, and the messages that refuse it."""
 
 from __future__ import annotations
 

@@ -31,7 +31,8 @@ class Rounds:
         """
         self._seats, self._num_seats = seats, num_seats
         self._free = all(own is None for own in seats)
-        self._ways: dict[int, list[list[int]]] = {}
+        self.kept_ways: dict[int, list[list[int]]] = {}
+        """By turn of the seats, what `_counts` found last; with too many they are dropped."""
         self._most = max(HELD // (num_seats * max(len(seats) - num_seats + 2, 1)), 1)
         self._starts = [0]
         """[num_seats + 1]: the number of the first seating of each turn, and of all."""
@@ -79,7 +80,7 @@ class Rounds:
         this place on, if the one there is not before `place + i`. Negative, for the search.
         """
         key = 0 if self._free else turned
-        found = self._ways.get(key)
+        found = self.kept_ways.get(key)
         if found is not None:
             return found
         count, seats = len(self._seats), self._num_seats
@@ -96,9 +97,9 @@ class Rounds:
             after = [0, *accumulate(reversed(ways))][::-1]
             found.append(after)
         found.reverse()
-        if len(self._ways) >= self._most:
-            self._ways.clear()
-        self._ways[key] = found
+        if len(self.kept_ways) >= self._most:
+            self.kept_ways.clear()
+        self.kept_ways[key] = found
         return found
 
 

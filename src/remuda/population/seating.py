@@ -4,7 +4,7 @@ Where every seat has a member of its own, all seatings that seat no member twice
 The first draws take each seat by itself, and one is kept in which no member sits twice: among
 hundreds of them they hardly ever fail, and nothing has to be found out about any. Where they fail,
 seatings are counted and drawn in proportion. Both are exactly uniform, so it does not matter which
-of them found a seating. What is drawn from a random stream follows from who may sit where alone,
+of them found a seating. What is drawn from a random generator follows from who may sit where alone,
 never from what is remembered, so that a resumed run repeats an uninterrupted one.
 """
 

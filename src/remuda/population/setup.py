@@ -1,4 +1,4 @@
-"""From the configuration of a population to its parts: policies, seats, teams, a matchmaker."""
+"""From the configuration of a population and its roster to a matchmaker and directors."""
 
 from __future__ import annotations
 
@@ -17,140 +17,18 @@ from remuda.population.matchmakers import Fixed, Random, RoundRobin, SelfPlay, T
 from remuda.population.matchmaking import Matchmaker
 from remuda.population.records import Member, PolicyRef, Population
 from remuda.population.refusals import check_seating
-from remuda.types import AgentSpec
+from remuda.population.roster import Roster
 
 _DIRECTOR = "remuda.population.director"
-LONGEST = 64
-"""Characters in the name of a policy."""
-SPARE = 2
-"""Places for frozen copies beyond those that play: one that was dropped may still be in a match."""
 
 
-def policy_names(config: Config, agents: Sequence[AgentSpec]) -> tuple[str, ...]:
-    """The names of the policies that a run trains, those that may be born later too.
-
-    Raises:
-        ConfigError: a policy is named twice.
-    """
-    names = (*first_names(config, agents), *unborn(config))
-    for name in names:
-        if names.count(name) > 1:
-            raise ConfigError(f"population.policies names {name} twice")
-    return names
-
-
-def unborn(config: Config) -> tuple[str, ...]:
-    """The names of the places that are empty at first."""
-    return tuple(f"born_{i}" for i in range(config.population.births.places))
-
-
-def first_names(config: Config, agents: Sequence[AgentSpec]) -> tuple[str, ...]:
-    """The names of the policies that a run begins with.
-
-    Raises:
-        ConfigError: there are none, or one cannot be a name.
-    """
-    population = config.population
-    asked = population.policies
-    if population.teams and asked is None:
-        asked = tuple(name for team in population.teams.values() for name in team.policies)
-    if asked is None:
-        if population.matchmaker == "self_play":
-            return ("policy",)
-        return tuple(agent.name for agent in agents)
-    names = tuple(f"policy_{i}" for i in range(asked)) if isinstance(asked, int) else asked
-    if not names:
-        raise ConfigError("population.policies is empty; give a number or names")
-    for name in names:
-        if not _is_name(name):
-            shown = name if len(name) <= LONGEST else name[:LONGEST] + "…"
-            raise ConfigError(
-                f"population.policies: {shown!r} is no name; take 1 to {LONGEST} characters, none "
-                "of them / @ . or invisible, and no space or - in front"
-            )
-    return names
-
-
-def _is_name(name: str) -> bool:
-    """Whether a policy may be called so: its flags, copies and files are named after it."""
-    plain = name.isprintable() and name == name.strip() and not name.startswith("-")
-    return plain and 0 < len(name) <= LONGEST and not set(name) & set("/@.")
-
-
-def seats_of(
-    config: Config, agents: Sequence[AgentSpec], names: Sequence[str]
-) -> dict[str, frozenset[int]]:
-    """By policy, the seats that it may take, for those that may not take all.
-
-    Who may take all seats by name is not among them either.
-
-    Raises:
-        ConfigError: a name that no policy, agent or team has.
-    """
-    population, numbers = config.population, {agent.name: i for i, agent in enumerate(agents)}
-    found: dict[str, frozenset[int]] = {}
-
-    def allow(name: str, seats: Sequence[str], key: str) -> None:
-        if name not in names:
-            raise ConfigError(f"{key}: there is no policy {name}; there are {', '.join(names)}")
-        for seat in seats:
-            if seat not in numbers:
-                raise ConfigError(
-                    f"{key}: {config.game} has no agent {seat}; it has {', '.join(numbers)}"
-                )
-        if not seats:
-            raise ConfigError(f"{key}: no agent is named")
-        found[name] = frozenset(numbers[seat] for seat in seats)
-
-    sides = teams_of(population, agents)
-    for team, members in population.teams.items():
-        seats = [agents[i].name for i, side in enumerate(sides) if side == team]
-        for name in members.policies:
-            allow(name, seats, f"population.teams.{team}")
-    for name, chosen in population.seats.items():
-        allow(name, chosen, f"population.seats.{name}")
-    return {name: seats for name, seats in found.items() if len(seats) < len(agents)}
-
-
-def teams_of(population: PopulationConfig, agents: Sequence[AgentSpec]) -> tuple[str, ...]:
-    """By seat, its team; an empty name: it stands for itself.
-
-    Raises:
-        ConfigError: an agent in two teams, or in none where there are teams.
-    """
-    own = tuple(agent.team for agent in agents)
-    if not population.teams:
-        return own
-    if not any(team.agents for team in population.teams.values()):
-        for agent, side in zip(agents, own, strict=True):
-            if side not in population.teams:
-                said = f"the game puts it into {side!r}" if side else "the game has no teams"
-                raise ConfigError(
-                    f"population.teams has no team for {agent.name}: {said}; name the agents of "
-                    "each, as in --population.teams.red.agents [agent_0,agent_1]"
-                )
-        return own
-    sides = {}
-    for team, members in population.teams.items():
-        for name in members.agents:
-            if name in sides:
-                raise ConfigError(f"population.teams: {name} is in two teams")
-            sides[name] = team
-    for agent in agents:
-        if agent.name not in sides:
-            raise ConfigError(f"population.teams: {agent.name} is in no team")
-    return tuple(sides[agent.name] for agent in agents)
-
-
-def make_matchmaker(
-    config: Config, agents: Sequence[AgentSpec], names: Sequence[str]
-) -> Matchmaker:
+def make_matchmaker(population: PopulationConfig, roster: Roster) -> Matchmaker:
     """Who plays whom.
 
     Raises:
         ConfigError: there is no such matchmaker, or it cannot be made so.
     """
-    population, seats = config.population, len(agents)
+    seats, names = len(roster.agents), roster.policies
     if population.teams and population.matchmaker != "teams":
         raise ConfigError(
             f"population.teams is for the matchmaker teams, and population.matchmaker is "
@@ -169,7 +47,7 @@ def make_matchmaker(
         "self_play": lambda: SelfPlay(seats, population.newest),
         "prioritized": lambda: Prioritized(seats, population.weighting),
         "teams": lambda: Teams(
-            teams_of(population, agents),
+            roster.teams,
             {team: members.policies for team, members in population.teams.items()},
         ),
     }
@@ -213,7 +91,7 @@ def make_director(population: PopulationConfig) -> Director | None:
     return Directors(directors) if directors else None
 
 
-def check_population(config: Config, agents: Sequence[AgentSpec], names: Sequence[str]) -> None:
+def check_population(config: Config, roster: Roster) -> None:
     """Propose a match, as a run would, so that what cannot be is refused before it begins.
 
     Raises:
@@ -243,31 +121,31 @@ def check_population(config: Config, agents: Sequence[AgentSpec], names: Sequenc
             "policy retires once the newborn plays elsewhere"
         )
     make_director(config.population)
-    allowed = seats_of(config, agents, names)
-    free = [name for name in names if name not in allowed]
+    free = [name for name in roster.policies if name not in roster.seats]
     if births.every is not None and (
-        set(unborn(config)) - set(free) or len(free) < births.places + 2
+        set(roster.unborn) - set(free) or len(free) < births.places + 2
     ):
         raise ConfigError(
             "population.births.every replaces policies that may take every seat, and needs two of "
             "them and free places; name fewer in population.seats, or let your own "
             "population.director choose"
         )
-    _check_dealt(config, agents, names)
-    names = [name for name in names if name not in unborn(config)]
-    members = [Member(PolicyRef(name), allowed.get(name)) for name in names]
-    population = Population(members)
-    matchmaker = make_matchmaker(config, agents, names)
+    _check_dealt(config, roster)
+    population = _population(roster, roster.first)
+    matchmaker = make_matchmaker(config.population, roster.among(roster.first))
     (match,) = matchmaker.propose(population, Ledger(population), 1, np.random.default_rng(0))
-    check_seating(population, match.seats, matchmaker.name, [agent.name for agent in agents])
+    check_seating(population, match.seats, matchmaker.name, roster.agents)
 
 
-def _check_dealt(config: Config, agents: Sequence[AgentSpec], names: Sequence[str]) -> None:
+def _population(roster: Roster, policies: Sequence[str]) -> Population:
+    """These policies, before they have played."""
+    return Population([Member(PolicyRef(name), roster.seats.get(name)) for name in policies])
+
+
+def _check_dealt(config: Config, roster: Roster) -> None:
     """Refuse policies that would learn from nothing, those that may be born later too."""
-    allowed = seats_of(config, agents, names)
-    population = Population([Member(PolicyRef(name), allowed.get(name)) for name in names])
-    matchmaker = make_matchmaker(config, agents, names)
-    never = matchmaker.never_dealt(population)
+    matchmaker = make_matchmaker(config.population, roster)
+    never = matchmaker.never_dealt(_population(roster, roster.policies))
     if not never:
         return
     said = f"the matchmaker {config.population.matchmaker} never deals"
@@ -277,38 +155,30 @@ def _check_dealt(config: Config, agents: Sequence[AgentSpec], names: Sequence[st
             f"{said} {', '.join(never)}, of no team; add to population.teams.TEAM.policies, or "
             "leave out of population.policies"
         )
-    if never[0] in allowed:
-        seats = ", ".join(agents[seat].name for seat in sorted(allowed[never[0]]))
+    seats = len(roster.agents)
+    if never[0] in roster.seats:
+        own = ", ".join(roster.agents[seat] for seat in roster.seats_of(never[0]))
         raise ConfigError(
-            f"{said} {never[0]}, which population.seats.{never[0]} keeps to {seats} of "
-            f"{len(agents)} seats; leave population.seats.{never[0]} out, or take another "
+            f"{said} {never[0]}, which population.seats.{never[0]} keeps to {own} of "
+            f"{seats} seats; leave population.seats.{never[0]} out, or take another "
             "population.matchmaker"
         )
     raise ConfigError(
-        f"{said} {', '.join(never)}: it seats one policy for each of the {len(agents)} agents; "
-        f"take population.policies {len(agents)}, or another population.matchmaker"
+        f"{said} {', '.join(never)}: it seats one policy for each of the {seats} agents; "
+        f"take population.policies {seats}, or another population.matchmaker"
     )
 
 
-def copies_of(population: PopulationConfig) -> int:
-    """Places for frozen copies of each policy."""
-    return population.snapshots.keep + SPARE if population.snapshots.on else 0
-
-
-def expected_shares(
-    config: Config, agents: Sequence[AgentSpec], names: Sequence[str]
-) -> dict[str, float]:
+def expected_shares(population: PopulationConfig, roster: Roster) -> dict[str, float]:
     """By policy, the seats of a match that it is dealt on average while there is no past.
 
     A policy that may be born later is dealt as those are that may take the same seats. It takes up
     to seconds to find out, and a start asks several times: what was asked last is remembered.
     """
-    population = config.population
-    matchmaker = type(make_matchmaker(config, agents, names))  # one's own may be loaded anew
-    sides = tuple((agent.name, agent.team) for agent in agents)
-    key = (matchmaker, repr(population), sides, tuple(names))
+    matchmaker = type(make_matchmaker(population, roster))  # one's own may be loaded anew
+    key = (matchmaker, repr(population), roster.agents, roster.teams, roster.policies)
     if key not in _SHARES:
-        found = _count_shares(config, agents, names)
+        found = _count_shares(population, roster)
         _SHARES.clear()
         _SHARES[key] = found
     return dict(_SHARES[key])
@@ -318,32 +188,23 @@ _SHARES: dict[tuple[Any, ...], dict[str, float]] = {}
 """The shares that were counted last, by what they depend on."""
 
 
-def _count_shares(
-    config: Config, agents: Sequence[AgentSpec], names: Sequence[str]
-) -> dict[str, float]:
-    allowed, later = seats_of(config, agents, names), unborn(config)
-    first = [name for name in names if name not in later]
-    matchmaker = make_matchmaker(config, agents, names)
-
-    def shares_among(these: Sequence[str]) -> dict[str, float]:
-        members = [Member(PolicyRef(name), allowed.get(name)) for name in these]
-        return matchmaker.expected_shares(Population(members))
-
-    found = shares_among(first)
-    for name in later:
-        alike = [other for other in first if allowed.get(other) == allowed.get(name)]
+def _count_shares(population: PopulationConfig, roster: Roster) -> dict[str, float]:
+    seats, matchmaker = roster.seats, make_matchmaker(population, roster)
+    found = matchmaker.expected_shares(_population(roster, roster.first))
+    for name in roster.unborn:
+        alike = [other for other in roster.first if seats.get(other) == seats.get(name)]
         if alike:
             found[name] = sum(found[other] for other in alike) / len(alike)
         else:
-            found[name] = shares_among(names)[name]
+            together = matchmaker.expected_shares(_population(roster, roster.policies))
+            found[name] = together[name]
     return found
 
 
-def sits_once(config: Config, agents: Sequence[AgentSpec], names: Sequence[str]) -> bool:
+def sits_once(population: PopulationConfig, roster: Roster) -> bool:
     """Whether a policy has one seat of a match at most."""
-    first = len(names) - config.population.births.places
-    enough = first >= len(agents) and not config.population.seats
-    return enough and make_matchmaker(config, agents, names).seats_differ
+    enough = len(roster.first) >= len(roster.agents) and not population.seats
+    return enough and make_matchmaker(population, roster).seats_differ
 
 
 def _own(population: PopulationConfig, seats: int) -> Matchmaker:

@@ -1,0 +1,102 @@
+"""Births on their way: ordered by the actor, carried out by a learner, both in shared memory.
+
+The actor empties a policy's ring, puts the newborn's weights and hyperparameters into the table,
+and counts an order. The learner begins with them, publishes them, and confirms it: from then on
+the actor may deal the newborn seats. If the learner dies in between, its successor finds the order
+still open, and carries it out from its beginning; if the actor dies, its successor admits the
+newborn.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Mapping
+
+import numpy as np
+
+from remuda.checkpoint.state import fitting
+from remuda.memory.atomic import load, store
+from remuda.memory.shared import SharedArrays
+from remuda.population.table_layout import ADMITTED, CONFIRMED, ORDERED, SINCE
+from remuda.types import Array, Floats
+
+
+class BirthOrders:
+    """The orders for births in the places of live policies.
+
+    `ORDERED` and `ADMITTED` are the actor's to write, `CONFIRMED` and `SINCE` the learner's of the
+    place.
+    """
+
+    def __init__(self, shared: SharedArrays, weights: Mapping[str, SharedArrays]) -> None:
+        """Order in the arrays of `table_fields`.
+
+        Args:
+            shared: with the orders.
+            weights: by policy, arrays of which `newborn` holds the weights that it begins with.
+        """
+        self._shared, self._weights = shared, weights
+        self._policies = tuple(weights)
+
+    @property
+    def all(self) -> Array:
+        """[policies, 4]: of each place, by `ORDERED` and so on."""
+        return self._shared["orders"]
+
+    @property
+    def expected(self) -> list[int]:
+        """The places where a birth was ordered, and the newborn does not play yet."""
+        orders = self.all
+        places: list[int] = np.flatnonzero(orders[:, ADMITTED] != orders[:, ORDERED]).tolist()
+        return places
+
+    def is_expected(self, place: int) -> bool:
+        """Whether a policy was ordered that does not play yet."""
+        orders = self.all[place]
+        return bool(orders[ADMITTED] != orders[ORDERED])
+
+    def since(self, place: int) -> int | None:
+        """The version under which the policy that was ordered was published; None: not yet."""
+        orders = self.all[place]
+        if load(orders, CONFIRMED) != orders[ORDERED]:
+            return None
+        return int(orders[SINCE])
+
+    def ordered(self, place: int) -> int:
+        """How many births were ordered in a place."""
+        return load(self.all[place], ORDERED)
+
+    def confirmed(self, place: int) -> int:
+        """How many of them its learner has carried out."""
+        return load(self.all[place], CONFIRMED)
+
+    def newborn_weights(self, policy: str) -> Floats:
+        """The weights of the policy to be born: [size]. They stay until it is confirmed."""
+        weights: Floats = self._weights[policy]["newborn"].copy()
+        return weights
+
+    def put_weights(self, place: int, weights: Floats) -> int:
+        """Keep what the next newborn in a place begins with; returns a digest of it."""
+        held = self._weights[self._policies[place]]["newborn"]
+        held[...] = weights
+        return zlib.crc32(held.tobytes())
+
+    def restore_weights(self, policy: str, state: Mapping[str, Array]) -> None:
+        """Hold what was held for the next newborn of a policy; `state`: by policy."""
+        held = self._weights[policy]["newborn"]
+        held[...] = fitting(state, policy, held)
+
+    def count(self, place: int) -> None:
+        """Count an order, once all that the newborn begins with stands in the table."""
+        store(self.all[place], ORDERED, int(self.all[place, ORDERED]) + 1)
+
+    def close(self, place: int) -> None:
+        """Note that the newborn plays."""
+        self.all[place, ADMITTED] = self.all[place, ORDERED]
+
+    def confirm(self, place: int, version: int) -> int:
+        """Note that the newest order is carried out; returns how many there have been."""
+        ordered = self.ordered(place)
+        self.all[place, SINCE] = version
+        store(self.all[place], CONFIRMED, ordered)
+        return ordered

@@ -1,0 +1,120 @@
+"""The weights of the members that do not learn: frozen copies, and policies of other runs."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from remuda.checkpoint.state import fitting
+from remuda.memory.shared import Arena, SharedArrays
+from remuda.population.imported import Imported
+from remuda.population.places import Places
+from remuda.population.table_layout import POLICY, VERSION
+from remuda.publish.snapshot import Snapshot
+from remuda.types import Floats, State
+
+
+def weight_arrays(
+    sizes: Mapping[str, int], copies: int, arena: Arena | None
+) -> dict[str, SharedArrays]:
+    """By policy, what is shared of the weights of its next newborn and of its frozen copies."""
+    return {
+        policy: SharedArrays(
+            {
+                "newborn": ((size,), np.float32),
+                "weights": ((copies, size), np.float32),
+                "learner_step": ((copies,), np.int64),
+                "epsilon": ((copies,), np.float64),
+            },
+            arena,
+        )
+        for policy, size in sizes.items()
+    }
+
+
+class FrozenWeights:
+    """By place, weights in shared memory that the actor writes once, and then never change.
+
+    Which place holds something whole is the table's to say.
+    """
+
+    def __init__(
+        self,
+        places: Places,
+        weights: Mapping[str, SharedArrays],
+        imported: Sequence[Imported],
+        arena: Arena | None,
+    ) -> None:
+        """Keep them.
+
+        Args:
+            places: of the population.
+            weights: by policy, what `weight_arrays` made.
+            imported: members from other runs; their weights are copied.
+            arena: where memory for these is cut from.
+        """
+        self._places, self._weights = places, weights
+        self._imported = tuple(
+            SharedArrays({"weights": ((1, member.weights.size), np.float32)}, arena)
+            for member in imported
+        )
+        for member, held in zip(imported, self._imported, strict=True):
+            held["weights"][0] = member.weights
+
+    def write(self, place: int, snapshot: Snapshot) -> int:
+        """Keep a deep copy; returns a digest of the weights."""
+        held, row = self._held(place)
+        held["weights"][row] = snapshot.weights
+        held["learner_step"][row] = snapshot.learner_step
+        held["epsilon"][row] = snapshot.epsilon
+        return zlib.crc32(held["weights"][row].tobytes())
+
+    def read(self, place: int, version: int) -> Snapshot:
+        """A copy of the weights in a place, which are of this version."""
+        if place in self._places.imported:
+            at = self._places.imported.index(place)
+            own: Floats = self._imported[at]["weights"][0].copy()
+            origin = self._places.origins[at]
+            return Snapshot(own, origin.version, origin.learner_step, origin.epsilon)
+        held, row = self._held(place)
+        weights: Floats = held["weights"][row].copy()
+        return Snapshot(
+            weights, version, int(held["learner_step"][row]), float(held["epsilon"][row])
+        )
+
+    def copy_into(self, place: int, weights: Floats) -> None:
+        """Copy what is in a place into its row of the policy's copies: [copies, size]."""
+        held, row = self._held(place)
+        weights[row] = held["weights"][row]
+
+    def state(self, policy: str) -> State:
+        """All but the weights of a policy's copies, which are zeros: see `copy_into`."""
+        held = self._weights[policy]
+        found = {name: held[name].copy() for name in ("learner_step", "epsilon")}
+        return {**found, "weights": np.zeros_like(held["weights"])}
+
+    def restore(self, policy: str, state: State) -> None:
+        """Hold what was held of a policy's copies."""
+        held = self._weights[policy]
+        for name in ("weights", "learner_step", "epsilon"):
+            held[name][...] = fitting(state, name, held[name])
+
+    def _held(self, place: int) -> tuple[SharedArrays, int]:
+        policy, row = self._places.row_of(place)
+        return self._weights[policy], row
+
+
+def frozen_copies(state: State) -> list[tuple[str, Snapshot]]:
+    """The frozen copies in what `Table.state` returned, each with its policy, by version."""
+    policies, found = state["policies"], []
+    for policy, name in enumerate(policies):
+        held = state["copies"][name]
+        first = len(policies) + policy * len(held["weights"])
+        for i, weights in enumerate(held["weights"]):
+            identity = state["identity"][first + i]
+            if identity[POLICY] == policy:
+                step, epsilon = int(held["learner_step"][i]), float(held["epsilon"][i])
+                found.append((name, Snapshot(weights, int(identity[VERSION]), step, epsilon)))
+    return sorted(found, key=lambda copy: (copy[0], copy[1].version))
