@@ -20,7 +20,8 @@ import remuda
 from remuda.config import load_config
 from remuda.envs.registry import find_game
 from remuda.training import train
-from remuda.ui.cli import run, take_pairs
+from remuda.ui.arguments import take_pairs
+from remuda.ui.cli import run
 from remuda.ui.keyboard import BACKSPACE, END, ENTER, Keyboard
 from remuda.ui.live import PlainView
 from remuda.ui.playing import episode, play

@@ -19,8 +19,8 @@ from remuda.checkpoint.state import write_whole
 from remuda.config import Config, load_config, overlay
 from remuda.coordinator.run_directory import RunDirectory
 from remuda.errors import ConfigError, RemudaError, RunDirectoryError
+from remuda.ui.commands.several_runs import SEEDS
 from remuda.ui.interrupts import HALTED, tell_at_the_end
-from remuda.ui.many import SEEDS
 
 GLANCE = 0.1
 """Seconds between two looks at runs that train beside each other."""
