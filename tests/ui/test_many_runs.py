@@ -304,6 +304,8 @@ def test_seeds_are_trained_into_one_directory_with_one_report(tmp_path, capfd, j
     html = (base / "report.html").read_text()
     assert group.greedy("agent_0").words in html
     assert (base / "learning.png").exists()
+    assert not list(base.glob("seed_*/report.html"))  # one report was asked for
+    assert not list(base.glob("seed_*/*.png")) + list(base.glob("seed_*/*.gif"))
     # Each is what that seed alone would be.
     alone = [*words[:-2], "--seed", "6", "--run.directory", str(tmp_path / "alone")]
     assert command(alone) == 0

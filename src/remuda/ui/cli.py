@@ -23,6 +23,7 @@ from remuda.ui.commands.one_run import (
     watch,
 )
 from remuda.ui.commands.several_runs import (
+    ONE_OF_SEEDS,
     CompareOptions,
     RunsOptions,
     TournamentOptions,
@@ -30,7 +31,7 @@ from remuda.ui.commands.several_runs import (
     runs,
     tournament,
 )
-from remuda.ui.commands.train import train
+from remuda.ui.commands.train import train, train_one_of_seeds
 from remuda.ui.interrupts import INTERRUPTED, tell_at_the_end, told_at_the_end
 from remuda.user_code import naming_user_code
 
@@ -62,6 +63,9 @@ COMMANDS = {
     "play": Command(play, PlayOptions, "game"),
 }
 
+
+UNLISTED = {ONE_OF_SEEDS: Command(train_one_of_seeds)}
+"""Commands that Remuda itself starts as processes."""
 
 EXIT_CODES = (
     "exit code: 0: all is well. 1: something failed, as told. 2: a flag, a key or a game is not "
@@ -117,7 +121,7 @@ def run(words: Sequence[str]) -> int:
         print(f"remuda {__version__}")
         return 0
     try:
-        command = COMMANDS.get(words[0])
+        command = COMMANDS.get(words[0], UNLISTED.get(words[0]))
         if command is None:
             raise ConfigError(f"no command {words[0]!r}; there are {', '.join(COMMANDS)}")
         if any(word in ("-h", "--help") for word in words[1:]):

@@ -17,6 +17,8 @@ from remuda.ui.commands.games import GameOptions
 if TYPE_CHECKING:
     from remuda.crossplay import Tournament
 
+ONE_OF_SEEDS = "train-one-of-seeds"
+"""The command, not listed, by which `remuda train --seeds` trains one of them in a process."""
 SEEDS = "seeds.json"
 """In a directory of runs that differ by their seed: which there are to be, and how configured."""
 

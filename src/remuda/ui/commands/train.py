@@ -21,6 +21,16 @@ def train(words: Sequence[str]) -> int:
     words, resumed = take_option(words, "--resume", "the directory of the run to go on with")
     if count or jobs or (Path(resumed) / SEEDS).is_file():
         return _train_seeds(words, resumed, count, jobs)
+    return _train_run(words, resumed, with_report=True)
+
+
+def train_one_of_seeds(words: Sequence[str]) -> int:
+    """Train one of several seeds, which have one report together."""
+    words, resumed = take_option(words, "--resume", "the directory of the run to go on with")
+    return _train_run(words, resumed, with_report=False)
+
+
+def _train_run(words: Sequence[str], resumed: str, with_report: bool) -> int:
     config = read_resumed(words, Path(resumed)) if resumed else read_arguments(words)
     without_config = take_option(words, "--config", "the path of a YAML file")[0]
     if config.schedule != "sequential" or config.env.workers > 1:
@@ -60,7 +70,8 @@ def train(words: Sequence[str]) -> int:
     preparation = Preparation()
 
     def prepare(directory: Path, turns: int) -> None:
-        preparation.begin(RunDirectory.open(directory), turns > 0)
+        if with_report:
+            preparation.begin(RunDirectory.open(directory), turns > 0)
 
     callbacks = Callbacks(progress, prepare, results_are_in)
     try:
@@ -70,7 +81,8 @@ def train(words: Sequence[str]) -> int:
         progress.close()
         preparation.end()
     later = [note for note in result.notes if note not in shown]
-    tell_files(RunDirectory.open(result.directory), later, preparation.picture)
+    if with_report:
+        tell_files(RunDirectory.open(result.directory), later, preparation.picture)
     if result.signal is not None:
         return 128 + result.signal
     return HALTED if result.halted else 0
