@@ -248,6 +248,8 @@ def _setting(name: str, value: Any) -> str:
         return str(value)
     if isinstance(value, list):
         value = " ".join(map(str, value)) or "none"
+    if isinstance(value, float):
+        value = f"{value:.12g}"  # 0.009, where it was computed as 9 * 0.001
     return f"{name} {value}"
 
 
