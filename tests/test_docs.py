@@ -21,8 +21,9 @@ from remuda.config import Config, fields_of, load_config
 from remuda.envs.contract import check_env
 from remuda.population.ledger import BIRTH, read_records
 from remuda.training import train
-from remuda.ui.arguments import parse_flags
-from remuda.ui.cli import COMMANDS, read_arguments, take_option
+from remuda.ui.arguments import parse_flags, take_option
+from remuda.ui.cli import COMMANDS
+from remuda.ui.commands.configuration import read_arguments
 from remuda.ui.live import PlainView
 
 ROOT = Path(__file__).parent.parent

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import remuda
 from remuda.config import load_config, overlay, read_config
 from remuda.population.ledger import MATCH, read_records
 from remuda.training import train
@@ -125,6 +126,27 @@ def test_an_own_network_as_printed(tmp_path):
     network = "nn.Sequential(nn.Linear(shape[0], 64), nn.Tanh(), nn.Linear(64, 64), nn.Tanh())"
     assert network in printed
     assert network in (EXAMPLES / "own_network.py").read_text()
+
+
+@pytest.mark.parametrize("name", ["A2C", "SAC"])
+def test_an_own_algorithm_as_printed(tmp_path, monkeypatch, name):
+    words = [sys.executable, str(EXAMPLES / "own_algorithm.py"), name, "500"]
+    found = subprocess.run(words, capture_output=True, text=True, cwd=tmp_path, check=False)
+    assert found.returncode == 0, found.stderr
+    monkeypatch.syspath_prepend(EXAMPLES)  # where the algorithm lies
+    (directory,) = (tmp_path / "runs").iterdir()
+    run = remuda.load(directory)
+    assert run["agent_0"].algorithm == f"own_algorithm:{name}"
+    assert run["agent_0"].version > 0  # it has learned
+    assert (
+        float(found.stdout.splitlines()[-1])
+        == run.summary()["evaluation"]["agents"]["agent_0"]["mean"]
+    )
+    # What the docs print is what the example runs; `...` leaves out the rest of a method.
+    printed = (EXAMPLES.parent / "docs" / "extend.md").read_text()
+    (block,) = re.findall(rf"```python\n(class {name}\(.*?)```", printed, re.S)
+    text = (EXAMPLES / "own_algorithm.py").read_text()
+    assert block.removesuffix("        ...\n") in text
 
 
 def test_the_program_of_the_readme(tmp_path):

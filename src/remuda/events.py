@@ -5,13 +5,10 @@ from __future__ import annotations
 import difflib
 import inspect
 import logging
-import sysconfig
 import time
-import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from importlib import import_module
-from pathlib import Path
 from typing import Any
 
 from remuda.assembly import Assembly
@@ -24,6 +21,7 @@ from remuda.errors import CallbackError, ConfigError, RemudaError, UsageError
 from remuda.loggers import make_logger
 from remuda.result import Result
 from remuda.scoreboard import Play, Policy, Row
+from remuda.user_code import where_raised
 
 log = logging.getLogger(__name__)
 
@@ -39,7 +37,7 @@ class Events:
     """Tells callbacks what happens; stands between them and the run, which no exception reaches."""
 
     def __init__(
-        self, config: Config, callbacks: Sequence[object], say: Callable[[str], None]
+        self, config: Config, callbacks: Iterable[object], say: Callable[[str], None]
     ) -> None:
         """Take callbacks, those that the configuration names first.
 
@@ -50,9 +48,11 @@ class Events:
 
         Raises:
             ConfigError: one that the configuration names cannot be had.
-            UsageError: one has no method that is an event, or one that takes other arguments.
+            UsageError: they are no list, or one of them has no method that is an event, or one that
+                takes other arguments.
         """
         self._config, self._say = config, say
+        _check_list(callbacks)
         named = [_loaded(name) for name in config.run.callbacks]
         made = [make_logger(name) for name in config.run.loggers]
         for callback in (*named, *callbacks):
@@ -165,15 +165,15 @@ class Events:
     def _fail(self, callback: object, event: str, error: BaseException) -> None:
         name = f"{_name_of(callback)}.{event}"
         log.error("callback %s failed", name, exc_info=error)
-        told = f"callback {name} failed{_place(error)}: {_in_words(error)}"
+        said = f"callback {name} failed: {_in_words(error)}"
         self._left.append(callback)
         essential = getattr(callback, "essential", True) or event == "on_start"
         if essential and self.failure is None:
-            self.failure = CallbackError(told)
+            self.failure = CallbackError(said)
             self.failure.__cause__ = error
             return
         goes_on = not essential and event != "on_end"
-        self._say(f"{told}; the run goes on without it" if goes_on else told)
+        self._say(f"{said}; the run goes on without it" if goes_on else said)
 
     def _raise_failure(self, begun: bool) -> None:
         """Raise what failed, with what the user can do.
@@ -185,13 +185,20 @@ class Events:
             return
         assert self._files is not None
         if self._files.checkpoints.numbers():
-            told = (
+            advice = (
                 "The run ended in order, and nothing of it is lost" if begun else "Nothing is lost"
             )
             if not self._files.is_finished():
-                told += f"; mend it, and: remuda train --resume {self._files.path}"
-            self.failure.args = (f"{self.failure}. {told}",)
+                advice += f"; mend it, and: remuda train --resume {self._files.path}"
+            self.failure.args = (f"{self.failure}. {advice}",)
         raise self.failure
+
+
+def _check_list(callbacks: object) -> None:
+    """Refuse a callback that is given alone."""
+    if not isinstance(callbacks, Iterable):
+        name = callbacks.__name__ if isinstance(callbacks, type) else _name_of(callbacks)
+        raise UsageError(f"callbacks is {name}; give a list of them, as in callbacks=[{name}()]")
 
 
 def check_callback(callback: object) -> None:
@@ -238,19 +245,19 @@ def _loaded(name: str) -> object:
     Raises:
         ConfigError: there is none, or making it failed.
     """
-    module, _, attribute = name.partition(":")
-    if not module or not attribute:
+    path, _, attribute = name.partition(":")
+    if not path or not attribute:
         raise ConfigError(f"run.callbacks: {name!r} is none; name it as module:Class")
     try:
-        found = getattr(import_module(module), attribute)
+        module = import_module(path)
     except ModuleNotFoundError as error:
         raise ConfigError(f"run.callbacks: cannot load {name}: {error}") from None
-    except AttributeError:
-        raise ConfigError(f"run.callbacks: {module} has no {attribute}") from None
     except FAILURES as error:
-        raise ConfigError(
-            f"run.callbacks: loading {name} failed{_place(error)}: {_in_words(error)}"
-        ) from error
+        raise ConfigError(f"run.callbacks: loading {name} failed: {_in_words(error)}") from error
+    try:
+        found: object = getattr(module, attribute)
+    except AttributeError:
+        raise ConfigError(f"run.callbacks: {path} has no {attribute}") from None
     if not callable(found):
         return found
     try:
@@ -259,8 +266,7 @@ def _loaded(name: str) -> object:
         raise
     except FAILURES as error:
         raise ConfigError(
-            f"run.callbacks: {name} is called with nothing, and failed{_place(error)}: "
-            f"{_in_words(error)}"
+            f"run.callbacks: {name} is called with nothing, and failed: {_in_words(error)}"
         ) from error
 
 
@@ -269,25 +275,9 @@ def _name_of(callback: object) -> str:
 
 
 def _in_words(error: BaseException) -> str:
-    """In one line."""
+    """Tell an exception in one line, and where in the user's code it was raised, if it was."""
+    of_user = where_raised(error, libraries=False)
+    if of_user is not None:
+        return of_user
     said = " ".join(str(error).split())
     return f"{type(error).__name__}: {said}" if said else type(error).__name__
-
-
-_OURS, _STANDARD = str(Path(__file__).parent), sysconfig.get_path("stdlib")
-
-
-def _place(error: BaseException) -> str:
-    """Where in the user's own code it was raised, as ` in FILE, line N`; empty: nowhere there.
-
-    That is the deepest line that is neither of Remuda nor of a library.
-    """
-    if isinstance(error, SyntaxError) and error.filename:
-        return f" in {error.filename}, line {error.lineno}"
-    frames = traceback.extract_tb(error.__traceback__)
-    own = [frame for frame in frames if not _is_library(frame.filename)]
-    return f" in {own[-1].filename}, line {own[-1].lineno}" if own else ""
-
-
-def _is_library(file: str) -> bool:
-    return file.startswith((_OURS, _STANDARD, "<frozen")) or "site-packages" in Path(file).parts

@@ -4,6 +4,8 @@ import shutil
 
 import numpy as np
 import pytest
+from safetensors import safe_open
+from safetensors.numpy import save_file
 
 import remuda
 from remuda.config import load_config, overlay
@@ -87,6 +89,25 @@ def test_they_play_as_they_did_in_their_run_and_never_change(other, tmp_path):
         seen = np.eye(8, dtype=np.float32)[:3] + np.eye(8, dtype=np.float32)[7]
         mask = np.array([[0, 1, 1]] * 3, np.bool_)
         assert (there.act(seen, mask=mask) == here.act(seen, mask=mask)).all()
+
+
+def test_the_actor_plays_them_with_their_own_weights(other, tmp_path):
+    """Who always passes never wins or loses more than the ante."""
+    source = tmp_path / "passes"
+    shutil.copytree(other, source)
+    for file in (source / "weights").glob("*.safetensors"):
+        with safe_open(file, "np") as opened:
+            metadata = opened.metadata()
+            tensors = {name: opened.get_tensor(name) for name in opened.keys()}  # noqa: SIM118
+        tensors["policy.weight"][:] = tensors["policy.bias"][:] = 0.0
+        tensors["policy.bias"][0, 1] = 50.0  # of waiting, passing and betting
+        save_file(tensors, file, metadata)
+    train(load_config(tree_of(tmp_path / "run", source, "random")), PlainView())
+    _, records = read_records(tmp_path / "run" / "ledger.bin")
+    with_them = (records["policy"] >= 2).any(1)
+    assert with_them.sum() > 20
+    assert (np.abs(records["returns"][with_them]) == 1.0).all()
+    assert (np.abs(records["returns"][~with_them]) == 2.0).any()
 
 
 def test_a_run_with_them_is_resumed_exactly_when_their_run_is_gone(other, tmp_path):

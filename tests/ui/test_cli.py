@@ -12,7 +12,8 @@ import yaml
 from PIL import Image
 
 from remuda.coordinator.metrics import read_metrics
-from remuda.ui.cli import read_arguments, run
+from remuda.ui.cli import run
+from remuda.ui.commands.configuration import read_arguments
 
 QUICK = [
     *("--run.turns", "3000", "--run.log-every", "0.3", "--run.evaluate_episodes", "4"),

@@ -10,7 +10,10 @@ from rich.console import Console
 
 from remuda.coordinator.metrics import Goal, PolicyRecord, Record
 from remuda.ui import live
-from remuda.ui.live import History, LiveView, Picture, PlainView, Recent, make_view, sparkline
+from remuda.ui.columns import sparkline
+from remuda.ui.courses import History, Recent
+from remuda.ui.live import LiveView, PlainView, make_view
+from remuda.ui.picture import Picture
 
 GOAL = Goal(
     game="treasure_hunt",

@@ -111,6 +111,17 @@ def test_what_does_not_change_learning_sets_no_runs_apart(tmp_path):
     assert [g.name for g in compare([one, other, longer]).groups] == ["turns 1500000", "turns 7"]
 
 
+def test_a_number_that_was_computed_is_named_as_it_was_meant(tmp_path):
+    runs = [
+        a_run(tmp_path / str(k), policy={"learning_rate": k * 0.001})
+        for k in (3, 9)  # 9 * 0.001 is 0.009000000000000001
+    ]
+    assert [g.name for g in compare(runs).groups] == [
+        "learning_rate 0.003",
+        "learning_rate 0.009",
+    ]
+
+
 def test_many_policies_are_told_by_their_mean(tmp_path):
     run = a_run(tmp_path / "a", names=[f"agent_{i}" for i in range(6)])
     found = compare([run])
@@ -304,6 +315,8 @@ def test_seeds_are_trained_into_one_directory_with_one_report(tmp_path, capfd, j
     html = (base / "report.html").read_text()
     assert group.greedy("agent_0").words in html
     assert (base / "learning.png").exists()
+    assert not list(base.glob("seed_*/report.html"))  # one report was asked for
+    assert not list(base.glob("seed_*/*.png")) + list(base.glob("seed_*/*.gif"))
     # Each is what that seed alone would be.
     alone = [*words[:-2], "--seed", "6", "--run.directory", str(tmp_path / "alone")]
     assert command(alone) == 0

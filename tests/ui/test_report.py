@@ -16,8 +16,11 @@ from remuda.config import Config, load_config, write_config
 from remuda.coordinator.metrics import PolicyRecord, Record
 from remuda.errors import RunDirectoryError
 from remuda.ui.charts import learning_chart, smooth
+from remuda.ui.numbers import clock, number, rate
+from remuda.ui.remarks import remarks
 from remuda.ui.report import write_report
-from remuda.ui.summary import clock, number, print_summary, rate, read_run, remarks
+from remuda.ui.results import print_summary
+from remuda.ui.summary import read_run
 
 ENDED = "all turns were played"
 

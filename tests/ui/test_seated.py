@@ -20,7 +20,8 @@ import remuda
 from remuda.config import load_config
 from remuda.envs.registry import find_game
 from remuda.training import train
-from remuda.ui.cli import run, take_pairs
+from remuda.ui.arguments import take_pairs
+from remuda.ui.cli import run
 from remuda.ui.keyboard import BACKSPACE, END, ENTER, Keyboard
 from remuda.ui.live import PlainView
 from remuda.ui.playing import episode, play
@@ -95,6 +96,24 @@ def test_a_lone_escape_is_no_key():
     terminal.close()
 
 
+def test_the_parts_of_an_arrow_may_come_one_after_the_other():
+    """As over a slow line: a part is read before the next is there."""
+    terminal = Terminal(b"\x1b")
+    parts = [b"[", b"A"]
+
+    class Slow(Keyboard):
+        def _read(self):
+            data = super()._read()
+            if parts:
+                os.write(terminal.master, parts.pop(0))
+            return data
+
+    keyboard = Slow(terminal.slave)
+    with keyboard.reading():
+        assert keyboard.key() == "up"
+    terminal.close()
+
+
 def test_two_people_play_connect_four(typed):
     both = {"agent_0": "me", "agent_1": "me"}
     shown = typed("connect_four", b"0101010", both)
@@ -107,7 +126,7 @@ def test_two_people_play_connect_four(typed):
 
 def test_what_is_not_allowed_is_said_and_asked_again(typed):
     both = {"agent_0": "me", "agent_1": "me"}
-    shown = typed("connect_four", b"0009x1q", both, height=2)
+    shown = typed("connect_four", b"0009x1q2", both, height=2)
     assert "0 is not among what is allowed now: 1  2  3  4  5  6" in shown
     assert "9 is not among what is allowed now" in shown
     assert shown.count("your turn") == 4

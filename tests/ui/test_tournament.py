@@ -129,6 +129,22 @@ def test_policies_of_several_runs_play_each_other(runs, capsys):
     assert run([*words, "--env.options.rounds", "30", "--seed", "5"]) == 0
     longer = json.loads(capsys.readouterr().out)
     assert np.abs(longer["means"]).max() > 2
+    # The seed and the exploration that are asked for are those that are played.
+    assert run([*words, "--seed", "5", "--sampled", "true"]) == 0
+    explored = json.loads(capsys.readouterr().out)["means"]
+    found = {
+        (seed, greedy): remuda.tournament(
+            policies,
+            game="rock_paper_scissors",
+            options={"rounds": 2},
+            episodes=3,
+            seed=seed,
+            deterministic=greedy,
+        ).means.tolist()
+        for seed, greedy in ((5, False), (0, False), (5, True))
+    }
+    assert explored == found[5, False]
+    assert found[0, False] != explored != found[5, True]
 
 
 def test_a_game_may_be_named_and_a_policy_may_meet_itself(runs, capsys):

@@ -18,7 +18,7 @@ from remuda.envs.scripted import (
 )
 from remuda.envs.vector_env import VectorEnv
 from remuda.errors import ContractError
-from remuda.types import Array, Bools, Integers
+from remuda.types import Array, Bools, Integers, TurnResult
 
 TURNS = 130
 """Turns that each check plays; enough for most games to end an episode."""
@@ -41,6 +41,15 @@ class Trace:
     info: list[dict[str, Array]]
     so_far: list[Array]
     """What each had been given in the turn when it observed; zeros where the game says nothing."""
+
+    def end_turn(self, result: TurnResult, active: Bools) -> None:
+        """Take down how a turn ended."""
+        self.rewards.append(result.rewards.copy())
+        self.terminated.append(result.terminated.copy())
+        self.truncated.append(result.truncated.copy())
+        self.active.append(active.copy())
+        self.over.append(~np.any(active, axis=1))
+        self.info.append({name: np.array(values) for name, values in result.info.items()})
 
     def same_as(self, other: Trace, env: int = 0, other_env: int = 0) -> bool:
         """Whether one copy here went as another did there."""
@@ -91,41 +100,22 @@ def play_turns(
 ) -> Trace:
     """Play so many turns with random actions; `watch` is called with each, `meanwhile` between."""
     trace = Trace([], [], [], [], [], [], [], [], [])
-    streams = [np.random.default_rng([seed, e, others if e else 0]) for e in range(env.num_envs)]
+    rngs = [np.random.default_rng([seed, e, others if e else 0]) for e in range(env.num_envs)]
     active = env.active
-    if env.rewards_so_far is not None:
-        shape, dtype = env.rewards_so_far.shape, env.rewards_so_far.dtype
-        require(
-            shape == active.shape and dtype == np.float32,
-            f"14. `rewards_so_far` is {active.shape} float32, not {shape} {dtype}",
-        )
+    _check_rewards_so_far(env)
     for _ in range(count):
         if meanwhile is not None:
             meanwhile()
-        began = active.copy()
+        trace.began.append(active.copy())
         if watch is not None:
             watch.begin()
         env.begin_turn()
         if watch is not None:
             watch.begun()
-        seen: list[Array] = [np.empty((env.num_envs, 0))] * env.num_agents
-        so_far: Array = np.zeros(active.shape, np.float32)
+        trace.observations.append([np.empty((env.num_envs, 0))] * env.num_agents)
+        trace.so_far.append(np.zeros(active.shape, np.float32))
         for group in env.turn_groups:
-            began |= active
-            acts = active[:, group].copy()
-            for agent in group:
-                seen[agent] = look(env, agent)
-                if watch is not None:
-                    watch.observed(agent)
-                if env.rewards_so_far is not None:
-                    so_far[:, agent] = env.rewards_so_far[:, agent]
-            chosen = [draw_actions(env, agent, streams) for agent in group]
-            for i, agent in enumerate(group):
-                if inactive_action is not None:
-                    chosen[i][~acts[:, i]] = inactive_action
-                env.act(agent, chosen[i])
-                if spoil_actions:
-                    chosen[i].view(np.uint8)[...] = 0x5A
+            _play_group(env, group, rngs, trace, inactive_action, spoil_actions, watch)
         if watch is not None:
             watch.acted()
         result = env.end_turn()
@@ -135,36 +125,67 @@ def play_turns(
             env.active is active,
             "`active` is one array for good, which reset, act and end_turn keep up to date",
         )
-        trace.observations.append(seen)
-        trace.rewards.append(result.rewards.copy())
-        trace.so_far.append(so_far)
-        trace.terminated.append(result.terminated.copy())
-        trace.truncated.append(result.truncated.copy())
-        trace.active.append(active.copy())
-        over: Bools = ~np.any(active, axis=1)
-        trace.began.append(began)
-        trace.over.append(over)
-        trace.info.append({name: np.array(told) for name, told in result.info.items()})
-        if over.any():
-            # Only copies that restart draw, so that a copy's stream depends on nothing else.
-            seeds = np.array(
-                [stream.integers(2**62) if over[e] else -1 for e, stream in enumerate(streams)]
-            )
-            env.reset(seeds, over)
-            require(
-                bool(active[over].any(1).all()),
-                "3. after `reset` at least one agent in each copy of the mask is active",
-            )
+        trace.end_turn(result, active)
+        _restart(env, rngs, trace.over[-1])
     return trace
 
 
-def draw_actions(env: VectorEnv, agent: int, streams: list[np.random.Generator]) -> Array:
-    """An action for every copy that is allowed there, each from the copy's own stream."""
+def _check_rewards_so_far(env: VectorEnv) -> None:
+    if env.rewards_so_far is None:
+        return
+    shape, dtype = env.rewards_so_far.shape, env.rewards_so_far.dtype
+    require(
+        shape == env.active.shape and dtype == np.float32,
+        f"14. `rewards_so_far` is {env.active.shape} float32, not {shape} {dtype}",
+    )
+
+
+def _play_group(
+    env: VectorEnv,
+    group: tuple[int, ...],
+    rngs: list[np.random.Generator],
+    trace: Trace,
+    inactive_action: int | None,
+    spoil_actions: bool,
+    watch: EarlyRewards | None,
+) -> None:
+    """Let the agents of a group observe, then act; what they observe goes into the trace."""
+    trace.began[-1] |= env.active
+    acts = env.active[:, group].copy()
+    for agent in group:
+        trace.observations[-1][agent] = look(env, agent)
+        if watch is not None:
+            watch.observed(agent)
+        if env.rewards_so_far is not None:
+            trace.so_far[-1][:, agent] = env.rewards_so_far[:, agent]
+    actions = [draw_actions(env, agent, rngs) for agent in group]
+    for i, agent in enumerate(group):
+        if inactive_action is not None:
+            actions[i][~acts[:, i]] = inactive_action
+        env.act(agent, actions[i])
+        if spoil_actions:
+            actions[i].view(np.uint8)[...] = 0x5A
+
+
+def _restart(env: VectorEnv, rngs: list[np.random.Generator], over: Bools) -> None:
+    """Restart the copies that are over; only these draw seeds, so that each depends on itself."""
+    if not over.any():
+        return
+    seeds = np.array([rng.integers(2**62) if over[e] else -1 for e, rng in enumerate(rngs)])
+    env.reset(seeds, over)
+    require(
+        bool(env.active[over].any(1).all()),
+        "3. after `reset` at least one agent in each copy of the mask is active",
+    )
+
+
+def draw_actions(env: VectorEnv, agent: int, rngs: list[np.random.Generator]) -> Array:
+    """An action for every copy that is allowed there, each from the copy's own generator."""
     space, masks = env.agents[agent].action_space, masks_of(env, agent)
     return np.concatenate(
         [
-            sample_actions(space, 1, stream, None if masks is None else masks[e : e + 1])
-            for e, stream in enumerate(streams)
+            sample_actions(space, 1, rng, None if masks is None else masks[e : e + 1])
+            for e, rng in enumerate(rngs)
         ]
     )
 

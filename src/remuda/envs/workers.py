@@ -9,68 +9,49 @@ worker that was never begun, because the fork server died with the request, is a
 
 from __future__ import annotations
 
-import os
-import sys
 import time
-import traceback
-from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
-from remuda.compiling import tell_compiling
 from remuda.envs.registry import Game, find_game
 from remuda.envs.scripted import possibilities
 from remuda.envs.vector_env import VectorEnv
+from remuda.envs.worker import (
+    BEGIN,
+    DONE,
+    END,
+    FAILED,
+    MESSAGE,
+    OF_THE_USER,
+    REQUESTED,
+    RESET,
+    STOP,
+    Share,
+    work,
+)
 from remuda.envs.worker_status import WorkerStatus
 from remuda.errors import RemudaError, UnguardedScriptError, UserCodeError
 from remuda.forkserver import client as forkserver
-from remuda.forkserver.child import UNGUARDED, ignore_held_signals, script_name
+from remuda.forkserver.child import UNGUARDED, script_name
 from remuda.forkserver.process import Process
 from remuda.memory.atomic import load, store
 from remuda.memory.lifeline import Lifeline
 from remuda.memory.shared import SharedArrays
 from remuda.memory.waiting import Wakeup
 from remuda.types import Array, Bools, Integers, TurnResult
-from remuda.user_code import where_raised
 
-REQUESTED, DONE, FAILED = range(3)
-"""Words of a worker. The parent counts requests in the first; the worker sets the second to that
-number when it has done one, and the third to 1, or `OF_THE_USER`, if it could not."""
-OF_THE_USER = 2
-"""Code of the user's raised."""
-RESET, BEGIN, END, STOP = range(4)
-"""What is to be done, besides acting and observing."""
-MESSAGE = 2000
-"""Bytes of a worker's last words."""
 GLANCE = 1.0
 """Seconds between two looks at whether a worker that does not answer still lives."""
+
+
 ATTEMPTS = 3
 """Starts of a worker that may be lost with the fork server before it is told as a failure."""
+
+
 ENDING = 5.0
 """Seconds that workers have to end when they are asked to, and when they are killed."""
-
-
-@dataclass(frozen=True)
-class _Share:
-    """What a worker is told when it is spawned."""
-
-    index: int
-    game: Game
-    options: dict[str, Any]
-    first: int
-    end: int
-    """The copies that are its own."""
-    shared: SharedArrays
-    mine: Wakeup
-    parents: Wakeup
-    check: bool
-    first_copy: int
-    """The number of the first of all workers' copies."""
-    status: WorkerStatus | None
-    """Where it tells its parent's supervisor that it compiles; None: no supervisor watches it."""
 
 
 class WorkerEnvs(VectorEnv):
@@ -108,23 +89,13 @@ class WorkerEnvs(VectorEnv):
             UserCodeError: likewise, if code of the user's raised.
         """
         game = find_game(game) if isinstance(game, str) else game
-        one = game.make(1, **options)
         self.num_envs, self.first_copy = num_envs, first_copy
-        self.agents, self.turn_groups = one.agents, one.turn_groups
-        self.facts, self.can_observe_together = one.facts, one.can_observe_together
-        self._options = one.options()
+        one = game.make(1, **options)
+        self._describe(one)
         one.close()
         workers = min(workers, num_envs)
-        self._shared = shared = SharedArrays(self._layout(workers))
-        self.active: Bools = shared["active"]
-        if one.rewards_so_far is not None:
-            self.rewards_so_far = shared["rewards"]
-        told = {name: shared["facts"][i] for i, name in enumerate(self.facts)}
-        self._result = TurnResult(
-            shared["rewards"], shared["terminated"], shared["truncated"], told
-        )
-        self._group_of = {agent: group for group in self.turn_groups for agent in group}
-        self._next_group = dict(pairwise(self.turn_groups))
+        self._shared = SharedArrays(self._layout(workers))
+        self._expose(rewards_early=one.rewards_so_far is not None)
         self._fresh: set[int] = set()
         """Agents whose observations are those of now."""
         self._begins = False
@@ -132,25 +103,9 @@ class WorkerEnvs(VectorEnv):
         self._wakeup = Wakeup()
         self._lifeline = Lifeline()
         self._requests = 1  # to make its copies
-        shared["words"][:, REQUESTED] = 1
-        bounds = [num_envs * i // workers for i in range(workers + 1)]
+        self._shared["words"][:, REQUESTED] = 1
         self._wakeups = [Wakeup() for _ in range(workers)]
-        self._shares = [
-            _Share(
-                i,
-                game,
-                options,
-                bounds[i],
-                bounds[i + 1],
-                shared,
-                wakeup,
-                self._wakeup,
-                check,
-                first_copy,
-                status,
-            )
-            for i, wakeup in enumerate(self._wakeups)
-        ]
+        self._shares = self._divide(game, options, check)
         self._lost = [0] * workers
         """By worker: starts that were lost with the fork server."""
         self._processes: list[Process] = []
@@ -161,6 +116,50 @@ class WorkerEnvs(VectorEnv):
         except BaseException:  # Ctrl-C too: only this object knows of those that were started
             self._release()
             raise
+
+    def _describe(self, one: VectorEnv) -> None:
+        """Take over from one copy of the game what it says of itself."""
+        self.agents, self.turn_groups = one.agents, one.turn_groups
+        self.facts, self.can_observe_together = one.facts, one.can_observe_together
+        self._options = one.options()
+        self._group_of = {agent: group for group in self.turn_groups for agent in group}
+        self._next_group = dict(pairwise(self.turn_groups))
+
+    def _expose(self, rewards_early: bool) -> None:
+        """Show the shared arrays that workers write as the results of this environment.
+
+        Args:
+            rewards_early: whether the game keeps `rewards_so_far`, before the end of a turn.
+        """
+        shared = self._shared
+        self.active: Bools = shared["active"]
+        if rewards_early:
+            self.rewards_so_far = shared["rewards"]
+        info = {name: shared["facts"][i] for i, name in enumerate(self.facts)}
+        self._result = TurnResult(
+            shared["rewards"], shared["terminated"], shared["truncated"], info
+        )
+
+    def _divide(self, game: Game, options: dict[str, Any], check: bool) -> list[Share]:
+        """Give each worker its share of the copies."""
+        workers = len(self._wakeups)
+        bounds = [self.num_envs * i // workers for i in range(workers + 1)]
+        return [
+            Share(
+                index=i,
+                game=game,
+                options=options,
+                first=bounds[i],
+                end=bounds[i + 1],
+                shared=self._shared,
+                mine=wakeup,
+                parents=self._wakeup,
+                check=check,
+                first_copy=self.first_copy,
+                status=self._status,
+            )
+            for i, wakeup in enumerate(self._wakeups)
+        ]
 
     def reset(self, seeds: Integers, mask: Bools) -> None:
         """Restart the copies in `mask`, each from its own seed."""
@@ -177,7 +176,7 @@ class WorkerEnvs(VectorEnv):
     def observe(self, agent: int, out: Array) -> None:
         """What `agent` sees now: [num_envs, *observation_shape]."""
         self._look(agent)
-        out[...] = self._shared[f"seen {agent}"]
+        out[...] = self._shared[f"observations {agent}"]
 
     def mask(self, agent: int, out: Bools) -> None:
         """What `agent` may do now: [num_envs, possibilities]."""
@@ -271,14 +270,14 @@ class WorkerEnvs(VectorEnv):
                 load(words, 3 * i + DONE) == self._requests for i in range(len(self._wakeups))
             )
 
-        told = False
+        waited = False
         while not self._wakeup.wait(all_done, GLANCE):
-            told = True
+            waited = True
             for i, process in enumerate(self._processes):
                 self._look_at(i, process)
         for i in range(len(self._wakeups)):
             self._look_for_failure(i)
-            if told and self._status is not None:
+            if waited and self._status is not None:
                 self._status.tell_waiting(i, None)
         if self._status is not None:
             self._status.tell_answered()
@@ -342,93 +341,19 @@ class WorkerEnvs(VectorEnv):
             "facts": ((len(self.facts), num_envs), np.float64),
         }
         for i, spec in enumerate(self.agents):
-            sees, acts = spec.observation_space, spec.action_space
-            layout[f"seen {i}"] = ((num_envs, *(sees.shape or ())), sees.dtype)
+            observed, acts = spec.observation_space, spec.action_space
+            layout[f"observations {i}"] = ((num_envs, *(observed.shape or ())), observed.dtype)
             layout[f"actions {i}"] = ((num_envs, *(acts.shape or ())), acts.dtype or np.int64)
             if spec.masked:
                 layout[f"mask {i}"] = ((num_envs, possibilities(spec)), np.bool_)
         return layout
 
-    def _spawn(self, share: _Share) -> Process:
+    def _spawn(self, share: Share) -> Process:
         name = f"env-{share.index}"
         try:
-            return forkserver.start(_work, (share,), name=name, lifeline=self._lifeline)
+            return forkserver.start(work, (share,), name=name, lifeline=self._lifeline)
         except OSError as error:
             raise RemudaError(
                 f"worker {share.index} of the environment (env.workers) could not be started: "
                 f"{error.strerror}; lower env.workers"
             ) from None
-
-
-def _work(share: _Share) -> None:
-    """The main function of a worker."""
-    ignore_held_signals()
-    _tell_supervisor(share)
-    shared, words = share.shared, share.shared["words"].reshape(-1)
-    requested, done, failed = (3 * share.index + word for word in (REQUESTED, DONE, FAILED))
-    parents = share.parents
-
-    def answer() -> None:
-        store(words, done, load(words, requested))
-        parents.ring()
-
-    try:
-        env = share.game.make(share.end - share.first, **share.options)
-        env.check, env.first_copy = share.check, share.first_copy + share.first
-        answer()
-        while True:
-            while not share.mine.wait(lambda: load(words, requested) != load(words, done), 60.0):
-                pass  # the lifeline ends this process once its parent is gone
-            if shared["todo"][share.index, STOP]:
-                env.close()
-                return
-            _serve(env, shared, share)
-            answer()
-    except Exception as error:
-        told = str(error) if isinstance(error, UserCodeError) else where_raised(error)
-        if told is None or share.status is not None:  # else the user's terminal, not a role's log
-            traceback.print_exc(file=sys.stderr)
-        line = " ".join(str(error).split()) or type(error).__name__
-        if not isinstance(error, RemudaError):
-            line = f"{type(error).__name__}: {line}"
-        message = (told or line).encode()[:MESSAGE]
-        shared["message"][share.index, : len(message)] = np.frombuffer(message, np.uint8)
-        words[failed] = 1 if told is None else OF_THE_USER
-        answer()
-
-
-def _tell_supervisor(share: _Share) -> None:
-    """Tell the parent's supervisor which process this is, and from now on while it compiles."""
-    status, pid = share.status, os.getpid()
-    if status is not None:
-        status.tell_process(share.index, pid)
-        status.tell_compiling(share.index, pid, False)  # loads what it takes to tell
-        tell_compiling(lambda compiling: status.tell_compiling(share.index, pid, compiling))
-
-
-def _serve(env: VectorEnv, shared: SharedArrays, share: _Share) -> None:
-    """Do what is asked, in the order in which a turn goes."""
-    own, todo = slice(share.first, share.end), shared["todo"][share.index]
-    if todo[RESET]:
-        env.reset(shared["seeds"][own], shared["mask"][own])
-    if todo[BEGIN]:
-        env.begin_turn()
-    for agent in _in_turn(env.turn_groups, shared["acts"]):
-        env.act(agent, shared[f"actions {agent}"][own])
-    if todo[END]:
-        result = env.end_turn()
-        shared["rewards"][own] = result.rewards
-        shared["terminated"][own], shared["truncated"][own] = result.terminated, result.truncated
-        for i, name in enumerate(env.facts):
-            shared["facts"][i, own] = result.info[name]
-    for agent in np.flatnonzero(shared["observes"]).tolist():
-        env.observe(agent, shared[f"seen {agent}"][own])
-        if env.agents[agent].masked:
-            env.mask(agent, shared[f"mask {agent}"][own])
-    if env.rewards_so_far is not None and not todo[END]:
-        shared["rewards"][own] = env.rewards_so_far
-    shared["active"][own] = env.active
-
-
-def _in_turn(groups: Sequence[tuple[int, ...]], acts: Bools) -> list[int]:
-    return [agent for group in groups for agent in group if acts[agent]]

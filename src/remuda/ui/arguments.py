@@ -73,6 +73,58 @@ def parse_flags(words: Sequence[str], model: type[Section], positional: str = ""
     return tree
 
 
+def take_option(words: Sequence[str], option: str, needs: str) -> tuple[list[str], str]:
+    """The words without `option` and its value, and that value; empty: it is not among them.
+
+    Raises:
+        ConfigError: it is there without a value.
+    """
+    words = list(words)
+    for i, word in enumerate(words):
+        name, equals, value = word.partition("=")
+        if name == option:
+            if not equals and i + 1 >= len(words):
+                raise ConfigError(f"{option} needs {needs}")
+            value = value if equals else words[i + 1]
+            del words[i : i + (1 if equals else 2)]
+            return words, value
+    return words, ""
+
+
+def take_pairs(words: Sequence[str], option: str) -> tuple[list[str], dict[str, str]]:
+    """The words without `option` and the `NAME=VALUE` words behind it, and these as a mapping.
+
+    Raises:
+        ConfigError: a word behind it is no such pair, or there is none.
+    """
+    left: list[str] = []
+    found: dict[str, str] = {}
+    taking = False
+    words = [part for word in words for part in _unglued(word, option)]
+    for i, word in enumerate(words):
+        if word.startswith("--"):
+            taking = word == option
+            if not taking:
+                left.append(word)
+            elif i + 1 == len(words) or words[i + 1].startswith("--"):
+                raise ConfigError(f"{option} needs AGENT=WHO, as in {option} agent_0=me")
+            continue
+        name, equals, value = word.partition("=")
+        if not taking:
+            left.append(word)
+        elif not equals or not name or not value:
+            raise ConfigError(f"{option} {word}: it needs AGENT=WHO, as in {option} agent_0=me")
+        else:
+            found[name] = value
+    return left, found
+
+
+def _unglued(word: str, option: str) -> list[str]:
+    """`--option=value` as two words; any other as it is."""
+    name, equals, value = word.partition("=")
+    return [option, value] if name == option and equals else [word]
+
+
 def validate(tree: Mapping[str, Any], model: type[S]) -> S:
     """A section from a tree.
 

@@ -17,12 +17,8 @@ from matplotlib.ticker import EngFormatter, MaxNLocator, PercentFormatter
 from remuda.coordinator.metrics import PolicyRecord, Record
 from remuda.population.ledger import payoffs, read_records
 from remuda.population.records import PolicyRef
-from remuda.ui.summary import (
-    FactSummary,
-    RunSummary,
-    number,
-    returns,
-)
+from remuda.ui.numbers import number
+from remuda.ui.summary import EpisodeMetric, RunSummary, returns
 
 Numbers = npt.NDArray[np.float64]
 Point = tuple[float, float, int]
@@ -83,7 +79,7 @@ LOOK: dict[Any, Any] = {
 def draw_charts(summary: RunSummary) -> dict[str, bytes]:
     """All charts that there are data for: PNG files by name."""
     charts = {"learning": learning_chart, "throughput": throughput_chart}
-    if summary.told:
+    if summary.episode_metrics:
         charts["game"] = game_chart
     if summary.files.ledger.is_file():
         charts["payoff"] = payoff_chart
@@ -108,7 +104,7 @@ def learning_chart(summary: RunSummary) -> Figure:
     if crowded:
         _curve(top, _mean_returns(records), INK, f"mean of {len(colours)}")
 
-    turns = max(summary.facts["turns"], 1)
+    turns = max(summary.ending["turns"], 1)
     evaluated = _mark_evaluation(top, summary, turns)
     top.set_xlim(0, turns * (1.11 if evaluated else 1.0))  # and so the other's
     top.xaxis.set_major_locator(MaxNLocator(8, integer=True))
@@ -125,7 +121,7 @@ LOSSES: tuple[tuple[str, Callable[[PolicyRecord], float | None]], ...] = (
     ("Policy loss", lambda policy: policy.policy_loss),
     ("Value loss", lambda policy: policy.value_loss),
 )
-"""What is drawn below the return: the whole first, then its parts, where it is told by parts."""
+"""What is drawn below the return: the whole first, then its parts, where there are such."""
 
 
 def _has_parts(records: Sequence[Record]) -> bool:
@@ -135,12 +131,14 @@ def _has_parts(records: Sequence[Record]) -> bool:
 
 
 def game_chart(summary: RunSummary) -> Figure:
-    """What the game tells of its episodes, over turns: a panel for each fact."""
-    told = summary.told
-    figure, panels = _panels(*(title_of(fact) for fact in told), heights=(1.2,) * len(told))
-    turns = max(summary.facts["turns"], 1)
-    for axes, fact in zip(panels, told, strict=True):
-        means = [(record.turns, record.facts.get(fact.name)) for record in summary.records]
+    """The game's metrics of its episodes, over turns: a panel for each."""
+    metrics = summary.episode_metrics
+    figure, panels = _panels(
+        *(title_of(metric) for metric in metrics), heights=(1.2,) * len(metrics)
+    )
+    turns = max(summary.ending["turns"], 1)
+    for axes, metric in zip(panels, metrics, strict=True):
+        means = [(record.turns, record.facts.get(metric.name)) for record in summary.records]
         _curve(axes, ((x, y, 1) for x, y in means if y is not None), INK, "")
     panels[0].set_xlim(0, turns)  # and so the others'
     panels[0].xaxis.set_major_locator(MaxNLocator(8, integer=True))
@@ -186,9 +184,9 @@ def payoff_chart(summary: RunSummary) -> Figure:
     return figure
 
 
-def title_of(fact: FactSummary) -> str:
+def title_of(metric: EpisodeMetric) -> str:
     """What a game tells, as a heading."""
-    return fact.words[:1].upper() + fact.words[1:]
+    return metric.words[:1].upper() + metric.words[1:]
 
 
 def _mean_returns(records: Iterable[Record]) -> Iterator[Point]:
@@ -249,7 +247,7 @@ def throughput_chart(summary: RunSummary) -> Figure:
         heights=(1.5, 1.5, 1.5),
     )
     records, colours = summary.records, colours_of(summary)
-    span = max(summary.facts["seconds"], *(record.seconds for record in records), 1e-3)
+    span = max(summary.ending["seconds"], *(record.seconds for record in records), 1e-3)
     unit, divisor = _time_unit(span)
 
     def when(record: Record) -> float:

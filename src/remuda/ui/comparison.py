@@ -16,7 +16,8 @@ from remuda.effects import leaves
 from remuda.errors import ConfigError, RunDirectoryError, UsageError
 from remuda.result import Result
 from remuda.ui.found_runs import find_runs
-from remuda.ui.summary import NOTHING, PolicySummary, RunSummary, number, read_run
+from remuda.ui.numbers import NOTHING, number
+from remuda.ui.summary import PolicySummary, RunSummary, read_run
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 ASIDE = {"seed", "trace", "run.directory", "run.live", "run.loggers"}
 """Keys in which runs of one group may differ: none of them changes what is learned but the seed."""
 FEW = 4
-"""The most policies that are told one by one; of more the mean is told."""
+"""The most policies that are shown one by one; of more the mean is."""
 MEAN = "mean"
 """Stands for the mean over all policies."""
 NAMED = 3
@@ -71,7 +72,7 @@ class Group:
     @property
     def seeds(self) -> tuple[int, ...]:
         """Of its runs."""
-        return tuple(run.facts["seed"] for run in self.runs)
+        return tuple(run.ending["seed"] for run in self.runs)
 
     @property
     def policies(self) -> tuple[str, ...]:
@@ -106,7 +107,7 @@ class Comparison:
 
     @cached_property
     def policies(self) -> tuple[str, ...]:
-        """What is told of one by one: the policies that all groups have, or their mean."""
+        """What is shown one by one: the policies that all groups have, or their mean."""
         first, *others = (group.policies for group in self.groups)
         if len(first) > FEW or any(set(first) != set(other) for other in others):
             return (MEAN,)
@@ -198,7 +199,7 @@ def _groups(runs: Sequence[RunSummary]) -> Iterator[Group]:
         groups.setdefault(repr(settings), (settings, []))[1].append(run)
     names = _names([settings for settings, _ in groups.values()])
     for name, (_, members) in zip(names, groups.values(), strict=True):
-        yield Group(name, tuple(sorted(members, key=lambda run: run.facts["seed"])))
+        yield Group(name, tuple(sorted(members, key=lambda run: run.ending["seed"])))
 
 
 def _settings(run: RunSummary) -> dict[str, Any]:
@@ -229,24 +230,26 @@ def _names(groups: Sequence[Mapping[str, Any]]) -> list[str]:
     ]
     names = []
     for group in groups:
-        told = [
-            _told(name, group[key])
+        settings = [
+            _setting(name, group[key])
             for name, key in zip(short, differing, strict=True)
             if key in group
         ]
-        more = f" and {len(told) - NAMED} more" if len(told) > NAMED else ""
-        names.append(", ".join(told[:NAMED]) + more)
+        more = f" and {len(settings) - NAMED} more" if len(settings) > NAMED else ""
+        names.append(", ".join(settings[:NAMED]) + more)
     return [
         name if names.count(name) == 1 else f"{name} ({1 + names[:i].count(name)})"
         for i, name in enumerate(names)
     ]
 
 
-def _told(name: str, value: Any) -> str:
+def _setting(name: str, value: Any) -> str:
     if name == "game":
         return str(value)
     if isinstance(value, list):
         value = " ".join(map(str, value)) or "none"
+    if isinstance(value, float):
+        value = f"{value:.12g}"  # 0.009, where it was computed as 9 * 0.001
     return f"{name} {value}"
 
 
@@ -256,8 +259,8 @@ def same_seeds(comparison: Comparison) -> list[str]:
     for group in comparison.groups:
         twice = sorted({seed for seed in group.seeds if group.seeds.count(seed) > 1})
         if twice:
-            told = ", ".join(map(str, twice))
-            found.append(f"{group.name}: several runs have the seed {told}; each counts as a run")
+            seeds = ", ".join(map(str, twice))
+            found.append(f"{group.name}: several runs have the seed {seeds}; each counts as a run")
     return found
 
 
@@ -283,17 +286,17 @@ def print_comparison(comparison: Comparison, console: Console | None = None) -> 
 
 
 def rows_of(comparison: Comparison) -> Iterator[tuple[str, str, tuple[str, ...]]]:
-    """The rows of the table: the group, told once, the policy, and cells in words."""
+    """The rows of the table: the group, named once, the policy, and cells in words."""
     for group in comparison.groups:
-        turns = [run.facts["turns"] for run in group.runs]
+        turns = [run.ending["turns"] for run in group.runs]
         span = f"{min(turns):,}" + (f" to {max(turns):,}" if min(turns) < max(turns) else "")
         for i, name in enumerate(comparison.policies):
             greedy, training = group.greedy(name), group.in_training(name)
             count = len(group.runs[0].policies)
-            told = f"mean of {count}" if name == MEAN and MEAN not in group.policies else name
+            shown = f"mean of {count}" if name == MEAN and MEAN not in group.policies else name
             yield (
                 group.name if i == 0 else "",
-                told,
+                shown,
                 (
                     str(len(group.runs)),
                     NOTHING if greedy is None else _counted(greedy, group),

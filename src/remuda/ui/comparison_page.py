@@ -18,8 +18,9 @@ from matplotlib.ticker import EngFormatter, MaxNLocator
 
 from remuda.ui.charts import FEW, LOOK, PALETTE, QUIET, Numbers, smooth
 from remuda.ui.comparison import MEAN, Comparison, Group, rows_of, same_seeds
+from remuda.ui.numbers import clock, number
 from remuda.ui.report import STYLE
-from remuda.ui.summary import RunSummary, clock, number, returns
+from remuda.ui.summary import RunSummary, returns
 
 POINTS = 240
 """Places along the turns at which seeds are averaged."""
@@ -42,7 +43,7 @@ def draw_curves(comparison: Comparison) -> bytes:
         panels = figure.subplots(rows, 1, sharex=True, squeeze=False)[:, 0]
         for axes, name in zip(panels, names, strict=True):
             _draw_panel(axes, comparison, name)
-        turns = max(run.facts["turns"] for group in comparison.groups for run in group.runs)
+        turns = max(run.ending["turns"] for group in comparison.groups for run in group.runs)
         panels[0].set_xlim(0, max(turns, 1))  # and so the others'
         panels[0].xaxis.set_major_locator(MaxNLocator(8, integer=True))
         panels[0].xaxis.set_major_formatter(EngFormatter(sep=""))
@@ -136,7 +137,7 @@ def colours_of(comparison: Comparison) -> list[str]:
 
 def page_of(comparison: Comparison) -> str:
     """The whole page as HTML; its picture is the file beside it."""
-    games = dict.fromkeys(str(run.facts["game"]) for g in comparison.groups for run in g.runs)
+    games = dict.fromkeys(str(run.ending["game"]) for g in comparison.groups for run in g.runs)
     title = escape(", ".join(games))
     count = sum(len(group.runs) for group in comparison.groups)
     runs = "1 run" if count == 1 else f"{count} runs"
@@ -193,17 +194,17 @@ def _runs(comparison: Comparison) -> str:
     rows = []
     for group, colour in zip(comparison.groups, colours_of(comparison), strict=True):
         for run in group.runs:
-            facts, greedy = run.facts, _mean_greedy(run)
+            ending, greedy = run.ending, _mean_greedy(run)
             cells: tuple[Any, ...] = (
-                facts["seed"],
-                f"{facts['turns']:,}",
-                clock(facts["seconds"]),
+                ending["seed"],
+                f"{ending['turns']:,}",
+                clock(ending["seconds"]),
                 number(greedy),
-                facts["ended"],
+                ending["ended"],
             )
-            told = "".join(f"<td>{_cell(str(cell))}</td>" for cell in cells)
+            data = "".join(f"<td>{_cell(str(cell))}</td>" for cell in cells)
             path = escape(str(run.files.path))
-            rows.append(f'<tr><th scope="row">{_dot(colour)}{path}</th>{told}</tr>')
+            rows.append(f'<tr><th scope="row">{_dot(colour)}{path}</th>{data}</tr>')
     return _html_table(("run", "seed", "turns", "duration", "greedy return", "how it ended"), rows)
 
 

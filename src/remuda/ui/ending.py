@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from remuda.coordinator.logs import log_to
@@ -19,6 +20,36 @@ PICTURE_SECONDS = 10.0
 """Seconds of play after which a picture has no more frames."""
 PICTURE_TURNS = 100
 FRAMES_PER_SECOND = 8
+
+
+def tell_results(run: RunDirectory) -> list[str]:
+    """Print what came of a run; returns notes: that this could not be done, and why."""
+    from remuda.ui.results import print_results
+
+    notes = []
+    try:
+        print_results(run.path)
+    except RemudaError as error:  # of a file of the run
+        notes = [f"no table: {error}"]
+    sys.stdout.flush()
+    return notes
+
+
+def tell_files(
+    run: RunDirectory,
+    notes: Sequence[str] = (),
+    drawn: Callable[[], str | None] = lambda: None,
+) -> None:
+    """Make the picture and the report of a run, print where its files are, and notes.
+
+    A failure to make one of them is a note.
+    """
+    from remuda.ui.results import print_files
+
+    notes = [*notes, *make_report(run, drawn)]
+    print_files(run.path)
+    for note in notes:
+        print(f"note: {note}")
 
 
 def make_report(run: RunDirectory, drawn: Callable[[], str | None] = lambda: None) -> list[str]:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from remuda.coordinator.run_directory import RunDirectory
 from remuda.coordinator.status import read_status
 from remuda.errors import RemudaError, RunDirectoryError
-from remuda.ui.summary import NOTHING, number
+from remuda.ui.numbers import NOTHING, number
 
 if TYPE_CHECKING:
     from rich.console import Console

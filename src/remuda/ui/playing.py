@@ -25,9 +25,9 @@ from remuda.envs.vector_env import VectorEnv
 from remuda.errors import ConfigError
 from remuda.types import Array
 from remuda.ui.interrupts import ends_in_order
+from remuda.ui.numbers import number
 from remuda.ui.recording import write_gif
 from remuda.ui.seated import Human, LeftError, names_of, picture_of, take_seats
-from remuda.ui.summary import number
 
 LOWER_HALF = "\u2584"
 """A character whose lower half is ink: two pixels, one above the other."""
@@ -88,13 +88,7 @@ def play(
     if taken.human is not None:
         moments = _played(env, moments, taken.human, console)
     if out is not None:
-        seen = list(moments)
-        pictures = [moment.picture for moment in seen if moment.picture is not None]
-        if not pictures:
-            raise ConfigError(f"{game} draws no pictures; leave out --out to read what happens")
-        write_gif(pictures, out, frames_per_second)
-        console.print(f"wrote {out}", soft_wrap=True)  # a path can be copied from the screen
-        console.print(_words(seen[-1]))
+        _write(game, moments, out, frames_per_second, console)
     elif taken.human is not None:
         for _ in moments:
             pass
@@ -108,6 +102,19 @@ def play(
             if moment.turn:
                 console.print(_words(moment))
     env.close()
+
+
+def _write(
+    game: str, moments: Iterator[Moment], out: Path, frames_per_second: int, console: Console
+) -> None:
+    """Write the GIF of an episode, and print how the episode stands at its end."""
+    played = list(moments)
+    pictures = [moment.picture for moment in played if moment.picture is not None]
+    if not pictures:
+        raise ConfigError(f"{game} draws no pictures; leave out --out to read what happens")
+    write_gif(pictures, out, frames_per_second)
+    console.print(f"wrote {out}", soft_wrap=True)  # a path can be copied from the screen
+    console.print(_words(played[-1]))
 
 
 def _played(
@@ -147,10 +154,10 @@ def episode(
         seed: of the game and the policies.
     """
     policies = [policy] * env.num_agents if callable(policy) else list(policy)
-    random = np.random.default_rng(seed)
-    env.reset(random.integers(2**62, size=1), np.ones(1, np.bool_))
+    rng = np.random.default_rng(seed)
+    env.reset(rng.integers(2**62, size=1), np.ones(1, np.bool_))
     names = [spec.name for spec in env.agents]
-    seen = [room_for(env, agent) for agent in range(env.num_agents)]
+    observations = [room_for(env, agent) for agent in range(env.num_agents)]
     returns = np.zeros(len(names))
     yield Moment(0, {}, dict.fromkeys(names, 0.0), picture_of(env))
     for turn in itertools.count(1):
@@ -159,8 +166,8 @@ def episode(
         for group in env.turn_groups:
             acts = [bool(env.active[0, agent]) for agent in group]
             for agent in group:
-                env.observe(agent, seen[agent])
-            chosen = [policies[agent](env, agent, seen[agent], random) for agent in group]
+                env.observe(agent, observations[agent])
+            chosen = [policies[agent](env, agent, observations[agent], rng) for agent in group]
             for agent, action, acted in zip(group, chosen, acts, strict=True):
                 env.act(agent, action)
                 if acted:

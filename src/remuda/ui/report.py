@@ -11,19 +11,10 @@ from matplotlib.colors import to_hex
 from remuda.coordinator.metrics import with_all_members
 from remuda.coordinator.run_directory import write_file
 from remuda.ui.charts import MOST, colours_of, draw_charts, title_of
-from remuda.ui.summary import (
-    RunSummary,
-    clock,
-    columns_of,
-    number,
-    percent,
-    population_words,
-    rate,
-    read_run,
-    remarks,
-    restarted,
-    waited,
-)
+from remuda.ui.numbers import clock, number, percent, rate, restarted, waited
+from remuda.ui.remarks import remarks
+from remuda.ui.results import columns_of, population_words
+from remuda.ui.summary import RunSummary, read_run
 
 
 def write_report(run: Path) -> Path:
@@ -93,8 +84,8 @@ pre { overflow-x: auto; font-size: 0.8rem; line-height: 1.45; }
 
 def page_of(summary: RunSummary) -> str:
     """The whole page as HTML; its pictures are the files beside it."""
-    facts = summary.facts
-    game = escape(facts["game"])
+    ending = summary.ending
+    game = escape(ending["game"])
     count = len(summary.policies)
     policies = "1 policy" if count == 1 else f"{count} policies"
     return f"""<!doctype html>
@@ -107,9 +98,9 @@ def page_of(summary: RunSummary) -> str:
 </head>
 <body>
 <h1>{game}</h1>
-<p class="lead">{policies}, trained in {clock(facts["seconds"])}; {escape(facts["ended"])}.</p>
+<p class="lead">{policies}, trained in {clock(ending["seconds"])}; {escape(ending["ended"])}.</p>
 <dl>
-{_facts(facts)}
+{_definitions(ending)}
 </dl>
 <h2>Policies</h2>
 <div class="scroll">
@@ -133,20 +124,20 @@ def page_of(summary: RunSummary) -> str:
 """
 
 
-def _facts(facts: dict[str, Any]) -> str:
-    told = {
-        "schedule": facts["schedule"],
-        "seed": facts["seed"],
-        "turns": f"{facts['turns']:,}",
-        "agent-steps": f"{facts['agent_steps']:,}",
-        "duration": clock(facts["seconds"]),
-        "agent-steps per second": rate(facts["agent_steps_per_second"]),
-        "the actor": waited(facts["waits"]),
-        "restarts": restarted(facts.get("restarts", {})),
-        "Remuda": facts["version"],
+def _definitions(ending: dict[str, Any]) -> str:
+    terms = {
+        "schedule": ending["schedule"],
+        "seed": ending["seed"],
+        "turns": f"{ending['turns']:,}",
+        "agent-steps": f"{ending['agent_steps']:,}",
+        "duration": clock(ending["seconds"]),
+        "agent-steps per second": rate(ending["agent_steps_per_second"]),
+        "the actor": waited(ending["waits"]),
+        "restarts": restarted(ending.get("restarts", {})),
+        "Remuda": ending["version"],
     }
-    lines = [f"<div><dt>{k}</dt><dd>{escape(str(v))}</dd></div>" for k, v in told.items()]
-    layout = escape(facts["layout"])
+    lines = [f"<div><dt>{k}</dt><dd>{escape(str(v))}</dd></div>" for k, v in terms.items()]
+    layout = escape(ending["layout"])
     return "\n".join([*lines, f'<div class="wide"><dt>layout</dt><dd>{layout}</dd></div>'])
 
 
@@ -167,13 +158,13 @@ def _table(summary: RunSummary) -> str:
 
 def _game(summary: RunSummary) -> str:
     """What the game tells of its episodes, as a table and a chart; empty: nothing."""
-    if not summary.told:
+    if not summary.episode_metrics:
         return ""
     rows = "\n".join(
-        f'<tr><th scope="row">{escape(title_of(fact))}</th>'
-        f'<td class="main">{escape(fact.greedy_words).replace("-", "−")}</td>'
-        f"<td>{number(fact.training).replace('-', '−')}</td></tr>"
-        for fact in summary.told
+        f'<tr><th scope="row">{escape(title_of(metric))}</th>'
+        f'<td class="main">{escape(metric.greedy_words).replace("-", "−")}</td>'
+        f"<td>{number(metric.training).replace('-', '−')}</td></tr>"
+        for metric in summary.episode_metrics
     )
     return f"""<h2>Episodes</h2>
 <div class="scroll">

@@ -19,8 +19,8 @@ from remuda.checkpoint.state import write_whole
 from remuda.config import Config, load_config, overlay
 from remuda.coordinator.run_directory import RunDirectory
 from remuda.errors import ConfigError, RemudaError, RunDirectoryError
+from remuda.ui.commands.several_runs import ONE_OF_SEEDS, SEEDS
 from remuda.ui.interrupts import HALTED, tell_at_the_end
-from remuda.ui.many import SEEDS
 
 GLANCE = 0.1
 """Seconds between two looks at runs that train beside each other."""
@@ -262,7 +262,7 @@ def _start(seeds: Seeds, seed: int, flags: Sequence[str]) -> subprocess.Popen[by
         words = ["--config", str(file)]
     with _log(seeds, seed).open("ab") as log:
         return subprocess.Popen(
-            [sys.executable, "-c", CHILD, "train", *words],
+            [sys.executable, "-c", CHILD, ONE_OF_SEEDS, *words],
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=subprocess.STDOUT,

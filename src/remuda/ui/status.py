@@ -12,7 +12,7 @@ from rich.text import Text
 
 from remuda.coordinator.run_directory import RunDirectory
 from remuda.coordinator.status import read_status
-from remuda.ui.summary import clock, number, percent, rate
+from remuda.ui.numbers import clock, number, percent, rate
 
 LATE = 5.0
 """Seconds without a sign of life after which a role is shown as late."""

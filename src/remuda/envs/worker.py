@@ -1,0 +1,136 @@
+"""A worker: a process that steps some copies of a game for its parent."""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from remuda.compiling import tell_compiling
+from remuda.envs.registry import Game
+from remuda.envs.vector_env import VectorEnv
+from remuda.envs.worker_status import WorkerStatus
+from remuda.errors import RemudaError, UserCodeError
+from remuda.forkserver.child import ignore_held_signals
+from remuda.memory.atomic import load, store
+from remuda.memory.shared import SharedArrays
+from remuda.memory.waiting import Wakeup
+from remuda.types import Bools
+from remuda.user_code import where_raised
+
+REQUESTED, DONE, FAILED = range(3)
+"""Words of a worker. The parent counts requests in the first; the worker sets the second to that
+number when it has done one, and the third to 1, or `OF_THE_USER`, if it could not."""
+
+
+OF_THE_USER = 2
+"""Code of the user's raised."""
+
+
+RESET, BEGIN, END, STOP = range(4)
+"""What is to be done, besides acting and observing."""
+
+
+MESSAGE = 2000
+"""Bytes of a worker's last words."""
+
+
+@dataclass(frozen=True)
+class Share:
+    """What a worker needs to begin."""
+
+    index: int
+    game: Game
+    options: dict[str, Any]
+    first: int
+    end: int
+    """The copies that are its own."""
+    shared: SharedArrays
+    mine: Wakeup
+    parents: Wakeup
+    check: bool
+    first_copy: int
+    """The number of the first of all workers' copies."""
+    status: WorkerStatus | None
+    """Where it tells its parent's supervisor that it compiles; None: no supervisor watches it."""
+
+
+def work(share: Share) -> None:
+    """The main function of a worker."""
+    ignore_held_signals()
+    _tell_supervisor(share)
+    shared, words = share.shared, share.shared["words"].reshape(-1)
+    requested, done, failed = (3 * share.index + word for word in (REQUESTED, DONE, FAILED))
+    parents = share.parents
+
+    def answer() -> None:
+        store(words, done, load(words, requested))
+        parents.ring()
+
+    try:
+        env = share.game.make(share.end - share.first, **share.options)
+        env.check, env.first_copy = share.check, share.first_copy + share.first
+        answer()
+        while True:
+            while not share.mine.wait(lambda: load(words, requested) != load(words, done), 60.0):
+                pass  # the lifeline ends this process once its parent is gone
+            if shared["todo"][share.index, STOP]:
+                env.close()
+                return
+            _serve(env, shared, share)
+            answer()
+    except Exception as error:
+        of_user = str(error) if isinstance(error, UserCodeError) else where_raised(error)
+        if (
+            of_user is None or share.status is not None
+        ):  # else the user's terminal, not a role's log
+            traceback.print_exc(file=sys.stderr)
+        line = " ".join(str(error).split()) or type(error).__name__
+        if not isinstance(error, RemudaError):
+            line = f"{type(error).__name__}: {line}"
+        message = (of_user or line).encode()[:MESSAGE]
+        shared["message"][share.index, : len(message)] = np.frombuffer(message, np.uint8)
+        words[failed] = 1 if of_user is None else OF_THE_USER
+        answer()
+
+
+def _tell_supervisor(share: Share) -> None:
+    """Tell the parent's supervisor which process this is, and from now on while it compiles."""
+    status, pid = share.status, os.getpid()
+    if status is not None:
+        status.tell_process(share.index, pid)
+        status.tell_compiling(share.index, pid, False)  # loads what it takes to tell
+        tell_compiling(lambda compiling: status.tell_compiling(share.index, pid, compiling))
+
+
+def _serve(env: VectorEnv, shared: SharedArrays, share: Share) -> None:
+    """Do what is asked, in the order in which a turn goes."""
+    own, todo = slice(share.first, share.end), shared["todo"][share.index]
+    if todo[RESET]:
+        env.reset(shared["seeds"][own], shared["mask"][own])
+    if todo[BEGIN]:
+        env.begin_turn()
+    for agent in _in_turn(env.turn_groups, shared["acts"]):
+        env.act(agent, shared[f"actions {agent}"][own])
+    if todo[END]:
+        result = env.end_turn()
+        shared["rewards"][own] = result.rewards
+        shared["terminated"][own], shared["truncated"][own] = result.terminated, result.truncated
+        for i, name in enumerate(env.facts):
+            shared["facts"][i, own] = result.info[name]
+    for agent in np.flatnonzero(shared["observes"]).tolist():
+        env.observe(agent, shared[f"observations {agent}"][own])
+        if env.agents[agent].masked:
+            env.mask(agent, shared[f"mask {agent}"][own])
+    if env.rewards_so_far is not None and not todo[END]:
+        shared["rewards"][own] = env.rewards_so_far
+    shared["active"][own] = env.active
+
+
+def _in_turn(groups: Sequence[tuple[int, ...]], acts: Bools) -> list[int]:
+    return [agent for group in groups for agent in group if acts[agent]]

@@ -1,0 +1,191 @@
+"""The commands about one run: `remuda status`, `evaluate`, `watch`, `report`."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt
+
+from remuda.config import Section
+from remuda.errors import RemudaError, RunDirectoryError
+from remuda.ui.arguments import parse_flags, validate
+
+if TYPE_CHECKING:
+    from remuda.coordinator.run_directory import RunDirectory
+
+
+class EvaluateOptions(Section):
+    """Greedy play of a run's policies: mean and standard error of each agent's return."""
+
+    run: Path
+    """The run directory."""
+    episodes: PositiveInt = 200
+    """Episodes to play."""
+    seconds: PositiveFloat | None = None
+    """Seconds after which those that are over must do. None: as long as it takes."""
+    seed: NonNegativeInt = 0
+    """Seed of the games."""
+    checkpoint: Literal["final", "best"] | PositiveInt = "final"
+    """`final`: the weights at the end of the run, or the newest there are; `best`: those of the
+    checkpoint that did best in evaluation; or a checkpoint's number."""
+    scripted: dict[str, str] = Field(default_factory=dict)
+    """By agent, who plays in its place without having learned, as in `--scripted.agent_1 random`:
+    `random`, one that `remuda games GAME` lists, or your own as `module:callable`."""
+    format: Literal["table", "json"] = "table"
+    """A table to read, or one line of JSON."""
+
+
+class WatchOptions(Section):
+    """A picture of a run's policies at play."""
+
+    run: Path
+    """The run directory."""
+    out: Path | None = None
+    """The GIF to write. None: `play.gif` in the run directory."""
+    turns: PositiveInt = 100
+    """The most turns to show; an episode's end comes first."""
+    seed: NonNegativeInt = 0
+    """Seed of the game."""
+    checkpoint: Literal["final", "best"] | PositiveInt = "final"
+    """As for `remuda evaluate`."""
+    frames_per_second: PositiveInt = 8
+    """Turns shown in a second."""
+
+
+class StatusOptions(Section):
+    """What a run is doing, from another terminal."""
+
+    run: Path
+    """The run directory."""
+    format: Literal["table", "json"] = "table"
+    """A table to read, or the whole status as JSON; `--json` is short for the latter."""
+
+
+class ReportOptions(Section):
+    """What came of a run: its results, its picture and its report, made again."""
+
+    run: Path
+    """The run directory."""
+
+
+def status(words: Sequence[str]) -> int:
+    """Tell what a run is doing, from another terminal."""
+    options = validate(parse_flags(words, StatusOptions, positional="run"), StatusOptions)
+
+    from remuda.coordinator.run_directory import RunDirectory
+    from remuda.ui.status import current_status, print_status
+
+    found = current_status(RunDirectory.open(options.run))
+    if options.format == "json":
+        import json
+
+        print(json.dumps(found))
+    else:
+        print_status(options.run, found)
+    return 0
+
+
+def evaluate(words: Sequence[str]) -> int:
+    """Play a run's policies greedily, and print what each agent earns."""
+    options = validate(parse_flags(words, EvaluateOptions, positional="run"), EvaluateOptions)
+
+    from remuda.coordinator.coordinator import Signals
+    from remuda.coordinator.run_directory import RunDirectory
+    from remuda.evaluate import Limits, load_run, standard_error
+    from remuda.evaluate import evaluate as play
+    from remuda.ui.numbers import number
+    from remuda.ui.progress import Progress
+
+    run = RunDirectory.open(options.run)
+    _tell_of_best(run, options.checkpoint)
+    config, snapshots = load_run(run, options.checkpoint)
+    progress, signals = Progress(sys.stderr), Signals()
+    with signals.watching():
+        limits = Limits(options.seconds, signals.stopped, partial(progress, "greedy play"))
+        evaluation = play(
+            config, snapshots, options.episodes, options.seed, options.scripted, limits=limits
+        )
+    progress.close()
+    played = len(evaluation.returns)
+    code = 0 if signals.caught is None else 128 + signals.caught
+    if evaluation.cut:
+        print(
+            f"remuda: {evaluation.cut} after {played:,} of {options.episodes:,} episodes",
+            file=sys.stderr,
+        )
+    if not played:
+        return code or 1
+    if options.format == "json":
+        import json
+
+        print(json.dumps(evaluation.as_summary()))
+        return code
+    print(f"{config.game}: {played} greedy episodes of {options.run}")
+    width = max(len(name) for name in (*evaluation.agents, *evaluation.policies))
+    for i, name in enumerate(evaluation.agents):
+        mean, error = evaluation.mean(i), evaluation.standard_error(i)
+        who = f"  ({options.scripted[name]})" if name in options.scripted else ""
+        print(f"  {name:<{width}}  return {number(mean):>8} ± {number(error)}{who}")
+    for name, earned in evaluation.policies.items():
+        earns = f"{number(earned.mean()):>8} ± {number(standard_error(earned))}"
+        print(f"  {name:<{width}}  return {earns}  on {len(earned)} seats")
+    for name, values in evaluation.facts.items():
+        print(f"  {name.replace('_', ' ')}: {values.mean():.4g} ± {standard_error(values):.2g}")
+    return code
+
+
+def watch(words: Sequence[str]) -> int:
+    """Write a GIF of a run's policies at play."""
+    options = validate(parse_flags(words, WatchOptions, positional="run"), WatchOptions)
+
+    from remuda.coordinator.run_directory import RunDirectory
+    from remuda.ui.ending import draw_play
+
+    run = RunDirectory.open(options.run)
+    _tell_of_best(run, options.checkpoint)
+    path = options.out or run.recording
+    wrote = draw_play(
+        run,
+        path,
+        turns=options.turns,
+        seed=options.seed,
+        frames_per_second=options.frames_per_second,
+        checkpoint=options.checkpoint,
+    )
+    if not wrote:
+        raise RemudaError(f"{run.read_config().game} draws no pictures: there is nothing to watch")
+    print(f"wrote {path}")
+    return 0
+
+
+def report(words: Sequence[str]) -> int:
+    """Tell what came of a run, and make its picture and report again."""
+    options = validate(parse_flags(words, ReportOptions, positional="run"), ReportOptions)
+
+    from remuda.coordinator.run_directory import RunDirectory
+    from remuda.ui.ending import make_report, tell_results
+    from remuda.ui.results import print_files
+
+    run = RunDirectory.open(options.run)
+    if not run.read_summary()["turns"]:
+        raise RunDirectoryError(f"no report of {run.path}: no turn was played in it")
+    failed = [*tell_results(run), *make_report(run)]
+    print_files(run.path)
+    if failed:  # all of it was asked for
+        raise RemudaError("; ".join(failed))
+    return 0
+
+
+def _tell_of_best(run: RunDirectory, checkpoint: int | str) -> None:
+    """Say which checkpoint stands in where the best is asked for, and none was measured."""
+    numbers = run.checkpoints.numbers()
+    if checkpoint == "best" and numbers and run.checkpoints.best() is None:
+        print(
+            f"remuda: none was measured, so the newest stands in for the best: checkpoint "
+            f"{numbers[-1]}",
+            file=sys.stderr,
+        )

@@ -1,0 +1,144 @@
+"""The commands about several runs: `remuda runs`, `compare`, `tournament`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from pydantic import Field, NonNegativeInt, PositiveInt
+
+from remuda.config import Section
+from remuda.errors import ConfigError
+from remuda.ui.arguments import parse_flags, validate
+from remuda.ui.commands.games import GameOptions
+
+if TYPE_CHECKING:
+    from remuda.crossplay import Tournament
+
+ONE_OF_SEEDS = "train-one-of-seeds"
+"""The command, not listed, by which `remuda train --seeds` trains one of them in a process."""
+SEEDS = "seeds.json"
+"""In a directory of runs that differ by their seed: which there are to be, and how configured."""
+
+
+class RunsOptions(Section):
+    """The runs in a directory: game, when, how they ended, what they earned."""
+
+    directory: Path = Path("runs")
+    """Where they are; directories in it are looked into, too."""
+    format: Literal["table", "json"] = "table"
+    """A table to read, or a list as JSON; `--json` is short for the latter."""
+
+
+class CompareOptions(Section):
+    """Runs side by side; those that differ by nothing but their seed are one group."""
+
+    runs: tuple[Path, ...] = Field(min_length=1)
+    """The run directories, or directories of runs, as `remuda train --seeds` makes them."""
+    out: Path = Path("comparison")
+    """The directory that the page and its picture are written into."""
+    format: Literal["table", "json"] = "table"
+    """A table to read, or all of it as JSON; `--json` is short for the latter."""
+
+
+class TournamentOptions(Section):
+    """All against all: the checkpoints of a run, or policies of any runs."""
+
+    run: tuple[str, ...] = Field(min_length=1)
+    """A run, whose checkpoints play; or several that play: `RUN:policy`, with `@VERSION`, `@best`
+    or `@checkpoint-N` behind it for others than its newest weights, or one that plays without
+    having learned, such as `random`."""
+    checkpoints: tuple[PositiveInt, ...] = ()
+    """Of a single run, which; none: all there are, and the weights at the end of the run."""
+    game: str = ""
+    """What several play; empty: the game of the first run, with its options."""
+    env: GameOptions = GameOptions()
+    episodes: PositiveInt = 100
+    """Episodes for each pair and seat."""
+    sampled: bool = False
+    """Let policies explore as at the end of training; else they are greedy."""
+    seed: NonNegativeInt = 0
+    """Seed of the games."""
+    format: Literal["table", "json"] = "table"
+    """A table to read, or one line of JSON."""
+
+
+def runs(words: Sequence[str]) -> int:
+    """List the runs in a directory: game, when, how they ended, the best return."""
+    options = validate(parse_flags(words, RunsOptions, positional="directory"), RunsOptions)
+
+    from remuda.ui.found_runs import list_runs, print_runs
+
+    found = list_runs(options.directory)
+    if options.format == "json":
+        print(json.dumps([run.as_summary() for run in found]))
+    else:
+        print_runs(options.directory, found)
+    return 0
+
+
+def compare(words: Sequence[str]) -> int:
+    """Compare runs: a table with mean and standard error over seeds, and learning curves."""
+    options = validate(parse_flags(words, CompareOptions, positional="runs"), CompareOptions)
+
+    from remuda.ui.comparison import compare as comparison_of
+    from remuda.ui.comparison import print_comparison
+
+    found = comparison_of(options.runs)
+    page = found.report(options.out)
+    if options.format == "json":
+        print(json.dumps(found.as_summary()))
+    else:
+        print_comparison(found)
+        print(f"wrote {page}")
+    return 0
+
+
+def tournament(words: Sequence[str]) -> int:
+    """Let a run's checkpoints, or policies of any runs, play against each other."""
+    options = validate(parse_flags(words, TournamentOptions, positional="run"), TournamentOptions)
+
+    from remuda.ui.crossplay import is_one_run, set_up
+    from remuda.ui.tournament import print_tournament
+
+    if len(options.run) == 1 and (is_one_run(options.run) or ":" not in options.run[0]):
+        game, found = _among_checkpoints(options)
+    else:
+        if options.checkpoints:
+            raise ConfigError(
+                "--checkpoints is for the checkpoints of a single run; among several, name one as "
+                "RUN:policy@checkpoint-N"
+            )
+        crossplay = set_up(options.run, options.game, options.env.options)
+        game = crossplay.game
+        found = crossplay.play(options.episodes, options.seed, options.sampled)
+    if options.format == "json":
+        import json
+
+        print(json.dumps(found.as_summary()))
+    else:
+        print_tournament(game, found)
+    return 0
+
+
+def _among_checkpoints(options: TournamentOptions) -> tuple[str, Tournament]:
+    """The game of a single run, and the tournament of its checkpoints."""
+    from remuda.coordinator.run_directory import RunDirectory
+    from remuda.crossplay import play_tournament
+    from remuda.evaluate import load_run
+
+    run = RunDirectory.open(Path(options.run[0]).expanduser())
+    for flag, value in (("game", options.game), ("env.options", options.env.options)):
+        if value:
+            raise ConfigError(
+                f"--{flag} is for several that play; the checkpoints of {run.path} play its game"
+            )
+    config, final = load_run(run)
+    numbers = options.checkpoints or tuple(run.checkpoints.numbers())
+    entrants = {str(number): load_run(run, number)[1] for number in numbers}
+    if not options.checkpoints:
+        entrants["final"] = final
+    episodes, seed = options.episodes, options.seed
+    return config.game, play_tournament(config, entrants, episodes, seed, options.sampled)

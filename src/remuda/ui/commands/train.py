@@ -1,0 +1,120 @@
+"""The command `remuda train`."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from remuda.config import Config
+from remuda.errors import ConfigError
+from remuda.ui.arguments import parse_flags, take_option
+from remuda.ui.commands.configuration import read_arguments, read_resumed
+from remuda.ui.commands.several_runs import SEEDS
+from remuda.ui.interrupts import HALTED, tell_at_the_end
+
+
+def train(words: Sequence[str]) -> int:
+    """Train the policies of a game."""
+    words, count = take_option(words, "--seeds", "how many seeds to train")
+    words, jobs = take_option(words, "--jobs", "how many seeds to train at a time")
+    words, resumed = take_option(words, "--resume", "the directory of the run to go on with")
+    if count or jobs or (Path(resumed) / SEEDS).is_file():
+        return _train_seeds(words, resumed, count, jobs)
+    return _train_run(words, resumed, with_report=True)
+
+
+def train_one_of_seeds(words: Sequence[str]) -> int:
+    """Train one of several seeds, which have one report together."""
+    words, resumed = take_option(words, "--resume", "the directory of the run to go on with")
+    return _train_run(words, resumed, with_report=False)
+
+
+def _train_run(words: Sequence[str], resumed: str, with_report: bool) -> int:
+    config = read_resumed(words, Path(resumed)) if resumed else read_arguments(words)
+    without_config = take_option(words, "--config", "the path of a YAML file")[0]
+    if config.schedule != "sequential" or config.env.workers > 1:
+        from remuda.forkserver import client as forkserver
+
+        forkserver.load_and_begin(print)
+
+    from remuda.coordinator.run_directory import RunDirectory
+    from remuda.effects import leaves
+    from remuda.result import Result
+    from remuda.training import Callbacks
+    from remuda.training import train as run_training
+    from remuda.ui.drawing import Preparation
+    from remuda.ui.ending import tell_files, tell_results
+    from remuda.ui.live import make_view
+    from remuda.ui.progress import Progress
+    from remuda.ui.resuming import offer_to_resume
+
+    if not resumed and config.run.directory is None:
+        unfinished = offer_to_resume(config)
+        if unfinished is not None:
+            config, resumed = read_resumed(without_config, unfinished), str(unfinished)
+    said = frozenset(leaves(parse_flags(without_config, Config, positional="game")))
+    progress = Progress()
+    shown: list[str] = []
+
+    def results_are_in(result: Result) -> None:
+        progress.close()
+        for note in tell_results(RunDirectory.open(result.directory)):
+            print(f"note: {note}")
+        if not result.finished:
+            print(f"{result.ended}; go on with: remuda train --resume {result.directory}")
+        sys.stdout.flush()
+        shown.extend(result.notes)
+        tell_at_the_end(f"its report can be made by: remuda report {result.directory}")
+
+    preparation = Preparation()
+
+    def prepare(directory: Path, turns: int) -> None:
+        if with_report:
+            preparation.begin(RunDirectory.open(directory), turns > 0)
+
+    callbacks = Callbacks(progress, prepare, results_are_in)
+    try:
+        view = make_view(config.run.live)
+        result = run_training(config, view, bool(resumed), callbacks, said)
+    finally:
+        progress.close()
+        preparation.end()
+    later = [note for note in result.notes if note not in shown]
+    if with_report:
+        tell_files(RunDirectory.open(result.directory), later, preparation.picture)
+    if result.signal is not None:
+        return 128 + result.signal
+    return HALTED if result.halted else 0
+
+
+def _train_seeds(words: Sequence[str], resumed: str, count: str, jobs: str) -> int:
+    """Train several seeds of one run."""
+    from remuda.effects import leaves
+    from remuda.ui.seeds import Seeds, number_of, train_seeds
+
+    at_once = number_of(jobs, "--jobs") if jobs else 1
+    without_config = take_option(words, "--config", "the path of a YAML file")[0]
+    flags = parse_flags(without_config, Config, positional="game")
+    if resumed:
+        if count:
+            raise ConfigError(
+                "--seeds is for runs that begin; --resume goes on with those there are"
+            )
+        if not (Path(resumed) / SEEDS).is_file():
+            raise ConfigError(
+                f"--jobs: {resumed} does not hold several seeds, as --seeds makes them"
+            )
+        if "seed" in flags or "directory" in flags.get("run", {}):
+            raise ConfigError("--seed and --run.directory cannot change for seeds that go on")
+        seeds = Seeds.open(Path(resumed), flags)
+    elif not count:
+        raise ConfigError("--jobs is for --seeds: how many of them to train at a time")
+    else:
+        seeds = Seeds.create(read_arguments(words), number_of(count, "--seeds"))
+    if seeds.config.schedule != "sequential" or seeds.config.env.workers > 1:
+        from remuda.forkserver import client as forkserver
+
+        if at_once == 1:
+            forkserver.load_and_begin(print)
+    return train_seeds(seeds, at_once, frozenset(leaves(flags)), without_config)

@@ -1,0 +1,68 @@
+"""Measured numbers in words."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+NOTHING = "–"
+"""Stands where there is no number."""
+
+
+def number(value: float | None) -> str:
+    """A measured number, with as many digits as are worth reading."""
+    if value is None or not math.isfinite(value):
+        return NOTHING
+    size = abs(value)
+    if size == 0 or size >= 1000:
+        return f"{value:,.0f}"
+    if size >= 10:
+        return f"{value:.1f}"
+    if size >= 0.1:
+        return f"{value:.2f}"
+    return f"{value:.4f}" if size >= 0.001 else f"{value:.0e}"
+
+
+def with_error(mean: float | None, error: float | None) -> str:
+    """A mean and its standard error; None: there is none."""
+    if mean is None:
+        return NOTHING
+    return number(mean) if error is None else f"{number(mean)} ± {number(error)}"
+
+
+def rate(value: float | None) -> str:
+    """A rate to three digits: more of them would only flicker."""
+    if value is None or not math.isfinite(value):
+        return NOTHING
+    if abs(value) < 100:
+        return f"{value:.1f}"
+    step = 10.0 ** (math.floor(math.log10(abs(value))) - 2)
+    return f"{round(value / step) * step:,.0f}"
+
+
+def percent(share: float | None) -> str:
+    """A share of one."""
+    return NOTHING if share is None or not math.isfinite(share) else f"{share:.0%}"
+
+
+def clock(seconds: float | None) -> str:
+    """A duration as on a clock: `0:07`, `12:30`, `1:02:03`."""
+    if seconds is None or not math.isfinite(seconds):
+        return NOTHING
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+
+
+def restarted(restarts: Mapping[str, int]) -> str:
+    """How often roles were restarted, in words."""
+    if not restarts:
+        return "nothing had to be restarted"
+    total = sum(restarts.values())
+    roles = ", ".join(f"{role} {count}" for role, count in restarts.items())
+    return f"{total} {'restart' if total == 1 else 'restarts'}: {roles}"
+
+
+def waited(count: int) -> str:
+    """How often the actor waited for a learner, in words."""
+    return {0: "never waited", 1: "waited once"}.get(count, f"waited {count:,} times")

@@ -1,0 +1,150 @@
+"""What a reader of a run's table must know besides: what went wrong in it, and what would help."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
+
+from remuda.config import load_config
+from remuda.coordinator.metrics import Record
+from remuda.errors import ConfigError
+from remuda.ui.numbers import number
+from remuda.ui.summary import PolicySummary, RunSummary, weighted_mean
+
+
+def remarks(summary: RunSummary) -> list[str]:
+    """What a reader of the table must know besides."""
+    ending, found = summary.ending, []
+    for name in ending.get("halted", ()):
+        found.append(
+            f"{name} stopped learning: too many of its updates were not finite "
+            "(policy.max_nonfinite in a row). It played on with its last good weights; try a lower "
+            "policy.learning_rate or policy.reward_scale"
+        )
+    found += ending.get("notes", ())
+    found += _missed_ratios(summary)
+    if summary.damaged:
+        lines = "1 line" if summary.damaged == 1 else f"{summary.damaged} lines"
+        found.append(f"{lines} of {summary.files.metrics} could not be read, and are left out")
+    return found
+
+
+MISSED = 0.5
+"""The share of the asked replay ratio below which a remark says that it was missed."""
+
+
+ENOUGH = 20
+"""Updates from which on a replay ratio tells something."""
+
+
+ENTIRE = 0.75
+"""The share of its time from which on a learner is said to have had a processor, or to be busy."""
+
+
+def _missed_ratios(summary: RunSummary) -> Iterator[str]:
+    """Say of each ratio that was asked for which policies did not come near it."""
+    try:
+        config = load_config(summary.config)
+    except ConfigError:  # of another version
+        return
+    missed: dict[float, list[PolicySummary]] = {}
+    for policy in summary.policies:
+        asked = config.policy_of(policy.name)
+        ratio = asked.experience.replay_ratio
+        if ratio is None or asked.rollout_length or policy.replay_ratio is None:
+            continue
+        if policy.updates >= ENOUGH and policy.replay_ratio < MISSED * ratio:
+            missed.setdefault(ratio, []).append(policy)
+    for ratio, policies in missed.items():
+        names = ", ".join(policy.name for policy in policies[:4])
+        if len(policies) > 4:
+            names += f" and {len(policies) - 4} more"
+        reached = max(policy.replay_ratio or 0.0 for policy in policies)
+        starts = {p.name: config.policy_of(p.name).experience.learning_starts for p in policies}
+        newest = _ratio_since_resume(summary, starts, config.saves_replay)
+        if newest is None or newest < MISSED * ratio:
+            why = _why_missed(summary)
+        else:
+            why = f"it was so before the run was resumed, and is {number(newest)} since then"
+        yield (
+            f"{names} trained on {number(reached)} samples a step at most, and "
+            f"policy.experience.replay_ratio asks for {number(ratio)}: {why}"
+        )
+
+
+def _ratio_since_resume(
+    summary: RunSummary, starts: Mapping[str, int], saves_replay: bool
+) -> float | None:
+    """The least replay ratio of some policies in the last session; None: there was one only.
+
+    Args:
+        summary: of the run.
+        starts: by policy, steps that are collected before the first update.
+        saves_replay: whether a session goes on with the steps of the one before.
+    """
+    earlier = [record for record in summary.records if record.seconds <= summary.earlier]
+    if not earlier or len(earlier) == len(summary.records):
+        return None
+    ratios = []
+    for name, begin in starts.items():
+        before, now = earlier[-1].policies.get(name), summary.records[-1].policies[name]
+        if before is None or now.replay_ratio is None:
+            continue
+        samples = now.replay_ratio * (now.steps - begin)
+        steps = now.steps - before.steps
+        if before.replay_ratio is None:
+            steps = now.steps - begin
+        else:
+            samples -= before.replay_ratio * (before.steps - begin)
+            steps -= 0 if saves_replay else begin  # they are waited for anew
+        ratios.append(samples / steps if steps > 0 else 0.0)
+    return min(ratios, default=None)
+
+
+def _why_missed(summary: RunSummary) -> str:
+    """Why learners fell behind: by what they were seen to have, and by what they did with it.
+
+    Both are of the last session only.
+    """
+    waiting = "policy.experience.on_full wait, by which the game waits for them,"
+    had = [
+        share
+        for role, share in summary.ending.get("processors", {}).items()
+        if role.startswith("learner")
+    ]
+    busy = busy_share(summary.records, summary.earlier)
+    if not had or not busy:
+        return (
+            "the learners did not keep up with the game. Fewer or smaller policies, learners.nice "
+            f"0, or {waiting} help"
+        )
+    busy, share = min(busy / len(had), 1.0), sum(had) / len(had)
+    if share < ENTIRE * busy:
+        return (
+            f"the learners trained for {busy:.0%} of the time, and had a processor for "
+            f"{share / busy:.0%} of that: the rest went to the game and to other programs. Fewer "
+            "or smaller policies, learners.nice 0, a machine that does less besides, or "
+            f"{waiting} help"
+        )
+    if busy > ENTIRE:
+        return (
+            f"the learners trained for {busy:.0%} of the time and had a processor: their updates "
+            "take longer than the game leaves them. Smaller networks or batches, more "
+            f"learners.processes where there are cores, or {waiting} help"
+        )
+    return (
+        f"the learners trained for {busy:.0%} of the time only: they began late, were restarted, "
+        "or waited for something; their logs tell"
+    )
+
+
+def busy_share(records: Sequence[Record], since: float = 0.0) -> float | None:
+    """Learners that trained on average from so many seconds on, all of their policies together."""
+    seconds = [0.0, *(record.seconds for record in records)]
+    shares = []
+    for record, (start, end) in zip(records, pairwise(seconds), strict=True):
+        busy = [policy.busy for policy in record.policies.values() if policy.busy is not None]
+        passed = end - max(start, since)
+        if busy and passed > 0.0:  # where a learner was restarted, as much as of the others
+            shares.append((sum(busy) * len(record.policies) / len(busy), passed))
+    return weighted_mean(shares)
