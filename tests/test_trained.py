@@ -23,7 +23,8 @@ SMALL = {
     "schedule": "sequential",
     "env": {"num_envs": 2},
     "policy": {
-        "network": {"hidden": (16, 16), "quantiles": 4, "cosines": 8},
+        "network": {"hidden": (16, 16)},
+        "iqn": {"quantiles": 4, "cosines": 8},
         "batch_size": 16,
         "experience": {"learning_starts": 60, "capacity": 300, "segment_length": 10},
         "exploration": {"decay_steps": 100, "end": 0.3},

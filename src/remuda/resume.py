@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from remuda.assembly import lasting
 from remuda.changes import Change, allowed_words, changes
 from remuda.checkpoint.store import Manifest, differences
-from remuda.config import Config, load_config
+from remuda.config import Config, load_saved_config
 from remuda.coordinator.run_directory import RunDirectory
 from remuda.envs.pickled import without_digest
 from remuda.errors import CheckpointError, ConfigError, RemudaError, RunDirectoryError
@@ -116,7 +116,7 @@ def _before(config: Config, run: RunDirectory, found: Manifest) -> Config:
         plain = run.read_config()
     except RemudaError:  # the checkpoint tells what counts
         plain = config
-    made = load_config(found.config)
+    made = load_saved_config(found.config)
     rest = {name: getattr(plain, name) for name in Config.model_fields if name not in found.config}
     env = made.env.model_copy(update={"workers": plain.env.workers, "check": plain.env.check})
     return made.model_copy(update={**rest, "env": env})  # never checked: it is only compared

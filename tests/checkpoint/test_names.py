@@ -89,7 +89,8 @@ def test_agents_of_any_name_are_trained_saved_and_resumed(schedules, tmp_path, m
         "schedule": schedules[0],
         "env": {"options": {"names": names}},
         "policy": {
-            "network": {"hidden": (8,), "quantiles": 4},
+            "network": {"hidden": (8,)},
+            "iqn": {"quantiles": 4},
             "batch_size": 16,
             "experience": {"learning_starts": 64, "capacity": 500, "replay_ratio": 0.2},
         },

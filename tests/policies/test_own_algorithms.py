@@ -70,9 +70,9 @@ def test_settings_that_it_does_not_read_are_told():
         "policy.ppo.rollout_length and policy.ppo.minibatches",
         f"policy.ppo.clip has no effect: {VANILLA} has no use for it",
     ]
-    tree = {"policies": {"agent_0": {"algorithm": SOFT, "double": False}}}
+    tree = {"policies": {"agent_0": {"algorithm": SOFT, "dqn": {"double": False}}}}
     assert without_effect(load_config({"game": "tag"} | tree)) == [
-        f"policies.agent_0.double has no effect: {SOFT} has no use for it"
+        f"policies.agent_0.dqn.double has no effect: {SOFT} has no use for it"
     ]
 
 
@@ -159,8 +159,9 @@ LEARNS = {
 OF_TRANSITIONS = {
     "exploration": {"decay_steps": 1500},
     "experience": {"learning_starts": 100},
-    "network": {"hidden": (32,), "quantiles": 4, "cosines": 8},
-    "target_every": 50,
+    "network": {"hidden": (32,)},
+    "iqn": {"quantiles": 4, "cosines": 8, "target_every": 50},
+    "dqn": {"target_every": 50},
     "discount": 0.9,
     "reward_scale": 1.0,
 }

@@ -46,7 +46,7 @@ def four_cores(monkeypatch):
 
 @pytest.mark.parametrize(
     "policy",
-    [{}, pytest.param({"algorithm": "iqn", "network": {"quantiles": 4}}, marks=pytest.mark.slow)],
+    [{}, pytest.param({"algorithm": "iqn", "iqn": {"quantiles": 4}}, marks=pytest.mark.slow)],
 )
 def test_playing_and_training_are_measured_each_by_itself(policy):
     sleepy = {"game": "runtime.test_calibration:SlowTape", "policy": policy}

@@ -6,15 +6,23 @@ the child processes, is written into the run directory, and is read back by `rem
 
 from remuda.config.faults import explain, fields_of, unknown_key
 from remuda.config.policy import (
+    DQNConfig,
     ExperienceConfig,
     ExplorationConfig,
+    IQNConfig,
     NetworkConfig,
     PolicyConfig,
     PPOConfig,
     PublishConfig,
 )
 from remuda.config.population import BirthsConfig, PopulationConfig, SnapshotsConfig, TeamConfig
-from remuda.config.reading import config_text, load_config, read_config, write_config
+from remuda.config.reading import (
+    config_text,
+    load_config,
+    load_saved_config,
+    read_config,
+    write_config,
+)
 from remuda.config.run import (
     ActorConfig,
     CheckpointConfig,
@@ -31,9 +39,11 @@ __all__ = [
     "BirthsConfig",
     "CheckpointConfig",
     "Config",
+    "DQNConfig",
     "EnvConfig",
     "ExperienceConfig",
     "ExplorationConfig",
+    "IQNConfig",
     "LearnersConfig",
     "NetworkConfig",
     "Only",
@@ -50,6 +60,7 @@ __all__ = [
     "explain",
     "fields_of",
     "load_config",
+    "load_saved_config",
     "overlay",
     "read_config",
     "unknown_key",

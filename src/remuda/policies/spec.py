@@ -53,7 +53,8 @@ class PolicySpec:
     def specification(self) -> tuple[object, ...]:
         """What policies must have in common to be trained as one stack."""
         config, ppo = self.config, self.config.ppo
-        shape: tuple[object, ...] = (config.batch_size, config.double, config.huber)
+        own = config.q_learning.model_dump_json(exclude={"target_every"})
+        shape: tuple[object, ...] = (config.batch_size, own)
         if config.rollout_length:
             shape = (
                 config.experience,

@@ -9,7 +9,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from remuda.config import load_config, read_config
+from remuda.config import load_saved_config, read_config
 from remuda.coordinator.metrics import MemberRecord, Record
 from remuda.coordinator.run_directory import RunDirectory
 from remuda.errors import ConfigError
@@ -382,7 +382,7 @@ MISSED = 0.5
 def _missed_ratios(summary: RunSummary) -> Iterator[str]:
     """Say of each ratio that was asked for which policies did not come near it."""
     try:
-        config = load_config(summary.config)
+        config = load_saved_config(summary.config)
     except ConfigError:  # of another version
         return
     missed: dict[float, list[PolicySummary]] = {}

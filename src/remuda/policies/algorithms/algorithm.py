@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from remuda.algorithms import Takes
+from remuda.algorithms import Section, Takes
 from remuda.checkpoint.state import fitting
 from remuda.config import PolicyConfig
 from remuda.policies.networks.network import Network
@@ -33,6 +33,8 @@ class Algorithm(ABC):
 
     takes: ClassVar[Takes]
     """What experience it learns from."""
+    section: ClassVar[Section]
+    """Where under `policy` its settings stand, beside `settings`."""
     masks: ClassVar[bool]
     """Whether it can learn where the game tells which actions are allowed."""
     samples: ClassVar[bool] = False

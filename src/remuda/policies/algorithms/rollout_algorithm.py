@@ -113,7 +113,7 @@ class RolloutAlgorithm(Algorithm):
     One's own is a subclass with `losses`; see docs/extend.md.
     """
 
-    takes, samples, masks = "rollouts", True, True
+    takes, section, samples, masks = "rollouts", "ppo", True, True
     fused: ClassVar[bool] = False
     """Whether the kernels of `fused.py` compute what `losses` says, where they suit the network."""
 

@@ -106,7 +106,7 @@ class TransitionAlgorithm(Algorithm):
     One's own is a subclass with `heads` and a `loss`; see docs/extend.md.
     """
 
-    takes, masks = "transitions", False
+    takes, section, masks = "transitions", "dqn", False
     heads: ClassVar[Sequence[str]] = ()
     """The heads of its network, each with a number for each action and on layers of its own. The
     first is what actions are chosen by: the greatest, or where `samples` is true drawn from the
@@ -172,9 +172,9 @@ class TransitionAlgorithm(Algorithm):
         return self.settings_of(name, range(part.first, part.end))
 
     def renew_targets(self, part: Part) -> None:
-        """Renew the target networks after an update: a copy, every `target_every` updates."""
+        """Renew the target networks after an update: a copy, every `dqn.target_every` updates."""
         for policy in range(part.first, part.end):
-            if self.updates[policy] % self.configs[policy].target_every == 0:
+            if self.updates[policy] % self.configs[policy].q_learning.target_every == 0:
                 self.target.flat[policy].copy_(self.online.flat[policy])
 
     @property
