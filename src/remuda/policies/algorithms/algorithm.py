@@ -84,6 +84,8 @@ class Algorithm(ABC):
     def configure(self, policy: int, config: PolicyConfig) -> None:
         """Train a policy with these hyperparameters from its next update on."""
         self.optimizer.learning_rates[policy] = config.learning_rate
+        self.optimizer.epsilons[policy] = config.adam_epsilon
+        self._max_grad_norm[policy] = config.max_grad_norm
         self.configs[policy] = config
 
     def load(self, policy: int, weights: Tensor, updates: int = 0) -> None:

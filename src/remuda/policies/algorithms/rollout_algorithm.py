@@ -179,6 +179,7 @@ class RolloutAlgorithm(Algorithm):
         super().configure(policy, config)
         for name, column in zip(Costs._fields, self._costs, strict=True):
             column[policy] = _number(config.ppo, name)
+        self._target_kl[policy] = _number(config.ppo, "target_kl")
 
     def update(self, rollout: Rollout, members: Sequence[int]) -> Learned:
         """Train some policies, in ascending order, each on its own row of a rollout.
