@@ -138,10 +138,19 @@ def find_algorithm(name: str) -> AlgorithmEntry:
         takes,
         like.section,
         (*like.presets, found.preset),
-        like.hyperparameters,
+        (*like.hyperparameters, *(f"settings.{name}" for name in _numbers(found.settings))),
         found.settings,
         tuple(found.unused),
         found.samples,
         masks=found.masks,
         own=True,
     )
+
+
+def _numbers(settings: Mapping[str, Any]) -> list[str]:
+    """The names of those that are numbers, by their defaults."""
+    return [
+        name
+        for name, default in settings.items()
+        if isinstance(default, int | float) and not isinstance(default, bool)
+    ]

@@ -164,6 +164,20 @@ def test_a_copy_is_born_with_its_parents_weights_and_hyperparameters():
     assert np.array_equal(world.table.cradle("born_1"), world.table.snapshot(copy.place).weights)
 
 
+def test_settings_of_an_own_algorithm_are_born_with():
+    own = "policies.own_algorithms:Vanilla"
+    world = World(policy={"algorithm": own, "settings": {"push": 0.5}})
+    world.command(Birth("born_0", PolicyRef("policy_0"), {"settings.push": 2.0}))
+    world.matches(20)
+    (newborn,) = (m for m in world.league.population.learning if m.ref.policy == "born_0")
+    assert newborn.hyperparameters["settings.push"] == 2.0
+    for policy, push in (("born_0", 2.0), ("policy_0", 0.5)):
+        learner, k = world.learner(policy)
+        assert float(learner._algorithm.settings_of("push", [k])) == push
+    with pytest.raises(RemudaError, match=r"born_1 with settings.pull; there are .*settings.push"):
+        world.command(Birth("born_1", None, {"settings.pull": 2.0}))
+
+
 def test_a_policy_is_born_from_its_specification():
     world = World()
     world.matches(50)

@@ -362,6 +362,10 @@ class PolicyConfig(Section):
             if name not in self.entry.settings:
                 there = ", ".join(self.entry.settings) or "none of its own"
                 raise ValueError(f"settings.{name}: {self.algorithm} has no such; it has {there}")
+            value, key = self.settings[name], f"settings.{name}"
+            number = isinstance(value, int | float) and not isinstance(value, bool)
+            if key in self.entry.hyperparameters and not number:
+                raise ValueError(f"{key} is {value!r}: it is a number in {self.algorithm}")
         for key in self.entry.unused:
             if key not in fields_of(PolicyConfig):
                 said = unknown_key(key, PolicyConfig)

@@ -53,6 +53,7 @@ class PolicySpec:
     def specification(self) -> tuple[object, ...]:
         """What policies must have in common to be trained as one stack."""
         config, ppo = self.config, self.config.ppo
+        numbers = config.entry.hyperparameters
         own = config.q_learning.model_dump_json(exclude={"target_every"})
         shape: tuple[object, ...] = (config.batch_size, own)
         if config.rollout_length:
@@ -69,7 +70,8 @@ class PolicySpec:
             )
         return (
             config.algorithm,
-            repr(config.settings),
+            # Those that are numbers are each policy's own, as its hyperparameters are.
+            repr({k: v for k, v in config.settings.items() if f"settings.{k}" not in numbers}),
             config.network.model_dump_json(),
             # Noise is drawn for a whole stack at once; so that each draws its own, each is alone.
             self.name if config.network.noisy else "",

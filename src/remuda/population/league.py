@@ -11,7 +11,7 @@ import numpy as np
 
 from remuda.checkpoint.state import fitting, random_state, restore_random
 from remuda.errors import ConfigError, RemudaError
-from remuda.hyperparameters import HYPERPARAMETERS
+from remuda.hyperparameters import names_of
 from remuda.population.director import Birth, Director, Freeze
 from remuda.population.ledger import BIRTH, FREEZE, MATCH, RETIRE, Ledger, count
 from remuda.population.matchmaking import Matchmaker
@@ -239,10 +239,11 @@ class League:
         if name not in self._empty():
             there = ", ".join(self._empty()) or "none"
             raise RemudaError(f"{said}, which is no empty place; there are: {there}")
-        for key in birth.hyperparameters:
-            if key not in HYPERPARAMETERS:
-                raise RemudaError(f"{said} with {key}; there are {', '.join(HYPERPARAMETERS)}")
         inherited = table.specified.get(name, {})
+        known = names_of([inherited])
+        for key in birth.hyperparameters:
+            if key not in known:
+                raise RemudaError(f"{said} with {key}; there are {', '.join(known)}")
         place = table.policies.index(name)
         if parent is None:
             weights = stage.draw(name, table.ordered(place) + 1)

@@ -23,7 +23,7 @@ import numpy as np
 
 from remuda.checkpoint.state import fitting
 from remuda.errors import CheckpointError
-from remuda.hyperparameters import HYPERPARAMETERS
+from remuda.hyperparameters import HYPERPARAMETERS, names_of
 from remuda.memory.atomic import fence_acquire, fence_release, load, store
 from remuda.memory.shared import Arena, Fields, SharedArrays
 from remuda.population.imported import Imported
@@ -60,7 +60,13 @@ def newest_of(seats: int) -> int:
     return max(min(NEWEST, MOST_BYTES // record_type(seats).itemsize), LEAST)
 
 
-def table_fields(policies: int, seats: int, copies: int, imported: int = 0) -> Fields:
+def table_fields(
+    policies: int,
+    seats: int,
+    copies: int,
+    imported: int = 0,
+    hyperparameters: int = len(HYPERPARAMETERS),
+) -> Fields:
     """What is shared of a population, without weights.
 
     Args:
@@ -68,12 +74,13 @@ def table_fields(policies: int, seats: int, copies: int, imported: int = 0) -> F
         seats: of the game.
         copies: places for frozen copies of each policy.
         imported: places for policies of other runs.
+        hyperparameters: of each.
     """
     places = policies * (1 + copies) + imported
     return {
         "identity": ((places, 5), np.int64),
         "orders": ((policies, 4), np.int64),
-        "hyperparameters": ((places, len(HYPERPARAMETERS)), np.float64),
+        "hyperparameters": ((places, hyperparameters), np.float64),
         "numbers": ((places, len(FRESH)), np.float64),
         "pairs": ((4, policies, places), np.float64),
         "sequence": ((places,), np.int64),
@@ -123,7 +130,13 @@ class Table:
         """Records that are kept for the coordinator."""
         self._at_once = self.newest // 4
         """The most that are written before they are counted."""
-        self._shared = SharedArrays(table_fields(len(sizes), seats, copies, len(imported)), arena)
+        self.specified = dict(hyperparameters or {})
+        self.hyperparameter_names = names_of(self.specified.values())
+        """In the order in which the hyperparameters of a place are kept."""
+        fields = table_fields(
+            len(sizes), seats, copies, len(imported), len(self.hyperparameter_names)
+        )
+        self._shared = SharedArrays(fields, arena)
         self._weights = {
             policy: SharedArrays(
                 {
@@ -142,7 +155,6 @@ class Table:
         )
         self._shared["identity"][...] = NOBODY
         self._shared["hyperparameters"][...] = np.nan
-        self.specified = dict(hyperparameters or {})
         for place, policy in enumerate(self.policies):
             self._note(place, self.specified.get(policy, {}))
             if policy not in empty:
@@ -273,13 +285,14 @@ class Table:
     def hyperparameters(self, place: int) -> dict[str, float]:
         """Those of the policy in a place, by name."""
         row = self._shared["hyperparameters"][place].tolist()
-        return {n: v for n, v in zip(HYPERPARAMETERS, row, strict=True) if not math.isnan(v)}
+        named = zip(self.hyperparameter_names, row, strict=True)
+        return {name: value for name, value in named if not math.isnan(value)}
 
     def change(self, place: int, hyperparameters: Mapping[str, float]) -> None:
         """Replace some hyperparameters of the policy in a place; before any role begins."""
         row = self._shared["hyperparameters"][place]
         for name, value in hyperparameters.items():
-            row[HYPERPARAMETERS.index(name)] = value
+            row[self.hyperparameter_names.index(name)] = value
 
     def is_there(self, place: int) -> bool:
         """Whether a member is in a place."""
@@ -566,7 +579,7 @@ class Table:
         self._note(place, self.hyperparameters(place) | dict(hyperparameters))
 
     def _note(self, place: int, hyperparameters: Mapping[str, float]) -> None:
-        row = [hyperparameters.get(name, np.nan) for name in HYPERPARAMETERS]
+        row = [hyperparameters.get(name, np.nan) for name in self.hyperparameter_names]
         self._shared["hyperparameters"][place] = row
 
     def _identify(self, place: int, member: Member, there: bool = True) -> None:
