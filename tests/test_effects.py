@@ -6,7 +6,7 @@ import pytest
 from remuda.config import Config, IQNConfig, PolicyConfig, fields_of, load_config, overlay
 from remuda.coordinator.run_directory import RunDirectory
 from remuda.effects import leaves, without_effect
-from remuda.evaluate import load_run
+from remuda.saved_weights import load_run
 from remuda.training import train
 from remuda.ui.cli import run
 from remuda.ui.live import PlainView

@@ -6,7 +6,7 @@ import pytest
 from remuda import judge as judge_module
 from remuda import training as train_module
 from remuda.config import load_config
-from remuda.evaluate import Evaluation, Limits
+from remuda.evaluation import Evaluation, Limits
 from remuda.judge import Judge
 
 CONFIG = load_config(

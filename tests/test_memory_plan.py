@@ -20,7 +20,6 @@ from remuda.coordinator.checkpointing import COORDINATOR
 from remuda.coordinator.run_directory import RunDirectory
 from remuda.envs.registry import make_env
 from remuda.errors import ConfigError
-from remuda.evaluate import published
 from remuda.memory.shared import Arena, SharedArrays
 from remuda.memory_plan import (
     GIB,
@@ -37,6 +36,7 @@ from remuda.policies.spec import policy_specs
 from remuda.population.setup import SPARE
 from remuda.population.table import RECORDS, Table, newest_of
 from remuda.runtime.layout import make_layout
+from remuda.saved_weights import published
 from remuda.ui.cli import run
 
 

@@ -15,7 +15,8 @@ import remuda
 from masked_games import Doors
 from remuda.coordinator.run_directory import RunDirectory
 from remuda.errors import UsageError
-from remuda.evaluate import _make_actor, load_run
+from remuda.evaluate import _make_actor
+from remuda.saved_weights import load_run
 from remuda.ui.live import PlainView
 from support import Tape
 

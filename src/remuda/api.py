@@ -20,11 +20,12 @@ from remuda.effects import leaves
 from remuda.envs.pickled import read_beside
 from remuda.envs.registry import find_game, name_game
 from remuda.errors import RunDirectoryError, UnguardedScriptError, UsageError
-from remuda.evaluate import Evaluation, load_run
 from remuda.evaluate import evaluate as play_greedily
+from remuda.evaluation import Evaluation
 from remuda.forkserver.child import check_guard
 from remuda.result import Result
 from remuda.saved import SavedPolicies, UnknownPolicyError
+from remuda.saved_weights import load_run
 from remuda.trained import Policy
 from remuda.training import train as run_training
 

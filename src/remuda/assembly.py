@@ -24,7 +24,7 @@ from remuda.coordinator.status import StatusFile
 from remuda.envs.pickled import without_digest
 from remuda.envs.worker_status import WorkerStatus
 from remuda.errors import CheckpointError, ConfigError
-from remuda.evaluate import Limits
+from remuda.evaluation import Limits
 from remuda.experience.experience import Experience, segments_for
 from remuda.experience.ring import Block
 from remuda.hyperparameters import values_of

@@ -9,9 +9,11 @@ from typing import Any
 from remuda.config import Config
 from remuda.coordinator.run_directory import RunDirectory
 from remuda.crossplay import margin
-from remuda.evaluate import Evaluation, Limits, evaluate, published
+from remuda.evaluate import evaluate
+from remuda.evaluation import Evaluation, Limits
 from remuda.policies.spec import PolicySpec
 from remuda.publish.snapshot import Snapshot
+from remuda.saved_weights import published
 
 
 def judged(evaluation: Evaluation) -> dict[str, Any]:

@@ -14,12 +14,12 @@ from remuda.coordinator.run_directory import RunDirectory
 from remuda.crossplay import Player
 from remuda.envs.registry import make_env
 from remuda.errors import CheckpointError, RunDirectoryError, UsageError
-from remuda.evaluate import find_checkpoint, load_run, published
 from remuda.policies.spec import PolicySpec, policy_specs
 from remuda.population.imported import Imported
 from remuda.population.setup import seats_of
 from remuda.population.table import NOBODY, ORDERED, POLICY, frozen_copies
 from remuda.publish.snapshot import Snapshot
+from remuda.saved_weights import find_checkpoint, load_run, published
 from remuda.types import AgentSpec
 
 CHECKPOINT = "checkpoint-"

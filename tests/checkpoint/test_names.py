@@ -14,8 +14,8 @@ from remuda.config import load_config
 from remuda.coordinator.checkpointing import COORDINATOR
 from remuda.coordinator.run_directory import RunDirectory
 from remuda.errors import ConfigError
-from remuda.evaluate import load_run
 from remuda.policies.spec import policy_specs
+from remuda.saved_weights import load_run
 from remuda.training import train
 from remuda.ui.cli import run
 from remuda.ui.live import PlainView

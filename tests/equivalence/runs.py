@@ -5,7 +5,7 @@ import numpy as np
 from remuda.config import load_config, overlay
 from remuda.coordinator.checkpointing import COORDINATOR
 from remuda.coordinator.run_directory import RunDirectory
-from remuda.evaluate import load_run
+from remuda.saved_weights import load_run
 from remuda.scoreboard import Learn, Play, Policy
 from remuda.training import train
 from remuda.ui.live import PlainView

@@ -14,7 +14,6 @@ from remuda.coordinator.checkpointing import COORDINATOR, Checkpointer
 from remuda.coordinator.run_directory import RunDirectory
 from remuda.envs.registry import make_env
 from remuda.errors import CheckpointError, ConfigError, RemudaError
-from remuda.evaluate import load_run
 from remuda.experience.ring import UPDATE_TIME
 from remuda.judge import Judge
 from remuda.policies.spec import first_weights, policy_specs
@@ -24,6 +23,7 @@ from remuda.population.records import Member, PolicyRef, Population
 from remuda.population.setup import check_population
 from remuda.population.table import MATCHES
 from remuda.runtime.layout import make_layout
+from remuda.saved_weights import load_run
 from remuda.scoreboard import Learn
 from remuda.streams import torch_stream
 from remuda.training import train

@@ -370,8 +370,9 @@ def evaluate(words: Sequence[str]) -> int:
 
     from remuda.coordinator.coordinator import Signals
     from remuda.coordinator.run_directory import RunDirectory
-    from remuda.evaluate import Limits, load_run, standard_error
     from remuda.evaluate import evaluate as play
+    from remuda.evaluation import Limits, standard_error
+    from remuda.saved_weights import load_run
     from remuda.ui.progress import Progress
     from remuda.ui.summary import number
 
@@ -497,7 +498,7 @@ def _among_checkpoints(options: TournamentOptions) -> tuple[str, Tournament]:
     """The game of a single run, and the tournament of its checkpoints."""
     from remuda.coordinator.run_directory import RunDirectory
     from remuda.crossplay import play_tournament
-    from remuda.evaluate import load_run
+    from remuda.saved_weights import load_run
 
     run = RunDirectory.open(Path(options.run[0]).expanduser())
     for flag, value in (("game", options.game), ("env.options", options.env.options)):

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import torch
 from torch import Tensor
 
+from remuda.algorithms import Section
 from remuda.policies.algorithms.dqn import DQN
 from remuda.policies.algorithms.transition_algorithm import Loss, Part, Transitions
 from remuda.policies.losses import among_allowed, quantile_loss
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 class IQN(DQN):
     """Learns the distribution of returns by its quantiles; acts on the mean."""
 
-    section = "iqn"
+    section: ClassVar[Section] = "iqn"
     network: iqn.IQN
 
     @classmethod

@@ -14,6 +14,7 @@ import torch
 from numba import njit
 from torch import Tensor
 
+from remuda.algorithms import Section
 from remuda.checkpoint.state import fitting, random_state, restore_random
 from remuda.config import PolicyConfig, PPOConfig
 from remuda.experience.ring import OTHERS
@@ -113,7 +114,8 @@ class RolloutAlgorithm(Algorithm):
     One's own is a subclass with `losses`; see docs/extend.md.
     """
 
-    takes, section, samples, masks = "rollouts", "ppo", True, True
+    takes, samples, masks = "rollouts", True, True
+    section: ClassVar[Section] = "ppo"
     fused: ClassVar[bool] = False
     """Whether the kernels of `fused.py` compute what `losses` says, where they suit the network."""
 

@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from remuda.algorithms import Section
 from remuda.checkpoint.state import fitting
 from remuda.config import PolicyConfig
 from remuda.errors import ConfigError
@@ -106,7 +107,8 @@ class TransitionAlgorithm(Algorithm):
     One's own is a subclass with `heads` and a `loss`; see docs/extend.md.
     """
 
-    takes, section, masks = "transitions", "dqn", False
+    takes, masks = "transitions", False
+    section: ClassVar[Section] = "dqn"
     heads: ClassVar[Sequence[str]] = ()
     """The heads of its network, each with a number for each action and on layers of its own. The
     first is what actions are chosen by: the greatest, or where `samples` is true drawn from the
