@@ -1,7 +1,7 @@
 """What a run will take of the memory, worked out before anything of it is made.
 
-The kernel hands out memory that it does not have, and kills whoever touches too much of it; nothing
-could be said then. So all that grows with the configuration is added up first: experience, weights,
+The kernel hands out memory that it does not have, and kills the process that touches too much of it;
+nothing could be said then. So all that grows with the configuration is added up first: experience, weights,
 what learners and actors work with, copies of the game. Python, its libraries and what a game of
 Python objects holds are reckoned by rule of thumb.
 """
@@ -44,7 +44,7 @@ PROCESS = 80 * 2**20
 """Bytes of each other process that it shares with no other, besides what the run is made of."""
 COMPILING = 240 * 2**20
 """Bytes that all processes together take besides while functions are compiled: in the first run of
-an installation, as was measured. It is always counted, since nobody knows what will be compiled."""
+an installation, as was measured. It is always counted: what will be compiled is not known."""
 WHAT_COMPILES = "compiling"
 """The item of the plan that a run takes only where something is compiled."""
 COPY = 256

@@ -17,8 +17,8 @@ class VectorEnv(ABC):
 
     1. The same seeds and actions give the same observations and results.
     2. Copies share nothing: what happens in one never changes another.
-    3. `reset` restarts the copies in its mask and leaves the others alone; after it somebody in
-       each of those copies is active.
+    3. `reset` restarts the copies in its mask and leaves the others alone; after it an agent
+       of each of those copies is active.
     4. `observe` writes all of `out` and nothing else, and changes nothing in the world.
     5. `act` takes effect at once: an agent that observes after it sees its effect. Actions of
        agents that were not active when they observed are ignored.
@@ -42,7 +42,7 @@ class VectorEnv(ABC):
     after another, ((0, 1),) is at once."""
     active: Bools
     """[num_envs, num_agents]: who acts when its group's turn comes. One array for good, which
-    `reset`, `act` and `end_turn` keep up to date; a copy with nobody active after `end_turn` is
+    `reset`, `act` and `end_turn` keep up to date; a copy with no agent active after `end_turn` is
     over. An agent that is out may come back, in the same episode or, once its own has ended, in a
     new one."""
 

@@ -123,7 +123,7 @@ def make_algorithm(specs: Sequence[PolicySpec], streams: Sequence[Any], device: 
 
 
 def first_weights(spec: PolicySpec, stream: torch.Generator) -> np.ndarray:
-    """Weights that nobody has trained yet, drawn as its network has it: [P]."""
+    """Weights before any training, drawn as its network has it: [P]."""
     from remuda.policies.stack import ParameterStack
 
     network = spec.network()

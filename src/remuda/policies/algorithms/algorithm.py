@@ -76,7 +76,7 @@ class Algorithm(ABC):
         return torch.tensor(found, device=self.device)
 
     def begin(self, policy: int, weights: Tensor, config: PolicyConfig) -> None:
-        """Let somebody else begin in a policy's place; updates are counted on."""
+        """Let another policy begin in a policy's place; updates are counted on."""
         self.load(policy, weights, self.updates[policy])
         self.optimizer.forget(policy)
         self.configure(policy, config)

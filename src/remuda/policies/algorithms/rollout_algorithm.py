@@ -169,7 +169,7 @@ class RolloutAlgorithm(Algorithm):
         )
 
     def begin(self, policy: int, weights: Tensor, config: PolicyConfig) -> None:
-        """Let somebody else begin in a policy's place; updates are counted on."""
+        """Let another policy begin in a policy's place; updates are counted on."""
         super().begin(policy, weights, config)
         self._trained[policy], self._returns[policy] = 0, _RunningReturns()
         if self._anchor is not None:
