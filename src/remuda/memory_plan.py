@@ -1,9 +1,9 @@
 """What a run will take of the memory, worked out before anything of it is made.
 
-The kernel hands out memory that it does not have, and kills the process that touches too much of it;
-nothing could be said then. So all that grows with the configuration is added up first: experience, weights,
-what learners and actors work with, copies of the game. Python, its libraries and what a game of
-Python objects holds are reckoned by rule of thumb.
+The kernel hands out memory that it does not have, and kills the process that touches too much of
+it; nothing could be said then. So all that grows with the configuration is added up first:
+experience, weights, what learners and actors work with, copies of the game. Python, its libraries
+and what a game of Python objects holds are reckoned by rule of thumb.
 """
 
 from __future__ import annotations

@@ -4,15 +4,13 @@ Each field's docstring is the help text of its flag. The tree is plain validated
 the child processes, is written into the run directory, and is read back by `remuda evaluate`.
 """
 
+from remuda.config.algorithms import DQNConfig, IQNConfig, PPOConfig
 from remuda.config.faults import explain, fields_of, unknown_key
 from remuda.config.policy import (
-    DQNConfig,
     ExperienceConfig,
     ExplorationConfig,
-    IQNConfig,
     NetworkConfig,
     PolicyConfig,
-    PPOConfig,
     PublishConfig,
 )
 from remuda.config.population import BirthsConfig, PopulationConfig, SnapshotsConfig, TeamConfig
