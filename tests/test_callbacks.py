@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 
 import remuda
-from remuda import training
+from remuda import live_hyperparameters, training
 from remuda.algorithms import find_algorithm
 from remuda.assembly import Assembly
 from remuda.config import PolicyConfig
 from remuda.errors import CallbackError, UserCodeError
-from remuda.events import NAMES, check_callback
+from remuda.events import NAMES, Events, check_callback
 from remuda.hyperparameters import HYPERPARAMETERS, values_of, with_values
 from remuda.learner.group import LearnerGroup
 from remuda.live_hyperparameters import LiveHyperparameters, checked_values
@@ -277,15 +277,22 @@ def test_a_successor_takes_what_was_set_before_its_first_update():
     assert successor.told == now
 
 
-def test_a_change_that_is_being_written_is_not_seen_by_half():
+def test_a_change_that_is_being_written_is_not_seen_by_half(monkeypatch):
     changes = LiveHyperparameters({"a": PolicyConfig()})
     changes.change("a", {"discount": 0.5})
-    words = changes._shared["revision"]
-    words[0] += 1  # as in the middle of a change
-    changes._shared["values"][0, 0] = 1.0
-    assert changes.read(0) is None
-    words[0] += 1
-    assert changes.read(0) == (4, {"a": {"learning_rate": 1.0, "discount": 0.5}})
+    store, seen = live_hyperparameters.store, []
+
+    def watched(*word):
+        """Look right before and after every word that frames a change."""
+        for write in (lambda: None, lambda: store(*word)):
+            write()
+            seen.append(changes.read(0))
+
+    monkeypatch.setattr(live_hyperparameters, "store", watched)
+    changes.change("a", {"learning_rate": 1.0})
+    before = (2, {"a": {"discount": 0.5}})
+    after = (4, {"a": {"learning_rate": 1.0, "discount": 0.5}})
+    assert seen == [before, None, None, after]
     assert changes.read(4) is None
 
 
@@ -492,13 +499,14 @@ def test_one_that_fails_at_the_end_costs_nothing(tmp_path):
 
 
 def test_the_end_is_told_once_whatever_comes_after_it(tmp_path, monkeypatch):
-    notes, finish = Notes(), training._finish
+    notes = Notes()
 
-    def breaks(*args):
-        finish(*args)
-        raise OSError("after the end")
+    class Breaks(Events):
+        def end(self, result):
+            super().end(result)
+            raise OSError("after the end")
 
-    monkeypatch.setattr(training, "_finish", breaks)
+    monkeypatch.setattr(training, "Events", Breaks)
     with pytest.raises(UserCodeError, match=r"OSError in your code .*: after the end"):
         train(tmp_path / "run", notes)
     assert len(notes.of("end")) == 1

@@ -335,7 +335,7 @@ def test_a_trial_leaves_no_memory_behind(algorithm, monkeypatch):
             return file, offset
 
     monkeypatch.setattr("remuda.assembly.Arena", Trial)
-    monkeypatch.setattr("remuda.runtime.layout._cores", lambda: 2)
+    monkeypatch.setattr("os.sched_getaffinity", lambda _: {0, 1}, raising=False)
     tree = {"env": {"num_envs": 8}, "run": {"calibrate": 0.05}, "policy": {"algorithm": algorithm}}
     config, _, env, *_ = planned(tree)
     gc.disable()

@@ -65,7 +65,7 @@ def evaluate(
     """
 
     def make_actor(copies: int) -> Actor:
-        return _make_actor(config, snapshots, copies, seed, scripted, sampled, seating)
+        return actor_for_play(config, snapshots, copies, seed, scripted, sampled, seating)
 
     silent = {*config.env.scripted, *(scripted or {})}
     return play_episodes(make_actor, tuple(snapshots), episodes, silent, limits)
@@ -174,7 +174,7 @@ def record(
     """
     begun = time.monotonic()
     with threads(1):
-        actor = _make_actor(config, snapshots, 1, seed)
+        actor = actor_for_play(config, snapshots, 1, seed)
         frames = [actor.env.render().copy()]
         episodes: list[Floats] = []
         actor.on_episode = lambda _, returns, facts: episodes.append(returns)  # noqa: ARG005
@@ -187,7 +187,7 @@ def record(
     return frames
 
 
-def _make_actor(
+def actor_for_play(
     config: Config,
     snapshots: Mapping[str, Snapshot],
     copies: int,
@@ -196,6 +196,17 @@ def _make_actor(
     sampled: bool = False,
     seating: Mapping[str, str] | None = None,
 ) -> Actor:
+    """The actor by which `evaluate` plays; see there.
+
+    Args:
+        config: of the run.
+        snapshots: the policies, by name.
+        copies: of the game.
+        seed: of the games.
+        scripted: by agent, who plays in its place without having learned, besides those of the run.
+        sampled: whether policies explore as they do at the end of training.
+        seating: by agent, the policy whose network plays it for good.
+    """
     env = make_env(config.game, copies, **config.env.options)
     env.check = config.env.check
     specs = policy_specs(config, env.agents)

@@ -33,7 +33,7 @@ from remuda.evaluation import Limits
 from remuda.events import Events
 from remuda.forkserver import client as forkserver
 from remuda.forkserver.child import check_guard
-from remuda.judge import Judge, judged
+from remuda.judge import Judge, judge_last
 from remuda.policies.initial import Beginning
 from remuda.population.imported import Imported
 from remuda.prepare import Prepared, prepare
@@ -297,7 +297,7 @@ def _finish(
         limits = limits.part(0, 1, time.monotonic() - begun)
         limits = replace(limits, watch=partial(callbacks.progress, "play against the best so far"))
         judge = Judge(config, assembly.specs, run, limits)
-        result = _judge(config, result, coordinator, judge, snapshots)
+        result = judge_last(config, result, coordinator, judge, snapshots)
         save_results()
     result = replace(result, signal=signals.caught)
     events.end(result)
@@ -324,32 +324,6 @@ def _measure(
             f"greedy play {why} after {played} of {asked} episodes; the returns are of those"
         )
     return replace(result, evaluation=evaluation if len(evaluation.returns) else None)
-
-
-def _judge(
-    config: Config,
-    result: Result,
-    coordinator: Coordinator,
-    judge: Judge,
-    snapshots: Mapping[str, Snapshot],
-) -> Result:
-    """Let the last checkpoint be the best, if it is; the result with a note where that failed."""
-    evaluation = result.evaluation
-    enough = min(config.checkpoint.evaluate_episodes, config.run.evaluate_episodes)
-    if evaluation is None or evaluation.cut or len(evaluation.returns) < enough:
-        return result  # of play that was cut short, the short episodes are over
-    try:
-        if coordinator.judge_last(judged(evaluation), snapshots, judge.challenge):
-            return result
-        why = (
-            "that was interrupted"
-            if judge.limits.interrupted()
-            else "run.evaluate_seconds were over"
-        )
-    except Exception as error:  # the user's game
-        log.exception("play against the best checkpoint so far failed")
-        why = where_raised(error) or f"{type(error).__name__}: {error}"
-    return result.with_note(f"the last checkpoint was not compared with the best so far: {why}")
 
 
 def _keep_beginnings(
