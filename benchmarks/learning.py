@@ -26,7 +26,7 @@ from rich.table import Table
 
 from remuda.config import load_config, overlay
 from remuda.coordinator.metrics import Goal, Record
-from remuda.evaluate import standard_error
+from remuda.evaluation import standard_error
 from remuda.result import Result
 from remuda.training import train
 

@@ -31,10 +31,11 @@ from remuda.coordinator.checkpointing import COORDINATOR
 from remuda.coordinator.metrics import Goal, Record
 from remuda.coordinator.run_directory import RunDirectory
 from remuda.envs.registry import make_env
-from remuda.evaluate import evaluate, load_run
+from remuda.evaluate import evaluate
 from remuda.policies.spec import policy_specs
 from remuda.population.table_layout import POLICY, VERSION
 from remuda.result import Result
+from remuda.saved_weights import load_run
 from remuda.training import train
 
 EXAMPLES = Path(__file__).parents[1] / "examples"

@@ -30,7 +30,8 @@ from remuda.actor.role import ActorRole
 from remuda.assembly import Assembly
 from remuda.config import load_config, overlay
 from remuda.envs.registry import make_env
-from remuda.evaluate import evaluate, standard_error
+from remuda.evaluate import evaluate
+from remuda.evaluation import standard_error
 from remuda.policies.spec import policy_specs
 from remuda.publish.snapshot import Snapshot, SnapshotReader
 from remuda.runtime.host import threads

@@ -30,7 +30,7 @@ class SAC(remuda.TransitionAlgorithm):
     heads = ("policy", "q1", "q2")
     settings = {"temperature": 0.05, "tau": 0.01}
     preset = {"n_frames": 1, "n_steps": 1, "discount": 0.99, "network": {"hidden": (64, 64)}}
-    unused = ("double", "huber", "target_every", "network.dueling")
+    unused = ("dqn.double", "dqn.huber", "dqn.target_every", "network.dueling")
 
     def loss(self, batch, part):
         """The loss of every sample [G, B], and the value of its action."""

@@ -10,7 +10,7 @@ import pytest
 
 import remuda
 from remuda.coordinator.run_directory import RunDirectory
-from remuda.evaluate import load_run
+from remuda.saved_weights import load_run
 from remuda.ui.live import PlainView
 from support import Tape
 

@@ -9,12 +9,13 @@ import numpy as np
 import pytest
 
 import remuda
-from remuda import events, training
+from remuda import events, live_hyperparameters, training
+from remuda.algorithms import find_algorithm
 from remuda.assembly import Assembly
 from remuda.config import PolicyConfig
 from remuda.errors import CallbackError, UsageError, UserCodeError
-from remuda.events import NAMES, check_callback
-from remuda.hyperparameters import HYPERPARAMETERS, values_of
+from remuda.events import NAMES, Events, check_callback
+from remuda.hyperparameters import HYPERPARAMETERS, values_of, with_values
 from remuda.learner.group import LearnerGroup
 from remuda.live_hyperparameters import LiveHyperparameters, checked_values
 from remuda.ui.cli import run as command
@@ -276,15 +277,22 @@ def test_a_successor_takes_what_was_set_before_its_first_update():
     assert successor.told == now
 
 
-def test_a_change_that_is_being_written_is_not_seen_by_half():
+def test_a_change_that_is_being_written_is_not_seen_by_half(monkeypatch):
     changes = LiveHyperparameters({"a": PolicyConfig()})
     changes.change("a", {"discount": 0.5})
-    words = changes._shared["revision"]
-    words[0] += 1  # as in the middle of a change
-    changes._shared["values"][0, 0] = 1.0
-    assert changes.read(0) is None
-    words[0] += 1
-    assert changes.read(0) == (4, {"a": {"learning_rate": 1.0, "discount": 0.5}})
+    store, seen = live_hyperparameters.store, []
+
+    def watched(*word):
+        """Look right before and after every word that frames a change."""
+        for write in (lambda: None, lambda: store(*word)):
+            write()
+            seen.append(changes.read(0))
+
+    monkeypatch.setattr(live_hyperparameters, "store", watched)
+    changes.change("a", {"learning_rate": 1.0})
+    before = (2, {"a": {"discount": 0.5}})
+    after = (4, {"a": {"learning_rate": 1.0, "discount": 0.5}})
+    assert seen == [before, None, None, after]
     assert changes.read(4) is None
 
 
@@ -324,6 +332,87 @@ def test_hyperparameters_of_policies_that_are_born_are_left_alone(tmp_path):
     births = {"matchmaker": "random", "policies": 2, "births": {"places": 1, "every": 100}}
     with pytest.raises(remuda.RemudaError, match="where policies are born"):
         train(tmp_path / "run", Tries(), population=births)
+
+
+OWN = {
+    "policies.own_algorithms:Vanilla": ("settings.push", {"ppo": {"rollout_length": 20}}),
+    "policies.own_algorithms:Soft": (
+        "settings.tau",
+        {"batch_size": 16, "experience": {"learning_starts": 64, "capacity": 500}},
+    ),
+}
+"""Algorithms of one's own, each with a setting of its own, and what else it is trained with."""
+
+
+@pytest.mark.parametrize("algorithm", OWN)
+def test_settings_of_an_own_algorithm_are_set_while_it_goes_on(tmp_path, algorithm):
+    name, tree = OWN[algorithm]
+    seen, weights = {}, {}
+
+    class Sets:
+        def on_start(self, run):
+            seen["before"] = run.hyperparameters("agent_0")[name]
+            run.set_hyperparameters({name: 0.75}, "agent_0")
+            seen["after"] = [run.hyperparameters(f"agent_{i}")[name] for i in range(2)]
+
+    whole = {"algorithm": algorithm, "network": {"hidden": (8,), "dueling": False}} | tree
+    quick = {"turns": 120, "evaluate_episodes": 0}
+    for which, callbacks, own in (
+        ("set", [Sets()], {}),
+        ("configured", [], {"agent_0": {"settings": {name.split(".")[1]: 0.75}}}),
+        ("plain", [], {}),
+    ):
+        result = remuda.train(
+            "support:Tape",
+            schedule="sequential",
+            policy=whole,
+            policies=own,
+            run=quick | {"directory": tmp_path / which},
+            checkpoint={"evaluate_episodes": 0},
+            view=PlainView(),
+            callbacks=callbacks,
+        )
+        assert result.record.policies["agent_0"].updates > 2
+        run = remuda.load(tmp_path / which)
+        weights[which] = [
+            {n: p.detach().numpy() for n, p in run[f"agent_{i}"].module().named_parameters()}
+            for i in range(2)
+        ]
+    default = find_algorithm(algorithm).settings[name.split(".")[1]]
+    assert seen == {"before": default, "after": [0.75, default]}
+    for i in range(2):
+        for key, value in weights["set"][i].items():
+            np.testing.assert_array_equal(value, weights["configured"][i][key])
+    for i, equal in enumerate([False, True]):
+        plain = weights["plain"][i]
+        assert equal == all((plain[k] == v).all() for k, v in weights["set"][i].items())
+
+
+def test_settings_that_are_no_numbers_stay_as_they_are():
+    kind = {"algorithm": f"{__name__}:Wordy", "settings": {"rate": 0.5, "way": "b"}}
+    config = PolicyConfig.model_validate(kind)
+    found = {name: x for name, x in values_of(config).items() if name.startswith("settings.")}
+    assert found == {"settings.rate": 0.5, "settings.tries": 3.0}
+    with pytest.raises(remuda.UsageError, match=r"a.settings.way cannot change while a run goes"):
+        checked_values(config, {"settings.way": 1.0}, "a.")
+    changed = with_values(config, {"settings.rate": 0.25, "learning_rate": 0.5})
+    assert changed.settings == {"rate": 0.25, "way": "b"}
+    assert config.settings["rate"] == 0.5
+    assert with_values(PolicyConfig(), {"settings.rate": 0.25}) == PolicyConfig()
+    both = LiveHyperparameters({"a": config, "b": PolicyConfig()})
+    both.change("a", {"settings.tries": 4.0})
+    both.change("b", {"discount": 0.5})
+    assert both.read(0) == (4, {"a": {"settings.tries": 4.0}, "b": {"discount": 0.5}})
+
+
+class Wordy(remuda.TransitionAlgorithm):
+    """Has settings of several kinds."""
+
+    heads = ("q",)
+    settings = {"rate": 0.1, "tries": 3, "way": "a", "firm": True}  # noqa: RUF012
+
+    def loss(self, batch, part):
+        raise NotImplementedError
 
 
 def test_a_change_shows_in_the_population(tmp_path):
@@ -410,13 +499,14 @@ def test_one_that_fails_at_the_end_costs_nothing(tmp_path):
 
 
 def test_the_end_is_told_once_whatever_comes_after_it(tmp_path, monkeypatch):
-    notes, finish = Notes(), training._finish
+    notes = Notes()
 
-    def breaks(*args):
-        finish(*args)
-        raise OSError("after the end")
+    class Breaks(Events):
+        def end(self, result):
+            super().end(result)
+            raise OSError("after the end")
 
-    monkeypatch.setattr(training, "_finish", breaks)
+    monkeypatch.setattr(training, "Events", Breaks)
     with pytest.raises(UserCodeError, match=r"OSError in your code .*: after the end"):
         train(tmp_path / "run", notes)
     assert len(notes.of("end")) == 1

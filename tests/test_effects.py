@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from remuda.config import Config, PolicyConfig, fields_of, load_config, overlay
+from remuda.config import Config, IQNConfig, PolicyConfig, fields_of, load_config, overlay
 from remuda.coordinator.run_directory import RunDirectory
 from remuda.effects import leaves, without_effect
-from remuda.evaluate import load_run
+from remuda.saved_weights import load_run
 from remuda.training import train
 from remuda.ui.cli import run
 from remuda.ui.live import PlainView
@@ -39,11 +39,13 @@ OTHERS = {
     "exploration.decay_steps": 5000,
     "exploration.start": 0.5,
     "exploration.end": 0.5,
-    "huber": 0.001,
+    "dqn.huber": 0.001,
+    "iqn.huber": 0.001,
     "max_grad_norm": 1e-3,
     "experience.replay_ratio": 0.3,
     "experience.capacity": 200,
-    "target_every": 3,
+    "dqn.target_every": 3,
+    "iqn.target_every": 3,
     "reward_scale": 0.5,
     "adam_epsilon": 0.1,
 }
@@ -60,7 +62,8 @@ SMALL = {
     "env": {"num_envs": 4, "options": {"lengths": (6, 9)}},
     "policy": {
         "n_frames": 2,
-        "network": {"hidden": [8], "quantiles": 4, "cosines": 8},
+        "network": {"hidden": [8]},
+        "iqn": {"quantiles": 4, "cosines": 8},
         "experience": {"segment_length": 8},
         "exploration": {"decay_steps": 300},
         "publish": {"every": 2},
@@ -128,7 +131,7 @@ def same(one, other):
 
 
 LEAVES = [key for key, section in fields_of(PolicyConfig).items() if section is None]
-OF_IQN = {"network.quantiles", "network.cosines"}
+OF_IQN = {f"iqn.{name}" for name in IQNConfig.model_fields}
 """What IQN reads and DQN does not; all else they share, so it is slow with IQN."""
 CASES = [
     pytest.param(
@@ -183,6 +186,23 @@ def test_nothing_is_told_of_defaults(algorithm):
             {"policy": {"algorithm": "ppo", "n_steps": 5}},
             "policy.n_steps has no effect: it is for iqn and dqn, not ppo; use "
             "policy.ppo.gae_lambda",
+        ),
+        (
+            {"policy": {"algorithm": "ppo", "dqn": {"huber": 0.5}}},
+            "policy.dqn.huber has no effect: it is for dqn, not ppo; use policy.ppo.value_clip",
+        ),
+        (
+            {"policy": {"dqn": {"target_every": 9}}},
+            "policy.dqn.target_every has no effect: it is for dqn, not iqn; use "
+            "policy.iqn.target_every",
+        ),
+        (
+            {"policy": {"algorithm": "dqn", "iqn": {"quantiles": 5}}},
+            "policy.iqn.quantiles has no effect: it is for iqn, not dqn",
+        ),
+        (
+            {"policy": {"algorithm": "dqn", "ppo": {"value_clip": 0.5}}},
+            "policy.ppo.value_clip has no effect: it is for ppo, not dqn; use policy.dqn.huber",
         ),
         (
             {"policy": {"ppo": {"clip": 0.1}}},

@@ -4,9 +4,8 @@ import numpy as np
 import pytest
 
 from remuda import judge as judge_module
-from remuda import training as train_module
 from remuda.config import load_config
-from remuda.evaluate import Evaluation, Limits
+from remuda.evaluation import Evaluation, Limits
 from remuda.judge import Judge
 
 CONFIG = load_config(
@@ -53,5 +52,5 @@ def test_play_that_was_cut_short_does_not_judge_the_last_checkpoint(cut, decides
         evaluation = played(50, cut)
 
     judge = Judge(CONFIG, (), None, Limits(60.0))
-    assert train_module._judge(CONFIG, Ended, Coordinator(), judge, {}) is Ended
+    assert judge_module.judge_last(CONFIG, Ended, Coordinator(), judge, {}) is Ended
     assert bool(asked) is decides

@@ -20,7 +20,6 @@ from remuda.coordinator.checkpointing import COORDINATOR
 from remuda.coordinator.run_directory import RunDirectory
 from remuda.envs.registry import make_env
 from remuda.errors import ConfigError
-from remuda.evaluate import published
 from remuda.memory.shared import Arena, SharedArrays
 from remuda.memory_plan import (
     GIB,
@@ -38,6 +37,7 @@ from remuda.population.roster import SPARE
 from remuda.population.table import Table
 from remuda.population.table_layout import RECORDS, newest_of
 from remuda.runtime.layout import make_layout
+from remuda.saved_weights import published
 from remuda.ui.cli import run
 
 
@@ -336,7 +336,7 @@ def test_a_trial_leaves_no_memory_behind(algorithm, monkeypatch):
             return file, offset
 
     monkeypatch.setattr("remuda.assembly.Arena", Trial)
-    monkeypatch.setattr("remuda.runtime.layout._cores", lambda: 2)
+    monkeypatch.setattr("os.sched_getaffinity", lambda _: {0, 1}, raising=False)
     tree = {"env": {"num_envs": 8}, "run": {"calibrate": 0.05}, "policy": {"algorithm": algorithm}}
     config, _, env, *_ = planned(tree)
     gc.disable()

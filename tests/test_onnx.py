@@ -154,7 +154,7 @@ def apart(one, other):
 
 def clear_of(policy, outputs, mask):
     """[N]: where the best action is better than all others by more than rounding."""
-    sizes = getattr(policy._rule.actions, "sizes", None)
+    sizes = getattr(policy.player.spec.actions, "sizes", None)
     if sizes is None:
         return np.ones(len(outputs), bool)
     rounding = ROUNDING * np.abs(outputs).max(initial=1.0)
@@ -177,7 +177,7 @@ def masks_of(policy, rng, count):
         return None
     mask = rng.random((count, policy.mask_size)) < 0.5
     first = 0
-    for size in policy._rule.actions.sizes:
+    for size in policy.player.spec.actions.sizes:
         mask[np.arange(count), first + rng.integers(0, size, count)] = True
         first += size
     return mask
@@ -188,7 +188,7 @@ def compare(policy, session, count, steps, begins):
     rng = np.random.default_rng(2)
     seen = observations_of(policy.observation_space, count * steps, 3)
     frames = np.zeros((count, policy.n_frames, *policy.observation_space.shape), seen.dtype)
-    state = np.full((count, policy._network.memory), np.nan, np.float32)  # not read at starts
+    state = np.full_like(policy.initial_state(count).recurrent_state, np.nan)  # not read at starts
     starts, clear, actions = np.ones(count, bool), [], []
     remembered = policy.initial_state(count)
     for observations in seen.reshape(steps, count, *policy.observation_space.shape):
@@ -258,7 +258,7 @@ def test_it_tells_what_actions_are_chosen_by(case, exported):
         inputs["mask"] = np.ones((20, policy.mask_size), bool)
     outputs = policy.module()(torch.from_numpy(seen))
     if policy.is_recurrent:
-        before = np.ones((20, policy._network.memory), np.float32)
+        before = np.ones_like(policy.initial_state(20).recurrent_state)
         inputs |= {"recurrent_state": before, "starts": np.arange(20) < 10}
         outputs, after = outputs
     found = run(exported(policy), **inputs)

@@ -15,7 +15,8 @@ import remuda
 from masked_games import Doors
 from remuda.coordinator.run_directory import RunDirectory
 from remuda.errors import UsageError
-from remuda.evaluate import _make_actor, load_run
+from remuda.evaluate import actor_for_play
+from remuda.saved_weights import load_run
 from remuda.ui.live import PlainView
 from support import Tape
 
@@ -23,7 +24,8 @@ SMALL = {
     "schedule": "sequential",
     "env": {"num_envs": 2},
     "policy": {
-        "network": {"hidden": (16, 16), "quantiles": 4, "cosines": 8},
+        "network": {"hidden": (16, 16)},
+        "iqn": {"quantiles": 4, "cosines": 8},
         "batch_size": 16,
         "experience": {"learning_starts": 60, "capacity": 300, "segment_length": 10},
         "exploration": {"decay_steps": 100, "end": 0.3},
@@ -111,7 +113,7 @@ def test_act_chooses_what_the_actor_chooses(setting, explores, tmp_path):
         for name, snapshot in snapshots.items():
             noise = draw.normal(0.0, 0.3, snapshot.weights.shape).astype(np.float32)
             snapshots[name] = replace(snapshot, weights=snapshot.weights + noise)
-    actor = _make_actor(config, snapshots, 5, seed=3, sampled=explores)
+    actor = actor_for_play(config, snapshots, 5, seed=3, sampled=explores)
     seats, compared, episodes = actor.seats, [], set()
     players = {name: run[name].player for name in run}
     asked = {

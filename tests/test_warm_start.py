@@ -246,7 +246,7 @@ def test_another_network_is_refused_by_what_differs(policy, said, sources, tmp_p
 
 
 def test_what_may_differ_does(sources, tmp_path):
-    policy = {"learning_rate": 0.1, "network": {"quantiles": 7}, "init_from": str(sources / "iqn")}
+    policy = {"learning_rate": 0.1, "iqn": {"quantiles": 7}, "init_from": str(sources / "iqn")}
     run(tmp_path / "run", **tree_of("iqn", policy=policy, run=NOT_A_TURN))
 
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from remuda.callbacks import ActiveRun, Callback, EpisodeSummary
     from remuda.crossplay import Tournament
     from remuda.errors import ConfigError, RemudaError, UsageError
-    from remuda.evaluate import Evaluation
+    from remuda.evaluation import Evaluation
     from remuda.frame import Frame
     from remuda.matches import Payoffs
     from remuda.policies.algorithms.rollout_algorithm import RolloutAlgorithm

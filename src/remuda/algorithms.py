@@ -19,6 +19,10 @@ Takes = Literal["rollouts", "transitions"]
 steps drawn from all that is kept, as often as the replay ratio has it."""
 
 
+Section = Literal["dqn", "iqn", "ppo"]
+"""A section of `policy`. Algorithms of one's own that take rollouts have PPO's, others DQN's."""
+
+
 @dataclass(frozen=True)
 class AlgorithmEntry:
     """What the rest of Remuda knows of an algorithm."""
@@ -28,6 +32,8 @@ class AlgorithmEntry:
     """The class that trains, as `module:Class`."""
     takes: Takes
     """What experience it learns from."""
+    section: Section
+    """Where its own settings stand, under `policy`."""
     presets: tuple[Mapping[str, Any], ...] = ()
     """The defaults of a policy that differ from those of the fields; the later ones go over the
     earlier ones."""
@@ -40,8 +46,6 @@ class AlgorithmEntry:
     samples: bool = False
     """Whether it explores by drawing from a distribution that its network describes; else it
     takes the action of the greatest value, or any with the probability epsilon."""
-    quantiles: bool = False
-    """Whether it learns the quantiles of returns: `network.quantiles` and `network.cosines`."""
     masks: bool = True
     """Whether it can learn where the game tells which actions are allowed."""
     own: bool = False
@@ -78,14 +82,21 @@ BUILT_IN = {
             "iqn",
             "remuda.policies.algorithms.iqn:IQN",
             "transitions",
+            "iqn",
             (OF_VALUES,),
-            quantiles=True,
         ),
-        AlgorithmEntry("dqn", "remuda.policies.algorithms.dqn:DQN", "transitions", (OF_VALUES,)),
+        AlgorithmEntry(
+            "dqn",
+            "remuda.policies.algorithms.dqn:DQN",
+            "transitions",
+            "dqn",
+            (OF_VALUES,),
+        ),
         AlgorithmEntry(
             "ppo",
             "remuda.policies.algorithms.ppo:PPO",
             "rollouts",
+            "ppo",
             (OF_PPO,),
             ROLLOUT_HYPERPARAMETERS,
             samples=True,
@@ -120,16 +131,26 @@ def find_algorithm(name: str) -> AlgorithmEntry:
     if missing:
         raise ConfigError(f"algorithm {name}: the class has no {' and no '.join(missing)}")
     found: Any = kind
-    like: AlgorithmEntry = BUILT_IN["ppo" if takes == "rollouts" else "dqn"]
+    like: AlgorithmEntry = BUILT_IN[found.section]
     return AlgorithmEntry(
         name,
         name,
         takes,
+        like.section,
         (*like.presets, found.preset),
-        like.hyperparameters,
+        (*like.hyperparameters, *(f"settings.{name}" for name in _numbers(found.settings))),
         found.settings,
         tuple(found.unused),
         found.samples,
         masks=found.masks,
         own=True,
     )
+
+
+def _numbers(settings: Mapping[str, Any]) -> list[str]:
+    """The names of those that are numbers, by their defaults."""
+    return [
+        name
+        for name, default in settings.items()
+        if isinstance(default, int | float) and not isinstance(default, bool)
+    ]

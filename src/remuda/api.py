@@ -16,14 +16,15 @@ from remuda.crossplay import Entrant, Player, Tournament, play_across
 from remuda.effects import leaves
 from remuda.envs.registry import find_game, name_game
 from remuda.errors import RunDirectoryError, UnguardedScriptError, UsageError
-from remuda.evaluate import Evaluation, load_run
 from remuda.evaluate import evaluate as play_greedily
+from remuda.evaluation import Evaluation
 from remuda.forkserver.child import check_guard
 from remuda.frame import Frame
 from remuda.matches import Payoffs, read_ledger, read_payoffs
 from remuda.own_code import name_objects
 from remuda.result import Result
 from remuda.saved import CHECKPOINT, SavedPolicies, UnknownPolicyError
+from remuda.saved_weights import load_run
 from remuda.trained import Policy
 from remuda.training import train as run_training
 

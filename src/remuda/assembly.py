@@ -23,7 +23,7 @@ from remuda.coordinator.scoreboard_reader import ScoreboardReader
 from remuda.coordinator.status import StatusFile
 from remuda.envs.worker_status import WorkerStatus
 from remuda.errors import CheckpointError, ConfigError
-from remuda.evaluate import Limits
+from remuda.evaluation import Limits
 from remuda.experience.experience import Experience
 from remuda.experience_layout import experience_of_all
 from remuda.hyperparameters import values_of

@@ -16,14 +16,8 @@ from remuda.config import Config, load_config
 from remuda.envs.registry import find_game, make_env
 from remuda.envs.wrapped import with_scripted
 from remuda.errors import ConfigError, UsageError
-from remuda.evaluate import (
-    Evaluation,
-    Limits,
-    evaluate,
-    play_episodes,
-    seated_actor,
-    standard_error,
-)
+from remuda.evaluate import evaluate, play_episodes, seated_actor
+from remuda.evaluation import Evaluation, Limits, standard_error
 from remuda.policies.spec import PolicySpec, first_weights, policy_specs
 from remuda.population.roster import Roster
 from remuda.publish.snapshot import Snapshot

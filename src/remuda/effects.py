@@ -83,7 +83,8 @@ def leaves(tree: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
 def _marked(model: type[BaseModel], prefix: str = "", outer: Only | None = None) -> Iterator[Any]:
     """Every leaf under a section that is read only under a condition: its key, and that."""
     for name, info in model.model_fields.items():
-        only = _mark(info) or outer
+        own = _mark(info)
+        only = own.within(outer) if own is not None else outer
         section = info.annotation
         if isinstance(section, type) and issubclass(section, BaseModel):
             yield from _marked(section, f"{prefix}{name}.", only)

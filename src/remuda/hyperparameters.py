@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from remuda.algorithms import BUILT_IN
@@ -13,8 +13,16 @@ HYPERPARAMETERS = (
     *OF_POLICY,
     *dict.fromkeys(name for entry in BUILT_IN.values() for name in entry.hyperparameters),
 )
-"""Their names: none of them shapes the computation, so policies that differ in them are trained as
-one stack."""
+"""The names of those that policies have by algorithms that come with Remuda: none of them shapes
+the computation, so policies that differ in them are trained as one stack."""
+SETTINGS = "settings"
+"""The section of those that an algorithm of one's own has besides."""
+
+
+def names_of(policies: Iterable[Iterable[str]]) -> tuple[str, ...]:
+    """The names of all hyperparameters, where policies have these: those of their own come last."""
+    own = (name for names in policies for name in names)
+    return tuple(dict.fromkeys((*HYPERPARAMETERS, *own)))
 
 
 def values_of(config: PolicyConfig) -> dict[str, float]:
@@ -22,18 +30,28 @@ def values_of(config: PolicyConfig) -> dict[str, float]:
     found = {name: float(getattr(config, name)) for name in OF_POLICY}
     for name in config.entry.hyperparameters:
         section, _, own = name.partition(".")
-        found[name] = float(getattr(getattr(config, section), own))
+        if section == SETTINGS:
+            found[name] = float(config.settings.get(own, config.entry.settings[own]))
+        else:
+            found[name] = float(getattr(getattr(config, section), own))
     return found
 
 
 def with_values(config: PolicyConfig, values: Mapping[str, float]) -> PolicyConfig:
-    """The same policy with other hyperparameters."""
+    """The same policy with other hyperparameters; settings that its algorithm has not are left out.
+
+    A newborn inherits them from a parent that may have another algorithm.
+    """
     changed: dict[str, Any] = {name: values[name] for name in OF_POLICY if name in values}
     own: dict[str, dict[str, float]] = {}
-    for name in HYPERPARAMETERS[len(OF_POLICY) :]:
-        section, _, setting = name.partition(".")
-        if name in values:
-            own.setdefault(section, {})[setting] = values[name]
+    for name, value in values.items():
+        section, dot, setting = name.partition(".")
+        if dot and (section != SETTINGS or name in config.entry.hyperparameters):
+            own.setdefault(section, {})[setting] = value
     for section, settings in own.items():
-        changed[section] = getattr(config, section).model_copy(update=settings)
+        before = getattr(config, section)
+        if section == SETTINGS:
+            changed[section] = {**before, **settings}
+        else:
+            changed[section] = before.model_copy(update=settings)
     return config.model_copy(update=changed)

@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Mapping
 from typing import Any
 
 from remuda.config import Config
+from remuda.coordinator.coordinator import Coordinator
 from remuda.coordinator.run_directory import RunDirectory
 from remuda.crossplay import margin
-from remuda.evaluate import Evaluation, Limits, evaluate, published
+from remuda.evaluate import evaluate
+from remuda.evaluation import Evaluation, Limits
 from remuda.policies.spec import PolicySpec
 from remuda.publish.snapshot import Snapshot
+from remuda.result import Result
+from remuda.saved_weights import published
+from remuda.user_code import where_raised
+
+log = logging.getLogger(__name__)
 
 
 def judged(evaluation: Evaluation) -> dict[str, Any]:
@@ -69,3 +77,29 @@ class Judge:
         rival = published(self._run, config, self._specs, number)
         episodes = config.checkpoint.evaluate_episodes
         return margin(config, snapshots, rival, episodes, config.seed, self.limits)
+
+
+def judge_last(
+    config: Config,
+    result: Result,
+    coordinator: Coordinator,
+    judge: Judge,
+    snapshots: Mapping[str, Snapshot],
+) -> Result:
+    """Let the last checkpoint be the best, if it is; the result with a note where that failed."""
+    evaluation = result.evaluation
+    enough = min(config.checkpoint.evaluate_episodes, config.run.evaluate_episodes)
+    if evaluation is None or evaluation.cut or len(evaluation.returns) < enough:
+        return result  # of play that was cut short, the short episodes are over
+    try:
+        if coordinator.judge_last(judged(evaluation), snapshots, judge.challenge):
+            return result
+        why = (
+            "that was interrupted"
+            if judge.limits.interrupted()
+            else "run.evaluate_seconds were over"
+        )
+    except Exception as error:  # the user's game
+        log.exception("play against the best checkpoint so far failed")
+        why = where_raised(error) or f"{type(error).__name__}: {error}"
+    return result.with_note(f"the last checkpoint was not compared with the best so far: {why}")

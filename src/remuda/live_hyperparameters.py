@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from remuda.config import PolicyConfig, explain
 from remuda.errors import UsageError
-from remuda.hyperparameters import HYPERPARAMETERS, values_of, with_values
+from remuda.hyperparameters import names_of, values_of, with_values
 from remuda.memory.atomic import fence_acquire, fence_release, load, store
 from remuda.memory.shared import Arena, SharedArrays
 from remuda.types import State
@@ -64,7 +64,8 @@ class LiveHyperparameters:
         """Begin with what is configured, by policy: nothing has changed."""
         self.policies = tuple(configs)
         self._configured = {name: values_of(config) for name, config in configs.items()}
-        shape = (len(self.policies), len(HYPERPARAMETERS))
+        self._names = names_of(self._configured.values())
+        shape = (len(self.policies), len(self._names))
         self._shared = SharedArrays(
             {"values": (shape, np.float64), "revision": ((1,), np.int64)}, arena
         )
@@ -82,12 +83,12 @@ class LiveHyperparameters:
         fence_release()
         row = self._shared["values"][self.policies.index(policy)]
         for name, value in values.items():
-            row[HYPERPARAMETERS.index(name)] = value
+            row[self._names.index(name)] = value
         store(self._shared["revision"], 0, revision + 2)
 
     def changes(self, policy: str) -> dict[str, float]:
         """What changed of one policy, for the writer."""
-        return _named(self._shared["values"][self.policies.index(policy)])
+        return self._named(self._shared["values"][self.policies.index(policy)])
 
     def read(self, since: int) -> tuple[int, dict[str, dict[str, float]]] | None:
         """What changed so far, by policy, with its revision; for learners.
@@ -105,7 +106,7 @@ class LiveHyperparameters:
         fence_acquire()
         if self.revision != revision:
             return None
-        found = {p: _named(row) for p, row in zip(self.policies, values, strict=True)}
+        found = {p: self._named(row) for p, row in zip(self.policies, values, strict=True)}
         return revision, {policy: changed for policy, changed in found.items() if changed}
 
     def state(self) -> State:
@@ -126,7 +127,6 @@ class LiveHyperparameters:
             if kept:
                 self.change(policy, kept)
 
-
-def _named(row: np.ndarray) -> dict[str, float]:
-    pairs = zip(HYPERPARAMETERS, row.tolist(), strict=True)
-    return {name: value for name, value in pairs if not math.isnan(value)}
+    def _named(self, row: np.ndarray) -> dict[str, float]:
+        pairs = zip(self._names, row.tolist(), strict=True)
+        return {name: value for name, value in pairs if not math.isnan(value)}

@@ -23,6 +23,7 @@ from remuda.experience.priorities import tree_size
 from remuda.experience.ring import StreamShape, fields_of
 from remuda.experience_layout import dealt_rings
 from remuda.forkserver import client as forkserver
+from remuda.hyperparameters import names_of
 from remuda.memory.shared import Fields
 from remuda.policies.algorithms.transition_algorithm import CACHE
 from remuda.policies.sharing import stream_shape
@@ -43,8 +44,7 @@ PROCESS = 80 * 2**20
 """Bytes of each other process that it shares with no other, besides what the run is made of."""
 COMPILING = 240 * 2**20
 """Bytes that all processes together take besides while functions are compiled: in the first run of
-an installation, as was measured. It is always counted, since what will be compiled is not known
-before."""
+an installation, as was measured. It is always counted: what will be compiled is not known."""
 WHAT_COMPILES = "compiling"
 """The item of the plan that a run takes only where something is compiled."""
 COPY = 256
@@ -219,7 +219,10 @@ def _table(config: Config, policies: int, seats: int) -> Sizes:
     if not config.population.dealt:
         return
     copies = copies_of(config.population)
-    fields = dict(table_fields(policies, seats, copies, len(config.population.members_from)))
+    every = [config.policy, *map(config.policy_of, config.policies)]
+    width = len(names_of(policy.entry.hyperparameters for policy in every))
+    imported = len(config.population.members_from)
+    fields = dict(table_fields(policies, seats, copies, imported, width))
     records = nbytes({"records": fields.pop("records")})
     size = nbytes(fields)
     key = "population.snapshots.keep" if copies > 4 else "population.policies"

@@ -6,8 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from remuda import __version__
+from remuda.config import Config
 from remuda.coordinator.metrics import Record
-from remuda.evaluate import Evaluation
+from remuda.evaluation import Evaluation
 
 
 @dataclass(frozen=True)
@@ -41,3 +43,28 @@ class Result:
     def with_note(self, note: str) -> Result:
         """The same, with one more of its `notes`."""
         return replace(self, notes=(*self.notes, note))
+
+
+def summarise(config: Config, result: Result, layout: str) -> dict[str, object]:
+    """What came of a run, as plain data."""
+    record, evaluation = result.record, result.evaluation
+    return {
+        "game": config.game,
+        "schedule": config.schedule,
+        "seed": config.seed,
+        "ended": result.ended,
+        "finished": result.finished,
+        "seconds": record.seconds,
+        "earlier": result.earlier,
+        "turns": record.turns,
+        "agent_steps": record.agent_steps,
+        "agent_steps_per_second": record.agent_steps_per_second,
+        "waits": record.waits,
+        "restarts": dict(result.restarts),
+        "processors": dict(result.processors),
+        "layout": layout,
+        "version": __version__,
+        "evaluation": evaluation.as_summary() if evaluation else None,
+        "halted": list(result.halted),
+        "notes": list(result.notes),
+    }

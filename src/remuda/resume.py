@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from remuda.changes import Change, allowed_words, changes, lasting
 from remuda.checkpoint.store import Manifest, differences
-from remuda.config import Config, load_config
+from remuda.config import Config, load_saved_config
 from remuda.coordinator.run_directory import RunDirectory
 from remuda.errors import CheckpointError, ConfigError, RemudaError, RunDirectoryError
 from remuda.hyperparameters import values_of
@@ -110,7 +110,7 @@ def _before(config: Config, run: RunDirectory, found: Manifest) -> Config:
         plain = run.read_config()
     except RemudaError:  # the checkpoint tells what counts
         plain = config
-    made = load_config(with_digests_of(found.config, config.model_dump(mode="json")))
+    made = load_saved_config(with_digests_of(found.config, config.model_dump(mode="json")))
     rest = {name: getattr(plain, name) for name in Config.model_fields if name not in found.config}
     env = made.env.model_copy(update={"workers": plain.env.workers, "check": plain.env.check})
     return made.model_copy(update={**rest, "env": env})  # never checked: it is only compared

@@ -14,13 +14,13 @@ from remuda.coordinator.run_directory import RunDirectory
 from remuda.crossplay import Player
 from remuda.envs.registry import make_env
 from remuda.errors import CheckpointError, RunDirectoryError, UsageError
-from remuda.evaluate import find_checkpoint, load_run, published
 from remuda.policies.spec import PolicySpec, policy_specs
 from remuda.population.frozen_weights import frozen_copies
 from remuda.population.imported import Imported
 from remuda.population.roster import Roster
 from remuda.population.table_layout import NO_POLICY, ORDERED, POLICY
 from remuda.publish.snapshot import Snapshot
+from remuda.saved_weights import find_checkpoint, load_run, published
 from remuda.types import AgentSpec
 
 CHECKPOINT = "checkpoint-"

@@ -9,11 +9,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
-import numpy as np
-import torch
-
-from remuda import __version__
-from remuda.assembly import Assembly, check_births
+from remuda.assembly import Assembly
 from remuda.calibration import choose_layout
 from remuda.checkpoint.store import Manifest
 from remuda.compiling import telling_of_compiling
@@ -23,8 +19,6 @@ from remuda.coordinator.logs import log_to
 from remuda.coordinator.metrics import Goal, View
 from remuda.coordinator.run_directory import RunDirectory
 from remuda.effects import without_effect
-from remuda.envs.registry import find_game, make_env
-from remuda.envs.wrapped import with_scripted
 from remuda.errors import (
     CannotStartError,
     ConfigError,
@@ -33,24 +27,21 @@ from remuda.errors import (
     UnguardedScriptError,
     UserCodeError,
 )
-from remuda.evaluate import Limits, evaluate
+from remuda.evaluate import evaluate
+from remuda.evaluation import Limits
 from remuda.events import Events
 from remuda.forkserver import client as forkserver
 from remuda.forkserver.child import check_guard
-from remuda.judge import Judge, judged
-from remuda.memory_plan import check_memory, copy_size
+from remuda.judge import Judge, judge_last
 from remuda.pickled import is_pickled, names_in
 from remuda.policies.initial import Beginning
-from remuda.policies.sharing import shares_of
-from remuda.policies.spec import PolicySpec, policy_specs
-from remuda.policies.stack import ParameterStack
 from remuda.population.imported import Imported
-from remuda.population.roster import Roster
-from remuda.population.setup import check_population
+from remuda.prepare import Prepared, prepare
 from remuda.publish.snapshot import Snapshot
-from remuda.result import Result
-from remuda.resume import find_checkpoint, note_changes
-from remuda.runtime.layout import make_layout
+from remuda.result import Result, summarise
+from remuda.resume import Resumed, find_checkpoint, note_changes
+from remuda.runtime.layout import Layout, make_layout
+from remuda.saved_weights import save_weights
 from remuda.user_code import naming_user_code, where_raised
 from remuda.warm_start import describe, describe_imported, find_beginnings, find_imported
 
@@ -98,85 +89,78 @@ def train(
     else:
         forkserver.end()
     events = Events(config, user_callbacks, view.say)
-    env = make_env(config.game, 1, **config.env.options)
-    agents, facts, specs = env.agents, env.facts, policy_specs(config, env.agents)
-    if config.population.dealt:
-        check_population(config, Roster.of(config, agents))
-        check_births(config, specs)
-    shares_of(specs)  # what cannot be shared is refused before there is a directory
-    with_scripted(find_game(config.game), env, config.env.scripted, np.random.default_rng(0))
-    if config.env.observe_together and not env.can_observe_together:
-        raise ConfigError(
-            f"env.observe_together: in {config.game} one agent acts at a time, and sees what those "
-            "before it did; leave it false"
-        )
-    devices = [spec.config.device for spec in specs]
-    layout = make_layout(config, len(specs), own_devices=devices)  # refuses what cannot be
+    prepared = prepare(config)
     if config.run.fallback and config.schedule != "sequential":
         in_one_process(config)
-    beginnings = {} if resume else find_beginnings(config, specs)
-    imported = () if resume else find_imported(config, specs)
-    size = 0
-    if config.env.num_envs > 1:
-        two = make_env(config.game, 2, **config.env.options)
-        size = copy_size(env, two, agents)
-        two.close()
-    env.close()
-    check_memory(config, specs, agents, layout, size)
-    callbacks = callbacks or Callbacks()
+    beginnings = {} if resume else find_beginnings(config, prepared.specs)
+    imported = () if resume else find_imported(config, prepared.specs)
+    prepared.check_memory(config, prepared.layout)
     run = _claim(config, resume)
     _keep_beginnings(run, beginnings, imported, view)
     for words in without_effect(config, said, resumed=resume):
         view.say(words)
     try:
         with log_to(run.logs / "coordinator.log"), telling_of_compiling(view.say):
-            names = [spec.name for spec in specs]
-            resumed = find_checkpoint(config, run, names, view.say) if resume else None
-            found = resumed.checkpoint if resumed is not None else None
-            members = run.imported.read(len(config.population.members_from))
-            layout = choose_layout(config, agents)
-            check_memory(config, specs, agents, layout, size)
-            assembly = Assembly(
-                config,
-                specs,
-                layout,
-                facts=facts,
-                agents=agents,
-                initial=run.initial,
-                imported=members,
-            )
-            if resumed is not None:
-                assembly.restore(run.checkpoints, resumed.checkpoint, resumed.hyperparameters)
-                _tell_of_damage(run.rewind(resumed.checkpoint.turns, assembly.records), view)
-                run.save_code(config)
-                write_config(config, run.config)
-                note_changes(run, resumed)
-            with events.lasting(run, assembly):
-                try:
-                    return _train(config, view, assembly, run, found, callbacks, events)
-                except CannotStartError as error:
-                    if not config.run.fallback:
-                        raise
-                    view.say(f"{error.what}; it goes on in one process (run.fallback)")
-                    config = _fall_back(config, len(layout.copies), view)
-                    layout = make_layout(config, len(specs), own_devices=devices)
-                    assembly = Assembly(
-                        config,
-                        specs,
-                        layout,
-                        facts=facts,
-                        agents=agents,
-                        initial=run.initial,
-                        imported=members,
-                    )
-                    if resumed is not None:  # config.yaml stays: a resume may find room for more
-                        assembly.restore(
-                            run.checkpoints, resumed.checkpoint, resumed.hyperparameters
-                        )
-                    events.attach(assembly)
-                    return _train(config, view, assembly, run, found, callbacks, events)
+            begin = _Beginning(config, view, run, prepared, callbacks or Callbacks(), events)
+            return begin.train(resume)
     finally:
         run.unlock()
+
+
+@dataclass(frozen=True)
+class _Beginning:
+    """A run whose directory is there, and what it is put together from."""
+
+    config: Config
+    view: View
+    run: RunDirectory
+    prepared: Prepared
+    callbacks: Callbacks
+    events: Events
+
+    def train(self, resume: bool) -> Result:
+        """Put it together, from its newest checkpoint if it is gone on with, and train."""
+        config, view, run, prepared = self.config, self.view, self.run, self.prepared
+        names = [spec.name for spec in prepared.specs]
+        resumed = find_checkpoint(config, run, names, view.say) if resume else None
+        layout = choose_layout(config, prepared.agents)
+        prepared.check_memory(config, layout)
+        assembly = self._assemble(config, layout, resumed)
+        if resumed is not None:
+            _tell_of_damage(run.rewind(resumed.checkpoint.turns, assembly.records), view)
+            run.save_code(config)
+            write_config(config, run.config)
+            note_changes(run, resumed)
+        found = resumed.checkpoint if resumed is not None else None
+        with self.events.lasting(run, assembly):
+            try:
+                return _train(config, view, assembly, run, found, self.callbacks, self.events)
+            except CannotStartError as error:
+                if not config.run.fallback:
+                    raise
+                view.say(f"{error.what}; it goes on in one process (run.fallback)")
+                config = _fall_back(config, len(layout.copies), view)
+                devices = [spec.config.device for spec in prepared.specs]
+                alone = make_layout(config, len(devices), own_devices=devices)
+                # config.yaml stays: a resume may find room for more.
+                assembly = self._assemble(config, alone, resumed)
+                self.events.attach(assembly)
+                return _train(config, view, assembly, run, found, self.callbacks, self.events)
+
+    def _assemble(self, config: Config, layout: Layout, resumed: Resumed | None) -> Assembly:
+        assembly = Assembly(
+            config,
+            self.prepared.specs,
+            layout,
+            facts=self.prepared.facts,
+            agents=self.prepared.agents,
+            initial=self.run.initial,
+            imported=self.run.imported.read(len(config.population.members_from)),
+        )
+        if resumed is not None:
+            checkpoints, found = self.run.checkpoints, resumed.checkpoint
+            assembly.restore(checkpoints, found, resumed.hyperparameters)
+        return assembly
 
 
 def in_one_process(config: Config) -> Config:
@@ -254,7 +238,7 @@ def _train(
             finally:
                 if began:
                     playing = assembly.playing()
-                    save(run, [spec for spec in specs if spec.name in playing], playing)
+                    save_weights(run, [spec for spec in specs if spec.name in playing], playing)
                     assembly.write_trace(view)
         finally:
             view.close()
@@ -316,7 +300,7 @@ def _finish(
         limits = limits.part(0, 1, time.monotonic() - begun)
         limits = replace(limits, watch=partial(callbacks.progress, "play against the best so far"))
         judge = Judge(config, assembly.specs, run, limits)
-        result = _judge(config, result, coordinator, judge, snapshots)
+        result = judge_last(config, result, coordinator, judge, snapshots)
         save_results()
     result = replace(result, signal=signals.caught)
     events.end(result)
@@ -343,32 +327,6 @@ def _measure(
             f"greedy play {why} after {played} of {asked} episodes; the returns are of those"
         )
     return replace(result, evaluation=evaluation if len(evaluation.returns) else None)
-
-
-def _judge(
-    config: Config,
-    result: Result,
-    coordinator: Coordinator,
-    judge: Judge,
-    snapshots: Mapping[str, Snapshot],
-) -> Result:
-    """Let the last checkpoint be the best, if it is; the result with a note where that failed."""
-    evaluation = result.evaluation
-    enough = min(config.checkpoint.evaluate_episodes, config.run.evaluate_episodes)
-    if evaluation is None or evaluation.cut or len(evaluation.returns) < enough:
-        return result  # of play that was cut short, the short episodes are over
-    try:
-        if coordinator.judge_last(judged(evaluation), snapshots, judge.challenge):
-            return result
-        why = (
-            "that was interrupted"
-            if judge.limits.interrupted()
-            else "run.evaluate_seconds were over"
-        )
-    except Exception as error:  # the user's game
-        log.exception("play against the best checkpoint so far failed")
-        why = where_raised(error) or f"{type(error).__name__}: {error}"
-    return result.with_note(f"the last checkpoint was not compared with the best so far: {why}")
 
 
 def _keep_beginnings(
@@ -406,46 +364,3 @@ def _claim(config: Config, resume: bool) -> RunDirectory:
     run = RunDirectory.open(config.run.directory)
     run.lock()
     return run
-
-
-def save(run: RunDirectory, specs: Sequence[PolicySpec], snapshots: Mapping[str, Snapshot]) -> None:
-    """Write every policy's weights by parameter name."""
-    for spec in specs:
-        snapshot = snapshots[spec.name]
-        stack = ParameterStack(spec.network().shapes, 1)
-        with torch.no_grad():
-            stack.flat[0].copy_(torch.from_numpy(snapshot.weights))
-        tensors = {name: view[0].numpy().copy() for name, view in stack.parameters.items()}
-        facts = {
-            "version": str(snapshot.version),
-            "learner_step": str(snapshot.learner_step),
-            "policies": "\n".join(spec.name for spec in specs),  # that are saved together
-            "remuda": __version__,
-        }
-        run.save_weights(spec.name, tensors, facts)
-    run.keep_weights([spec.name for spec in specs])
-
-
-def summarise(config: Config, result: Result, layout: str) -> dict[str, object]:
-    """What came of a run, as plain data."""
-    record, evaluation = result.record, result.evaluation
-    return {
-        "game": config.game,
-        "schedule": config.schedule,
-        "seed": config.seed,
-        "ended": result.ended,
-        "finished": result.finished,
-        "seconds": record.seconds,
-        "earlier": result.earlier,
-        "turns": record.turns,
-        "agent_steps": record.agent_steps,
-        "agent_steps_per_second": record.agent_steps_per_second,
-        "waits": record.waits,
-        "restarts": dict(result.restarts),
-        "processors": dict(result.processors),
-        "layout": layout,
-        "version": __version__,
-        "evaluation": evaluation.as_summary() if evaluation else None,
-        "halted": list(result.halted),
-        "notes": list(result.notes),
-    }

@@ -108,12 +108,13 @@ def differences(there: PolicySpec, here: PolicySpec) -> Iterator[str]:
     yield from differ("actions", _actions(there), _actions(here))
     if algorithm == other_algorithm:
         for name in NetworkConfig.model_fields:
-            if name == "quantiles":  # how many are drawn; no weight belongs to one
-                continue
             one, other = (
                 without_digests(getattr(spec.config.network, name)) for spec in (there, here)
             )
             yield from differ(f"network.{name}", one, other)
+        if here.config.entry.section == "iqn":  # of quantiles any number: no weight belongs to one
+            one, other = (spec.config.iqn.cosines for spec in (there, here))
+            yield from differ("iqn.cosines", one, other)
         one, other = (spec.config.ppo.normalise_observations for spec in (there, here))
         yield from differ("ppo.normalise_observations", one, other)
     if equal:

@@ -22,12 +22,25 @@ from remuda.types import TurnResult
 from support import Tape, sample
 
 
+def test_iqns_of_other_numbers_of_quantiles_do_not_act_as_one_stack():
+    def stacks(own):
+        tree = {"policy": {"network": {"hidden": [8]}}, "policies": {"agent_1": {"iqn": own}}}
+        env = Tape(num_agents=2)
+        specs = policy_specs(load_config(tree), env.agents)
+        board = Scoreboard(tuple(spec.name for spec in specs))
+        return len({id(seat.stack) for seat in make_seats(env, specs, board, seed=0, purpose="t")})
+
+    assert stacks({}) == stacks({"target_every": 7}) == 1
+    assert stacks({"quantiles": 5}) == 2  # though their parameters have the same shapes
+
+
 def make(env, epsilon=1.0, policy=None, **experience):
     tree = {
         "policy": policy
         or {
             "n_frames": 2,
-            "network": {"hidden": (8,), "quantiles": 3},
+            "network": {"hidden": (8,)},
+            "iqn": {"quantiles": 3},
             "experience": {"segment_length": 10, "learning_starts": 64} | experience,
         }
     }

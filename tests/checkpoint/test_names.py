@@ -14,8 +14,8 @@ from remuda.config import load_config
 from remuda.coordinator.checkpointing import COORDINATOR
 from remuda.coordinator.run_directory import RunDirectory
 from remuda.errors import ConfigError
-from remuda.evaluate import load_run
 from remuda.policies.spec import policy_specs
+from remuda.saved_weights import load_run
 from remuda.training import train
 from remuda.ui.cli import run
 from remuda.ui.live import PlainView
@@ -89,7 +89,8 @@ def test_agents_of_any_name_are_trained_saved_and_resumed(schedules, tmp_path, m
         "schedule": schedules[0],
         "env": {"options": {"names": names}},
         "policy": {
-            "network": {"hidden": (8,), "quantiles": 4},
+            "network": {"hidden": (8,)},
+            "iqn": {"quantiles": 4},
             "batch_size": 16,
             "experience": {"learning_starts": 64, "capacity": 500, "replay_ratio": 0.2},
         },

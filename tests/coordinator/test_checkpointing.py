@@ -8,7 +8,7 @@ import pytest
 from remuda.checkpoint.store import Checkpoints
 from remuda.config import CheckpointConfig
 from remuda.coordinator.checkpointing import BestKeeper, Checkpointer, Contents
-from remuda.evaluate import Evaluation
+from remuda.evaluation import Evaluation
 from remuda.judge import judged
 
 

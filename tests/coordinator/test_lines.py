@@ -38,7 +38,7 @@ def test_a_run_of_seconds_writes_lines(tmp_path):
     tree = {
         "game": "support:Tape",
         "schedule": "sequential",
-        "policy": {"network": {"hidden": (8,), "quantiles": 4}},
+        "policy": {"network": {"hidden": (8,)}, "iqn": {"quantiles": 4}},
         "run": {
             "turns": None,
             "seconds": 3.0,

@@ -16,7 +16,8 @@ from remuda.envs.scripted import at_random, play_episodes
 from remuda.envs.treasure_hunt import TreasureHunt, greedy_walker
 from remuda.envs.wrapped import SeatsTaken, SharedRewards
 from remuda.errors import ConfigError
-from remuda.evaluate import evaluate, load_run
+from remuda.evaluate import evaluate
+from remuda.saved_weights import load_run
 from remuda.training import train
 from remuda.ui.live import PlainView
 from support import Tape

@@ -60,7 +60,7 @@ def setting(number):
         network["noisy"] = pick(True, False)
         policy["batch_size"] = pick(13, 16, 64)
         policy["experience"] = {"learning_starts": 64, "replay_ratio": 0.5, "capacity": 500}
-        network |= {"quantiles": 4, "cosines": 8} if algorithm == "iqn" else {}
+        policy["iqn"] = {"quantiles": 4, "cosines": 8}
     tree = {
         "game": game,
         "seed": int(rng.integers(1000)),

@@ -5,7 +5,7 @@ import numpy as np
 from remuda.config import load_config, overlay
 from remuda.coordinator.checkpointing import COORDINATOR
 from remuda.coordinator.run_directory import RunDirectory
-from remuda.evaluate import load_run
+from remuda.saved_weights import load_run
 from remuda.scoreboard import Learn, Play, Policy
 from remuda.training import train
 from remuda.ui.live import PlainView
@@ -16,11 +16,12 @@ BASE = {
     "env": {"num_envs": 2},
     "policy": {
         "n_frames": 2,
-        "network": {"hidden": (16, 16), "quantiles": 4, "cosines": 8},
+        "network": {"hidden": (16, 16)},
+        "iqn": {"quantiles": 4, "cosines": 8, "target_every": 20},
         "batch_size": 16,
         "experience": {"learning_starts": 100, "capacity": 600, "segment_length": 15},
         "publish": {"every": 3},
-        "target_every": 20,
+        "dqn": {"target_every": 20},
         "exploration": {"decay_steps": 500},
     },
     "run": {"turns": 800, "evaluate_episodes": 0, "log_every": 3600},

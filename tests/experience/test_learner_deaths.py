@@ -47,7 +47,8 @@ SMALL = {
     "env": {"num_envs": 2, "options": {"lengths": (4,)}},
     "learners": {"processes": 1},
     "policy": {
-        "network": {"hidden": (8,), "quantiles": 4},
+        "network": {"hidden": (8,)},
+        "iqn": {"quantiles": 4},
         "ppo": {"rollout_length": 16, "epochs": 1, "minibatches": 1},
         "batch_size": 8,
         "publish": {"every": 1},

@@ -146,7 +146,8 @@ DOORS = {
     "policy": {
         "n_frames": 1,
         "n_steps": 1,
-        "network": {"hidden": [8], "quantiles": 4},
+        "network": {"hidden": [8]},
+        "iqn": {"quantiles": 4},
         "batch_size": 16,
         "experience": {"learning_starts": 32, "capacity": 2000, "segment_length": 4},
         "exploration": {"start": 0.7, "end": 0.7},

@@ -24,7 +24,8 @@ SMALL = {
     "game": "support:Tape",
     "run": {"turns": None, "seconds": 3600, "evaluate_episodes": 0, "log_every": 0.5},
     "policy": {
-        "network": {"hidden": (16,), "quantiles": 4},
+        "network": {"hidden": (16,)},
+        "iqn": {"quantiles": 4},
         "batch_size": 16,
         "experience": {"learning_starts": 64, "capacity": 2_000, "replay_ratio": 0.1},
         "publish": {"every": 2},

@@ -17,13 +17,13 @@ from remuda.ui.live import PlainView
 
 TRANSITIONS = {
     "batch_size": 16,
-    "target_every": 20,
+    "dqn": {"target_every": 20},
     "exploration": {"decay_steps": 2000},
     "experience": {"learning_starts": 64, "capacity": 4000, "replay_ratio": 2.0},
 }
 ALGORITHMS = {
     "dqn": TRANSITIONS,
-    "iqn": overlay(TRANSITIONS, {"network": {"quantiles": 4, "cosines": 8}}),
+    "iqn": overlay(TRANSITIONS, {"iqn": {"quantiles": 4, "cosines": 8, "target_every": 20}}),
     "ppo": {"ppo": {"rollout_length": 16}},
 }
 """By name, the settings by which each learns quickly."""

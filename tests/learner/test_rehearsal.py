@@ -24,7 +24,7 @@ SMALL = {
     "actor": {"processes": 1},
     "learners": {"processes": 1},
     "run": {"turns": None, "seconds": 3600},
-    "policy": {"network": {"hidden": (16,), "quantiles": 4}},
+    "policy": {"network": {"hidden": (16,)}, "iqn": {"quantiles": 4}},
 }
 VALUES = {"batch_size": 8, "experience": {"learning_starts": 64, "capacity": 1000}}
 ROLLOUTS = {

@@ -22,7 +22,7 @@ TREE = {
         "network": {"hidden": [8]},
         "batch_size": 16,
         "publish": {"every": 2},
-        "target_every": 5,
+        "dqn": {"target_every": 5},
         "experience": {"learning_starts": 32, "replay_ratio": 2.0, "capacity": 500},
     },
     "learners": {"processes": 1},
@@ -75,7 +75,7 @@ def test_beside_others_with_other_amounts_it_learns_as_it_would_alone(algorithm)
         "agent_1": {"experience": {"replay_ratio": 0.0625}},
         "agent_2": {"experience": {"replay_ratio": 0.5, "learning_starts": 90}},
     }
-    shape = {"schedule": "async", "policy": {"algorithm": algorithm, "network": {"quantiles": 4}}}
+    shape = {"schedule": "async", "policy": {"algorithm": algorithm, "iqn": {"quantiles": 4}}}
     tree = overlay(shape, {"policies": own})
     stacked, actor, group = build(**tree)
     assert [len(learner.policies) for learner in group.learners] == [3]

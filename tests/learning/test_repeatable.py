@@ -6,7 +6,7 @@ import pytest
 from remuda.config import load_config
 from remuda.coordinator.metrics import read_metrics
 from remuda.coordinator.run_directory import RunDirectory
-from remuda.evaluate import load_run
+from remuda.saved_weights import load_run
 from remuda.training import train
 from remuda.ui.live import PlainView
 

@@ -24,7 +24,7 @@ class Soft(remuda.TransitionAlgorithm):
     heads = ("q",)
     settings = {"temperature": 0.2, "tau": 0.05}  # noqa: RUF012
     preset = {"n_steps": 1, "learning_rate": 3e-3, "network": {"dueling": False}}  # noqa: RUF012
-    unused = ("double", "huber", "target_every")
+    unused = ("dqn.double", "dqn.huber", "dqn.target_every")
 
     def loss(self, batch, part):
         temperature = self.setting(part, "temperature")

@@ -16,8 +16,11 @@ KINDS = ["dqn", "iqn"]
 
 
 def make(kind, policies=1, **options):
-    network = NetworkConfig(hidden=(32, 32), quantiles=8, noisy=options.pop("noisy", False))
-    config = PolicyConfig(algorithm=kind, network=network, n_frames=1, **options)
+    network = NetworkConfig(hidden=(32, 32), noisy=options.pop("noisy", False))
+    own = {"target_every": options.pop("target_every", 200)} | (
+        {"quantiles": 8} if kind == "iqn" else {}
+    )
+    config = PolicyConfig(algorithm=kind, network=network, n_frames=1, **{kind: own}, **options)
     specs = [PolicySpec("a", config, (2,), "float32", DiscreteActions((3,)))] * policies
     algorithm = make_algorithm(specs, [torch_stream(0, "test", k) for k in range(policies)])
     for k in range(policies):

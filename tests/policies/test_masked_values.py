@@ -104,10 +104,10 @@ def test_values_of_what_is_forbidden_never_enter_those_of_what_leads_there(kind,
     policy = {
         "algorithm": kind,
         "n_frames": 1,
-        "double": double,
         "learning_rate": 3e-3,
-        "target_every": 20,
-        "network": {"hidden": [32, 32], "quantiles": 8},
+        "dqn": {"double": double, "target_every": 20},
+        "network": {"hidden": [32, 32]},
+        "iqn": {"double": double, "target_every": 20, "quantiles": 8},
     }
     (spec,) = policy_specs(load_config({"policy": policy}), [agent])
     algorithm = make_algorithm([spec], [torch_stream(0, "test")])

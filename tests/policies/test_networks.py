@@ -5,7 +5,7 @@ import pytest
 import torch
 from torch.nn.functional import linear
 
-from remuda.config import NetworkConfig, PolicyConfig
+from remuda.config import IQNConfig, NetworkConfig, PolicyConfig
 from remuda.policies.acting import ActingStack
 from remuda.policies.actions import DiscreteActions
 from remuda.policies.networks.activations import activate
@@ -19,8 +19,8 @@ NOISY = [False, True]
 
 
 def make(kind, policies=3, **options):
-    config = NetworkConfig(hidden=(8, 6), quantiles=5, cosines=7, **options)
-    network = kind(10, 4, config)
+    own = {"own": IQNConfig(quantiles=5, cosines=7)} if kind is IQN else {}
+    network = kind(10, 4, NetworkConfig(hidden=(8, 6), **options), **own)
     stack = ParameterStack(network.shapes, policies, trainable=True)
     for k in range(policies):
         network.initialise(stack.of(k), torch.Generator().manual_seed(k))

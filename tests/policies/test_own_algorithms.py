@@ -73,9 +73,9 @@ def test_settings_that_it_does_not_read_are_told():
         "policy.ppo.rollout_length and policy.ppo.minibatches",
         f"policy.ppo.clip has no effect: {VANILLA} has no use for it",
     ]
-    tree = {"policies": {"agent_0": {"algorithm": SOFT, "double": False}}}
+    tree = {"policies": {"agent_0": {"algorithm": SOFT, "dqn": {"double": False}}}}
     assert without_effect(load_config({"game": "tag"} | tree)) == [
-        f"policies.agent_0.double has no effect: {SOFT} has no use for it"
+        f"policies.agent_0.dqn.double has no effect: {SOFT} has no use for it"
     ]
 
 
@@ -86,6 +86,8 @@ def test_settings_of_its_own_are_known_by_name():
         ConfigError, match=r"settings.tao: .*:Soft has no such; it has temperature, "
     ):
         load_config({"game": "tag", "policy": {"algorithm": SOFT, "settings": {"tao": 0.5}}})
+    with pytest.raises(ConfigError, match=r"policy.settings.tau is 'slow': it is a number in "):
+        load_config({"game": "tag", "policy": {"algorithm": SOFT, "settings": {"tau": "slow"}}})
     with pytest.raises(ConfigError, match=r"settings.tau: ppo has no such; it has none of its own"):
         load_config({"game": "tag", "policy": {"algorithm": "ppo", "settings": {"tau": 0.5}}})
 
@@ -162,8 +164,9 @@ LEARNS = {
 OF_TRANSITIONS = {
     "exploration": {"decay_steps": 1500},
     "experience": {"learning_starts": 100},
-    "network": {"hidden": (32,), "quantiles": 4, "cosines": 8},
-    "target_every": 50,
+    "network": {"hidden": (32,)},
+    "iqn": {"quantiles": 4, "cosines": 8, "target_every": 50},
+    "dqn": {"target_every": 50},
     "discount": 0.9,
     "reward_scale": 1.0,
 }

@@ -232,6 +232,20 @@ def test_an_update_stops_at_its_target_kl_for_that_policy_alone():
     assert steps[0] < 4
 
 
+@pytest.mark.parametrize(
+    "own", [{"ppo": {"target_kl": 1e-5}}, {"max_grad_norm": 1e-3}, {"adam_epsilon": 0.5}]
+)
+def test_a_newborn_trains_with_what_it_is_configured_with(own):
+    own = own | {"ppo": {"minibatches": 2} | own.get("ppo", {})}
+    made, born, plain = make(own=[own]), make(), make()
+    rollout = play(plain, bandit, np.random.default_rng(0))
+    born.begin(0, born.online.flat[0].detach().clone(), made.configs[0])
+    for algorithm in (made, born, plain):
+        algorithm.update(rollout, [0])
+    assert not np.array_equal(made.weights(0), plain.weights(0))
+    np.testing.assert_array_equal(born.weights(0), made.weights(0))
+
+
 def test_rollouts_of_unequal_length_train_together():
     algorithm = make(2)
     rollout = play(algorithm, bandit, np.random.default_rng(0))

@@ -15,7 +15,6 @@ from remuda.coordinator.checkpointing import COORDINATOR, Checkpointer
 from remuda.coordinator.run_directory import RunDirectory
 from remuda.envs.registry import make_env
 from remuda.errors import CheckpointError, ConfigError, RemudaError
-from remuda.evaluate import load_run
 from remuda.experience.ring import UPDATE_TIME
 from remuda.judge import Judge
 from remuda.policies.spec import first_weights, policy_specs
@@ -26,6 +25,7 @@ from remuda.population.roster import Roster
 from remuda.population.setup import check_population
 from remuda.population.table_layout import MATCHES
 from remuda.runtime.layout import make_layout
+from remuda.saved_weights import load_run
 from remuda.scoreboard import Learn
 from remuda.streams import torch_stream
 from remuda.training import train
@@ -166,6 +166,20 @@ def test_a_copy_is_born_with_its_parents_weights_and_hyperparameters():
     assert np.array_equal(
         world.table.births.newborn_weights("born_1"), world.table.snapshot(copy.place).weights
     )
+
+
+def test_settings_of_an_own_algorithm_are_born_with():
+    own = "policies.own_algorithms:Vanilla"
+    world = World(policy={"algorithm": own, "settings": {"push": 0.5}})
+    world.command(Birth("born_0", PolicyRef("policy_0"), {"settings.push": 2.0}))
+    world.matches(20)
+    (newborn,) = (m for m in world.league.population.learning if m.ref.policy == "born_0")
+    assert newborn.hyperparameters["settings.push"] == 2.0
+    for policy, push in (("born_0", 2.0), ("policy_0", 0.5)):
+        learner, k = world.learner(policy)
+        assert float(learner._algorithm.settings_of("push", [k])) == push
+    with pytest.raises(RemudaError, match=r"born_1 with settings.pull; there are .*settings.push"):
+        world.command(Birth("born_1", None, {"settings.pull": 2.0}))
 
 
 def test_a_policy_is_born_from_its_specification():

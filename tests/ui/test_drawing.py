@@ -14,7 +14,7 @@ from remuda.ui.drawing import Preparation
 
 SMALL = (
     *("--schedule", "sequential", "--env.num_envs", "2", "--run.turns", "200"),
-    *("--policy.network.hidden", "8", "--policy.network.quantiles", "4"),
+    *("--policy.network.hidden", "8", "--policy.iqn.quantiles", "4"),
     *("--policy.batch_size", "16", "--policy.experience.learning_starts", "64"),
     *("--run.live", "false", "--checkpoint.evaluate_episodes", "0"),
 )

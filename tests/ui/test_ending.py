@@ -11,7 +11,7 @@ from remuda.ui.cli import run
 
 SMALL = (
     *("--schedule", "sequential", "--env.num_envs", "2", "--run.turns", "400"),
-    *("--policy.network.hidden", "8", "--policy.network.quantiles", "4"),
+    *("--policy.network.hidden", "8", "--policy.iqn.quantiles", "4"),
     *("--policy.batch_size", "16", "--policy.experience.learning_starts", "64"),
     *("--run.live", "false", "--checkpoint.evaluate_episodes", "0"),
 )

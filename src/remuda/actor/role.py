@@ -260,7 +260,7 @@ def seats_for(league: League, number: int) -> list[int]:
 def network_layout(spec: PolicySpec) -> tuple[object, ...]:
     """What networks must have in common to act as one stack."""
     network = spec.network()
-    return (type(network), tuple(network.shapes.items()), network.config.model_dump_json())
+    return (type(network), tuple(network.shapes.items()), network.settings)
 
 
 def make_seats(

@@ -4,17 +4,23 @@ Each field's docstring is the help text of its flag. The tree is plain validated
 the child processes, is written into the run directory, and is read back by `remuda evaluate`.
 """
 
+from remuda.config.algorithms import DQNConfig, IQNConfig, PPOConfig
 from remuda.config.faults import explain, fields_of, unknown_key
 from remuda.config.policy import (
     ExperienceConfig,
     ExplorationConfig,
     NetworkConfig,
     PolicyConfig,
-    PPOConfig,
     PublishConfig,
 )
 from remuda.config.population import BirthsConfig, PopulationConfig, SnapshotsConfig, TeamConfig
-from remuda.config.reading import config_text, load_config, read_config, write_config
+from remuda.config.reading import (
+    config_text,
+    load_config,
+    load_saved_config,
+    read_config,
+    write_config,
+)
 from remuda.config.run import (
     ActorConfig,
     CheckpointConfig,
@@ -31,9 +37,11 @@ __all__ = [
     "BirthsConfig",
     "CheckpointConfig",
     "Config",
+    "DQNConfig",
     "EnvConfig",
     "ExperienceConfig",
     "ExplorationConfig",
+    "IQNConfig",
     "LearnersConfig",
     "NetworkConfig",
     "Only",
@@ -50,6 +58,7 @@ __all__ = [
     "explain",
     "fields_of",
     "load_config",
+    "load_saved_config",
     "overlay",
     "read_config",
     "unknown_key",

@@ -9,6 +9,8 @@ from pydantic import (
     ValidationError,
 )
 
+from remuda.config.moved import moved_key
+
 
 def fields_of(model: type[BaseModel], prefix: str = "") -> dict[str, type[BaseModel] | None]:
     """Every dotted key under `model`, and the section that a key opens (None: it is a leaf)."""
@@ -24,7 +26,10 @@ def fields_of(model: type[BaseModel], prefix: str = "") -> dict[str, type[BaseMo
 
 
 def unknown_key(key: str, model: type[BaseModel], prefix: str = "") -> str:
-    """One line about a key that does not exist: the nearest one, or those of its section."""
+    """One line about a key that does not exist: where it is now, the nearest, or its section's."""
+    moved = moved_key(key, prefix)
+    if moved is not None:
+        return moved
     keys = fields_of(model)
     parent = key.rpartition(".")[0]
     siblings = [k for k in keys if k.rpartition(".")[0] == parent]

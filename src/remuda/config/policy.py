@@ -7,7 +7,6 @@ from typing import Annotated, Any, Literal
 
 from pydantic import (
     BeforeValidator,
-    NonNegativeFloat,
     NonNegativeInt,
     PositiveFloat,
     PositiveInt,
@@ -15,6 +14,8 @@ from pydantic import (
 )
 
 from remuda.algorithms import AlgorithmEntry, find_algorithm
+from remuda.config.algorithms import DQNConfig, IQNConfig, PPOConfig, QLearningConfig
+from remuda.config.faults import fields_of, unknown_key
 from remuda.config.sections import Only, Section, Share, for_ppo, for_values, overlay, text_of_path
 from remuda.errors import ConfigError
 
@@ -51,10 +52,6 @@ class NetworkConfig(Section):
     """IQN and DQN: split the last layer into a state value and advantages (Wang et al. 2016)."""
     noisy: bool = False
     """Explore by noisy linear layers (Fortunato et al. 2018) after the first layer."""
-    quantiles: Annotated[PositiveInt, Only(quantiles=True)] = 12
-    """IQN: how many quantiles are drawn for an update, and how many midpoints are used to act."""
-    cosines: Annotated[PositiveInt, Only(quantiles=True)] = 64
-    """IQN: cosines that embed a quantile (Dabney et al. 2018, equation 4)."""
 
 
 class ExplorationConfig(Section):
@@ -123,64 +120,6 @@ class PublishConfig(Section):
     """Updates between two publications."""
 
 
-class PPOConfig(Section):
-    """What only PPO has (Schulman et al. 2017)."""
-
-    rollout_length: Annotated[PositiveInt, for_ppo("batch_size")] = 128
-    """Turns that each stream plays for one update; an update trains on streams x turns steps."""
-    epochs: Annotated[PositiveInt, for_ppo("experience.replay_ratio")] = 4
-    """Times that an update goes through its steps."""
-    minibatches: Annotated[PositiveInt, for_ppo("batch_size")] = 4
-    """Parts of an epoch, with a gradient step each."""
-    gae_lambda: Annotated[Share, for_ppo("n_steps")] = 0.95
-    """Decay of temporal-difference errors in advantages (Schulman et al. 2016)."""
-    clip: PositiveFloat = 0.2
-    """How far the probability ratio counts from 1."""
-    value_clip: Annotated[PositiveFloat | None, for_ppo("huber")] = None
-    """How far a value counts from what it was before the update. None: any distance."""
-    value_cost: NonNegativeFloat = 0.5
-    """Weight of the value loss."""
-    entropy_cost: Annotated[NonNegativeFloat, for_ppo("exploration.end")] = 0.01
-    """Weight of the entropy that is kept up."""
-    anchor_cost: NonNegativeFloat = 0.0
-    """Weight of the divergence KL(policy, anchor), where the anchor is the policy as it was: it
-    holds play against oneself together (as in magnetic mirror descent, Sokota et al. 2023)."""
-    anchor_every: Annotated[
-        PositiveInt,
-        Only("rollouts", when=lambda policy: policy.ppo.anchor_cost > 0, needs="{}ppo.anchor_cost"),
-    ] = 100
-    """Updates after which the policy becomes its own anchor."""
-    target_kl: PositiveFloat | None = None
-    """An update ends early once the policy has moved by 1.5 times this, in nats. None: never."""
-    normalise_advantages: bool = True
-    """Give the advantages of each minibatch mean 0 and standard deviation 1."""
-    normalise_observations: bool = False
-    """Give each input mean 0 and standard deviation 1 over all that was seen, within 10."""
-    normalise_rewards: Annotated[bool, for_ppo("reward_scale")] = False
-    """Divide rewards by the standard deviation of their running discounted sum."""
-    correction: Literal["decoupled", "vtrace", "none"] | None = None
-    """How steps that other weights chose are corrected for. `decoupled`: each counts by how likely
-    the newest weights were to choose it, at most 2 (Hilton et al. 2022). `vtrace`: so do the errors
-    that follow it in its segment, at most 1 (Espeholt et al. 2018). `none`: as if they were new.
-    None: `decoupled` in the learning mode `on_policy`, else `vtrace`."""
-    correction_limit: Annotated[
-        PositiveFloat | None,
-        Only(
-            "rollouts",
-            when=lambda policy: policy.correction != "none",
-            needs="{}ppo.correction decoupled or vtrace",
-        ),
-    ] = None
-    """The most that a step counts by this, however much likelier it is now than when it was made.
-    None: 2 with `decoupled`, 1 with `vtrace`."""
-    max_staleness: Annotated[NonNegativeInt | None, for_ppo("experience.capacity")] = None
-    """Segments begun by weights that are more versions old than this are not trained on; those that
-    another policy of its group played are dated by that policy's newest. None: as `wait` has it,
-    where the actor is at most one rollout ahead."""
-    anneal_steps: PositiveInt | None = None
-    """Trained steps over which the learning rate falls in a straight line to 0. None: it stays."""
-
-
 def with_module(policy: Mapping[str, Any]) -> dict[str, Any]:
     """A policy whose network is the user's own has no hidden layers, unless it names some."""
     network = policy.get("network")
@@ -227,10 +166,6 @@ class PolicyConfig(Section):
     """Adam's denominator offset."""
     max_grad_norm: PositiveFloat = 10.0
     """The gradient's norm is clipped to this."""
-    double: Annotated[bool, for_values()] = True
-    """Choose the next action by the online network and value it by the target network."""
-    huber: Annotated[PositiveFloat, for_values("ppo.value_clip")] = 1.0
-    """Where the loss turns from quadratic to linear, in scaled units of reward."""
     reward_scale: PositiveFloat = 0.1
     """Rewards are multiplied by this before training; reported returns are not."""
     max_nonfinite: PositiveInt = 10
@@ -246,8 +181,6 @@ class PolicyConfig(Section):
     device: str = ""
     """Where it is trained, such as `cuda:1`; policies are trained as one stack only where they have
     the same. Empty: its turn of `learners.devices`. Acting goes by `actor.device`."""
-    target_every: Annotated[PositiveInt, for_values()] = 200
-    """Updates between two copies of the online network into the target network."""
     exploration: Annotated[ExplorationConfig, for_values("ppo.entropy_cost")] = ExplorationConfig()
     """Exploration."""
     init_from: Annotated[str | None, BeforeValidator(text_of_path)] = None
@@ -264,7 +197,11 @@ class PolicyConfig(Section):
     """Experience."""
     publish: PublishConfig = PublishConfig()
     """Publishing."""
-    ppo: Annotated[PPOConfig, for_ppo()] = PPOConfig()
+    dqn: Annotated[DQNConfig, Only(section="dqn")] = DQNConfig()
+    """What only DQN has."""
+    iqn: Annotated[IQNConfig, Only(section="iqn")] = IQNConfig()
+    """What only IQN has."""
+    ppo: Annotated[PPOConfig, Only(section="ppo")] = PPOConfig()
     """What only PPO has."""
 
     @model_validator(mode="before")
@@ -312,7 +249,12 @@ class PolicyConfig(Section):
     @property
     def quantiles(self) -> int:
         """Passes through the hidden layers for each sample: one, or one for each quantile."""
-        return self.network.quantiles if self.entry.quantiles else 1
+        return self.iqn.quantiles if self.entry.section == "iqn" else 1
+
+    @property
+    def q_learning(self) -> QLearningConfig:
+        """The section of its Q-learner: `iqn`, or `dqn`, as algorithms of one's own have it."""
+        return self.iqn if self.entry.section == "iqn" else self.dqn
 
     @property
     def replays(self) -> float:
@@ -341,6 +283,14 @@ class PolicyConfig(Section):
             if name not in self.entry.settings:
                 there = ", ".join(self.entry.settings) or "none of its own"
                 raise ValueError(f"settings.{name}: {self.algorithm} has no such; it has {there}")
+            value, key = self.settings[name], f"settings.{name}"
+            number = isinstance(value, int | float) and not isinstance(value, bool)
+            if key in self.entry.hyperparameters and not number:
+                raise ValueError(f"{key} is {value!r}: it is a number in {self.algorithm}")
+        for key in self.entry.unused:
+            if key not in fields_of(PolicyConfig):
+                said = unknown_key(key, PolicyConfig)
+                raise ValueError(f"algorithm {self.algorithm} names what it does not use: {said}")
         network = self.network
         if network.module and network.convolutions:
             raise ValueError(

@@ -11,6 +11,7 @@ from pydantic import (
 )
 
 from remuda.config.faults import explain
+from remuda.config.moved import with_moved_keys
 from remuda.config.tree import Config
 from remuda.errors import ConfigError
 from remuda.pickled import read_beside
@@ -27,6 +28,15 @@ def load_config(data: Mapping[str, Any], source: str = "") -> Config:
     except ValidationError as error:
         where = f"{source}: " if source else ""
         raise ConfigError(where + explain(error, Config)) from None
+
+
+def load_saved_config(data: Mapping[str, Any], source: str = "") -> Config:
+    """Validate the tree of a run, which an earlier version may have saved, with its own keys.
+
+    Raises:
+        ConfigError: as `load_config`.
+    """
+    return load_config(with_moved_keys(data), source)
 
 
 def read_config(path: Path) -> dict[str, Any]:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, get_args
 
 from pydantic import (
     BaseModel,
@@ -14,6 +14,7 @@ from pydantic import (
 )
 
 from remuda.algorithms import BUILT_IN, AlgorithmEntry, Takes, find_algorithm
+from remuda.algorithms import Section as AlgorithmSection
 from remuda.pickled import add_pickles, pickles_in
 
 Share = Annotated[float, Field(ge=0.0, le=1.0)]
@@ -55,14 +56,27 @@ class Only:
 
     takes: Takes | None = None
     """What the policy's algorithm learns from; None: anything."""
-    quantiles: bool = False
-    """Whether only algorithms read it that learn quantiles."""
+    section: AlgorithmSection | None = None
+    """Where the policy's algorithm has its own settings; None: anywhere."""
     when: Callable[[Any], bool] | None = None
     """Asked of the policy, or of the whole tree for what belongs to no policy."""
     needs: str = ""
     """That condition in words: the setting that brings it about."""
     instead: str = ""
     """Keys of a policy that do in the other algorithms what this one does."""
+
+    def within(self, outer: Only | None) -> Only:
+        """The mark of a field in a section that is marked too: of both, what each tells."""
+        if outer is None:
+            return self
+        return replace(
+            self,
+            takes=self.takes or outer.takes,
+            section=self.section or outer.section,
+            when=self.when or outer.when,
+            needs=self.needs or outer.needs,
+            instead=self.instead or outer.instead,
+        )
 
     def reads(self, section: Any) -> bool:
         """Whether the field has an effect there."""
@@ -72,17 +86,24 @@ class Only:
 
     @property
     def _asks(self) -> bool:
-        return self.takes is not None or self.quantiles
+        return self.takes is not None or self.section is not None
 
     def _suits(self, entry: AlgorithmEntry | None) -> bool:
         if entry is None:
             return True
-        return self.takes in (None, entry.takes) and (entry.quantiles or not self.quantiles)
+        return self.takes in (None, entry.takes) and self.section in (None, entry.section)
 
     def words(self, algorithm: str, prefix: str) -> str:
         """Why the field has no effect, and which has, for keys that begin with `prefix`."""
-        if self._asks and not self._suits(find_algorithm(algorithm)):
-            use = " and ".join(prefix + key for key in self.instead.split())
+        if self._asks and not self._suits(entry := find_algorithm(algorithm)):
+            other = {f"{section}." for section in get_args(AlgorithmSection)} - {
+                f"{entry.section}."
+            }
+            use = " and ".join(
+                prefix + key
+                for key in self.instead.split()
+                if not key.startswith(tuple(other)) and key not in entry.unused
+            )
             told = f"; use {use}" if use else ""
             those = " and ".join(name for name, entry in BUILT_IN.items() if self._suits(entry))
             return f"has no effect: it is for {those}, not {algorithm}{told}"

@@ -18,7 +18,7 @@ from remuda.checkpoint.names import file_name
 from remuda.checkpoint.plain import NUMBER, Kinds, checked, checked_all, read_checked
 from remuda.checkpoint.state import save_tensors, write_whole
 from remuda.checkpoint.store import Checkpoints
-from remuda.config import Config, config_text, load_config, read_config
+from remuda.config import Config, config_text, load_saved_config, read_config
 from remuda.coordinator.metrics import Record, read_metrics
 from remuda.errors import RunDirectoryError
 from remuda.policies.initial import InitialWeights
@@ -236,7 +236,7 @@ class RunDirectory:
         tree = read_config(self.config)
         if not tree:  # else all defaults would stand in for what was lost
             raise RunDirectoryError(f"{self.config} is damaged: it is empty")
-        return load_config(tree, str(self.config))
+        return load_saved_config(tree, str(self.config))
 
     def save_code(self, config: Config) -> None:
         """Write the code that no process can import; it is there before its name is.

@@ -59,7 +59,7 @@ class ActingStack:
             self._weights = {name: weight.clone() for name, weight in self._weights.items()}
         at = (1 if gathered else count, num_streams)
         self.inputs: Floats = aligned_zeros((*at, network.num_inputs))
-        """[K, N, num_inputs]: what the policies act on; written by whoever sees."""
+        """[K, N, num_inputs]: what the policies act on; written by their seats."""
         self._tensor = torch.from_numpy(self.inputs)
         kept = (count, 0 if gathered else num_streams, network.memory)
         self.memories: Floats = np.zeros(kept, np.float32)

@@ -32,7 +32,8 @@ class Adam:
         self._flat, self._gradients = flat, gradients
         self.learning_rates = list(learning_rates)
         """By row; may be changed between two steps."""
-        self._epsilons = list(epsilons)
+        self.epsilons = list(epsilons)
+        """Likewise."""
         self._mean = torch.zeros_like(flat)
         self._square = torch.zeros_like(flat)
         self._steps = torch.zeros(len(flat), device=flat.device)
@@ -43,7 +44,7 @@ class Adam:
         """Take one step for these rows; for every row unless they are named."""
         alike: dict[tuple[float, float], list[int]] = {}
         for row in range(len(self._flat)) if rows is None else rows:
-            kind = (self.learning_rates[row], self._epsilons[row])
+            kind = (self.learning_rates[row], self.epsilons[row])
             alike.setdefault(kind, []).append(row)
         with torch.no_grad():
             for (learning_rate, epsilon), members in alike.items():

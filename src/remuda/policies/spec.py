@@ -53,7 +53,9 @@ class PolicySpec:
     def specification(self) -> tuple[object, ...]:
         """What policies must have in common to be trained as one stack."""
         config, ppo = self.config, self.config.ppo
-        shape: tuple[object, ...] = (config.batch_size, config.double, config.huber)
+        numbers = config.entry.hyperparameters
+        own = config.q_learning.model_dump_json(exclude={"target_every"})
+        shape: tuple[object, ...] = (config.batch_size, own)
         if config.rollout_length:
             shape = (
                 config.experience,
@@ -68,7 +70,8 @@ class PolicySpec:
             )
         return (
             config.algorithm,
-            repr(config.settings),
+            # Those that are numbers are each policy's own, as its hyperparameters are.
+            repr({k: v for k, v in config.settings.items() if f"settings.{k}" not in numbers}),
             config.network.model_dump_json(),
             # Noise is drawn for a whole stack at once; so that each draws its own, each is alone.
             self.name if config.network.noisy else "",
@@ -120,7 +123,7 @@ def make_algorithm(specs: Sequence[PolicySpec], streams: Sequence[Any], device: 
 
 
 def first_weights(spec: PolicySpec, stream: torch.Generator) -> np.ndarray:
-    """Weights that nobody has trained yet, drawn as its network has it: [P]."""
+    """Weights before any training, drawn as its network has it: [P]."""
     from remuda.policies.stack import ParameterStack
 
     network = spec.network()

@@ -10,7 +10,7 @@ from typing import Protocol
 import numpy as np
 
 from remuda.errors import ConfigError, RemudaError
-from remuda.hyperparameters import HYPERPARAMETERS
+from remuda.hyperparameters import names_of
 from remuda.population.director import Birth, Command, Freeze
 from remuda.population.ledger import BIRTH, FREEZE, RETIRE, Ledger
 from remuda.population.matchmaking import Matchmaker
@@ -185,9 +185,10 @@ class Lifecycle:
         if name not in self._empty():
             there = ", ".join(self._empty()) or "none"
             raise RemudaError(f"{said}, which is no empty place; there are: {there}")
+        known = names_of([self._table.specified.get(name, {})])
         for key in birth.hyperparameters:
-            if key not in HYPERPARAMETERS:
-                raise RemudaError(f"{said} with {key}; there are {', '.join(HYPERPARAMETERS)}")
+            if key not in known:
+                raise RemudaError(f"{said} with {key}; there are {', '.join(known)}")
         if parent is not None and parent not in self._population:
             raise RemudaError(f"{said} from {parent}, which is not in the population")
         if parent is not None and not acting.fits(name, parent.policy):

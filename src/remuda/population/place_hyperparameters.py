@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from remuda.hyperparameters import HYPERPARAMETERS
 from remuda.memory.shared import SharedArrays
 from remuda.types import Array
 
@@ -15,9 +14,9 @@ from remuda.types import Array
 class PlaceHyperparameters:
     """By place, those of `remuda.hyperparameters` that the policy there has."""
 
-    def __init__(self, shared: SharedArrays) -> None:
-        """Keep them in the arrays of `table_fields`."""
-        self._shared = shared
+    def __init__(self, shared: SharedArrays, names: Sequence[str]) -> None:
+        """Keep them in the arrays of `table_fields`; `names`: in this order."""
+        self._shared, self._names = shared, tuple(names)
 
     @property
     def all(self) -> Array:
@@ -27,11 +26,11 @@ class PlaceHyperparameters:
     def of(self, place: int) -> dict[str, float]:
         """Those of the policy in a place, by name."""
         row = self.all[place].tolist()
-        return {n: v for n, v in zip(HYPERPARAMETERS, row, strict=True) if not math.isnan(v)}
+        return {n: v for n, v in zip(self._names, row, strict=True) if not math.isnan(v)}
 
     def put(self, place: int, hyperparameters: Mapping[str, float]) -> None:
         """Replace all of a place."""
-        self.all[place] = [hyperparameters.get(name, np.nan) for name in HYPERPARAMETERS]
+        self.all[place] = [hyperparameters.get(name, np.nan) for name in self._names]
 
     def change(self, place: int, hyperparameters: Mapping[str, float]) -> None:
         """Replace some of a place.
@@ -41,4 +40,4 @@ class PlaceHyperparameters:
         """
         row = self.all[place]
         for name, value in hyperparameters.items():
-            row[HYPERPARAMETERS.index(name)] = value
+            row[self._names.index(name)] = value

@@ -21,6 +21,7 @@ import numpy as np
 
 from remuda.checkpoint.state import fitting
 from remuda.errors import CheckpointError
+from remuda.hyperparameters import names_of
 from remuda.memory.atomic import fence_acquire, load, store
 from remuda.memory.shared import Arena, SharedArrays
 from remuda.population.births import BirthOrders
@@ -83,18 +84,21 @@ class Table:
         """
         self.places = Places(tuple(sizes), copies, [member.origin for member in imported])
         self.policies, self.names, self.seats = self.places.policies, self.places.names, seats
-        shared = SharedArrays(table_fields(len(sizes), seats, copies, len(imported)), arena)
+        self.specified = dict(hyperparameters or {})
+        names = names_of(self.specified.values())
+        shared = SharedArrays(
+            table_fields(len(sizes), seats, copies, len(imported), len(names)), arena
+        )
         weights = weight_arrays(sizes, copies, arena)
         self._shared = shared
         self.frozen_weights = FrozenWeights(self.places, weights, imported, arena)
         self.births = BirthOrders(shared, weights)
         self.records = RecordBuffer(shared, seats)
         self.member_numbers = MemberNumbers(shared)
-        self.hyperparameters = PlaceHyperparameters(shared)
+        self.hyperparameters = PlaceHyperparameters(shared, names)
         self.hyperparameters.all[...] = np.nan
         self.occupants = Occupants(shared, self.places)
         self.occupants.identity[...] = NO_POLICY
-        self.specified = dict(hyperparameters or {})
         for place, policy in enumerate(self.policies):
             self.hyperparameters.put(place, self.specified.get(policy, {}))
             if policy not in empty:

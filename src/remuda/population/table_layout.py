@@ -33,7 +33,13 @@ def newest_of(seats: int) -> int:
     return max(min(NEWEST, MOST_BYTES // record_type(seats).itemsize), LEAST)
 
 
-def table_fields(policies: int, seats: int, copies: int, imported: int = 0) -> Fields:
+def table_fields(
+    policies: int,
+    seats: int,
+    copies: int,
+    imported: int = 0,
+    hyperparameters: int = len(HYPERPARAMETERS),
+) -> Fields:
     """What is shared of a population, without weights.
 
     Args:
@@ -41,12 +47,13 @@ def table_fields(policies: int, seats: int, copies: int, imported: int = 0) -> F
         seats: of the game.
         copies: places for frozen copies of each policy.
         imported: places for policies of other runs.
+        hyperparameters: of each.
     """
     places = policies * (1 + copies) + imported
     return {
         "identity": ((places, 5), np.int64),
         "orders": ((policies, 4), np.int64),
-        "hyperparameters": ((places, len(HYPERPARAMETERS)), np.float64),
+        "hyperparameters": ((places, hyperparameters), np.float64),
         "numbers": ((places, len(FRESH)), np.float64),
         "pairs": ((4, policies, places), np.float64),
         "sequence": ((places,), np.int64),

@@ -108,7 +108,8 @@ def draw_play(
     seconds: float | None = None,
 ) -> bool:
     """Write a GIF of a run's policies at greedy play; False where the game has no picture."""
-    from remuda.evaluate import load_run, record
+    from remuda.evaluate import record
+    from remuda.saved_weights import load_run
     from remuda.ui.recording import write_gif
 
     config, snapshots = load_run(run, checkpoint)

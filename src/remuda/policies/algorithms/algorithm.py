@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from remuda.algorithms import Takes
+from remuda.algorithms import Section, Takes
 from remuda.checkpoint.state import fitting
 from remuda.config import PolicyConfig
 from remuda.policies.networks.network import Network
@@ -33,6 +33,8 @@ class Algorithm(ABC):
 
     takes: ClassVar[Takes]
     """What experience it learns from."""
+    section: ClassVar[Section]
+    """Where under `policy` its settings stand, beside `settings`."""
     masks: ClassVar[bool]
     """Whether it can learn where the game tells which actions are allowed."""
     samples: ClassVar[bool] = False
@@ -74,7 +76,7 @@ class Algorithm(ABC):
         return torch.tensor(found, device=self.device)
 
     def begin(self, policy: int, weights: Tensor, config: PolicyConfig) -> None:
-        """Let somebody else begin in a policy's place; updates are counted on."""
+        """Let another policy begin in a policy's place; updates are counted on."""
         self.load(policy, weights, self.updates[policy])
         self.optimizer.forget(policy)
         self.configure(policy, config)
@@ -82,6 +84,8 @@ class Algorithm(ABC):
     def configure(self, policy: int, config: PolicyConfig) -> None:
         """Train a policy with these hyperparameters from its next update on."""
         self.optimizer.learning_rates[policy] = config.learning_rate
+        self.optimizer.epsilons[policy] = config.adam_epsilon
+        self._max_grad_norm[policy] = config.max_grad_norm
         self.configs[policy] = config
 
     def load(self, policy: int, weights: Tensor, updates: int = 0) -> None:

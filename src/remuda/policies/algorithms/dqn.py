@@ -50,14 +50,14 @@ class DQN(TransitionAlgorithm):
         with torch.no_grad():
             q_t = network.values(self._acting(part, part.target), batch.s_t)
             select = q_t
-            if self.config.double:
+            if self.config.q_learning.double:
                 select = network.values(self._acting(part, part.online), batch.s_t)
             select = among_allowed(select, batch.allowed_t)
             target = q_learning_target(batch.r_t, batch.discount_t, select, q_t)
         q_tm1 = network.values(self._acting(part, part.online), batch.s_tm1)
         taken = values_of(q_tm1, batch.a_tm1)
         errors = target - taken.detach() if batch.weights.numel() else None
-        return Loss(q_learning_loss(taken, target, self.config.huber), taken, errors)
+        return Loss(q_learning_loss(taken, target, self.config.q_learning.huber), taken, errors)
 
     def _acting(self, part: Part, stack: ParameterStack) -> dict[str, Tensor]:
         return self.network.acting(stack.parameters, self._noise(part))

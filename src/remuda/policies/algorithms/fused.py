@@ -46,7 +46,7 @@ class Heads(NamedTuple):
 
 
 class Workspace:
-    """What pieces are worked out in: one array for each layer, whoever goes through it.
+    """What pieces are worked out in: one array for each layer, for all policies.
 
     Pieces come one after another, so all policies and all stretches of a stack use the same memory,
     and it is still in the cache when the next piece comes.

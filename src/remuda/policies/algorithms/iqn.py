@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import torch
 from torch import Tensor
 
+from remuda.algorithms import Section
 from remuda.policies.algorithms.dqn import DQN
 from remuda.policies.algorithms.transition_algorithm import Loss, Part, Transitions
 from remuda.policies.losses import among_allowed, quantile_loss
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 class IQN(DQN):
     """Learns the distribution of returns by its quantiles; acts on the mean."""
 
+    section: ClassVar[Section] = "iqn"
     network: iqn.IQN
 
     @classmethod
@@ -31,13 +33,14 @@ class IQN(DQN):
             spec.config.network,
             encoder_for(spec),
             spec.scale,
+            spec.config.iqn,
         )
 
     def loss(self, batch: Transitions, part: Part) -> Loss:
         """The loss of every sample [end - first, B], and its action's values, by quantile."""
         network = self.network
         with torch.no_grad():
-            chooser = part.online if self.config.double else part.target
+            chooser = part.online if self.config.iqn.double else part.target
             select = network.values(self._acting(part, chooser), batch.s_t)
             best = among_allowed(select, batch.allowed_t).argmax(-1)
             weights = network.plain(part.target.parameters, self._noise(part))
@@ -49,7 +52,7 @@ class IQN(DQN):
         weights = network.plain(part.online.parameters, self._noise(part))
         z_tm1 = network.quantile_values(weights, batch.s_tm1, quantiles)
         taken = self._taken(z_tm1, batch.a_tm1)
-        losses = quantile_loss(taken, quantiles, targets, self.config.huber)
+        losses = quantile_loss(taken, quantiles, targets, self.config.iqn.huber)
         if not batch.weights.numel():
             return Loss(losses, taken)
         # Of all pairs of quantiles.
@@ -58,7 +61,7 @@ class IQN(DQN):
 
     def _draw_quantiles(self, batch: Transitions, part: Part) -> Tensor:
         """[end - first, B, N], for each policy from its own stream."""
-        shape = (batch.a_tm1.shape[1], self.config.network.quantiles)
+        shape = (batch.a_tm1.shape[1], self.config.iqn.quantiles)
         drawn = torch.stack(
             [torch.rand(shape, generator=stream) for stream in self._streams[part.first : part.end]]
         )

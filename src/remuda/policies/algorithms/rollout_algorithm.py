@@ -14,6 +14,7 @@ import torch
 from numba import njit
 from torch import Tensor
 
+from remuda.algorithms import Section
 from remuda.checkpoint.state import fitting, random_state, restore_random
 from remuda.config import PolicyConfig, PPOConfig
 from remuda.experience.ring import OTHERS
@@ -114,6 +115,7 @@ class RolloutAlgorithm(Algorithm):
     """
 
     takes, samples, masks = "rollouts", True, True
+    section: ClassVar[Section] = "ppo"
     fused: ClassVar[bool] = False
     """Whether the kernels of `fused.py` compute what `losses` says, where they suit the network."""
 
@@ -167,7 +169,7 @@ class RolloutAlgorithm(Algorithm):
         )
 
     def begin(self, policy: int, weights: Tensor, config: PolicyConfig) -> None:
-        """Let somebody else begin in a policy's place; updates are counted on."""
+        """Let another policy begin in a policy's place; updates are counted on."""
         super().begin(policy, weights, config)
         self._trained[policy], self._returns[policy] = 0, _RunningReturns()
         if self._anchor is not None:
@@ -179,6 +181,7 @@ class RolloutAlgorithm(Algorithm):
         super().configure(policy, config)
         for name, column in zip(Costs._fields, self._costs, strict=True):
             column[policy] = _number(config.ppo, name)
+        self._target_kl[policy] = _number(config.ppo, "target_kl")
 
     def update(self, rollout: Rollout, members: Sequence[int]) -> Learned:
         """Train some policies, in ascending order, each on its own row of a rollout.

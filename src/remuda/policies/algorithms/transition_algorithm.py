@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from remuda.algorithms import Section
 from remuda.checkpoint.state import fitting
 from remuda.config import PolicyConfig
 from remuda.errors import ConfigError
@@ -107,6 +108,7 @@ class TransitionAlgorithm(Algorithm):
     """
 
     takes, masks = "transitions", False
+    section: ClassVar[Section] = "dqn"
     heads: ClassVar[Sequence[str]] = ()
     """The heads of its network, each with a number for each action and on layers of its own. The
     first is what actions are chosen by: the greatest, or where `samples` is true drawn from the
@@ -172,9 +174,9 @@ class TransitionAlgorithm(Algorithm):
         return self.settings_of(name, range(part.first, part.end))
 
     def renew_targets(self, part: Part) -> None:
-        """Renew the target networks after an update: a copy, every `target_every` updates."""
+        """Renew the target networks after an update: a copy, every `dqn.target_every` updates."""
         for policy in range(part.first, part.end):
-            if self.updates[policy] % self.configs[policy].target_every == 0:
+            if self.updates[policy] % self.configs[policy].q_learning.target_every == 0:
                 self.target.flat[policy].copy_(self.online.flat[policy])
 
     @property

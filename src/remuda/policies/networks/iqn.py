@@ -7,7 +7,7 @@ import math
 import torch
 from torch import Tensor
 
-from remuda.config import NetworkConfig
+from remuda.config import IQNConfig, NetworkConfig
 from remuda.policies.networks.activations import activate
 from remuda.policies.networks.encoders import Encoder
 from remuda.policies.networks.layers import linear_shapes
@@ -30,15 +30,17 @@ class IQN(QNetwork):
         config: NetworkConfig,
         encoder: Encoder | None = None,
         scale: float = 1.0,
+        own: IQNConfig | None = None,
     ) -> None:
         super().__init__(num_inputs, num_actions, config, encoder, scale)
+        self.own = own or IQNConfig()
         self._first = () if encoder is not None else ("state",)
         if encoder is not None:
             first, others, shapes = encoder.width, config.hidden, encoder.shapes(TOWER)
         else:
             first, others = config.hidden[0], config.hidden[1:]
             shapes = linear_shapes("state", num_inputs, first)
-        shapes |= linear_shapes("quantile", config.cosines, first)
+        shapes |= linear_shapes("quantile", self.own.cosines, first)
         width = first
         for i, units in enumerate(others):
             shapes |= linear_shapes(f"hidden{i}", width, units, config.noisy)
@@ -51,9 +53,14 @@ class IQN(QNetwork):
         """The state's layer, the quantile's, the hidden layers of their product, the head."""
         return (*self._first, "quantile", *self._hidden, "head")
 
+    @property
+    def settings(self) -> tuple[str, ...]:
+        """What it was made with; how many quantiles there are is seen by no shape."""
+        return (*super().settings, f"{self.own.quantiles} quantiles")
+
     def embed(self, weights: Weights, quantiles: Tensor) -> Tensor:
         """Embed quantiles [K, B, N] in (0, 1): [K, B * N, first] (equation 4)."""
-        cosines = torch.arange(self.config.cosines, device=quantiles.device)
+        cosines = torch.arange(self.own.cosines, device=quantiles.device)
         basis = torch.cos(quantiles.flatten(1).unsqueeze(-1) * (math.pi * cosines))
         return apply(weights, "quantile", basis).relu_()
 
@@ -65,7 +72,7 @@ class IQN(QNetwork):
     def acting(self, parameters: Parameters, noise: torch.Generator | None) -> Weights:
         """The plain weights, with the embedding of fixed quantile midpoints [K, N, first]."""
         weights = self.plain(parameters, noise)
-        count = self.config.quantiles
+        count = self.own.quantiles
         midpoints = (torch.arange(count, device=weights["head.bias"].device) + 0.5) / count
         policies = weights["head.bias"].shape[0]
         weights["midpoints"] = self.embed(weights, midpoints.expand(policies, 1, count))
@@ -76,7 +83,7 @@ class IQN(QNetwork):
         policies, batch, _ = inputs.shape
         features = self._features(weights, inputs, weights["midpoints"])
         # The head is linear, so the mean may be taken before it.
-        mean = features.view(policies, batch, self.config.quantiles, -1).mean(2)
+        mean = features.view(policies, batch, self.own.quantiles, -1).mean(2)
         return apply(weights, "head", mean)
 
     def _features(self, weights: Weights, inputs: Tensor, embedding: Tensor) -> Tensor:
@@ -85,7 +92,7 @@ class IQN(QNetwork):
         if self._first:
             state = activate(apply(weights, "state", state), self.config.activation)
         policies, _, width = state.shape
-        by_sample = embedding.view(policies, -1, self.config.quantiles, width)
+        by_sample = embedding.view(policies, -1, self.own.quantiles, width)
         x = (state.unsqueeze(2) * by_sample).flatten(1, 2)
         for layer in self._hidden:
             x = activate(apply(weights, layer, x), self.config.activation)

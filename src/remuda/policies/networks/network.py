@@ -45,6 +45,11 @@ class Network(ABC):
         self.num_inputs, self.config = num_inputs, config
 
     @property
+    def settings(self) -> tuple[str, ...]:
+        """What it was made with: those of one kind, with the same shapes and these, act alike."""
+        return (self.config.model_dump_json(),)
+
+    @property
     @abstractmethod
     def layers(self) -> tuple[str, ...]:
         """The names of the linear layers, in the order of the pass; the last is the head."""

@@ -95,8 +95,9 @@ def evaluate(words: Sequence[str]) -> int:
 
     from remuda.coordinator.coordinator import Signals
     from remuda.coordinator.run_directory import RunDirectory
-    from remuda.evaluate import Limits, load_run, standard_error
     from remuda.evaluate import evaluate as play
+    from remuda.evaluation import Limits, standard_error
+    from remuda.saved_weights import load_run
     from remuda.ui.numbers import number
     from remuda.ui.progress import Progress
 

@@ -127,7 +127,7 @@ def _among_checkpoints(options: TournamentOptions) -> tuple[str, Tournament]:
     """The game of a single run, and the tournament of its checkpoints."""
     from remuda.coordinator.run_directory import RunDirectory
     from remuda.crossplay import play_tournament
-    from remuda.evaluate import load_run
+    from remuda.saved_weights import load_run
 
     run = RunDirectory.open(Path(options.run[0]).expanduser())
     for flag, value in (("game", options.game), ("env.options", options.env.options)):

@@ -1,0 +1,91 @@
+"""The sections of a policy that belong to one algorithm each."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
+
+from remuda.config.sections import Only, Section, Share
+
+
+class QLearningConfig(Section):
+    """What DQN and IQN have alike, each with values of its own."""
+
+    double: Annotated[bool, Only(instead="dqn.double iqn.double")] = True
+    """Choose the next action by the online network and value it by the target network (van Hasselt
+    et al. 2016)."""
+    huber: Annotated[PositiveFloat, Only(instead="dqn.huber iqn.huber ppo.value_clip")] = 1.0
+    """Where the loss turns from quadratic to linear, in scaled units of reward."""
+    target_every: Annotated[PositiveInt, Only(instead="dqn.target_every iqn.target_every")] = 200
+    """Updates between two copies of the online network into the target network."""
+
+
+class DQNConfig(QLearningConfig):
+    """What only DQN has (Mnih et al. 2015), and algorithms of your own that take transitions."""
+
+
+class IQNConfig(QLearningConfig):
+    """What only IQN has (Dabney et al. 2018)."""
+
+    quantiles: PositiveInt = 12
+    """How many quantiles are drawn for an update, and how many midpoints are used to act."""
+    cosines: PositiveInt = 64
+    """Cosines that embed a quantile (Dabney et al. 2018, equation 4)."""
+
+
+class PPOConfig(Section):
+    """What only PPO has (Schulman et al. 2017)."""
+
+    rollout_length: Annotated[PositiveInt, Only(instead="batch_size")] = 128
+    """Turns that each stream plays for one update; an update trains on streams x turns steps."""
+    epochs: Annotated[PositiveInt, Only(instead="experience.replay_ratio")] = 4
+    """Times that an update goes through its steps."""
+    minibatches: Annotated[PositiveInt, Only(instead="batch_size")] = 4
+    """Parts of an epoch, with a gradient step each."""
+    gae_lambda: Annotated[Share, Only(instead="n_steps")] = 0.95
+    """Decay of temporal-difference errors in advantages (Schulman et al. 2016)."""
+    clip: PositiveFloat = 0.2
+    """How far the probability ratio counts from 1."""
+    value_clip: Annotated[PositiveFloat | None, Only(instead="dqn.huber iqn.huber")] = None
+    """How far a value counts from what it was before the update. None: any distance."""
+    value_cost: NonNegativeFloat = 0.5
+    """Weight of the value loss."""
+    entropy_cost: Annotated[NonNegativeFloat, Only(instead="exploration.end")] = 0.01
+    """Weight of the entropy that is kept up."""
+    anchor_cost: NonNegativeFloat = 0.0
+    """Weight of the divergence KL(policy, anchor), where the anchor is the policy as it was: it
+    holds play against oneself together (as in magnetic mirror descent, Sokota et al. 2023)."""
+    anchor_every: Annotated[
+        PositiveInt,
+        Only(when=lambda policy: policy.ppo.anchor_cost > 0, needs="{}ppo.anchor_cost"),
+    ] = 100
+    """Updates after which the policy becomes its own anchor."""
+    target_kl: PositiveFloat | None = None
+    """An update ends early once the policy has moved by 1.5 times this, in nats. None: never."""
+    normalise_advantages: bool = True
+    """Give the advantages of each minibatch mean 0 and standard deviation 1."""
+    normalise_observations: bool = False
+    """Give each input mean 0 and standard deviation 1 over all that was seen, within 10."""
+    normalise_rewards: Annotated[bool, Only(instead="reward_scale")] = False
+    """Divide rewards by the standard deviation of their running discounted sum."""
+    correction: Literal["decoupled", "vtrace", "none"] | None = None
+    """How steps that other weights chose are corrected for. `decoupled`: each counts by how likely
+    the newest weights were to choose it, at most 2 (Hilton et al. 2022). `vtrace`: so do the errors
+    that follow it in its segment, at most 1 (Espeholt et al. 2018). `none`: as if they were new.
+    None: `decoupled` in the learning mode `on_policy`, else `vtrace`."""
+    correction_limit: Annotated[
+        PositiveFloat | None,
+        Only(
+            when=lambda policy: policy.correction != "none",
+            needs="{}ppo.correction decoupled or vtrace",
+        ),
+    ] = None
+    """The most that a step counts by this, however much likelier it is now than when it was made.
+    None: 2 with `decoupled`, 1 with `vtrace`."""
+    max_staleness: Annotated[NonNegativeInt | None, Only(instead="experience.capacity")] = None
+    """Segments begun by weights that are more versions old than this are not trained on; those that
+    another policy of its group played are dated by that policy's newest. None: as `wait` has it,
+    where the actor is at most one rollout ahead."""
+    anneal_steps: PositiveInt | None = None
+    """Trained steps over which the learning rate falls in a straight line to 0. None: it stays."""

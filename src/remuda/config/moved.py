@@ -1,0 +1,58 @@
+"""Keys of a policy that earlier versions had elsewhere: where they are now."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+MOVED = {
+    "double": ("dqn.double", "iqn.double"),
+    "huber": ("dqn.huber", "iqn.huber"),
+    "target_every": ("dqn.target_every", "iqn.target_every"),
+    "network.quantiles": ("iqn.quantiles",),
+    "network.cosines": ("iqn.cosines",),
+}
+"""By the former key of a policy, those that do the same now, one for each algorithm."""
+
+
+def moved_key(key: str, prefix: str = "") -> str | None:
+    """One line about a key that is elsewhere now; None: it never was one.
+
+    Args:
+        key: of the whole tree, or of a policy.
+        prefix: that stands before it in the message.
+    """
+    former = key.removeprefix("policy.")
+    if former not in MOVED:
+        return None
+    before = prefix + key.removesuffix(former)
+    now = " or ".join(f"{before}{name}, of {name.split('.')[0]}" for name in MOVED[former])
+    return f"{prefix}{key} has moved; use {now}"
+
+
+def with_moved_keys(tree: Mapping[str, Any]) -> dict[str, Any]:
+    """A whole tree as an earlier version saved it, with the keys of this one."""
+    found = dict(tree)
+    if isinstance(found.get("policy"), Mapping):
+        found["policy"] = _moved(found["policy"])
+    if isinstance(found.get("policies"), Mapping):
+        found["policies"] = {
+            name: _moved(own) if isinstance(own, Mapping) else own
+            for name, own in found["policies"].items()
+        }
+    return found
+
+
+def _moved(policy: Mapping[str, Any]) -> dict[str, Any]:
+    found = dict(policy)
+    for former, now in MOVED.items():
+        section, _, leaf = former.rpartition(".")
+        there = found.get(section) if section else found
+        if not isinstance(there, Mapping) or leaf not in there:
+            continue
+        rest = {name: value for name, value in there.items() if name != leaf}
+        found = {**found, section: rest} if section else rest
+        for key in now:
+            own, _, name = key.partition(".")
+            found[own] = {name: there[leaf], **found.get(own, {})}
+    return found

@@ -1,0 +1,111 @@
+"""What came of greedy play, and how far it may go."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import numpy.typing as npt
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """Returns of greedy play."""
+
+    agents: tuple[str, ...]
+    returns: npt.NDArray[np.float64]
+    """[episodes, num_agents]: the undiscounted return of each agent in each episode."""
+    facts: Mapping[str, npt.NDArray[np.float64]] = field(default_factory=dict)
+    """By name, what the game told of each episode: [episodes]."""
+    policies: Mapping[str, npt.NDArray[np.float64]] = field(default_factory=dict)
+    """By policy, what it earned on each seat that it had, where seats are dealt: [seats]."""
+    asked: int = 0
+    """Episodes that were to be played."""
+    cut: str = ""
+    """Why there are fewer: `the time was up` or `interrupted`; empty: there are not."""
+
+    @property
+    def constant_sum(self) -> bool:
+        """Whether all agents together earned the same in every episode."""
+        if not len(self.returns) or self.returns.shape[1] < 2:
+            return False
+        return bool(self.returns.sum(1).std() <= 1e-5 * self.largest_return)
+
+    @property
+    def same_returns(self) -> bool:
+        """Whether every episode brought the same: a constant sum may then be a shared success."""
+        return bool(self.returns.std(0).max() <= 1e-3 * self.largest_return)
+
+    @property
+    def largest_return(self) -> float:
+        """The largest return of an agent in an episode, whatever its sign."""
+        return float(np.abs(self.returns).max())
+
+    def mean(self, agent: int) -> float:
+        """Mean over the episodes of one agent's return."""
+        return float(self.returns[:, agent].mean())
+
+    def standard_error(self, agent: int) -> float:
+        """Standard error of that mean; not a number for a single episode."""
+        return standard_error(self.returns[:, agent])
+
+    def as_summary(self) -> dict[str, object]:
+        """Plain data for the run's summary."""
+        return {
+            "episodes": len(self.returns),
+            "asked": self.asked,
+            "cut": self.cut,
+            "agents": {
+                name: {"mean": self.mean(i), "standard_error": self.standard_error(i)}
+                for i, name in enumerate(self.agents)
+            },
+            "facts": {
+                name: {"mean": float(told.mean()), "standard_error": standard_error(told)}
+                for name, told in self.facts.items()
+            },
+            "policies": {
+                name: {"mean": float(earned.mean()), "standard_error": standard_error(earned)}
+                for name, earned in self.policies.items()
+            },
+        }
+
+
+def standard_error(values: npt.NDArray[np.float64]) -> float:
+    """Standard error of the mean of [N] values; not a number for a single one."""
+    if len(values) < 2:
+        return float("nan")
+    return float(values.std(ddof=1) / np.sqrt(len(values)))
+
+
+def _never() -> bool:
+    return False
+
+
+def _unwatched(done: int, wanted: int) -> None:  # noqa: ARG001
+    return None
+
+
+@dataclass(frozen=True)
+class Limits:
+    """How far greedy play goes, and who sees it."""
+
+    seconds: float | None = None
+    """After which it ends, between two turns; 0: before the first; None: as long as it takes."""
+    interrupted: Callable[[], bool] = _never
+    """Whether it is to end now; asked between two turns."""
+    watch: Callable[[int, int], None] = _unwatched
+    """Called after each turn with the episodes that are over, and those that are wanted."""
+
+    def reached(self, gone: float) -> bool:
+        """Whether it is to end now that so many seconds are gone."""
+        return self.interrupted() or (self.seconds is not None and gone >= self.seconds)
+
+    def part(self, index: int, count: int, gone: float = 0.0) -> Limits:
+        """Of one of `count` equal parts, played one after another, with so many seconds gone."""
+
+        def watch(done: int, wanted: int) -> None:
+            self.watch(index * wanted + done, count * wanted)
+
+        left = None if self.seconds is None else max(self.seconds - gone, 0.0)
+        return replace(self, seconds=left, watch=watch)

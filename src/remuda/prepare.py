@@ -1,0 +1,70 @@
+"""What is looked at before a run is made: its game, its policies, and what cannot be."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from remuda.assembly import check_births
+from remuda.config import Config
+from remuda.envs.registry import find_game, make_env
+from remuda.envs.wrapped import with_scripted
+from remuda.errors import ConfigError
+from remuda.memory_plan import check_memory, copy_size
+from remuda.policies.sharing import shares_of
+from remuda.policies.spec import PolicySpec, policy_specs
+from remuda.population.roster import Roster
+from remuda.population.setup import check_population
+from remuda.runtime.layout import Layout, make_layout
+from remuda.types import AgentSpec
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """What is known of a run before anything of it is made."""
+
+    agents: tuple[AgentSpec, ...]
+    facts: tuple[str, ...]
+    """What the game tells of an episode, by name."""
+    specs: tuple[PolicySpec, ...]
+    layout: Layout
+    """As it is by cores and memory; a trial may change it."""
+    copy_size: int
+    """Bytes that one more copy of the game takes."""
+
+    def check_memory(self, config: Config, layout: Layout) -> None:
+        """Refuse what there is no memory for.
+
+        Raises:
+            ConfigError: it takes more than there is.
+        """
+        check_memory(config, self.specs, self.agents, layout, self.copy_size)
+
+
+def prepare(config: Config) -> Prepared:
+    """Look at the game and the policies of a run.
+
+    Raises:
+        RemudaError: something that cannot be; the message says how a user can mend it.
+    """
+    env = make_env(config.game, 1, **config.env.options)
+    agents, specs = env.agents, policy_specs(config, env.agents)
+    if config.population.dealt:
+        check_population(config, Roster.of(config, agents))
+        check_births(config, specs)
+    shares_of(specs)
+    with_scripted(find_game(config.game), env, config.env.scripted, np.random.default_rng(0))
+    if config.env.observe_together and not env.can_observe_together:
+        raise ConfigError(
+            f"env.observe_together: in {config.game} one agent acts at a time, and sees what those "
+            "before it did; leave it false"
+        )
+    layout = make_layout(config, len(specs), own_devices=[spec.config.device for spec in specs])
+    size = 0
+    if config.env.num_envs > 1:
+        two = make_env(config.game, 2, **config.env.options)
+        size = copy_size(env, two, agents)
+        two.close()
+    env.close()
+    return Prepared(agents, env.facts, specs, layout, size)

@@ -1,0 +1,156 @@
+"""The weights that a run saved: at its end, or in a checkpoint."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import torch
+
+from remuda import __version__
+from remuda.checkpoint.names import file_name
+from remuda.checkpoint.state import fitting
+from remuda.config import Config
+from remuda.coordinator.checkpointing import COORDINATOR
+from remuda.coordinator.run_directory import RunDirectory
+from remuda.envs.registry import make_env
+from remuda.errors import CheckpointError, RunDirectoryError
+from remuda.policies.spec import PolicySpec, policy_specs
+from remuda.policies.stack import ParameterStack
+from remuda.population.roster import unborn
+from remuda.population.table_layout import NO_POLICY, POLICY
+from remuda.publish.snapshot import Snapshot
+from remuda.types import Floats
+
+
+def save_weights(
+    run: RunDirectory, specs: Sequence[PolicySpec], snapshots: Mapping[str, Snapshot]
+) -> None:
+    """Write every policy's weights by parameter name."""
+    for spec in specs:
+        snapshot = snapshots[spec.name]
+        stack = ParameterStack(spec.network().shapes, 1)
+        with torch.no_grad():
+            stack.flat[0].copy_(torch.from_numpy(snapshot.weights))
+        tensors = {name: view[0].numpy().copy() for name, view in stack.parameters.items()}
+        facts = {
+            "version": str(snapshot.version),
+            "learner_step": str(snapshot.learner_step),
+            "policies": "\n".join(spec.name for spec in specs),  # that are saved together
+            "remuda": __version__,
+        }
+        run.save_weights(spec.name, tensors, facts)
+    run.keep_weights([spec.name for spec in specs])
+
+
+def load_run(
+    run: RunDirectory, checkpoint: int | str = "final"
+) -> tuple[Config, dict[str, Snapshot]]:
+    """The configuration of a run, and its policies as they were saved.
+
+    Args:
+        run: the run.
+        checkpoint: `final`: the weights at the end of the run, or those of its newest checkpoint
+            where it has not ended; `best`: those that did best in evaluation, or the newest where
+            none was evaluated; or a number.
+
+    Raises:
+        RunDirectoryError: weights are missing, damaged, or of another network.
+        CheckpointError: the checkpoint is missing or damaged.
+    """
+    config = run.read_config()
+    env = make_env(config.game, 1, **config.env.options)
+    specs = policy_specs(config, env.agents)
+    env.close()
+    number = find_checkpoint(run, config, specs, checkpoint)
+    if number is not None:
+        return config, published(run, config, specs, number)
+    snapshots = {}
+    for spec in _ended_with(run, config, specs):
+        tensors, facts = run.load_weights(spec.name)
+        snapshots[spec.name] = Snapshot(
+            weights=_flatten(spec, tensors, run),
+            version=_count(facts, "version"),
+            learner_step=_count(facts, "learner_step"),
+            epsilon=0.0,
+        )
+    return config, snapshots
+
+
+def _ended_with(
+    run: RunDirectory, config: Config, specs: tuple[PolicySpec, ...]
+) -> tuple[PolicySpec, ...]:
+    """Those whose weights are to be there once the run has ended.
+
+    Of a population, those that the run saved together: this does not depend on any checkpoint.
+    """
+    if not config.population.dealt:
+        return specs
+    saved = run.saved_policies([spec.name for spec in specs])
+    if not saved:
+        return tuple(spec for spec in specs if spec.name not in unborn(config))
+    return tuple(spec for spec in specs if spec.name in saved)
+
+
+def find_checkpoint(
+    run: RunDirectory, config: Config, specs: tuple[PolicySpec, ...], checkpoint: int | str
+) -> int | None:
+    """The number of the checkpoint that is meant; None: the weights at the end of the run."""
+    numbers = run.checkpoints.numbers()
+    if checkpoint == "final":
+        ended = all(run.has_weights(spec.name) for spec in _ended_with(run, config, specs))
+        return None if ended or not numbers else numbers[-1]
+    if checkpoint == "best":
+        best = run.checkpoints.best()
+        if best is None and not numbers:
+            raise CheckpointError(f"{run.path} has no best checkpoint: it has none at all")
+        return numbers[-1] if best is None else int(best["checkpoint"])
+    if checkpoint not in numbers:
+        there = ", ".join(str(number) for number in numbers) or "none"
+        raise CheckpointError(f"{run.path} has no checkpoint {checkpoint}; it has {there}")
+    return int(checkpoint)
+
+
+def published(
+    run: RunDirectory, config: Config, specs: tuple[PolicySpec, ...], number: int
+) -> dict[str, Snapshot]:
+    """What was published when a checkpoint was taken, of the policies that lived then.
+
+    Of a population, those whose places were not empty, and who had not retired: for an empty place
+    too there are weights, which no learner trained.
+    """
+    found = run.checkpoints.read(number, COORDINATOR)
+    saved, population = found["published"], found["population"]
+    snapshots = {}
+    for place, spec in enumerate(specs):
+        if spec.name not in saved:
+            continue
+        if config.population.dealt and (
+            population["identity"][place, POLICY] == NO_POLICY or population["leaving"][place]
+        ):
+            continue
+        size = sum(int(np.prod(shape)) for shape in spec.network().shapes.values())
+        like: Floats = np.zeros(size, np.float32)
+        state = saved[spec.name]
+        weights = fitting(state, "weights", like)
+        snapshots[spec.name] = Snapshot(weights, state["version"], state["learner_step"], 0.0)
+    return snapshots
+
+
+def _count(facts: Mapping[str, str], name: str) -> int:
+    """A count among the facts that are saved with weights; 0: there is none, or it is damaged."""
+    found = facts.get(name, "")
+    return int(found) if found.isdecimal() else 0
+
+
+def _flatten(spec: PolicySpec, tensors: Mapping[str, Floats], run: RunDirectory) -> Floats:
+    shapes = spec.network().shapes
+    for name, shape in shapes.items():
+        found = tensors[name].shape if name in tensors else "nothing"
+        if found != shape:
+            raise RunDirectoryError(
+                f"{run.weights / file_name(spec.name)}.safetensors does not fit the run's "
+                f"configuration: {name} should be {shape} and is {found}"
+            )
+    flat: Floats = np.concatenate([tensors[name].ravel() for name in shapes]).astype(np.float32)
+    return flat
