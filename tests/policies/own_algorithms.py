@@ -3,6 +3,7 @@
 import torch
 
 import remuda
+from remuda.policies.algorithms.iqn import IQN
 
 
 class Vanilla(remuda.RolloutAlgorithm):
@@ -38,6 +39,18 @@ class Soft(remuda.TransitionAlgorithm):
 
     def renew_targets(self, part):
         part.target.flat.lerp_(part.online.flat, self.setting(part, "tau"))
+
+
+class Former(Soft):
+    """Names a setting as it was called before."""
+
+    unused = ("target_every",)
+
+
+class Finer(IQN):
+    """Is an IQN with more quantiles."""
+
+    preset = {"iqn": {"quantiles": 7}}  # noqa: RUF012
 
 
 class Headless(remuda.TransitionAlgorithm):

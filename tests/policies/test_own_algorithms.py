@@ -79,6 +79,21 @@ def test_settings_that_it_does_not_read_are_told():
     ]
 
 
+def test_what_it_does_not_use_is_named_as_it_is_called_now():
+    with pytest.raises(
+        ConfigError, match=r"Former names what it does not use: target_every has moved; use dqn\."
+    ):
+        load_config({"game": "tag", "policy": {"algorithm": f"{OWN}:Former"}})
+
+
+def test_one_made_from_iqn_has_the_settings_of_iqn():
+    config = PolicyConfig.model_validate({"algorithm": f"{OWN}:Finer", "iqn": {"huber": 0.5}})
+    assert (config.quantiles, config.q_learning.huber) == (7, 0.5)
+    tree = {"algorithm": f"{OWN}:Finer", "dqn": {"huber": 0.5}}
+    (said,) = without_effect(load_config({"game": "tag", "policy": tree}))
+    assert said.endswith("use policy.iqn.huber")
+
+
 def test_settings_of_its_own_are_known_by_name():
     config = PolicyConfig.model_validate({"algorithm": SOFT, "settings": {"tau": 0.5}})
     assert config.settings == {"tau": 0.5}
