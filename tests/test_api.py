@@ -107,6 +107,21 @@ def test_a_run_goes_on_where_it_stopped(tmp_path):
     assert result.directory == first.directory
 
 
+def test_a_policy_is_trained_on_a_device_of_its_own(tmp_path, run):
+    """Here two names of the same device, so that the weights are the same."""
+    other = remuda.train(
+        "support:Tape",
+        config=SMALL,
+        policies={"agent_1": {"device": "cpu:0"}},
+        run={"directory": tmp_path / "run"},
+        view=PlainView(),
+    )
+    assert remuda.load(other).summary()["layout"].endswith("on cpu, cpu:0")
+    for name in run:
+        before, after = run[name].weights(), remuda.load(other)[name].weights()
+        assert all((before[key] == after[key]).all() for key in before)
+
+
 def test_frozen_copies_are_policies_too(tmp_path):
     result = remuda.train(
         "kuhn_poker",

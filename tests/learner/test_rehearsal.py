@@ -13,6 +13,8 @@ from remuda.assembly import Assembly
 from remuda.config import load_config, overlay
 from remuda.envs.registry import make_env
 from remuda.forkserver import client as forkserver
+from remuda.learner.rehearsal import rehearse
+from remuda.learner.role import LearnerRole
 from remuda.memory.shared import SharedArrays
 from remuda.policies.spec import policy_specs
 from remuda.runtime.layout import make_layout
@@ -225,3 +227,16 @@ def test_nothing_is_compiled_once_a_role_is_ready(case, kind, tmp_path):
             process.kill()
             process.join(60)
             process.close()
+
+
+def test_stacks_that_are_alike_are_rehearsed_on_each_of_their_devices(monkeypatch):
+    """What runs on a CPU alone was not rehearsed where a GPU's stack of the same kind came last."""
+    tree = {"game": "support:Tape", "policy": ROLLOUTS, "learners": {"processes": 1}}
+    config = load_config(tree)
+    env = make_env(config.game, 1)
+    specs = policy_specs(config, env.agents)
+    _, role, *_ = Assembly(config, specs, make_layout(config, len(specs))).roles()
+    used, group = [], LearnerRole.group
+    monkeypatch.setattr(LearnerRole, "group", lambda self: used.append(self.devices) or group(self))
+    rehearse(role, [(specs[:1], "cpu"), (specs[1:], "cpu:0")])
+    assert used == [("cpu",), ("cpu:0",)]

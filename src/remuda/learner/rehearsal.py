@@ -43,7 +43,10 @@ def rehearse(role: LearnerRole, stacks: Sequence[tuple[tuple[PolicySpec, ...], s
         role: whose learners are to begin.
         stacks: the policies that are trained together, with their device.
     """
-    alike = {replace(specs[0], name="").specification: (specs, device) for specs, device in stacks}
+    alike = {
+        (replace(specs[0], name="").specification, device): (specs, device)
+        for specs, device in stacks
+    }
     for specs, device in alike.values():
         small = tuple(replace(spec, config=_in_small(spec.config)) for spec in specs[:2])
         names = tuple(spec.name for spec in small)
