@@ -302,7 +302,7 @@ def test_observations_are_of_the_dtype_of_the_game(dtype, exported):
 
 
 class RecurrentPixelQ(QNetwork):
-    """Values of actions after a convolution, with a state: what no Q-learner here has yet."""
+    """Values of actions after a convolution, with a state of its own kind."""
 
     memory = 6
 
@@ -320,7 +320,7 @@ class RecurrentPixelQ(QNetwork):
     def acting(self, parameters, noise):
         return dict(parameters)
 
-    def values(self, weights, inputs):
+    def values_of(self, weights, features):
         raise AssertionError("it needs its state")
 
     def step(self, weights, inputs, memory):

@@ -50,10 +50,17 @@ class PolicySpec:
         return self.config.n_frames * self.observation_size
 
     @property
+    def memory(self) -> int:
+        """Numbers that its network keeps of a stream from one step to the next."""
+        return self.config.network.recurrent
+
+    @property
     def specification(self) -> tuple[object, ...]:
         """What policies must have in common to be trained as one stack."""
         config, ppo = self.config, self.config.ppo
         shape: tuple[object, ...] = (config.batch_size, config.double, config.huber)
+        if self.memory:  # they learn from whole segments
+            shape += (config.experience.segment_length,)
         if config.rollout_length:
             shape = (
                 config.experience,

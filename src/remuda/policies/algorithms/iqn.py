@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from remuda.policies.algorithms.dqn import DQN
+from remuda.policies.algorithms.sequences import TransitionSequences
 from remuda.policies.algorithms.transition_algorithm import Loss, Part, Transitions
 from remuda.policies.losses import among_allowed, quantile_loss
 from remuda.policies.networks import iqn
@@ -33,21 +34,22 @@ class IQN(DQN):
             spec.scale,
         )
 
-    def loss(self, batch: Transitions, part: Part) -> Loss:
+    def loss(self, batch: Transitions | TransitionSequences, part: Part) -> Loss:
         """The loss of every sample [end - first, B], and its action's values, by quantile."""
         network = self.network
         with torch.no_grad():
             chooser = part.online if self.config.double else part.target
-            select = network.values(self._acting(part, chooser), batch.s_t)
+            select = network.values_of(*self._at_t(batch, self._acting(part, chooser)))
             best = among_allowed(select, batch.allowed_t).argmax(-1)
             weights = network.plain(part.target.parameters, self._noise(part))
-            z_t = self._taken(
-                network.quantile_values(weights, batch.s_t, self._draw_quantiles(batch, part)), best
+            z_t = network.quantile_values_of(
+                *self._at_t(batch, weights), self._draw_quantiles(batch, part)
             )
-            targets = batch.r_t.unsqueeze(-1) + batch.discount_t.unsqueeze(-1) * z_t
+            targets = batch.r_t.unsqueeze(-1)
+            targets = targets + batch.discount_t.unsqueeze(-1) * self._taken(z_t, best)
         quantiles = self._draw_quantiles(batch, part)
         weights = network.plain(part.online.parameters, self._noise(part))
-        z_tm1 = network.quantile_values(weights, batch.s_tm1, quantiles)
+        z_tm1 = network.quantile_values_of(*self._at_tm1(batch, weights), quantiles)
         taken = self._taken(z_tm1, batch.a_tm1)
         losses = quantile_loss(taken, quantiles, targets, self.config.huber)
         if not batch.weights.numel():
@@ -56,7 +58,7 @@ class IQN(DQN):
         errors = (targets.unsqueeze(-2) - taken.detach().unsqueeze(-1)).abs().mean((-2, -1))
         return Loss(losses, taken, errors)
 
-    def _draw_quantiles(self, batch: Transitions, part: Part) -> Tensor:
+    def _draw_quantiles(self, batch: Transitions | TransitionSequences, part: Part) -> Tensor:
         """[end - first, B, N], for each policy from its own stream."""
         shape = (batch.a_tm1.shape[1], self.config.network.quantiles)
         drawn = torch.stack(
