@@ -80,6 +80,8 @@ CASES = {
         FOUR,
         "masked",
     ),
+    "recurrent dqn": (DQN | {"n_frames": 2}, {"recurrent": 8}, VECTOR, FOUR, "masked"),
+    "recurrent iqn": (IQN, {"recurrent": 8, "noisy": True}, VECTOR, CHOICES),
     "recurrent, continuous": (PPO, {"recurrent": 8}, VECTOR, MOVES),
     "recurrent convolution": (RAW, {"convolutions": CONVOLUTIONS, "recurrent": 8}, PIXELS, FOUR),
 }

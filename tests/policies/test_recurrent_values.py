@@ -56,6 +56,7 @@ def sequences(policies=1, seed=0, burn_in=None):
         allowed_t=torch.ones(0, dtype=torch.bool),
         valid=valid,
         weights=valid * (rows[1] / valid.sum(1, keepdim=True)),
+        longest=STEPS + 2,
     )
 
 
@@ -64,7 +65,8 @@ def row(batch, k):
     found = {}
     for name in batch.__dataclass_fields__:
         value = getattr(batch, name)
-        found[name] = value if value is None or not value.numel() else value[k : k + 1]
+        whole = not isinstance(value, torch.Tensor) or not value.numel()
+        found[name] = value if whole else value[k : k + 1]
     return TransitionSequences(**found)
 
 

@@ -165,4 +165,5 @@ class SequenceBatches:
             allowed_t=rows(allowed),
             valid=rows(valid),
             weights=rows(weights.astype(np.float32)),
+            longest=self._steps,
         )

@@ -52,7 +52,11 @@ class PolicySpec:
     @property
     def memory(self) -> int:
         """Numbers that its network keeps of a stream from one step to the next."""
-        return self.config.network.recurrent
+        if not self.config.network.module:
+            return self.config.network.recurrent
+        from remuda.policies.networks.encoders import memory_of
+
+        return memory_of(self)
 
     @property
     def specification(self) -> tuple[object, ...]:

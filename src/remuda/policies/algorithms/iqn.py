@@ -59,11 +59,20 @@ class IQN(DQN):
         return Loss(losses, taken, errors)
 
     def _draw_quantiles(self, batch: Transitions | TransitionSequences, part: Part) -> Tensor:
-        """[end - first, B, N], for each policy from its own stream."""
-        shape = (batch.a_tm1.shape[1], self.config.network.quantiles)
+        """[end - first, B, N], for each policy from its own stream.
+
+        As many of a sequence that is cut to others' length as of a whole one, so that a policy's
+        numbers are the same whatever it is trained beside.
+        """
+        count = self.config.network.quantiles
+        shape: tuple[int, ...] = (batch.a_tm1.shape[1], count)
+        if isinstance(batch, TransitionSequences):
+            shape = (batch.after.shape[1], batch.longest, count)
         drawn = torch.stack(
             [torch.rand(shape, generator=stream) for stream in self._streams[part.first : part.end]]
         )
+        if isinstance(batch, TransitionSequences):
+            drawn = drawn[:, :, : batch.after.shape[2]].flatten(1, 2)
         return drawn.to(self.device)
 
     @staticmethod

@@ -42,6 +42,8 @@ class TransitionSequences:
     """[K, B]: 1 where a step is learned from, else 0."""
     weights: Tensor
     """[K, B]: what each counts: 0 where it is not valid, and 1 on average."""
+    longest: int
+    """Steps of the longest sequence that could be; T is that of the longest in this batch."""
 
     def features(self, network: QNetwork, weights: Weights) -> Tensor:
         """What a network makes of all inputs, one after another: [K, G, T + 1, F]."""

@@ -40,7 +40,7 @@ class IQN(QNetwork):
             first, others = config.hidden[0], config.hidden[1:]
             shapes = linear_shapes("state", num_inputs, first)
         shapes |= self._gate_shapes(first)
-        width = self.memory or first
+        width = config.recurrent or first
         shapes |= linear_shapes("quantile", config.cosines, width)
         for i, units in enumerate(others):
             shapes |= linear_shapes(f"hidden{i}", width, units, config.noisy)

@@ -50,8 +50,8 @@ class QNetwork(Network):
         """
         super().__init__(num_inputs, config)
         self.num_actions, self.encoder, self.input_scale = num_actions, encoder, scale
-        if config.recurrent:
-            self.memory = config.recurrent
+        if config.recurrent or self.encoder_memory:
+            self.memory = self.encoder_memory or config.recurrent
         if encoder is not None:
             self.buffers = encoder.buffers(TOWER)
 
@@ -106,10 +106,17 @@ class QNetwork(Network):
             state: [K, G, memory] before each.
             burn_in: [K, G] steps of each that only bring the state up to date; None: none.
         """
+        if self.encoder is not None and self.encoder.memory:
+            scaled = self._scaled(inputs)
+            found = self.encoder.features_along(TOWER, weights, scaled, state, burn_in)
+            return self.before(weights, found)
         return recur_along(weights, self.features(weights, inputs), state, burn_in)
 
     def step(self, weights: Weights, inputs: Tensor, memory: Tensor) -> tuple[Tensor, Tensor]:
         """The action values where there is a memory [K, B, memory], and what it becomes."""
+        if self.encoder is not None and self.encoder.memory:
+            found, memory = self.encoder.step(TOWER, weights, self._scaled(inputs), memory)
+            return self.values_of(weights, self.before(weights, found)), memory
         gates = apply(weights, GATES[0], self.features(weights, inputs))
         memory = recur(weights, gates, memory)
         return self.values_of(weights, memory), memory
@@ -122,8 +129,10 @@ class QNetwork(Network):
         """What the linear layers see of inputs [K, B, num_inputs]: [K, B, width]."""
         if self.encoder is None:
             return inputs
-        scaled = inputs if self.input_scale == 1.0 else inputs * self.input_scale
-        return self.encoder.features(TOWER, weights, scaled)
+        return self.encoder.features(TOWER, weights, self._scaled(inputs))
+
+    def _scaled(self, inputs: Tensor) -> Tensor:
+        return inputs if self.input_scale == 1.0 else inputs * self.input_scale
 
     @property
     def width(self) -> int:
@@ -138,10 +147,10 @@ class QNetwork(Network):
     @property
     def _gates(self) -> tuple[str, ...]:
         """The layers of the recurrent one."""
-        return GATES if self.memory else ()
+        return GATES if self.config.recurrent else ()
 
     def _gate_shapes(self, inputs: int) -> dict[str, tuple[int, ...]]:
-        return gate_shapes(inputs, self.memory) if self.memory else {}
+        return gate_shapes(inputs, self.memory) if self._gates else {}
 
     def _head_shapes(self, inputs: int) -> Shapes:
         outputs = self.num_actions + self.config.dueling
@@ -169,7 +178,7 @@ class MLP(QNetwork):
             noisy = config.noisy and i > 0
             shapes |= linear_shapes(f"hidden{i}", widths[i], widths[i + 1], noisy)
         shapes |= self._gate_shapes(widths[-1])
-        self.shapes = shapes | dict(self._head_shapes(self.memory or widths[-1]))
+        self.shapes = shapes | dict(self._head_shapes(config.recurrent or widths[-1]))
 
     @property
     def layers(self) -> tuple[str, ...]:
