@@ -6,15 +6,21 @@ from remuda.config import load_config
 from remuda.training import train
 from remuda.ui.live import PlainView
 
+RECURRENT, OWN = {"recurrent": 16}, {"module": "policies.own_networks:Gated"}
+
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("algorithm", "recurrent", "least", "most"),
-    [("dqn", 16, 0.95, 1.0), ("iqn", 16, 0.95, 1.0), ("dqn", 0, 0.3, 0.7)],
+    ("algorithm", "network", "least", "most"),
+    [
+        ("dqn", RECURRENT, 0.95, 1.0),
+        ("iqn", RECURRENT, 0.95, 1.0),
+        ("dqn", OWN, 0.95, 1.0),
+        ("dqn", {}, 0.3, 0.7),
+    ],
+    ids=["dqn", "iqn", "own module", "without a memory"],
 )
-def test_a_cue_of_the_first_turn_is_acted_on_in_the_last(
-    algorithm, recurrent, least, most, tmp_path
-):
+def test_a_cue_of_the_first_turn_is_acted_on_in_the_last(algorithm, network, least, most, tmp_path):
     policy = {
         "algorithm": algorithm,
         "n_frames": 1,
@@ -22,15 +28,14 @@ def test_a_cue_of_the_first_turn_is_acted_on_in_the_last(
         "learning_rate": 3e-3,
         "batch_size": 128,
         "target_every": 20,
-        "network": {"hidden": [32], "recurrent": recurrent, "quantiles": 4, "cosines": 8},
+        "network": {"hidden": [32], "quantiles": 4, "cosines": 8} | network,
         "exploration": {"decay_steps": 2000},
         "publish": {"every": 1},
-        # In the middle of an episode begins a segment: its state is one that the actor had.
         "experience": {
             "learning_starts": 256,
             "capacity": 4000,
             "replay_ratio": 4.0,
-            "segment_length": 3,
+            "segment_length": 4,
         },
     }
     tree = {
