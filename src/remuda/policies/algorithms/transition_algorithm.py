@@ -143,7 +143,8 @@ class TransitionAlgorithm(Algorithm):
         if spec.memory:
             raise ConfigError(
                 f"policy.algorithm {spec.config.algorithm} learns from single steps, and its "
-                "network can keep nothing in mind: leave out network.recurrent, or use ppo"
+                "network can keep nothing in mind: leave out network.recurrent, or the state_size "
+                "of its module, or use ppo"
             )
         heads = dict.fromkeys(cls.heads, spec.actions.num_outputs)
         return Heads(spec.num_inputs, heads, spec.config.network, encoder_for(spec), spec.scale)
