@@ -80,6 +80,8 @@ CASES = {
         FOUR,
         "masked",
     ),
+    "recurrent dqn": (DQN | {"n_frames": 2}, {"recurrent": 8}, VECTOR, FOUR, "masked"),
+    "recurrent iqn": (IQN, {"recurrent": 8, "noisy": True}, VECTOR, CHOICES),
     "recurrent, continuous": (PPO, {"recurrent": 8}, VECTOR, MOVES),
     "recurrent convolution": (RAW, {"convolutions": CONVOLUTIONS, "recurrent": 8}, PIXELS, FOUR),
 }
@@ -302,7 +304,7 @@ def test_observations_are_of_the_dtype_of_the_game(dtype, exported):
 
 
 class RecurrentPixelQ(QNetwork):
-    """Values of actions after a convolution, with a state: what no Q-learner here has yet."""
+    """Values of actions after a convolution, with a state of its own kind."""
 
     memory = 6
 
@@ -320,7 +322,7 @@ class RecurrentPixelQ(QNetwork):
     def acting(self, parameters, noise):
         return dict(parameters)
 
-    def values(self, weights, inputs):
+    def values_of(self, weights, features):
         raise AssertionError("it needs its state")
 
     def step(self, weights, inputs, memory):

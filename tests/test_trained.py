@@ -68,6 +68,11 @@ SETTINGS = {
     "ppo with frames": ("treasure_hunt", PPO | {"n_frames": 2}),
     "noisy": ("treasure_hunt", {"algorithm": "iqn", "network": {"noisy": True}}),
     "recurrent": ("support:Recall", PPO | {"network": {"recurrent": 8}}),
+    "recurrent dqn": ("treasure_hunt", {"algorithm": "dqn", "network": {"recurrent": 8}}),
+    "recurrent iqn": (
+        "treasure_hunt",
+        {"algorithm": "iqn", "network": {"recurrent": 8}, "n_frames": 2},
+    ),
     "towers": ("treasure_hunt", PPO | {"network": {"shared": False}}),
     "masked": ("connect_four", PPO),
     "masked dqn": ("connect_four", {"algorithm": "dqn"}),

@@ -1,6 +1,6 @@
 """What every algorithm holds to, in a game that tells what is allowed.
 
-An algorithm is in the suite by its line in `ALGORITHMS`.
+An algorithm is in the suite by its line in `ALGORITHMS`, where a word may follow its name.
 """
 
 import numpy as np
@@ -21,10 +21,16 @@ TRANSITIONS = {
     "exploration": {"decay_steps": 2000},
     "experience": {"learning_starts": 64, "capacity": 4000, "replay_ratio": 2.0},
 }
+RECURRENT = {"network": {"recurrent": 8}, "experience": {"burn_in": 1}}
 ALGORITHMS = {
     "dqn": TRANSITIONS,
     "iqn": overlay(TRANSITIONS, {"iqn": {"quantiles": 4, "cosines": 8, "target_every": 20}}),
     "ppo": {"ppo": {"rollout_length": 16}},
+    "dqn, recurrent": overlay(TRANSITIONS, RECURRENT),
+    "iqn, recurrent": overlay(
+        TRANSITIONS, overlay(RECURRENT, {"network": {"quantiles": 4, "cosines": 8}})
+    ),
+    "ppo, recurrent": {"ppo": {"rollout_length": 16}, "network": {"recurrent": 8}},
 }
 """By name, the settings by which each learns quickly."""
 EVERY = pytest.mark.parametrize("algorithm", ALGORITHMS)
@@ -32,7 +38,7 @@ EVERY = pytest.mark.parametrize("algorithm", ALGORITHMS)
 
 def settings(algorithm, **tree):
     policy = {
-        "algorithm": algorithm,
+        "algorithm": algorithm.partition(",")[0],
         "n_frames": 1,
         "reward_scale": 1.0,
         "discount": 0.95,

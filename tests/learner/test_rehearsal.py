@@ -92,6 +92,27 @@ CASES = {
         "treasure_hunt",
         {"policy": overlay(VALUES, {"algorithm": "dqn", "experience": {"prioritised": 0.6}})},
     ),
+    "dqn with a memory, masks and burn-in": (
+        "connect_four",
+        {
+            "policy": overlay(
+                VALUES,
+                {
+                    "algorithm": "dqn",
+                    "network": {"recurrent": 8},
+                    "experience": {"segment_length": 8, "burn_in": 2},
+                },
+            )
+        },
+    ),
+    "iqn with a memory, prioritised": (
+        "treasure_hunt",
+        {
+            "policy": overlay(
+                VALUES, {"network": {"recurrent": 8}, "experience": {"prioritised": 0.6}}
+            )
+        },
+    ),
     "dqn with masks": ("connect_four", {"policy": {"algorithm": "dqn"} | VALUES}),
     "iqn with choices, from dealt seats": (
         "masked_games:Doors",

@@ -34,6 +34,44 @@ class Branching(nn.Module):
         return x if float(self.layer.bias.detach().sum()) > 0.0 else -x
 
 
+class Remembers(nn.Module):
+    """Recurrent: it keeps a trace of what it saw."""
+
+    def __init__(self, shape, state_size=7):
+        super().__init__()
+        self.state_size = state_size
+        self.seen = nn.Linear(int(torch.Size(shape).numel()), state_size)
+        self.kept = nn.Linear(state_size, state_size)
+        self.head = nn.Linear(state_size, 9)
+
+    def forward(self, x, state):
+        state = torch.tanh(self.seen(x.flatten(1)) + self.kept(state))
+        return torch.relu(self.head(state)), state
+
+
+class Gated(nn.Module):
+    def __init__(self, shape, state_size=16):
+        super().__init__()
+        self.state_size = state_size
+        self.inputs = nn.Linear(shape[0], 32)
+        self.cell = nn.GRUCell(32, state_size)
+
+    def forward(self, observations, state):
+        state = self.cell(torch.tanh(self.inputs(observations)), state)
+        return state, state
+
+
+class Forgets(Remembers):
+    def forward(self, x, state):
+        return super().forward(x, state)[0]
+
+
+class Shrinks(Remembers):
+    def forward(self, x, state):
+        features, state = super().forward(x, state)
+        return features, state[:, 1:]
+
+
 def drops(shape):
     return nn.Sequential(nn.Linear(shape[0], 4), nn.Dropout(0.5))
 

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import remuda
-from remuda.config import PolicyConfig, load_config
+from remuda.config import PolicyConfig, load_config, overlay
 from remuda.effects import without_effect
 from remuda.errors import ConfigError, ContractError
 from remuda.policies.actions import DiscreteActions
@@ -67,6 +67,56 @@ def test_it_computes_what_the_module_computes(algorithm):
         torch.testing.assert_close(found[0], plain(inputs[0]))
 
 
+@pytest.mark.parametrize("module", ["Remembers", "Gated"])
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_a_recurrent_module_steps_with_a_state_of_its_own(algorithm, module):
+    """Of three policies at once as of each alone, and along sequences as step by step."""
+    spec = spec_of(algorithm, module)
+    network, stack = stacked(spec, 3)
+    size = {"Remembers": 7, "Gated": 16}[module]
+    assert (spec.memory, network.memory) == (size, size)
+    g = torch.Generator().manual_seed(1)
+    inputs, state = torch.randn(3, 2, 4, 5, generator=g), torch.randn(3, 2, size, generator=g)
+    with torch.no_grad():
+        weights = network.acting(stack.parameters, None)
+        if algorithm == "ppo":
+            along, _ = network.policy_and_value(stack.parameters, inputs.flatten(1, 2), state)
+        else:
+            found = network.features_along(weights, inputs.flatten(1, 2), state)
+            along = network.values_of(weights, found)
+        before = state
+        for t in range(4):
+            outputs, after = network.step(weights, inputs[:, :, t], before)
+            torch.testing.assert_close(along.view(3, 2, 4, -1)[:, :, t], outputs)
+            for k in range(3):
+                alone = network.acting(stack.of(k), None)
+                one, kept = network.step(alone, inputs[k : k + 1, :, t], before[k : k + 1])
+                torch.testing.assert_close(one[0], outputs[k], rtol=1e-5, atol=1e-6)
+                torch.testing.assert_close(kept[0], after[k], rtol=1e-5, atol=1e-6)
+            assert not torch.equal(after, before)
+            before = after
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({"network": {"recurrent": 3}}, "and network.recurrent is 3; set that to 0"),
+        ({"network": {"shared": False}}, "needs network.shared: there is one memory"),
+        ({"ppo": {"anchor_cost": 0.1}}, "ppo.anchor_cost is for policies without a memory"),
+        (
+            {"learning_mode": "off_policy", "experience": {"group": "us"}},
+            "experience.group is for policies without a memory",
+        ),
+    ],
+)
+def test_where_a_recurrent_module_cannot_work_is_told(options, told):
+    own = {"network": {"module": f"{OWN}:Remembers"}, "algorithm": "ppo"}
+    config = PolicyConfig.model_validate(overlay(own, options))
+    spec = PolicySpec("a", config, (5,), "float32", DiscreteActions((3,)))
+    with pytest.raises(ConfigError, match=f"Remembers has a state_size.*{told}"):
+        spec.network()
+
+
 def test_each_policy_draws_weights_of_its_own_as_the_module_draws_them():
     spec = spec_of("ppo", "Wide")
     ones = [first_weights(spec, torch_stream(0, "weights", k)) for k in (0, 1, 0)]
@@ -123,6 +173,8 @@ def test_stacked_frames_come_first_and_observations_keep_their_shape():
         ("square", ConfigError, "gave list, and no torch.nn.Module"),
         ("keeps_shape", ContractError, r"made \[2, 1, 5\] of observations \[2, 5\]; it must give"),
         ("breaks", ConfigError, r"was called on \[2, 5\] float32: RuntimeError: mat1 and mat2"),
+        ("Forgets", ContractError, r"made Tensor of two observations and a state \[2, 7\]; with a"),
+        ("Shrinks", ContractError, r"made a state \[2, 6\] of .* the state after, \[B, 7\]"),
         ("Fussy", ConfigError, r"RuntimeError: no network today \(.*own_networks.py, line \d+\)"),
     ],
 )

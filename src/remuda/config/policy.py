@@ -45,7 +45,10 @@ class NetworkConfig(Section):
     convolutions: tuple[tuple[PositiveInt, PositiveInt, PositiveInt], ...] = ()
     """For images: [channels,kernel,stride] of each layer before the hidden ones."""
     recurrent: NonNegativeInt = 0
-    """PPO: units of a gated recurrent layer (Cho et al. 2014) after the hidden ones. 0: none."""
+    """Units of a gated recurrent layer (Cho et al. 2014). 0: none. PPO and DQN: after the hidden
+    ones. IQN: before its quantile embedding. IQN and DQN then learn from whole segments (as R2D2,
+    Kapturowski et al. 2019), with a `batch_size` of 256 and an `experience.segment_length` of 32
+    unless you say others."""
     shared: Annotated[bool, for_ppo()] = True
     """PPO: the policy and the value share the hidden layers; else each has its own."""
     dueling: bool = True
@@ -80,6 +83,16 @@ class ExperienceConfig(Section):
     segment_length: PositiveInt = 100
     """The most steps in one segment. PPO: 32. Where episodes are much shorter, set it to their
     length, or their segments fill the ring before a rollout is complete."""
+    burn_in: Annotated[
+        NonNegativeInt,
+        Only(
+            "transitions",
+            when=lambda policy: bool(policy.network.recurrent or policy.network.module),
+            needs="{}network.recurrent",
+        ),
+    ] = 0
+    """IQN and DQN with a recurrent network: first steps of a segment that are not trained on, but
+    bring the state that older weights left up to date. None where an episode begins."""
     replay_ratio: Annotated[PositiveFloat | None, for_values("ppo.epochs")] = 0.64
     """Training samples per collected step, at most. None: train without pause, however much the
     processor's scheduler happens to give."""
@@ -128,6 +141,14 @@ def with_module(policy: Mapping[str, Any]) -> dict[str, Any]:
     return dict(policy)
 
 
+GROUPED = (
+    "experience.group is for policies without a memory: what another kept in mind is of no use; "
+    "network.recurrent is {}"
+)
+OF_RECURRENT_VALUES = {"batch_size": 256, "experience": {"segment_length": 32}}
+"""Defaults of algorithms that learn from transitions, where their network is recurrent."""
+
+
 class PolicyConfig(Section):
     """One policy: its algorithm, network, hyperparameters, experience and publishing."""
 
@@ -159,7 +180,8 @@ class PolicyConfig(Section):
     discount: Share = 0.95
     """Discount per step."""
     batch_size: Annotated[PositiveInt, for_values("ppo.rollout_length ppo.minibatches")] = 64
-    """Samples in an update."""
+    """Samples in an update. With a recurrent network: so many steps, in whole segments, one at
+    least."""
     learning_rate: PositiveFloat = 5e-4
     """Step size of Adam."""
     adam_epsilon: PositiveFloat = 1e-5
@@ -217,6 +239,10 @@ class PolicyConfig(Section):
             entry = find_algorithm(str(data.get("algorithm", "iqn")))
         except ConfigError as error:
             raise ValueError(str(error)) from None
+        network = plain.get("network")
+        is_recurrent = isinstance(network, Mapping) and network.get("recurrent")
+        if is_recurrent and entry.takes == "transitions":
+            plain = overlay(OF_RECURRENT_VALUES, plain)
         for preset in reversed(entry.presets):
             plain = overlay(preset, plain)
         return plain
@@ -306,9 +332,15 @@ class PolicyConfig(Section):
                 f"learning_mode is {self.learning_mode!r}, which is for ppo; {self.algorithm} "
                 "learns off_policy"
             )
-        if network.recurrent:
-            raise ValueError(f"network.recurrent is for ppo; {self.algorithm} has none")
         experience = self.experience
+        if network.recurrent and experience.group:
+            raise ValueError(GROUPED.format(network.recurrent))
+        if experience.burn_in >= experience.segment_length:
+            raise ValueError(
+                f"experience.burn_in is {experience.burn_in}, and a segment has "
+                f"{experience.segment_length} steps (experience.segment_length), of which some "
+                "must be left to train on; lower the first"
+            )
         if experience.learning_starts > experience.capacity:
             raise ValueError(
                 f"experience.learning_starts is {experience.learning_starts}, more than the "
@@ -323,7 +355,8 @@ class PolicyConfig(Section):
             raise ValueError(
                 "experience.on_full is 'wait', which needs an experience.replay_ratio to wait for"
             )
-        share = self.batch_size / (experience.replay_ratio or 1.0)
+        largest = max(self.batch_size, experience.segment_length if network.recurrent else 0)
+        share = largest / (experience.replay_ratio or 1.0)
         if experience.on_full == "wait" and experience.capacity < share:
             raise ValueError(
                 f"experience.capacity is {experience.capacity}, less than the {share:.0f} steps "
@@ -349,10 +382,7 @@ class PolicyConfig(Section):
                 "rewards in the order in which they came"
             )
         if self.experience.group and self.network.recurrent:
-            raise ValueError(
-                "experience.group is for policies without a memory: what another kept in mind is "
-                f"of no use; network.recurrent is {self.network.recurrent}"
-            )
+            raise ValueError(GROUPED.format(self.network.recurrent))
         if self.network.noisy:
             raise ValueError("network.noisy is for iqn and dqn; ppo explores by its own entropy")
         if self.network.dueling:

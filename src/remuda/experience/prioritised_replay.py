@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Sequence
 
 import numpy as np
 
 from remuda.experience.experience import Experience
 from remuda.experience.priorities import Drawn, Priorities
+from remuda.experience.replay import B, Replay
 from remuda.experience.ring import LOST
+from remuda.experience.sequence_replay import SequenceBatch, SequenceReplay
 from remuda.experience.transition_replay import Batch, TransitionReplay
 from remuda.memory.atomic import load
 from remuda.types import Bools, Floats, Integers, State
 
 
-class PrioritisedReplay(TransitionReplay):
-    """Draws steps the more often, the further off they were when they were last learned from."""
+class Prioritised(Replay[B]):
+    """Draws items the more often, the further off they were when they were last learned from."""
 
     def __init__(
         self,
@@ -28,16 +31,20 @@ class PrioritisedReplay(TransitionReplay):
     ) -> None:
         """Draw from these; `alpha`: how much that counts, from 0 to 1."""
         super().__init__(sources, n_steps, discount, random, check_sequence)
-        segments = sum(len(survey.sequences) for survey in self._surveys)
-        length = self.experience.config.segment_length
-        self._priorities = Priorities(alpha, segments, length)
+        segments = sum(len(held.sequences) for held in self._held)
+        self._priorities = Priorities(alpha, segments, self._items)
         self._drawn = Drawn.empty(1)
         # On nothing: this compiles the kernels.
         self._follow()
         self._priorities.draw(np.zeros(1), self._ends(), np.zeros(1, np.bool_), self._drawn)
         self.learn(np.full(1, np.nan, np.float32))
 
-    def sample(self, out: Batch, policy: int, size: int, beta: float = 1.0) -> bool:
+    @property
+    @abstractmethod
+    def _items(self) -> int:
+        """The most items of a segment."""
+
+    def sample(self, out: B, policy: int, size: int, beta: float = 1.0) -> bool:
         """Draw so many samples into row `policy` of a batch, with weights."""
         todo: Bools = np.ones(size, np.bool_)
         left, self._drawn = size, Drawn.empty(size)
@@ -75,19 +82,36 @@ class PrioritisedReplay(TransitionReplay):
             self._priorities.restore(known)
 
     def _follow(self) -> None:
-        sequences = [survey.sequences for survey in self._surveys]
+        sequences = [held.sequences for held in self._held]
         self._priorities.follow(np.concatenate(sequences), self._ends())
 
     def _ends(self) -> Integers:
-        """Where the steps of each segment end in the list of all steps of all rings."""
+        """Where the items of each segment end in the list of all items of all rings."""
         ends, base = [], 0
-        for survey in self._surveys:
-            ends.append(survey.ends + base)
-            base += int(survey.ends[-1])
+        for held in self._held:
+            ends.append(held.ends + base)
+            base += int(held.ends[-1])
         found: Integers = np.concatenate(ends)
         return found
 
     def _lost(self) -> Integers:
         """By ring, the steps before those that it holds."""
-        found: Integers = np.array([load(r.counters, LOST) for r, _ in self._rings], np.int64)
+        rings = [held.ring for held in self._held]
+        found: Integers = np.array([load(r.counters, LOST) for r in rings], np.int64)
         return found
+
+
+class PrioritisedReplay(Prioritised[Batch], TransitionReplay):
+    """Draws steps by their errors."""
+
+    @property
+    def _items(self) -> int:
+        return self.experience.config.segment_length
+
+
+class PrioritisedSequences(Prioritised[SequenceBatch], SequenceReplay):
+    """Draws segments by their errors, whatever their length."""
+
+    @property
+    def _items(self) -> int:
+        return 1

@@ -1,18 +1,17 @@
-"""The learner's end of experience: batches of n-step transitions, drawn uniformly."""
+"""The learner's end of experience, by single steps: batches of n-step transitions."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numba import njit
 
-from remuda.checkpoint.state import random_state, restore_random
 from remuda.experience.experience import Experience
-from remuda.experience.ring import OTHERS
+from remuda.experience.replay import Held, Replay
+from remuda.experience.ring import OTHERS, ExperienceRing
 from remuda.memory.atomic import fence_acquire, load
-from remuda.types import Array, Bools, Floats, Integers, State
+from remuda.types import Array, Bools, Floats, Integers
 
 
 @dataclass(frozen=True)
@@ -81,7 +80,7 @@ def _survey(sequence: Integers, committed: Integers, sequences: Integers, ends: 
 
 
 @njit(cache=True)
-def _allow(masks: Bools, slot: int, t: int, sizes: Integers, allowed: Bools, b: int) -> None:
+def allow(masks: Bools, slot: int, t: int, sizes: Integers, allowed: Bools, b: int) -> None:
     """Write which combinations of choices the mask of a step allows."""
     for j in range(allowed.shape[1]):
         allowed[b, j] = True
@@ -157,138 +156,57 @@ def _gather(
                 s_tm1[b, frame * size + j] = observations[slot, t + frame, j]
                 s_t[b, frame * size + j] = observations[slot, t + steps + frame, j]
         if allowed_t.shape[1]:
-            _allow(masks, slot, t, sizes, allowed_tm1, b)
+            allow(masks, slot, t, sizes, allowed_tm1, b)
             if discounts[slot, t + steps - 1] == 0.0:  # nothing is to come
                 allowed_t[b] = True
             else:
-                _allow(masks, slot, t + steps, sizes, allowed_t, b)
+                allow(masks, slot, t + steps, sizes, allowed_t, b)
         fence_acquire()
         todo[b] = check and load(sequence, slot) != sequences[slot]
         left += todo[b]
     return left
 
 
-@dataclass(frozen=True)
-class _Survey:
-    """What a ring held when it was looked at."""
-
-    sequences: Integers
-    """By segment."""
-    ends: Integers
-    """Where the steps of each segment end in the list of all its steps."""
-
-
-class TransitionReplay:
+class TransitionReplay(Replay[Batch]):
     """Draws from a policy's own experience and its group's, each step with the same chance."""
 
-    def __init__(
-        self,
-        sources: Sequence[Experience],
-        n_steps: int,
-        discount: float,
-        random: np.random.Generator,
-        check_sequence: bool = True,
-    ) -> None:
-        """Draw from these; the policy's own experience comes first."""
-        self.experience = experience = sources[0]
-        experience.warm_up()
-        self._rings = [(ring, i == 0) for i, found in enumerate(sources) for ring in found.rings]
-        self.redrawn = 0
-        """Draws that the writer overtook, and that were drawn again."""
-        self._random, self._check = random, check_sequence
-        self._n_steps, self.discount = n_steps, discount
-        shape = experience.shape
-        self._sizes: Integers = np.array(shape.choices or (shape.mask_size,), np.int64)
-        self._surveys = tuple(
-            _Survey(np.zeros(ring.num_segments, np.int64), np.zeros(ring.num_segments, np.int64))
-            for ring, _ in self._rings
+    def empty(self, num_policies: int, size: int, weighed: bool = False) -> Batch:
+        """Room for so many of each of K policies; `weighed`: they may have weights."""
+        return Batch.empty(self.experience, num_policies, size, weighed)
+
+    def _note(self, ring: ExperienceRing, sequences: Integers, ends: Integers) -> int:
+        shared = ring.shared
+        return _survey(shared["sequence"], shared["committed"], sequences, ends)
+
+    def _copy(
+        self, held: Held, picks: Integers, todo: Bools, out: Batch, policy: int, base: int
+    ) -> int:
+        shared = held.ring.shared
+        return _gather(
+            shared["observations"],
+            shared["actions"],
+            shared["masks"],
+            shared["rewards"],
+            shared["discounts"],
+            shared["versions"],
+            shared["sequence"],
+            held.sequences,
+            held.ends,
+            picks,
+            todo,
+            self._sizes,
+            self.experience.shape.n_frames,
+            self._n_steps,
+            self.discount,
+            out.s_tm1[policy],
+            out.a_tm1[policy],
+            out.r_t[policy],
+            out.discount_t[policy],
+            out.s_t[policy],
+            out.versions[policy],
+            out.allowed_tm1[policy],
+            out.allowed_t[policy],
+            base,
+            held.own,
+            self._check,
         )
-        self._survey()
-        # Nothing to do: this compiles the kernels.
-        nothing: Bools = np.zeros(1, np.bool_)
-        self._draw(np.zeros(1, np.int64), nothing, Batch.empty(experience, 1, 1), 0)
-
-    def sample(self, out: Batch, policy: int, size: int, beta: float = 1.0) -> bool:  # noqa: ARG002
-        """Draw so many samples into row `policy` of a batch; False: there is no step at all.
-
-        Args:
-            out: to be written.
-            policy: the row.
-            size: how many.
-            beta: how far weights make up for what is drawn more often than other steps.
-        """
-        todo: Bools = np.ones(size, np.bool_)
-        left = size
-        while left:
-            total = self._survey()
-            if total == 0:
-                return False
-            left = self._draw(self._random.integers(0, total, size), todo, out, policy)
-            self.redrawn += left
-        return True
-
-    def learn(self, errors: Floats) -> None:
-        """Know how far the last samples [B] were from what was expected: it makes no difference."""
-
-    def forget(self) -> None:
-        """Know nothing of what was drawn: somebody else learns."""
-
-    def state(self, whole: bool = False) -> State:  # noqa: ARG002
-        """Its random stream, and what it counted.
-
-        Args:
-            whole: whether the experience is saved, too.
-        """
-        return {"random": random_state(self._random), "redrawn": self.redrawn}
-
-    def restore(self, state: State) -> None:
-        """Go on drawing where `state` was called."""
-        restore_random(self._random, state["random"])
-        self.redrawn = state["redrawn"]
-
-    def _survey(self) -> int:
-        """Look at every ring; returns the steps in all of them."""
-        total = 0
-        for (ring, _), survey in zip(self._rings, self._surveys, strict=True):
-            shared = ring.shared
-            total += _survey(shared["sequence"], shared["committed"], survey.sequences, survey.ends)
-        return total
-
-    def _draw(self, picks: Integers, todo: Bools, out: Batch, policy: int) -> int:
-        """Copy the picks that are still to do, and mark them done.
-
-        Returns how many the writers overtook; they stay to do.
-        """
-        left = base = 0
-        for (ring, own), survey in zip(self._rings, self._surveys, strict=True):
-            shared = ring.shared
-            left += _gather(
-                shared["observations"],
-                shared["actions"],
-                shared["masks"],
-                shared["rewards"],
-                shared["discounts"],
-                shared["versions"],
-                shared["sequence"],
-                survey.sequences,
-                survey.ends,
-                picks,
-                todo,
-                self._sizes,
-                self.experience.shape.n_frames,
-                self._n_steps,
-                self.discount,
-                out.s_tm1[policy],
-                out.a_tm1[policy],
-                out.r_t[policy],
-                out.discount_t[policy],
-                out.s_t[policy],
-                out.versions[policy],
-                out.allowed_tm1[policy],
-                out.allowed_t[policy],
-                base,
-                own,
-                self._check,
-            )
-            base += int(survey.ends[-1])
-        return left

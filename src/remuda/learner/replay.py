@@ -5,18 +5,18 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from remuda.experience.experience import NEVER
+from remuda.experience.replay import Replay
 from remuda.experience.ring import OTHERS
-from remuda.experience.transition_replay import Batch, TransitionReplay
+from remuda.learner.batches import batches_for
 from remuda.learner.budget import BatchBudget
 from remuda.learner.learner import Student, runs
-from remuda.memory.aligned import copied
-from remuda.policies.algorithms.transition_algorithm import TransitionAlgorithm, Transitions
+from remuda.policies.algorithms.transition_algorithm import TransitionAlgorithm
 from remuda.population.learner_births import Newborn
 from remuda.scoreboard import Learn
 from remuda.timeline import Span, Timeline
@@ -38,7 +38,7 @@ class ReplayLearner:
         self,
         students: Sequence[Student],
         algorithm: TransitionAlgorithm,
-        replays: Sequence[TransitionReplay],
+        replays: Sequence[Replay[Any]],
         timeline: Timeline | None = None,
         saves_experience: bool = False,
         plays: Callable[[str], bool] = lambda _: True,
@@ -67,9 +67,7 @@ class ReplayLearner:
         self._budget = BatchBudget(config.batch_size, config.time_budget)
         self._weighed = any(s.config.experience.prioritised for s in students)
         """Whether steps of any of them are prioritised."""
-        self._batch = Batch.empty(
-            replays[0].experience, len(students), config.batch_size, self._weighed
-        )
+        self._batches = batches_for(replays, config.batch_size, self._weighed)
         self._begun = list(begun or [0] * len(students))
         """By policy, the steps that others lived through in its place."""
         self._there = [plays(student.name) for student in students]
@@ -78,9 +76,9 @@ class ReplayLearner:
         self._last = [0] * len(students)
         """By policy, the samples of its last update, which that goes by."""
         self._scales = np.array([[s.config.reward_scale] for s in students], np.float32)
-        for k, student in enumerate(self._students):
+        for k in range(len(students)):
             # One before it may have died after it had trained, and before actors were told.
-            self._consume(k, student.config.batch_size)
+            self._consume(k, self._batches.largest)
 
     def steps_needed(self, policy: int) -> int:
         """Collected steps at which a policy's next update is due."""
@@ -133,7 +131,7 @@ class ReplayLearner:
         drawn = np.zeros(len(self._students), np.bool_)
         for k in range(first, end):
             # One whose ring was cleared, for another to begin there, holds up none of the others.
-            drawn[k] = self._replays[k].sample(self._batch, k, size, self.beta(k))
+            drawn[k] = self._batches.sample(k, size, self.beta(k))
         sampled = time.perf_counter()
         for k in range(first, end):
             self._students[k].row[Learn.SECONDS_SAMPLE] += (sampled - start) / (end - first)
@@ -146,7 +144,8 @@ class ReplayLearner:
         """Train neighbours on the samples that were drawn for each."""
         clock, count = time.perf_counter, end - first
         start = clock()
-        transitions = self._transitions(first, end, size)
+        device = self._algorithm.device
+        transitions = self._batches.moved(first, end, size, self._scales, device)
         learned = self._algorithm.update(transitions, first, end)
         told = torch.stack(learned[:3], 1).cpu().tolist()
         errors = learned.errors.cpu().numpy() if self._weighed else None
@@ -169,17 +168,17 @@ class ReplayLearner:
         row = student.row
         accepted = student.accept(loss)
         if accepted:
-            row[Learn.SAMPLES] += size
+            row[Learn.SAMPLES] += self._batches.samples(policy, size)
             if student.is_due():
                 student.publish(self.epsilon(policy))
             student.add(Learn.LOSS_SUM, loss)
             student.add(Learn.GRADIENT_NORM_SUM, norm)
             student.add(Learn.VALUE_SUM, value)
-            versions = self._batch.versions[policy, :size]
+            versions = self._batches.versions(policy, size)
             student.count_staleness(versions[versions != OTHERS])
             row[Learn.OTHERS_SUM] += (versions == OTHERS).mean()
         row[Learn.REDRAWN] = replay.redrawn
-        self._consume(policy, size)
+        self._consume(policy, self._batches.samples(policy, size))
         return accepted
 
     def publish(self) -> None:
@@ -223,6 +222,7 @@ class ReplayLearner:
         return self._students[k].state() | {
             "replay": self._replays[k].state(self._saves_experience),
             "begun": self._begun[k],
+            "last": self._last[k],
             "experience": experience.state() if self._saves_experience else None,
         }
 
@@ -232,7 +232,7 @@ class ReplayLearner:
         self._students[k].restore(state)
         self._replays[k].restore(state["replay"])
         self._begun[k] = state["begun"]
-        self._consume(k, self._students[k].config.batch_size)
+        self._consume(k, state.get("last", self._batches.largest))
 
     def _ready(self) -> np.ndarray:
         """[K] bool; each that is not ready has stated its wish."""
@@ -266,23 +266,6 @@ class ReplayLearner:
             # What a resumed run did not bring along is not there to be trained on.
             paid = max(_steps_paid(student, samples), experience.lost)
             experience.consume(NEVER if idle else paid)
-
-    def _transitions(self, first: int, end: int, size: int) -> Transitions:
-        batch, device = self._batch, self._algorithm.device
-
-        def move(array: np.ndarray) -> Tensor:
-            return copied(array[first:end, :size], device)
-
-        return Transitions(
-            s_tm1=move(batch.s_tm1),
-            a_tm1=move(batch.a_tm1),
-            r_t=move(batch.r_t * self._scales),
-            discount_t=move(batch.discount_t),
-            s_t=move(batch.s_t),
-            allowed_tm1=move(batch.allowed_tm1),
-            allowed_t=move(batch.allowed_t),
-            weights=move(batch.weights),
-        )
 
 
 def _steps_paid(student: Student, samples: float) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from remuda.checkpoint.names import file_name
 from remuda.experience.experience import Experience
@@ -21,7 +21,7 @@ from remuda.streams import stream, torch_stream
 from remuda.timeline import Timeline
 
 if TYPE_CHECKING:
-    from remuda.experience.transition_replay import TransitionReplay
+    from remuda.experience.replay import Replay
     from remuda.learner.group import LearnerGroup
     from remuda.learner.learner import Learner, Student
     from remuda.policies.algorithms.algorithm import Algorithm
@@ -147,16 +147,19 @@ class LearnerRole:
             self._width,
         )
 
-    def _replay(self, spec: PolicySpec, learner_step: int) -> TransitionReplay:
+    def _replay(self, spec: PolicySpec, learner_step: int) -> Replay[Any]:
         """What a policy draws its steps from, that begins after so many updates."""
-        from remuda.experience.prioritised_replay import PrioritisedReplay
+        from remuda.experience.prioritised_replay import PrioritisedReplay, PrioritisedSequences
+        from remuda.experience.sequence_replay import SequenceReplay
         from remuda.experience.transition_replay import TransitionReplay
 
         config = spec.config
         random = stream(self.seed, "replay", spec.name, learner_step)
         drawn = (self._sources(spec), config.n_steps, config.discount, random)
         alpha = config.experience.prioritised
-        return PrioritisedReplay(*drawn, alpha) if alpha else TransitionReplay(*drawn)
+        if alpha:
+            return (PrioritisedSequences if spec.memory else PrioritisedReplay)(*drawn, alpha)
+        return (SequenceReplay if spec.memory else TransitionReplay)(*drawn)
 
     def _by_rollouts(
         self, specs: tuple[PolicySpec, ...], device: str, births: LearnerBirths

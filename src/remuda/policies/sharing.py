@@ -20,7 +20,7 @@ def stream_shape(spec: PolicySpec) -> StreamShape:
         actions.size,
         actions.dtype,
         actions.mask_size if spec.masked else 0,
-        config.network.recurrent,
+        spec.memory,
         keeps_last_mask=spec.masked and not config.rollout_length,
         choices=actions.sizes if isinstance(actions, CombinedActions) else (),
     )

@@ -50,12 +50,23 @@ class PolicySpec:
         return self.config.n_frames * self.observation_size
 
     @property
+    def memory(self) -> int:
+        """Numbers that its network keeps of a stream from one step to the next."""
+        if not self.config.network.module:
+            return self.config.network.recurrent
+        from remuda.policies.networks.encoders import memory_of
+
+        return memory_of(self)
+
+    @property
     def specification(self) -> tuple[object, ...]:
         """What policies must have in common to be trained as one stack."""
         config, ppo = self.config, self.config.ppo
         numbers = config.entry.hyperparameters
         own = config.q_learning.model_dump_json(exclude={"target_every"})
         shape: tuple[object, ...] = (config.batch_size, own)
+        if self.memory:  # they learn from whole segments
+            shape += (config.experience.segment_length,)
         if config.rollout_length:
             shape = (
                 config.experience,

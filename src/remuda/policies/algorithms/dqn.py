@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
+from remuda.policies.algorithms.sequences import TransitionSequences
 from remuda.policies.algorithms.transition_algorithm import (
     Loss,
     Part,
@@ -20,6 +21,7 @@ from remuda.policies.losses import (
     values_of,
 )
 from remuda.policies.networks.encoders import encoder_for
+from remuda.policies.networks.network import Weights
 from remuda.policies.networks.q_network import MLP, QNetwork
 from remuda.policies.stack import ParameterStack
 
@@ -28,9 +30,14 @@ if TYPE_CHECKING:
 
 
 class DQN(TransitionAlgorithm):
-    """Learns the values of actions (Mnih et al. 2015), chosen and valued by two networks."""
+    """Learns the values of actions (Mnih et al. 2015), chosen and valued by two networks.
 
-    masks = True
+    With a recurrent network it learns from whole segments, as R2D2 (Kapturowski et al. 2019): each
+    network follows a segment from the state that the actor had stored with it, without the steps
+    of its burn-in, and targets lie n steps on in the same segment. Rewards are not rescaled.
+    """
+
+    masks, recurrent = True, True
     network: QNetwork
 
     @classmethod
@@ -44,20 +51,36 @@ class DQN(TransitionAlgorithm):
             spec.scale,
         )
 
-    def loss(self, batch: Transitions, part: Part) -> Loss:
+    def loss(self, batch: Transitions | TransitionSequences, part: Part) -> Loss:
         """The loss of every sample, its action's value, and the error where it is asked for."""
         network = self.network
         with torch.no_grad():
-            q_t = network.values(self._acting(part, part.target), batch.s_t)
+            q_t = network.values_of(*self._at_t(batch, self._acting(part, part.target)))
             select = q_t
             if self.config.q_learning.double:
-                select = network.values(self._acting(part, part.online), batch.s_t)
+                select = network.values_of(*self._at_t(batch, self._acting(part, part.online)))
             select = among_allowed(select, batch.allowed_t)
             target = q_learning_target(batch.r_t, batch.discount_t, select, q_t)
-        q_tm1 = network.values(self._acting(part, part.online), batch.s_tm1)
+        q_tm1 = network.values_of(*self._at_tm1(batch, self._acting(part, part.online)))
         taken = values_of(q_tm1, batch.a_tm1)
         errors = target - taken.detach() if batch.weights.numel() else None
         return Loss(q_learning_loss(taken, target, self.config.q_learning.huber), taken, errors)
 
-    def _acting(self, part: Part, stack: ParameterStack) -> dict[str, Tensor]:
+    def _acting(self, part: Part, stack: ParameterStack) -> Weights:
         return self.network.acting(stack.parameters, self._noise(part))
+
+    def _at_tm1(
+        self, batch: Transitions | TransitionSequences, weights: Weights
+    ) -> tuple[Weights, Tensor]:
+        """The weights, and the features of every s_tm1 by them: [G, B, F]."""
+        if isinstance(batch, TransitionSequences):
+            return weights, batch.at_tm1(batch.features(self.network, weights))
+        return weights, self.network.features(weights, batch.s_tm1)
+
+    def _at_t(
+        self, batch: Transitions | TransitionSequences, weights: Weights
+    ) -> tuple[Weights, Tensor]:
+        """The weights, and the features of every s_t by them: [G, B, F]."""
+        if isinstance(batch, TransitionSequences):
+            return weights, batch.at_t(batch.features(self.network, weights))
+        return weights, self.network.features(weights, batch.s_t)

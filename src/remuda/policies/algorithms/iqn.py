@@ -9,6 +9,7 @@ from torch import Tensor
 
 from remuda.algorithms import Section
 from remuda.policies.algorithms.dqn import DQN
+from remuda.policies.algorithms.sequences import TransitionSequences
 from remuda.policies.algorithms.transition_algorithm import Loss, Part, Transitions
 from remuda.policies.losses import among_allowed, quantile_loss
 from remuda.policies.networks import iqn
@@ -36,21 +37,22 @@ class IQN(DQN):
             spec.config.iqn,
         )
 
-    def loss(self, batch: Transitions, part: Part) -> Loss:
+    def loss(self, batch: Transitions | TransitionSequences, part: Part) -> Loss:
         """The loss of every sample [end - first, B], and its action's values, by quantile."""
         network = self.network
         with torch.no_grad():
             chooser = part.online if self.config.iqn.double else part.target
-            select = network.values(self._acting(part, chooser), batch.s_t)
+            select = network.values_of(*self._at_t(batch, self._acting(part, chooser)))
             best = among_allowed(select, batch.allowed_t).argmax(-1)
             weights = network.plain(part.target.parameters, self._noise(part))
-            z_t = self._taken(
-                network.quantile_values(weights, batch.s_t, self._draw_quantiles(batch, part)), best
+            z_t = network.quantile_values_of(
+                *self._at_t(batch, weights), self._draw_quantiles(batch, part)
             )
-            targets = batch.r_t.unsqueeze(-1) + batch.discount_t.unsqueeze(-1) * z_t
+            targets = batch.r_t.unsqueeze(-1)
+            targets = targets + batch.discount_t.unsqueeze(-1) * self._taken(z_t, best)
         quantiles = self._draw_quantiles(batch, part)
         weights = network.plain(part.online.parameters, self._noise(part))
-        z_tm1 = network.quantile_values(weights, batch.s_tm1, quantiles)
+        z_tm1 = network.quantile_values_of(*self._at_tm1(batch, weights), quantiles)
         taken = self._taken(z_tm1, batch.a_tm1)
         losses = quantile_loss(taken, quantiles, targets, self.config.iqn.huber)
         if not batch.weights.numel():
@@ -59,12 +61,21 @@ class IQN(DQN):
         errors = (targets.unsqueeze(-2) - taken.detach().unsqueeze(-1)).abs().mean((-2, -1))
         return Loss(losses, taken, errors)
 
-    def _draw_quantiles(self, batch: Transitions, part: Part) -> Tensor:
-        """[end - first, B, N], for each policy from its own stream."""
-        shape = (batch.a_tm1.shape[1], self.config.iqn.quantiles)
+    def _draw_quantiles(self, batch: Transitions | TransitionSequences, part: Part) -> Tensor:
+        """[end - first, B, N], for each policy from its own stream.
+
+        As many of a sequence that is cut to others' length as of a whole one, so that a policy's
+        numbers are the same whatever it is trained beside.
+        """
+        count = self.config.iqn.quantiles
+        shape: tuple[int, ...] = (batch.a_tm1.shape[1], count)
+        if isinstance(batch, TransitionSequences):
+            shape = (batch.after.shape[1], batch.longest, count)
         drawn = torch.stack(
             [torch.rand(shape, generator=stream) for stream in self._streams[part.first : part.end]]
         )
+        if isinstance(batch, TransitionSequences):
+            drawn = drawn[:, :, : batch.after.shape[2]].flatten(1, 2)
         return drawn.to(self.device)
 
     @staticmethod

@@ -16,6 +16,8 @@ from remuda.checkpoint.state import fitting
 from remuda.config import PolicyConfig
 from remuda.errors import ConfigError
 from remuda.policies.algorithms.algorithm import Algorithm
+from remuda.policies.algorithms.sequences import TransitionSequences
+from remuda.policies.losses import mean_of
 from remuda.policies.networks.encoders import encoder_for
 from remuda.policies.networks.heads import Heads
 from remuda.policies.networks.network import Network
@@ -78,7 +80,7 @@ class Learned(NamedTuple):
     value: Tensor
     """The mean value of the batch's actions before the update."""
     errors: Tensor
-    """[G, B]: how far off every sample was before the update."""
+    """[G, B]: how far off every sample was before the update; of sequences: every sequence."""
 
 
 CACHE = 2**20
@@ -109,6 +111,8 @@ class TransitionAlgorithm(Algorithm):
 
     takes, masks = "transitions", False
     section: ClassVar[Section] = "dqn"
+    recurrent: ClassVar[bool] = False
+    """Whether its loss is that of sequences too, `TransitionSequences`."""
     heads: ClassVar[Sequence[str]] = ()
     """The heads of its network, each with a number for each action and on layers of its own. The
     first is what actions are chosen by: the greatest, or where `samples` is true drawn from the
@@ -131,12 +135,18 @@ class TransitionAlgorithm(Algorithm):
         """A network with the heads of the class.
 
         Raises:
-            ConfigError: it names none.
+            ConfigError: it names none, or its network is to be recurrent.
         """
         if not cls.heads:
             raise ConfigError(
                 f"policy.algorithm {spec.config.algorithm}: the class names no heads, as in "
                 'heads = ("policy", "q1", "q2")'
+            )
+        if spec.memory:
+            raise ConfigError(
+                f"policy.algorithm {spec.config.algorithm} learns from single steps, and its "
+                "network can keep nothing in mind: leave out network.recurrent, or the state_size "
+                "of its module, or use ppo"
             )
         heads = dict.fromkeys(cls.heads, spec.actions.num_outputs)
         return Heads(spec.num_inputs, heads, spec.config.network, encoder_for(spec), spec.scale)
@@ -193,11 +203,14 @@ class TransitionAlgorithm(Algorithm):
         with torch.no_grad():
             self.target.flat[policy].copy_(weights)
 
-    def update(self, batch: Transitions, first: int = 0, end: int | None = None) -> Learned:
+    def update(
+        self, batch: Transitions | TransitionSequences, first: int = 0, end: int | None = None
+    ) -> Learned:
         """Train policies `first` to `end - 1`, a step on the batch of each."""
         end = len(self.configs) if end is None else end
         part = self._part(first, end)
-        losses, values, errors = Loss(*self.loss(batch, part))
+        # Sequences come only to algorithms that are `recurrent`.
+        losses, values, errors = Loss(*self.loss(batch, part))  # type: ignore[arg-type]
         errors = losses if errors is None else errors
         if batch.weights.numel():
             losses = losses * batch.weights
@@ -209,8 +222,12 @@ class TransitionAlgorithm(Algorithm):
             self.updates[policy] += 1
         with torch.no_grad():
             self.renew_targets(part)
-        value = values.detach().flatten(1).mean(1)
-        return Learned(loss.detach(), norm.squeeze(1), value, errors.detach())
+        value, errors = values.detach().flatten(1).mean(1), errors.detach()
+        if isinstance(batch, TransitionSequences):
+            by_step = values.detach().reshape(*batch.valid.shape, -1).mean(-1)
+            value = mean_of(by_step, batch.valid)
+            errors = batch.priorities(errors)
+        return Learned(loss.detach(), norm.squeeze(1), value, errors)
 
     def state(self, policy: int) -> State:
         """All that a successor needs to go on exactly here: `learned`, and the random stream."""

@@ -13,6 +13,7 @@ from remuda.policies.networks.activations import activate
 from remuda.policies.networks.encoders import Encoder
 from remuda.policies.networks.layers import linear_shapes
 from remuda.policies.networks.network import Network, Weights, apply
+from remuda.policies.networks.recurrent import GATES, gate_shapes, recur, recur_along
 from remuda.policies.stack import Parameters, Shapes
 
 MEAN, VARIANCE, COUNT = "observations.mean", "observations.variance", "observations.count"
@@ -50,8 +51,9 @@ class ActorCritic(Network):
             scale: what inputs are multiplied by, for pixels.
         """
         super().__init__(num_inputs, config)
-        self.actions, self.normalised, self.memory = actions, normalised, config.recurrent
+        self.actions, self.normalised = actions, normalised
         self.encoder, self.input_scale = encoder, scale
+        self.memory = self.encoder_memory or config.recurrent
         shapes: dict[str, tuple[int, ...]] = {}
         for tower in self._towers:
             width = num_inputs
@@ -62,9 +64,8 @@ class ActorCritic(Network):
             for i, units in enumerate(config.hidden):
                 shapes |= linear_shapes(f"{tower}{i}", width, units)
                 width = units
-        if self.memory:
-            shapes |= linear_shapes("gates_in", width, 3 * self.memory)
-            shapes |= linear_shapes("gates_memory", self.memory, 3 * self.memory)
+        if self._gates:
+            shapes |= gate_shapes(width, self.memory)
             width = self.memory
         shapes |= linear_shapes("policy", width, actions.num_logits)
         shapes |= linear_shapes("value", width, 1)
@@ -88,8 +89,11 @@ class ActorCritic(Network):
     def layers(self) -> tuple[str, ...]:
         """The layers of each tower, the recurrent one, then the two heads."""
         towers = (layer for tower in self._towers for layer in self._of_tower(tower))
-        recurrent = ("gates_in", "gates_memory") if self.memory else ()
-        return (*towers, *recurrent, "policy", "value")
+        return (*towers, *self._gates, "policy", "value")
+
+    @property
+    def _gates(self) -> tuple[str, ...]:
+        return GATES if self.config.recurrent else ()
 
     def _of_tower(self, tower: str) -> tuple[str, ...]:
         first = self.encoder.layers(tower) if self.encoder is not None else ()
@@ -113,10 +117,9 @@ class ActorCritic(Network):
 
     def acting(self, parameters: Parameters, noise: torch.Generator | None) -> Weights:  # noqa: ARG002
         """The weights that the policy needs; a value is for those who learn."""
-        recurrent = ("gates_in", "gates_memory") if self.memory else ()
         weights = {
             f"{layer}.{part}": parameters[f"{layer}.{part}"]
-            for layer in (*self._of_tower(self._towers[0]), *recurrent, "policy")
+            for layer in (*self._of_tower(self._towers[0]), *self._gates, "policy")
             for part in ("weight", "bias")
         }
         if self.encoder is not None:
@@ -142,9 +145,15 @@ class ActorCritic(Network):
 
     def step(self, weights: Weights, inputs: Tensor, memory: Tensor) -> tuple[Tensor, Tensor]:
         """The same with a memory [K, B, memory], and what it becomes."""
-        x = self._features(weights, self._towers[0], self._prepared(weights, inputs))
-        memory = self._recur(weights, apply(weights, "gates_in", x), memory)
-        return self._with_scales(weights, apply(weights, "policy", memory)), memory
+        tower, inputs = self._towers[0], self._prepared(weights, inputs)
+        if self._gates:
+            x = self._features(weights, tower, inputs)
+            x = memory = recur(weights, apply(weights, "gates_in", x), memory)
+        else:
+            assert self.encoder is not None
+            x, memory = self.encoder.step(tower, weights, inputs, memory)
+            x = self._through_hidden(weights, tower, x)
+        return self._with_scales(weights, apply(weights, "policy", x)), memory
 
     def policy_and_value(
         self, parameters: Parameters, inputs: Tensor, memory: Tensor | None = None
@@ -158,9 +167,13 @@ class ActorCritic(Network):
                 equal length, one after another, and this is what was kept before each.
         """
         weights = dict(parameters)
-        x = self._features(weights, self._towers[0], inputs)
-        if memory is not None:
-            x = self._follow(weights, x, memory)
+        if memory is not None and self.encoder is not None and self.encoder.memory:
+            x = self.encoder.features_along(self._towers[0], weights, inputs, memory)
+            x = self._through_hidden(weights, self._towers[0], x)
+        else:
+            x = self._features(weights, self._towers[0], inputs)
+            if memory is not None:
+                x = recur_along(weights, x, memory)
         if not self.config.shared:
             values = apply(weights, "value", self._features(weights, "value_hidden", inputs))
             return self._with_scales(weights, apply(weights, "policy", x)), values.squeeze(-1)
@@ -185,27 +198,12 @@ class ActorCritic(Network):
 
     def _features(self, weights: Weights, tower: str, inputs: Tensor) -> Tensor:
         x = inputs if self.encoder is None else self.encoder.features(tower, weights, inputs)
+        return self._through_hidden(weights, tower, x)
+
+    def _through_hidden(self, weights: Weights, tower: str, x: Tensor) -> Tensor:
         for layer in self._hidden(tower):
             x = activate(apply(weights, layer, x), self.config.activation)
         return x
-
-    def _follow(self, weights: Weights, x: Tensor, memory: Tensor) -> Tensor:
-        """Memories [K, G * T, memory] after each step of G sequences of features [K, G * T, D]."""
-        policies, sequences, _ = memory.shape
-        gates = apply(weights, "gates_in", x).view(policies, sequences, -1, 3 * self.memory)
-        kept = []
-        for t in range(gates.shape[2]):
-            memory = self._recur(weights, gates[:, :, t], memory)
-            kept.append(memory)
-        return torch.stack(kept, 2).flatten(1, 2)
-
-    def _recur(self, weights: Weights, gates: Tensor, memory: Tensor) -> Tensor:
-        """A gated recurrent unit, as torch.nn.GRUCell computes it."""
-        reset, update, new = gates.chunk(3, -1)
-        own_reset, own_update, own_new = apply(weights, "gates_memory", memory).chunk(3, -1)
-        update = (update + own_update).sigmoid()
-        new = (new + (reset + own_reset).sigmoid() * own_new).tanh()
-        return new + update * (memory - new)
 
     def _hidden(self, tower: str) -> tuple[str, ...]:
         return tuple(f"{tower}{i}" for i in range(len(self.config.hidden)))

@@ -13,8 +13,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from remuda.errors import ContractError
+from remuda.errors import ConfigError, ContractError
 from remuda.policies.networks.activations import activate
+from remuda.policies.networks.along import along
 from remuda.policies.stack import Parameters
 
 if TYPE_CHECKING:
@@ -27,6 +28,8 @@ class Encoder(ABC):
 
     width: int
     """Features that leave it."""
+    memory: int = 0
+    """Numbers that it keeps of a stream from one step to the next; 0: it is not recurrent."""
 
     @abstractmethod
     def shapes(self, tower: str) -> dict[str, tuple[int, ...]]:
@@ -45,7 +48,36 @@ class Encoder(ABC):
 
     @abstractmethod
     def features(self, tower: str, weights: Weights, inputs: Tensor) -> Tensor:
-        """Features [K, B, width] of inputs [K, B, num_inputs]."""
+        """Features [K, B, width] of inputs [K, B, num_inputs], where it is not recurrent."""
+
+    def step(
+        self, tower: str, weights: Weights, inputs: Tensor, state: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """The same where there is a state [K, B, memory], and what that becomes."""
+        return self.features(tower, weights, inputs), state
+
+    def features_along(
+        self,
+        tower: str,
+        weights: Weights,
+        inputs: Tensor,
+        state: Tensor,
+        burn_in: Tensor | None = None,
+    ) -> Tensor:
+        """Features [K, G * T, width] of G sequences, one after another, of states [K, G, memory].
+
+        Args:
+            tower: whose parameters.
+            weights: of K policies.
+            inputs: [K, G * T, num_inputs].
+            state: before each sequence.
+            burn_in: [K, G] steps of each that only bring the state up to date; None: none.
+        """
+
+        def step(now: Tensor, before: Tensor) -> tuple[Tensor, Tensor]:
+            return self.step(tower, weights, now, before)
+
+        return along(step, inputs, state, burn_in)
 
 
 class Convolutions(Encoder):
@@ -112,15 +144,55 @@ def encoder_for(spec: PolicySpec) -> Encoder | None:
     """What a policy's configuration puts before its linear layers; None: nothing.
 
     Raises:
-        ConfigError: its own module cannot be found or made.
+        ConfigError: its own module cannot be found or made, or remembers where nothing may.
         ContractError: the layers do not fit what it observes.
     """
     network = spec.config.network
     if network.module:
         from remuda.policies.networks.lifted import lifted
 
-        frames = (spec.config.n_frames,) if spec.config.n_frames > 1 else ()
-        return lifted(network.module, network.options, (*frames, *spec.observation))
+        found = lifted(network.module, network.options, _shape_of(spec))
+        if found.memory:
+            _check_recurrent(spec)
+        return found
     if network.convolutions:
         return Convolutions(network.convolutions, network.activation, spec.image)
     return None
+
+
+def memory_of(spec: PolicySpec) -> int:
+    """Numbers that a policy's network keeps of a stream from one step to the next.
+
+    Raises:
+        ConfigError: its own module cannot be found or made.
+        ContractError: its own module does not fit what it observes.
+    """
+    network = spec.config.network
+    if not network.module:
+        return network.recurrent
+    from remuda.policies.networks.lifted import memory_of_module
+
+    return memory_of_module(network.module, network.options, _shape_of(spec)) or network.recurrent
+
+
+def _shape_of(spec: PolicySpec) -> tuple[int, ...]:
+    """Of what a module of the user's observes; where frames are stacked, their number first."""
+    frames = (spec.config.n_frames,) if spec.config.n_frames > 1 else ()
+    return (*frames, *spec.observation)
+
+
+def _check_recurrent(spec: PolicySpec) -> None:
+    """Refuse a recurrent module where `network.recurrent` is refused, too, or beside it."""
+    config, network = spec.config, spec.config.network
+    told = f"policy.network.module {network.module} has a state_size"
+    if network.recurrent:
+        raise ConfigError(f"{told}, and network.recurrent is {network.recurrent}; set that to 0")
+    if not network.shared:
+        raise ConfigError(f"{told}, which needs network.shared: there is one memory")
+    if config.experience.group:
+        raise ConfigError(
+            f"{told}, and experience.group is for policies without a memory: what another kept in "
+            "mind is of no use"
+        )
+    if config.rollout_length and config.ppo.anchor_cost:
+        raise ConfigError(f"{told}, and ppo.anchor_cost is for policies without a memory")

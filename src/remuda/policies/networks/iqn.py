@@ -21,6 +21,7 @@ class IQN(QNetwork):
 
     An encoder sees the state, or where there is none the first hidden layer; its features are
     multiplied with an embedding of the quantile (equation 4), and the other layers see the product.
+    A gated recurrent layer may stand before the product, so it is passed once for all quantiles.
     """
 
     def __init__(
@@ -40,8 +41,9 @@ class IQN(QNetwork):
         else:
             first, others = config.hidden[0], config.hidden[1:]
             shapes = linear_shapes("state", num_inputs, first)
-        shapes |= linear_shapes("quantile", self.own.cosines, first)
-        width = first
+        shapes |= self._gate_shapes(first)
+        width = config.recurrent or first
+        shapes |= linear_shapes("quantile", self.own.cosines, width)
         for i, units in enumerate(others):
             shapes |= linear_shapes(f"hidden{i}", width, units, config.noisy)
             width = units
@@ -50,8 +52,14 @@ class IQN(QNetwork):
 
     @property
     def layers(self) -> tuple[str, ...]:
-        """The state's layer, the quantile's, the hidden layers of their product, the head."""
-        return (*self._first, "quantile", *self._hidden, "head")
+        """The state's, the recurrent one, the quantile's, the hidden of their product, the head."""
+        return (*self._first, *self._gates, "quantile", *self._hidden, "head")
+
+    def before(self, weights: Weights, encoded: Tensor) -> Tensor:
+        """The layer that sees the state, where no encoder does."""
+        if not self._first:
+            return encoded
+        return activate(apply(weights, "state", encoded), self.config.activation)
 
     @property
     def settings(self) -> tuple[str, ...]:
@@ -66,8 +74,12 @@ class IQN(QNetwork):
 
     def quantile_values(self, weights: Weights, inputs: Tensor, quantiles: Tensor) -> Tensor:
         """Values [K, B, N, A] at quantiles [K, B, N] for inputs [K, B, num_inputs]."""
-        features = self._features(weights, inputs, self.embed(weights, quantiles))
-        return apply(weights, "head", features).view(*quantiles.shape, self.num_actions)
+        return self.quantile_values_of(weights, self.features(weights, inputs), quantiles)
+
+    def quantile_values_of(self, weights: Weights, features: Tensor, quantiles: Tensor) -> Tensor:
+        """Values [K, B, N, A] at quantiles [K, B, N] for features [K, B, F]."""
+        products = self._products(weights, features, self.embed(weights, quantiles))
+        return apply(weights, "head", products).view(*quantiles.shape, self.num_actions)
 
     def acting(self, parameters: Parameters, noise: torch.Generator | None) -> Weights:
         """The plain weights, with the embedding of fixed quantile midpoints [K, N, first]."""
@@ -78,22 +90,19 @@ class IQN(QNetwork):
         weights["midpoints"] = self.embed(weights, midpoints.expand(policies, 1, count))
         return weights
 
-    def values(self, weights: Weights, inputs: Tensor) -> Tensor:
+    def values_of(self, weights: Weights, features: Tensor) -> Tensor:
         """Action values [K, B, A]: the mean over the quantile midpoints."""
-        policies, batch, _ = inputs.shape
-        features = self._features(weights, inputs, weights["midpoints"])
+        policies, batch, _ = features.shape
+        products = self._products(weights, features, weights["midpoints"])
         # The head is linear, so the mean may be taken before it.
-        mean = features.view(policies, batch, self.own.quantiles, -1).mean(2)
+        mean = products.view(policies, batch, self.own.quantiles, -1).mean(2)
         return apply(weights, "head", mean)
 
-    def _features(self, weights: Weights, inputs: Tensor, embedding: Tensor) -> Tensor:
-        """Features [K, B * N, last]; the embedding is of each sample, or [K, N, first] for all."""
-        state = self.encoded(weights, inputs)
-        if self._first:
-            state = activate(apply(weights, "state", state), self.config.activation)
-        policies, _, width = state.shape
+    def _products(self, weights: Weights, features: Tensor, embedding: Tensor) -> Tensor:
+        """[K, B * N, last]; the embedding is of each sample, or [K, N, F] for all."""
+        policies, _, width = features.shape
         by_sample = embedding.view(policies, -1, self.own.quantiles, width)
-        x = (state.unsqueeze(2) * by_sample).flatten(1, 2)
+        x = (features.unsqueeze(2) * by_sample).flatten(1, 2)
         for layer in self._hidden:
             x = activate(apply(weights, layer, x), self.config.activation)
         return x

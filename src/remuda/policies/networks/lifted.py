@@ -26,6 +26,9 @@ from remuda.policies.networks.encoders import Encoder
 from remuda.policies.networks.network import Weights
 from remuda.policies.stack import Parameters
 
+Outputs = tuple[Tensor, ...]
+"""Features, and of a recurrent module the state after."""
+
 log = logging.getLogger(__name__)
 
 REFUSED = (nn.modules.batchnorm._BatchNorm, nn.modules.dropout._DropoutNd)
@@ -43,6 +46,11 @@ def lifted(path: str, options: Mapping[str, Any], shape: tuple[int, ...]) -> Lif
     return copy.deepcopy(_tried(path, json.dumps(options, sort_keys=True), shape))
 
 
+def memory_of_module(path: str, options: Mapping[str, Any], shape: tuple[int, ...]) -> int:
+    """The `state_size` of a module of the user's; 0: it has none."""
+    return _tried(path, json.dumps(options, sort_keys=True), shape).memory
+
+
 @cache
 def _tried(path: str, options: str, shape: tuple[int, ...]) -> LiftedModule:
     return LiftedModule(path, json.loads(options), shape)
@@ -50,6 +58,9 @@ def _tried(path: str, options: str, shape: tuple[int, ...]) -> LiftedModule:
 
 class LiftedModule(Encoder):
     """A module that maps observations [B, *shape] to features [B, F].
+
+    One with a `state_size` S is recurrent: it is called with observations and a state [B, S], zeros
+    where an episode begins, and returns features and the state after.
 
     What it guarantees:
 
@@ -94,6 +105,7 @@ class LiftedModule(Encoder):
         held = [*self._pattern.named_parameters(), *self._pattern.named_buffers()]
         self._floats = {name: t for name, t in held if t.is_floating_point()}
         self._fixed = frozenset(name for name, _ in self._pattern.named_buffers())
+        self.memory = self._state_size()
         self.width = self._try()
         self._in_one_pass = self._can_be_lifted()
 
@@ -116,23 +128,35 @@ class LiftedModule(Encoder):
                     parameters[f"{tower}_module.{name}"].copy_(value)
 
     def features(self, tower: str, weights: Weights, inputs: Tensor) -> Tensor:
-        """Features [K, B, width] of inputs [K, B, num_inputs]."""
+        """Features [K, B, width] of inputs [K, B, num_inputs], where it is not recurrent."""
+        (found,) = self._pass(tower, weights, inputs)
+        return found
+
+    def step(
+        self, tower: str, weights: Weights, inputs: Tensor, state: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """The same where there is a state [K, B, memory], and what that becomes."""
+        found, after = self._pass(tower, weights, inputs, state)
+        return found, after
+
+    def _pass(self, tower: str, weights: Weights, inputs: Tensor, *state: Tensor) -> Outputs:
+        """What the module returns for K policies, each part [K, B, ...]."""
         policies, batch, _ = inputs.shape
         own = {name: weights[f"{tower}_module.{name}"] for name in self._floats}
-        observations = inputs.reshape(policies, batch, *self._shape)
+        given = (inputs.reshape(policies, batch, *self._shape), *state)
         if policies > 1 and self._in_one_pass:
-            found: Tensor = vmap(self._call)(own, observations)
+            found: Outputs = vmap(self._call)(own, *given)
             return found
-        return torch.stack(
-            [
-                self._call({name: w[k] for name, w in own.items()}, observations[k])
-                for k in range(policies)
-            ]
-        )
+        each = [
+            self._call({name: w[k] for name, w in own.items()}, *(part[k] for part in given))
+            for k in range(policies)
+        ]
+        return tuple(torch.stack(parts) for parts in zip(*each, strict=True))
 
-    def _call(self, weights: Mapping[str, Tensor], observations: Tensor) -> Tensor:
-        found: Tensor = functional_call(self._pattern, dict(weights), (observations,))
-        return found
+    def _call(self, weights: Mapping[str, Tensor], *given: Tensor) -> Outputs:
+        """Of one policy: what the module returns, as a tuple."""
+        found = functional_call(self._pattern, dict(weights), given)
+        return tuple(found) if self.memory else (found,)
 
     def _make(self) -> nn.Module:
         arguments: tuple[Any, ...] = (self._shape,) if _takes_shape(self._factory) else ()
@@ -144,11 +168,26 @@ class LiftedModule(Encoder):
             raise ConfigError(f"{self._key} gave {type(made).__name__}, and no torch.nn.Module")
         return made
 
+    def _state_size(self) -> int:
+        """Numbers that it keeps; 0: it is not recurrent."""
+        size = getattr(self._pattern, "state_size", 0)
+        if isinstance(size, bool) or not isinstance(size, int) or size < 0:
+            raise ConfigError(
+                f"{self._key} has a state_size of {size!r}; it must be a whole number"
+            )
+        return size
+
     def _try(self) -> int:
         """How many features it gives of two observations."""
-        zeros = torch.zeros(2, *self._shape)
+        given: Outputs = (torch.zeros(2, *self._shape),)
+        how = f"on {[2, *self._shape]} float32"
+        if self.memory:
+            given, how = (*given, torch.zeros(2, self.memory)), f"{how} and a state {self._state}"
         with torch.no_grad():
-            found = self._of_user(lambda: self._pattern(zeros), f"on {[*zeros.shape]} float32")
+            found = self._of_user(lambda: self._pattern(*given), how)
+        if self.memory:
+            found = self._checked(found)
+        zeros = given[0]
         if not isinstance(found, Tensor) or found.dim() != 2 or found.shape[0] != 2:
             shape = [*found.shape] if isinstance(found, Tensor) else type(found).__name__
             raise ContractError(
@@ -157,12 +196,34 @@ class LiftedModule(Encoder):
             )
         return int(found.shape[1])
 
+    @property
+    def _state(self) -> list[int]:
+        """The shape of a state of two observations."""
+        return [2, self.memory]
+
+    def _checked(self, found: Any) -> Any:
+        """The features, where a state came with them."""
+        pair = isinstance(found, tuple | list) and len(found) == 2
+        shapes = [
+            [*part.shape] if isinstance(part, Tensor) else type(part).__name__
+            for part in (found if pair else ())
+        ]
+        if not pair or shapes[1] != self._state:
+            made = f"a state {shapes[1]}" if pair else type(found).__name__
+            raise ContractError(
+                f"{self._key} made {made} of two observations and a state {self._state}; with a "
+                f"state_size of {self.memory} it must return features [B, F] and the state after, "
+                f"[B, {self.memory}]"
+            )
+        return found[0]
+
     def _can_be_lifted(self) -> bool:
         """Whether `vmap` brings two policies through it; if not, that is told once."""
         two = {name: torch.stack((t, t)).detach() for name, t in self._floats.items()}
         try:
             with torch.no_grad():
-                vmap(self._call)(two, torch.zeros(2, 2, *self._shape))
+                state = (torch.zeros(2, 2, self.memory),) if self.memory else ()
+                vmap(self._call)(two, torch.zeros(2, 2, *self._shape), *state)
         except Exception as error:  # whatever torch finds that it cannot lift
             log.warning(
                 "%s: torch.func.vmap cannot lift it (%s), so its policies are brought through it "

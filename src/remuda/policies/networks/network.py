@@ -50,6 +50,11 @@ class Network(ABC):
         return (self.config.model_dump_json(),)
 
     @property
+    def encoder_memory(self) -> int:
+        """Numbers that its encoder keeps; 0: it has none, or one that is not recurrent."""
+        return 0 if self.encoder is None else self.encoder.memory
+
+    @property
     @abstractmethod
     def layers(self) -> tuple[str, ...]:
         """The names of the linear layers, in the order of the pass; the last is the head."""

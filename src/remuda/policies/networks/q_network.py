@@ -17,6 +17,7 @@ from remuda.policies.networks.layers import (
     plain_linear,
 )
 from remuda.policies.networks.network import Network, Weights, apply
+from remuda.policies.networks.recurrent import GATES, gate_shapes, recur, recur_along
 from remuda.policies.stack import Parameters, Shapes
 
 TOWER = "hidden"
@@ -24,7 +25,11 @@ TOWER = "hidden"
 
 
 class QNetwork(Network):
-    """Values of actions, for K policies at once."""
+    """Values of actions, for K policies at once.
+
+    A pass has two halves: what is seen becomes features, through the encoder and the layers of
+    `before`, and a recurrent layer where there is one; and features become values.
+    """
 
     def __init__(
         self,
@@ -45,6 +50,8 @@ class QNetwork(Network):
         """
         super().__init__(num_inputs, config)
         self.num_actions, self.encoder, self.input_scale = num_actions, encoder, scale
+        if config.recurrent or self.encoder_memory:
+            self.memory = self.encoder_memory or config.recurrent
         if encoder is not None:
             self.buffers = encoder.buffers(TOWER)
 
@@ -73,8 +80,46 @@ class QNetwork(Network):
         return self.plain(parameters, noise)
 
     @abstractmethod
+    def values_of(self, weights: Weights, features: Tensor) -> Tensor:
+        """Action values [K, B, A] of features [K, B, F], by weights from `acting`."""
+
+    def before(self, weights: Weights, encoded: Tensor) -> Tensor:  # noqa: ARG002
+        """What the layers before the recurrent one make of what leaves the encoder."""
+        return encoded
+
     def values(self, weights: Weights, inputs: Tensor) -> Tensor:
         """Action values [K, B, A] of inputs [K, B, num_inputs], by weights from `acting`."""
+        return self.values_of(weights, self.features(weights, inputs))
+
+    def features(self, weights: Weights, inputs: Tensor) -> Tensor:
+        """Features [K, B, F] of inputs [K, B, num_inputs], where nothing is remembered."""
+        return self.before(weights, self.encoded(weights, inputs))
+
+    def features_along(
+        self, weights: Weights, inputs: Tensor, state: Tensor, burn_in: Tensor | None = None
+    ) -> Tensor:
+        """Features [K, G * T, F] of G sequences of inputs [K, G * T, num_inputs].
+
+        Args:
+            weights: of K policies.
+            inputs: the sequences one after another, all of T steps.
+            state: [K, G, memory] before each.
+            burn_in: [K, G] steps of each that only bring the state up to date; None: none.
+        """
+        if self.encoder is not None and self.encoder.memory:
+            scaled = self._scaled(inputs)
+            found = self.encoder.features_along(TOWER, weights, scaled, state, burn_in)
+            return self.before(weights, found)
+        return recur_along(weights, self.features(weights, inputs), state, burn_in)
+
+    def step(self, weights: Weights, inputs: Tensor, memory: Tensor) -> tuple[Tensor, Tensor]:
+        """The action values where there is a memory [K, B, memory], and what it becomes."""
+        if self.encoder is not None and self.encoder.memory:
+            found, memory = self.encoder.step(TOWER, weights, self._scaled(inputs), memory)
+            return self.values_of(weights, self.before(weights, found)), memory
+        gates = apply(weights, GATES[0], self.features(weights, inputs))
+        memory = recur(weights, gates, memory)
+        return self.values_of(weights, memory), memory
 
     def outputs(self, weights: Weights, inputs: Tensor) -> Tensor:
         """The action values: the actor takes the greatest, or explores."""
@@ -84,13 +129,28 @@ class QNetwork(Network):
         """What the linear layers see of inputs [K, B, num_inputs]: [K, B, width]."""
         if self.encoder is None:
             return inputs
-        scaled = inputs if self.input_scale == 1.0 else inputs * self.input_scale
-        return self.encoder.features(TOWER, weights, scaled)
+        return self.encoder.features(TOWER, weights, self._scaled(inputs))
+
+    def _scaled(self, inputs: Tensor) -> Tensor:
+        return inputs if self.input_scale == 1.0 else inputs * self.input_scale
 
     @property
     def width(self) -> int:
         """Numbers that the linear layers see."""
         return self.num_inputs if self.encoder is None else self.encoder.width
+
+    @property
+    def widest(self) -> int:
+        """The most numbers of a sample between two layers."""
+        return max(super().widest, 3 * self.memory)
+
+    @property
+    def _gates(self) -> tuple[str, ...]:
+        """The layers of the recurrent one."""
+        return GATES if self.config.recurrent else ()
+
+    def _gate_shapes(self, inputs: int) -> dict[str, tuple[int, ...]]:
+        return gate_shapes(inputs, self.memory) if self._gates else {}
 
     def _head_shapes(self, inputs: int) -> Shapes:
         outputs = self.num_actions + self.config.dueling
@@ -98,7 +158,10 @@ class QNetwork(Network):
 
 
 class MLP(QNetwork):
-    """Linear layers with rectifiers between them, and a plain or dueling head."""
+    """Linear layers with activations between them, and a plain or dueling head.
+
+    A gated recurrent layer may stand before the head.
+    """
 
     def __init__(
         self,
@@ -114,21 +177,30 @@ class MLP(QNetwork):
         for i in range(len(config.hidden)):
             noisy = config.noisy and i > 0
             shapes |= linear_shapes(f"hidden{i}", widths[i], widths[i + 1], noisy)
-        self.shapes = shapes | dict(self._head_shapes(widths[-1]))
+        shapes |= self._gate_shapes(widths[-1])
+        self.shapes = shapes | dict(self._head_shapes(config.recurrent or widths[-1]))
 
     @property
     def layers(self) -> tuple[str, ...]:
-        """The hidden layers, then the head."""
-        return (*(f"hidden{i}" for i in range(len(self.config.hidden))), "head")
+        """The hidden layers, the recurrent one, the head."""
+        return (*self._hidden, *self._gates, "head")
 
     @property
     def plain_layers(self) -> tuple[str, ...]:
-        """All of them, where nothing else comes before."""
-        return self.layers if self.encoder is None else ()
+        """All of them, where nothing else comes before or between."""
+        return () if self.encoder is not None or self.memory else self.layers
 
-    def values(self, weights: Weights, inputs: Tensor) -> Tensor:
-        """Action values [K, B, A] of inputs [K, B, num_inputs]."""
-        x = self.encoded(weights, inputs)
-        for layer in self.layers[:-1]:
+    @property
+    def _hidden(self) -> tuple[str, ...]:
+        return tuple(f"hidden{i}" for i in range(len(self.config.hidden)))
+
+    def before(self, weights: Weights, encoded: Tensor) -> Tensor:
+        """The hidden layers."""
+        x = encoded
+        for layer in self._hidden:
             x = activate(apply(weights, layer, x), self.config.activation)
-        return apply(weights, "head", x)
+        return x
+
+    def values_of(self, weights: Weights, features: Tensor) -> Tensor:
+        """Action values [K, B, A] of features [K, B, F]."""
+        return apply(weights, "head", features)

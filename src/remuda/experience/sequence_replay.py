@@ -1,0 +1,256 @@
+"""The learner's end of experience for networks with a state: segments as sequences of steps."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from numba import njit
+
+from remuda.experience.experience import Experience
+from remuda.experience.replay import Held, Replay
+from remuda.experience.ring import OTHERS, ExperienceRing
+from remuda.experience.transition_replay import allow
+from remuda.memory.atomic import fence_acquire, load
+from remuda.types import Array, Bools, Floats, Integers
+
+
+@dataclass(frozen=True)
+class SequenceBatch:
+    """Sequences of K policies: each is a segment, of T steps at most, as `Batch` has single ones.
+
+    Of a sequence of L steps those are learned from that `valid` counts: all but the first few,
+    which only bring its state up to date. All is 0 beyond the L steps, and the input after them.
+    """
+
+    inputs: Floats
+    """[K, G, T + 1, n_frames * size]: the stacked observations, that after the last step too."""
+    states: Floats
+    """[K, G, memory]: the state before the first step, as the actor had it then."""
+    a_tm1: Integers
+    """[K, G, T]: the action of each step; of several choices, the number of their combination."""
+    r_t: Floats
+    """[K, G, T]: the discounted sum of the rewards that followed."""
+    discount_t: Floats
+    """[K, G, T]: what the value of s_t counts."""
+    after: Integers
+    """[K, G, T]: which input s_t is: n steps later, or that after the last step."""
+    versions: Integers
+    """[K, G, T]: of the weights that chose, or `OTHERS`."""
+    allowed: Bools
+    """[K, G, T + 1, A]: which actions each input allows, all where the episode terminated;
+    [K, G, T + 1, 0]: any."""
+    lengths: Integers
+    """[K, G]: steps of each sequence."""
+    burn_in: Integers
+    """[K, G]: how many of them are not learned from."""
+    weights: Floats
+    """[K, G]: what each counts; [K, 0]: all the same."""
+
+    @staticmethod
+    def empty(
+        experience: Experience, num_policies: int, sequences: int, weighed: bool = False
+    ) -> SequenceBatch:
+        """Room for so many sequences of each policy, from experience like this.
+
+        Args:
+            experience: of one of the policies.
+            num_policies: K.
+            sequences: G.
+            weighed: whether the segments of any policy are prioritised, and so have weights.
+        """
+        shape, steps = experience.shape, experience.config.segment_length
+        some, at = (num_policies, sequences), (num_policies, sequences, steps)
+        rows = (*some, steps + 1)
+        return SequenceBatch(
+            inputs=np.zeros((*rows, shape.n_frames * shape.size), np.float32),
+            states=np.zeros((*some, shape.memory), np.float32),
+            a_tm1=np.zeros(at, np.int64),
+            r_t=np.zeros(at, np.float32),
+            discount_t=np.zeros(at, np.float32),
+            after=np.zeros(at, np.int64),
+            versions=np.zeros(at, np.int64),
+            allowed=np.ones((*rows, shape.num_combinations), np.bool_),
+            lengths=np.zeros(some, np.int64),
+            burn_in=np.zeros(some, np.int64),
+            weights=np.ones((num_policies, sequences if weighed else 0), np.float32),
+        )
+
+    def valid(self, policies: slice, sequences: int) -> Bools:
+        """[k, sequences, T]: which steps are learned from."""
+        t = np.arange(self.a_tm1.shape[2])
+        lengths, burn_in = (x[policies, :sequences, None] for x in (self.lengths, self.burn_in))
+        found: Bools = (burn_in <= t) & (t < lengths)
+        return found
+
+
+class _Ring(NamedTuple):
+    """The arrays of a ring that sequences are made of."""
+
+    observations: Array
+    actions: Array
+    masks: Bools
+    rewards: Floats
+    discounts: Floats
+    versions: Integers
+    memories: Floats
+    sequence: Integers
+    committed: Integers
+
+
+class _Row(NamedTuple):
+    """One policy's row of a batch."""
+
+    inputs: Floats
+    states: Floats
+    a_tm1: Integers
+    r_t: Floats
+    discount_t: Floats
+    after: Integers
+    versions: Integers
+    allowed: Bools
+    lengths: Integers
+    burn_in: Integers
+
+
+class _Kind(NamedTuple):
+    """How sequences are made of what is held."""
+
+    sizes: Integers
+    """Possibilities of each choice."""
+    n_frames: int
+    n_steps: int
+    discount: float
+    burn_in: int
+
+
+@njit(cache=True)
+def _survey(sequence: Integers, committed: Integers, sequences: Integers, ends: Integers) -> int:
+    """Note each segment's sequence, and how many segments up to it have steps."""
+    total = 0
+    for slot in range(sequence.size):
+        sequences[slot] = load(sequence, slot)
+        if sequences[slot] % 2 == 0 and load(committed, slot) > 0:
+            total += 1
+        ends[slot] = total
+    return total
+
+
+@njit(cache=True)
+def _copy(ring: _Ring, slot: int, length: int, kind: _Kind, out: _Row, b: int) -> None:
+    """Copy the first `length` steps of a segment to place b."""
+    size = ring.observations.shape[2]
+    began = True
+    for j in range(ring.memories.shape[1]):
+        out.states[b, j] = ring.memories[slot, j]
+        began &= ring.memories[slot, j] == 0.0
+    # Where an episode begins there is nothing to bring up to date.
+    out.burn_in[b] = 0 if began else min(kind.burn_in, length - 1)
+    out.lengths[b] = length
+    for t in range(length + 1):
+        for frame in range(kind.n_frames):
+            for j in range(size):
+                out.inputs[b, t, frame * size + j] = ring.observations[slot, t + frame, j]
+        if out.allowed.shape[2]:
+            if t == length and ring.discounts[slot, t - 1] == 0.0:  # nothing is to come
+                out.allowed[b, t] = True
+            else:
+                allow(ring.masks, slot, t, kind.sizes, out.allowed[b], t)
+    for t in range(length):
+        steps = min(kind.n_steps, length - t)
+        total = 0.0
+        factor = 1.0
+        for i in range(t, t + steps):
+            total += factor * ring.rewards[slot, i]
+            factor *= kind.discount * ring.discounts[slot, i]
+        action = 0
+        for i in range(kind.sizes.size):
+            action = action * kind.sizes[i] + ring.actions[slot, t, i]
+        out.a_tm1[b, t] = action
+        out.r_t[b, t], out.discount_t[b, t] = total, factor
+        out.after[b, t] = t + steps
+    out.inputs[b, length + 1 :] = 0.0
+    out.allowed[b, length + 1 :] = True
+    out.a_tm1[b, length:] = 0
+    out.r_t[b, length:] = 0.0
+    out.discount_t[b, length:] = 0.0
+    out.after[b, length:] = 0
+
+
+@njit(cache=True)
+def _gather(
+    ring: _Ring,
+    sequences: Integers,
+    ends: Integers,
+    picks: Integers,
+    todo: Bools,
+    kind: _Kind,
+    out: _Row,
+    base: int,
+    own: bool,
+    check: bool,
+) -> int:
+    """Copy the segments picked from this ring, which are numbered from `base` on.
+
+    Those that were overwritten meanwhile stay in `todo`; returns how many.
+    """
+    left = 0
+    for b in range(picks.size):
+        pick = picks[b] - base
+        if not todo[b] or pick < 0 or pick >= ends[-1]:
+            continue
+        slot = np.searchsorted(ends, pick, side="right")
+        length = load(ring.committed, slot)
+        if length > 0:
+            _copy(ring, slot, length, kind, out, b)
+            for t in range(length):
+                out.versions[b, t] = ring.versions[slot, t] if own else OTHERS
+        fence_acquire()
+        todo[b] = length == 0 or (check and load(ring.sequence, slot) != sequences[slot])
+        left += todo[b]
+    return left
+
+
+class SequenceReplay(Replay[SequenceBatch]):
+    """Draws segments from a policy's own experience, with all their steps, each equally often.
+
+    With a segment comes the state that the actor's network had before its first step ("stored
+    state", Kapturowski et al. 2019, section 3). Newer weights would have come to another; the first
+    `experience.burn_in` steps of a segment can be given up to bring it up to date. A segment that
+    is still written is drawn as far as it has come.
+    """
+
+    def empty(self, num_policies: int, size: int, weighed: bool = False) -> SequenceBatch:
+        """Room for so many of each of K policies; `weighed`: they may have weights."""
+        return SequenceBatch.empty(self.experience, num_policies, size, weighed)
+
+    def _note(self, ring: ExperienceRing, sequences: Integers, ends: Integers) -> int:
+        shared = ring.shared
+        return _survey(shared["sequence"], shared["committed"], sequences, ends)
+
+    def _copy(
+        self, held: Held, picks: Integers, todo: Bools, out: SequenceBatch, policy: int, base: int
+    ) -> int:
+        experience, shared = self.experience, held.ring.shared
+        kind = _Kind(
+            self._sizes,
+            experience.shape.n_frames,
+            self._n_steps,
+            self.discount,
+            experience.config.burn_in,
+        )
+        ring = _Ring(*(shared[name] for name in _Ring._fields))
+        row = _Row(*(getattr(out, name)[policy] for name in _Row._fields))
+        return _gather(
+            ring,
+            held.sequences,
+            held.ends,
+            picks,
+            todo,
+            kind,
+            row,
+            base,
+            held.own,
+            self._check,
+        )

@@ -1,0 +1,169 @@
+"""What was drawn for a stack, brought to where it learns: single steps, or sequences of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from remuda.experience.replay import Replay
+from remuda.experience.sequence_replay import SequenceBatch, SequenceReplay
+from remuda.experience.transition_replay import Batch
+from remuda.memory.aligned import copied
+from remuda.policies.algorithms.sequences import TransitionSequences
+from remuda.policies.algorithms.transition_algorithm import Transitions
+from remuda.types import Floats, Integers
+
+
+class Batches(Protocol):
+    """The batches of K policies, and how they are drawn and told of."""
+
+    largest: int
+    """The most samples that an update trains a policy on."""
+
+    def sample(self, policy: int, size: int, beta: float) -> bool:
+        """Draw about so many samples for a policy; False: there is nothing to draw from."""
+
+    def samples(self, policy: int, size: int) -> int:
+        """How many a policy is trained on, of those that were drawn last."""
+
+    def versions(self, policy: int, size: int) -> Integers:
+        """By sample, the version that chose, or `OTHERS`."""
+
+    def moved(
+        self, first: int, end: int, size: int, scales: Floats, device: torch.device
+    ) -> Transitions | TransitionSequences:
+        """The batches of policies `first` to `end - 1`, on a device.
+
+        Args:
+            first: the first policy.
+            end: one past the last.
+            size: as of `sample`.
+            scales: [K, 1] what rewards are multiplied by.
+            device: of the networks.
+        """
+
+
+def batches_for(replays: Sequence[Replay[Any]], size: int, weighed: bool) -> Batches:
+    """Room for the batches that come from these, a policy each.
+
+    Args:
+        replays: by policy.
+        size: samples in an update, at most.
+        weighed: whether any of them is prioritised.
+    """
+    sequences = isinstance(replays[0], SequenceReplay)
+    return (SequenceBatches if sequences else StepBatches)(replays, size, weighed)
+
+
+class StepBatches:
+    """Batches of single steps."""
+
+    def __init__(self, replays: Sequence[Replay[Batch]], size: int, weighed: bool) -> None:
+        self._replays, self.largest = replays, size
+        self._batch = replays[0].empty(len(replays), size, weighed)
+
+    def sample(self, policy: int, size: int, beta: float) -> bool:
+        """Draw so many steps for a policy; False: there is none."""
+        return self._replays[policy].sample(self._batch, policy, size, beta)
+
+    def samples(self, policy: int, size: int) -> int:  # noqa: ARG002
+        """All that were drawn."""
+        return size
+
+    def versions(self, policy: int, size: int) -> Integers:
+        """By step."""
+        return self._batch.versions[policy, :size]
+
+    def moved(
+        self, first: int, end: int, size: int, scales: Floats, device: torch.device
+    ) -> Transitions:
+        """The batches of policies `first` to `end - 1`, on a device."""
+        batch = self._batch
+
+        def move(array: np.ndarray) -> Tensor:
+            return copied(array[first:end, :size], device)
+
+        return Transitions(
+            s_tm1=move(batch.s_tm1),
+            a_tm1=move(batch.a_tm1),
+            r_t=move(batch.r_t * scales),
+            discount_t=move(batch.discount_t),
+            s_t=move(batch.s_t),
+            allowed_tm1=move(batch.allowed_tm1),
+            allowed_t=move(batch.allowed_t),
+            weights=move(batch.weights),
+        )
+
+
+class SequenceBatches:
+    """Batches of whole segments: so many that they hold as many steps as asked for, or one.
+
+    They are cut to the longest that was drawn, so that short episodes cost no more than they have.
+    """
+
+    def __init__(self, replays: Sequence[Replay[SequenceBatch]], size: int, weighed: bool) -> None:
+        self._replays = replays
+        self._steps = replays[0].experience.config.segment_length
+        count = self._count(size)
+        self.largest = count * self._steps
+        self._batch = replays[0].empty(len(replays), count, weighed)
+
+    def _count(self, size: int) -> int:
+        return max(size // self._steps, 1)
+
+    def sample(self, policy: int, size: int, beta: float) -> bool:
+        """Draw segments for a policy; False: there is none."""
+        return self._replays[policy].sample(self._batch, policy, self._count(size), beta)
+
+    def samples(self, policy: int, size: int) -> int:
+        """The steps that count."""
+        valid = self._batch.valid(slice(policy, policy + 1), self._count(size))
+        return int(valid.sum())
+
+    def versions(self, policy: int, size: int) -> Integers:
+        """By step that counts."""
+        count = self._count(size)
+        valid = self._batch.valid(slice(policy, policy + 1), count)[0]
+        found: Integers = self._batch.versions[policy, :count][valid]
+        return found
+
+    def moved(
+        self, first: int, end: int, size: int, scales: Floats, device: torch.device
+    ) -> TransitionSequences:
+        """The batches of policies `first` to `end - 1`, on a device."""
+        batch, members, count = self._batch, slice(first, end), self._count(size)
+        longest = int(batch.lengths[members, :count].max())
+        valid = batch.valid(members, count)[:, :, :longest].astype(np.float32)
+        weights = valid
+        if batch.weights.shape[1]:
+            weights = valid * batch.weights[members, :count, None]
+        # The mean over all rows is then that over those which count.
+        weights = weights * (valid[0].size / valid.sum((1, 2), keepdims=True))
+        after = batch.after[members, :count, :longest]
+        allowed = np.take_along_axis(batch.allowed[members, :count], after[..., None], 2)
+        burn_in = batch.burn_in[members, :count]
+
+        def move(array: np.ndarray) -> Tensor:
+            return copied(array, device)
+
+        def rows(array: np.ndarray) -> Tensor:
+            flat = array[:, :count, :longest]
+            return move(flat.reshape(end - first, count * longest, *array.shape[3:]))
+
+        return TransitionSequences(
+            inputs=move(batch.inputs[members, :count, : longest + 1]),
+            states=move(batch.states[members, :count]),
+            burn_in=move(burn_in) if burn_in.any() else None,
+            after=move(after),
+            a_tm1=rows(batch.a_tm1[members]),
+            r_t=rows((batch.r_t * scales[:, None])[members]),
+            discount_t=rows(batch.discount_t[members]),
+            allowed_t=rows(allowed),
+            valid=rows(valid),
+            weights=rows(weights.astype(np.float32)),
+            longest=self._steps,
+        )

@@ -1,0 +1,53 @@
+"""A gated recurrent layer for K policies."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from remuda.policies.networks.along import along
+from remuda.policies.networks.layers import linear_shapes
+from remuda.policies.networks.network import Weights, apply
+
+GATES = ("gates_in", "gates_memory")
+"""The names of its linear layers."""
+
+
+def gate_shapes(inputs: int, units: int) -> dict[str, tuple[int, ...]]:
+    """The parameters of a layer of so many units."""
+    found = linear_shapes(GATES[0], inputs, 3 * units)
+    return found | linear_shapes(GATES[1], units, 3 * units)
+
+
+def recur(weights: Weights, gates: Tensor, state: Tensor) -> Tensor:
+    """A gated recurrent unit, as torch.nn.GRUCell computes it.
+
+    Args:
+        weights: with those of `GATES`.
+        gates: [K, B, 3 * units] what the layer `gates_in` makes of the features.
+        state: [K, B, units] before.
+    """
+    reset, update, new = gates.chunk(3, -1)
+    own_reset, own_update, own_new = apply(weights, "gates_memory", state).chunk(3, -1)
+    update = (update + own_update).sigmoid()
+    new = (new + (reset + own_reset).sigmoid() * own_new).tanh()
+    return new + update * (state - new)
+
+
+def recur_along(
+    weights: Weights, features: Tensor, state: Tensor, burn_in: Tensor | None = None
+) -> Tensor:
+    """States [K, G * T, units] after each step of G sequences of features [K, G * T, D].
+
+    Args:
+        weights: with those of `GATES`.
+        features: the sequences one after another, all of T steps.
+        state: [K, G, units] before each.
+        burn_in: as in `along`.
+    """
+    gates = apply(weights, "gates_in", features)
+
+    def step(now: Tensor, before: Tensor) -> tuple[Tensor, Tensor]:
+        after = recur(weights, now, before)
+        return after, after
+
+    return along(step, gates, state, burn_in)
