@@ -282,7 +282,7 @@ def test_facts_of_an_episode():
 
 
 def test_the_dilemma():
-    """Some must clean for all to eat; who cleans gets less; and nobody gets much at random."""
+    """Some must clean for all to eat; who cleans gets less; and random play gets little."""
     together = play_episodes(Cleanup(40), [division_of_labour] * 10, 1)
     apart = play_episodes(Cleanup(40), [harvesters] * 10, 1)
     lost = play_episodes(Cleanup(40), [at_random] * 10, 1)

@@ -63,7 +63,7 @@ def test_every_line_wins_from_every_disc(agent):
     for line in LINES:
         for last in line:
             env = begun()
-            # What lies below the last disc is nobody's line: the columns are set up by hand.
+            # What lies below the last disc makes no line: the columns are set up by hand.
             for y, x in line:
                 env.cells[0, y, x] = 1 + agent
             env.cells[(0, *last)] = 0

@@ -207,7 +207,7 @@ class InfiniteFacts(Small):
 
 
 class KeepsOldRewards(Small):
-    """What was given in the turn before stands there until somebody acts."""
+    """What was given in the turn before stands there until an agent acts."""
 
     def begin_turn(self):
         old = self._rewards.copy()

@@ -136,7 +136,7 @@ def test_there_and_back_is_the_same_game():
 class Relay(AECEnv):
     """Three agents add to a sum, always the one that has added least; the last one dies at 4.
 
-    The others are cut off at 8. Every act gives 1 to whoever acts, and 10 to the one named next.
+    The others are cut off at 8. Every act gives 1 to its agent, and 10 to the one named next.
     """
 
     metadata = {"name": "relay"}  # noqa: RUF012
@@ -256,7 +256,7 @@ class Revival(ParallelEnv):
         dies = self.turn == 2 and "dies" in played
         rewards = {n: float(actions[n].sum()) for n in played}
         if "dies" not in played:
-            rewards["dies"] = 7.0  # which is nobody's
+            rewards["dies"] = 7.0  # which belongs to no agent
         self.agents = [] if over else ["stays"]
         if not over and self.turn % 3 != 2:
             self.agents.append("rests")

@@ -57,7 +57,7 @@ def test_walls_and_agents_are_in_the_way():
 def test_it_tags_after_its_move_and_is_paid_for_being_rid_of_it():
     env = world((5, 5), (5, 8), (1, 1))
     # It comes within reach of the second, who is tagged before its own move and runs to (5, 9):
-    # nobody is beside it there, so that it stays "it".
+    # no agent is beside it there, so that it stays "it".
     assert turn(env, RIGHT, UP, UP) == [0, 10, 10]
     env = world((5, 5), (5, 7), (1, 1))
     assert turn(env, RIGHT, RIGHT, UP) == [10, 0, 10]

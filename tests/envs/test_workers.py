@@ -218,7 +218,7 @@ if __name__ == "__main__":
 
 
 def test_workers_end_with_their_parent(tmp_path):
-    """The parent is killed while its workers sleep; nobody is left."""
+    """The parent is killed while its workers sleep; none of them is left."""
     program = tmp_path / "parent.py"
     program.write_text(PARENT)
     with subprocess.Popen([sys.executable, program], stdout=subprocess.PIPE) as parent:

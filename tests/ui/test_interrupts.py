@@ -139,7 +139,7 @@ signal.raise_signal(signal.SIGINT)
         while True:
             try:
                 data = os.read(ours, 4096)
-            except OSError:  # nobody writes any more
+            except OSError:  # no process writes any more
                 break
             if not data:
                 break
