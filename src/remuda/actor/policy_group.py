@@ -11,7 +11,7 @@ from remuda.actor.batch_plan import BatchPlan, make_plan
 from remuda.actor.frames import FrameStack
 from remuda.checkpoint.state import fitting, random_state, restore_random
 from remuda.envs.vector_env import VectorEnv
-from remuda.experience.dealt_writer import DealtWriter
+from remuda.experience.writer import BlockWriter
 from remuda.policies.acting import ActingStack, Sampled
 from remuda.policies.spec import PolicySpec
 from remuda.publish.snapshot import Snapshot
@@ -68,7 +68,7 @@ class PolicyGroup:
         specs: Sequence[PolicySpec],
         places: Sequence[int],
         stack: ActingStack,
-        writers: Sequence[DealtWriter],
+        writers: Sequence[BlockWriter],
         random: np.random.Generator,
         num_places: int,
     ) -> None:

@@ -214,7 +214,7 @@ def make_casts(
     """
     from remuda.actor.batch_plan import STEP
     from remuda.actor.policy_group import Kind, PolicyGroup
-    from remuda.experience.dealt_writer import DealtWriter
+    from remuda.experience.writer import BlockWriter
     from remuda.policies.acting import ActingStack
 
     table, alike = league.table, kinds_of(env.agents)
@@ -256,7 +256,7 @@ def make_casts(
             if spec.name in experience:
                 found = experience[spec.name]
                 blocks.setdefault(id(found.block), []).append((found, places.index(number)))
-        writers = [DealtWriter(block) for block in blocks.values()]
+        writers = [BlockWriter(block) for block in blocks.values()]
         random = stream(seed, purpose, "dealt", live[0].name)
         casts.append(PolicyGroup(kind, live, places, stack, writers, random, len(table.numbers)))
     return casts
