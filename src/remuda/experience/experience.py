@@ -114,15 +114,12 @@ class Experience:
             )
             return
         words = ((len(num_streams), COUNTERS), np.int64)
-        self._shared = SharedArrays({"counters": words}, arena)
-        rings = []
+        self._shared = counters = SharedArrays({"counters": words}, arena)
         counts = ring_segments(config, num_streams, rollout, keeps)
-        for actor, (streams, segments) in enumerate(zip(num_streams, counts, strict=True)):
-            ring = ExperienceRing(
-                shape, config, streams, segments, self._shared, actor, arena=arena
-            )
-            rings.append(ring)
-        self.rings = tuple(rings)
+        self.rings = tuple(
+            ExperienceRing(shape, config, streams, segments, counters, actor, arena=arena)
+            for actor, (streams, segments) in enumerate(zip(num_streams, counts, strict=True))
+        )
 
     @property
     def counters(self) -> Integers:

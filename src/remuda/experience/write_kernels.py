@@ -2,16 +2,13 @@
 
 `decide` and `outcome` walk over all streams of all rings of a block in one call. Numba takes arrays
 that stand side by side much faster than a tuple of them, so these two, which are called in every
-turn, take one argument for each array. Their first lines gather what belongs together into tuples;
-all that they call takes those.
+turn, take one argument for each array. Their first lines gather what belongs together into tuples
+(`remuda.experience.ring_arrays`); all that they call takes those.
 
-Arrays of a block are [rings, ...], those of one ring [segments, ...], those of a turn
-[streams, ...].
+Rings stand side by side in a block: an array of a block is [rings, ...].
 """
 
 from __future__ import annotations
-
-from typing import NamedTuple
 
 from numba import njit
 
@@ -26,6 +23,16 @@ from remuda.experience.ring import (
     WANTED,
     WRITTEN,
 )
+from remuda.experience.ring_arrays import (
+    Beginnings,
+    Choices,
+    Decisions,
+    Outcomes,
+    Places,
+    Plan,
+    Results,
+    Segments,
+)
 from remuda.memory.atomic import exchange, fence_full, fence_release, load, store
 from remuda.types import Array, Bools, Floats, Integers
 
@@ -33,75 +40,18 @@ NOWHERE = -1
 """The place of a stream that has no segment open."""
 
 
-class Segments(NamedTuple):
-    """What readers of a ring know of its segments, and the queue of those that are closed."""
-
-    sequence: Integers
-    committed: Integers
-    closed_as: Integers
-    queue: Integers
-    queue_sequence: Integers
-    queue_steps: Integers
-    counters: Integers
-
-
-class Beginnings(NamedTuple):
-    """What is noted of a ring's segments when they are begun."""
-
-    memories: Floats
-    numbers: Integers
-    streams: Integers
-
-
-class Decisions(NamedTuple):
-    """The arrays of a ring that a decision is written to."""
-
-    observations: Array
-    actions: Array
-    log_probs: Floats
-    masks: Bools
-    versions: Integers
-    rewards: Floats
-
-
-class Outcomes(NamedTuple):
-    """The arrays of a ring that an outcome is written to."""
-
-    observations: Array
-    masks: Bools
-    rewards: Floats
-    discounts: Floats
-
-
-class Places(NamedTuple):
-    """Where the streams of a ring write: the segment each has open, and its steps so far."""
-
-    slots: Integers
-    lengths: Integers
-
-
-class Choices(NamedTuple):
-    """What the streams decide in a turn."""
-
-    observations: Array
-    actions: Array
-    log_probs: Floats
-    masks: Bools
-    recurrent_states: Floats
-    """What each carried over from its step before."""
-    rewards_before: Floats
-    """What the turn has given each before it decided."""
-
-
-class Results(NamedTuple):
-    """What comes of a turn for the streams."""
-
-    acted: Bools
-    rewards: Floats
-    terminated: Bools
-    truncated: Bools
-    final_observations: Array
-    final_masks: Bools
+@njit(cache=True, inline="always")
+def _of_ring(block: Segments, ring: int) -> Segments:
+    """Take a ring's part of each array; once a call, since Numba counts who holds such a part."""
+    return Segments(
+        block.sequence[ring],
+        block.committed[ring],
+        block.closed_as[ring],
+        block.queue[ring],
+        block.queue_sequence[ring],
+        block.queue_steps[ring],
+        block.counters[ring],
+    )
 
 
 @njit(cache=True)
@@ -227,6 +177,36 @@ def _decide_stream(
     return fresh
 
 
+@njit(cache=True)
+def _count(counters: Integers, fresh: int, word: int) -> bool:
+    """Count committed steps; whether the learner is to be rung, for what the other word counts."""
+    store(counters, WRITTEN, counters[WRITTEN] + fresh)
+    fence_full()
+    wanted = load(counters, WANTED)
+    return 0 < wanted <= counters[word] and exchange(counters, WANTED, 0) != 0
+
+
+@njit(cache=True, inline="always")
+def _decide_ring(
+    steps: Decisions,
+    segments: Segments,
+    beginnings: Beginnings,
+    places: Places,
+    choices: Choices,
+    plan: Plan,
+    row: int,
+    watched: int,
+) -> bool:
+    """Write what the active streams of a ring do; whether its learner is to be rung."""
+    version = choices.versions[row]
+    fresh = 0
+    for i in range(plan.begins[row], plan.begins[row + 1]):
+        stream = plan.streams[i]
+        if choices.active[stream]:
+            fresh += _decide_stream(steps, segments, beginnings, places, choices, stream, version)
+    return fresh > 0 and _count(segments.counters, fresh, watched)
+
+
 @njit(cache=True, inline="always")
 def _end_stream(
     steps: Outcomes, segments: Segments, places: Places, results: Results, stream: int
@@ -254,15 +234,6 @@ def _end_stream(
     _close_segment(segments, slot)
     places.slots[stream] = NOWHERE
     return 1
-
-
-@njit(cache=True)
-def _count(counters: Integers, fresh: int, word: int) -> bool:
-    """Count committed steps; whether the learner is to be rung, for what the other word counts."""
-    store(counters, WRITTEN, counters[WRITTEN] + fresh)
-    fence_full()
-    wanted = load(counters, WANTED)
-    return 0 < wanted <= counters[word] and exchange(counters, WANTED, 0) != 0
 
 
 @njit(cache=True)
@@ -301,42 +272,29 @@ def decide(
 ) -> int:
     """Write what each active stream observes and does; return how many learners are to be rung.
 
-    The first six arrays, of a block, are those of `Decisions`; then come those of `Segments`,
-    `Beginnings` (`owners`: its streams) and `Places`. Of `rows`, each ring's row in a stack of
-    networks, `watched`, the word whose count learners wait for, and `due`, the rings whose learner
-    is to be rung, one belongs to each ring. The streams of row k are
-    `streams[begins[k] : begins[k + 1]]`, and `new_versions[k]` is that of the weights which chose
-    for them. All others are `Choices`.
+    In order: `Decisions`, `Segments`, `Beginnings` and `Places` of a block; each ring's row in the
+    plan, the word that learners wait for, and where to mark those that are due; `Plan`; `Choices`.
     """
+    block = Segments(sequence, committed, closed_as, queue, queue_sequence, queue_steps, counters)
+    plan = Plan(begins, streams)
     choices = Choices(
-        new_observations, new_actions, new_log_probs, new_masks, recurrent_states, rewards_before
+        active,
+        new_observations,
+        new_actions,
+        new_log_probs,
+        new_masks,
+        recurrent_states,
+        rewards_before,
+        new_versions,
     )
     num_due = 0
     for p in range(rows.size):
-        # Of this ring, taken once: to take a part of an array counts who holds it, and takes long.
-        steps = Decisions(
+        ring = Decisions(
             observations[p], actions[p], log_probs[p], masks[p], versions[p], rewards[p]
         )
-        segments = Segments(
-            sequence[p],
-            committed[p],
-            closed_as[p],
-            queue[p],
-            queue_sequence[p],
-            queue_steps[p],
-            counters[p],
-        )
+        segments, places = _of_ring(block, p), Places(slots[p], lengths[p])
         beginnings = Beginnings(memories[p], numbers[p], owners[p])
-        places = Places(slots[p], lengths[p])
-        row = rows[p]
-        fresh = 0
-        for i in range(begins[row], begins[row + 1]):
-            stream = streams[i]
-            if active[stream]:
-                fresh += _decide_stream(
-                    steps, segments, beginnings, places, choices, stream, new_versions[row]
-                )
-        due[p] = fresh > 0 and _count(segments.counters, fresh, watched)
+        due[p] = _decide_ring(ring, segments, beginnings, places, choices, plan, rows[p], watched)
         num_due += due[p]
     return num_due
 
@@ -370,26 +328,17 @@ def outcome(
 ) -> int:
     """Write what came of each stream's last decision; return how many learners are to be rung.
 
-    The first four arrays, of a block, are those of `Outcomes`; then come those of `Segments` and
-    `Places`, and the same five as in `decide`. The last six are `Results`.
+    In order: `Outcomes`, `Segments` and `Places` of a block; three of the rings as in `decide`;
+    `Plan`; `Results`.
     """
+    block = Segments(sequence, committed, closed_as, queue, queue_sequence, queue_steps, counters)
     results = Results(acted, new_rewards, terminated, truncated, final_observations, final_masks)
     num_due = 0
     for p in range(rows.size):
         steps = Outcomes(observations[p], masks[p], rewards[p], discounts[p])
-        segments = Segments(
-            sequence[p],
-            committed[p],
-            closed_as[p],
-            queue[p],
-            queue_sequence[p],
-            queue_steps[p],
-            counters[p],
-        )
-        places = Places(slots[p], lengths[p])
-        row = rows[p]
+        segments, places = _of_ring(block, p), Places(slots[p], lengths[p])
         fresh = 0
-        for i in range(begins[row], begins[row + 1]):
+        for i in range(begins[rows[p]], begins[rows[p] + 1]):
             fresh += _end_stream(steps, segments, places, results, streams[i])
         due[p] = fresh > 0 and _count(segments.counters, fresh, watched)
         num_due += due[p]

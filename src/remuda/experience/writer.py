@@ -15,15 +15,9 @@ from remuda.checkpoint.state import fitting
 from remuda.experience import write_kernels as kernels
 from remuda.experience.experience import Experience
 from remuda.experience.ring import CLOSED_STEPS, WRITTEN
+from remuda.experience.ring_arrays import Beginnings, Decisions, Outcomes, Places, Segments
 from remuda.experience.room import Room
-from remuda.experience.write_kernels import (
-    NOWHERE,
-    Beginnings,
-    Decisions,
-    Outcomes,
-    Places,
-    Segments,
-)
+from remuda.experience.write_kernels import NOWHERE
 from remuda.types import Array, Bools, Floats, Integers, State
 
 
