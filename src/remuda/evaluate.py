@@ -12,7 +12,7 @@ import numpy.typing as npt
 from remuda.actor.actor import Actor
 from remuda.actor.fixed import FixedSeats
 from remuda.actor.match_seats import MatchSeats
-from remuda.actor.role import make_casts, make_seats
+from remuda.actor.seating import make_policy_groups, make_seats
 from remuda.checkpoint.names import file_name
 from remuda.checkpoint.state import fitting
 from remuda.config import Config
@@ -488,5 +488,7 @@ def _dealt(
         seats_of(config, env.agents, everybody),
         agents=[agent.name for agent in env.agents],
     )
-    casts = make_casts(env, specs, league, {}, seed=seed, purpose="evaluation", noisy=False)
-    return MatchSeats(env, casts, league, scoreboard.policies_of())
+    policy_groups = make_policy_groups(
+        env, specs, league, {}, seed=seed, purpose="evaluation", noisy=False
+    )
+    return MatchSeats(env, policy_groups, league, scoreboard.policies_of())

@@ -6,7 +6,7 @@ import pytest
 from remuda.actor.actor import Actor
 from remuda.actor.fixed import FixedSeats
 from remuda.actor.frames import FrameStack
-from remuda.actor.role import make_seats
+from remuda.actor.seating import make_seats
 from remuda.assembly import make_experience
 from remuda.config import load_config
 from remuda.experience.transition_replay import TransitionReplay

@@ -278,7 +278,7 @@ class RolloutQueue:
             check_sequence: whether to look if a segment was overwritten while it was copied.
             past: what is drawn besides; None: nothing.
             newest: whether to pass over all but the newest whole rollout, once actors are further
-                ahead than they play where nobody is late; else each is taken, in order.
+                ahead than they play where no actor is late; else each is taken, in order.
         """
         self.experience, self.past, self._newest = experience, past, newest
         self.lost = 0
