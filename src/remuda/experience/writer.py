@@ -7,7 +7,8 @@ that stands alone is a block of one.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
 import numpy as np
 
@@ -57,15 +58,18 @@ class RingWriter:
         self._lengths: Integers = np.zeros((len(rows), ring.num_streams), np.int64)
         last_size = ring.shape.mask_size if self.keeps_last_mask else 0
         self._no_last_masks: Bools = np.ones((ring.num_streams, last_size), np.bool_)
-        # What every call of a kernel begins with.
+        # The kernels, with what every call of them begins with.
         segments = Segments(*(arrays[name] for name in Segments._fields))
         places = Places(self._slots, self._lengths)
         watched = CLOSED_STEPS if experiences[0].rollout else WRITTEN
         each = (*places, self._rows, watched, self._due)
         decisions = (arrays[name] for name in (*Decisions._fields, *Segments._fields))
         beginnings = (arrays[name] for name in Beginnings._fields)
-        self._to_decide = (*decisions, *beginnings, *each)
-        self._to_end = (*(arrays[name] for name in Outcomes._fields), *segments, *each)
+        decide: Callable[..., int] = kernels.decide
+        outcome: Callable[..., int] = kernels.outcome
+        self._decide = partial(decide, *decisions, *beginnings, *each)
+        outcomes = (arrays[name] for name in Outcomes._fields)
+        self._outcome = partial(outcome, *outcomes, *segments, *each)
         self._segments = [Segments(*(a[p] for a in segments)) for p in range(len(rows))]
         for of_ring in self._segments:
             kernels.repair(of_ring)
@@ -110,9 +114,8 @@ class RingWriter:
 
     def _compile_rare(self) -> None:
         """Compile what is called only where an actor died, or a policy was replaced."""
-        none = Segments(
-            *(array[:0] for array in self._segments[0][:-1]), np.zeros_like(self.ring.counters)
-        )
+        *arrays, counters = self._segments[0]
+        none = Segments._make([*(array[:0] for array in arrays), np.zeros_like(counters)])
         kernels.close_orphans(none)
         kernels.clear_ring(none)
 
@@ -164,8 +167,7 @@ class ExperienceWriter(RingWriter):
                 column of an array; it belongs to the decision before. None: nothing.
         """
         self._version[0] = version
-        if kernels.decide(
-            *self._to_decide,
+        if self._decide(
             self._begins,
             self._streams,
             active,
@@ -202,8 +204,7 @@ class ExperienceWriter(RingWriter):
         """
         if final_masks is None or not self.keeps_last_mask:
             final_masks = self._no_last_masks
-        if kernels.outcome(
-            *self._to_end,
+        if self._outcome(
             self._begins,
             self._streams,
             active,
@@ -287,8 +288,7 @@ class BlockWriter(RingWriter):
             before: [num_streams] what each has been given in this turn so far; it belongs to the
                 decision before.
         """
-        if kernels.decide(
-            *self._to_decide,
+        if self._decide(
             begins,
             streams,
             active,
@@ -327,8 +327,7 @@ class BlockWriter(RingWriter):
             final_masks: [num_streams, mask_size] what is allowed after the turn; read only for
                 streams that were truncated, where `keeps_last_mask` says so.
         """
-        if kernels.outcome(
-            *self._to_end,
+        if self._outcome(
             begins,
             streams,
             active,
