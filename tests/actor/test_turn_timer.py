@@ -18,31 +18,31 @@ class Player:
 
     @whole_turn
     def turn(self):
-        self.look()
+        self.look(1)
         for group in range(2):
             self.clock[0] += 10
             self.choose(group)
-            self.write()
+            self.write(1000)
             self.clock[0] += 20
-        self.write()
+        self.write(1000)
 
     @section(Play.SECONDS_WEIGHTS)
-    def look(self):
-        self.clock[0] += 1
+    def look(self, seconds):
+        self.clock[0] += seconds
         if self.is_news:
-            self.load()
+            self.load(2)
 
     @traced(Span.WEIGHTS)
-    def load(self):
-        self.clock[0] += 2
+    def load(self, seconds):
+        self.clock[0] += seconds
 
     @section(Play.SECONDS_INFER, Span.INFER)
     def choose(self, group):
         self.clock[0] += 100 + group
 
     @section(Play.SECONDS_WRITE, Span.WRITE)
-    def write(self):
-        self.clock[0] += 1000
+    def write(self, seconds):
+        self.clock[0] += seconds
         return "written"
 
 
@@ -70,7 +70,7 @@ def test_every_second_is_counted_once(clock, timeline):
 
 
 def test_what_a_section_returns_is_returned(clock):
-    assert Player(clock).write() == "written"
+    assert Player(clock).write(1) == "written"
 
 
 def test_a_trace_has_the_sections_and_the_game_in_between(clock):

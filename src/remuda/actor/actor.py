@@ -226,7 +226,8 @@ class Actor:
     def turn(self) -> None:
         """One turn, as in the docstring of `remuda.types`."""
         env, seats = self.env, self.seats
-        self._take_newer_weights()
+        if self._reader is not None:
+            self._take_newer_weights(self._reader)
         env.begin_turn()
         for number, group in enumerate(seats.groups):
             for agent in group:
@@ -238,9 +239,9 @@ class Actor:
         self._write_outcome(env.end_turn())
 
     @section(Play.SECONDS_WEIGHTS)
-    def _take_newer_weights(self) -> None:
-        if self._reader is not None and self._reader.is_news():
-            self._load(self._reader)
+    def _take_newer_weights(self, reader: SnapshotReader) -> None:
+        if reader.is_news():
+            self._load(reader)
 
     @traced(Span.WEIGHTS)
     def _load(self, reader: SnapshotReader) -> None:

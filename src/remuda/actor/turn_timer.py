@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import wraps
 from time import perf_counter
-from typing import Protocol, TypeVar, TypeVarTuple, cast
+from typing import Protocol, TypeVar, cast
 
 from remuda.scoreboard import Play, Row
 from remuda.timeline import Span, Timeline
 
-
+SECTIONS = tuple(map(int, (Play.SECONDS_WEIGHTS, Play.SECONDS_INFER, Play.SECONDS_WRITE)))
+ENV = int(Play.SECONDS_ENV)
 BRIEF = 2e-6
 """Seconds between two sections that are not the game's: one follows directly on the other."""
 
@@ -18,18 +19,30 @@ BRIEF = 2e-6
 class TurnTimer:
     """Adds up the seconds of the sections of a turn; what is left of it is the game's."""
 
+    __slots__ = ("_last", "_seconds", "sums", "timeline")
+
     def __init__(self, row: Row, timeline: Timeline | None) -> None:
         """Count into `row`, by `Play`, and note spans in `timeline` if there is one."""
-        # The same words; Python reads and writes one of them faster here than in an array.
-        self.seconds = cast("memoryview[float]", row.data)
         self.timeline = timeline
-        self.in_sections = 0.0
-        """Seconds of this turn that were in a section."""
+        self.sums = [0.0] * len(Play)
+        """Seconds of this turn, by `Play`."""
+        # The row's own words; Python reads and writes one of them faster here than in an array.
+        self._seconds = cast("memoryview[float]", row.data)
         self._last: float | None = None
 
     def begin(self) -> None:
         """Begin a turn."""
-        self.in_sections, self._last = 0.0, None
+        self._last = None
+
+    def end(self, took: float) -> None:
+        """Count a turn that took so many seconds."""
+        sums, seconds = self.sums, self._seconds
+        for word in SECTIONS:
+            spent = sums[word]
+            seconds[word] += spent
+            took -= spent
+            sums[word] = 0.0
+        seconds[ENV] += took
 
     def trace(self, span: Span | None, start: float, end: float) -> None:
         """Note a span, and the game's before it; None: the game's begins at the end of this one."""
@@ -47,27 +60,27 @@ class Timed(Protocol):
 
 
 Self = TypeVar("Self", bound=Timed)
-Arguments = TypeVarTuple("Arguments")
+Argument = TypeVar("Argument")
 Returned = TypeVar("Returned")
-Method = Callable[[Self, *Arguments], Returned]
+Method = Callable[[Self, Argument], Returned]
+"""Of one argument, no more and no less: Python calls such a method without packing any."""
 
 
 def section(
     word: Play, span: Span | None = None
-) -> Callable[[Method[Self, *Arguments, Returned]], Method[Self, *Arguments, Returned]]:
+) -> Callable[[Method[Self, Argument, Returned]], Method[Self, Argument, Returned]]:
     """Count the seconds of a method in a word of the scoreboard, and trace it as a span."""
 
-    def timing(method: Method[Self, *Arguments, Returned]) -> Method[Self, *Arguments, Returned]:
+    def timing(method: Method[Self, Argument, Returned]) -> Method[Self, Argument, Returned]:
         index = int(word)
 
         @wraps(method)
-        def timed(self: Self, *arguments: *Arguments) -> Returned:
+        def timed(self: Self, argument: Argument) -> Returned:
             start = perf_counter()
-            returned = method(self, *arguments)
+            returned = method(self, argument)
             end = perf_counter()
             timer = self.timer
-            timer.seconds[index] += end - start
-            timer.in_sections += end - start
+            timer.sums[index] += end - start
             if timer.timeline is not None:
                 timer.trace(span, start, end)
             return returned
@@ -79,14 +92,14 @@ def section(
 
 def traced(
     span: Span,
-) -> Callable[[Method[Self, *Arguments, Returned]], Method[Self, *Arguments, Returned]]:
+) -> Callable[[Method[Self, Argument, Returned]], Method[Self, Argument, Returned]]:
     """Trace a part of a section, whose seconds the section counts."""
 
-    def tracing(method: Method[Self, *Arguments, Returned]) -> Method[Self, *Arguments, Returned]:
+    def tracing(method: Method[Self, Argument, Returned]) -> Method[Self, Argument, Returned]:
         @wraps(method)
-        def noted(self: Self, *arguments: *Arguments) -> Returned:
+        def noted(self: Self, argument: Argument) -> Returned:
             start = perf_counter()
-            returned = method(self, *arguments)
+            returned = method(self, argument)
             self.timer.trace(span, start, perf_counter())
             return returned
 
@@ -97,7 +110,6 @@ def traced(
 
 def whole_turn(method: Callable[[Self], None]) -> Callable[[Self], None]:
     """Count as the environment's what of a turn is in no section."""
-    index = int(Play.SECONDS_ENV)
 
     @wraps(method)
     def timed(self: Self) -> None:
@@ -105,6 +117,6 @@ def whole_turn(method: Callable[[Self], None]) -> Callable[[Self], None]:
         timer.begin()
         start = perf_counter()
         method(self)
-        timer.seconds[index] += perf_counter() - start - timer.in_sections
+        timer.end(perf_counter() - start)
 
     return timed
