@@ -34,7 +34,7 @@ def main() -> None:
     turns = max(3000 // options.copies, 100)
     for _ in range(options.rounds):
         for traced in (True, False):
-            actor._timeline = timeline if traced else None
+            actor.timer.timeline = timeline if traced else None
             began = time.perf_counter()
             for _ in range(turns):
                 actor.turn()

@@ -137,7 +137,7 @@ def test_act_chooses_what_the_actor_chooses(setting, explores, tmp_path):
             before, rng = states[seat.policy], copy.deepcopy(seat.random)
             chosen, after = asked[seat.policy].act_from(
                 before,
-                seats._seen[agent].copy(),
+                seats._observations[agent].copy(),
                 mask=masks.copy() if masks.shape[1] else None,
                 deterministic=not explores,
                 rng=rng,

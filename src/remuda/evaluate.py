@@ -11,7 +11,7 @@ import numpy as np
 from remuda.actor.actor import Actor
 from remuda.actor.fixed import FixedSeats
 from remuda.actor.match_seats import MatchSeats
-from remuda.actor.role import make_casts, make_seats
+from remuda.actor.seating import make_policy_groups, make_seats
 from remuda.config import Config
 from remuda.envs.registry import find_game, make_env
 from remuda.envs.vector_env import VectorEnv
@@ -279,5 +279,7 @@ def _dealt(
         env.num_envs,
         replace(roster, teams=()),  # each seat is rated by itself
     )
-    casts = make_casts(env, specs, league, {}, seed=seed, purpose="evaluation", noisy=False)
-    return MatchSeats(env, casts, league, scoreboard.policies_of())
+    policy_groups = make_policy_groups(
+        env, specs, league, {}, seed=seed, purpose="evaluation", noisy=False
+    )
+    return MatchSeats(env, policy_groups, league, scoreboard.policies_of())

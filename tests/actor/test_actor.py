@@ -6,7 +6,7 @@ import pytest
 from remuda.actor.actor import Actor
 from remuda.actor.fixed import FixedSeats
 from remuda.actor.frames import FrameStack
-from remuda.actor.role import make_seats
+from remuda.actor.seating import make_seats
 from remuda.config import load_config
 from remuda.experience.transition_replay import TransitionReplay
 from remuda.experience.writer import ExperienceWriter
@@ -276,7 +276,9 @@ def test_what_the_game_tells_of_its_episodes_is_counted_when_they_are_over():
     specs = policy_specs(load_config({"policy": {"network": {"hidden": (8,)}}}), env.agents)
     board = Scoreboard(("agent_0",), facts=env.facts)
     seats = make_seats(env, specs, board, seed=0, purpose="actor")
-    actor = Actor(env, FixedSeats(env, seats), board.play(), stream(0, "env"), facts=board.facts())
+    actor = Actor(
+        env, FixedSeats(env, seats), board.play(), stream(0, "env"), episode_metrics=board.facts()
+    )
     heard = []
     actor.on_episode = lambda copy, returns, facts: heard.append((copy, *facts.tolist()))
     for _ in range(15):

@@ -9,7 +9,7 @@ import torch
 from remuda.actor.actor import Actor
 from remuda.actor.batch_plan import make_plan
 from remuda.actor.match_seats import MatchSeats
-from remuda.actor.role import make_casts
+from remuda.actor.seating import make_policy_groups
 from remuda.assembly import Assembly
 from remuda.checkpoint.state import pack, unpack
 from remuda.config import load_config
@@ -81,8 +81,10 @@ class World:
             env.num_envs,
             roster,
         )
-        casts = make_casts(env, self.specs, self.league, self.experience, seed=0, purpose="test")
-        self.seats = MatchSeats(env, casts, self.league, self.board.policies_of())
+        policy_groups = make_policy_groups(
+            env, self.specs, self.league, self.experience, seed=0, purpose="test"
+        )
+        self.seats = MatchSeats(env, policy_groups, self.league, self.board.policies_of())
         return Actor(
             env, self.seats, self.board.play(), stream(0, "env"), SnapshotReader(self.published)
         )
@@ -187,8 +189,11 @@ def test_every_stream_is_played_by_the_weights_of_whoever_has_its_seat():
         acted = {}
 
         def watch(agent, actions, acted=acted):
-            cast = world.seats.casts[0]
-            acted[agent] = (cast.inputs[cast.kind.streams_of(agent)].copy(), actions.copy())
+            policy_group = world.seats.policy_groups[0]
+            acted[agent] = (
+                policy_group.inputs[policy_group.kind.streams_of(agent)].copy(),
+                actions.copy(),
+            )
             Tape.act(env, agent, actions)
 
         env.act = watch
@@ -238,7 +243,7 @@ def test_policies_of_different_kinds_and_networks_share_a_game():
     env = Tape(num_envs=3, num_agents=2, lengths=(4,))
     seatings = [("a", "b"), ("c", "d"), ("d", "d"), ("b", "c")]
     world = World(env, tree, Script(2, seatings))
-    assert len(world.seats.casts) == 4
+    assert len(world.seats.policy_groups) == 4
     for _ in range(40):
         assert world.actor.work() or world.seats.rooms
         for experience in world.experience.values():
@@ -476,8 +481,8 @@ def test_what_networks_act_on_grows_with_the_streams_not_with_policies_times_str
         actor = Assembly(config, specs, layout, agents=agents).roles()[0].build()
         for _ in range(3):
             actor.work()
-        (cast,) = actor.seats.casts
-        stack = cast.stack
+        (policy_group,) = actor.seats.policy_groups
+        stack = policy_group.stack
         sizes[policies] = stack.inputs.nbytes + stack.memories.nbytes + stack.kept.nbytes
         rooms = [inputs.shape[0] for inputs, _ in stack._rooms.values()]
         assert max(rooms) * stack.network.num_inputs * 4 <= stack.inputs.nbytes

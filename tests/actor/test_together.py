@@ -92,7 +92,11 @@ def test_one_pass_of_the_networks_chooses_for_all(seats):
     if seats == "fixed":
         passes = actor.seats._passes_of[0]
     else:
-        passes = [each for cast in actor.seats.casts for each in cast._plans[0].passes]
+        passes = [
+            each
+            for policy_group in actor.seats.policy_groups
+            for each in policy_group._plans[0].passes
+        ]
     assert len(passes) == 1
 
 

@@ -11,7 +11,8 @@ from pettingzoo import AECEnv, ParallelEnv
 
 from remuda.actor.actor import Actor
 from remuda.actor.fixed import FixedSeats
-from remuda.actor.role import ActorRole, make_seats
+from remuda.actor.role import ActorRole
+from remuda.actor.seating import make_seats
 from remuda.assembly import Assembly
 from remuda.config import load_config
 from remuda.envs.adapters.gymnasium import GymnasiumEnv

@@ -269,7 +269,7 @@ def test_a_segment_comes_with_what_was_kept_before_its_first_step():
     for i in range(4):
         seen = np.full((2, 1), i, np.float32)
         kept = np.array([[i, 0.5], [10 + i, 0.5]], np.float32)
-        writer.decide(seen, np.zeros((2, 1), np.int64), 0, everyone, memories=kept)
+        writer.decide(seen, np.zeros((2, 1), np.int64), 0, everyone, recurrent_states=kept)
         ends = np.array([False, i == 1])
         writer.outcome(np.zeros(2, np.float32), ends, none, seen, everyone)
     out, _ = take(rollouts)

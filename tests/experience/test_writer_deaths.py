@@ -6,25 +6,20 @@ import numpy as np
 import pytest
 
 from remuda.config import ExperienceConfig
-from remuda.experience import writer as module
+from remuda.experience import write_kernels
 from remuda.experience.experience import Experience
 from remuda.experience.ring import CLOSED_STEPS, HEAD, StreamShape
 from remuda.experience.rollout_queue import AFTER, Rollout, RolloutQueue
-from remuda.experience.writer import NOWHERE, ExperienceWriter
+from remuda.experience.write_kernels import NOWHERE
+from remuda.experience.writer import ExperienceWriter
 from remuda.memory.waiting import Wakeup
 
 STREAMS = 3
-KERNELS = (
-    "_begin_segment",
-    "_close_segment",
-    "decide_one",
-    "_decide",
-    "outcome_one",
-    "_outcome",
-    "count",
-    "repair",
-    "close_orphans_of",
-)
+KERNELS = [
+    name
+    for name, found in vars(write_kernels).items()
+    if hasattr(found, "py_func") and found.py_func.__module__ == write_kernels.__name__
+]
 
 
 class DiedError(BaseException):
@@ -35,7 +30,7 @@ class DiedError(BaseException):
 def experience(monkeypatch):
     """A small ring, written by kernels that can die at a line."""
     for name in KERNELS:
-        monkeypatch.setattr(module, name, getattr(module, name).py_func)
+        monkeypatch.setattr(write_kernels, name, getattr(write_kernels, name).py_func)
     config = ExperienceConfig(segment_length=4, capacity=24)
     shape = StreamShape((1,), np.float32, 1)
     return Experience(shape, config, [STREAMS], Wakeup(), [Wakeup()])
@@ -44,14 +39,14 @@ def experience(monkeypatch):
 @pytest.fixture
 def committed(experience, monkeypatch):
     """Counts the steps that are committed, where each is."""
-    steps, found, store = experience.rings[0].shared["committed"], [0], module.store
+    steps, found, store = experience.rings[0].shared["committed"], [0], write_kernels.store
 
     def counting(words, index, value):
         if np.shares_memory(words, steps):
             found[0] += max(int(value) - int(steps[index]), 0)
         store(words, index, value)
 
-    monkeypatch.setattr(module, "store", counting)
+    monkeypatch.setattr(write_kernels, "store", counting)
     return found
 
 
@@ -62,7 +57,7 @@ class Dies:
         self.left = left
 
     def trace(self, frame, event, argument):
-        if frame.f_code.co_filename != module.__file__:
+        if frame.f_code.co_filename != write_kernels.__file__:
             return None
         if event == "line":
             self.left -= 1

@@ -10,6 +10,7 @@ import numpy as np
 from numba import njit
 
 from remuda.actor.seats import Seats
+from remuda.actor.turn_timer import TurnTimer, section, traced, whole_turn
 from remuda.checkpoint.state import fitting, random_state, restore_random
 from remuda.envs.checks import TurnChecks
 from remuda.envs.vector_env import VectorEnv
@@ -87,7 +88,7 @@ class Actor:
         turns: Callable[[], float] | None = None,
         parts: tuple[str, ...] = (),
         timeline: Timeline | None = None,
-        facts: Row | None = None,
+        episode_metrics: Row | None = None,
         exact: bool = True,
         check: bool = True,
     ) -> None:
@@ -97,13 +98,13 @@ class Actor:
             env: the copies of the game.
             seats: who plays its agents.
             play: the actor's row of the scoreboard.
-            random: the stream of the episodes' seeds.
+            random: draws the episodes' seeds.
             reader: where newer weights come from; None: the seats keep theirs.
             max_turns: turns to play, over all copies and all actors.
             turns: tells how many were played by all of them; None: this is the only one.
             parts: what it saves in a checkpoint.
             timeline: where to note what it did when.
-            facts: the actor's row of whole episodes; None: it does not count the game's facts.
+            episode_metrics: the actor's row of whole episodes, by `Facts`; None: there is none.
             exact: a successor goes on in the middle of its episodes; else with what lasts beyond
                 them.
             check: end with a message where the game breaks its contract.
@@ -112,7 +113,9 @@ class Actor:
         self._reader, self._random, self._play = reader, random, play
         self._max_turns = max_turns
         self._turns = turns if turns is not None else lambda: float(play[Play.TURNS])
-        self._timeline, self._facts, self._exact = timeline, facts, exact
+        self._episode_metrics, self._exact = episode_metrics, exact
+        self.timer = TurnTimer(play, timeline)
+        """Where the time of its turns goes."""
         self.parts = parts
         """What it saves in a checkpoint: itself, or nothing, where its world is of no use later."""
         self._every: Bools = np.ones(env.num_envs, np.bool_)
@@ -125,7 +128,7 @@ class Actor:
         self._overtaken = 0
         self._goes_on = False  # whether it writes on in what an actor before it had open
         self.on_episode: Callable[[int, Floats, Floats], None] | None = None
-        """Called when an episode is over: its copy, its agents' returns, and the game's facts."""
+        """Called when an episode is over: its copy, its agents' returns, and the game's metrics."""
         self._compile()
         self._restart()
 
@@ -170,7 +173,7 @@ class Actor:
         self.env.close()
 
     def state(self, part: str) -> State:  # noqa: ARG002
-        """The world, its streams, and what every seat is in the middle of.
+        """The world, its random numbers, and what every seat is in the middle of.
 
         An environment that cannot be saved is left out; its episodes are begun anew.
         """
@@ -219,52 +222,49 @@ class Actor:
             return False
         return True
 
+    @whole_turn
     def turn(self) -> None:
         """One turn, as in the docstring of `remuda.types`."""
-        env, seats, clock, row = self.env, self.seats, time.perf_counter, self._play
-        trace = self._timeline
-        start = clock()
-        if self._reader is not None and self._reader.is_news():
-            self._load(self._reader)
-            if trace is not None:
-                trace.add(Span.WEIGHTS, start, clock())
-        loaded = clock()
-        row[Play.SECONDS_WEIGHTS] += loaded - start
-        inferring = writing = 0.0
+        env, seats = self.env, self.seats
+        if self._reader is not None:
+            self._take_newer_weights(self._reader)
         env.begin_turn()
-        acted = loaded
         for number, group in enumerate(seats.groups):
             for agent in group:
                 seats.observe(agent)
-            before = clock()
-            seats.choose(number)
-            between = clock()
-            seats.decide(number)
-            written = clock()
-            inferring += between - before
-            writing += written - between
-            if trace is not None:
-                trace.add(Span.PLAY, acted, before)
-                trace.add(Span.INFER, before, between)
-                trace.add(Span.WRITE, between, written)
-                acted = written
+            self._choose(number)
+            self._write_decisions(number)
             for agent in group:
                 seats.act(agent)
-        result = env.end_turn()
-        before = clock()
-        any_over = self._add_up(result, row)
-        seats.outcome(result)
+        self._write_outcome(env.end_turn())
+
+    @section(Play.SECONDS_WEIGHTS)
+    def _take_newer_weights(self, reader: WeightReader) -> None:
+        if reader.is_news():
+            self._load(reader)
+
+    @traced(Span.WEIGHTS)
+    def _load(self, reader: WeightReader) -> None:
+        self.seats.take(reader.newer())
+        self._play[Play.OVERTAKEN] += reader.overtaken - self._overtaken
+        self._overtaken = reader.overtaken
+
+    @section(Play.SECONDS_INFER, Span.INFER)
+    def _choose(self, group: int) -> None:
+        self.seats.choose(group)
+
+    @section(Play.SECONDS_WRITE, Span.WRITE)
+    def _write_decisions(self, group: int) -> None:
+        self.seats.decide(group)
+
+    @section(Play.SECONDS_WRITE, Span.WRITE)
+    def _write_outcome(self, result: TurnResult) -> None:
+        """Count and write what came of a turn; begin new episodes in the copies that are over."""
+        any_over = self._add_up(result, self._play)
+        self.seats.outcome(result)
         if any_over:
             self._close_episodes(result)
             self._restart()
-        end = clock()
-        writing += end - before
-        if trace is not None:
-            trace.add(Span.PLAY, acted, before)
-            trace.add(Span.WRITE, before, end)
-        row[Play.SECONDS_INFER] += inferring
-        row[Play.SECONDS_WRITE] += writing
-        row[Play.SECONDS_ENV] += end - loaded - inferring - writing
 
     def _compile(self) -> None:
         """Compile everything, by a turn that counts nowhere; the copies are restarted after it."""
@@ -276,7 +276,7 @@ class Actor:
         for number, group in enumerate(self.seats.groups):
             for agent in group:
                 self.seats.observe(agent)
-            # With a stream of its own, so that the seats' own do not move.
+            # With random numbers of its own, so that the seats' own do not move.
             self.seats.choose(number, np.random.default_rng(0))
             for agent in group:
                 self.seats.act(agent)
@@ -310,24 +310,19 @@ class Actor:
             checks.result(result, acted, active)
         return bool(any_over)
 
-    def _load(self, reader: WeightReader) -> None:
-        self.seats.take(reader.newer())
-        self._play[Play.OVERTAKEN] += reader.overtaken - self._overtaken
-        self._overtaken = reader.overtaken
-
     def _close_episodes(self, result: TurnResult) -> None:
-        told = np.zeros((len(self.env.facts), self.env.num_envs), np.float32)
+        metrics = np.zeros((len(self.env.facts), self.env.num_envs), np.float32)
         for i, name in enumerate(self.env.facts):
-            told[i] = result.info[name]
-        if self._facts is not None:
-            self._facts[Facts.EPISODES] += self._over.sum()
-            self._facts[len(Facts) :] += told[:, self._over].sum(1)
+            metrics[i] = result.info[name]
+        if self._episode_metrics is not None:
+            self._episode_metrics[Facts.EPISODES] += self._over.sum()
+            self._episode_metrics[len(Facts) :] += metrics[:, self._over].sum(1)
         cut: Bools = np.any(result.truncated, axis=1)
         self.seats.close(self._over, self._returns, cut, self._turn_of)
         if self.on_episode is not None:
             for env in np.flatnonzero(self._over):
                 returns = self._returns[env].astype(np.float32)
-                self.on_episode(int(env), returns, told[:, env].copy())
+                self.on_episode(int(env), returns, metrics[:, env].copy())
 
     def _restart(self) -> None:
         """Begin new episodes in the copies that are over."""

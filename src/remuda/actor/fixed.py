@@ -37,13 +37,13 @@ class Seat:
     rule: Rule
     """How it chooses what to do."""
     random: np.random.Generator
-    """The policy's stream for exploration."""
+    """The policy's random numbers for exploration."""
     row: Row
     """Its row of the scoreboard."""
     masked: bool = False
     """Whether the environment tells what it may do."""
     writer: ExperienceWriter | None = None
-    """Where its experience goes; None: nobody learns from it."""
+    """Where its experience goes; None: no learner takes it."""
     version: int = 0
     epsilon: float = 0.0
 
@@ -58,8 +58,8 @@ class _Choice:
     """[num_envs]."""
     masks: Bools
     """[num_envs, mask_size], or [num_envs, 0]: anything is allowed."""
-    last_masks: Bools
-    """The same where an episode was cut off; [num_envs, 0]: nobody keeps it."""
+    final_masks: Bools
+    """The same where an episode was cut off; [num_envs, 0]: it is not kept."""
     shape: tuple[int, ...]
     """Of the actions, as the environment takes them."""
 
@@ -76,7 +76,7 @@ class _Pass:
 
 
 class FixedSeats:
-    """A seat for each agent, with its own stream of exploration and its own experience."""
+    """A seat for each agent, with its own exploration and its own experience."""
 
     def __init__(
         self,
@@ -114,10 +114,10 @@ class FixedSeats:
         self._before_of = [
             so_far[:, agent] if so_far is not None else None for agent in range(env.num_agents)
         ]
-        self._seen: list[Array] = [room_for(env, agent) for agent in range(len(seats))]
-        self._flat = [seen.reshape(env.num_envs, -1) for seen in self._seen]
-        self._last = [seen.copy() for seen in self._seen]
-        self._last_flat = [last.reshape(env.num_envs, -1) for last in self._last]
+        self._observations: list[Array] = [room_for(env, agent) for agent in range(len(seats))]
+        self._flat = [each.reshape(env.num_envs, -1) for each in self._observations]
+        self._final_observations = [each.copy() for each in self._observations]
+        self._final_flat = [each.reshape(env.num_envs, -1) for each in self._final_observations]
         self._choices = [self._room_for(agent) for agent in range(len(seats))]
         self._passes_of = [self._passes(group) for group in self.groups]
 
@@ -129,12 +129,12 @@ class FixedSeats:
     def observe(self, agent: int) -> None:
         """See what there is to see, and what may be done."""
         seat = self.seats[agent]
-        self._env.observe(agent, self._seen[agent])
+        self._env.observe(agent, self._observations[agent])
         acts = self._acted_of[agent]
         acts[...] = self._active_of[agent]
         strange = seat.frames.push(self._flat[agent], acts)
         if self.checks is not None:
-            self.checks.observed(agent, self._seen[agent], strange)
+            self.checks.observed(agent, self._observations[agent], strange)
         if seat.masked:
             masks = self._choices[agent].masks
             self._env.mask(agent, masks)
@@ -157,7 +157,7 @@ class FixedSeats:
                 )
 
     def decide(self, group: int) -> None:
-        """Write down what was seen and chosen."""
+        """Write down what was observed and chosen."""
         for agent in self.groups[group]:
             seat, choice = self.seats[agent], self._choices[agent]
             seat.stack.stay(seat.index, self._acted_of[agent])
@@ -184,12 +184,12 @@ class FixedSeats:
         ended = result.terminated | result.truncated
         if ended.any():
             for agent in np.flatnonzero(ended.any(0)).tolist():
-                self._env.observe(agent, self._last[agent])
+                self._env.observe(agent, self._final_observations[agent])
                 if self.checks is not None:
-                    self.checks.last(agent, self._last[agent], ended[:, agent])
-                last_masks = self._choices[agent].last_masks
-                if last_masks.shape[1] and result.truncated[:, agent].any():
-                    self._env.mask(agent, last_masks)
+                    self.checks.last(agent, self._final_observations[agent], ended[:, agent])
+                final_masks = self._choices[agent].final_masks
+                if final_masks.shape[1] and result.truncated[:, agent].any():
+                    self._env.mask(agent, final_masks)
                 self._forget(self.seats[agent], ended[:, agent])
         for agent, seat in enumerate(self.seats):
             if seat.writer is not None:
@@ -197,9 +197,9 @@ class FixedSeats:
                     result.rewards[:, agent],
                     result.terminated[:, agent],
                     result.truncated[:, agent],
-                    self._last_flat[agent],
+                    self._final_flat[agent],
                     self._acted_of[agent],
-                    self._choices[agent].last_masks,
+                    self._choices[agent].final_masks,
                 )
 
     def close(
@@ -216,7 +216,7 @@ class FixedSeats:
             counter.count(only, returns[over, agent], lengths)
 
     def begin(self, over: Bools) -> None:
-        """What is seen next in these copies begins a new episode."""
+        """What is observed next in these copies begins a new episode."""
         for seat in self.seats:
             self._forget(seat, over)
 
@@ -272,7 +272,7 @@ class FixedSeats:
         """Begin anew."""
 
     def close_orphans(self) -> None:
-        """Close what an actor before this one was writing, where nobody will go on with it."""
+        """Close what an actor before this one was writing, where no actor goes on with it."""
         for seat in self.seats:
             if seat.writer is not None:
                 seat.writer.close_orphans()

@@ -11,12 +11,14 @@ from remuda.types import Array, Bools, Floats, State
 
 
 @njit(cache=True, fastmath={"reassoc", "contract"})  # sums in any order, and no number is assumed
-def _push_floats(stacked: Floats, seen: Array, acts: Bools, starts: Bools, size: int) -> int:
+def _push_floats(
+    stacked: Floats, observations: Array, acts: Bools, starts: Bools, size: int
+) -> int:
     """As `_push`; returns the last stream that is given something other than finite, or NONE."""
     last = stacked.shape[1] - size
     zero = stacked.dtype.type(0.0)
     found = NONE
-    for stream in range(seen.shape[0]):
+    for stream in range(observations.shape[0]):
         if not acts[stream]:
             continue
         if starts[stream]:
@@ -27,7 +29,7 @@ def _push_floats(stacked: Floats, seen: Array, acts: Bools, starts: Bools, size:
                 stacked[stream, i] = stacked[stream, i + size]
         total = zero
         for i in range(size):
-            value = stacked.dtype.type(seen[stream, i])
+            value = stacked.dtype.type(observations[stream, i])
             stacked[stream, last + i] = value
             total += value * zero  # 0, or not a number
         if total != zero:
@@ -36,9 +38,9 @@ def _push_floats(stacked: Floats, seen: Array, acts: Bools, starts: Bools, size:
 
 
 @njit(cache=True)
-def _push(stacked: Floats, seen: Array, acts: Bools, starts: Bools, size: int) -> None:
+def _push(stacked: Floats, observations: Array, acts: Bools, starts: Bools, size: int) -> None:
     last = stacked.shape[1] - size
-    for stream in range(seen.shape[0]):
+    for stream in range(observations.shape[0]):
         if not acts[stream]:
             continue
         if starts[stream]:
@@ -48,7 +50,7 @@ def _push(stacked: Floats, seen: Array, acts: Bools, starts: Bools, size: int) -
             for i in range(last):
                 stacked[stream, i] = stacked[stream, i + size]
         for i in range(size):
-            stacked[stream, last + i] = seen[stream, i]
+            stacked[stream, last + i] = observations[stream, i]
 
 
 class FrameStack:
@@ -58,21 +60,21 @@ class FrameStack:
         """Write into `stacked`, [num_streams, n_frames * size]: what a network is given.
 
         Args:
-            stacked: what the streams have seen.
+            stacked: what the streams have observed.
             size: numbers in one observation.
             starts: [num_streams] whose next observation is an episode's first; kept up to date.
-                None: everybody's.
+                None: all streams'.
         """
         self._size = size
         self._stacked = stacked
         self._starts: Bools = np.ones(len(stacked), np.bool_) if starts is None else starts
 
     def start(self, mask: Bools) -> None:
-        """Forget what the streams in `mask` have seen: an episode starts."""
+        """Forget what the streams in `mask` have observed: an episode starts."""
         self._starts |= mask
 
     def state(self) -> State:
-        """What the streams have seen."""
+        """What the streams have observed."""
         return {"stacked": self._stacked.copy(), "starts": self._starts.copy()}
 
     def restore(self, state: State) -> None:
@@ -80,7 +82,7 @@ class FrameStack:
         self._stacked[...] = fitting(state, "stacked", self._stacked)
         self._starts[...] = fitting(state, "starts", self._starts)
 
-    def push(self, seen: Array, acts: Bools) -> int:
+    def push(self, observations: Array, acts: Bools) -> int:
         """Add the newest observations, [num_streams, size], of the streams that act on them.
 
         What an agent sees while others act is no frame of its own: it is not in its experience.
@@ -88,8 +90,8 @@ class FrameStack:
         Returns:
             a stream whose observation is not finite, or NONE.
         """
-        if seen.dtype.kind == "f":
-            found: int = _push_floats(self._stacked, seen, acts, self._starts, self._size)
+        if observations.dtype.kind == "f":
+            found: int = _push_floats(self._stacked, observations, acts, self._starts, self._size)
             return found
-        _push(self._stacked, seen, acts, self._starts, self._size)
+        _push(self._stacked, observations, acts, self._starts, self._size)
         return NONE

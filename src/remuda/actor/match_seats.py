@@ -36,7 +36,7 @@ class MatchSeats:
     def __init__(
         self,
         env: VectorEnv,
-        casts: Sequence[PolicyGroup],
+        policy_groups: Sequence[PolicyGroup],
         league: League,
         rows: Row,
         together: bool = False,
@@ -48,8 +48,8 @@ class MatchSeats:
 
         Args:
             env: the copies of the game.
-            casts: everybody who may sit there.
-            league: who does.
+            policy_groups: all policies that may sit there.
+            league: deals the seats.
             rows: [policies, fields] where each live policy's episodes are counted, by `Policy`.
             together: all agents observe at the start of the turn and choose in one batched pass.
             seed: of the run, by which the weights of newborn policies are drawn.
@@ -58,14 +58,19 @@ class MatchSeats:
         """
         self._seed, self._initial = seed, initial
         self._counter = EpisodeCounter(rows, mark)
-        self._env, self.casts, self.league, self._rows = env, tuple(casts), league, rows
+        self._env, self.policy_groups, self.league, self._rows = (
+            env,
+            tuple(policy_groups),
+            league,
+            rows,
+        )
         self.groups: Sequence[tuple[int, ...]] = groups_of(env, together)
         self.acted: Bools = np.zeros((env.num_envs, env.num_agents), np.bool_)
-        self._kinds = tuple(dict.fromkeys(cast.kind for cast in casts))
+        self._kinds = tuple(dict.fromkeys(policy_group.kind for policy_group in policy_groups))
         self._kind_of = {agent: kind for kind in self._kinds for agent in kind.agents}
         self.checks: TurnChecks | None = None
         self._masked = [spec.masked for spec in env.agents]
-        keep = {cast.kind for cast in casts if cast.keeps_last_mask}
+        keep = {policy_group.kind for policy_group in policy_groups if policy_group.keeps_last_mask}
         self._keeps_last_mask = [
             spec.masked and self._kind_of[agent] in keep for agent, spec in enumerate(env.agents)
         ]
@@ -77,33 +82,37 @@ class MatchSeats:
         for member in league.population.members:
             if not member.learns:
                 self._load(member.place, league.table.snapshot(member.place))
-        # Somebody sits everywhere from the beginning, so that everything can be tried once.
+        # Each seat has a policy from the beginning, so that everything can be tried once.
         for agent in range(env.num_agents):
-            able = self._able(agent)
-            league.seated[:, agent] = able
+            league.seated[:, agent] = self._fitting_place(agent)
         self._deal()
 
     @property
     def rooms(self) -> list[Room]:
         """Where a writer may have to wait."""
-        return [room for cast in self.casts for writer in cast.writers for room in writer.rooms]
+        return [
+            room
+            for policy_group in self.policy_groups
+            for writer in policy_group.writers
+            for room in writer.rooms
+        ]
 
     def observe(self, agent: int) -> None:
         """See what there is to see, and what may be done."""
         kind = self._kind_of[agent]
         local = kind.agents.index(agent)
-        self._env.observe(agent, kind.seen[local])
+        self._env.observe(agent, kind.observations[local])
         acts = kind.acted[local]
         acts[...] = self._env.active[:, agent]
         self.acted[:, agent] = acts
         if self._so_far is not None:
-            kind.before[local] = self._so_far[:, agent]
+            kind.rewards_before[local] = self._so_far[:, agent]
         part = kind.streams_of(agent)
-        for cast in self.casts:
-            if cast.kind is kind:
-                strange = cast.frames[local].push(kind.seen_flat[part], acts)
+        for policy_group in self.policy_groups:
+            if policy_group.kind is kind:
+                strange = policy_group.frames[local].push(kind.observations_flat[part], acts)
                 if self.checks is not None:
-                    self.checks.observed(agent, kind.seen[local], strange)
+                    self.checks.observed(agent, kind.observations[local], strange)
         if self._masked[agent]:
             self._env.mask(agent, kind.masks[part])
             if self.checks is not None:
@@ -111,13 +120,13 @@ class MatchSeats:
 
     def choose(self, group: int, random: np.random.Generator | None = None) -> None:
         """Forward passes, and a choice for every stream."""
-        for cast in self.casts:
-            cast.choose(group, random)
+        for policy_group in self.policy_groups:
+            policy_group.choose(group, random)
 
     def decide(self, group: int) -> None:
         """Write down what the group saw and chose."""
-        for cast in self.casts:
-            cast.decide(group)
+        for policy_group in self.policy_groups:
+            policy_group.decide(group)
 
     def act(self, agent: int) -> None:
         """Let what was chosen take effect."""
@@ -129,12 +138,12 @@ class MatchSeats:
         if ended.any():
             for agent in np.flatnonzero(ended.any(0)).tolist():
                 kind = self._kind_of[agent]
-                last = kind.last[kind.agents.index(agent)]
+                last = kind.final_observations[kind.agents.index(agent)]
                 self._env.observe(agent, last)
                 if self.checks is not None:
                     self.checks.last(agent, last, ended[:, agent])
                 if self._keeps_last_mask[agent] and result.truncated[:, agent].any():
-                    self._env.mask(agent, kind.last_masks[kind.streams_of(agent)])
+                    self._env.mask(agent, kind.final_masks[kind.streams_of(agent)])
                 self._forget(agent, ended[:, agent])
         if self._fresh.any():  # their first turn: newer weights were taken after they were dealt
             self._oldest[self._fresh] = self._versions[self.league.seated[self._fresh]]
@@ -143,9 +152,9 @@ class MatchSeats:
             rewards = kind.by_stream(result.rewards)
             terminated = kind.by_stream(result.terminated)
             truncated = kind.by_stream(result.truncated)
-            for cast in self.casts:
-                if cast.kind is kind:
-                    cast.outcome(rewards, terminated, truncated)
+            for policy_group in self.policy_groups:
+                if policy_group.kind is kind:
+                    policy_group.outcome(rewards, terminated, truncated)
 
     def close(self, over: Bools, returns: np.ndarray, truncated: Bools, turns: Integers) -> None:
         """Count the episodes of the copies that are over, and note the results of the matches.
@@ -185,7 +194,9 @@ class MatchSeats:
         """What every seat is in the middle of."""
         return {
             "league": self.league.state(),
-            "casts": {str(i): cast.state() for i, cast in enumerate(self.casts)},
+            "casts": {
+                str(i): policy_group.state() for i, policy_group in enumerate(self.policy_groups)
+            },
             "versions": self._versions.copy(),
             "oldest": self._oldest.copy(),
             "fresh": self._fresh.copy(),
@@ -195,8 +206,8 @@ class MatchSeats:
     def restore(self, state: State) -> None:
         """Go on from what `state` returned."""
         self.league.restore(state["league"])
-        for i, cast in enumerate(self.casts):
-            cast.restore(state["casts"][str(i)])
+        for i, policy_group in enumerate(self.policy_groups):
+            policy_group.restore(state["casts"][str(i)])
         self._versions[...] = fitting(state, "versions", self._versions)
         self._oldest[...] = fitting(state, "oldest", self._oldest)
         self._fresh[...] = fitting(state, "fresh", self._fresh)
@@ -207,8 +218,8 @@ class MatchSeats:
         """Whether the experience is there that was being written when `state` was called."""
         return all(
             writer.holds(state["casts"][str(i)]["writers"][str(j)])
-            for i, cast in enumerate(self.casts)
-            for j, writer in enumerate(cast.writers)
+            for i, policy_group in enumerate(self.policy_groups)
+            for j, writer in enumerate(policy_group.writers)
         )
 
     def lasting(self) -> State:
@@ -220,9 +231,9 @@ class MatchSeats:
         self.league.restore(state["league"], matches=False)
 
     def close_orphans(self) -> None:
-        """Close what an actor before this one was writing, where nobody will go on with it."""
-        for cast in self.casts:
-            for writer in cast.writers:
+        """Close what an actor before this one was writing, where no actor goes on with it."""
+        for policy_group in self.policy_groups:
+            for writer in policy_group.writers:
                 writer.close_orphans()
 
     def sitting(self, env: int) -> list[str]:
@@ -234,9 +245,9 @@ class MatchSeats:
         ]
 
     def _load(self, place: int, snapshot: Snapshot) -> None:
-        for cast in self.casts:
-            if cast.row_of[place] >= 0:
-                cast.load(place, snapshot)
+        for policy_group in self.policy_groups:
+            if policy_group.row_of[place] >= 0:
+                policy_group.load(place, snapshot)
         self._versions[place] = snapshot.version
 
     # What births and frozen copies need: `ActingPolicies`.
@@ -244,54 +255,62 @@ class MatchSeats:
     def look(self, policy: str) -> Snapshot:
         """The live weights of a policy as they play now."""
         place = self.league.table.policies.index(policy)
-        cast, row = self._cast(place)
-        weights = cast.stack.flat_weights(row)
+        policy_group, row = self._policy_group(place)
+        weights = policy_group.stack.flat_weights(row)
         version, epsilon = int(self._versions[place]), float(self._rows[place, Policy.EPSILON])
         return Snapshot(weights, version, self._steps[policy], epsilon)
 
     def draw(self, policy: str, generation: int) -> Floats:
         """Weights to begin with, drawn or as `init_from` has them: [size]."""
-        cast, _ = self._cast(self.league.table.policies.index(policy))
-        spec = next(spec for spec in cast.specs if spec.name == policy)
+        policy_group, _ = self._policy_group(self.league.table.policies.index(policy))
+        spec = next(spec for spec in policy_group.specs if spec.name == policy)
         if self._initial is not None:
-            found = self._initial.weights(policy, layout_size(cast.stack.network.shapes))
+            found = self._initial.weights(policy, layout_size(policy_group.stack.network.shapes))
             if found is not None:
                 return found
         return first_weights(spec, torch_stream(self._seed, "weights", policy, generation))
 
     def fits(self, policy: str, other: str) -> bool:
         """Whether one could begin with the weights of the other."""
-        casts = [self._cast(self.league.table.places.of(name))[0] for name in (policy, other)]
-        return casts[0] is casts[1]
+        found = [
+            self._policy_group(self.league.table.places.of(name))[0] for name in (policy, other)
+        ]
+        return found[0] is found[1]
 
     def clear(self, policy: str) -> None:
-        """Forget what was lived through by whoever had this place before."""
-        cast, row = self._cast(self.league.table.policies.index(policy))
-        for writer in cast.writers:
+        """Forget the experience of the policy that had this place before."""
+        policy_group, row = self._policy_group(self.league.table.policies.index(policy))
+        for writer in policy_group.writers:
             writer.clear(row)
 
     def wake(self, policy: str) -> None:
         """Ring its learner."""
-        cast, row = self._cast(self.league.table.policies.index(policy))
-        for writer in cast.writers:
+        policy_group, row = self._policy_group(self.league.table.policies.index(policy))
+        for writer in policy_group.writers:
             writer.wake(row)
 
-    def _cast(self, place: int) -> tuple[PolicyGroup, int]:
-        """Who may sit where somebody sits, and its row among their networks."""
-        cast = next(cast for cast in self.casts if cast.row_of[place] >= 0)
-        return cast, int(cast.row_of[place])
+    def _policy_group(self, place: int) -> tuple[PolicyGroup, int]:
+        """The group of the policy in a place, and its row there."""
+        policy_group = next(
+            policy_group for policy_group in self.policy_groups if policy_group.row_of[place] >= 0
+        )
+        return policy_group, int(policy_group.row_of[place])
 
-    def _able(self, agent: int) -> int:
-        """Somebody whose network fits this seat."""
+    def _fitting_place(self, agent: int) -> int:
+        """The place of a policy whose network fits this seat."""
         kind = self._kind_of[agent]
-        return next(cast.places[0] for cast in self.casts if cast.kind is kind)
+        return next(
+            policy_group.places[0]
+            for policy_group in self.policy_groups
+            if policy_group.kind is kind
+        )
 
     def _deal(self) -> None:
-        for cast in self.casts:
-            cast.deal(self.league.seated, self.groups)
+        for policy_group in self.policy_groups:
+            policy_group.deal(self.league.seated, self.groups)
 
     def _forget(self, agent: int, copies: Bools) -> None:
         kind = self._kind_of[agent]
-        for cast in self.casts:
-            if cast.kind is kind:
-                cast.forget(agent, copies)
+        for policy_group in self.policy_groups:
+            if policy_group.kind is kind:
+                policy_group.forget(agent, copies)

@@ -1,4 +1,4 @@
-"""Who may sit where seats are dealt: policies of one layout, and the streams they may play."""
+"""Policies of one layout where seats are dealt, and the streams they may play."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from remuda.actor.batch_plan import BatchPlan, make_plan
 from remuda.actor.frames import FrameStack
 from remuda.checkpoint.state import fitting, random_state, restore_random
 from remuda.envs.vector_env import VectorEnv
-from remuda.experience.dealt_writer import DealtWriter
+from remuda.experience.writer import BlockWriter
 from remuda.policies.acting import ActingStack, Sampled
 from remuda.policies.spec import PolicySpec
 from remuda.publish.snapshot import Snapshot
@@ -19,27 +19,27 @@ from remuda.types import Array, Bools, Floats, Integers, State
 
 
 class Kind:
-    """Agents that see and do alike, so that the same policies may sit there, and their streams."""
+    """Agents of equal spaces, so that the same policies may play them, and their streams."""
 
     def __init__(self, env: VectorEnv, agents: tuple[int, ...], spec: PolicySpec) -> None:
-        """Make room for what the streams of `agents` see and do; `spec`: of who may sit there."""
+        """Make room for the streams of `agents`; `spec`: of a policy that may play them."""
         self.agents, self.num_envs = agents, env.num_envs
         first, num_streams = env.agents[agents[0]], len(agents) * env.num_envs
         sees, size = first.observation_space, spec.observation_size
         at = (len(agents), env.num_envs)
-        self.seen: Array = np.zeros((*at, *sees.shape), sees.dtype)  # type: ignore[misc]
-        self.last = self.seen.copy()
-        self.seen_flat = self.seen.reshape(num_streams, size)
-        self.last_flat = self.last.reshape(num_streams, size)
+        self.observations: Array = np.zeros((*at, *sees.shape), sees.dtype)  # type: ignore[misc]
+        self.final_observations = self.observations.copy()
+        self.observations_flat = self.observations.reshape(num_streams, size)
+        self.final_observations_flat = self.final_observations.reshape(num_streams, size)
         self.acted: Bools = np.zeros(at, np.bool_)
-        self.before: Floats = np.zeros(at, np.float32)
-        """What each has been given in this turn before it saw; zeros where the game says none."""
-        self.before_flat = self.before.reshape(num_streams)
+        self.rewards_before: Floats = np.zeros(at, np.float32)
+        """What each was given in this turn before it observed; zeros if the game says nothing."""
+        self.rewards_before_flat = self.rewards_before.reshape(num_streams)
         self.actions: Array = np.zeros((num_streams, spec.actions.size), spec.actions.dtype)
         self.log_probs: Floats = np.zeros(num_streams, np.float32)
         mask_size = spec.actions.mask_size if spec.masked else 0
         self.masks: Bools = np.ones((num_streams, mask_size), np.bool_)
-        self.last_masks = self.masks.copy()
+        self.final_masks = self.masks.copy()
         """What is allowed where an episode was cut off."""
         self._action_shape = (env.num_envs, *(first.action_space.shape or ()))
         self._actions = spec.actions
@@ -68,7 +68,7 @@ class PolicyGroup:
         specs: Sequence[PolicySpec],
         places: Sequence[int],
         stack: ActingStack,
-        writers: Sequence[DealtWriter],
+        writers: Sequence[BlockWriter],
         random: np.random.Generator,
         num_places: int,
     ) -> None:
@@ -80,7 +80,7 @@ class PolicyGroup:
             places: [K] by row of the stack, the place in the population, in ascending order.
             stack: their networks.
             writers: where their experience goes.
-            random: the stream that they choose by.
+            random: the generator that they choose by.
             num_places: of the population.
         """
         self.kind, self.specs, self.stack, self.writers = kind, tuple(specs), stack, tuple(writers)
@@ -90,11 +90,11 @@ class PolicyGroup:
         self.versions: Integers = np.zeros(len(places), np.int64)
         self._epsilons = np.ones(len(places))
         self._rule = specs[0].rule()
-        num_streams = len(kind.seen_flat)
+        num_streams = len(kind.observations_flat)
         network, size = stack.network, specs[0].observation_size
         self.inputs: Floats = np.zeros((num_streams, network.num_inputs), np.float32)
-        self.memories: Floats = np.zeros((num_streams, network.memory), np.float32)
-        self.kept = self.memories.copy()
+        self.recurrent_states: Floats = np.zeros((num_streams, network.memory), np.float32)
+        self.states_before = self.recurrent_states.copy()
         self.frames = [
             FrameStack(self.inputs[kind.streams_of(agent)], size) for agent in kind.agents
         ]
@@ -136,12 +136,12 @@ class PolicyGroup:
                 self._outputs = np.zeros((len(self._outputs), outputs.shape[2]), np.float32)
             _collect(outputs, plan.begins, first, self._outputs)
         _gather_masks(kind.masks, plan.streams, self._masks)
-        stream = self.random if random is None else random
+        rng = self.random if random is None else random
         for begin, stop, epsilon in self._runs(plan, count):
             self._rule.choose(
                 self._outputs[begin:stop],
                 self._masks[begin:stop],
-                stream,
+                rng,
                 epsilon if random is None else 1.0,
                 self._actions[begin:stop],
                 self._log_probs[begin:stop],
@@ -149,20 +149,20 @@ class PolicyGroup:
         _scatter(self._actions, self._log_probs, plan.streams, kind.actions, kind.log_probs)
 
     def decide(self, group: int) -> None:
-        """Write down what was seen and chosen."""
+        """Write down what was observed and chosen."""
         kind, plan = self.kind, self._plans[group]
         for writer in self.writers:
             writer.decide(
                 plan.begins,
                 plan.streams,
                 kind.acted.reshape(-1),
-                kind.seen_flat,
+                kind.observations_flat,
                 kind.actions,
                 kind.log_probs,
                 kind.masks,
-                self.kept,
+                self.states_before,
                 self.versions,
-                kind.before_flat,
+                kind.rewards_before_flat,
             )
 
     def outcome(self, rewards: Floats, terminated: Bools, truncated: Bools) -> None:
@@ -177,8 +177,8 @@ class PolicyGroup:
                 rewards,
                 terminated,
                 truncated,
-                kind.last_flat,
-                kind.last_masks,
+                kind.final_observations_flat,
+                kind.final_masks,
             )
 
     @property
@@ -187,16 +187,16 @@ class PolicyGroup:
         return any(writer.keeps_last_mask for writer in self.writers)
 
     def load(self, place: int, snapshot: Snapshot) -> None:
-        """Let whoever has this place act with this snapshot from now on."""
+        """Let the policy in this place act with this snapshot from now on."""
         row = int(self.row_of[place])
         self.stack.load(row, snapshot.weights)
         self.versions[row], self._epsilons[row] = snapshot.version, snapshot.epsilon
 
     def forget(self, agent: int, copies: Bools) -> None:
-        """What is seen next in these copies begins a new episode of the agent's own."""
+        """What it observes next in these copies begins a new episode of the agent's own."""
         self.frames[self.kind.agents.index(agent)].start(copies)
         if self.stack.network.memory:
-            self.memories[self.kind.streams_of(agent)][copies] = 0.0
+            self.recurrent_states[self.kind.streams_of(agent)][copies] = 0.0
 
     def state(self) -> State:
         """Networks, streams, and what is in the middle of being written."""
@@ -206,7 +206,7 @@ class PolicyGroup:
             "versions": self.versions.copy(),
             "epsilons": self._epsilons.copy(),
             "frames": {str(i): frames.state() for i, frames in enumerate(self.frames)},
-            "memories": self.memories.copy(),
+            "memories": self.recurrent_states.copy(),
             "writers": {str(i): writer.state() for i, writer in enumerate(self.writers)},
             "random": random_state(self.random),
         }
@@ -221,7 +221,7 @@ class PolicyGroup:
         self._epsilons[...] = fitting(state, "epsilons", self._epsilons)
         for i, frames in enumerate(self.frames):
             frames.restore(state["frames"][str(i)])
-        self.memories[...] = fitting(state, "memories", self.memories)
+        self.recurrent_states[...] = fitting(state, "memories", self.recurrent_states)
         for i, writer in enumerate(self.writers):
             writer.restore(state["writers"][str(i)])
         restore_random(self.random, state["random"])
@@ -233,10 +233,18 @@ class PolicyGroup:
             return forward()
         memories = np.zeros((end - first, width, self.stack.network.memory), np.float32)
         flat = memories.reshape(-1, memories.shape[2])
-        _gather(self.memories, plan.begins, plan.streams, first, end, width, flat)
+        _gather(self.recurrent_states, plan.begins, plan.streams, first, end, width, flat)
         outputs, after = self.stack.remember(first, end, width, memories)
         acted = self.kind.acted.reshape(-1)
-        _keep(after, acted, plan.begins, plan.streams, first, self.memories, self.kept)
+        _keep(
+            after,
+            acted,
+            plan.begins,
+            plan.streams,
+            first,
+            self.recurrent_states,
+            self.states_before,
+        )
         return outputs
 
     def _runs(self, plan: BatchPlan, count: int) -> list[tuple[int, int, float]]:
@@ -288,18 +296,18 @@ def _keep(
     begins: Integers,
     streams: Integers,
     first: int,
-    memories: Floats,
-    kept: Floats,
+    recurrent_states: Floats,
+    states_before: Floats,
 ) -> None:
-    """Note what each stream had kept, and let those that acted keep what the pass says."""
+    """Note each stream's recurrent state; those that acted go on with what the pass says."""
     for k in range(after.shape[0]):
         begin = begins[first + k]
         for i in range(begins[first + k + 1] - begin):
             stream = streams[begin + i]
             for j in range(after.shape[2]):
-                kept[stream, j] = memories[stream, j]
+                states_before[stream, j] = recurrent_states[stream, j]
                 if acted[stream]:
-                    memories[stream, j] = after[k, i, j]
+                    recurrent_states[stream, j] = after[k, i, j]
 
 
 @njit(cache=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from remuda.config import Config
 from remuda.envs.registry import Game, find_game
@@ -12,21 +12,18 @@ from remuda.envs.worker_status import WorkerStatus
 from remuda.envs.wrapped import SharedRewards, with_scripted
 from remuda.experience.experience import Experience
 from remuda.policies.initial import InitialWeights
-from remuda.policies.spec import PolicySpec, kinds_of
+from remuda.policies.spec import PolicySpec
 from remuda.population.roster import Roster
 from remuda.population.table import Table
 from remuda.publish.weight_store import WeightStore
 from remuda.scoreboard import Play, Scoreboard
-from remuda.streams import stream, torch_stream
+from remuda.streams import stream
 from remuda.timeline import Timeline
 
 if TYPE_CHECKING:
     from remuda.actor.actor import Actor
-    from remuda.actor.fixed import Seat
-    from remuda.actor.policy_group import PolicyGroup
     from remuda.actor.seats import Seats
     from remuda.envs.vector_env import VectorEnv
-    from remuda.population.league import League
 
 
 @dataclass(frozen=True)
@@ -103,6 +100,7 @@ class ActorRole:
 
     def _fixed(self, env: VectorEnv, begins: str) -> Seats:
         from remuda.actor.fixed import FixedSeats
+        from remuda.actor.seating import make_seats
         from remuda.experience.writer import ExperienceWriter
 
         config = self.config
@@ -125,6 +123,7 @@ class ActorRole:
 
     def _dealt(self, env: VectorEnv, begins: str) -> Seats:
         from remuda.actor.match_seats import MatchSeats
+        from remuda.actor.seating import make_policy_groups
         from remuda.population.league import League
         from remuda.population.setup import make_director, make_matchmaker, sits_once
 
@@ -140,7 +139,7 @@ class ActorRole:
             roster.with_imported(self.table.places.origins),
             sits_once(config.population, roster),
         )
-        casts = make_casts(
+        policy_groups = make_policy_groups(
             env,
             self.specs,
             league,
@@ -152,7 +151,7 @@ class ActorRole:
         rows = self.scoreboard.policies_of(self.index)
         together, mark = config.env.observe_together, self.scoreboard.mark
         return MatchSeats(
-            env, casts, league, rows, together, config.seed, mark, initial=self.initial
+            env, policy_groups, league, rows, together, config.seed, mark, initial=self.initial
         )
 
     def _environment(self, copies: int) -> VectorEnv:
@@ -179,143 +178,7 @@ class ActorRole:
         return SharedRewards(game, env.share_rewards, Roster.of(self.config, game.agents).teams)
 
 
-def make_casts(
-    env: VectorEnv,
-    specs: tuple[PolicySpec, ...],
-    league: League,
-    experience: Mapping[str, Experience],
-    *,
-    seed: int,
-    purpose: str,
-    device: str = "cpu",
-    noisy: bool = True,
-) -> list[PolicyGroup]:
-    """Everybody who may sit at a game: policies with equal networks and seats in one stack.
-
-    Args:
-        env: the copies that are played.
-        specs: the live policies.
-        league: who deals the seats.
-        experience: by policy, where it goes; empty: no policy learns.
-        seed: of the run.
-        purpose: part of the names of the random streams.
-        device: of the networks.
-        noisy: whether noisy layers explore; without, they act on their means.
-    """
-    from remuda.actor.batch_plan import STEP
-    from remuda.actor.policy_group import Kind, PolicyGroup
-    from remuda.experience.dealt_writer import DealtWriter
-    from remuda.policies.acting import ActingStack
-
-    table, alike = league.table, kinds_of(env.agents)
-    kinds: dict[tuple[int, ...], Kind] = {}
-    together: dict[tuple[Any, ...], list[int]] = {}
-    for number, spec in enumerate(specs):
-        kind_of = alike[seats_for(league, number)[0]]
-        agents = tuple(agent for agent, kind in enumerate(alike) if kind == kind_of)
-        if agents not in kinds:
-            kinds[agents] = Kind(env, agents, spec)
-        key = (agents, network_layout(spec), spec.config.entry.samples)
-        together.setdefault(key, []).append(number)
-    casts = []
-    for (agents, *_), numbers in together.items():
-        kind, live = kinds[agents], [specs[number] for number in numbers]
-        # By place in the population, in order: whose network stands there.
-        owners = sorted(
-            [(number, specs[number]) for number in numbers]
-            + [(place, spec) for spec in live for place in table.places.copies_of(spec.name)]
-            + [
-                (place, spec)
-                for place, origin in zip(table.places.imported, table.places.origins, strict=True)
-                for spec in live
-                if spec.name == origin.like
-            ],
-            key=lambda owner: owner[0],
-        )
-        places = [place for place, _ in owners]
-        noise = [
-            torch_stream(seed, purpose, "noise", spec.name, place)
-            if noisy and spec.config.network.noisy
-            else None
-            for place, spec in owners
-        ]
-        width = -(-len(kind.seen_flat) // STEP) * STEP
-        stack = ActingStack(live[0].network(), noise, width, device, gathered=True)
-        blocks: dict[int, list[tuple[Experience, int]]] = {}
-        for number, spec in zip(numbers, live, strict=True):
-            if spec.name in experience:
-                found = experience[spec.name]
-                blocks.setdefault(id(found.block), []).append((found, places.index(number)))
-        writers = [DealtWriter(block) for block in blocks.values()]
-        random = stream(seed, purpose, "dealt", live[0].name)
-        casts.append(PolicyGroup(kind, live, places, stack, writers, random, len(table.numbers)))
-    return casts
-
-
-def seats_for(league: League, number: int) -> list[int]:
-    """The seats that a live policy may take."""
-    return league.roster.seats_of(league.table.policies[number])
-
-
 def network_layout(spec: PolicySpec) -> tuple[object, ...]:
     """What networks must have in common to act as one stack."""
     network = spec.network()
     return (type(network), tuple(network.shapes.items()), network.settings)
-
-
-def make_seats(
-    env: VectorEnv,
-    specs: tuple[PolicySpec, ...],
-    scoreboard: Scoreboard,
-    actor: int = 0,
-    *,
-    seed: int,
-    purpose: str,
-    device: str = "cpu",
-    noisy: bool = True,
-) -> list[Seat]:
-    """A seat for each agent, policies with equal networks in one stack.
-
-    Args:
-        env: the copies that are played.
-        specs: the policies, in the order of the agents.
-        scoreboard: where each seat counts...
-        actor: ...in the rows of this actor.
-        seed: of the run.
-        purpose: part of the name of each seat's random stream.
-        device: of the networks.
-        noisy: whether noisy layers explore; without, they act on their means.
-    """
-    from remuda.actor.fixed import Seat
-    from remuda.actor.frames import FrameStack
-    from remuda.policies.acting import ActingStack
-
-    stacks: dict[tuple[object, ...], tuple[ActingStack, list[str]]] = {}
-    for spec in specs:
-        if network_layout(spec) not in stacks:
-            names = [other.name for other in specs if network_layout(other) == network_layout(spec)]
-            noise = [
-                torch_stream(seed, purpose, "noise", name)
-                if noisy and spec.config.network.noisy
-                else None
-                for name in names
-            ]
-            acting = ActingStack(spec.network(), noise, env.num_envs, device)
-            stacks[network_layout(spec)] = (acting, names)
-    seats = []
-    for spec in specs:
-        stack, names = stacks[network_layout(spec)]
-        index = names.index(spec.name)
-        seats.append(
-            Seat(
-                policy=spec.name,
-                stack=stack,
-                index=index,
-                frames=FrameStack(stack.inputs[index], spec.observation_size),
-                rule=spec.rule(),
-                masked=spec.masked,
-                random=stream(seed, purpose, spec.name),
-                row=scoreboard.policy(spec.name, actor),
-            )
-        )
-    return seats

@@ -55,11 +55,11 @@ class Experience:
 
     What it guarantees, besides what each ring does:
 
-    1. A learner that asks for a number of steps is woken once they are there, whoever wrote them,
+    1. A learner that asks for a number of steps is woken once they are there, by any writer,
        without polling.
     2. An actor waits only where the user set `wait`, only for a learner that makes progress, and is
        rung once it may go on (`remuda.experience.room`).
-    3. Whoever dies, at any instruction, leaves words that the others can go on with.
+    3. A process that dies, at any instruction, leaves words that the others can go on with.
     """
 
     def __init__(
@@ -114,15 +114,12 @@ class Experience:
             )
             return
         words = ((len(num_streams), COUNTERS), np.int64)
-        self._shared = SharedArrays({"counters": words}, arena)
-        rings = []
+        self._shared = counters = SharedArrays({"counters": words}, arena)
         counts = ring_segments(config, num_streams, rollout, keeps)
-        for actor, (streams, segments) in enumerate(zip(num_streams, counts, strict=True)):
-            ring = ExperienceRing(
-                shape, config, streams, segments, self._shared, actor, arena=arena
-            )
-            rings.append(ring)
-        self.rings = tuple(rings)
+        self.rings = tuple(
+            ExperienceRing(shape, config, streams, segments, counters, actor, arena=arena)
+            for actor, (streams, segments) in enumerate(zip(num_streams, counts, strict=True))
+        )
 
     @property
     def counters(self) -> Integers:
@@ -229,10 +226,10 @@ class Experience:
         self._let_in(NEVER if moved else steps)
 
     def _excuse(self, steps: int) -> bool:
-        """Before `steps` are told as consumed: excuse what was written while nobody waited.
+        """Before `steps` are told as consumed: excuse what was written while no actor waited.
 
         Actors that wait are never ahead by more than their last turn. So where they are, one of
-        them did not wait: nobody learned, or the learner took nothing. All of that is excused until
+        them did not wait: there was no learner, or it took nothing. All of that is excused until
         the learner has caught up, or it would have to make up for it before the game goes on. The
         learner says so, for all actors alike, because an actor may have been asleep or stopped. A
         learner that dies leaves the word as it is; its successor begins by stating it anew.
@@ -415,12 +412,12 @@ def _has(counters: Integers, word: int, steps: int) -> bool:
             store(counters[actor], WANTED, grown[actor])
         fence_full()
         total = 0
-        seen = True
+        in_time = True
         for actor in range(actors):
             found = load(counters[actor], word)
             total += found
-            seen &= found < grown[actor]
+            in_time &= found < grown[actor]
         if total >= steps:
             return True
-        if seen:
+        if in_time:
             return False

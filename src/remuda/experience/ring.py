@@ -12,13 +12,13 @@ An off-policy learner samples committed steps of any segment; an on-policy learn
 segments whole, once, in the order of the queue.
 
 Who writes what: everything here belongs to the writer (the actor), except the words `WANTED`,
-`CONSUMED`, `EXCUSED`, `TAKEN`, `TAKEN_STEPS` and `UPDATE_TIME`, which belong to the learner. Nobody
-locks anything. What the learner and the actors tell each other by these words is in
+`CONSUMED`, `EXCUSED`, `TAKEN`, `TAKEN_STEPS` and `UPDATE_TIME`, which belong to the learner. There
+is no lock. What the learner and the actors tell each other by these words is in
 `remuda.experience.experience` and `remuda.experience.room`.
 
 - A segment's `sequence` is odd while the writer makes it ready for other steps and even otherwise.
 - Steps below `committed` never change while `sequence` stays the same. `committed` is stored with
-  release and loaded with acquire ordering, so whoever sees a step counted sees all of it.
+  release and loaded with acquire ordering, so a reader that sees a step counted sees all of it.
 - A reader notes `sequence`, copies, and looks again; if it changed, the copy is thrown away.
 - A segment bears in `closed_as` how many were closed with it, from its closing until it is begun
   anew. Its entry of the queue may be gone before it is: where episodes are short, as many segments
@@ -95,7 +95,7 @@ OTHERS = -1
 
 POISON = 0xA5
 """Fresh integers are made of this byte and fresh floats are not a number, so that reading what
-nobody wrote cannot pass for data."""
+was never written cannot pass for data."""
 
 
 @dataclass(frozen=True)
@@ -249,7 +249,7 @@ class ExperienceRing:
 
     @property
     def tight(self) -> bool:
-        """Whether a turn might begin a segment in a place whose steps nobody took yet.
+        """Whether a turn might begin a segment in a place whose steps no learner took yet.
 
         So it is where episodes are much shorter than segments; a rollout is then taken early.
         """
@@ -258,7 +258,7 @@ class ExperienceRing:
 
     @property
     def open_steps(self) -> int:
-        """Committed steps of segments that are not closed, while nobody writes."""
+        """Committed steps of segments that are not closed, while no stream is written."""
         return int(self.shared["committed"][self.shared["closed_as"] == OPEN].sum())
 
     @property
@@ -390,7 +390,7 @@ def _settle_queue(saved: State, counters: dict[str, int], overwritten: int) -> N
     first = max(overwritten + 1, closed - segments, 0)
     if taken <= closed and taken > first:
         counters["taken_steps"] = int(steps[(taken - 1) % segments])
-    if overwritten + segments > closed:  # else the only entry in doubt is one that nobody reads
+    if overwritten + segments > closed:  # else the only entry in doubt is one that is not read
         for entry in range(max(closed - segments, 0), min(first, closed)):
             at = entry % segments
             queue[at], sequence[at], steps[at] = 0, NOTHING, counters["taken_steps"]
@@ -403,7 +403,7 @@ def _settle_queue(saved: State, counters: dict[str, int], overwritten: int) -> N
 
 @njit(cache=True)
 def is_tight(counters: Integers, queue: Integers, numbers: Integers, likely: int) -> bool:
-    """Whether the next turn's segments might take the place of a closed one that nobody took.
+    """Whether the next turn's segments might take the place of a closed one that was not taken.
 
     A turn begins at most one segment for each stream, and passes over at most as many open ones.
     """

@@ -166,10 +166,9 @@ def _take(
 ) -> tuple[int, int, int, int, int, int]:
     """Copy segments until `wanted` steps are there, or none is left.
 
-    It passes over all before the newest that have `leave` steps, wanted or not, and what was
-    overwritten. Returns the rows, steps and segments copied, the segments and steps of the ring
-    that this brings us to, which are always those up to the same segment's end, and the steps that
-    were passed over: by versions before `oldest`, too.
+    It passes over all before the newest that have `leave` steps, wanted or not, what was
+    overwritten, and versions before `oldest`. Returns the rows, steps and segments copied, the
+    segments and steps of the ring up to where it came, and the steps that were passed over.
     """
     num_segments = closed.sequence.size
     count = load(closed.counters, CLOSED)
@@ -279,7 +278,7 @@ class RolloutQueue:
             check_sequence: whether to look if a segment was overwritten while it was copied.
             past: what is drawn besides; None: nothing.
             newest: whether to pass over all but the newest whole rollout, once actors are further
-                ahead than they play where nobody is late; else each is taken, in order.
+                ahead than they play where no actor is late; else each is taken, in order.
         """
         self.experience, self.past, self._newest = experience, past, newest
         self.lost = 0

@@ -3,9 +3,9 @@
 An actor waits only for experience that the user set to `wait`, and only for learners that make
 progress. How far a learner is stands in words of its own in each of its rings: what it took or
 consumed, how long an update takes it, as a rule, and what it need not make up for, because it was
-written while nobody waited for it. The actor reads these and keeps the rest, who is late since
-when, to itself; so it misses nothing while it is stopped or asleep, and whoever dies leaves nothing
-here that another would have to mend.
+written while no actor waited for it. The actor reads these and keeps the rest, who is late since
+when, to itself; so it misses nothing while it is stopped or asleep, and a process that dies leaves
+nothing here that another would have to mend.
 """
 
 from __future__ import annotations
@@ -64,8 +64,8 @@ class Room:
         self._likely = ring.likely
         self._progress = self._process_progress = 0
         self.excuses = True
-        """Whether it excuses what was written before it began, or while nobody learned; where the
-        order of updates and turns is fixed, a successor must wait exactly where another would."""
+        """Whether it excuses what was written before it began, or while there was no learner; where
+        the order of updates and turns is fixed, a successor must wait just where another would."""
         self._excused: int | None = None
         """What was written before this actor began to look; None: it has not looked yet."""
 
@@ -107,7 +107,7 @@ class Room:
     def leave_behind(self) -> None:
         """Wait no more for the learner, until it takes something.
 
-        Where nothing was taken of any other policy of its process either, nobody there is waited
+        Where nothing was taken of any other policy of its process either, none of them is waited
         for: if the process is stopped, the game stands still once, and not for each policy anew.
         """
         if self.process.progress() == self._process_progress:
@@ -184,7 +184,7 @@ class Rooms:
         """Sleep until there is room everywhere, for `timeout` seconds at most.
 
         Returns the learners that were left behind, because they took nothing for their limit; None:
-        there was nobody to wait for.
+        there was no learner to wait for.
         """
         late = self._late()  # of all of them, so that the time of each begins now
         if not late:

@@ -1,0 +1,170 @@
+"""Who can sit at a game: policies with equal networks in one stack, and what they write to."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from remuda.actor.batch_plan import STEP
+from remuda.actor.fixed import Seat
+from remuda.actor.frames import FrameStack
+from remuda.actor.policy_group import Kind, PolicyGroup
+from remuda.actor.role import network_layout
+from remuda.envs.vector_env import VectorEnv
+from remuda.experience.experience import Experience
+from remuda.experience.writer import BlockWriter
+from remuda.policies.acting import ActingStack
+from remuda.policies.spec import PolicySpec, kinds_of
+from remuda.population.league import League
+from remuda.population.table import Table
+from remuda.scoreboard import Scoreboard
+from remuda.streams import stream, torch_stream
+
+
+def make_policy_groups(
+    env: VectorEnv,
+    specs: tuple[PolicySpec, ...],
+    league: League,
+    experience: Mapping[str, Experience],
+    *,
+    seed: int,
+    purpose: str,
+    device: str = "cpu",
+    noisy: bool = True,
+) -> list[PolicyGroup]:
+    """Put policies with equal networks and seats in one stack: all that may play a game.
+
+    Args:
+        env: the copies that are played.
+        specs: the live policies.
+        league: who deals the seats.
+        experience: by policy, where it goes; empty: no policy learns.
+        seed: of the run.
+        purpose: part of the names of the random streams.
+        device: of the networks.
+        noisy: whether noisy layers explore; without, they act on their means.
+    """
+    table = league.table
+    policy_groups = []
+    for kind, numbers in _grouped(env, specs, league):
+        live = [specs[number] for number in numbers]
+        owners = _owners(table, specs, numbers)
+        places = [place for place, _ in owners]
+        noise = [
+            torch_stream(seed, purpose, "noise", spec.name, place)
+            if noisy and spec.config.network.noisy
+            else None
+            for place, spec in owners
+        ]
+        width = -(-len(kind.observations_flat) // STEP) * STEP
+        stack = ActingStack(live[0].network(), noise, width, device, gathered=True)
+        rows = {specs[number].name: places.index(number) for number in numbers}
+        writers = _writers(experience, rows)
+        rng = stream(seed, purpose, "dealt", live[0].name)
+        policy_groups.append(
+            PolicyGroup(kind, live, places, stack, writers, rng, len(table.numbers))
+        )
+    return policy_groups
+
+
+def _grouped(
+    env: VectorEnv, specs: tuple[PolicySpec, ...], league: League
+) -> list[tuple[Kind, list[int]]]:
+    """The live policies that act in one stack, by number, with the seats that they may take."""
+    alike = kinds_of(env.agents)
+    kinds: dict[tuple[int, ...], Kind] = {}
+    together: dict[tuple[Any, ...], list[int]] = {}
+    for number, spec in enumerate(specs):
+        kind_of = alike[_seats_for(league, number)[0]]
+        agents = tuple(agent for agent, kind in enumerate(alike) if kind == kind_of)
+        if agents not in kinds:
+            kinds[agents] = Kind(env, agents, spec)
+        key = (agents, network_layout(spec), spec.config.entry.samples)
+        together.setdefault(key, []).append(number)
+    return [(kinds[agents], numbers) for (agents, *_), numbers in together.items()]
+
+
+def _seats_for(league: League, number: int) -> list[int]:
+    """The seats that a live policy may take."""
+    return league.roster.seats_of(league.table.policies[number])
+
+
+def _owners(
+    table: Table, specs: Sequence[PolicySpec], numbers: Sequence[int]
+) -> list[tuple[int, PolicySpec]]:
+    """By place in the population, in order: whose network stands there, of these live policies."""
+    live = {specs[number].name: specs[number] for number in numbers}
+    owners = [(number, specs[number]) for number in numbers]
+    owners += [
+        (place, spec) for name, spec in live.items() for place in table.places.copies_of(name)
+    ]
+    owners += [
+        (place, live[origin.like])
+        for place, origin in zip(table.places.imported, table.places.origins, strict=True)
+        if origin.like in live
+    ]
+    return sorted(owners, key=lambda owner: owner[0])
+
+
+def _writers(experience: Mapping[str, Experience], rows: Mapping[str, int]) -> list[BlockWriter]:
+    """A writer for each block that these policies, by name with their rows, have rings in."""
+    blocks: dict[int, list[tuple[Experience, int]]] = {}
+    for name, row in rows.items():
+        if name in experience:
+            found = experience[name]
+            blocks.setdefault(id(found.block), []).append((found, row))
+    return [BlockWriter(block) for block in blocks.values()]
+
+
+def make_seats(
+    env: VectorEnv,
+    specs: tuple[PolicySpec, ...],
+    scoreboard: Scoreboard,
+    actor: int = 0,
+    *,
+    seed: int,
+    purpose: str,
+    device: str = "cpu",
+    noisy: bool = True,
+) -> list[Seat]:
+    """A seat for each agent, policies with equal networks in one stack.
+
+    Args:
+        env: the copies that are played.
+        specs: the policies, in the order of the agents.
+        scoreboard: where each seat counts...
+        actor: ...in the rows of this actor.
+        seed: of the run.
+        purpose: part of the name of each seat's random stream.
+        device: of the networks.
+        noisy: whether noisy layers explore; without, they act on their means.
+    """
+    stacks: dict[tuple[object, ...], tuple[ActingStack, list[str]]] = {}
+    for spec in specs:
+        if network_layout(spec) not in stacks:
+            names = [other.name for other in specs if network_layout(other) == network_layout(spec)]
+            noise = [
+                torch_stream(seed, purpose, "noise", name)
+                if noisy and spec.config.network.noisy
+                else None
+                for name in names
+            ]
+            acting = ActingStack(spec.network(), noise, env.num_envs, device)
+            stacks[network_layout(spec)] = (acting, names)
+    seats = []
+    for spec in specs:
+        stack, names = stacks[network_layout(spec)]
+        index = names.index(spec.name)
+        seats.append(
+            Seat(
+                policy=spec.name,
+                stack=stack,
+                index=index,
+                frames=FrameStack(stack.inputs[index], spec.observation_size),
+                rule=spec.rule(),
+                masked=spec.masked,
+                random=stream(seed, purpose, spec.name),
+                row=scoreboard.policy(spec.name, actor),
+            )
+        )
+    return seats

@@ -1,0 +1,122 @@
+"""Where the time of a turn goes: counted on the scoreboard, and traced if the user asked for it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import wraps
+from time import perf_counter
+from typing import Protocol, TypeVar, cast
+
+from remuda.scoreboard import Play, Row
+from remuda.timeline import Span, Timeline
+
+SECTIONS = tuple(map(int, (Play.SECONDS_WEIGHTS, Play.SECONDS_INFER, Play.SECONDS_WRITE)))
+ENV = int(Play.SECONDS_ENV)
+BRIEF = 2e-6
+"""Seconds between two sections that are not the game's: one follows directly on the other."""
+
+
+class TurnTimer:
+    """Adds up the seconds of the sections of a turn; what is left of it is the game's."""
+
+    __slots__ = ("_last", "_seconds", "sums", "timeline")
+
+    def __init__(self, row: Row, timeline: Timeline | None) -> None:
+        """Count into `row`, by `Play`, and note spans in `timeline` if there is one."""
+        self.timeline = timeline
+        self.sums = [0.0] * len(Play)
+        """Seconds of this turn, by `Play`."""
+        # The row's own words; Python reads and writes one of them faster here than in an array.
+        self._seconds = cast("memoryview[float]", row.data)
+        self._last: float | None = None
+
+    def begin(self) -> None:
+        """Begin a turn."""
+        self._last = None
+
+    def end(self, took: float) -> None:
+        """Count a turn that took so many seconds."""
+        sums, seconds = self.sums, self._seconds
+        for word in SECTIONS:
+            spent = sums[word]
+            seconds[word] += spent
+            took -= spent
+            sums[word] = 0.0
+        seconds[ENV] += took
+
+    def trace(self, span: Span | None, start: float, end: float) -> None:
+        """Note a span, and the game's before it; None: the game's begins at the end of this one."""
+        if self.timeline is not None and span is not None:
+            if self._last is not None and start - self._last > BRIEF:
+                self.timeline.add(Span.PLAY, self._last, start)
+            self.timeline.add(span, start, end)
+        self._last = end
+
+
+class Timed(Protocol):
+    """A class whose methods are timed."""
+
+    timer: TurnTimer
+
+
+Self = TypeVar("Self", bound=Timed)
+Argument = TypeVar("Argument")
+Returned = TypeVar("Returned")
+Method = Callable[[Self, Argument], Returned]
+"""Of one argument, no more and no less: Python calls such a method without packing any."""
+
+
+def section(
+    word: Play, span: Span | None = None
+) -> Callable[[Method[Self, Argument, Returned]], Method[Self, Argument, Returned]]:
+    """Count the seconds of a method in a word of the scoreboard, and trace it as a span."""
+
+    def timing(method: Method[Self, Argument, Returned]) -> Method[Self, Argument, Returned]:
+        index = int(word)
+
+        @wraps(method)
+        def timed(self: Self, argument: Argument) -> Returned:
+            start = perf_counter()
+            returned = method(self, argument)
+            end = perf_counter()
+            timer = self.timer
+            timer.sums[index] += end - start
+            if timer.timeline is not None:
+                timer.trace(span, start, end)
+            return returned
+
+        return timed
+
+    return timing
+
+
+def traced(
+    span: Span,
+) -> Callable[[Method[Self, Argument, Returned]], Method[Self, Argument, Returned]]:
+    """Trace a part of a section, whose seconds the section counts."""
+
+    def tracing(method: Method[Self, Argument, Returned]) -> Method[Self, Argument, Returned]:
+        @wraps(method)
+        def noted(self: Self, argument: Argument) -> Returned:
+            start = perf_counter()
+            returned = method(self, argument)
+            self.timer.trace(span, start, perf_counter())
+            return returned
+
+        return noted
+
+    return tracing
+
+
+def whole_turn(method: Callable[[Self], None]) -> Callable[[Self], None]:
+    """Count as the environment's what of a turn is in no section."""
+
+    @wraps(method)
+    def timed(self: Self) -> None:
+        timer = self.timer
+        timer.begin()
+        start = perf_counter()
+        method(self)
+        timer.end(perf_counter() - start)
+
+    return timed

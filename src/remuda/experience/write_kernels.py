@@ -1,0 +1,395 @@
+"""The compiled kernels that write into rings: what streams decide, and what comes of it.
+
+`decide` and `outcome` walk over all streams of all rings of a block in one call. Numba takes arrays
+that stand side by side much faster than a tuple of them, so these two, which are called in every
+turn, take one argument for each array. Their first lines gather what belongs together into tuples
+(`remuda.experience.ring_arrays`); all that they call takes those.
+
+Rings stand side by side in a block: an array of a block is [rings, ...].
+"""
+
+from __future__ import annotations
+
+from numba import njit
+
+from remuda.experience.ring import (
+    CLOSED,
+    CLOSED_STEPS,
+    HEAD,
+    LOST,
+    NEXT_OVERWRITTEN,
+    OPEN,
+    OVERWRITTEN,
+    WANTED,
+    WRITTEN,
+)
+from remuda.experience.ring_arrays import (
+    Beginnings,
+    Choices,
+    Decisions,
+    Outcomes,
+    Places,
+    Plan,
+    Results,
+    Segments,
+)
+from remuda.memory.atomic import exchange, fence_full, fence_release, load, store
+from remuda.types import Array, Bools, Floats, Integers
+
+NOWHERE = -1
+"""The place of a stream that has no segment open."""
+
+
+@njit(cache=True, inline="always")
+def _of_ring(block: Segments, ring: int) -> Segments:
+    """Take a ring's part of each array; once a call, since Numba counts who holds such a part."""
+    return Segments(
+        block.sequence[ring],
+        block.committed[ring],
+        block.closed_as[ring],
+        block.queue[ring],
+        block.queue_sequence[ring],
+        block.queue_steps[ring],
+        block.counters[ring],
+    )
+
+
+@njit(cache=True)
+def _begin_segment(segments: Segments, beginnings: Beginnings, slots: Integers, stream: int) -> int:
+    """Take the oldest segment that no stream is writing; it is left odd, for its frames to come."""
+    sequence, committed, counters = segments.sequence, segments.committed, segments.counters
+    head = load(counters, HEAD)
+    while True:
+        slot = head % sequence.size
+        head += 1
+        is_open = False
+        for other in slots:
+            is_open |= other == slot
+        if not is_open:
+            break
+    store(counters, HEAD, head)
+    overwritten = counters[OVERWRITTEN] + committed[slot]
+    store(counters, NEXT_OVERWRITTEN, overwritten)
+    store(sequence, slot, sequence[slot] + 1)
+    fence_release()
+    store(counters, OVERWRITTEN, overwritten)
+    store(committed, slot, 0)
+    beginnings.numbers[slot] = head - 1
+    beginnings.streams[slot] = stream
+    segments.closed_as[slot] = OPEN
+    return slot
+
+
+@njit(cache=True)
+def _close_segment(segments: Segments, slot: int) -> None:
+    """Add a segment to the queue; its steps are all committed.
+
+    The entry is whole, and the segment bears its number, before `CLOSED` counts it. A writer that
+    dies before that leaves the segment open: its successor takes the number back in `repair`, if it
+    was there already, and closes the segment. One that dies after it leaves it closed, and `repair`
+    takes `CLOSED_STEPS` from the entry. The number, not the entry, is how a successor knows: where
+    episodes are short the entry is another's while the segment is still held.
+
+    A reader of the entry that stood here before knows that it was overtaken by `CLOSED`, which it
+    loads again after what it read. So a reader that sees any of the new entry must also see
+    `CLOSED` as the writer stored it last: the store's own release orders only what came before it,
+    and without the fence a processor other than x86, or the compiler, may let the entry become
+    visible first.
+    """
+    counters = segments.counters
+    closed = counters[CLOSED]
+    steps = counters[CLOSED_STEPS] + segments.committed[slot]
+    i = closed % segments.queue.size
+    fence_release()
+    segments.queue[i] = slot
+    segments.queue_sequence[i] = segments.sequence[slot]
+    segments.queue_steps[i] = steps
+    segments.closed_as[slot] = closed + 1
+    store(counters, CLOSED, closed + 1)
+    store(counters, CLOSED_STEPS, steps)
+
+
+@njit(cache=True)
+def _copy(source: Array, row: int, target: Array, slot: int, t: int) -> None:
+    """Copy `source[row]` to `target[slot, t]`.
+
+    Number by number: to take a part of an array counts who holds it, and to assign one looks for
+    overlaps; for a step of the game both take longer than the copy.
+    """
+    for i in range(source.shape[1]):
+        target[slot, t, i] = source[row, i]
+
+
+@njit(cache=True, inline="always")
+def _decide_stream(
+    steps: Decisions,
+    segments: Segments,
+    beginnings: Beginnings,
+    places: Places,
+    choices: Choices,
+    stream: int,
+    version: int,
+) -> int:
+    """Write what a stream observes and does; its observation also completes the step before.
+
+    What the turn has given the agent before this decision belongs to the one before, if there is
+    one. The reward of this one begins below zero by as much, because `_end_stream` will add all
+    that the turn has given.
+
+    Returns the steps that are complete now.
+    """
+    length = steps.actions.shape[1]
+    n_frames = steps.observations.shape[1] - length
+    before = choices.rewards_before[stream]
+    fresh = 0
+    slot, t = places.slots[stream], places.lengths[stream]
+    if slot == NOWHERE:
+        slot = _begin_segment(segments, beginnings, places.slots, stream)
+        steps.observations[slot, : n_frames - 1] = 0
+        _copy(choices.observations, stream, steps.observations, slot, n_frames - 1)
+        _copy(choices.masks, stream, steps.masks, slot, 0)
+        beginnings.memories[slot] = choices.recurrent_states[stream]
+        store(segments.sequence, slot, segments.sequence[slot] + 1)
+        t = 0
+    else:
+        # This observation and mask belong to the step before, too: written before that counts.
+        _copy(choices.observations, stream, steps.observations, slot, n_frames - 1 + t)
+        if t < steps.masks.shape[1]:
+            _copy(choices.masks, stream, steps.masks, slot, t)
+        if t > 0:
+            steps.rewards[slot, t - 1] += before
+            store(segments.committed, slot, t)
+            fresh = 1
+        if t == length:  # the episode goes on in another segment, with the same frames
+            last = slot
+            _close_segment(segments, last)
+            slot = _begin_segment(segments, beginnings, places.slots, stream)
+            steps.observations[slot, :n_frames] = steps.observations[last, t : t + n_frames]
+            _copy(choices.masks, stream, steps.masks, slot, 0)
+            beginnings.memories[slot] = choices.recurrent_states[stream]
+            store(segments.sequence, slot, segments.sequence[slot] + 1)
+            t = 0
+    _copy(choices.actions, stream, steps.actions, slot, t)
+    steps.log_probs[slot, t] = choices.log_probs[stream]
+    steps.versions[slot, t] = version
+    steps.rewards[slot, t] = -before
+    places.slots[stream], places.lengths[stream] = slot, t
+    return fresh
+
+
+@njit(cache=True)
+def _count(counters: Integers, fresh: int, word: int) -> bool:
+    """Count committed steps; whether the learner is to be rung, for what the other word counts."""
+    store(counters, WRITTEN, counters[WRITTEN] + fresh)
+    fence_full()
+    wanted = load(counters, WANTED)
+    return 0 < wanted <= counters[word] and exchange(counters, WANTED, 0) != 0
+
+
+@njit(cache=True, inline="always")
+def _decide_ring(
+    steps: Decisions,
+    segments: Segments,
+    beginnings: Beginnings,
+    places: Places,
+    choices: Choices,
+    plan: Plan,
+    row: int,
+    watched: int,
+) -> bool:
+    """Write what the active streams of a ring do; whether its learner is to be rung."""
+    version = choices.versions[row]
+    fresh = 0
+    for i in range(plan.begins[row], plan.begins[row + 1]):
+        stream = plan.streams[i]
+        if choices.active[stream]:
+            fresh += _decide_stream(steps, segments, beginnings, places, choices, stream, version)
+    return fresh > 0 and _count(segments.counters, fresh, watched)
+
+
+@njit(cache=True, inline="always")
+def _end_stream(
+    steps: Outcomes, segments: Segments, places: Places, results: Results, stream: int
+) -> int:
+    """Write what came of a stream's last decision; an episode's end completes it at once.
+
+    Returns the steps that are complete now.
+    """
+    slot = places.slots[stream]
+    if slot == NOWHERE:
+        return 0
+    if results.acted[stream]:
+        places.lengths[stream] += 1
+    # Without a turn of its own, what it is given belongs to its last decision all the same.
+    t = places.lengths[stream] - 1
+    terminated = results.terminated[stream]
+    steps.rewards[slot, t] += results.rewards[stream]
+    steps.discounts[slot, t] = 0.0 if terminated else 1.0
+    if not (terminated or results.truncated[stream]):
+        return 0
+    n_frames = steps.observations.shape[1] - steps.rewards.shape[1]
+    _copy(results.final_observations, stream, steps.observations, slot, n_frames + t)
+    _copy(results.final_masks, stream, steps.masks, slot, t + 1)
+    store(segments.committed, slot, t + 1)
+    _close_segment(segments, slot)
+    places.slots[stream] = NOWHERE
+    return 1
+
+
+@njit(cache=True)
+def decide(
+    observations: Array,
+    actions: Array,
+    log_probs: Floats,
+    masks: Bools,
+    versions: Integers,
+    rewards: Floats,
+    sequence: Integers,
+    committed: Integers,
+    closed_as: Integers,
+    queue: Integers,
+    queue_sequence: Integers,
+    queue_steps: Integers,
+    counters: Integers,
+    memories: Floats,
+    numbers: Integers,
+    owners: Integers,
+    slots: Integers,
+    lengths: Integers,
+    rows: Integers,
+    watched: int,
+    due: Bools,
+    begins: Integers,
+    streams: Integers,
+    active: Bools,
+    new_observations: Array,
+    new_actions: Array,
+    new_log_probs: Floats,
+    new_masks: Bools,
+    recurrent_states: Floats,
+    new_versions: Integers,
+    rewards_before: Floats,
+) -> int:
+    """Write what each active stream observes and does; return how many learners are to be rung.
+
+    In order: `Decisions`, `Segments`, `Beginnings` and `Places` of a block; each ring's row in the
+    plan, the word that learners wait for, and where to mark those that are due; `Plan`; `Choices`.
+    """
+    block = Segments(sequence, committed, closed_as, queue, queue_sequence, queue_steps, counters)
+    plan = Plan(begins, streams)
+    choices = Choices(
+        active,
+        new_observations,
+        new_actions,
+        new_log_probs,
+        new_masks,
+        recurrent_states,
+        rewards_before,
+        new_versions,
+    )
+    num_due = 0
+    for p in range(rows.size):
+        ring = Decisions(
+            observations[p], actions[p], log_probs[p], masks[p], versions[p], rewards[p]
+        )
+        segments, places = _of_ring(block, p), Places(slots[p], lengths[p])
+        beginnings = Beginnings(memories[p], numbers[p], owners[p])
+        due[p] = _decide_ring(ring, segments, beginnings, places, choices, plan, rows[p], watched)
+        num_due += due[p]
+    return num_due
+
+
+@njit(cache=True)
+def outcome(
+    observations: Array,
+    masks: Bools,
+    rewards: Floats,
+    discounts: Floats,
+    sequence: Integers,
+    committed: Integers,
+    closed_as: Integers,
+    queue: Integers,
+    queue_sequence: Integers,
+    queue_steps: Integers,
+    counters: Integers,
+    slots: Integers,
+    lengths: Integers,
+    rows: Integers,
+    watched: int,
+    due: Bools,
+    begins: Integers,
+    streams: Integers,
+    acted: Bools,
+    new_rewards: Floats,
+    terminated: Bools,
+    truncated: Bools,
+    final_observations: Array,
+    final_masks: Bools,
+) -> int:
+    """Write what came of each stream's last decision; return how many learners are to be rung.
+
+    In order: `Outcomes`, `Segments` and `Places` of a block; three of the rings as in `decide`;
+    `Plan`; `Results`.
+    """
+    block = Segments(sequence, committed, closed_as, queue, queue_sequence, queue_steps, counters)
+    results = Results(acted, new_rewards, terminated, truncated, final_observations, final_masks)
+    num_due = 0
+    for p in range(rows.size):
+        steps = Outcomes(observations[p], masks[p], rewards[p], discounts[p])
+        segments, places = _of_ring(block, p), Places(slots[p], lengths[p])
+        fresh = 0
+        for i in range(begins[rows[p]], begins[rows[p] + 1]):
+            fresh += _end_stream(steps, segments, places, results, streams[i])
+        due[p] = fresh > 0 and _count(segments.counters, fresh, watched)
+        num_due += due[p]
+    return num_due
+
+
+@njit(cache=True)
+def repair(segments: Segments) -> None:
+    """Empty the segment that a writer before this one may have left half ready.
+
+    It may also have died between a change and its count. Every step that was committed is held, or
+    was overwritten; so what the ring holds is counted anew, and what was written follows from it. A
+    segment whose closing was not counted is open, before anything else is closed under its number.
+    """
+    sequence, committed, counters = segments.sequence, segments.committed, segments.counters
+    closed_as, queue_steps = segments.closed_as, segments.queue_steps
+    held = 0
+    for slot in range(sequence.size):
+        if closed_as[slot] > counters[CLOSED]:
+            closed_as[slot] = OPEN
+        if sequence[slot] % 2 == 1:
+            if committed[slot] > 0:  # these are overwritten, and may not be counted as such
+                store(counters, OVERWRITTEN, counters[NEXT_OVERWRITTEN])
+            store(committed, slot, 0)
+            store(sequence, slot, sequence[slot] + 1)
+        held += committed[slot]
+    store(counters, WRITTEN, max(counters[WRITTEN], counters[OVERWRITTEN] + held))
+    store(counters, OVERWRITTEN, counters[WRITTEN] - held)
+    if counters[CLOSED] > 0:
+        store(counters, CLOSED_STEPS, queue_steps[(counters[CLOSED] - 1) % queue_steps.size])
+
+
+@njit(cache=True)
+def clear_ring(segments: Segments) -> None:
+    """Empty every segment; none is open. Readers that are at it throw away what they copied."""
+    sequence, committed, counters = segments.sequence, segments.committed, segments.counters
+    for slot in range(sequence.size):
+        store(sequence, slot, sequence[slot] + 1)
+        fence_release()
+        store(committed, slot, 0)
+        store(sequence, slot, sequence[slot] + 1)
+    store(counters, OVERWRITTEN, counters[WRITTEN])
+    store(counters, LOST, counters[WRITTEN])
+
+
+@njit(cache=True)
+def close_orphans(segments: Segments) -> None:
+    """Close every segment that has steps and was never closed; `repair` was called before.
+
+    A writer that dies over it is followed by one that repairs, and closes those that are left.
+    """
+    for slot in range(segments.sequence.size):
+        if segments.committed[slot] > 0 and segments.closed_as[slot] == OPEN:
+            _close_segment(segments, slot)
