@@ -149,7 +149,7 @@ def test_act_chooses_what_the_actor_chooses(setting, explores, tmp_path):
         choose(group, random)
         for agent, (chosen, acts) in expected.items():
             choice = seats._choices[agent]
-            taken = seats.seats[agent].rule.actions.within_bounds(choice.actions)
+            taken = seats.seats[agent].selector.actions.within_bounds(choice.actions)
             assert (taken.reshape(choice.shape)[acts] == chosen[acts]).all()
             compared.append(chosen[acts])
 

@@ -47,8 +47,8 @@ from remuda.runtime.child import Place
 from remuda.runtime.host import threads
 from remuda.runtime.inline import InlineRuntime
 from remuda.runtime.layout import Layout, niceness
-from remuda.runtime.pace import FreePace, LockstepActor, LockstepLearner, Pace
 from remuda.runtime.processes import ProcessRuntime
+from remuda.runtime.role_loop import AsyncLoop, LockstepActor, LockstepLearner, RoleLoop
 from remuda.runtime.runtime import Runtime
 from remuda.scoreboard import Scoreboard
 from remuda.streams import torch_stream
@@ -266,19 +266,19 @@ class Assembly:
                 resumed=self._resumed,
                 timeline=self._timeline("main"),
             )
-        paces: list[Pace] = [FreePace() for _ in roles]
+        loops: list[RoleLoop] = [AsyncLoop() for _ in roles]
         if config.schedule == "lockstep":
-            paces = [LockstepActor(), *(LockstepLearner() for _ in self._learners)]
+            loops = [LockstepActor(), *(LockstepLearner() for _ in self._learners)]
         wakeups = (*self._actors, *self._learners)
         places = [
             Place(
                 role,
                 wakeup,
-                pace,
+                loop,
                 self._timeline(role.name),
                 role.workers if isinstance(role, ActorRole) else None,
             )
-            for role, wakeup, pace in zip(roles, wakeups, paces, strict=True)
+            for role, wakeup, loop in zip(roles, wakeups, loops, strict=True)
         ]
         return ProcessRuntime(
             places,
@@ -306,7 +306,7 @@ class Assembly:
         return {name: s for name, s in found.items() if living is None or name in living}
 
     def write_trace(self, view: View) -> None:
-        """Write what everybody did when, if the user asked for it."""
+        """Write what every process did when, if the user asked for it."""
         path = self.config.trace
         if path is None:
             return

@@ -115,7 +115,7 @@ class Policy:
         self._network = spec.network()
         self._stack = ActingStack(self._network, [None], 1, gathered=True, kept_rooms=KEPT_ROOMS)
         self._stack.load(0, snapshot.weights)
-        self._rule = spec.rule()
+        self._selector = spec.action_selector()
         self._rng = np.random.default_rng()
         self._own: PolicyState | None = None
         self._lock = threading.Lock()
@@ -208,7 +208,7 @@ class Policy:
             remembered = self._remembered(count) if state is None else state
             actions = self._choose(observations, allowed, remembered, generator, rate)
         shape = self.action_space.shape or ()
-        chosen = self._rule.actions.within_bounds(actions).reshape(count, *shape)
+        chosen = self._selector.actions.within_bounds(actions).reshape(count, *shape)
         return chosen[0] if single else chosen
 
     def act_from(
@@ -308,7 +308,7 @@ class Policy:
                 state.recurrent_state[...] = after[0]
             else:
                 outputs = forward()
-        self._rule.choose(outputs[0], allowed, generator, rate, actions, log_probs)
+        self._selector.choose(outputs[0], allowed, generator, rate, actions, log_probs)
         return actions
 
     def _check(self, state: PolicyState, count: int) -> None:

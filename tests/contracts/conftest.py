@@ -19,8 +19,8 @@ from remuda.memory.waiting import Wakeup
 from remuda.publish.snapshot import PublishedWeights
 from remuda.runtime.child import Place
 from remuda.runtime.inline import InlineRuntime
-from remuda.runtime.pace import FreePace, LockstepActor, LockstepLearner
 from remuda.runtime.processes import ProcessRuntime
+from remuda.runtime.role_loop import AsyncLoop, LockstepActor, LockstepLearner
 
 LENGTH, CAPACITY = 4, 32
 
@@ -110,10 +110,10 @@ def make_runtime(request, tmp_path):
         if request.param == "inline":
             runtime = InlineRuntime(roles[0], roles[1:], checkpoints, resumed=resumed)
         else:
-            paces = (FreePace(), FreePace())
+            loops = (AsyncLoop(), AsyncLoop())
             if request.param == "lockstep":
-                paces = (LockstepActor(), LockstepLearner())
-            places = [Place(role, role.wakeup, p) for role, p in zip(roles, paces, strict=True)]
+                loops = (LockstepActor(), LockstepLearner())
+            places = [Place(role, role.wakeup, p) for role, p in zip(roles, loops, strict=True)]
             runtime = ProcessRuntime(
                 places,
                 checkpoints,

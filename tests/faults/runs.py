@@ -170,7 +170,7 @@ class StopsWhilePublishing(LearnerRole):
     def build(self):
         group = super().build()
         if self.specs[0].name == "agent_0":
-            publisher = group.learners[0]._students[0]._publisher
+            publisher = group.learners[0]._trainers[0]._publisher
             publish = publisher.publish
             publisher.publish = lambda weights, *rest: publish(StopsWhenAsked(weights), *rest)
         return group

@@ -147,9 +147,9 @@ def test_policies_of_one_stack_may_play_unlike_shares():
 
 def test_lag_is_told_of_own_steps_alone():
     learners, board = learners_after(40)
-    student, row = learners["agent_0"]._students[0], board.learn("agent_0")
+    trainer, row = learners["agent_0"]._trainers[0], board.learn("agent_0")
     before = row.copy()
-    student.count_staleness(np.zeros(0, np.int64))
+    trainer.count_staleness(np.zeros(0, np.int64))
     assert (row == before).all()
 
 

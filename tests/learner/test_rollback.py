@@ -55,11 +55,11 @@ def test_a_successor_goes_back_to_the_last_publication_not_to_the_checkpoint(alg
     other, _, successor = make(algorithm)
     successor.restore("agent_0", state)
     for board, group in ((assembly.scoreboard, learner), (other.scoreboard, successor)):
-        student = group.learners[0]._students[0]
-        assert student.updates == EVERY + after
-        assert not student.accept(math.nan)
-        assert student.updates == EVERY
-        weights = student._algorithm.weights(0)
+        trainer = group.learners[0]._trainers[0]
+        assert trainer.updates == EVERY + after
+        assert not trainer.accept(math.nan)
+        assert trainer.updates == EVERY
+        weights = trainer._algorithm.weights(0)
         assert np.array_equal(weights, published.weights)
         # What was trained on since is not behind these weights.
         now = board.learn("agent_0")[[Learn.SAMPLES, Learn.TRAINED]]
@@ -75,9 +75,9 @@ def test_means_over_updates_are_of_those_that_were_undone_too(algorithm):
     train(assembly, actor, learner, EVERY + 2)
     row, experience = assembly.scoreboard.learn("agent_0"), assembly.experience["agent_0"]
     mean = row[Learn.LOSS_SUM] / (EVERY + 2)
-    student = learner.learners[0]._students[0]
+    trainer = learner.learners[0]._trainers[0]
     trained = row[Learn.TRAINED]
-    assert not student.accept(math.nan)
+    assert not trainer.accept(math.nan)
     assert row[Learn.UPDATES] == EVERY
     undone = trained - row[Learn.TRAINED]
     record = board.between(begun, board.read()).policies["agent_0"]
@@ -146,8 +146,8 @@ def test_counts_that_were_read_while_a_learner_went_back_belong_to_no_interval()
                 readings.append(board.read())  # half way
             super().__setitem__(key, value)
 
-    student = learner.learners[0]._students[0]
-    student.row = student.row.view(Slow)
+    trainer = learner.learners[0]._trainers[0]
+    trainer.row = trainer.row.view(Slow)
     learner.restore("agent_0", state)
     for steps in (1, 2):
         train(assembly, actor, learner, EVERY + steps)

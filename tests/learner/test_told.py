@@ -133,7 +133,7 @@ def test_an_update_without_explained_variance_is_not_counted_among_those_that_ha
     learner._rollout.num_steps[0] = 4
     for i in range(3):
         row[Learn.ACCEPTED] += 1
-        learner._count(learner._students[0], told, i)
+        learner._count(learner._trainers[0], told, i)
     record = board.between(board.start, board.read()).policies["agent_0"]
     assert record.explained_variance == pytest.approx(0.125)
     assert (record.gradient_norm, record.others) == (2.0, 0.5)

@@ -15,9 +15,9 @@ from remuda.memory.waiting import Wakeup
 from remuda.policies.actions import ContinuousActions, DiscreteActions
 from remuda.policies.algorithms.autograd import Autograd, Batch
 from remuda.policies.algorithms.fused import ROWS_AT_ONCE, Fused, Workspace
-from remuda.policies.algorithms.rollout_algorithm import running_sums
 from remuda.policies.algorithms.samples import Pick, Rows
 from remuda.policies.networks.actor_critic import COUNT, MEAN, VARIANCE
+from remuda.policies.running_returns import running_sums
 from remuda.policies.spec import PolicySpec, make_algorithm
 from remuda.streams import stream, torch_stream
 
@@ -393,12 +393,12 @@ def test_steps_count_by_how_likely_the_policy_is_now_to_make_them():
     rollout.log_probs[0, 1] += 0.5
     rollout.log_probs[0, 2] -= 5.0
     samples = Rows(rollout, [0], torch.device("cpu"))
-    batch, _, told = algorithm._prepare(rollout, samples, [0])
+    batch, credit = algorithm._prepare(rollout, samples, [0])
     expected = [np.exp(0.5), np.exp(-0.5), 2.0, 1.0, 1.0]
     assert batch.weights[0, :5].tolist() == pytest.approx(expected, rel=1e-4)
     steps = int(rollout.num_steps[0])
     ratios = np.array([np.exp(0.5), np.exp(-0.5), np.exp(5.0), *[1.0] * (steps - 3)])
-    assert told["effective"][0] == pytest.approx(
+    assert credit.effective[0] == pytest.approx(
         ratios.sum() ** 2 / steps / (ratios**2).sum(), rel=1e-3
     )
     plain, *_ = make(correction="none")._prepare(rollout, samples, [0])
@@ -433,8 +433,8 @@ def test_with_fresh_steps_every_correction_is_the_same():
         algorithm = make(correction=correction)
         rollout = play(algorithm, bandit, np.random.default_rng(0))
         samples = Rows(rollout, [0], torch.device("cpu"))
-        batch, _, told = algorithm._prepare(rollout, samples, [0])
-        assert told["effective"][0] == pytest.approx(1.0, abs=1e-5)
+        batch, credit = algorithm._prepare(rollout, samples, [0])
+        assert credit.effective[0] == pytest.approx(1.0, abs=1e-5)
         rows = rollout.streams[0] != AFTER
         rows[int(rollout.num_rows[0]) :] = False
         rows = rows[: batch.values.shape[1]]

@@ -144,8 +144,8 @@ def test_a_copy_is_born_with_its_parents_weights_and_hyperparameters():
     world.learners[0].work()
     assert np.array_equal(learner._algorithm.weights(k), weights)
     assert learner._algorithm.updates[k] == before
-    assert learner._students[k].config.learning_rate == 0.25
-    assert learner._students[k].config.ppo.entropy_cost == 0.5  # its parent's
+    assert learner._trainers[k].config.learning_rate == 0.25
+    assert learner._trainers[k].config.ppo.entropy_cost == 0.5  # its parent's
     assert learner._algorithm._costs.entropy_cost[k] == 0.5
     world.matches(30)
     newborn = world.league.population[PolicyRef("born_0")]
@@ -311,15 +311,15 @@ def test_q_learners_are_born_too():
     world.matches(20)
     assert learner.epsilon(k) < 1.0
     updates = learner._algorithm.updates[k]
-    learner._students[k].row[Learn.SAMPLES] = 0.0  # the one before was owed all of its training
+    learner._trainers[k].row[Learn.SAMPLES] = 0.0  # the one before was owed all of its training
     world.command(Birth("born_0", PolicyRef("policy_1")))
     world.play(1)
     assert learner.epsilon(k) > 0.9  # it explores anew
     lost = learner._replays[k].experience.lost
     assert lost > 0
     assert learner.state("born_0")["begun"] == lost
-    paid = learner._students[k].row[Learn.SAMPLES]
-    assert paid >= lost * learner._students[k].config.experience.replay_ratio
+    paid = learner._trainers[k].row[Learn.SAMPLES]
+    assert paid >= lost * learner._trainers[k].config.experience.replay_ratio
     assert learner._replays[k].discount == 0.5
     assert learner.steps_needed(k) >= learner._replays[k].experience.lost + 64
     world.matches(150)

@@ -17,7 +17,7 @@ from remuda.envs.vector_env import VectorEnv
 from remuda.errors import RunDirectoryError
 from remuda.experience.room import Room
 from remuda.experience.writer import ExperienceWriter
-from remuda.policies.acting import ActingStack, Rule
+from remuda.policies.acting import ActingStack, ActionSelector
 from remuda.publish.snapshot import Snapshot
 from remuda.scoreboard import Policy, Row
 from remuda.types import Array, Bools, Floats, Integers, State, TurnResult
@@ -34,7 +34,7 @@ class Seat:
     index: int
     """...and its row there."""
     frames: FrameStack
-    rule: Rule
+    selector: ActionSelector
     """How it chooses what to do."""
     random: np.random.Generator
     """The policy's random numbers for exploration."""
@@ -147,7 +147,7 @@ class FixedSeats:
             outputs = forward.stack.outputs(forward.first, forward.end)
             for i, agent in enumerate(forward.agents):
                 seat, choice = self.seats[agent], self._choices[agent]
-                seat.rule.choose(
+                seat.selector.choose(
                     outputs[i],
                     choice.masks,
                     seat.random if random is None else random,
@@ -176,7 +176,7 @@ class FixedSeats:
     def act(self, agent: int) -> None:
         """Let what was chosen take effect."""
         choice = self._choices[agent]
-        actions = self.seats[agent].rule.actions.within_bounds(choice.actions)
+        actions = self.seats[agent].selector.actions.within_bounds(choice.actions)
         self._env.act(agent, actions.reshape(choice.shape))
 
     def outcome(self, result: TurnResult) -> None:
@@ -279,7 +279,7 @@ class FixedSeats:
 
     def _room_for(self, agent: int) -> _Choice:
         seat, num_envs = self.seats[agent], self._env.num_envs
-        actions = seat.rule.actions
+        actions = seat.selector.actions
         mask_size = actions.mask_size if seat.masked else 0
         keeps_last = seat.writer is not None and seat.writer.keeps_last_mask
         return _Choice(

@@ -89,7 +89,7 @@ class PolicyGroup:
         self.row_of[list(places)] = np.arange(len(places))
         self.versions: Integers = np.zeros(len(places), np.int64)
         self._epsilons = np.ones(len(places))
-        self._rule = specs[0].rule()
+        self._selector = specs[0].action_selector()
         num_streams = len(kind.observations_flat)
         network, size = stack.network, specs[0].observation_size
         self.inputs: Floats = np.zeros((num_streams, network.num_inputs), np.float32)
@@ -138,7 +138,7 @@ class PolicyGroup:
         _gather_masks(kind.masks, plan.streams, self._masks)
         rng = self.random if random is None else random
         for begin, stop, epsilon in self._runs(plan, count):
-            self._rule.choose(
+            self._selector.choose(
                 self._outputs[begin:stop],
                 self._masks[begin:stop],
                 rng,
@@ -250,7 +250,7 @@ class PolicyGroup:
     def _runs(self, plan: BatchPlan, count: int) -> list[tuple[int, int, float]]:
         """Stretches of streams that explore alike: begin, end, rate."""
         epsilons = self._epsilons
-        if isinstance(self._rule, Sampled) and (epsilons > 0.0).all():
+        if isinstance(self._selector, Sampled) and (epsilons > 0.0).all():
             return [(0, count, 1.0)]
         ends = plan.begins[1:]
         return [

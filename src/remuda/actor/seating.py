@@ -161,7 +161,7 @@ def make_seats(
                 stack=stack,
                 index=index,
                 frames=FrameStack(stack.inputs[index], spec.observation_size),
-                rule=spec.rule(),
+                selector=spec.action_selector(),
                 masked=spec.masked,
                 random=stream(seed, purpose, spec.name),
                 row=scoreboard.policy(spec.name, actor),

@@ -42,7 +42,7 @@ class Held:
 class Replay(ABC, Generic[B]):
     """Draws items from a policy's own experience and its group's, each with the same chance.
 
-    What an item is, a step or a segment, subclasses say. Nobody is waited for; what its writer
+    What an item is, a step or a segment, subclasses say. Nothing is waited for; what its writer
     overtakes is drawn anew.
     """
 
@@ -105,7 +105,7 @@ class Replay(ABC, Generic[B]):
         """Know how far the last items [B] were from what was expected: it makes no difference."""
 
     def forget(self) -> None:
-        """Know nothing of what was drawn: somebody else learns."""
+        """Know nothing of what was drawn: another policy learns."""
 
     def state(self, whole: bool = False) -> State:  # noqa: ARG002
         """Its random stream, and what it counted.

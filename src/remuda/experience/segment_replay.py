@@ -76,7 +76,7 @@ def _draw(
 def _held(ring: ExperienceRing) -> tuple[int, Integers]:
     """How many segments were closed, and where in the queue those stand that are still there.
 
-    It may be overtaken: whoever copies looks again.
+    It may be overtaken: the caller that copies it looks again.
     """
     shared, count = ring.shared, load(ring.counters, CLOSED)
     entries = min(count, ring.num_segments)
@@ -98,9 +98,9 @@ def _newest(ring: ExperienceRing) -> int:
 class SegmentReplay:
     """Draws closed segments of a policy's own experience, and of those it shares with.
 
-    Each segment that is still held has the same chance, and so has each step. Nobody is waited for,
-    and nothing is taken away: a segment may be drawn again. One that its writer overtakes is drawn
-    anew.
+    Each segment that is still held has the same chance, and so has each step. Nothing is waited
+    for, and nothing is taken away: a segment may be drawn again. One that its writer overtakes is
+    drawn anew.
     """
 
     def __init__(
@@ -166,7 +166,7 @@ class SegmentReplay:
         restore_random(self._random, state)
 
     def _oldest(self, version: int, max_staleness: int | None) -> list[int]:
-        """By ring, the first version of whoever fills it that is not too old."""
+        """By ring, the first version of the policy that fills it that is not too old."""
         if max_staleness is None:
             return [0] * len(self._rings)
         newest = [version, *(max(map(_newest, found.rings)) for found in self._sources[1:])]

@@ -18,7 +18,7 @@ from remuda.types import State
 class ExperienceStore(Protocol):
     """One policy's experience: written by one or more actors, read by one learner.
 
-    1. A learner that asks for steps or a rollout is woken once they are there, whoever wrote them.
+    1. A learner that asks for steps or a rollout is woken once they are there, from any writer.
     2. An actor waits only where the user set `wait`, and only for a learner that makes progress.
     3. A segment is handed to an on-policy learner at most once, and every step is counted.
     """

@@ -84,7 +84,7 @@ class Learner(Protocol):
         """
 
 
-class Student:
+class PolicyTrainer:
     """One policy under training: what was published of it, and how often its updates failed."""
 
     def __init__(

@@ -15,7 +15,7 @@ from remuda.experience.replay import Replay
 from remuda.experience.ring import OTHERS
 from remuda.learner.batches import batches_for
 from remuda.learner.budget import BatchBudget
-from remuda.learner.learner import Student, runs
+from remuda.learner.learner import PolicyTrainer, runs
 from remuda.policies.algorithms.transition_algorithm import TransitionAlgorithm
 from remuda.population.learner_births import Newborn
 from remuda.scoreboard import Learn
@@ -36,7 +36,7 @@ class ReplayLearner:
 
     def __init__(
         self,
-        students: Sequence[Student],
+        trainers: Sequence[PolicyTrainer],
         algorithm: TransitionAlgorithm,
         replays: Sequence[Replay[Any]],
         timeline: Timeline | None = None,
@@ -48,7 +48,7 @@ class ReplayLearner:
         """Train these.
 
         Args:
-            students: the policies.
+            trainers: the policies.
             algorithm: with their networks.
             replays: by policy, what they learn from.
             timeline: where to note what is done when.
@@ -57,38 +57,38 @@ class ReplayLearner:
             begun: by policy, the steps that others lived through in its place.
             width: the most policies that are trained in one computation; None: as many as it pays.
         """
-        self._width = len(students) if width is None else width
+        self._width = len(trainers) if width is None else width
         self._plays = plays
-        self.policies = tuple(student.name for student in students)
-        self.priority = students[0].config.priority
-        self._students, self._algorithm, self._replays = tuple(students), algorithm, replays
+        self.policies = tuple(trainer.name for trainer in trainers)
+        self.priority = trainers[0].config.priority
+        self._trainers, self._algorithm, self._replays = tuple(trainers), algorithm, replays
         self._timeline, self._saves_experience = timeline, saves_experience
-        config = students[0].config
+        config = trainers[0].config
         self._budget = BatchBudget(config.batch_size, config.time_budget)
-        self._weighed = any(s.config.experience.prioritised for s in students)
+        self._weighed = any(s.config.experience.prioritised for s in trainers)
         """Whether steps of any of them are prioritised."""
         self._batches = batches_for(replays, config.batch_size, self._weighed)
-        self._begun = list(begun or [0] * len(students))
+        self._begun = list(begun or [0] * len(trainers))
         """By policy, the steps that others lived through in its place."""
-        self._there = [plays(student.name) for student in students]
+        self._there = [plays(trainer.name) for trainer in trainers]
         """By policy, whether actors are told how far its learner is, or that they need not wait.
         As it is now: in an exact schedule they ask before this learner looks for the first time."""
-        self._last = [0] * len(students)
+        self._last = [0] * len(trainers)
         """By policy, the samples of its last update, which that goes by."""
-        self._scales = np.array([[s.config.reward_scale] for s in students], np.float32)
-        for k in range(len(students)):
+        self._scales = np.array([[s.config.reward_scale] for s in trainers], np.float32)
+        for k in range(len(trainers)):
             # One before it may have died after it had trained, and before actors were told.
             self._consume(k, self._batches.largest)
 
     def steps_needed(self, policy: int) -> int:
         """Collected steps at which a policy's next update is due."""
-        student, experience = self._students[policy], self._replays[policy].experience
-        fresh = experience.lost + student.config.experience.learning_starts
-        return max(_steps_paid(student, student.row[Learn.SAMPLES]), fresh)
+        trainer, experience = self._trainers[policy], self._replays[policy].experience
+        fresh = experience.lost + trainer.config.experience.learning_starts
+        return max(_steps_paid(trainer, trainer.row[Learn.SAMPLES]), fresh)
 
     def epsilon(self, policy: int) -> float:
         """The exploration rate for the steps collected so far: a straight line, then level."""
-        config = self._students[policy].config
+        config = self._trainers[policy].config
         if config.entry.samples:
             return config.last_epsilon
         exploration = config.exploration
@@ -105,7 +105,7 @@ class ReplayLearner:
     def _decayed(self, policy: int) -> float:
         """How much of the decay of exploration is over, from 0 to 1."""
         written = self._replays[policy].experience.written - self._begun[policy]
-        return min(written / self._students[policy].config.exploration.decay_steps, 1.0)
+        return min(written / self._trainers[policy].config.exploration.decay_steps, 1.0)
 
     def ready(self) -> bool:
         """Whether an update of any policy is due; for the others its process is rung."""
@@ -118,7 +118,7 @@ class ReplayLearner:
 
     def all_ready(self) -> bool:
         """Whether an update of every policy that still learns is due."""
-        learning = [not s.halted and self._plays(s.name) for s in self._students]
+        learning = [not s.halted and self._plays(s.name) for s in self._trainers]
         return not (learning & ~self._ready()).any()
 
     def update(self) -> None:
@@ -128,13 +128,13 @@ class ReplayLearner:
 
     def _train(self, first: int, end: int) -> None:
         size, start = self._budget.size, time.perf_counter()
-        drawn = np.zeros(len(self._students), np.bool_)
+        drawn = np.zeros(len(self._trainers), np.bool_)
         for k in range(first, end):
             # One whose ring was cleared, for another to begin there, holds up none of the others.
             drawn[k] = self._batches.sample(k, size, self.beta(k))
         sampled = time.perf_counter()
         for k in range(first, end):
-            self._students[k].row[Learn.SECONDS_SAMPLE] += (sampled - start) / (end - first)
+            self._trainers[k].row[Learn.SECONDS_SAMPLE] += (sampled - start) / (end - first)
         if self._timeline is not None:
             self._timeline.add(Span.SAMPLE, start, sampled)
         for stretch in runs(drawn, end - first):
@@ -152,30 +152,30 @@ class ReplayLearner:
         updated = clock()
         self._budget.spent(updated - start)
         for k, (loss, norm, value) in zip(range(first, end), told, strict=True):
-            self._students[k].row[Learn.SECONDS_UPDATE] += (updated - start) / count
+            self._trainers[k].row[Learn.SECONDS_UPDATE] += (updated - start) / count
             if self._judge(k, loss, norm, value, size) and errors is not None:
                 self._replays[k].learn(errors[k - first])
         published = clock()
-        for student in self._students[first:end]:
-            student.row[Learn.SECONDS_PUBLISH] += (published - updated) / count
+        for trainer in self._trainers[first:end]:
+            trainer.row[Learn.SECONDS_PUBLISH] += (published - updated) / count
         if self._timeline is not None:
             self._timeline.add(Span.UPDATE, start, updated)
             self._timeline.add(Span.PUBLISH, updated, published)
 
     def _judge(self, policy: int, loss: float, norm: float, value: float, size: int) -> bool:
         """Count an update of one policy, or undo it; publish if it is time. Whether it counts."""
-        student, replay = self._students[policy], self._replays[policy]
-        row = student.row
-        accepted = student.accept(loss)
+        trainer, replay = self._trainers[policy], self._replays[policy]
+        row = trainer.row
+        accepted = trainer.accept(loss)
         if accepted:
             row[Learn.SAMPLES] += self._batches.samples(policy, size)
-            if student.is_due():
-                student.publish(self.epsilon(policy))
-            student.add(Learn.LOSS_SUM, loss)
-            student.add(Learn.GRADIENT_NORM_SUM, norm)
-            student.add(Learn.VALUE_SUM, value)
+            if trainer.is_due():
+                trainer.publish(self.epsilon(policy))
+            trainer.add(Learn.LOSS_SUM, loss)
+            trainer.add(Learn.GRADIENT_NORM_SUM, norm)
+            trainer.add(Learn.VALUE_SUM, value)
             versions = self._batches.versions(policy, size)
-            student.count_staleness(versions[versions != OTHERS])
+            trainer.count_staleness(versions[versions != OTHERS])
             row[Learn.OTHERS_SUM] += (versions == OTHERS).mean()
         row[Learn.REDRAWN] = replay.redrawn
         self._consume(policy, self._batches.samples(policy, size))
@@ -183,35 +183,35 @@ class ReplayLearner:
 
     def publish(self) -> None:
         """Copy every policy out as its next version."""
-        for k, student in enumerate(self._students):
-            student.publish(self.epsilon(k))
+        for k, trainer in enumerate(self._trainers):
+            trainer.publish(self.epsilon(k))
 
     def begin(self, policy: str, newborn: Newborn) -> int:
         """Train another policy in this place from now on; returns the version it begins as."""
         k = self.policies.index(policy)
-        student, replay = self._students[k], self._replays[k]
-        student.begin(newborn)
+        trainer, replay = self._trainers[k], self._replays[k]
+        trainer.begin(newborn)
         replay.forget()
         self._configure(k)
         self._begun[k] = replay.experience.lost
         # What the one before was still owed is not the newborn's.
-        ratio = student.config.experience.replay_ratio
+        ratio = trainer.config.experience.replay_ratio
         if ratio is not None:
-            row = student.row
+            row = trainer.row
             row[Learn.SAMPLES] = max(row[Learn.SAMPLES], replay.experience.lost * ratio)
-        student.publish(self.epsilon(k))
+        trainer.publish(self.epsilon(k))
         self._consume(k, 0)
-        return student.version
+        return trainer.version
 
     def change(self, policy: str, values: Mapping[str, float]) -> None:
         """Train a policy with other hyperparameters from its next update on."""
         k = self.policies.index(policy)
-        self._students[k].change(values)
+        self._trainers[k].change(values)
         self._configure(k)
 
     def _configure(self, policy: int) -> None:
         """Take what of a policy's hyperparameters its batches are made with."""
-        config = self._students[policy].config
+        config = self._trainers[policy].config
         self._replays[policy].discount = config.discount
         self._scales[policy] = config.reward_scale
 
@@ -219,7 +219,7 @@ class ReplayLearner:
         """All that a successor needs to go on exactly here with one policy."""
         k = self.policies.index(policy)
         experience = self._replays[k].experience
-        return self._students[k].state() | {
+        return self._trainers[k].state() | {
             "replay": self._replays[k].state(self._saves_experience),
             "begun": self._begun[k],
             "last": self._last[k],
@@ -229,14 +229,14 @@ class ReplayLearner:
     def restore(self, policy: str, state: State) -> None:
         """Go on from what `state` returned; the experience outlives learners, and is as it is."""
         k = self.policies.index(policy)
-        self._students[k].restore(state)
+        self._trainers[k].restore(state)
         self._replays[k].restore(state["replay"])
         self._begun[k] = state["begun"]
         self._consume(k, state.get("last", self._batches.largest))
 
     def _ready(self) -> np.ndarray:
         """[K] bool; each that is not ready has stated its wish."""
-        return np.array([self._is_ready(k) for k in range(len(self._students))])
+        return np.array([self._is_ready(k) for k in range(len(self._trainers))])
 
     def _is_ready(self, k: int) -> bool:
         """Whether an update of one policy is due; one that has retired has none.
@@ -245,9 +245,9 @@ class ReplayLearner:
         waited for again once it plays: its first update is due before an actor would wait for it,
         so its learner is rung, and looks, before that.
         """
-        student, experience = self._students[k], self._replays[k].experience
-        there = self._plays(student.name)
-        due = not student.halted and experience.has(self.steps_needed(k), begins=there)
+        trainer, experience = self._trainers[k], self._replays[k].experience
+        there = self._plays(trainer.name)
+        due = not trainer.halted and experience.has(self.steps_needed(k), begins=there)
         if there != self._there[k]:
             self._there[k] = there
             self._tell(k)
@@ -259,17 +259,17 @@ class ReplayLearner:
         self._tell(policy)
 
     def _tell(self, policy: int) -> None:
-        student, experience = self._students[policy], self._replays[policy].experience
+        trainer, experience = self._trainers[policy], self._replays[policy].experience
         if experience.may_wait:
-            samples = max(student.row[Learn.SAMPLES] - self._last[policy], 0.0)
-            idle = student.halted or not self._there[policy]
+            samples = max(trainer.row[Learn.SAMPLES] - self._last[policy], 0.0)
+            idle = trainer.halted or not self._there[policy]
             # What a resumed run did not bring along is not there to be trained on.
-            paid = max(_steps_paid(student, samples), experience.lost)
+            paid = max(_steps_paid(trainer, samples), experience.lost)
             experience.consume(NEVER if idle else paid)
 
 
-def _steps_paid(student: Student, samples: float) -> int:
+def _steps_paid(trainer: PolicyTrainer, samples: float) -> int:
     """Collected steps at which an update is due, once so many samples were trained on."""
-    experience = student.config.experience
+    experience = trainer.config.experience
     per_step = experience.replay_ratio
     return experience.learning_starts + (math.ceil(samples / per_step) if per_step else 0)

@@ -23,7 +23,7 @@ from remuda.timeline import Timeline
 if TYPE_CHECKING:
     from remuda.experience.replay import Replay
     from remuda.learner.group import LearnerGroup
-    from remuda.learner.learner import Learner, Student
+    from remuda.learner.learner import Learner, PolicyTrainer
     from remuda.policies.algorithms.algorithm import Algorithm
     from remuda.population.learner_births import LearnerBirths
 
@@ -125,7 +125,7 @@ class LearnerRole:
             for spec, snapshot in zip(specs, published, strict=True)
         ]
         algorithm = make_algorithm(specs, streams, device)
-        students = self._students(specs, algorithm, published, births)
+        trainers = self._trainers(specs, algorithm, published, births)
         replays = [
             self._replay(spec, snapshot.learner_step)
             for spec, snapshot in zip(specs, published, strict=True)
@@ -137,7 +137,7 @@ class LearnerRole:
             for spec, is_born in zip(specs, born, strict=True)
         ]
         return ReplayLearner(
-            students,
+            trainers,
             algorithm,
             replays,
             self.timeline,
@@ -175,7 +175,7 @@ class LearnerRole:
             for spec, snapshot in zip(specs, published, strict=True)
         ]
         algorithm = make_algorithm(specs, streams, device)
-        students = self._students(specs, algorithm, published, births)
+        trainers = self._trainers(specs, algorithm, published, births)
         rollouts = []
         for spec, snapshot in zip(specs, published, strict=True):
             past, config = None, spec.config
@@ -188,7 +188,7 @@ class LearnerRole:
                 RolloutQueue(own, config.ppo.max_staleness, past=past, newest=not self.exact)
             )
         return RolloutLearner(
-            students,
+            trainers,
             algorithm,
             rollouts,
             self.timeline,
@@ -213,13 +213,13 @@ class LearnerRole:
     def _newest(self, spec: PolicySpec) -> Snapshot:
         return self.published.reader().newest(spec.name)
 
-    def _students(
+    def _trainers(
         self,
         specs: Sequence[PolicySpec],
         algorithm: Algorithm,
         published: Sequence[Snapshot],
         births: LearnerBirths,
-    ) -> list[Student]:
+    ) -> list[PolicyTrainer]:
         """The policies of a stack, each with its weights as they were published.
 
         An optimizer begins with the moments of `init_optimizer` as long as its policy was not born
@@ -227,11 +227,11 @@ class LearnerRole:
         """
         import torch
 
-        from remuda.learner.learner import Student
+        from remuda.learner.learner import PolicyTrainer
         from remuda.policies.stack import layout_checksum
 
         checksum = layout_checksum(algorithm.online.shapes)
-        students = []
+        trainers = []
         for k, (spec, snapshot) in enumerate(zip(specs, published, strict=True)):
             algorithm.load(k, torch.from_numpy(snapshot.weights), snapshot.learner_step)
             if self.initial is not None and births.generations[spec.name] == 0:
@@ -240,5 +240,5 @@ class LearnerRole:
                     algorithm.optimizer.restore(k, moments)
             publisher = self.published.publisher(spec.name, checksum)
             row = self.scoreboard.learn(spec.name)
-            students.append(Student(spec.name, spec.config, algorithm, k, publisher, row))
-        return students
+            trainers.append(PolicyTrainer(spec.name, spec.config, algorithm, k, publisher, row))
+        return trainers

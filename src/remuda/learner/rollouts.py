@@ -10,7 +10,7 @@ import numpy as np
 
 from remuda.experience.ring import OTHERS
 from remuda.experience.rollout_queue import AFTER, Rollout, RolloutQueue, rows_for
-from remuda.learner.learner import Student
+from remuda.learner.learner import PolicyTrainer
 from remuda.policies.algorithms.rollout_algorithm import Learned, RolloutAlgorithm
 from remuda.population.learner_births import Newborn
 from remuda.scoreboard import Learn
@@ -52,7 +52,7 @@ class RolloutLearner:
 
     def __init__(
         self,
-        students: Sequence[Student],
+        trainers: Sequence[PolicyTrainer],
         algorithm: RolloutAlgorithm,
         rollouts: Sequence[RolloutQueue],
         timeline: Timeline | None = None,
@@ -63,7 +63,7 @@ class RolloutLearner:
         """Train these.
 
         Args:
-            students: the policies.
+            trainers: the policies.
             algorithm: with their networks.
             rollouts: by policy, what they learn from.
             timeline: where to note what is done when.
@@ -72,8 +72,8 @@ class RolloutLearner:
             width: the most policies that are trained in one computation; None: as many as it pays,
                 and an update may be cut into pieces.
         """
-        self._width = width or len(students)
-        config = students[0].config
+        self._width = width or len(trainers)
+        config = trainers[0].config
         # A time budget is of an update, and a GPU is not filled by a piece.
         self._is_cut = (
             width is None and config.time_budget is None and algorithm.device.type == "cpu"
@@ -82,13 +82,13 @@ class RolloutLearner:
         self._paces = (math.inf, math.inf)
         """Seconds of training a step, of the last two pieces; infinite: there was none yet."""
         self._plays = plays
-        self.policies = tuple(student.name for student in students)
-        self.priority = students[0].config.priority
-        self._students, self._algorithm, self._rollouts = tuple(students), algorithm, rollouts
+        self.policies = tuple(trainer.name for trainer in trainers)
+        self.priority = trainers[0].config.priority
+        self._trainers, self._algorithm, self._rollouts = tuple(trainers), algorithm, rollouts
         self._timeline, self._saves_experience = timeline, saves_experience
-        replays = students[0].config.replays
+        replays = trainers[0].config.replays
         largest = max((each.experience for each in rollouts), key=lambda e: rows_for(e, replays))
-        self._rollout = Rollout.empty(largest, len(students), replays)
+        self._rollout = Rollout.empty(largest, len(trainers), replays)
 
     def train_whole(self) -> None:
         """From now on, cut no update into pieces."""
@@ -132,7 +132,7 @@ class RolloutLearner:
         if piece:
             gone = time.perf_counter() - begun
             self._paces = self._paces[1], gone / max(int(self._rollout.num_steps[piece].sum()), 1)
-        for k in range(len(self._students)):
+        for k in range(len(self._trainers)):
             if k not in self._left:
                 self._count_lost(k)
 
@@ -141,17 +141,17 @@ class RolloutLearner:
         clock = time.perf_counter
         start = clock()
         ready = self._ready()
-        for k, student in enumerate(self._students):
+        for k, trainer in enumerate(self._trainers):
             if ready[k]:
                 rollouts = self._rollouts[k]
                 # An actor that was set free by its limit may have overwritten all there was.
-                ready[k] = rollouts.take(self._rollout, k, student.version) > 0
+                ready[k] = rollouts.take(self._rollout, k, trainer.version) > 0
         taken = clock()
         if self._timeline is not None:
             self._timeline.add(Span.SAMPLE, start, taken)
         members: list[int] = np.flatnonzero(ready).tolist()
         for k in members:
-            self._students[k].row[Learn.SECONDS_SAMPLE] += (taken - start) / len(members)
+            self._trainers[k].row[Learn.SECONDS_SAMPLE] += (taken - start) / len(members)
         return members
 
     def _piece(self) -> int:
@@ -173,11 +173,11 @@ class RolloutLearner:
         learned = self._algorithm.update(self._rollout, members)
         updated = clock()
         for i, k in enumerate(members):
-            student = self._students[k]
-            row, config = student.row, student.config
+            trainer = self._trainers[k]
+            row, config = trainer.row, trainer.config
             row[Learn.SECONDS_UPDATE] += (updated - start) / len(members)
-            if not student.accept(float(learned.loss[i])):
-                if student.halted:
+            if not trainer.accept(float(learned.loss[i])):
+                if trainer.halted:
                     self._count_lost(k)
                     self._rollouts[k].experience.release()
                 continue
@@ -185,59 +185,59 @@ class RolloutLearner:
             row[Learn.SAMPLES] += learned.samples[i]
             share = learned.steps[i] / self._rollout.num_steps[k]
             row[Learn.TRAINED] += np.rint(self._rollout.num_taken[k] * share)
-            if student.is_due():
-                student.publish(config.last_epsilon)
-            self._count(student, learned, i)
+            if trainer.is_due():
+                trainer.publish(config.last_epsilon)
+            self._count(trainer, learned, i)
         published = clock()
         for k in members:
-            self._students[k].row[Learn.SECONDS_PUBLISH] += (published - updated) / len(members)
+            self._trainers[k].row[Learn.SECONDS_PUBLISH] += (published - updated) / len(members)
         if self._timeline is not None:
             self._timeline.add(Span.UPDATE, start, updated)
             self._timeline.add(Span.PUBLISH, updated, published)
 
-    def _count(self, student: Student, learned: Learned, i: int) -> None:
+    def _count(self, trainer: PolicyTrainer, learned: Learned, i: int) -> None:
         """Add up what an update tells of a policy, the one at place i of it."""
         for name, word in SUMS.items():
-            student.add(word, getattr(learned, name)[i])
-        student.add(Learn.OTHERS_SUM, learned.others[i] / self._rollout.num_steps[student.index])
+            trainer.add(word, getattr(learned, name)[i])
+        trainer.add(Learn.OTHERS_SUM, learned.others[i] / self._rollout.num_steps[trainer.index])
         explained = learned.explained_variance[i]
         if math.isfinite(explained):
-            student.add(Learn.EXPLAINED_SUM, explained)
-            student.add(Learn.EXPLAINED_UPDATES, 1.0)
+            trainer.add(Learn.EXPLAINED_SUM, explained)
+            trainer.add(Learn.EXPLAINED_UPDATES, 1.0)
 
     def _lost(self, policy: int) -> int:
         """What waits no more and was not trained on, or was by an update that was undone."""
-        passed, row = self._rollouts[policy].experience.passed, self._students[policy].row
+        passed, row = self._rollouts[policy].experience.passed, self._trainers[policy].row
         return int(row[Learn.LOST] if passed is None else max(passed - row[Learn.TRAINED], 0))
 
     def _count_lost(self, policy: int) -> None:
-        self._students[policy].row[Learn.LOST] = self._lost(policy)
+        self._trainers[policy].row[Learn.LOST] = self._lost(policy)
 
     def _count_staleness(self, policy: int) -> None:
-        rollout, student = self._rollout, self._students[policy]
+        rollout, trainer = self._rollout, self._trainers[policy]
         used = slice(0, int(rollout.num_rows[policy]))
         versions, streams = rollout.versions[policy, used], rollout.streams[policy, used]
-        student.count_staleness(versions[(streams != AFTER) & (versions != OTHERS)])
+        trainer.count_staleness(versions[(streams != AFTER) & (versions != OTHERS)])
 
     def publish(self) -> None:
         """Copy every policy out as its next version."""
-        for student in self._students:
-            student.publish(student.config.last_epsilon)
+        for trainer in self._trainers:
+            trainer.publish(trainer.config.last_epsilon)
 
     def begin(self, policy: str, newborn: Newborn) -> int:
         """Train a newborn in a policy's place from now on; returns the version it begins as."""
         k = self.policies.index(policy)
-        student = self._students[k]
+        trainer = self._trainers[k]
         self._give_up(k)
-        student.begin(newborn)
+        trainer.begin(newborn)
         self._rollouts[k].experience.skip()
         self._count_lost(k)
-        student.publish(student.config.last_epsilon)
-        return student.version
+        trainer.publish(trainer.config.last_epsilon)
+        return trainer.version
 
     def change(self, policy: str, values: Mapping[str, float]) -> None:
         """Train a policy with other hyperparameters from its next update on."""
-        self._students[self.policies.index(policy)].change(values)
+        self._trainers[self.policies.index(policy)].change(values)
 
     def state(self, policy: str) -> State:
         """All that a successor needs to go on exactly here with one policy.
@@ -245,7 +245,7 @@ class RolloutLearner:
         What was taken and comes in a later piece is not part of it: to a successor it is lost.
         """
         k = self.policies.index(policy)
-        return self._students[k].state() | {
+        return self._trainers[k].state() | {
             "lost": self._lost(k),
             "past": past.state() if (past := self._rollouts[k].past) is not None else None,
             "experience": self._rollouts[k].experience.state() if self._saves_experience else None,
@@ -255,34 +255,34 @@ class RolloutLearner:
         """Go on from what `state` returned."""
         k = self.policies.index(policy)
         self._give_up(k)
-        self._students[k].restore(state)
-        self._students[k].row[Learn.LOST] = state["lost"]
+        self._trainers[k].restore(state)
+        self._trainers[k].row[Learn.LOST] = state["lost"]
         self._count_lost(k)  # with what the one before it took since then
         past = self._rollouts[k].past
         if past is not None:
             past.restore(state["past"])
-        if self._students[k].halted:
+        if self._trainers[k].halted:
             self._rollouts[k].experience.release()
 
     def _away(self) -> np.ndarray:
         """[K] bool: who learns no more, or is not there."""
-        return np.array([s.halted or not self._plays(s.name) for s in self._students])
+        return np.array([s.halted or not self._plays(s.name) for s in self._trainers])
 
     def _ready(self) -> np.ndarray:
         """[K] bool; each that is not ready has stated its wish."""
-        return np.array([self._is_ready(k) for k in range(len(self._students))])
+        return np.array([self._is_ready(k) for k in range(len(self._trainers))])
 
     def _is_ready(self, k: int) -> bool:
         """Whether there is a rollout of one policy to train on; nothing waits of one that is gone.
 
         What its last matches left is skipped, and lost: else an actor would wait for this learner.
         """
-        student, experience = self._students[k], self._rollouts[k].experience
+        trainer, experience = self._trainers[k], self._rollouts[k].experience
         has_rollout = self._rollouts[k].ready()
-        if self._plays(student.name):
-            return has_rollout and not student.halted
+        if self._plays(trainer.name):
+            return has_rollout and not trainer.halted
         closed = experience.closed  # before a last look, so that no newborn's are among them
-        if experience.untaken > 0 and not self._plays(student.name):
+        if experience.untaken > 0 and not self._plays(trainer.name):
             experience.skip(closed)
             self._count_lost(k)
         return False

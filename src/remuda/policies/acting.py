@@ -203,7 +203,7 @@ class ActingStack:
         return weights, self._tensor[first:end]
 
 
-class Rule(Protocol):
+class ActionSelector(Protocol):
     """How a policy chooses by what its network says."""
 
     actions: Actions
@@ -230,7 +230,7 @@ class Rule(Protocol):
             random: the policy's stream.
             epsilon: the exploration rate; 0: take what is best.
             actions: to be written.
-            log_probs: to be written, where the rule knows it.
+            log_probs: to be written, where the selector knows it.
         """
 
 

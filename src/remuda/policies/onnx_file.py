@@ -138,7 +138,7 @@ def _outputs(spec: PolicySpec, network: Network) -> dict[str, str]:
     """By name, what they mean."""
     outputs = {
         "action": "The greedy action, within its bounds; of equal ones the first",
-        "network_output": f"What it is chosen by: {spec.rule().meaning}",
+        "network_output": f"What it is chosen by: {spec.action_selector().meaning}",
     }
     if network.memory:
         outputs["next_recurrent_state"] = "For the next step of the same episode"
@@ -157,7 +157,7 @@ def _metadata(spec: PolicySpec, network: Network, agent: AgentSpec) -> dict[str,
         "action_space": str(agent.action_space),
         "mask_size": str(spec.actions.mask_size if spec.masked else 0),
         "recurrent_size": str(network.memory),
-        "network_output": spec.rule().meaning,
+        "network_output": spec.action_selector().meaning,
     }
 
 

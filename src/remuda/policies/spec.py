@@ -17,7 +17,7 @@ from remuda.types import AgentSpec
 if TYPE_CHECKING:
     import torch
 
-    from remuda.policies.acting import Rule
+    from remuda.policies.acting import ActionSelector
     from remuda.policies.actions import Actions
     from remuda.policies.networks.network import Image, Network
 
@@ -96,7 +96,7 @@ class PolicySpec:
             self.masked,
         )
 
-    def rule(self) -> Rule:
+    def action_selector(self) -> ActionSelector:
         """How it chooses what to do."""
         from remuda.policies.acting import EpsilonGreedy, Sampled
 

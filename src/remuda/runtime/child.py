@@ -14,7 +14,7 @@ from remuda.forkserver.activity import Activity, ProcessId
 from remuda.forkserver.process import Process
 from remuda.memory.waiting import Wakeup
 from remuda.runtime.control import Control
-from remuda.runtime.pace import Pace
+from remuda.runtime.role_loop import RoleLoop
 from remuda.runtime.silence import Silence
 from remuda.timeline import Timeline
 from remuda.types import Role
@@ -31,7 +31,7 @@ class Place:
 
     role: Role
     wakeup: Wakeup
-    pace: Pace
+    loop: RoleLoop
     timeline: Timeline | None = None
     workers: WorkerStatus | None = None
     """What the processes do that step its copies; None: there are none."""

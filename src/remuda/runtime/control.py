@@ -102,7 +102,7 @@ class Control:
         fence_full()
         self.wakeups[0].ring()
 
-    # Everybody's.
+    # For every role.
 
     @property
     def may_go(self) -> bool:

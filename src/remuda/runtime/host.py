@@ -14,7 +14,7 @@ from remuda.compiling import tell_compiling
 from remuda.errors import RemudaError
 from remuda.forkserver.child import EXCEPTION, ignore_held_signals
 from remuda.runtime.control import DONE, FAILED, RUNNING, Control
-from remuda.runtime.pace import Desk, Pace, restore
+from remuda.runtime.role_loop import RoleContext, RoleLoop, restore
 from remuda.timeline import Timeline
 from remuda.types import Role
 from remuda.user_code import where_raised
@@ -28,7 +28,7 @@ class Hosting:
 
     index: int
     nice: int
-    pace: Pace
+    loop: RoleLoop
     checkpoints: Checkpoints
     restore: bool
     """Whether the role goes on from the newest checkpoint, if there is one."""
@@ -51,12 +51,12 @@ def host(role: Role, control: Control, hosting: Hosting) -> None:
             with contextlib.suppress(OSError):
                 os.nice(hosting.nice)  # not before: the others wait for it
             log.info("ready")
-            desk = Desk(hosting.index, control, hosting.checkpoints, hosting.timeline)
+            context = RoleContext(hosting.index, control, hosting.checkpoints, hosting.timeline)
             control.enter(hosting.index, RUNNING)
             while not (control.may_go or control.stopped):
                 control.beat(hosting.index)
-                desk.sleep_until(lambda: control.may_go)
-            hosting.pace.run(worker, desk)
+                context.sleep_until(lambda: control.may_go)
+            hosting.loop.run(worker, context)
             worker.finish()
         control.enter(hosting.index, DONE)
         log.info("finished")

@@ -11,7 +11,7 @@ from contextlib import ExitStack
 from remuda.checkpoint.store import Checkpoints
 from remuda.errors import RemudaError
 from remuda.runtime.host import threads
-from remuda.runtime.pace import restore
+from remuda.runtime.role_loop import restore
 from remuda.timeline import Span, Timeline
 from remuda.types import Role, RoleStatus, Worker
 from remuda.user_code import naming_user_code

@@ -159,7 +159,7 @@ class ProcessRuntime:
         }
 
     def settle(self, number: int) -> None:
-        """Tell everybody that a checkpoint is complete or given up."""
+        """Tell all roles that a checkpoint is complete or given up."""
         self._control.settle(number)
 
     def status(self) -> list[RoleStatus]:
@@ -215,7 +215,7 @@ class ProcessRuntime:
         hosting = Hosting(
             index=child.index,
             nice=0 if is_actor else self._nice,
-            pace=child.place.pace,
+            loop=child.place.loop,
             checkpoints=self._checkpoints,
             # A learner always goes on from its last state. The world that an actor saved belongs
             # to a run that is resumed; while the run goes on, its ring has moved on without it.
@@ -323,22 +323,22 @@ class ProcessRuntime:
             child.place.role.let_go()
         child.process, child.problem, child.due = None, problem, 0.0
         child.reset(self._control)
-        obituary = f"the process {child.name} {problem}"
+        death = f"the process {child.name} {problem}"
         if problem == NO_GUARD:
             self._fatal = UnguardedScriptError(script_name())
             return
         if problem.startswith(NOT_STARTED) and not child.was_ready:
-            self._fatal = CannotStartError(obituary)
+            self._fatal = CannotStartError(death)
             return
         if not child.was_ready:
-            self._fatal = RoleDiedError(f"{obituary}; it never got ready. Its log is {child.log}")
+            self._fatal = RoleDiedError(f"{death}; it never got ready. Its log is {child.log}")
             return
         limits = self._supervision
         while child.deaths and now - child.deaths[0] > limits.window:
             child.deaths.popleft()
         if len(child.deaths) >= limits.restarts:
             self._fatal = RoleDiedError(
-                f"{obituary}; with {len(child.deaths)} restarts in the last {limits.window:.0f} s "
+                f"{death}; with {len(child.deaths)} restarts in the last {limits.window:.0f} s "
                 "its budget is spent (supervision.restarts), and the run stops here. "
                 f"Its log is {child.log}"
             )
@@ -347,7 +347,7 @@ class ProcessRuntime:
         child.deaths.append(now)
         child.restarts += 1
         child.due = now + pause
-        self._news.append(f"{obituary}; it is restarted in {pause:.2g} s. Its log is {child.log}")
+        self._news.append(f"{death}; it is restarted in {pause:.2g} s. Its log is {child.log}")
         log.warning("%s", self._news[-1])
 
 

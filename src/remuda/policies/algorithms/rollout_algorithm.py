@@ -11,28 +11,22 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 import torch
-from numba import njit
 from torch import Tensor
 
 from remuda.algorithms import Section
 from remuda.checkpoint.state import fitting, random_state, restore_random
 from remuda.config import PolicyConfig, PPOConfig
-from remuda.experience.ring import OTHERS
 from remuda.experience.rollout_queue import AFTER, Rollout
-from remuda.policies.advantages import (
-    RunningMoments,
-    effective_share,
-    explained_variance,
-    generalised_advantages,
-    vtrace,
-)
+from remuda.policies.advantages import RunningMoments
 from remuda.policies.algorithms.algorithm import Algorithm
 from remuda.policies.algorithms.autograd import Autograd, Batch, Costs, Means, Minibatch
+from remuda.policies.algorithms.credit import Credit, credit_of, others_in
 from remuda.policies.algorithms.fused import Fused, Workspace
-from remuda.policies.algorithms.samples import Rows, Sequences, alike
+from remuda.policies.algorithms.samples import Rows, Sequences, alike, part_of
 from remuda.policies.losses import normalised
 from remuda.policies.networks.actor_critic import COUNT, MEAN, VARIANCE, ActorCritic
 from remuda.policies.networks.encoders import encoder_for
+from remuda.policies.running_returns import RunningReturns
 from remuda.policies.stack import ParameterStack, Side
 from remuda.types import Floats, Integers, State
 
@@ -130,7 +124,7 @@ class RolloutAlgorithm(Algorithm):
         self.network = network
         self._streams = tuple(streams)
         self._trained = [0] * len(self.configs)
-        self._returns = [_RunningReturns() for _ in self.configs]
+        self._returns = [RunningReturns() for _ in self.configs]
         ppo = self.configs[0].ppo
         self._epochs, self._minibatches = ppo.epochs, ppo.minibatches
         self._normalises = ppo.normalise_advantages
@@ -171,7 +165,7 @@ class RolloutAlgorithm(Algorithm):
     def begin(self, policy: int, weights: Tensor, config: PolicyConfig) -> None:
         """Let another policy begin in a policy's place; updates are counted on."""
         super().begin(policy, weights, config)
-        self._trained[policy], self._returns[policy] = 0, _RunningReturns()
+        self._trained[policy], self._returns[policy] = 0, RunningReturns()
         if self._anchor is not None:
             with torch.no_grad():
                 self._anchor.flat[policy].copy_(self.online.flat[policy])
@@ -200,12 +194,13 @@ class RolloutAlgorithm(Algorithm):
                 for k in members:
                     if self.updates[k] % self.configs[k].ppo.anchor_every == 0:
                         self._anchor.flat[k].copy_(self.online.flat[k])
-        batch, weights, told = self._prepare(rollout, samples, members)
+        batch, credit = self._prepare(rollout, samples, members)
         self._set_learning_rates(members)
-        others, their_weight = others_in(rollout, weights, members)
+        others, their_weight = others_in(rollout, credit.weights, members)
         learned = Learned(
             **self._train(batch, samples, members),
-            **told,
+            effective=credit.effective,
+            explained_variance=credit.explained_variance,
             others=others,
             others_weight=their_weight,
         )
@@ -220,8 +215,8 @@ class RolloutAlgorithm(Algorithm):
 
     def _prepare(
         self, rollout: Rollout, samples: Rows | Sequences, members: Sequence[int]
-    ) -> tuple[Batch, Floats, dict[str, Any]]:
-        """Prepare values, advantages and targets; what rows count [G, R]; what `Learned` tells.
+    ) -> tuple[Batch, Credit]:
+        """Prepare the batch, with values, advantages and targets.
 
         The second is in the batch too, but there it would have to be fetched from the device.
         """
@@ -244,60 +239,25 @@ class RolloutAlgorithm(Algorithm):
             *_, engine = self._engine([members[i] for i in group])
             picks = samples.everything(np.array(group), engine.rows_at_once)
             engine.evaluate(observations, actions, masks, picks, log_prox, before)
-        values = before.cpu().numpy()
-        chances = log_prox.cpu().numpy()
-        ratios = np.ones_like(values)
-        advantages, targets = np.zeros_like(values), values.copy()
-        weights, effective = np.ones_like(values), np.ones(len(members), np.float32)
-        explained = np.zeros_like(effective)
-        for i, k in enumerate(members):
-            used = int(rollout.num_rows[k])
-            with np.errstate(over="ignore"):
-                ratios[i, :used] = np.exp(chances[i, :used] - rollout.log_probs[k, :used])
-            config = self.configs[k]
-            streams = rollout.streams[k, :used]
-            rewards = rollout.rewards[k, :used] * np.float32(config.reward_scale)
-            discounts = rollout.discounts[k, :used] * np.float32(config.discount)
-            if config.ppo.normalise_rewards:
-                rewards = rewards * self._returns[k].scale(rewards, discounts, streams)
-            after, correction = streams == AFTER, config.correction
-            effective[i] = effective_share(ratios[i, :used][~after])
-            if correction != "none":
-                weights[i] = np.minimum(ratios[i], config.correction_limit)
-            if correction == "vtrace":
-                vtrace(
-                    rewards,
-                    discounts,
-                    values[i, :used],
-                    after,
-                    ratios[i, :used],
-                    config.ppo.gae_lambda,
-                    config.correction_limit,
-                    advantages[i, :used],
-                    targets[i, :used],
-                )
-            else:
-                generalised_advantages(
-                    rewards,
-                    discounts,
-                    values[i, :used],
-                    after,
-                    config.ppo.gae_lambda,
-                    advantages[i, :used],
-                )
-                targets[i] += advantages[i]
-            explained[i] = explained_variance(values[i, :used], targets[i, :used], after)
+        credit = credit_of(
+            rollout,
+            members,
+            self.configs,
+            self._returns,
+            before.cpu().numpy(),
+            log_prox.cpu().numpy(),
+        )
         batch = Batch(
             observations=observations,
             actions=actions,
             masks=masks,
             log_prox=log_prox,
-            weights=self._to_device(weights),
-            advantages=self._to_device(advantages),
+            weights=self._to_device(credit.weights),
+            advantages=self._to_device(credit.advantages),
             values=before,
-            targets=self._to_device(targets),
+            targets=self._to_device(credit.targets),
         )
-        return batch, weights, {"effective": effective, "explained_variance": explained}
+        return batch, credit
 
     def _train(
         self,
@@ -367,7 +327,7 @@ class RolloutAlgorithm(Algorithm):
         }
         for number in range(parts):
             going = group.going
-            pick = samples.pick(going, [_part(order[i], number, parts) for i in going])
+            pick = samples.pick(going, [part_of(order[i], number, parts) for i in going])
             advantages = pick.of(batch.advantages)
             if self._normalises:
                 advantages = normalised(advantages, pick.valid)
@@ -481,76 +441,6 @@ class RolloutAlgorithm(Algorithm):
         """Let a policy go on from what `state` returned."""
         self.restore_learned(policy, state)
         restore_random(self._streams[policy], state["stream"])
-
-
-class _RunningReturns:
-    """How large the discounted sums of one policy's rewards are (as in OpenAI Baselines).
-
-    Each stream's sum runs on from segment to segment, until its episode terminates.
-    """
-
-    def __init__(self) -> None:
-        self._moments = RunningMoments(np.zeros(()), np.ones(()), 0.0)
-        self._sums: np.ndarray = np.zeros(0)
-
-    def scale(self, rewards: Floats, discounts: Floats, streams: Integers) -> np.float32:
-        """Count a rollout's rewards in; returns what to multiply them by."""
-        needed = int(streams.max()) + 1
-        if needed > self._sums.size:
-            self._sums = np.concatenate((self._sums, np.zeros(needed - self._sums.size)))
-        self._moments.add(running_sums(rewards, discounts, streams, self._sums))
-        return np.float32(1.0 / np.sqrt(self._moments.variance + 1e-8))
-
-    def state(self) -> State:
-        moments = np.array([self._moments.mean, self._moments.variance, self._moments.count])
-        return {"moments": moments, "sums": self._sums.copy()}
-
-    def restore(self, state: State) -> None:
-        mean, variance, count = fitting(state, "moments", np.zeros(3))
-        self._moments = RunningMoments(np.asarray(mean), np.asarray(variance), float(count))
-        self._sums = state["sums"].copy()
-
-
-@njit(cache=True)
-def running_sums(
-    rewards: Floats, discounts: Floats, streams: Integers, sums: np.ndarray
-) -> np.ndarray:
-    """The discounted sum of rewards up to each step, and where each stream's `sums` go on."""
-    found = np.zeros(rewards.size)
-    count = 0
-    for i in range(rewards.size):
-        stream = streams[i]
-        if stream == AFTER:
-            continue
-        sums[stream] += rewards[i]
-        found[count] = sums[stream]
-        sums[stream] *= discounts[i]
-        count += 1
-    return found[:count]
-
-
-def others_in(rollout: Rollout, weights: Floats, members: Sequence[int]) -> tuple[Integers, Floats]:
-    """By policy of an update, [G]: the steps that others chose, and the sum of their weights.
-
-    Args:
-        rollout: which they are trained on.
-        weights: [G, R], what each row counts.
-        members: the policies, by their rows of the rollout.
-    """
-    count, total = np.zeros(len(members), np.int64), np.zeros(len(members), np.float32)
-    for i, k in enumerate(members):
-        used = int(rollout.num_rows[k])
-        chosen = rollout.streams[k, :used] != AFTER
-        theirs = chosen & (rollout.versions[k, :used] == OTHERS)
-        count[i], total[i] = theirs.sum(), weights[i, :used][theirs].sum()
-    return count, total
-
-
-def _part(units: Integers, number: int, parts: int) -> Integers:
-    """One of so many parts of nearly equal size: the first ones have one unit more."""
-    size, more = divmod(len(units), parts)
-    start = number * size + min(number, more)
-    return units[start : start + size + (number < more)]
 
 
 def _number(ppo: PPOConfig, name: str) -> float:

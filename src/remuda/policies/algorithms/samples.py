@@ -202,3 +202,10 @@ def alike(amounts: Sequence[Amount]) -> list[list[int]]:
         units, longest = max(units, amount.units), max(longest, amount.longest)
         total += rows
     return sorted(sorted(group) for group in groups)
+
+
+def part_of(units: Integers, number: int, parts: int) -> Integers:
+    """One of so many parts of nearly equal size: the first ones have one unit more."""
+    size, more = divmod(len(units), parts)
+    start = number * size + min(number, more)
+    return units[start : start + size + (number < more)]

@@ -1,6 +1,6 @@
 """The order in which roles work: side by side, or in turns.
 
-A pace drives a worker inside its process. Both paces know workers only by `remuda.types.Worker`.
+A loop drives a worker inside its process. Both loops know workers only by `remuda.types.Worker`.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ BEAT = 1.0
 """Seconds after which a waiting role looks up, if only to show that it lives."""
 
 
-class Pace(Protocol):
+class RoleLoop(Protocol):
     """Drives a worker until the coordinator asks it to stop."""
 
-    def run(self, worker: Worker, desk: Desk) -> None:
+    def run(self, worker: Worker, context: RoleContext) -> None:
         """Let the worker work; returns when it is to finish."""
 
 
-class Desk:
-    """What a pace has at hand: its role's number, the shared words, the place for checkpoints."""
+class RoleContext:
+    """What a loop has at hand: its role's number, the shared words, the place for checkpoints."""
 
     def __init__(
         self, index: int, control: Control, checkpoints: Checkpoints, timeline: Timeline | None
@@ -82,21 +82,21 @@ class Desk:
             self._timeline.add(what, start, time.perf_counter())
 
 
-class FreePace:
+class AsyncLoop:
     """`async`: a worker works whenever it can, and sleeps when there is nothing to do."""
 
-    def run(self, worker: Worker, desk: Desk) -> None:
+    def run(self, worker: Worker, context: RoleContext) -> None:
         """Work until stopped."""
-        control = desk.control
+        control = context.control
         while not control.stopped:
-            control.beat(desk.index)
-            if desk.save_due():
-                desk.save(worker)
+            control.beat(context.index)
+            if context.save_due():
+                context.save(worker)
             if worker.done:
-                control.enter(desk.index, DONE)
-                desk.sleep_until(lambda: False)
+                control.enter(context.index, DONE)
+                context.sleep_until(lambda: False)
             elif not worker.work():
-                desk.sleep(worker.wait)
+                context.sleep(worker.wait)
 
 
 class LockstepActor:
@@ -107,18 +107,18 @@ class LockstepActor:
     and report in their turn; the actor only ever waits for a heartbeat at a time.
     """
 
-    def run(self, worker: Worker, desk: Desk) -> None:
+    def run(self, worker: Worker, context: RoleContext) -> None:
         """Play in turns with the learners until stopped."""
-        control, had_room = desk.control, True
+        control, had_room = context.control, True
         while not control.stopped:
-            control.beat(desk.index)
+            control.beat(context.index)
             if not control.all_trained():
-                desk.sleep(self._wait_for(desk, control.all_trained))
-            elif desk.save_due():
-                self._save(worker, desk)
+                context.sleep(self._wait_for(context, control.all_trained))
+            elif context.save_due():
+                self._save(worker, context)
             elif worker.done:
-                control.enter(desk.index, DONE)
-                desk.sleep_until(lambda: False)
+                control.enter(context.index, DONE)
+                context.sleep_until(lambda: False)
             elif worker.work():
                 had_room = True
                 control.end_turn(control.save_after)
@@ -130,35 +130,35 @@ class LockstepActor:
             else:
                 raise RemudaError("the actor has no room and no learner can train; this is a fault")
 
-    def _save(self, worker: Worker, desk: Desk) -> None:
-        control = desk.control
+    def _save(self, worker: Worker, context: RoleContext) -> None:
+        control = context.control
         number = control.save
         # An empty turn, in which the learners have nothing to do but to save.
         control.end_turn(number)
         while not (control.stopped or control.all_trained()):
-            control.beat(desk.index)
-            desk.sleep(self._wait_for(desk, control.all_trained))
-        desk.save(worker)
+            control.beat(context.index)
+            context.sleep(self._wait_for(context, control.all_trained))
+        context.save(worker)
         while not control.stopped and control.settled < number:
-            control.beat(desk.index)
-            desk.sleep(self._wait_for(desk, lambda: control.settled >= number))
+            control.beat(context.index)
+            context.sleep(self._wait_for(context, lambda: control.settled >= number))
 
     @staticmethod
     def _wait_for(
-        desk: Desk, condition: Callable[[], bool]
+        context: RoleContext, condition: Callable[[], bool]
     ) -> Callable[[float, Callable[[], bool]], object]:
         """A wait that a wanted checkpoint does not interrupt: its turn comes."""
-        control = desk.control
-        wakeup = control.wakeups[desk.index]
+        control = context.control
+        wakeup = control.wakeups[context.index]
         return lambda timeout, _: wakeup.wait(lambda: control.stopped or condition(), timeout)
 
 
 class LockstepLearner:
     """`lockstep`, for learners: after each turn they train all that is due, and say so."""
 
-    def run(self, worker: Worker, desk: Desk) -> None:
+    def run(self, worker: Worker, context: RoleContext) -> None:
         """Train in turns with the actor until stopped."""
-        control, index = desk.control, desk.index
+        control, index = context.control, context.index
         wakeup = control.wakeups[index]
         saved = control.save_after
 
@@ -168,21 +168,21 @@ class LockstepLearner:
         while not control.stopped:
             control.beat(index)
             if not to_do():
-                desk.sleep(lambda timeout, _: wakeup.wait(to_do, timeout))
+                context.sleep(lambda timeout, _: wakeup.wait(to_do, timeout))
                 continue
-            if not self._train(worker, desk):
+            if not self._train(worker, context):
                 return  # stopped in mid-turn: the coordinator waits for no checkpoint of it
             if control.save_after != saved:
                 saved = control.save_after
-                desk.save(worker)
+                context.save(worker)
             control.end_training(index)
 
     @staticmethod
-    def _train(worker: Worker, desk: Desk) -> bool:
+    def _train(worker: Worker, context: RoleContext) -> bool:
         """Train all that is due; False: it was asked to stop before the end."""
         while worker.work():
-            desk.control.beat(desk.index)
-            if desk.control.stopped:
+            context.control.beat(context.index)
+            if context.control.stopped:
                 return False
         return True
 

@@ -3,7 +3,7 @@
 from remuda.checkpoint.store import Checkpoints
 from remuda.memory.waiting import Wakeup
 from remuda.runtime.control import Control
-from remuda.runtime.pace import Desk, LockstepLearner
+from remuda.runtime.role_loop import LockstepLearner, RoleContext
 
 
 class AlwaysBusy:
@@ -24,6 +24,6 @@ def test_a_learner_in_lockstep_that_is_never_through_may_be_stopped(tmp_path):
     control = Control((Wakeup(), Wakeup()))
     worker = AlwaysBusy(control)
     control.end_turn(0)
-    LockstepLearner().run(worker, Desk(1, control, Checkpoints(tmp_path), None))
+    LockstepLearner().run(worker, RoleContext(1, control, Checkpoints(tmp_path), None))
     assert worker.updates == 3
     assert control.trained(1) == 0, "it is not through with the turn"

@@ -1,0 +1,117 @@
+"""What the steps of a rollout are credited with, and count: advantages, targets, weights."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from remuda.config import PolicyConfig
+from remuda.experience.ring import OTHERS
+from remuda.experience.rollout_queue import AFTER, Rollout
+from remuda.policies.advantages import (
+    effective_share,
+    explained_variance,
+    generalised_advantages,
+    vtrace,
+)
+from remuda.policies.running_returns import RunningReturns
+from remuda.types import Floats, Integers
+
+
+class Credit(NamedTuple):
+    """Of the rollouts of G policies, R rows of each at most."""
+
+    weights: Floats
+    """[G, R]: what each row counts."""
+    advantages: Floats
+    """[G, R]."""
+    targets: Floats
+    """[G, R]: of the values."""
+    effective: Floats
+    """[G]: the effective share of the steps, by how likely these weights were to choose them."""
+    explained_variance: Floats
+    """[G]: what the values explain of their targets."""
+
+
+def credit_of(
+    rollout: Rollout,
+    members: Sequence[int],
+    configs: Sequence[PolicyConfig],
+    returns: Sequence[RunningReturns],
+    values: Floats,
+    log_probs: Floats,
+) -> Credit:
+    """Credit the steps of some policies, each with its own discount, trace decay and correction.
+
+    Args:
+        rollout: which they are trained on.
+        members: the policies, by their rows of the rollout.
+        configs: by policy of the stack.
+        returns: by policy of the stack, how large its returns are; they are counted on.
+        values: [G, R] of the weights before the update.
+        log_probs: [G, R] of the actions, by the same weights.
+    """
+    count = len(members)
+    credit = Credit(
+        weights=np.ones_like(values),
+        advantages=np.zeros_like(values),
+        targets=values.copy(),
+        effective=np.ones(count, np.float32),
+        explained_variance=np.zeros(count, np.float32),
+    )
+    ratios = np.ones_like(values)
+    for i, k in enumerate(members):
+        used = int(rollout.num_rows[k])
+        with np.errstate(over="ignore"):
+            ratios[i, :used] = np.exp(log_probs[i, :used] - rollout.log_probs[k, :used])
+        config = configs[k]
+        streams = rollout.streams[k, :used]
+        rewards = rollout.rewards[k, :used] * np.float32(config.reward_scale)
+        discounts = rollout.discounts[k, :used] * np.float32(config.discount)
+        if config.ppo.normalise_rewards:
+            rewards = rewards * returns[k].scale(rewards, discounts, streams)
+        after, correction = streams == AFTER, config.correction
+        credit.effective[i] = effective_share(ratios[i, :used][~after])
+        if correction != "none":
+            credit.weights[i] = np.minimum(ratios[i], config.correction_limit)
+        trace_decay, advantages = config.ppo.gae_lambda, credit.advantages[i, :used]
+        if correction == "vtrace":
+            vtrace(
+                rewards,
+                discounts,
+                values[i, :used],
+                after,
+                ratios[i, :used],
+                trace_decay,
+                config.correction_limit,
+                advantages,
+                credit.targets[i, :used],
+            )
+        else:
+            generalised_advantages(
+                rewards, discounts, values[i, :used], after, trace_decay, advantages
+            )
+            credit.targets[i] += credit.advantages[i]
+        credit.explained_variance[i] = explained_variance(
+            values[i, :used], credit.targets[i, :used], after
+        )
+    return credit
+
+
+def others_in(rollout: Rollout, weights: Floats, members: Sequence[int]) -> tuple[Integers, Floats]:
+    """By policy of an update, [G]: the steps that others chose, and the sum of their weights.
+
+    Args:
+        rollout: which they are trained on.
+        weights: [G, R], what each row counts.
+        members: the policies, by their rows of the rollout.
+    """
+    count, total = np.zeros(len(members), np.int64), np.zeros(len(members), np.float32)
+    for i, k in enumerate(members):
+        used = int(rollout.num_rows[k])
+        chosen = rollout.streams[k, :used] != AFTER
+        theirs = chosen & (rollout.versions[k, :used] == OTHERS)
+        count[i], total[i] = theirs.sum(), weights[i, :used][theirs].sum()
+    return count, total

@@ -1,0 +1,59 @@
+"""How large returns are, by which rewards are normalised."""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+from remuda.checkpoint.state import fitting
+from remuda.experience.rollout_queue import AFTER
+from remuda.policies.advantages import RunningMoments
+from remuda.types import Floats, Integers, State
+
+
+class RunningReturns:
+    """How large the discounted sums of one policy's rewards are (as in OpenAI Baselines).
+
+    Each stream's sum runs on from segment to segment, until its episode terminates.
+    """
+
+    def __init__(self) -> None:
+        self._moments = RunningMoments(np.zeros(()), np.ones(()), 0.0)
+        self._sums: np.ndarray = np.zeros(0)
+
+    def scale(self, rewards: Floats, discounts: Floats, streams: Integers) -> np.float32:
+        """Count a rollout's rewards in; returns what to multiply them by."""
+        needed = int(streams.max()) + 1
+        if needed > self._sums.size:
+            self._sums = np.concatenate((self._sums, np.zeros(needed - self._sums.size)))
+        self._moments.add(running_sums(rewards, discounts, streams, self._sums))
+        return np.float32(1.0 / np.sqrt(self._moments.variance + 1e-8))
+
+    def state(self) -> State:
+        """The moments, and each stream's sum."""
+        moments = np.array([self._moments.mean, self._moments.variance, self._moments.count])
+        return {"moments": moments, "sums": self._sums.copy()}
+
+    def restore(self, state: State) -> None:
+        """Go on from what `state` returned."""
+        mean, variance, count = fitting(state, "moments", np.zeros(3))
+        self._moments = RunningMoments(np.asarray(mean), np.asarray(variance), float(count))
+        self._sums = state["sums"].copy()
+
+
+@njit(cache=True)
+def running_sums(
+    rewards: Floats, discounts: Floats, streams: Integers, sums: np.ndarray
+) -> np.ndarray:
+    """The discounted sum of rewards up to each step, and where each stream's `sums` go on."""
+    found = np.zeros(rewards.size)
+    count = 0
+    for i in range(rewards.size):
+        stream = streams[i]
+        if stream == AFTER:
+            continue
+        sums[stream] += rewards[i]
+        found[count] = sums[stream]
+        sums[stream] *= discounts[i]
+        count += 1
+    return found[:count]
