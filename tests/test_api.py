@@ -219,6 +219,33 @@ def test_who_cannot_play_a_game_is_told(tmp_path):
         remuda.tournament([policy], game="rock_paper_scissors", episodes=0)
 
 
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        (lambda run: remuda.tournament([3], game="tag"), "entrants: 3 is no remuda.Policy"),
+        (lambda run: remuda.tournament([], game="tag"), "entrants: there are none"),
+        (lambda run: remuda.tournament("random", game="tag"), r"as in \['random'\]"),
+        (lambda run: remuda.tournament(["random"], game="tag", episodes="9"), "episodes: .* '9'"),
+        (lambda run: run.evaluate(episodes="many"), "episodes: .* 'many'"),
+        (lambda run: run.evaluate(episodes=2.5), r"episodes: .* 2\.5"),
+        (lambda run: run.evaluate(seed=None), "seed: .* None"),
+        (
+            lambda run: run["agent_0"].act(run["agent_0"].observation_space.sample(), state=3),
+            "a state comes from initial_state.*3",
+        ),
+    ],
+)
+def test_arguments_that_are_none_are_told_in_one_line(run, asked, said):
+    with pytest.raises(remuda.UsageError, match=said):
+        asked(run)
+
+
+def test_a_column_that_is_misspelled_is_told_with_those_near_it(run):
+    with pytest.raises(KeyError) as told:
+        run.metrics()["agent_0/retrun"]
+    assert len(str(told.value)) < 200
+
+
 def test_what_is_no_run_is_told(tmp_path):
     with pytest.raises(remuda.RemudaError, match="is no run directory"):
         remuda.load(tmp_path)

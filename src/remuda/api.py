@@ -9,6 +9,8 @@ from collections.abc import Callable, ItemsView, Iterator, Mapping, Sequence, Va
 from pathlib import Path
 from typing import Any, Literal
 
+import numpy as np
+
 from remuda.config import Config, load_config, overlay, read_config
 from remuda.coordinator.metrics import View, row_of
 from remuda.coordinator.run_directory import RunDirectory
@@ -137,9 +139,10 @@ def tournament(
         of the column, averaged over the seats, and its standard error.
 
     Raises:
-        UsageError: an entrant cannot play the game.
+        UsageError: there are no entrants, or one cannot play the game.
         ConfigError: there is no such game, or no such policy that plays without having learned.
     """
+    _check_entrants(entrants)
     named = dict(entrants) if isinstance(entrants, Mapping) else _named(entrants)
     _check_play(episodes, seed)
     players: dict[str, Entrant] = {
@@ -149,10 +152,31 @@ def tournament(
 
 
 def _check_play(episodes: int, seed: int) -> None:
-    if episodes < 1:
-        raise UsageError(f"episodes: there must be one at least; this is {episodes}")
-    if seed < 0:
-        raise UsageError(f"seed: it is 0 or more; this is {seed}")
+    if not _is_count(episodes) or episodes < 1:
+        raise UsageError(f"episodes: a whole number, one at least; this is {episodes!r}")
+    if not _is_count(seed) or seed < 0:
+        raise UsageError(f"seed: a whole number, 0 or more; this is {seed!r}")
+
+
+def _is_count(value: object) -> bool:
+    return isinstance(value, int | np.integer) and not isinstance(value, bool)
+
+
+def _check_entrants(entrants: object) -> None:
+    """Raise a `UsageError` for what are no entrants of a tournament."""
+    if isinstance(entrants, str | Policy):
+        name = entrants if isinstance(entrants, str) else entrants.name
+        raise UsageError(f"entrants: give a list of them, as in [{name!r}]")
+    if not isinstance(entrants, Mapping | Sequence):
+        raise UsageError(f"entrants: give a list of them; this is {entrants!r}")
+    for who in entrants.values() if isinstance(entrants, Mapping) else entrants:
+        if not isinstance(who, str | Policy):
+            raise UsageError(
+                f"entrants: {who!r} is no remuda.Policy, nor the name of one that plays without "
+                "having learned, such as 'random'"
+            )
+    if not entrants:
+        raise UsageError("entrants: there are none")
 
 
 def _named(entrants: Sequence[Policy | str]) -> dict[str, Policy | str]:

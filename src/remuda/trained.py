@@ -313,6 +313,8 @@ class Policy:
 
     def _check(self, state: PolicyState, count: int) -> None:
         """Raise a `UsageError` where a state is not one of this policy's, of so many streams."""
+        if not isinstance(state, PolicyState):
+            raise UsageError(f"{self.name}: a state comes from initial_state; this is {state!r}")
         if len(state) != count:
             raise UsageError(
                 f"{self.name}: the state is of {len(state)} streams, and there are {count} "

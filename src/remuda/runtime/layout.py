@@ -60,7 +60,8 @@ class Layout:
         """One line for the live view and the report."""
         devices = ", ".join(sorted(set(self.devices)))
         if schedule == "sequential":
-            return f"one process plays and trains {len(names)} policies in turn, on {devices}"
+            trained = "1 policy" if len(names) == 1 else f"{len(names)} policies"
+            return f"one process plays and trains {trained} in turn, on {devices}"
         processes = len(self.groups)
         if processes == len(names):
             learners = f"{_count(processes, 'learner process')}, one per policy"
