@@ -39,7 +39,7 @@ def play(experience, episodes):
             seen = np.full((1, 1), i, np.float32)
             kept = np.full((1, 2), i if t else 0, np.float32)
             masks = np.arange(3)[None, :size] != i % 3
-            writer.decide(seen, np.array([[i]]), 7, ALL, masks=masks, memories=kept)
+            writer.decide(seen, np.array([[i]]), 7, ALL, masks=masks, recurrent_states=kept)
             ends = np.array([t == length - 1 and number < len(episodes) - 1])
             paid = np.full(1, i, np.float32)
             writer.outcome(paid, ends, NONE, np.full((1, 1), -1, np.float32), ALL)

@@ -11,7 +11,7 @@ from numba import njit
 from remuda.experience.experience import Experience
 from remuda.experience.replay import Held, Replay
 from remuda.experience.ring import OTHERS, ExperienceRing
-from remuda.experience.transition_replay import allow
+from remuda.experience.transition_replay import allow, combination, n_step_return
 from remuda.memory.atomic import fence_acquire, load
 from remuda.types import Array, Bools, Floats, Integers
 
@@ -158,18 +158,11 @@ def _copy(ring: _Ring, slot: int, length: int, kind: _Kind, out: _Row, b: int) -
             else:
                 allow(ring.masks, slot, t, kind.sizes, out.allowed[b], t)
     for t in range(length):
-        steps = min(kind.n_steps, length - t)
-        total = 0.0
-        factor = 1.0
-        for i in range(t, t + steps):
-            total += factor * ring.rewards[slot, i]
-            factor *= kind.discount * ring.discounts[slot, i]
-        action = 0
-        for i in range(kind.sizes.size):
-            action = action * kind.sizes[i] + ring.actions[slot, t, i]
-        out.a_tm1[b, t] = action
-        out.r_t[b, t], out.discount_t[b, t] = total, factor
-        out.after[b, t] = t + steps
+        end = min(t + kind.n_steps, length)
+        found = n_step_return(ring.rewards, ring.discounts, slot, t, end, kind.discount)
+        out.r_t[b, t], out.discount_t[b, t] = found
+        out.a_tm1[b, t] = combination(ring.actions, slot, t, kind.sizes)
+        out.after[b, t] = end
     out.inputs[b, length + 1 :] = 0.0
     out.allowed[b, length + 1 :] = True
     out.a_tm1[b, length:] = 0

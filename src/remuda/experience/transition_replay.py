@@ -96,6 +96,28 @@ def allow(masks: Bools, slot: int, t: int, sizes: Integers, allowed: Bools, b: i
         stride *= sizes[i]
 
 
+@njit(cache=True, inline="always")
+def n_step_return(
+    rewards: Floats, discounts: Floats, slot: int, t: int, end: int, discount: float
+) -> tuple[float, float]:
+    """The discounted sum of the rewards from step t on, before `end`, and what counts after it."""
+    total = 0.0
+    factor = 1.0
+    for i in range(t, end):
+        total += factor * rewards[slot, i]
+        factor *= discount * discounts[slot, i]
+    return total, factor
+
+
+@njit(cache=True, inline="always")
+def combination(actions: Array, slot: int, t: int, sizes: Integers) -> int:
+    """The number of a combination of choices, the last of which changes fastest."""
+    action = 0
+    for i in range(sizes.size):
+        action = action * sizes[i] + actions[slot, t, i]
+    return action
+
+
 @njit(cache=True)
 def _gather(
     observations: Array,
@@ -139,17 +161,8 @@ def _gather(
         first = ends[slot - 1] if slot > 0 else 0
         t = pick - first
         steps = min(n_steps, ends[slot] - first - t)
-        total = 0.0
-        factor = 1.0
-        for i in range(t, t + steps):
-            total += factor * rewards[slot, i]
-            factor *= discount * discounts[slot, i]
-        r_t[b] = total
-        discount_t[b] = factor
-        action = 0
-        for i in range(sizes.size):
-            action = action * sizes[i] + actions[slot, t, i]
-        a_tm1[b] = action
+        r_t[b], discount_t[b] = n_step_return(rewards, discounts, slot, t, t + steps, discount)
+        a_tm1[b] = combination(actions, slot, t, sizes)
         versions_out[b] = versions[slot, t] if own else OTHERS
         for frame in range(n_frames):
             for j in range(size):

@@ -61,43 +61,47 @@ def credit_of(
         effective=np.ones(count, np.float32),
         explained_variance=np.zeros(count, np.float32),
     )
-    ratios = np.ones_like(values)
     for i, k in enumerate(members):
         used = int(rollout.num_rows[k])
+        ratios = np.ones_like(values[i])
         with np.errstate(over="ignore"):
-            ratios[i, :used] = np.exp(log_probs[i, :used] - rollout.log_probs[k, :used])
-        config = configs[k]
-        streams = rollout.streams[k, :used]
-        rewards = rollout.rewards[k, :used] * np.float32(config.reward_scale)
-        discounts = rollout.discounts[k, :used] * np.float32(config.discount)
-        if config.ppo.normalise_rewards:
-            rewards = rewards * returns[k].scale(rewards, discounts, streams)
-        after, correction = streams == AFTER, config.correction
-        credit.effective[i] = effective_share(ratios[i, :used][~after])
-        if correction != "none":
-            credit.weights[i] = np.minimum(ratios[i], config.correction_limit)
-        trace_decay, advantages = config.ppo.gae_lambda, credit.advantages[i, :used]
-        if correction == "vtrace":
-            vtrace(
-                rewards,
-                discounts,
-                values[i, :used],
-                after,
-                ratios[i, :used],
-                trace_decay,
-                config.correction_limit,
-                advantages,
-                credit.targets[i, :used],
-            )
-        else:
-            generalised_advantages(
-                rewards, discounts, values[i, :used], after, trace_decay, advantages
-            )
-            credit.targets[i] += credit.advantages[i]
+            ratios[:used] = np.exp(log_probs[i, :used] - rollout.log_probs[k, :used])
+        if configs[k].correction != "none":
+            credit.weights[i] = np.minimum(ratios, configs[k].correction_limit)
+        after = rollout.streams[k, :used] == AFTER
+        credit.effective[i] = effective_share(ratios[:used][~after])
+        own = (credit.advantages[i, :used], credit.targets[i, :used])
+        _credit_one(rollout, k, configs[k], returns[k], values[i, :used], ratios[:used], *own)
         credit.explained_variance[i] = explained_variance(
             values[i, :used], credit.targets[i, :used], after
         )
     return credit
+
+
+def _credit_one(
+    rollout: Rollout,
+    policy: int,
+    config: PolicyConfig,
+    returns: RunningReturns,
+    values: Floats,
+    ratios: Floats,
+    advantages: Floats,
+    targets: Floats,
+) -> None:
+    """Write the advantages and targets of one policy's rows; the targets are its values before."""
+    used = len(values)
+    streams = rollout.streams[policy, :used]
+    rewards = rollout.rewards[policy, :used] * np.float32(config.reward_scale)
+    discounts = rollout.discounts[policy, :used] * np.float32(config.discount)
+    if config.ppo.normalise_rewards:
+        rewards = rewards * returns.scale(rewards, discounts, streams)
+    after, trace_decay = streams == AFTER, config.ppo.gae_lambda
+    if config.correction == "vtrace":
+        limit = config.correction_limit
+        vtrace(rewards, discounts, values, after, ratios, trace_decay, limit, advantages, targets)
+        return
+    generalised_advantages(rewards, discounts, values, after, trace_decay, advantages)
+    targets += advantages
 
 
 def others_in(rollout: Rollout, weights: Floats, members: Sequence[int]) -> tuple[Integers, Floats]:
