@@ -104,7 +104,7 @@ def test_where_nobody_elses_steps_were_trained_on_there_is_no_weight_to_tell():
     assert record.others_weight is None
 
 
-def test_the_share_of_what_others_chose_in_batches_of_q_learners():
+def test_the_share_of_what_others_chose_in_batches_of_q_learners(monkeypatch):
     policy = {"algorithm": "dqn", "learning_mode": "off_policy", "batch_size": 4}
     tree = {key: value for key, value in TREE["policy"].items() if key != "ppo"} | policy
     config = load_config(TREE | {"policy": tree})
@@ -112,7 +112,8 @@ def test_the_share_of_what_others_chose_in_batches_of_q_learners():
     assembly = Assembly(config, policy_specs(config, agents), make_layout(config, 2), agents=agents)
     learner = assembly.roles()[1].build().learners[0]
     for versions in ([OTHERS, 3, OTHERS, OTHERS], [3, 3, OTHERS, 3]):
-        learner._batch.versions[0, :4] = versions
+        found = np.array(versions)
+        monkeypatch.setattr(learner._batches, "versions", lambda policy, size, found=found: found)
         learner._judge(0, 0.5, 1.0, 0.0, 4)
     row = assembly.scoreboard.learn("agent_0")
     assert row[Learn.OTHERS_SUM] == pytest.approx(3 / 4 + 1 / 4)

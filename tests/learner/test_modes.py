@@ -113,11 +113,11 @@ def test_a_group_learns_from_what_all_of_it_lived_through(mode):
 def test_q_learners_of_a_group_draw_from_each_other():
     policy = overlay(DQN, {"experience": {"group": "us"}})
     learners, _ = learners_after(200, policy=policy)
-    learner = learners["agent_0"]
-    versions = []
+    replay = learners["agent_0"]._replays[0]
+    batch, versions = replay.empty(1, 16), []
     for _ in range(40):
-        learner._replays[0].sample(learner._batch, 0, 16)
-        versions.append(learner._batch.versions[0].copy())
+        replay.sample(batch, 0, 16)
+        versions.append(batch.versions[0].copy())
     assert (np.array(versions) == OTHERS).mean() == pytest.approx(2 / 3, abs=0.1)
 
 
