@@ -57,7 +57,7 @@ OWN_NETWORK: dict[str, dict[str, Any]] = {
             "learning_rate": 5e-4,
             "batch_size": 128,
             "n_steps": 10,
-            "target_every": 50,
+            "dqn": {"target_every": 50},
             "exploration": {"end": 0.04, "decay_steps": 10_000},
             "experience": {
                 "replay_ratio": 16.0,

@@ -215,7 +215,7 @@ def test_who_cannot_play_a_game_is_told(tmp_path):
         remuda.tournament({"us": policy}, game="tag")
     with pytest.raises(remuda.ConfigError, match="has no scripted policy 'tactician'"):
         remuda.tournament([policy, "tactician"], game="rock_paper_scissors")
-    with pytest.raises(remuda.UsageError, match="episodes: there must be one"):
+    with pytest.raises(remuda.UsageError, match="episodes: a whole number, one at least"):
         remuda.tournament([policy], game="rock_paper_scissors", episodes=0)
 
 

@@ -158,7 +158,7 @@ def same(one, other):
     return all(np.array_equal(one[key], other[key]) for key in one)
 
 
-@pytest.mark.parametrize("algorithm", ["ppo", "dqn"])
+@pytest.mark.parametrize("algorithm", [pytest.param("ppo", marks=pytest.mark.slow), "dqn"])
 def test_what_is_set_trains_exactly_as_what_is_configured(tmp_path, algorithm):
     base = DQN if algorithm == "dqn" else {}
     values = CHANGES[algorithm]
@@ -554,6 +554,7 @@ def test_the_run_goes_on_without_one_that_is_not_essential(tmp_path):
     assert "by zero; the run goes on without it" in said
 
 
+@pytest.mark.slow
 def test_a_slow_callback_is_no_hang_and_play_goes_on(tmp_path, monkeypatch):
     made = []
 

@@ -462,6 +462,7 @@ def test_equal_policies_have_equal_files_that_tell_nothing_of_the_machine(tmp_pa
         assert word not in one
 
 
+@pytest.mark.slow
 def test_it_does_not_matter_what_torch_is_set_to(tmp_path):
     policy = made(*CASES["recurrent"])
     expected = policy.to_onnx(tmp_path / "one.onnx").read_bytes()
@@ -486,6 +487,7 @@ def test_nothing_else_is_changed(tmp_path):
     assert all((weights[name] == values).all() for name, values in policy.weights().items())
 
 
+@pytest.mark.slow
 def test_nothing_is_said(tmp_path):
     """In a program of a user's, which pytest does not listen to."""
     (tmp_path / "policy").write_bytes(pickle.dumps(made(*CASES["recurrent"])))
@@ -498,6 +500,7 @@ def test_nothing_is_said(tmp_path):
     assert (tmp_path / "policy.onnx").stat().st_size > 1000
 
 
+@pytest.mark.slow
 def test_several_threads_may_write(tmp_path):
     policies = [made(*CASES[case]) for case in ("dqn", "ppo", "recurrent")]
     with ThreadPoolExecutor(3) as pool:

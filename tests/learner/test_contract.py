@@ -28,7 +28,8 @@ ALGORITHMS = {
     "ppo": {"ppo": {"rollout_length": 16}},
     "dqn, recurrent": overlay(TRANSITIONS, RECURRENT),
     "iqn, recurrent": overlay(
-        TRANSITIONS, overlay(RECURRENT, {"network": {"quantiles": 4, "cosines": 8}})
+        TRANSITIONS,
+        overlay(RECURRENT, {"iqn": {"quantiles": 4, "cosines": 8, "target_every": 20}}),
     ),
     "ppo, recurrent": {"ppo": {"rollout_length": 16}, "network": {"recurrent": 8}},
 }

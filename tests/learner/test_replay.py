@@ -67,7 +67,7 @@ def test_policies_of_one_specification_are_one_stack_and_learn_as_if_alone(algor
         np.testing.assert_allclose(snapshot.weights, other.weights, rtol=1e-4, atol=1e-6)
 
 
-@pytest.mark.parametrize("algorithm", ["dqn", "iqn"])
+@pytest.mark.parametrize("algorithm", ["dqn", pytest.param("iqn", marks=pytest.mark.slow)])
 def test_beside_others_with_other_amounts_it_learns_as_it_would_alone(algorithm):
     """One is trained 64 times as often as another; a stack in `async` is one computation."""
     own = {

@@ -27,8 +27,9 @@ def test_a_cue_of_the_first_turn_is_acted_on_in_the_last(algorithm, network, lea
         "reward_scale": 1.0,
         "learning_rate": 3e-3,
         "batch_size": 128,
-        "target_every": 20,
-        "network": {"hidden": [32], "quantiles": 4, "cosines": 8} | network,
+        "dqn": {"target_every": 20},
+        "iqn": {"target_every": 20, "quantiles": 4, "cosines": 8},
+        "network": {"hidden": [32]} | network,
         "exploration": {"decay_steps": 2000},
         "publish": {"every": 1},
         "experience": {

@@ -19,8 +19,11 @@ SEQUENCES, STEPS = 3, 5
 
 
 def spec_of(kind, **options):
-    network = {"hidden": (8,), "recurrent": 6, "quantiles": 4} | options.pop("network", {})
-    tree = {"algorithm": kind, "network": network, "n_frames": 1} | options
+    network = {"hidden": (8,), "recurrent": 6} | options.pop("network", {})
+    own = options.pop("own", {})
+    tree = {"algorithm": kind, "network": network, "n_frames": 1, "iqn": {"quantiles": 4}} | options
+    if own:
+        tree[kind] = tree.get(kind, {}) | own
     return PolicySpec(
         "a", PolicyConfig.model_validate(tree), (2,), "float32", DiscreteActions((3,))
     )
@@ -100,7 +103,7 @@ def test_the_recurrent_layer_of_a_q_network_is_a_gru():
 
 def test_the_target_of_a_step_lies_n_steps_on_as_each_network_remembers_it():
     """By hand: double Q-learning, each network from the same stored state."""
-    algorithm, batch = make("dqn", huber=1e9), sequences()
+    algorithm, batch = make("dqn", own={"huber": 1e9}), sequences()
     network = algorithm.network
 
     def values(stack, g):
@@ -184,7 +187,7 @@ def test_a_stack_trains_as_its_policies_would_alone(kind):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_restored_algorithm_goes_on_bit_for_bit(kind):
-    options = {"network": {"noisy": True}, "target_every": 3}
+    options = {"network": {"noisy": True}, "own": {"target_every": 3}}
     first = make(kind, **options)
     for i in range(4):
         first.update(sequences(seed=i))
