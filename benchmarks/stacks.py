@@ -3,6 +3,7 @@
 python benchmarks/stacks.py policies      2, 8, 32, 64 policies, 64 copies
 python benchmarks/stacks.py one_copy      one copy of the game, 8 agents, in turn and together
 python benchmarks/stacks.py floor         against update and play measured alone
+python benchmarks/stacks.py own_network   eight policies, their network built in and as a module
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import argparse
 import multiprocessing
 import shutil
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
@@ -136,6 +138,30 @@ def policies(
         results.bar("cost of a step against 8 policies, the most", max(costs), most=1.25)
 
 
+NETWORKS: dict[str, dict[str, Any]] = {
+    "built in": {"hidden": [64, 64], "activation": "tanh"},
+    "a module of the same layers": {"module": "own_network:features", "hidden": []},
+}
+"""Two layers of 64 with tanh, and the heads; the second is that of examples/own_network.py."""
+
+
+def own_network(results: Results, seconds: float, rounds: int) -> None:
+    """What a network of one's own costs: eight policies, in turns with the built-in one."""
+    sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "examples"))
+    found: dict[str, list[float]] = {name: [] for name in NETWORKS}
+    for _ in range(rounds):
+        for name, network in NETWORKS.items():
+            found[name].append(measure(seconds, policy={"network": network}).rates()[1])
+            print(f"{name}: {found[name][-1]:,.0f} trained", flush=True)
+    for name, rates in found.items():
+        results.row({"network": name, "trained/s": median(rates)})
+    built_in, own = found.values()
+    ratios = [one / other for one, other in zip(own, built_in, strict=True)]
+    results.row({"network": "ratio, lowest", "trained/s": min(ratios)})
+    results.row({"network": "ratio, highest", "trained/s": max(ratios)})
+    results.bar("own network, trained, share of the built-in one", median(ratios), least=0.5)
+
+
 def _gpu(watches: list[Watch]) -> str:
     seen = [reading for watch in watches for reading in watch.gpu]
     if not seen:
@@ -249,7 +275,12 @@ def floor(results: Results, seconds: float, rounds: int) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    programs = {"policies": policies, "one_copy": one_copy, "floor": floor}
+    programs = {
+        "policies": policies,
+        "one_copy": one_copy,
+        "floor": floor,
+        "own_network": own_network,
+    }
     parser.add_argument("what", choices=programs)
     parser.add_argument("--seconds", type=float, default=14.0)
     parser.add_argument("--rounds", type=int, default=3)
