@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 
 import pytest
+import torch
 
 sys.path.insert(0, str(Path(__file__).parent))  # `support` is imported by tests and children alike
 
@@ -34,6 +35,9 @@ def pytest_configure(config):
     # A job of a script's background ignores Ctrl-C, and so would every program that a test starts.
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+    # Tests run beside each other, a process for each core: two threads of each would spin while
+    # they wait for one another. What a run does in processes of its own is not touched.
+    torch.set_num_threads(1)
     # Workers of pytest-xdist take it from here: all must come to the same order.
     if config.getoption("--slow-within") is not None and not hasattr(config, "workerinput"):
         os.environ[order.ORDER] = order.origin(config.rootpath)
