@@ -148,9 +148,8 @@ def find_algorithm(name: str) -> AlgorithmEntry:
 
 
 def _numbers(settings: Mapping[str, Any]) -> list[str]:
-    """The names of those that are numbers, by their defaults."""
-    return [
-        name
-        for name, default in settings.items()
-        if isinstance(default, int | float) and not isinstance(default, bool)
-    ]
+    """The names of those that may change while a policy is trained: floats, by their defaults.
+
+    An integer counts something, such as units or steps, and may shape what is computed.
+    """
+    return [name for name, default in settings.items() if isinstance(default, float)]

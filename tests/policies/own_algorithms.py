@@ -3,6 +3,7 @@
 import torch
 
 import remuda
+from remuda.policies.algorithms.dqn import DQN
 from remuda.policies.algorithms.iqn import IQN
 
 
@@ -51,6 +52,13 @@ class Finer(IQN):
     """Is an IQN with more quantiles."""
 
     preset = {"iqn": {"quantiles": 7}}  # noqa: RUF012
+
+
+class Plain(DQN):
+    """Is a DQN with a loss of its own, of single steps."""
+
+    def loss(self, batch, part):
+        return super().loss(batch, part)
 
 
 class Headless(remuda.TransitionAlgorithm):

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import nn
 
-from remuda.config import PolicyConfig
+from remuda.config import PolicyConfig, load_config
 from remuda.errors import ConfigError
 from remuda.policies.actions import DiscreteActions
 from remuda.policies.algorithms.sequences import TransitionSequences
@@ -246,6 +246,22 @@ def test_what_cannot_be_is_told(options, told):
         spec_of("dqn", **options)
 
 
-def test_algorithms_of_ones_own_with_heads_keep_nothing_in_mind():
+@pytest.mark.parametrize("name", ["Soft", "Plain"])
+def test_algorithms_of_ones_own_with_heads_or_a_loss_keep_nothing_in_mind(name):
     with pytest.raises(ConfigError, match="learns from single steps, and its network can keep"):
-        spec_of("policies.own_algorithms:Soft").network()
+        spec_of(f"policies.own_algorithms:{name}").network()
+
+
+def test_algorithms_made_from_iqn_or_dqn_with_the_same_loss_may_be_recurrent():
+    assert spec_of("policies.own_algorithms:Finer").network().memory == 6
+
+
+def test_one_policy_that_is_recurrent_among_others_has_the_defaults_of_such():
+    own = {"a": {"network": {"recurrent": 8}}}
+    config = load_config({"game": "tag", "policy": {"algorithm": "dqn"}, "policies": own})
+    found = config.policy_of("a")
+    assert (found.batch_size, found.experience.segment_length) == (256, 32)
+    said = {"batch_size": 64, "experience": {"segment_length": 100}}
+    config = load_config({"game": "tag", "policy": {"algorithm": "dqn"} | said, "policies": own})
+    found = config.policy_of("a")
+    assert (found.batch_size, found.experience.segment_length) == (64, 100)

@@ -76,3 +76,16 @@ def test_the_living_are_those_whose_places_are_not_empty():
     admitted = table.admit(1)
     assert (admitted.ref, admitted.parent, admitted.born) == (PolicyRef("b"), PolicyRef("a", 3), 9)
     assert table.occupants.living == ("a", "b", "c")
+
+
+def test_hyperparameters_are_gone_on_with_by_name():
+    """The user's class may have its settings in another order by then, and others."""
+    before = Table({"a": SIZE}, 2, 0, {"a": {"settings.x": 1.0, "settings.y": 2.0}})
+    after = Table({"a": SIZE}, 2, 0, {"a": {"settings.z": 5.0, "settings.y": 7.0}})
+    after.restore(before.state())
+    assert after.hyperparameters.of(0) == {"settings.z": 5.0, "settings.y": 2.0}
+    of_earlier = before.state()
+    del of_earlier["hyperparameter_names"]
+    of_earlier["hyperparameters"] = of_earlier["hyperparameters"][:, :-2]
+    after.restore(of_earlier)
+    assert after.hyperparameters.of(0) == {"settings.z": 5.0, "settings.y": 2.0}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import reduce
 from typing import Annotated, Any, Literal
 
 from pydantic import (
@@ -145,7 +146,7 @@ GROUPED = (
     "experience.group is for policies without a memory: what another kept in mind is of no use; "
     "network.recurrent is {}"
 )
-OF_RECURRENT_VALUES = {"batch_size": 256, "experience": {"segment_length": 32}}
+OF_RECURRENT_VALUES: dict[str, Any] = {"batch_size": 256, "experience": {"segment_length": 32}}
 """Defaults of algorithms that learn from transitions, where their network is recurrent."""
 
 
@@ -240,9 +241,10 @@ class PolicyConfig(Section):
         except ConfigError as error:
             raise ValueError(str(error)) from None
         network = plain.get("network")
-        is_recurrent = isinstance(network, Mapping) and network.get("recurrent")
-        if is_recurrent and entry.takes == "transitions":
-            plain = overlay(OF_RECURRENT_VALUES, plain)
+        if isinstance(network, Mapping) and entry.takes == "transitions":
+            presets: list[Mapping[str, Any]] = [p.get("network", {}) for p in entry.presets]
+            if reduce(overlay, [*presets, network]).get("recurrent"):
+                plain = overlay(OF_RECURRENT_VALUES, plain)
         for preset in reversed(entry.presets):
             plain = overlay(preset, plain)
         return plain

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -13,7 +14,7 @@ from pydantic import (
 
 from remuda.algorithms import find_algorithm
 from remuda.config.faults import explain
-from remuda.config.policy import PolicyConfig, with_module
+from remuda.config.policy import OF_RECURRENT_VALUES, PolicyConfig, with_module
 from remuda.config.population import PopulationConfig
 from remuda.config.run import (
     CHILDREN,
@@ -94,6 +95,21 @@ class Config(Section):
         """Whether checkpoints hold experience."""
         return self.exact if self.checkpoint.replay is None else self.checkpoint.replay
 
+    def _of_recurrent(self, base: dict[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
+        """Defaults of a policy whose network is recurrent where the others' are not.
+
+        Only for what the user did not say of all policies.
+        """
+        network = own.get("network")
+        memory = network.get("recurrent") if isinstance(network, Mapping) else 0
+        takes = find_algorithm(own.get("algorithm", base["algorithm"])).takes
+        if not memory or base["network"]["recurrent"] or takes != "transitions":
+            return {}
+        said = self.policy.model_fields_set, self.policy.experience.model_fields_set
+        found = {k: v for k, v in OF_RECURRENT_VALUES.items() if k not in said[0] | {"experience"}}
+        kept = {k: v for k, v in OF_RECURRENT_VALUES["experience"].items() if k not in said[1]}
+        return found | {"experience": kept}
+
     def policy_of(self, name: str) -> PolicyConfig:
         """The configuration of the policy `name`: `policy`, overlaid with its own differences."""
         own = self.policies.get(name)
@@ -105,6 +121,7 @@ class Config(Section):
             if algorithm != base["algorithm"]:
                 for preset in find_algorithm(algorithm).presets:
                     base = overlay(base, preset)
+            base = overlay(base, self._of_recurrent(base, own))
             return PolicyConfig.model_validate(overlay(base, with_module(own)))
         except ValidationError as error:
             raise ValueError(explain(error, PolicyConfig, f"policies.{name}.")) from None

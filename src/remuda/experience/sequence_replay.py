@@ -163,7 +163,10 @@ def _copy(ring: _Ring, slot: int, length: int, kind: _Kind, out: _Row, b: int) -
         out.r_t[b, t], out.discount_t[b, t] = found
         out.a_tm1[b, t] = combination(ring.actions, slot, t, kind.sizes)
         out.after[b, t] = end
-    out.inputs[b, length + 1 :] = 0.0
+    # Its network is given nothing there that the game never gave: what it makes of zeros may be no
+    # number, and that would spoil the gradient of the steps that count.
+    for t in range(length + 1, out.inputs.shape[1]):
+        out.inputs[b, t] = out.inputs[b, length]
     out.allowed[b, length + 1 :] = True
     out.a_tm1[b, length:] = 0
     out.r_t[b, length:] = 0.0

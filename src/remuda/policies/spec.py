@@ -81,7 +81,7 @@ class PolicySpec:
             )
         return (
             config.algorithm,
-            # Those that are numbers are each policy's own, as its hyperparameters are.
+            # Those that are floats are each policy's own, as its hyperparameters are.
             repr({k: v for k, v in config.settings.items() if f"settings.{k}" not in numbers}),
             config.network.model_dump_json(),
             # Noise is drawn for a whole stack at once; so that each draws its own, each is alone.
@@ -103,8 +103,20 @@ class PolicySpec:
         return (Sampled if self.config.entry.samples else EpsilonGreedy)(self.actions)
 
     def network(self) -> Network:
-        """The network that the configuration asks for, over stacked observations."""
-        found: Network = self.config.entry.load().network_for(self)
+        """The network that the configuration asks for, over stacked observations.
+
+        Raises:
+            ConfigError: it is to be recurrent, and the algorithm learns from single steps.
+        """
+        entry = self.config.entry
+        kind: Any = entry.load()
+        if entry.takes == "transitions" and self.memory and not kind.learns_from_sequences():
+            raise ConfigError(
+                f"policy.algorithm {self.config.algorithm} learns from single steps, and its "
+                "network can keep nothing in mind: leave out network.recurrent, or the state_size "
+                "of its module, or use ppo"
+            )
+        found: Network = kind.network_for(self)
         return found
 
     @property

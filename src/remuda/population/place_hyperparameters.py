@@ -7,8 +7,10 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from remuda.checkpoint.state import fitting
+from remuda.hyperparameters import HYPERPARAMETERS
 from remuda.memory.shared import SharedArrays
-from remuda.types import Array
+from remuda.types import Array, State
 
 
 class PlaceHyperparameters:
@@ -16,7 +18,7 @@ class PlaceHyperparameters:
 
     def __init__(self, shared: SharedArrays, names: Sequence[str]) -> None:
         """Keep them in the arrays of `table_fields`; `names`: in this order."""
-        self._shared, self._names = shared, tuple(names)
+        self._shared, self.names = shared, tuple(names)
 
     @property
     def all(self) -> Array:
@@ -26,11 +28,27 @@ class PlaceHyperparameters:
     def of(self, place: int) -> dict[str, float]:
         """Those of the policy in a place, by name."""
         row = self.all[place].tolist()
-        return {n: v for n, v in zip(self._names, row, strict=True) if not math.isnan(v)}
+        return {n: v for n, v in zip(self.names, row, strict=True) if not math.isnan(v)}
+
+    def restore(self, state: State) -> None:
+        """Take over those of a table's state, by name.
+
+        Those of a name that there is no more are left out; those that are new stay as they are.
+
+        Raises:
+            CheckpointError: it is of another number of places.
+        """
+        # Earlier versions had no others than these.
+        found = list(state.get("hyperparameter_names", HYPERPARAMETERS))
+        like = np.empty((len(self.all), len(found)))
+        values = fitting(state, "hyperparameters", like)
+        for column, name in enumerate(self.names):
+            if name in found:
+                self.all[:, column] = values[:, found.index(name)]
 
     def put(self, place: int, hyperparameters: Mapping[str, float]) -> None:
         """Replace all of a place."""
-        self.all[place] = [hyperparameters.get(name, np.nan) for name in self._names]
+        self.all[place] = [hyperparameters.get(name, np.nan) for name in self.names]
 
     def change(self, place: int, hyperparameters: Mapping[str, float]) -> None:
         """Replace some of a place.
@@ -40,4 +58,4 @@ class PlaceHyperparameters:
         """
         row = self.all[place]
         for name, value in hyperparameters.items():
-            row[self._names.index(name)] = value
+            row[self.names.index(name)] = value

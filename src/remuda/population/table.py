@@ -243,6 +243,7 @@ class Table:
         """
         saved: State = {
             "policies": list(self.policies),
+            "hyperparameter_names": list(self.hyperparameters.names),
             "pairs": self.pairs.copy(),
             "leaving": self._shared["leaving"].copy(),
             "words": [self.word(word) for word in (MATCHES, PROPOSED, RECORDS)],
@@ -279,8 +280,9 @@ class Table:
                 f"it holds the policies {', '.join(state['policies'])}, and there are "
                 f"{', '.join(self.policies)} now"
             )
-        for name in ("numbers", "pairs", "identity", "orders", "hyperparameters", "leaving"):
+        for name in ("numbers", "pairs", "identity", "orders", "leaving"):
             self._shared[name][...] = fitting(state, name, self._shared[name])
+        self.hyperparameters.restore(state)
         for word, value in zip((MATCHES, PROPOSED, RECORDS), state["words"], strict=True):
             self.set_word(word, value)
         self.set_word(MOVES, 0)

@@ -23,6 +23,7 @@ class IQN(DQN):
     """Learns the distribution of returns by its quantiles; acts on the mean."""
 
     section: ClassVar[Section] = "iqn"
+    recurrent = True
     network: iqn.IQN
 
     @classmethod

@@ -112,7 +112,8 @@ class TransitionAlgorithm(Algorithm):
     takes, masks = "transitions", False
     section: ClassVar[Section] = "dqn"
     recurrent: ClassVar[bool] = False
-    """Whether its loss is that of sequences too, `TransitionSequences`."""
+    """Whether its loss is that of sequences too, `TransitionSequences`: its network may then be
+    recurrent. It is not inherited by a class with a loss of its own."""
     heads: ClassVar[Sequence[str]] = ()
     """The heads of its network, each with a number for each action and on layers of its own. The
     first is what actions are chosen by: the greatest, or where `samples` is true drawn from the
@@ -135,21 +136,25 @@ class TransitionAlgorithm(Algorithm):
         """A network with the heads of the class.
 
         Raises:
-            ConfigError: it names none, or its network is to be recurrent.
+            ConfigError: it names none.
         """
         if not cls.heads:
             raise ConfigError(
                 f"policy.algorithm {spec.config.algorithm}: the class names no heads, as in "
                 'heads = ("policy", "q1", "q2")'
             )
-        if spec.memory:
-            raise ConfigError(
-                f"policy.algorithm {spec.config.algorithm} learns from single steps, and its "
-                "network can keep nothing in mind: leave out network.recurrent, or the state_size "
-                "of its module, or use ppo"
-            )
         heads = dict.fromkeys(cls.heads, spec.actions.num_outputs)
         return Heads(spec.num_inputs, heads, spec.config.network, encoder_for(spec), spec.scale)
+
+    @classmethod
+    def learns_from_sequences(cls) -> bool:
+        """Whether its loss is that of sequences too: the class that has the loss must say so."""
+        for kind in cls.__mro__:
+            if "recurrent" in vars(kind):
+                return bool(vars(kind)["recurrent"])
+            if "loss" in vars(kind):
+                return False
+        return False
 
     @abstractmethod
     def loss(
@@ -209,7 +214,7 @@ class TransitionAlgorithm(Algorithm):
         """Train policies `first` to `end - 1`, a step on the batch of each."""
         end = len(self.configs) if end is None else end
         part = self._part(first, end)
-        # Sequences come only to algorithms that are `recurrent`.
+        # Sequences come only to algorithms that are `recurrent`; `PolicySpec.network` sees to it.
         losses, values, errors = Loss(*self.loss(batch, part))  # type: ignore[arg-type]
         errors = losses if errors is None else errors
         if batch.weights.numel():
