@@ -20,7 +20,10 @@ from remuda.coordinator.checkpointing import COORDINATOR
 from remuda.coordinator.run_directory import RunDirectory
 from remuda.envs.registry import make_env
 from remuda.errors import ConfigError
+from remuda.experience.sequence_replay import SequenceReplay
+from remuda.experience_layout import make_experience
 from remuda.memory.shared import Arena, SharedArrays
+from remuda.memory.waiting import Wakeup
 from remuda.memory_plan import (
     GIB,
     LIBRARIES,
@@ -242,6 +245,19 @@ def test_what_a_scripts_server_loads_anew_is_in_the_plan(own, monkeypatch):
     found = sizes({"learners": {"processes": 1}, "actor": {"processes": 1}})
     assert found["3 processes"] == 2 * PROCESS + (LIBRARIES if own else LOADED_TWICE)
     assert sizes({"schedule": "sequential"})["1 process"] == LIBRARIES
+
+
+def test_the_sequences_that_recurrent_learners_draw_are_in_the_plan():
+    own = {"batch_size": 32, "experience": {"segment_length": 1000, "learning_starts": 1000}}
+    tree = {"algorithm": "dqn", "network": {"recurrent": 512}} | own
+    config, specs, env, layout, size = planned({"game": "cleanup", "policy": tree})
+    items = plan(config, specs, env.agents, layout, size)
+    (batches,) = [item for item in items if item.what.startswith("batches")]
+    experience = make_experience(specs[0], (1,), Wakeup(), (Wakeup(),))
+    replay = SequenceReplay([experience], 1, 0.9, np.random.default_rng(0))
+    drawn = replay.empty(len(specs), 1)
+    assert batches.size > sum(array.nbytes for array in vars(drawn).values())
+    assert batches.setting == "policy.experience.segment_length"
 
 
 def test_the_first_run_of_an_installation_is_in_the_plan():

@@ -257,8 +257,14 @@ def _learning(
         widest = FLOAT * passes * policy.batch_size * max(policy.network.hidden, default=1)
         # As many are trained at once as fit into the processor's cache; they share their work.
         at_once = min(max(CACHE // widest, 1), together)
-        sample = FLOAT * (2 * inputs + 6 * passes * units * at_once / together)
-        yield "batches of {}", int(policy.batch_size * sample), _key(config, spec, "batch_size")
+        active = (6 * passes * units + 12 * spec.memory) * at_once / together
+        steps, key, length = policy.batch_size, "batch_size", policy.experience.segment_length
+        if spec.memory:  # whole segments, one at least, each with what is seen after it
+            steps = max(steps // length, 1) * (length + 1)
+            key = "experience.segment_length" if length > policy.batch_size else key
+        # As it was drawn, and as it is on the learner's device.
+        sample = FLOAT * ((3 if spec.memory else 2) * inputs + active)
+        yield "batches of {}", int(steps * sample), _key(config, spec, key)
 
 
 def _acting(config: Config, specs: Sequence[PolicySpec], agents: Sequence[AgentSpec]) -> Sizes:
