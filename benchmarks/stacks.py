@@ -9,10 +9,10 @@ python benchmarks/stacks.py own_network   eight policies, their network built in
 from __future__ import annotations
 
 import argparse
+import math
 import multiprocessing
 import shutil
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
@@ -24,6 +24,7 @@ from typing import Any
 import numpy as np
 import psutil
 from recording import Results, options_of
+from torch import nn
 
 from remuda.assembly import Assembly
 from remuda.config import Config, load_config, overlay
@@ -140,14 +141,19 @@ def policies(
 
 NETWORKS: dict[str, dict[str, Any]] = {
     "built in": {"hidden": [64, 64], "activation": "tanh"},
-    "a module of the same layers": {"module": "own_network:features", "hidden": []},
+    "a module of the same layers": {"module": "stacks:features", "hidden": []},
 }
-"""Two layers of 64 with tanh, and the heads; the second is that of examples/own_network.py."""
+"""Two layers of 64 with tanh, and the heads."""
+
+
+def features(shape: tuple[int, ...]) -> nn.Module:
+    """The layers as a user writes them down."""
+    layers = nn.Flatten(), nn.Linear(math.prod(shape), 64), nn.Tanh(), nn.Linear(64, 64), nn.Tanh()
+    return nn.Sequential(*layers)
 
 
 def own_network(results: Results, seconds: float, rounds: int) -> None:
     """What a network of one's own costs: eight policies, in turns with the built-in one."""
-    sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "examples"))
     found: dict[str, list[float]] = {name: [] for name in NETWORKS}
     for _ in range(rounds):
         for name, network in NETWORKS.items():
