@@ -21,6 +21,7 @@ FLOORS = (
         "effects",
         "changes",
         "hyperparameters",
+        "kernels",
         "live_hyperparameters",
         "memory",
         "forkserver",

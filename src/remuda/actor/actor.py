@@ -7,7 +7,6 @@ import time
 from collections.abc import Callable
 
 import numpy as np
-from numba import njit
 
 from remuda.actor.seats import Seats
 from remuda.actor.turn_timer import TurnTimer, section, traced, whole_turn
@@ -15,6 +14,7 @@ from remuda.checkpoint.state import fitting, random_state, restore_random
 from remuda.envs.checks import TurnChecks
 from remuda.envs.vector_env import VectorEnv
 from remuda.experience.room import Rooms
+from remuda.kernels import njit
 from remuda.memory.atomic import warm_up
 from remuda.publish.weight_store import WeightReader
 from remuda.scoreboard import Facts, Play, Row

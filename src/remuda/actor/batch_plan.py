@@ -10,8 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numba import njit
 
+from remuda.kernels import njit
 from remuda.types import Integers
 
 PASS = 100

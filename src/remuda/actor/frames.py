@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
 from remuda.checkpoint.state import fitting
 from remuda.envs.checks import NONE
+from remuda.kernels import njit
 from remuda.types import Array, Bools, Floats, State
 
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from numba import njit
 
 from remuda.actor.batch_plan import BatchPlan, make_plan
 from remuda.actor.frames import FrameStack
 from remuda.checkpoint.state import fitting, random_state, restore_random
 from remuda.envs.vector_env import VectorEnv
 from remuda.experience.writer import BlockWriter
+from remuda.kernels import njit
 from remuda.policies.acting import ActingStack, Sampled
 from remuda.policies.spec import PolicySpec
 from remuda.publish.snapshot import Snapshot

@@ -12,10 +12,10 @@ from itertools import chain, compress
 from typing import Any
 
 import numpy as np
-from numba import njit
 
 from remuda.coordinator.metrics import Record, groups
 from remuda.coordinator.pieces import ROWS, Work
+from remuda.kernels import njit
 from remuda.types import Array
 
 CHEAPER = 4

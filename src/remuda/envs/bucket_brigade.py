@@ -36,13 +36,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from gymnasium.spaces import Box, MultiDiscrete
-from numba import njit
 
 from remuda.envs.array_game import ArrayGame
 from remuda.envs.options import require_number, require_one_of, require_whole
 from remuda.envs.randomness import seed_stream, uniform
 from remuda.envs.rendering import agent_colour, agent_sprite, disc, paste, polygon, sprite
 from remuda.envs.vector_env import VectorEnv
+from remuda.kernels import njit
 from remuda.types import AgentSpec, Array, Bools, Floats, Integers, State, TurnResult
 
 SAFE, BURNING, RUINED = range(3)

@@ -14,11 +14,11 @@ from typing import Any, NoReturn
 
 import numpy as np
 from gymnasium.spaces import MultiDiscrete
-from numba import njit
 
 from remuda.envs.scripted import possibilities
 from remuda.envs.vector_env import VectorEnv
 from remuda.errors import ContractError
+from remuda.kernels import njit
 from remuda.types import AgentSpec, Array, Bools, Floats, Integers, TurnResult
 
 NONE = -1

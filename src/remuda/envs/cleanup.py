@@ -27,7 +27,6 @@ from functools import cached_property
 
 import numpy as np
 from gymnasium.spaces import Box, Discrete
-from numba import njit
 
 from remuda.envs.array_game import ArrayGame
 from remuda.envs.options import require_number, require_whole
@@ -44,6 +43,7 @@ from remuda.envs.rendering import (
     wall_sprite,
 )
 from remuda.envs.vector_env import VectorEnv
+from remuda.kernels import njit
 from remuda.types import AgentSpec, Array, Bools, Floats, Integers, TurnResult
 
 HEIGHT, WIDTH = 21, 31

@@ -14,12 +14,12 @@ from functools import cached_property
 
 import numpy as np
 from gymnasium.spaces import Box, Discrete
-from numba import njit
 
 from remuda.envs.array_game import ArrayGame
 from remuda.envs.options import require_whole
 from remuda.envs.rendering import FLOOR, WALL, agent_colour, block, disc, draw_grid, sprite
 from remuda.envs.vector_env import VectorEnv
+from remuda.kernels import njit
 from remuda.types import AgentSpec, Array, Bools, Floats, Integers, TurnResult
 
 EMPTY, DISC = 0, 1

@@ -18,10 +18,10 @@ from __future__ import annotations
 
 import numpy as np
 from gymnasium.spaces import Box, Discrete
-from numba import njit
 
 from remuda.envs.randomness import below, seed_stream
 from remuda.envs.vector_env import VectorEnv
+from remuda.kernels import njit
 from remuda.types import AgentSpec, Array, Bools, Floats, Integers, State, TurnResult
 
 WAIT, PASS, BET = 0, 1, 2

@@ -8,8 +8,8 @@ pseudorandom number generators"): a counter that takes constant strides, and a h
 import math
 
 import numpy as np
-from numba import njit
 
+from remuda.kernels import njit
 from remuda.types import Array
 
 _STRIDE = np.uint64(0x9E3779B97F4A7C15)  # 2^64 divided by the golden ratio

@@ -19,7 +19,6 @@ from functools import cached_property
 
 import numpy as np
 from gymnasium.spaces import Box, Discrete
-from numba import njit
 
 from remuda.envs.array_game import ArrayGame
 from remuda.envs.options import require_number, require_whole
@@ -32,6 +31,7 @@ from remuda.envs.rendering import (
     wall_sprite,
 )
 from remuda.envs.vector_env import VectorEnv
+from remuda.kernels import njit
 from remuda.types import AgentSpec, Array, Bools, Floats, Integers, TurnResult
 
 EMPTY, WALL, AGENT = 0, -1, 1

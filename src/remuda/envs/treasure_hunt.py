@@ -23,7 +23,6 @@ from functools import cached_property
 
 import numpy as np
 from gymnasium.spaces import Box, Discrete
-from numba import njit
 
 from remuda.envs.array_game import ArrayGame
 from remuda.envs.options import require_number, require_whole
@@ -40,6 +39,7 @@ from remuda.envs.rendering import (
     wall_sprite,
 )
 from remuda.envs.vector_env import VectorEnv
+from remuda.kernels import njit
 from remuda.types import AgentSpec, Array, Bools, Floats, Integers, TurnResult
 
 # What lies on a tile. An observation has one channel for each but EMPTY, in this order.

@@ -12,7 +12,6 @@ import time
 from collections.abc import Sequence
 
 import numpy as np
-from numba import njit
 
 from remuda.config import ExperienceConfig
 from remuda.errors import CheckpointError
@@ -37,6 +36,7 @@ from remuda.experience.ring import (
 )
 from remuda.experience.room import UPDATES, Room
 from remuda.experience.words import total, untaken
+from remuda.kernels import njit
 from remuda.memory.atomic import exchange, fence_full, load, store
 from remuda.memory.shared import Arena, SharedArrays
 from remuda.memory.waiting import Wakeup

@@ -12,8 +12,8 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from numba import njit
 
+from remuda.kernels import njit
 from remuda.types import Bools, Floats, Integers, State
 
 LEAST = 1e-6

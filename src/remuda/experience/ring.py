@@ -36,10 +36,10 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit
 
 from remuda.checkpoint.state import fitting
 from remuda.config import ExperienceConfig
+from remuda.kernels import njit
 from remuda.memory.atomic import fence_acquire, load, store
 from remuda.memory.shared import Arena, Fields, SharedArrays
 from remuda.types import Array, Integers, State

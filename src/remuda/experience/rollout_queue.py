@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-from numba import njit
 
 from remuda.experience.experience import NEVER, Experience
 from remuda.experience.ring import CLOSED, TAKEN, TAKEN_STEPS, ExperienceRing
+from remuda.kernels import njit
 from remuda.memory.atomic import fence_acquire, load
 from remuda.types import Array, Bools, Floats, Integers
 

@@ -14,8 +14,6 @@ import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from numba import njit
-
 from remuda.experience.ring import (
     CONSUMED,
     EXCUSED,
@@ -26,6 +24,7 @@ from remuda.experience.ring import (
     is_tight,
 )
 from remuda.experience.words import total, untaken
+from remuda.kernels import njit
 from remuda.memory.atomic import fence_full, load, store
 from remuda.memory.waiting import Wakeup
 from remuda.types import Integers

@@ -6,7 +6,6 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
-from numba import njit
 
 from remuda.checkpoint.state import random_state, restore_random
 from remuda.experience.experience import Experience
@@ -20,6 +19,7 @@ from remuda.experience.rollout_queue import (
     row_of,
     steps_of,
 )
+from remuda.kernels import njit
 from remuda.memory.atomic import fence_acquire, load
 from remuda.types import Integers, State
 

@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
 from remuda.experience.experience import Experience
 from remuda.experience.replay import Held, Replay
 from remuda.experience.ring import OTHERS, ExperienceRing
 from remuda.experience.transition_replay import allow, combination, n_step_return
+from remuda.kernels import njit
 from remuda.memory.atomic import fence_acquire, load
 from remuda.types import Array, Bools, Floats, Integers
 

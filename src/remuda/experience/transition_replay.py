@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numba import njit
 
 from remuda.experience.experience import Experience
 from remuda.experience.replay import Held, Replay
 from remuda.experience.ring import OTHERS, ExperienceRing
+from remuda.kernels import njit
 from remuda.memory.atomic import fence_acquire, load
 from remuda.types import Array, Bools, Floats, Integers
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from numba import njit
-
 from remuda.experience.ring import CLOSED_STEPS, TAKEN_STEPS
+from remuda.kernels import njit
 from remuda.memory.atomic import load
 from remuda.types import Integers
 

@@ -7,9 +7,9 @@ from typing import Protocol
 
 import numpy as np
 import torch
-from numba import njit
 
 from remuda.checkpoint.state import fitting
+from remuda.kernels import njit
 from remuda.memory.aligned import aligned_zeros, copied
 from remuda.policies.actions import Actions, DiscreteActions
 from remuda.policies.combined import CombinedActions, explore_allowed, take_best_combined
@@ -161,8 +161,7 @@ class ActingStack:
         part = self._parts.get((first, end))
         if part is None:
             part = self._parts[first, end] = self._part(first, end)
-        with torch.inference_mode():
-            return part()
+        return part()
 
     def stay(self, policy: int, acts: Bools) -> None:
         """Let the streams that did not act keep what they kept before the last pass."""
@@ -192,8 +191,9 @@ class ActingStack:
 
     def _remember(self, weights: Weights, inputs: torch.Tensor, first: int, end: int) -> Floats:
         self.kept[first:end] = self.memories[first:end]
-        memories = copied(self.kept[first:end], self._device)
-        outputs, memories = self.network.step(weights, inputs.to(self._device), memories)
+        with torch.inference_mode():
+            memories = copied(self.kept[first:end], self._device)
+            outputs, memories = self.network.step(weights, inputs.to(self._device), memories)
         self.memories[first:end] = memories.cpu().numpy()
         found: Floats = outputs.cpu().numpy()
         return found

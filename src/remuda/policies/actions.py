@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 import torch
-from numba import njit
 from torch import Tensor
 
 from remuda.errors import ContractError
+from remuda.kernels import njit
 from remuda.policies.losses import LEAST_LOG, entropy, log_probabilities
 from remuda.types import Array, Bools, Floats, Integers
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
+from remuda.kernels import njit
 from remuda.types import Bools, Floats
 
 

@@ -10,10 +10,10 @@ import math
 
 import numpy as np
 import torch
-from numba import njit
 from torch import Tensor
 
 from remuda.errors import ContractError
+from remuda.kernels import njit
 from remuda.policies.actions import Actions, DiscreteActions
 from remuda.types import Array, Bools, Floats, Integers
 

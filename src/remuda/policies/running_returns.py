@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
 from remuda.checkpoint.state import fitting
 from remuda.experience.rollout_queue import AFTER
+from remuda.kernels import njit
 from remuda.policies.advantages import RunningMoments
 from remuda.types import Floats, Integers, State
 

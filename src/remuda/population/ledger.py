@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import BinaryIO
 
 import numpy as np
-from numba import njit
 
 from remuda.errors import RunDirectoryError
+from remuda.kernels import njit
 from remuda.population.records import (
     FRESH,
     GAMES,

@@ -12,8 +12,8 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
-from numba import njit
 
+from remuda.kernels import njit
 from remuda.population.records import (
     RATING,
     UNCERTAINTY,

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
 from torch import Tensor
 
+from remuda.kernels import njit
 from remuda.types import Floats
 
 FAST: dict[str, Any] = {

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import torch
-from numba import njit
 from torch import Tensor
 
+from remuda.kernels import njit
 from remuda.policies.networks.activations import KINDS, STRICT, activate_in_place
 from remuda.policies.networks.network import Weights
 from remuda.types import Floats

@@ -1,0 +1,174 @@
+"""Compiled functions that are kept between runs, and found by all that they were made from.
+
+Numba's own cache looks at the file of a function alone. A kernel also holds what it took from
+other files when it was compiled: functions that it calls, constants, the places of a NamedTuple's
+fields. Loaded again after one of these has changed, it would read and write other words of shared
+memory than everybody else does. Here all that a kernel refers to is part of what it is found by.
+
+The files lie where Numba keeps them (beside the source, under `__pycache__`). Any number of
+processes read and write them: each file is written under a name of its own and renamed, and what
+two of them write at once is at worst compiled again.
+"""
+
+from __future__ import annotations
+
+import enum
+import hashlib
+import inspect
+import uuid
+from collections.abc import Callable, Iterable
+from functools import cache
+from pathlib import Path
+from types import CodeType, FunctionType, ModuleType
+from typing import Any
+
+import numba
+import numpy as np
+from numba.core.caching import FunctionCache, IndexDataCacheFile
+from numba.core.dispatcher import Dispatcher
+from numba.core.types import BaseTuple, Type
+from numba.extending import _Intrinsic
+
+
+def njit(**options: Any) -> Callable[[Callable[..., Any]], Any]:
+    """Compile a function as `numba.njit` does; `cache=True` keeps it for later processes."""
+    keep = options.pop("cache", False)
+
+    def compiled(function: Callable[..., Any]) -> Any:
+        kernel = numba.njit(**options)(function)
+        if keep and isinstance(kernel, Dispatcher):  # not where NUMBA_DISABLE_JIT is set
+            kernel._cache = KernelCache(kernel)
+        return kernel
+
+    return compiled
+
+
+class KernelCache(FunctionCache):  # type: ignore[misc]  # Numba has no types
+    """Finds a compiled function by all that it was made from."""
+
+    def __init__(self, kernel: Dispatcher) -> None:
+        super().__init__(kernel.py_func)
+        self._cache_file = KernelFiles(kernel, self._cache_path, self._impl.filename_base)
+
+    def _index_key(self, sig: Any, codegen: Any) -> tuple[Any, ...]:
+        fields = [_fields(argument) for argument in getattr(sig, "args", sig)]
+        return (*super()._index_key(sig, codegen), repr(fields))
+
+
+class KernelFiles(IndexDataCacheFile):  # type: ignore[misc]
+    """The files of one kernel: an index by types of arguments, and what was compiled for each."""
+
+    def __init__(self, kernel: Dispatcher, folder: str, base: str) -> None:
+        super().__init__(folder, base, source_stamp=None)
+        self._kernel = kernel
+
+    def load(self, key: Any) -> Any:
+        """What was compiled for `key`, or None; a damaged file is as good as none."""
+        self._find_stamp()
+        try:
+            return super().load(key)
+        except Exception:  # whatever unpickling raises
+            return None
+
+    def save(self, key: Any, data: Any) -> None:
+        """Keep it, in a file of a new name, so that no index tells of what is not in its file."""
+        self._find_stamp()
+        try:
+            overloads = dict(self._load_index())
+        except Exception:
+            overloads = {}
+        if not overloads:
+            for old in Path(self._cache_path).glob(f"{self._index_name[:-4]}.*.nbc"):
+                old.unlink(missing_ok=True)
+        overloads[key] = f"{self._index_name[:-4]}.{uuid.uuid4().hex[:12]}.nbc"
+        self._save_data(overloads[key], data)
+        self._save_index(overloads)
+
+    def _find_stamp(self) -> None:
+        # At the first call and not where the kernel is defined: what it refers to is there by now.
+        if self._source_stamp is None:
+            self._source_stamp = digest(self._kernel)
+
+
+def digest(kernel: Dispatcher) -> str:
+    """Of all that a kernel is made from: files of functions, and values they refer to."""
+    references = _References()
+    references.value("", kernel)
+    return hashlib.sha256("\n".join(sorted(references.found)).encode()).hexdigest()
+
+
+PLAIN = (bool, int, float, complex, str, bytes, type(None), np.generic, np.dtype, Type, enum.Enum)
+"""Values whose `repr` tells all of them."""
+
+
+class _References:
+    """What a kernel refers to, and what that refers to, in words."""
+
+    def __init__(self) -> None:
+        self.found: set[str] = set()
+        self._seen: set[int] = set()
+
+    def value(self, name: str, value: Any) -> None:
+        """Add all of `value` that a compiled function can depend on."""
+        if isinstance(value, PLAIN):
+            self.found.add(f"{name} = {value!r}")
+        elif isinstance(value, tuple | list):
+            self.found.add(f"{name}: {type(value).__qualname__} of {len(value)}")
+            for position, part in enumerate(value):
+                self.value(f"{name}[{position}]", part)
+        elif isinstance(value, np.ndarray):
+            contents = hashlib.sha256(value.tobytes()).hexdigest()
+            self.found.add(f"{name}: {value.dtype} {value.shape} {contents}")
+        elif isinstance(value, type) and issubclass(value, enum.Enum):
+            self.found.add(f"{name}: {[(m.name, m.value) for m in value]!r}")
+        elif isinstance(value, type):
+            fields = getattr(value, "_fields", ()), getattr(value, "_field_defaults", {})
+            self.found.add(f"{name}: {value.__module__}.{value.__qualname__} {fields!r}")
+        elif id(value) not in self._seen:
+            self._seen.add(id(value))
+            if isinstance(value, Dispatcher):
+                self.found.add(repr(sorted(value.targetoptions.items())))
+                self._function(value.py_func)
+            elif isinstance(value, FunctionType):
+                self._function(value)
+            elif isinstance(value, _Intrinsic):
+                self._function(value._defn)
+
+    def _function(self, function: Any) -> None:
+        self.found.add(_contents(inspect.getfile(function)))
+        names = set(_names(function.__code__))
+        values = function.__globals__
+        for name in names & values.keys():
+            if isinstance(values[name], ModuleType):
+                of_module = vars(values[name])
+                for attribute in names & of_module.keys():
+                    if not isinstance(of_module[attribute], ModuleType | FunctionType):
+                        self.value(f"{name}.{attribute}", of_module[attribute])
+            else:
+                self.value(name, values[name])
+        cells = function.__closure__ or ()
+        for name, cell in zip(function.__code__.co_freevars, cells, strict=True):
+            self.value(name, cell.cell_contents)
+
+
+def _names(code: CodeType) -> Iterable[str]:
+    yield from code.co_names
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield from _names(constant)
+
+
+def _fields(argument: Any) -> Any:
+    """The names of the fields of NamedTuples, which types of arguments do not tell apart."""
+    if isinstance(argument, BaseTuple):
+        inner = [_fields(part) for part in argument.types]
+        return [getattr(argument, "fields", None), inner]
+    return None
+
+
+@cache
+def _contents(path: str) -> str:
+    try:
+        return hashlib.sha256(Path(path).read_bytes()).hexdigest()
+    except OSError:  # in a notebook's cell or a zip file
+        return path

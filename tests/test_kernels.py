@@ -1,0 +1,163 @@
+"""A kept kernel is compiled again when anything that it was made from has changed."""
+
+import subprocess
+import sys
+
+import pytest
+
+KERNEL = """
+from remuda.kernels import njit
+import parts
+from parts import FIELD, OPTIONS, TABLE, Pair, Pairs, inner, values
+
+@njit(cache=True, **OPTIONS)
+def outer(x, pair, nested):
+    total = inner(x) * 10_000 + FIELD * 1_000 + parts.SCALE * 100 + TABLE[1][0] * 10
+    total += pair.first + nested[0].first * 100_000
+    if Pair(1, 2).first == 2:
+        total += 1_000_000
+    for value in values:
+        total += value
+    return total
+"""
+PARTS = """
+from typing import NamedTuple
+from remuda.kernels import njit
+from deeper import deepest
+
+FIELD = 1
+SCALE = 2
+TABLE = ((0,), (3, 3))
+OPTIONS = {}
+values = (0.0, 0.0)
+
+class Pair(NamedTuple):
+    first: float
+    second: float
+
+class Pairs(NamedTuple):
+    first: float
+    second: float
+
+@njit(cache=True)
+def inner(x):
+    return deepest(x)
+"""
+DEEPER = """
+from remuda.kernels import njit
+
+@njit(inline="always")
+def deepest(x):
+    return x
+"""
+RUN = """
+from kernel import outer
+from parts import Pair, Pairs
+print(outer(1.0, Pair(first=4.0, second=5.0), (Pairs(first=0.0, second=1.0),)))
+print(sum(outer.stats.cache_hits.values()))
+"""
+
+
+@pytest.fixture
+def run(tmp_path):
+    for name, text in {"kernel": KERNEL, "parts": PARTS, "deeper": DEEPER}.items():
+        (tmp_path / f"{name}.py").write_text(text)
+
+    def start():
+        command = [sys.executable, "-c", RUN]
+        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        value, hits = done.stdout.split()
+        return float(value), int(hits)
+
+    return start
+
+
+@pytest.mark.parametrize(
+    ("file", "old", "new", "value"),
+    [
+        ("deeper", "return x", "return x + 1", 21_234.0),
+        ("parts", "return deepest(x)", "return deepest(x) * 3", 31_234.0),
+        ("parts", "FIELD = 1", "FIELD = 7", 17_234.0),
+        ("parts", "SCALE = 2", "SCALE = 8", 11_834.0),
+        ("parts", "(3, 3)", "(9, 3)", 11_294.0),
+        ("parts", "(0.0, 0.0)", "(0.5, 0.0)", 11_234.5),
+        (
+            "parts",
+            "    first: float\n    second: float\n\nclass Pairs",
+            "    second: float\n    first: float\n\nclass Pairs",
+            1_011_234.0,
+        ),
+        (
+            "parts",
+            "    first: float\n    second: float\n\n@njit",
+            "    second: float\n    first: float\n\n@njit",
+            11_234.0,
+        ),
+    ],
+    ids="inlined called constant attribute table tuple made passed".split(),
+)
+def test_a_kernel_is_compiled_again_when_what_it_refers_to_changes(
+    run, tmp_path, file, old, new, value
+):
+    assert run() == (11_234.0, 0)
+    assert run() == (11_234.0, 1)
+    path = tmp_path / f"{file}.py"
+    text = path.read_text()
+    assert text.count(old) == 1
+    path.write_text(text.replace(old, new))
+    assert run() == (value, 0)
+    assert run() == (value, 1)
+
+
+def test_a_kernel_is_compiled_again_with_other_options(run, tmp_path):
+    assert run()[1] == 0
+    path = tmp_path / "parts.py"
+    path.write_text(path.read_text().replace("OPTIONS = {}", "OPTIONS = {'fastmath': True}"))
+    assert [run()[1], run()[1]] == [0, 1]
+
+
+def test_a_damaged_file_is_compiled_again(run, tmp_path):
+    run()
+    for path in tmp_path.glob("__pycache__/kernel.outer*"):
+        path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+    assert run() == (11_234.0, 0)
+    assert run() == (11_234.0, 1)
+
+
+def test_files_of_older_versions_are_removed(run, tmp_path):
+    def files():
+        return sorted(p.name for p in tmp_path.glob("__pycache__/kernel.outer*.nbc"))
+
+    run()
+    before = files()
+    path = tmp_path / "parts.py"
+    path.write_text(path.read_text().replace("FIELD = 1", "FIELD = 2"))
+    run()
+    after = files()
+    assert len(before) == len(after) == 1
+    assert before != after
+
+
+def test_many_processes_that_compile_at_once_spoil_nothing(run, tmp_path):
+    command = [sys.executable, "-c", RUN]
+    others = [
+        subprocess.Popen(
+            [*command[:2], RUN.replace("outer(1.0", f"outer({kind}")],
+            cwd=tmp_path,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for kind in ("1", "1.0", "True", "1.0", "1")
+    ]
+    told = [process.communicate()[0].split() for process in others]
+    assert [float(words[0]) for words in told] == [11_234.0] * 5
+    for kind in ("1", "1.0", "True", "1.0"):
+        done = subprocess.run(
+            [*command[:2], RUN.replace("outer(1.0", f"outer({kind}")],
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        assert float(done.stdout.split()[0]) == 11_234.0
