@@ -95,7 +95,7 @@ def run(tmp_path):
             11_234.0,
         ),
     ],
-    ids="inlined called constant attribute table tuple made passed".split(),
+    ids=["inlined", "called", "constant", "attribute", "table", "tuple", "made", "passed"],
 )
 def test_a_kernel_is_compiled_again_when_what_it_refers_to_changes(
     run, tmp_path, file, old, new, value

@@ -71,9 +71,9 @@ class LearnerGroup:
             return True
         self._take_changes()
         served = self._served
-        order = sorted(
-            range(len(served)), key=lambda i: (not self.learners[i].unfinished, served[i])
-        )
+        order: Sequence[int] = range(len(served))
+        if len(served) > 1:
+            order = sorted(order, key=lambda i: (not self.learners[i].unfinished, served[i]))
         for i in order:
             learner = self.learners[i]
             if learner.ready():

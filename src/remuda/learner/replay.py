@@ -109,7 +109,8 @@ class ReplayLearner:
 
     def ready(self) -> bool:
         """Whether an update of any policy is due; for the others its process is rung."""
-        return any(self._ready())
+        # All are looked at, so that each rings if it is not due.
+        return any([self._is_ready(k) for k in range(len(self._trainers))])
 
     @property
     def unfinished(self) -> bool:
