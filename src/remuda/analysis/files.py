@@ -1,0 +1,174 @@
+"""Payoffs from elsewhere: tables (CSV) and arrays (NPZ) that another program wrote."""
+
+from __future__ import annotations
+
+import csv
+import zipfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NoReturn
+
+import numpy as np
+
+from remuda.analysis.payoff import Numbers, Payoffs, add_up, exact, from_sums
+from remuda.errors import UsageError
+from remuda.types import Array
+
+KINDS = (
+    "a table of payoffs (a first line with the names of the columns, and in each line a name and "
+    "what it earns against each), or a list of matches (columns row, column, row_return, "
+    "column_return)"
+)
+MATCHES = ("row", "column", "row_return", "column_return")
+
+
+def read_file(path: Path) -> Payoffs:
+    """Read payoffs from a file; by its name a table (`.csv`) or arrays (`.npz`).
+
+    A table of payoffs is taken as known exactly, since it tells no uncertainty, and as a symmetric
+    game where rows and columns have the same names; so is the array `matrix` of an NPZ file. A list
+    of matches has its uncertainty. In an NPZ file that may also be told: `errors` [n, m] of the
+    means, with `counts` [n, m] of matches.
+
+    Raises:
+        UsageError: it is missing, of another kind, or damaged.
+    """
+    if not path.is_file():
+        raise UsageError(f"{path}: there is no such file")
+    if path.suffix == ".csv":
+        return _read_csv(path)
+    if path.suffix == ".npz":
+        return _read_npz(path)
+    raise UsageError(f"{path}: payoffs are read from .csv and .npz files, and from runs")
+
+
+def _read_csv(path: Path) -> Payoffs:
+    try:
+        with path.open(newline="", encoding="utf-8-sig") as file:
+            lines = [[word.strip() for word in line] for line in csv.reader(file) if any(line)]
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise UsageError(f"{path} cannot be read as a table: {error}") from None
+    if len(lines) < 2:
+        raise UsageError(f"{path} has no line of numbers; it is to be {KINDS}")
+    if set(MATCHES) <= set(lines[0]):
+        return _of_matches(path, lines)
+    columns = lines[0][1:]
+    rows = [line[0] for line in lines[1:]]
+    matrix = np.array(
+        [_numbers(path, number, line[1:], len(columns)) for number, line in enumerate(lines[1:], 2)]
+    )
+    return _of_matrix(path, rows, columns, matrix)
+
+
+def _numbers(path: Path, line: int, words: Sequence[str], count: int) -> list[float]:
+    if len(words) != count:
+        raise UsageError(f"{path}, line {line}: {len(words)} numbers for {count} columns")
+    found = []
+    for word in words:
+        try:
+            found.append(float(word) if word else np.nan)
+        except ValueError:
+            raise UsageError(f'{path}, line {line}: "{word}" is no number') from None
+    return found
+
+
+def _of_matches(path: Path, lines: Sequence[Sequence[str]]) -> Payoffs:
+    at = [lines[0].index(column) for column in MATCHES]
+    for number, line in enumerate(lines[1:], 2):
+        if len(line) != len(lines[0]):
+            raise UsageError(
+                f"{path}, line {number}: {len(line)} values for {len(lines[0])} columns"
+            )
+    who = [(line[at[0]], line[at[1]]) for line in lines[1:]]
+    returns = np.array(
+        [
+            _numbers(path, number, (line[at[2]], line[at[3]]), 2)
+            for number, line in enumerate(lines[1:], 2)
+        ]
+    )
+    damaged = ~np.isfinite(returns).all(1)
+    if damaged.any():
+        raise UsageError(f"{path}, line {int(damaged.argmax()) + 2}: a return is no number")
+    names = list(dict.fromkeys(name for pair in who for name in pair))
+    place = {name: number for number, name in enumerate(names)}
+    places = np.array([[place[name] for name in pair] for pair in who])
+    sums = np.zeros((6, len(names), len(names)))
+    add_up(places, returns, np.arange(2), True, False, sums)
+    return from_sums(names, sums, True)
+
+
+def _read_npz(path: Path) -> Payoffs:
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            arrays = {name: file[name] for name in file.files}
+    except (OSError, ValueError, zipfile.BadZipFile, EOFError) as error:
+        raise UsageError(f"{path} cannot be read as arrays: {error}") from None
+    if "matrix" not in arrays or arrays["matrix"].ndim != 2:
+        raise UsageError(f"{path} has no array `matrix` [n, m] of payoffs; it has {list(arrays)}")
+    matrix = arrays["matrix"].astype(np.float64)
+    rows, columns = (
+        _names(path, arrays, what, size)
+        for what, size in zip(("rows", "columns"), matrix.shape, strict=True)
+    )
+    if "errors" not in arrays:
+        return _of_matrix(path, rows, columns, matrix)
+    return _with_errors(path, rows, columns, matrix, arrays)
+
+
+def _names(path: Path, arrays: dict[str, Array], what: str, size: int) -> list[str]:
+    found = arrays.get(what, arrays.get("names"))
+    names = [str(place) for place in range(size)] if found is None else [str(n) for n in found]
+    if len(names) != size:
+        raise UsageError(f"{path}: there are {len(names)} names of {what}, and {size} {what}")
+    return names
+
+
+def _of_matrix(path: Path, rows: Sequence[str], columns: Sequence[str], matrix: Numbers) -> Payoffs:
+    """Known payoffs: of a symmetric game where rows and columns have one set of names."""
+    _check(path, matrix)
+    if sorted(rows) != sorted(columns):
+        return exact(matrix, names=(rows, columns))
+    order = [columns.index(name) for name in rows]
+    matrix = matrix[:, order]
+    return exact(matrix, matrix.T, names=(rows, rows), symmetric=True)
+
+
+def _with_errors(
+    path: Path,
+    rows: Sequence[str],
+    columns: Sequence[str],
+    matrix: Numbers,
+    arrays: dict[str, Array],
+) -> Payoffs:
+    """Means with their standard errors: of a symmetric game, or of a zero-sum one."""
+    counts = arrays.get("counts")
+    if counts is None or counts.shape != matrix.shape or arrays["errors"].shape != matrix.shape:
+        raise UsageError(f"{path}: `errors` and `counts` must be there, both {matrix.shape}")
+    if (counts < 2).any() or not np.isfinite(arrays["errors"]).all():
+        raise UsageError(f"{path}: `counts` must be 2 at least, and `errors` numbers")
+    _check(path, matrix)
+    variances = arrays["errors"].astype(np.float64) ** 2 * counts
+    if list(rows) != list(columns):
+        _refuse_roles(path)
+    scale = float(np.abs(matrix).max()) + 1e-12
+    zero_sum = bool(np.ptp(matrix + matrix.T) <= 1e-6 * scale)
+    shared = -np.sqrt(variances * variances.T) if zero_sum else np.zeros_like(variances)
+    covariances = np.array([[variances, shared], [shared, variances.T]])
+    means = np.stack([matrix, matrix.T])
+    return Payoffs((tuple(rows),) * 2, means, covariances, counts.astype(np.int64), True)
+
+
+def _refuse_roles(path: Path) -> NoReturn:
+    raise UsageError(
+        f"{path}: with `errors`, rows and columns must be the same policies (`names`); for two "
+        "roles of different policies give a list of matches, or `matrix` alone"
+    )
+
+
+def _check(path: Path, matrix: Numbers) -> None:
+    damaged = np.argwhere(~np.isfinite(matrix))
+    if len(damaged):
+        row, column = damaged[0]
+        raise UsageError(
+            f"{path}: the payoff in row {row + 1}, column {column + 1} is missing or no number"
+        )

@@ -1,0 +1,190 @@
+"""Payoffs from a ledger of matches, however long it is: read in pieces, and added up once."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from remuda.analysis.payoff import Numbers, Payoffs, add_up, from_sums
+from remuda.errors import RunDirectoryError, UsageError
+from remuda.population.ledger import MATCH, record_type
+from remuda.population.records import PolicyRef
+from remuda.types import Array, Integers
+
+PIECE = 1 << 18
+"""Records that are read at once: some tens of megabytes."""
+KEY = 1 << 40
+"""Versions are less than this: policy and version make one number."""
+
+
+@dataclass(frozen=True)
+class LedgerReader:
+    """The matches of a ledger on disk, piece by piece."""
+
+    path: Path
+    policies: tuple[str, ...]
+    """Their names, by the numbers in the records."""
+    seats: int
+    """Of the game."""
+    kind: np.dtype
+    """Of a record."""
+    begin: int
+    """Bytes before the first record."""
+    end: int
+    """The end of the last whole record, as the file was when it was opened."""
+
+    @staticmethod
+    def open(path: Path) -> LedgerReader:
+        """Read what the ledger says of itself.
+
+        Raises:
+            RunDirectoryError: it is missing, or no ledger.
+        """
+        try:
+            with path.open("rb") as file:
+                line = file.readline(1 << 24)
+                size = os.fstat(file.fileno()).st_size
+            header = json.loads(line)
+            names, seats = tuple(header["policies"]), int(header["seats"])
+            kind = record_type(seats)
+        except (OSError, ValueError, KeyError, TypeError):
+            raise RunDirectoryError(f"{path} is missing, or no ledger of matches") from None
+        whole = (size - len(line)) // kind.itemsize
+        return LedgerReader(path, names, seats, kind, len(line), len(line) + whole * kind.itemsize)
+
+    def pieces(self) -> Iterator[Array]:
+        """The records of matches that are over, some at a time.
+
+        Raises:
+            RunDirectoryError: a record names a policy that does not exist, or a return that is no
+                number.
+        """
+        with self.path.open("rb") as file:
+            file.seek(self.begin)
+            left = (self.end - self.begin) // self.kind.itemsize
+            while left > 0:
+                records = np.fromfile(file, self.kind, min(left, PIECE))
+                if not len(records):
+                    return
+                left -= len(records)
+                matches = records[records["kind"] == MATCH]
+                if not len(matches):
+                    continue
+                policy = matches["policy"]
+                if policy.min() < 0 or policy.max() >= len(self.policies):
+                    raise RunDirectoryError(
+                        f"{self.path} is damaged: it names policies that do not exist"
+                    )
+                if not np.isfinite(matches["returns"]).all():
+                    raise RunDirectoryError(
+                        f"{self.path} is damaged: a return of match "
+                        f"{_first_damaged(matches)} is no number"
+                    )
+                yield matches
+
+
+def _first_damaged(matches: Array) -> int:
+    damaged = ~np.isfinite(matches["returns"]).all(1)
+    return int(matches["number"][int(damaged.argmax())])
+
+
+def read_payoffs(
+    path: Path,
+    *,
+    symmetric: bool = True,
+    sides: Sequence[int] = (),
+    wins: bool = False,
+    keep: Callable[[PolicyRef], bool] | None = None,
+    most: int | None = None,
+) -> Payoffs:
+    """The payoffs between the members of a population, from its ledger.
+
+    Every two seats of a match are a meeting of those who sat there. A live policy is one member,
+    whatever version acted; each of its frozen copies is another. The live ones stand first, then
+    the copies, each by name and version.
+
+    Args:
+        path: of the ledger.
+        symmetric: whether seats are pooled; else the earlier seat of a meeting is the first role.
+        sides: by seat, the number of its team: those of one team do not meet. Empty: all do.
+        wins: who has more than the other earns 1, less 0, and as much 0.5; else returns.
+        keep: tells whether a member is looked at; None: all are.
+        most: so many members at most: the live ones, then the newest copies. None: all; memory
+            grows with the square of their number.
+
+    Raises:
+        RunDirectoryError: there is no ledger, or it is damaged.
+        UsageError: `most` is less than 1, or no match is left.
+    """
+    if most is not None and most < 1:
+        raise UsageError(f"most: there must be one policy at least; this is {most}")
+    reader = LedgerReader.open(path)
+    if sides and len(sides) != reader.seats:
+        raise UsageError(f"sides: there are {reader.seats} seats, and this is for {len(sides)}")
+    of_seat = np.array(sides or range(reader.seats), np.int64)
+    keys = _members(reader)
+    if not len(keys):
+        raise UsageError(f"{path} has no match that is over")
+    kept = _chosen(reader, keys, keep, most)
+    if not len(kept):
+        raise UsageError(f"{path}: no policy is left to be looked at")
+    place_of = np.full(len(keys), -1, np.int64)
+    place_of[kept] = np.arange(len(kept))
+    sums = np.zeros((6, len(kept), len(kept)))
+    for matches in reader.pieces():
+        found = np.searchsorted(keys, _keys_of(matches))
+        add_up(
+            place_of[found], matches["returns"].astype(np.float64), of_seat, symmetric, wins, sums
+        )
+    names = [str(_ref(reader, int(keys[place]))) for place in kept]
+    return from_sums(names, sums, symmetric)
+
+
+def _keys_of(matches: Array) -> Integers:
+    """[M, seats] one number for each member; that of a live policy comes before its copies'."""
+    keys: Integers = matches["policy"].astype(np.int64) * KEY + matches["version"] + 1
+    return keys
+
+
+def _members(reader: LedgerReader) -> Integers:
+    """[N] the keys of all members, in order."""
+    found: Integers = np.zeros(0, np.int64)
+    for matches in reader.pieces():
+        found = np.union1d(found, _keys_of(matches))
+    return found
+
+
+def _ref(reader: LedgerReader, key: int) -> PolicyRef:
+    policy, version = divmod(key, KEY)
+    return PolicyRef(reader.policies[policy], version - 1)
+
+
+def _chosen(
+    reader: LedgerReader,
+    keys: Integers,
+    keep: Callable[[PolicyRef], bool] | None,
+    most: int | None,
+) -> Integers:
+    """Places in `keys` of those who are looked at: the live ones, then the copies."""
+    refs = [_ref(reader, int(key)) for key in keys]
+    places = [place for place, ref in enumerate(refs) if keep is None or keep(ref)]
+    live = [place for place in places if not refs[place].is_frozen]
+    frozen = [place for place in places if refs[place].is_frozen]
+    if most is not None:
+        live = live[:most]
+        newest = sorted(frozen, key=lambda place: -refs[place].version)
+        frozen = sorted(newest[: most - len(live)])
+    return np.array([*live, *frozen], np.int64)
+
+
+def mean_against_others(payoffs: Payoffs) -> Numbers:
+    """[N] what each strategy earns on the mean against all others that it met; NaN: none."""
+    apart = ~np.eye(len(payoffs.names), dtype=np.bool_) & ~payoffs.missing
+    with np.errstate(invalid="ignore"):
+        means: Numbers = np.where(apart, payoffs.matrix, 0.0).sum(1) / apart.sum(1)
+    return means

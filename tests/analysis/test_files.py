@@ -1,0 +1,97 @@
+"""Payoffs from other programs are read, and what is wrong with a file is told by its line."""
+
+import numpy as np
+import pytest
+
+from remuda.analysis.files import read_file
+from remuda.errors import UsageError
+
+
+def test_a_table_of_payoffs_is_a_symmetric_game_where_names_agree(tmp_path):
+    path = tmp_path / "payoffs.csv"
+    path.write_text("policy, b, a\na, 1, 0\nb, 0.5, -1\n")
+    found = read_file(path)
+    assert found.symmetric
+    assert found.names == ("a", "b")
+    assert found.matrix.tolist() == [[0.0, 1.0], [-1.0, 0.5]]
+    assert found.errors.max() == 0.0
+
+
+def test_a_table_of_two_roles_is_a_zero_sum_game(tmp_path):
+    path = tmp_path / "payoffs.csv"
+    path.write_text(",x,y,z\na,1,2,3\nb,4,5,6\n")
+    found = read_file(path)
+    assert found.strategies == (("a", "b"), ("x", "y", "z"))
+    assert found.means[1].tolist() == (-found.means[0]).tolist()
+
+
+def test_a_list_of_matches_has_its_uncertainty(tmp_path):
+    path = tmp_path / "matches.csv"
+    path.write_text(
+        "row,seed,column,row_return,column_return\na,1,b,1,-1\nb,2,a,1,-1\na,3,b,1,-1\n"
+    )
+    found = read_file(path)
+    assert found.names == ("a", "b")
+    assert found.counts[0, 1] == 3
+    assert found.matrix[0, 1] == pytest.approx(1 / 3)
+    assert found.errors[0, 0, 1] > 0.0
+
+
+def test_arrays_may_tell_their_errors(tmp_path):
+    path = tmp_path / "payoffs.npz"
+    matrix = np.array([[0.0, 0.4], [-0.4, 0.0]])
+    counts = np.full((2, 2), 25)
+    np.savez(path, matrix=matrix, errors=np.full((2, 2), 0.2), counts=counts, names=["a", "b"])
+    found = read_file(path)
+    assert found.names == ("a", "b")
+    assert found.errors[0, 0, 1] == pytest.approx(0.2)
+    assert found.is_zero_sum
+    np.savez(path, matrix=matrix)
+    assert read_file(path).names == ("0", "1")
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("", "no line of numbers"),
+        ("policy,a,b\n", "no line of numbers"),
+        ("policy,a,b\na,1\n", "line 2: 1 numbers for 2 columns"),
+        ("policy,a,b\na,1,2\nb,1,x\n", 'line 3: "x" is no number'),
+        ("policy,a,b\na,1,\nb,1,2\n", "row 1, column 2 is missing"),
+        ("policy,a,b\na,1,nan\nb,1,2\n", "row 1, column 2 is missing"),
+        ("policy,a,a\na,1,2\na,1,2\n", "a stands twice"),
+        ("row,column,row_return,column_return\na,b,1,inf\n", "line 2: a return is no number"),
+        ("row,column,row_return,column_return\na,b,1\n", "line 2: 3 values for 4"),
+    ],
+)
+def test_a_faulty_table_is_refused(tmp_path, text, told):
+    path = tmp_path / "payoffs.csv"
+    path.write_text(text)
+    with pytest.raises(UsageError, match=told):
+        read_file(path)
+
+
+def test_faulty_files_are_refused(tmp_path):
+    with pytest.raises(UsageError, match="no such file"):
+        read_file(tmp_path / "none.csv")
+    other = tmp_path / "payoffs.txt"
+    other.write_text("1")
+    with pytest.raises(UsageError, match=r"\.csv and \.npz"):
+        read_file(other)
+    arrays = tmp_path / "payoffs.npz"
+    arrays.write_bytes(b"no zip")
+    with pytest.raises(UsageError, match="cannot be read as arrays"):
+        read_file(arrays)
+    np.savez(arrays, means=np.zeros((2, 2)))
+    with pytest.raises(UsageError, match=r"no array `matrix`.*means"):
+        read_file(arrays)
+    np.savez(arrays, matrix=np.zeros((2, 2)), names=["a"])
+    with pytest.raises(UsageError, match="1 names of rows, and 2 rows"):
+        read_file(arrays)
+    np.savez(arrays, matrix=np.zeros((2, 2)), errors=np.zeros((2, 2)))
+    with pytest.raises(UsageError, match="`errors` and `counts`"):
+        read_file(arrays)
+    table = tmp_path / "payoffs.csv"
+    table.write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(UsageError, match="cannot be read as a table"):
+        read_file(table)

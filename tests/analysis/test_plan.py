@@ -1,0 +1,181 @@
+"""Matches are planned where the answer hangs on them, and the answer is as sure as it says."""
+
+import numpy as np
+import pytest
+
+from remuda.analysis.payoff import add_up, from_sums
+from remuda.analysis.plan import FIRST, Order, ResponseGraph, allocate, answer, parse_until
+from remuda.errors import UsageError
+
+
+class World:
+    """A population whose true payoffs are known, and which plays what it is told to."""
+
+    def __init__(self, truth, deviation, rng):
+        self.truth, self.deviation, self.rng = truth, deviation, rng
+        self.names = [f"p{i}" for i in range(len(truth))]
+        self.sums = np.zeros((6, len(truth), len(truth)))
+
+    def play(self, matches):
+        one, other = (np.repeat(axis, matches.reshape(-1)) for axis in places_of(matches))
+        returns = self.rng.normal(self.truth[one, other], self.deviation)
+        add_up(
+            np.stack([one, other], 1),
+            np.stack([returns, -returns], 1),
+            np.arange(2),
+            True,
+            False,
+            self.sums,
+        )
+
+    @property
+    def payoffs(self):
+        return from_sums(self.names, self.sums, True)
+
+    @property
+    def matches(self):
+        return int(np.triu(self.sums[0], 1).sum())
+
+
+def places_of(matches):
+    one, other = np.indices(matches.shape)
+    return one.reshape(-1), other.reshape(-1)
+
+
+def world_of(seed, count=12, cyclic=0.15, deviation=1.0):
+    rng = np.random.default_rng(seed)
+    skill = rng.normal(0.0, 0.5, count)
+    noise = np.triu(rng.normal(0.0, cyclic, (count, count)), 1)
+    return World(skill[:, None] - skill[None] + noise - noise.T, deviation, rng)
+
+
+def round_robin(count, matches):
+    upper = np.triu(np.ones((count, count), np.int64), 1)
+    return upper * max(1, matches // int(upper.sum()))
+
+
+def matches_until(world, question, sure, plan, most=60_000):
+    count = len(world.truth)
+    rng = np.random.default_rng(1)
+    world.play(round_robin(count, 0) * FIRST)
+    while world.matches < most:
+        if answer(world.payoffs, question, rng, 600).sure >= sure:
+            break
+        # A tenth more each time, so that both look equally often.
+        batch = max(count * count, world.matches // 10)
+        world.play(
+            allocate(world.payoffs, question, batch, rng, 600)
+            if plan
+            else round_robin(count, batch)
+        )
+    return world.matches
+
+
+def median_ratio(seeds, question):
+    ratios = []
+    for seed in seeds:
+        planned = matches_until(world_of(seed), question, 0.95, plan=True)
+        ratios.append(planned / matches_until(world_of(seed), question, 0.95, plan=False))
+    return float(np.median(ratios))
+
+
+def test_half_the_matches_of_a_round_robin_are_enough():
+    assert median_ratio(range(12), Order(3)) <= 0.5
+
+
+@pytest.mark.slow
+def test_half_the_matches_of_a_round_robin_are_enough_for_200_populations():
+    assert median_ratio(range(100, 300), Order(3)) <= 0.5
+
+
+def test_answers_are_right_as_often_as_they_are_sure():
+    """Of answers that are 95% sure about 95% are right, although they were looked for."""
+    right, claimed = [], []
+    for seed in range(60):
+        world = world_of(seed, count=6)
+        world.play(round_robin(6, 15 * 40))
+        found = answer(world.payoffs, Order(2), np.random.default_rng(0), 1000)
+        sums = world.truth.sum(1)
+        right.append(found.answer == tuple(np.argsort(-sums)[:2]))
+        claimed.append(found.sure)
+    assert abs(np.mean(right) - np.mean(claimed)) < 0.12
+
+
+def test_what_decides_nothing_is_not_played():
+    """The last of twelve, far behind, cannot change who is first, whomever of the last it meets."""
+    skill = np.array([3.0, 2.9, *np.linspace(-3.0, -6.0, 10)])
+    world = World(skill[:, None] - skill[None], 1.0, np.random.default_rng(0))
+    world.play(round_robin(12, 66 * 20))
+    planned = allocate(world.payoffs, Order(1), 1000, np.random.default_rng(0))
+    assert planned.sum() == 1000
+    assert planned[:2].sum() > 900
+    assert planned[2:, 2:].sum() < 100
+
+
+def test_the_graph_asks_for_the_pairs_that_are_close():
+    truth = np.zeros((4, 4))
+    truth[np.triu_indices(4, 1)] = [2.0, 2.0, 2.0, 2.0, 0.05, 2.0]
+    world = World(truth - truth.T, 1.0, np.random.default_rng(0))
+    world.play(round_robin(4, 6 * 30))
+    planned = allocate(world.payoffs, ResponseGraph(), 100, np.random.default_rng(0))
+    assert planned[1, 3] > 90
+    found = answer(world.payoffs, ResponseGraph(), np.random.default_rng(0))
+    assert found.sure < 0.95
+    assert found.words.startswith("p0 beats 3")
+
+
+def test_pairs_that_hardly_met_come_first():
+    world = world_of(0, count=4)
+    one = np.zeros((4, 4), np.int64)
+    one[0, 1] = 50
+    world.play(one)
+    planned = allocate(world.payoffs, Order(1), 1000, np.random.default_rng(0))
+    assert planned[0, 1] == 0
+    assert planned.sum() == 5 * FIRST
+    assert (planned[np.triu_indices(4, 1)][1:] == FIRST).all()
+    assert allocate(world.payoffs, Order(1), 3, np.random.default_rng(0)).sum() == 3
+
+
+def test_an_answer_that_is_certain_is_played_out_evenly():
+    skill = np.array([30.0, 20.0, 10.0])
+    world = World(skill[:, None] - skill[None], 0.1, np.random.default_rng(0))
+    world.play(round_robin(3, 3 * 10))
+    found = answer(world.payoffs, Order(2), np.random.default_rng(0))
+    assert (found.words, found.sure) == ("p0 before p1", 1.0)
+    planned = allocate(world.payoffs, Order(2), 30, np.random.default_rng(0))
+    assert planned[np.triu_indices(3, 1)].tolist() == [10, 10, 10]
+
+
+def test_what_cannot_be_planned_is_refused():
+    world = world_of(0, count=3)
+    world.play(round_robin(3, 30))
+    with pytest.raises(UsageError, match="this is 0"):
+        allocate(world.payoffs, Order(1), 0, np.random.default_rng(0))
+    apart = from_sums(world.names, world.sums, False)
+    with pytest.raises(UsageError, match="pool the seats"):
+        answer(apart, Order(1), np.random.default_rng(0))
+    alone = World(np.zeros((1, 1)), 1.0, np.random.default_rng(0))
+    with pytest.raises(UsageError, match="one policy only"):
+        allocate(alone.payoffs, Order(1), 5, np.random.default_rng(0))
+
+
+@pytest.mark.parametrize(
+    ("text", "question", "sure"),
+    [
+        ("rank of the top 3 is 95% sure", Order(3), 0.95),
+        ("The order of the top 2 is  99.5 % sure", Order(2), 0.995),
+        ("the best is 90% sure", Order(1), 0.9),
+        ("the response graph is 95% sure", ResponseGraph(), 0.95),
+    ],
+)
+def test_until_is_read(text, question, sure):
+    assert parse_until(text) == (question, pytest.approx(sure))
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "95%", "rank of the top 0 is 95% sure", "the best is 100% sure", "the best is sure"],
+)
+def test_until_of_another_form_is_refused(text):
+    with pytest.raises(UsageError, match='it may be "rank of the top 3 is 95% sure"'):
+        parse_until(text)
