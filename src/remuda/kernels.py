@@ -118,6 +118,8 @@ class _References:
             self.found.add(f"{name}: {type(value).__qualname__} of {len(value)}")
             for position, part in enumerate(value):
                 self.value(f"{name}[{position}]", part)
+        elif isinstance(value, set | frozenset):  # whose order differs between processes
+            self.found.add(f"{name}: {sorted(map(repr, value))!r}")
         elif isinstance(value, np.ndarray):
             contents = hashlib.sha256(value.tobytes()).hexdigest()
             self.found.add(f"{name}: {value.dtype} {value.shape} {contents}")
@@ -129,7 +131,8 @@ class _References:
         elif id(value) not in self._seen:
             self._seen.add(id(value))
             if isinstance(value, Dispatcher):
-                self.found.add(repr(sorted(value.targetoptions.items())))
+                for option, choice in sorted(value.targetoptions.items()):
+                    self.value(f"option {option}", choice)
                 self._function(value.py_func)
             elif isinstance(value, FunctionType):
                 self._function(value)
