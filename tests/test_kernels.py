@@ -117,6 +117,17 @@ def test_a_kernel_is_compiled_again_with_other_options(run, tmp_path):
     assert [run()[1], run()[1]] == [0, 1]
 
 
+def test_the_order_of_sets_makes_no_difference(run, tmp_path, monkeypatch):
+    path = tmp_path / "parts.py"
+    options = "OPTIONS = {'fastmath': {'reassoc', 'contract', 'nsz', 'arcp'}}"
+    path.write_text(path.read_text().replace("OPTIONS = {}", options))
+    hits = []
+    for seed in range(4):
+        monkeypatch.setenv("PYTHONHASHSEED", str(seed))
+        hits.append(run()[1])
+    assert hits == [0, 1, 1, 1]
+
+
 def test_a_damaged_file_is_compiled_again(run, tmp_path):
     run()
     for path in tmp_path.glob("__pycache__/kernel.outer*"):

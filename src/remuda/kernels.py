@@ -10,6 +10,8 @@ processes read and write them: each file is written under a name of its own and 
 two of them write at once is at worst compiled again.
 """
 
+# mypy: disallow-untyped-calls=False
+
 from __future__ import annotations
 
 import enum
@@ -26,8 +28,8 @@ import numba
 import numpy as np
 from numba.core.caching import FunctionCache, IndexDataCacheFile
 from numba.core.dispatcher import Dispatcher
+from numba.core.extending import _Intrinsic
 from numba.core.types import BaseTuple, Type
-from numba.extending import _Intrinsic
 
 
 def njit(**options: Any) -> Callable[[Callable[..., Any]], Any]:
@@ -35,15 +37,15 @@ def njit(**options: Any) -> Callable[[Callable[..., Any]], Any]:
     keep = options.pop("cache", False)
 
     def compiled(function: Callable[..., Any]) -> Any:
-        kernel = numba.njit(**options)(function)
-        if keep and isinstance(kernel, Dispatcher):  # not where NUMBA_DISABLE_JIT is set
+        kernel: Any = numba.njit(**options)(function)
+        if keep and hasattr(kernel, "_cache"):  # not where NUMBA_DISABLE_JIT is set
             kernel._cache = KernelCache(kernel)
         return kernel
 
     return compiled
 
 
-class KernelCache(FunctionCache):  # type: ignore[misc]  # Numba has no types
+class KernelCache(FunctionCache):
     """Finds a compiled function by all that it was made from."""
 
     def __init__(self, kernel: Dispatcher) -> None:
@@ -55,7 +57,7 @@ class KernelCache(FunctionCache):  # type: ignore[misc]  # Numba has no types
         return (*super()._index_key(sig, codegen), repr(fields))
 
 
-class KernelFiles(IndexDataCacheFile):  # type: ignore[misc]
+class KernelFiles(IndexDataCacheFile):
     """The files of one kernel: an index by types of arguments, and what was compiled for each."""
 
     def __init__(self, kernel: Dispatcher, folder: str, base: str) -> None:
@@ -116,6 +118,8 @@ class _References:
             self.found.add(f"{name}: {type(value).__qualname__} of {len(value)}")
             for position, part in enumerate(value):
                 self.value(f"{name}[{position}]", part)
+        elif isinstance(value, set | frozenset):  # whose order differs between processes
+            self.found.add(f"{name}: {sorted(map(repr, value))!r}")
         elif isinstance(value, np.ndarray):
             contents = hashlib.sha256(value.tobytes()).hexdigest()
             self.found.add(f"{name}: {value.dtype} {value.shape} {contents}")
@@ -127,7 +131,8 @@ class _References:
         elif id(value) not in self._seen:
             self._seen.add(id(value))
             if isinstance(value, Dispatcher):
-                self.found.add(repr(sorted(value.targetoptions.items())))
+                for option, choice in sorted(value.targetoptions.items()):
+                    self.value(f"option {option}", choice)
                 self._function(value.py_func)
             elif isinstance(value, FunctionType):
                 self._function(value)
@@ -161,7 +166,7 @@ def _names(code: CodeType) -> Iterable[str]:
 def _fields(argument: Any) -> Any:
     """The names of the fields of NamedTuples, which types of arguments do not tell apart."""
     if isinstance(argument, BaseTuple):
-        inner = [_fields(part) for part in argument.types]
+        inner = [_fields(part) for part in argument.types]  # type: ignore[attr-defined]
         return [getattr(argument, "fields", None), inner]
     return None
 

@@ -109,8 +109,8 @@ class ReplayLearner:
 
     def ready(self) -> bool:
         """Whether an update of any policy is due; for the others its process is rung."""
-        # All are looked at, so that each rings if it is not due.
-        return any([self._is_ready(k) for k in range(len(self._trainers))])
+        ready = [self._is_ready(k) for k in range(len(self._trainers))]  # each rings if it is not
+        return any(ready)
 
     @property
     def unfinished(self) -> bool:
