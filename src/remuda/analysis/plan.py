@@ -1,10 +1,11 @@
 """Which matches to play next, so that a question is answered with the fewest of them.
 
 A round robin plays every pair equally often, also those that the answer does not hang on. Here the
-payoffs as they may be (`Payoffs.sample`) are asked the question, draw by draw. How often they
-agree is how sure the answer is; and where the draws that answer otherwise differ from the others,
-more matches are worth playing. Rowland et al. 2019, "Multiagent evaluation under incomplete
-information", have the like for the response graph, by intervals of its edges one by one.
+payoffs as they may be (`Payoffs.sample`) are asked the question, draw by draw: how often they agree
+is how sure the answer is. What is played next follows from the comparisons that the answer is made
+of: each is to be as clear as the others, with as few matches as possible in all. Rowland et al.
+2019, "Multiagent evaluation under incomplete information", do the like for the response graph, by
+intervals of its edges one by one.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from remuda.types import Integers
 
 DRAWS = 2000
 """Of the payoffs, for one look at how sure an answer is."""
-FIRST = 4
+FIRST = 2
 """Matches of a pair before anything is made of them."""
 
 
@@ -32,6 +33,13 @@ class Question(Protocol):
         """What each draw says, as numbers: [S, A], by payoffs of the row [S, N, N].
 
         What a policy earns against itself is not known here, and must not be used.
+        """
+
+    def comparisons(self, matrix: Numbers) -> Numbers:
+        """What the answer is made of: [D, N, N], weights of payoffs whose sums must be above 0.
+
+        Args:
+            matrix: [N, N] the row's payoffs as they are known.
         """
 
     def in_words(self, answer: Integers, names: tuple[str, ...]) -> str:
@@ -52,6 +60,19 @@ class Order:
         order: Integers = np.argsort(-sums, axis=1, kind="stable")[:, : min(self.top, count)]
         return order
 
+    def comparisons(self, matrix: Numbers) -> Numbers:
+        """Each of the best against each that comes after it, by their means."""
+        count = len(matrix)
+        order = np.argsort(-(matrix.sum(1) - np.diag(matrix)), kind="stable")
+        pairs = [
+            (order[i], order[j]) for i in range(min(self.top, count)) for j in range(i + 1, count)
+        ]
+        found = np.zeros((len(pairs), count, count))
+        for weights, (better, worse) in zip(found, pairs, strict=True):
+            weights[better], weights[worse] = 1.0 / (count - 1), -1.0 / (count - 1)
+            weights[better, better] = weights[worse, worse] = 0.0
+        return found
+
     def in_words(self, answer: Integers, names: tuple[str, ...]) -> str:
         """`policy_2 before policy_0`."""
         return " before ".join(names[place] for place in answer)
@@ -66,6 +87,15 @@ class ResponseGraph:
         one, other = np.triu_indices(draws.shape[-1], 1)
         better: Integers = (draws[:, one, other] > draws[:, other, one]).astype(np.int64)
         return better
+
+    def comparisons(self, matrix: Numbers) -> Numbers:
+        """Each two with each other."""
+        one, other = np.triu_indices(len(matrix), 1)
+        sign = np.where(matrix[one, other] >= matrix[other, one], 1.0, -1.0)
+        found = np.zeros((len(one), *matrix.shape))
+        number = np.arange(len(one))
+        found[number, one, other], found[number, other, one] = sign, -sign
+        return found
 
     def in_words(self, answer: Integers, names: tuple[str, ...]) -> str:
         """How many beat how many others."""
@@ -107,20 +137,18 @@ def answer(
 
 
 def allocate(
-    payoffs: Payoffs,
-    question: Question,
-    matches: int,
-    rng: np.random.Generator,
-    draws: int = DRAWS,
+    payoffs: Payoffs, question: Question, matches: int, rng: np.random.Generator
 ) -> Integers:
     """How many matches to play next of each pair: [N, N], the earlier policy's row.
 
-    Pairs that met less than `FIRST` times come first. Then let x be the payoff of a pair over its
-    uncertainty. Draws whose answer is not the usual one lie apart from the others in some x; a
-    pair's share v in the doubt is the square of that distance, weighed by how common such draws
-    are. If x alone decided, v would be g^2 s^2 / n, with g its weight in the decision, s the
-    deviation of a match and n their number; the best numbers for a given sum go by g s (Neyman
-    1934), which is the root of v n. The matches go to those that have less than this.
+    Pairs that met less than `FIRST` times come first. If the payoffs were known, numbers n of
+    matches could be sought with which every comparison of the question is as clear, for the least
+    sum: comparison d is known to sum_c s_dc / n_c, with s_dc the variance of what one match of the
+    pair c adds to it, and is to be known to a share of D_d^2, where D_d is how far it is from 0. At
+    the minimum n_c is the root of sum_d l_d s_dc, with multipliers l_d that are 0 where d is
+    clearer than it need be (for one comparison that is the allocation of Neyman 1934). Since they
+    are not known, it is the mean of these numbers over draws of the payoffs as they may be. The
+    matches go to the pairs that have less than this.
 
     Raises:
         UsageError: seats are not pooled, or `matches` is less than 1.
@@ -128,21 +156,61 @@ def allocate(
     if matches < 1:
         raise UsageError(f"matches: at least one is to be played; this is {matches}")
     _check_symmetric(payoffs)
-    upper = np.triu(np.ones(payoffs.counts.shape, np.bool_), 1)
-    counts = np.where(upper, payoffs.counts, 0)
-    lacking = np.where(upper, np.maximum(FIRST - counts, 0), 0)
+    pairs = np.triu_indices(len(payoffs.names), 1)
+    counts = payoffs.counts[pairs].astype(np.float64)
+    lacking = np.maximum(FIRST - counts, 0.0)
     if lacking.any():
-        return _share_out(lacking.astype(np.float64), min(matches, int(lacking.sum())), lacking)
-    found, said = _ask(payoffs, question, rng, draws)
-    doubt = _doubt(found, said)[upper]
-    wanted = np.sqrt(doubt * counts[upper])
-    if wanted.sum() == 0.0:
-        wanted = np.ones_like(wanted)
-    target = wanted / wanted.sum() * (counts[upper].sum() + matches)
-    deficit = np.maximum(target - counts[upper], 0.0)
-    shares = np.zeros(counts.shape)
-    shares[upper] = deficit
-    return _share_out(shares, matches)
+        planned = _share_out(lacking, min(matches, int(lacking.sum())))
+    else:
+        draws = _without_own(payoffs).sample(WORLDS, rng)[:, 0]
+        covariances = payoffs.moderated[:, :, pairs[0], pairs[1]]
+        wanted = np.mean([_wanted(draw, question, pairs, covariances) for draw in draws], 0)
+        target = wanted * (counts.sum() + matches)
+        planned = _share_out(np.maximum(target - counts, 0.0), matches)
+    found: Integers = np.zeros(payoffs.counts.shape, np.int64)
+    found[pairs] = planned
+    return found
+
+
+WORLDS = 40
+"""Draws of the payoffs for which matches are planned."""
+ROUNDS = 60
+"""In which the multipliers are found: each is multiplied by the root of what it lacks."""
+
+
+def _wanted(
+    matrix: Numbers, question: Question, pairs: tuple[Integers, ...], covariances: Numbers
+) -> Numbers:
+    """[C]: the shares of matches that make all comparisons as clear as each other.
+
+    Args:
+        matrix: [N, N] the row's payoffs.
+        question: that is asked.
+        pairs: two of [C], the places of each pair.
+        covariances: [2, 2, C] of one match of each pair.
+    """
+    one, other = pairs
+    weights = question.comparisons(matrix)
+    there, back = weights[:, one, other], weights[:, other, one]
+    share = (
+        there**2 * covariances[0, 0]
+        + 2.0 * there * back * covariances[0, 1]
+        + back**2 * covariances[1, 1]
+    )
+    distance = (weights * matrix).sum((1, 2)) ** 2
+    asked = share / np.maximum(distance, 1e-12 * (distance.max() + 1e-300))[:, None]
+    asked = asked[asked.any(1)]
+    if not len(asked):
+        return np.full(len(one), 1.0 / len(one))
+    asked = asked / asked.max()
+    multipliers = np.ones(len(asked)) / len(asked)
+    for _ in range(ROUNDS):
+        numbers = np.sqrt(multipliers @ asked)
+        unclear = np.divide(asked, numbers, out=np.zeros_like(asked), where=numbers > 0.0).sum(1)
+        multipliers *= np.sqrt(unclear / unclear.max())
+        multipliers /= multipliers.sum()
+    found: Numbers = np.sqrt(multipliers @ asked)
+    return found / found.sum()
 
 
 def _ask(
@@ -150,56 +218,29 @@ def _ask(
 ) -> tuple[Numbers, Integers]:
     """Draws of the row's payoffs [S, N, N], and what they say [S, A]."""
     _check_symmetric(payoffs)
+    found = _without_own(payoffs).sample(draws, rng)[:, 0]
+    return found, question.answers(found)
+
+
+def _without_own(payoffs: Payoffs) -> Payoffs:
+    """The same, with 0 for what a policy earns against itself, which nothing here asks for."""
     own = np.eye(len(payoffs.names), dtype=np.bool_)
-    known = replace(
+    return replace(
         payoffs,
         means=np.where(own, 0.0, payoffs.means),
         covariances=np.where(own, 0.0, payoffs.covariances),
         counts=np.where(own, KNOWN, payoffs.counts),
     )
-    found = known.sample(draws, rng)[:, 0]
-    return found, question.answers(found)
 
 
-def _doubt(draws: Numbers, said: Integers) -> Numbers:
-    """[N, N]: how much of the doubt in the answer comes from each pair."""
-    modes, which, counts = np.unique(said, axis=0, return_inverse=True, return_counts=True)
-    which, usual = which.reshape(-1), int(counts.argmax())
-    spread = draws.std(0)
-    scaled = np.divide(draws - draws.mean(0), spread, out=np.zeros_like(draws), where=spread > 0.0)
-    base = scaled[which == usual].mean(0)
-    doubt = np.zeros(draws.shape[1:])
-    for other in np.flatnonzero(counts >= RARE * len(draws)):
-        if other == usual:
-            continue
-        of_these = scaled[which == other]
-        apart = (of_these.mean(0) - base) ** 2
-        noise = 1.0 / len(of_these) + 1.0 / counts[usual]
-        doubt += counts[other] / len(draws) * np.maximum(apart - noise, 0.0)
-    if len(modes) > 1 and not doubt.any():
-        # All other answers are rare, each for itself: together they still say where doubt lies.
-        others = scaled[which != usual]
-        doubt = np.maximum((others**2).mean(0) - 1.0, 0.0)
-    return doubt
-
-
-RARE = 0.005
-"""An answer of fewer draws than this is not looked at alone."""
-
-
-def _share_out(shares: Numbers, matches: int, most: Integers | None = None) -> Integers:
-    """Whole numbers in these proportions that add up to `matches`: by the largest remainders."""
-    total = shares.sum()
-    if total == 0.0:
-        shares = np.triu(np.ones_like(shares), 1)
-        total = shares.sum()
-    wanted = shares / total * matches
-    found: Integers = np.floor(wanted).astype(np.int64)
-    rest = wanted - found
-    if most is not None:
-        rest = np.where(found < most, rest, -1.0)
-    order = np.argsort(-rest, axis=None, kind="stable")
-    found.reshape(-1)[order[: matches - int(found.sum())]] += 1
+def _share_out(shares: Numbers, matches: int) -> Integers:
+    """[C] whole numbers in these proportions with this sum, by the largest remainders."""
+    if not shares.any():
+        shares = np.ones_like(shares)
+    wanted = shares / shares.sum() * matches
+    found: Integers = np.floor(wanted + 1e-9).astype(np.int64)
+    order = np.argsort(found - wanted, kind="stable")
+    found[order[: matches - int(found.sum())]] += 1
     return found
 
 
