@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -106,7 +107,8 @@ class Payoffs:
     @property
     def missing(self) -> Bools:
         """[n_1, ..., n_R]: cells in which no match was played."""
-        return self.counts == 0
+        missing: Bools = self.counts == 0
+        return missing
 
     def missing_names(self, most: int = 5) -> str:
         """Cells without a match, in words: `a and b, and 7 others`; empty: none."""
@@ -202,7 +204,8 @@ class Payoffs:
             drawn = np.where(upper, drawn, turned)
             own = np.einsum("krii->kri", drawn)
             own[...] = own.mean(1, keepdims=True)
-        return self.means + drawn
+        found: Numbers = self.means + drawn
+        return found
 
     def part(self, kept: Sequence[int]) -> Payoffs:
         """The game in which all roles have only these of their strategies, which all share.
@@ -213,7 +216,7 @@ class Payoffs:
         if any(names != self.names for names in self.strategies):
             raise UsageError("payoffs: the roles have other strategies each; choose by role")
         names = tuple(self.names[place] for place in kept)
-        index = np.ix_(*[list(kept)] * self.num_roles)
+        index: tuple[Any, ...] = np.ix_(*[list(kept)] * self.num_roles)
         return replace(
             self,
             strategies=(names,) * self.num_roles,

@@ -210,7 +210,8 @@ def _wanted(
         multipliers *= np.sqrt(unclear / unclear.max())
         multipliers /= multipliers.sum()
     found: Numbers = np.sqrt(multipliers @ asked)
-    return found / found.sum()
+    found /= found.sum()
+    return found
 
 
 def _ask(
