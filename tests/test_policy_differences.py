@@ -1,4 +1,4 @@
-"""What differs for one policy holds in every session: as it is, and read back from what was saved."""
+"""What differs for one policy is the same in every session, also once it was saved and read."""
 
 import pytest
 

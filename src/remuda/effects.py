@@ -17,7 +17,7 @@ from remuda.config import Config, Only, PolicyConfig
 def without_effect(config: Config, said: Collection[str] = (), resumed: bool = False) -> list[str]:
     """What was set and has no effect, a sentence each, with the setting that has.
 
-    A setting counts as set where it is not what it would be by default, also in `policies`, or where
+    A setting counts as set where it is not what it would be by default, in `policies` too, or where
     it is among those that the user said.
 
     Args:

@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import (
+    AfterValidator,
+    BeforeValidator,
     NonNegativeInt,
     ValidationError,
     model_validator,
@@ -15,6 +17,7 @@ from pydantic import (
 from remuda.algorithms import BUILT_IN, find_algorithm
 from remuda.config.differences import with_own_defaults
 from remuda.config.faults import explain
+from remuda.config.plain import plain_data
 from remuda.config.policy import PolicyConfig, with_module
 from remuda.config.population import PopulationConfig
 from remuda.config.run import (
@@ -26,7 +29,7 @@ from remuda.config.run import (
     RunConfig,
     SupervisionConfig,
 )
-from remuda.config.sections import Section, overlay
+from remuda.config.sections import Section, expanded, overlay
 from remuda.errors import ConfigError
 
 
@@ -47,7 +50,7 @@ class Config(Section):
     """What holds for every policy."""
     population: PopulationConfig = PopulationConfig()
     """Who plays whom."""
-    policies: dict[str, dict[str, Any]] = {}
+    policies: Annotated[dict[str, dict[str, Any]], AfterValidator(plain_data)] = {}
     """What differs for one policy, by its name: `--policies.agent_0.learning_rate 1e-3`."""
     actor: ActorConfig = ActorConfig()
     """The actor."""
@@ -59,7 +62,7 @@ class Config(Section):
     """Supervision."""
     run: RunConfig = RunConfig()
     """The run."""
-    trace: Path | None = None
+    trace: Annotated[Path | None, BeforeValidator(expanded)] = None
     """Write what each process did when into this file, as Chrome trace events for Perfetto."""
 
     @model_validator(mode="before")
