@@ -30,7 +30,7 @@ from remuda.config.run import (
     RunConfig,
     SupervisionConfig,
 )
-from remuda.config.sections import Only, Section, overlay
+from remuda.config.sections import Each, Only, Section, overlay
 from remuda.config.tree import Config
 
 __all__ = [
@@ -39,6 +39,7 @@ __all__ = [
     "CheckpointConfig",
     "Config",
     "DQNConfig",
+    "Each",
     "EnvConfig",
     "ExperienceConfig",
     "ExplorationConfig",

@@ -116,6 +116,13 @@ class Only:
         return f"has no effect without {self.needs.format(prefix)}"
 
 
+@dataclass(frozen=True)
+class Each:
+    """Mark a mapping by name of which each value holds some of the keys of a section."""
+
+    section: type[Section]
+
+
 def for_values(instead: str = "") -> Only:
     """Mark what only IQN and DQN read, and what PPO has instead."""
     return Only("transitions", instead=instead)

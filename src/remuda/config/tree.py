@@ -29,7 +29,7 @@ from remuda.config.run import (
     RunConfig,
     SupervisionConfig,
 )
-from remuda.config.sections import Section, expanded, overlay
+from remuda.config.sections import Each, Section, expanded, overlay
 from remuda.errors import ConfigError
 
 
@@ -50,7 +50,9 @@ class Config(Section):
     """What holds for every policy."""
     population: PopulationConfig = PopulationConfig()
     """Who plays whom."""
-    policies: Annotated[dict[str, dict[str, Any]], AfterValidator(plain_data)] = {}
+    policies: Annotated[
+        dict[str, dict[str, Any]], AfterValidator(plain_data), Each(PolicyConfig)
+    ] = {}
     """What differs for one policy, by its name: `--policies.agent_0.learning_rate 1e-3`."""
     actor: ActorConfig = ActorConfig()
     """The actor."""
