@@ -48,8 +48,12 @@ def unknown_key(key: str, model: type[BaseModel], prefix: str = "") -> str:
 
 
 def _by_common_name(name: str, keys: Collection[str]) -> list[str]:
-    """The key of a setting that is called so elsewhere, if it is one of these; of a part of the
-    tree the keys begin there."""
+    """The key of a setting that is called so elsewhere, if it is one of these.
+
+    Args:
+        name: what it is called.
+        keys: of the whole tree, or of a section, in which they are without the section's name.
+    """
     key = COMMON_NAMES.get(name.lower())
     while key:
         if key in keys:

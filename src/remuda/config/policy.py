@@ -358,15 +358,30 @@ class PolicyConfig(Section):
             raise ValueError(
                 "experience.on_full is 'wait', which needs an experience.replay_ratio to wait for"
             )
-        largest = max(self.batch_size, experience.segment_length if network.recurrent else 0)
+        self.check_waiting(bool(network.recurrent))
+        return self
+
+    def check_waiting(self, recurrent: bool) -> None:
+        """Refuse a capacity with which the actor and the learner would wait for each other.
+
+        Args:
+            recurrent: whether the network is, so that a batch is one whole segment at least; of a
+                module of the user's only its maker can tell.
+
+        Raises:
+            ValueError: one batch needs more steps than the actor may be ahead.
+        """
+        experience = self.experience
+        if experience.on_full != "wait" or self.rollout_length:
+            return
+        largest = max(self.batch_size, experience.segment_length if recurrent else 0)
         share = largest / (experience.replay_ratio or 1.0)
-        if experience.on_full == "wait" and experience.capacity < share:
+        if experience.capacity < share:
             raise ValueError(
                 f"experience.capacity is {experience.capacity}, less than the {share:.0f} steps "
                 "that pay for one batch; with experience.on_full 'wait' the actor and "
                 "the learner would wait for each other"
             )
-        return self
 
     def _fits_ppo(self) -> PolicyConfig:
         if self.learning_mode == "on_policy" and self.experience.group:
