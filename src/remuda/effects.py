@@ -17,8 +17,8 @@ from remuda.config import Config, Only, PolicyConfig
 def without_effect(config: Config, said: Collection[str] = (), resumed: bool = False) -> list[str]:
     """What was set and has no effect, a sentence each, with the setting that has.
 
-    A setting counts as set where it is not what it would be by default, where `policies` names it,
-    or where it is among those that the user said.
+    A setting counts as set where it is not what it would be by default, in `policies` too, or where
+    it is among those that the user said.
 
     Args:
         config: of the run.
@@ -31,7 +31,11 @@ def without_effect(config: Config, said: Collection[str] = (), resumed: bool = F
         return any(one == key or one.startswith(f"{key}.") for one in said)
 
     policies = [config.policy, *(config.policy_of(name) for name in config.policies)]
-    default = PolicyConfig.model_validate({"algorithm": config.policy.algorithm})
+    defaults = {
+        name: PolicyConfig.model_validate({"algorithm": name})
+        for name in dict.fromkeys(policy.algorithm for policy in policies)
+    }
+    default = defaults[config.policy.algorithm]
     found = []
     for key, only in _marked(PolicyConfig):
         changed = not resumed and _value(config.policy, key) != _value(default, key)
@@ -41,13 +45,13 @@ def without_effect(config: Config, said: Collection[str] = (), resumed: bool = F
         for name, own in config.policies.items():
             policy = config.policy_of(name)
             prefix = f"policies.{name}."
-            named = wrote(prefix + key) if resumed else _value(own, key) is not MISSING
-            if named and not only.reads(policy):
+            usual = _value(defaults[policy.algorithm], key)
+            named = not resumed and _value(own, key) not in (MISSING, usual)
+            if (named or wrote(prefix + key)) and not only.reads(policy):
                 found.append(f"{prefix}{key} {only.words(policy.algorithm, prefix)}")
     for prefix, policy in (("policy.", config.policy), *_of_policies(config)):
-        plain_policy = PolicyConfig.model_validate({"algorithm": policy.algorithm})
         for key in policy.entry.unused:
-            changed = not resumed and _value(policy, key) != _value(plain_policy, key)
+            changed = not resumed and _value(policy, key) != _value(defaults[policy.algorithm], key)
             if changed or wrote(prefix + key):
                 found.append(f"{prefix}{key} has no effect: {policy.algorithm} has no use for it")
     plain = Config()

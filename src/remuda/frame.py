@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -41,8 +42,11 @@ class Frame(Mapping[str, Array]):
 
     def __getitem__(self, name: str) -> Array:
         if name not in self._columns:
-            near = difflib.get_close_matches(name, self._columns, n=3)
-            raise KeyError(f"there is no column {name!r}; near it are {near or sorted(self)}")
+            near = _nearest(str(name), tuple(self._columns))
+            known = f"there are {sorted(self)}" if self._columns else "there are none"
+            raise KeyError(
+                f"there is no column {name!r}; " + (f"near it are {near}" if near else known)
+            )
         return self._columns[name]
 
     def __iter__(self) -> Iterator[str]:
@@ -61,6 +65,21 @@ class Frame(Mapping[str, Array]):
             UsageError: pandas is not installed.
         """
         return data_frame(self._columns)
+
+
+def _nearest(name: str, columns: Sequence[str], most: int = 3, least: float = 0.6) -> list[str]:
+    """The columns most like a name, as a whole or in one of their words, the nearest first."""
+
+    def likeness(column: str) -> tuple[float, float]:
+        words = [column.rpartition("/")[2], *re.split("[/_]", column)]
+        whole, *parts = (
+            difflib.SequenceMatcher(None, name.lower(), text.lower()).ratio()
+            for text in (column, *words)
+        )
+        return max(whole, *parts), whole
+
+    found = sorted(((likeness(column), column) for column in columns), reverse=True)
+    return [column for (best, _), column in found if best >= least][:most]
 
 
 def data_frame(data: Any, **options: Any) -> Any:

@@ -13,7 +13,7 @@ from remuda.assembly import Assembly
 from remuda.calibration import choose_layout
 from remuda.checkpoint.store import Manifest
 from remuda.compiling import telling_of_compiling
-from remuda.config import Config, load_config, overlay, write_config
+from remuda.config import Config, load_config, overlay
 from remuda.coordinator.coordinator import Coordinator, Signals
 from remuda.coordinator.logs import log_to
 from remuda.coordinator.metrics import Goal, View
@@ -129,7 +129,7 @@ class _Beginning:
         if resumed is not None:
             _tell_of_damage(run.rewind(resumed.checkpoint.turns, assembly.records), view)
             run.save_code(config)
-            write_config(config, run.config)
+            run.save_config(config)
             note_changes(run, resumed)
         found = resumed.checkpoint if resumed is not None else None
         with self.events.lasting(run, assembly):

@@ -117,6 +117,24 @@ def test_where_a_recurrent_module_cannot_work_is_told(options, told):
         spec.network()
 
 
+@pytest.mark.parametrize(("length", "fits"), [(100, True), (101, False)])
+def test_a_recurrent_module_whose_segments_are_longer_than_the_actor_may_be_ahead(length, fits):
+    """As with `network.recurrent`, the actor and the learner would wait for each other."""
+    experience = {"on_full": "wait", "capacity": 100, "learning_starts": 64, "replay_ratio": 1.0}
+    experience["segment_length"] = length
+    network = {"module": f"{OWN}:Remembers"}
+    own = {"network": network, "algorithm": "dqn", "experience": experience}
+    config = PolicyConfig.model_validate(own)
+    spec = PolicySpec("a", config, (5,), "float32", DiscreteActions((3,)))
+    if fits:
+        assert spec.network().memory
+    else:
+        with pytest.raises(
+            ConfigError, match=r"Remembers has a state_size, .*capacity is 100, les"
+        ):
+            spec.network()
+
+
 def test_each_policy_draws_weights_of_its_own_as_the_module_draws_them():
     spec = spec_of("ppo", "Wide")
     ones = [first_weights(spec, torch_stream(0, "weights", k)) for k in (0, 1, 0)]

@@ -6,6 +6,7 @@ the child processes, is written into the run directory, and is read back by `rem
 
 from remuda.config.algorithms import DQNConfig, IQNConfig, PPOConfig
 from remuda.config.faults import explain, fields_of, unknown_key
+from remuda.config.plain import plain_data, read_yaml
 from remuda.config.policy import (
     ExperienceConfig,
     ExplorationConfig,
@@ -29,7 +30,7 @@ from remuda.config.run import (
     RunConfig,
     SupervisionConfig,
 )
-from remuda.config.sections import Only, Section, overlay
+from remuda.config.sections import Each, Only, Section, overlay
 from remuda.config.tree import Config
 
 __all__ = [
@@ -38,6 +39,7 @@ __all__ = [
     "CheckpointConfig",
     "Config",
     "DQNConfig",
+    "Each",
     "EnvConfig",
     "ExperienceConfig",
     "ExplorationConfig",
@@ -60,7 +62,9 @@ __all__ = [
     "load_config",
     "load_saved_config",
     "overlay",
+    "plain_data",
     "read_config",
+    "read_yaml",
     "unknown_key",
     "write_config",
 ]

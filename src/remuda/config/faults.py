@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import difflib
+from collections.abc import Collection, Mapping
 
 from pydantic import (
     BaseModel,
     ValidationError,
 )
 
+from remuda.config.common_names import COMMON_NAMES
 from remuda.config.moved import moved_key
 
 
@@ -31,17 +33,49 @@ def unknown_key(key: str, model: type[BaseModel], prefix: str = "") -> str:
     if moved is not None:
         return moved
     keys = fields_of(model)
-    parent = key.rpartition(".")[0]
+    parent, _, last = key.rpartition(".")
     siblings = [k for k in keys if k.rpartition(".")[0] == parent]
-    leaf = {k.rpartition(".")[2]: k for k in keys}
-    near = difflib.get_close_matches(key, keys, n=1, cutoff=0.8)
-    near = near or [
-        leaf[name] for name in difflib.get_close_matches(key.rpartition(".")[2], leaf, n=1)
-    ]
+    near = _by_common_name(last, keys)
+    # A section is no answer to what was looked for in it.
+    others = [k for k in keys if not key.startswith(f"{k}.")]
+    leaf = {k.rpartition(".")[2]: k for k in others}
+    near = near or difflib.get_close_matches(key, others, n=1, cutoff=0.8)
+    near = near or [leaf[name] for name in difflib.get_close_matches(last, leaf, n=1)]
     if near:
         return f"{prefix}{key} is no key of the configuration; did you mean {prefix}{near[0]}?"
     allowed = ", ".join(prefix + k for k in siblings or [k for k in keys if "." not in k])
     return f"{prefix}{key} is no key of the configuration; there are {allowed}"
+
+
+def _by_common_name(name: str, keys: Collection[str]) -> list[str]:
+    """The key of a setting that is called so elsewhere, if it is one of these.
+
+    Args:
+        name: what it is called.
+        keys: of the whole tree, or of a section, in which they are without the section's name.
+    """
+    key = COMMON_NAMES.get(name.lower())
+    while key:
+        if key in keys:
+            return [key]
+        key = key.partition(".")[2]
+    return []
+
+
+def _is_within(key: str, keys: Mapping[str, object]) -> bool:
+    """Whether a dotted key is one of these, or in what one of these may hold."""
+    parts = key.split(".")
+    before = (".".join(parts[:count]) for count in range(1, len(parts)))
+    return key in keys or any(keys.get(one, ...) is None for one in before)
+
+
+def _nested(key: str, value: object) -> str:
+    """How a value is written under a key that was given in one piece, with dots."""
+    found = repr(value)
+    parts = key.split(".")
+    for part in reversed(parts[1:]):
+        found = f"{{{part}: {found}}}"
+    return f"{parts[0]}: {found}"
 
 
 def explain(error: ValidationError, model: type[BaseModel], prefix: str = "") -> str:
@@ -56,6 +90,10 @@ def explain(error: ValidationError, model: type[BaseModel], prefix: str = "") ->
             break
         key = longer
     if fault["type"] == "extra_forbidden":
+        whole = prefix + key
+        if "." in str(fault["loc"][-1]) and _is_within(key, keys):
+            value = fault["input"]
+            return f"{whole} has dots: write it nested, as in {_nested(whole, value)}"
         return unknown_key(key, model, prefix)
     if fault["type"] == "value_error":
         message = str(fault["ctx"]["error"])

@@ -17,6 +17,7 @@ from pydantic import (
 from remuda.algorithms import AlgorithmEntry, find_algorithm
 from remuda.config.algorithms import DQNConfig, IQNConfig, PPOConfig, QLearningConfig
 from remuda.config.faults import fields_of, unknown_key
+from remuda.config.plain import Options
 from remuda.config.sections import Only, Section, Share, for_ppo, for_values, overlay, text_of_path
 from remuda.errors import ConfigError
 
@@ -28,7 +29,7 @@ class NetworkConfig(Section):
     """Your own, as `module:Name` of a class or function that returns a torch.nn.Module: it maps
     observations [B, *shape] to features [B, F], in place of convolutions and hidden layers."""
     options: Annotated[
-        dict[str, Any],
+        Options,
         Only(when=lambda policy: bool(policy.network.module), needs="{}network.module"),
     ] = {}
     """What your own module is made with, by name."""
@@ -157,7 +158,7 @@ class PolicyConfig(Section):
     """`iqn`: implicit quantile networks (Dabney et al. 2018). `dqn`: double DQN (van Hasselt et
     al. 2016). `ppo`: proximal policy optimisation (Schulman et al. 2017); it has some defaults of
     its own. Or your own, as `module:Class`."""
-    settings: dict[str, Any] = {}
+    settings: Options = {}
     """What an algorithm of your own has besides, by name."""
     learning_mode: Literal["on_policy", "off_policy", "hybrid"] = "off_policy"
     """What an update trains on. `on_policy`, for PPO: the newest rollout, once. `off_policy`: steps
@@ -357,15 +358,30 @@ class PolicyConfig(Section):
             raise ValueError(
                 "experience.on_full is 'wait', which needs an experience.replay_ratio to wait for"
             )
-        largest = max(self.batch_size, experience.segment_length if network.recurrent else 0)
+        self.check_waiting(bool(network.recurrent))
+        return self
+
+    def check_waiting(self, recurrent: bool) -> None:
+        """Refuse a capacity with which the actor and the learner would wait for each other.
+
+        Args:
+            recurrent: whether the network is, so that a batch is one whole segment at least; of a
+                module of the user's only its maker can tell.
+
+        Raises:
+            ValueError: one batch needs more steps than the actor may be ahead.
+        """
+        experience = self.experience
+        if experience.on_full != "wait" or self.rollout_length:
+            return
+        largest = max(self.batch_size, experience.segment_length if recurrent else 0)
         share = largest / (experience.replay_ratio or 1.0)
-        if experience.on_full == "wait" and experience.capacity < share:
+        if experience.capacity < share:
             raise ValueError(
                 f"experience.capacity is {experience.capacity}, less than the {share:.0f} steps "
                 "that pay for one batch; with experience.on_full 'wait' the actor and "
                 "the learner would wait for each other"
             )
-        return self
 
     def _fits_ppo(self) -> PolicyConfig:
         if self.learning_mode == "on_policy" and self.experience.group:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import (
     Field,
@@ -11,6 +11,7 @@ from pydantic import (
     PositiveInt,
 )
 
+from remuda.config.plain import Options
 from remuda.config.sections import Only, Section, Share
 
 BIRTHS = Only(
@@ -173,7 +174,7 @@ class PopulationConfig(Section):
     """`prioritized`: by the chance to lose to them, squared, or `even`: by the chance to lose times
     the chance to win."""
     options: Annotated[
-        dict[str, Any],
+        Options,
         Only(
             when=lambda config: ":" in config.population.matchmaker,
             needs="a population.matchmaker of your own, as module:Class",

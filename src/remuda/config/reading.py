@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from pydantic import (
 
 from remuda.config.faults import explain
 from remuda.config.moved import with_moved_keys
+from remuda.config.plain import read_yaml, write_yaml
 from remuda.config.tree import Config
 from remuda.errors import ConfigError
 from remuda.pickled import read_beside
@@ -48,7 +50,7 @@ def read_config(path: Path) -> dict[str, Any]:
     import yaml
 
     try:
-        data = yaml.safe_load(path.read_text())
+        data = read_yaml(Path(os.path.expanduser(path)).read_text())
     except OSError as error:
         raise ConfigError(f"cannot read the configuration {path}: {error.strerror}") from None
     except (yaml.YAMLError, UnicodeDecodeError) as error:
@@ -63,41 +65,16 @@ def read_config(path: Path) -> dict[str, Any]:
 
 
 def write_config(config: Config, path: Path) -> None:
-    """Write the whole tree as YAML.
+    """Write the whole tree as YAML, by way of a temporary name: it is there whole or not at all.
 
     Raises:
-        ConfigError: it holds something from Python that no file can hold.
+        OSError: the disk is full or not writable; an older file is as it was.
     """
-    path.write_text(config_text(config))
+    from remuda.checkpoint.state import write_whole
+
+    write_whole(path, config_text(config).encode())
 
 
 def config_text(config: Config) -> str:
-    """The whole tree as YAML.
-
-    Raises:
-        ConfigError: it holds something from Python that no file can hold.
-    """
-    import yaml
-    from pydantic_core import PydanticSerializationError
-
-    try:
-        return yaml.safe_dump(config.model_dump(mode="json"), sort_keys=False)
-    except PydanticSerializationError:
-        for key, value in _strange(config.model_dump()):
-            raise ConfigError(
-                f"{key}: a {type(value).__module__}.{type(value).__qualname__} cannot be written "
-                "into the run's configuration; give plain numbers, texts, lists and mappings"
-            ) from None
-        raise
-
-
-def _strange(value: object, key: str = "") -> Iterator[tuple[str, object]]:
-    """What of a tree is not plain, by its key."""
-    if isinstance(value, Mapping):
-        for name, part in value.items():
-            yield from _strange(part, f"{key}.{name}" if key else str(name))
-    elif isinstance(value, list | tuple | set | frozenset):
-        for part in value:
-            yield from _strange(part, key)
-    elif not isinstance(value, str | int | float | bool | Path | None):
-        yield key, value
+    """The whole tree as YAML."""
+    return write_yaml(config.model_dump(mode="json"))

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import (
+    BeforeValidator,
     Field,
     NonNegativeFloat,
     NonNegativeInt,
@@ -13,7 +14,8 @@ from pydantic import (
     PositiveInt,
 )
 
-from remuda.config.sections import Only, Section, Share
+from remuda.config.plain import Options
+from remuda.config.sections import Only, Section, Share, expanded
 
 CHILDREN = Only(
     when=lambda config: config.schedule != "sequential", needs="schedule async or lockstep"
@@ -41,7 +43,7 @@ class EnvConfig(Section):
     check: bool = True
     """Check every value that the game hands over for presence, shape and finiteness, and end with a
     message that names the agent, the copy and the turn. It costs about nothing."""
-    options: dict[str, Any] = {}
+    options: Options = {}
     """The game's own parameters by name; `remuda games` lists them."""
 
 
@@ -125,7 +127,7 @@ class RunConfig(Section):
     """Turns to play, over all copies together. None: no such end."""
     seconds: PositiveFloat | None = None
     """Seconds to train. None: no such end."""
-    directory: Path | None = None
+    directory: Annotated[Path | None, BeforeValidator(expanded)] = None
     """The run directory. None: a new one under `runs/`, named by game and time."""
     log_every: PositiveFloat | Literal["auto"] = "auto"
     """Seconds between two lines of metrics. `auto`: a tenth of the time so far, from 0.25 to 5, so

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -33,6 +34,11 @@ def overlay(base: Mapping[str, Any], top: Mapping[str, Any]) -> dict[str, Any]:
 def text_of_path(value: object) -> object:
     """A path as text; anything else as it is."""
     return str(value) if isinstance(value, Path) else value
+
+
+def expanded(path: object) -> object:
+    """A path or a text in which `~` stands for the home directory; anything else as it is."""
+    return os.path.expanduser(path) if isinstance(path, str | Path) else path
 
 
 class Section(BaseModel):
@@ -108,6 +114,13 @@ class Only:
             those = " and ".join(name for name, entry in BUILT_IN.items() if self._suits(entry))
             return f"has no effect: it is for {those}, not {algorithm}{told}"
         return f"has no effect without {self.needs.format(prefix)}"
+
+
+@dataclass(frozen=True)
+class Each:
+    """Mark a mapping by name of which each value holds some of the keys of a section."""
+
+    section: type[Section]
 
 
 def for_values(instead: str = "") -> Only:

@@ -7,14 +7,18 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import (
+    AfterValidator,
+    BeforeValidator,
     NonNegativeInt,
     ValidationError,
     model_validator,
 )
 
-from remuda.algorithms import find_algorithm
+from remuda.algorithms import BUILT_IN, find_algorithm
+from remuda.config.differences import with_own_defaults
 from remuda.config.faults import explain
-from remuda.config.policy import OF_RECURRENT_VALUES, PolicyConfig, with_module
+from remuda.config.plain import plain_data
+from remuda.config.policy import PolicyConfig, with_module
 from remuda.config.population import PopulationConfig
 from remuda.config.run import (
     CHILDREN,
@@ -25,7 +29,7 @@ from remuda.config.run import (
     RunConfig,
     SupervisionConfig,
 )
-from remuda.config.sections import Section, overlay
+from remuda.config.sections import Each, Section, expanded, overlay
 from remuda.errors import ConfigError
 
 
@@ -46,7 +50,9 @@ class Config(Section):
     """What holds for every policy."""
     population: PopulationConfig = PopulationConfig()
     """Who plays whom."""
-    policies: dict[str, dict[str, Any]] = {}
+    policies: Annotated[
+        dict[str, dict[str, Any]], AfterValidator(plain_data), Each(PolicyConfig)
+    ] = {}
     """What differs for one policy, by its name: `--policies.agent_0.learning_rate 1e-3`."""
     actor: ActorConfig = ActorConfig()
     """The actor."""
@@ -58,8 +64,14 @@ class Config(Section):
     """Supervision."""
     run: RunConfig = RunConfig()
     """The run."""
-    trace: Path | None = None
+    trace: Annotated[Path | None, BeforeValidator(expanded)] = None
     """Write what each process did when into this file, as Chrome trace events for Perfetto."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _own_defaults(cls, data: Any) -> Any:
+        """Let `policies` say all that the defaults of one policy do not share with the others'."""
+        return with_own_defaults(data) if isinstance(data, Mapping) else data
 
     @model_validator(mode="after")
     def _ends_and_policies_fit(self) -> Config:
@@ -95,21 +107,6 @@ class Config(Section):
         """Whether checkpoints hold experience."""
         return self.exact if self.checkpoint.replay is None else self.checkpoint.replay
 
-    def _of_recurrent(self, base: dict[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
-        """Defaults of a policy whose network is recurrent where the others' are not.
-
-        Only for what the user did not say of all policies.
-        """
-        network = own.get("network")
-        memory = network.get("recurrent") if isinstance(network, Mapping) else 0
-        takes = find_algorithm(own.get("algorithm", base["algorithm"])).takes
-        if not memory or base["network"]["recurrent"] or takes != "transitions":
-            return {}
-        said = self.policy.model_fields_set, self.policy.experience.model_fields_set
-        found = {k: v for k, v in OF_RECURRENT_VALUES.items() if k not in said[0] | {"experience"}}
-        kept = {k: v for k, v in OF_RECURRENT_VALUES["experience"].items() if k not in said[1]}
-        return found | {"experience": kept}
-
     def policy_of(self, name: str) -> PolicyConfig:
         """The configuration of the policy `name`: `policy`, overlaid with its own differences."""
         own = self.policies.get(name)
@@ -118,10 +115,14 @@ class Config(Section):
         try:
             base = self.policy.model_dump()
             algorithm = own.get("algorithm", base["algorithm"])
+            if not isinstance(algorithm, str):
+                raise ValueError(
+                    f"policies.{name}.algorithm is {algorithm!r}: give the name of one, such as "
+                    f"{', '.join(BUILT_IN)}, or your own as module:Class"
+                )
             if algorithm != base["algorithm"]:
                 for preset in find_algorithm(algorithm).presets:
                     base = overlay(base, preset)
-            base = overlay(base, self._of_recurrent(base, own))
             return PolicyConfig.model_validate(overlay(base, with_module(own)))
         except ValidationError as error:
             raise ValueError(explain(error, PolicyConfig, f"policies.{name}.")) from None

@@ -18,7 +18,7 @@ from remuda.checkpoint.names import file_name
 from remuda.checkpoint.plain import NUMBER, Kinds, checked, checked_all, read_checked
 from remuda.checkpoint.state import save_tensors, write_whole
 from remuda.checkpoint.store import Checkpoints
-from remuda.config import Config, config_text, load_saved_config, read_config
+from remuda.config import Config, load_saved_config, read_config, write_config
 from remuda.coordinator.metrics import Record, read_metrics
 from remuda.errors import RunDirectoryError
 from remuda.policies.initial import InitialWeights
@@ -80,7 +80,6 @@ class RunDirectory:
 
         Raises:
             RunDirectoryError: it holds a run already, cannot be written, or has no room.
-            ConfigError: the configuration holds something that cannot be written.
         """
         path = config.run.directory or _new_path(config)
         run = RunDirectory(path)
@@ -89,7 +88,6 @@ class RunDirectory:
                 f"{path} holds a run already; go on with `remuda train --resume {path}`, "
                 "or name another run.directory"
             )
-        text = config_text(config)
         try:
             for directory in (run.weights, run.logs, run.tensorboard):
                 directory.mkdir(parents=True, exist_ok=True)
@@ -101,9 +99,11 @@ class RunDirectory:
                 )
             run.lock()
             run.save_code(config)
-            run.config.write_text(text)
-        except OSError as error:
+            run.save_config(config)
+        except RunDirectoryError:
             run.unlock()
+            raise
+        except OSError as error:
             raise RunDirectoryError(
                 f"cannot write the run directory {path}: {error.strerror}; "
                 "name another with --run.directory"
@@ -117,7 +117,7 @@ class RunDirectory:
         Raises:
             RunDirectoryError: there is none.
         """
-        run = RunDirectory(path)
+        run = RunDirectory(Path(os.path.expanduser(path)))
         if not run.config.is_file():
             raise RunDirectoryError(f"{path} is no run directory: it has no config.yaml")
         return run
@@ -126,9 +126,16 @@ class RunDirectory:
         """Claim the run for this process; the claim ends with it, however it ends.
 
         Raises:
-            RunDirectoryError: another process is running it.
+            RunDirectoryError: another process is running it, or it is not writable.
         """
-        self._lock = os.open(self.path / "lock", os.O_RDWR | os.O_CREAT, 0o644)
+        file = self.path / "lock"
+        try:
+            self._lock = os.open(file, os.O_RDWR | os.O_CREAT, 0o644)
+        except OSError as error:
+            raise RunDirectoryError(
+                f"cannot write {file}: {error.strerror}; a run writes into its directory: make it "
+                "writable, or copy the run to where it is"
+            ) from None
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -237,6 +244,17 @@ class RunDirectory:
         if not tree:  # else all defaults would stand in for what was lost
             raise RunDirectoryError(f"{self.config} is damaged: it is empty")
         return load_saved_config(tree, str(self.config))
+
+    def save_config(self, config: Config) -> None:
+        """Write the configuration, which every later session reads, whole or not at all.
+
+        Raises:
+            RunDirectoryError: the disk is full or not writable; the older file is as it was.
+        """
+        try:
+            write_config(config, self.config)
+        except OSError as error:
+            raise RunDirectoryError(f"cannot write {self.config}: {error.strerror}") from None
 
     def save_code(self, config: Config) -> None:
         """Write the code that no process can import; it is there before its name is.

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import os
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
@@ -15,6 +16,7 @@ from pydantic import ValidationError
 
 from remuda.config import Section, explain, fields_of, overlay, unknown_key
 from remuda.errors import ConfigError
+from remuda.ui.words import is_tuple, type_of, value_of
 
 Tree = dict[str, Any]
 S = TypeVar("S", bound=Section)
@@ -47,10 +49,13 @@ def parse_flags(words: Sequence[str], model: type[Section], positional: str = ""
             flags.append((name.replace("-", "_"), values))
         elif flags:
             values.append(word)
-        elif positional and _takes_many(positional, model):
-            tree[positional] = [*tree.get(positional, ()), word]
+        elif positional and is_tuple(type_of(positional, model)):
+            tree[positional] = [
+                *tree.get(positional, ()),
+                *value_of([word], type_of(positional, model)),
+            ]
         elif positional and positional not in tree:
-            tree[positional] = word
+            tree[positional] = value_of([word], type_of(positional, model))
         else:
             raise ConfigError(f"what is {word!r} for? Options are --NAME VALUE; see --help")
     keys = fields_of(model)
@@ -63,10 +68,10 @@ def parse_flags(words: Sequence[str], model: type[Section], positional: str = ""
                 else f"--{name} is a section; name one of its keys, as in "
                 f"--{next(key for key in keys if key.startswith(name + '.'))}"
             )
-        if not given and not _takes_many(name, model):
+        kind = type_of(name, model)
+        if not given and not is_tuple(kind):
             raise ConfigError(f"--{name} needs a value")
-        plain = [_value(word) for word in given]
-        leaf: Any = plain if _takes_many(name, model) or len(plain) > 1 else plain[0]
+        leaf = value_of(given, kind)
         for part in reversed(name.split(".")):
             leaf = {part: leaf}
         tree = overlay(tree, leaf)
@@ -85,7 +90,7 @@ def take_option(words: Sequence[str], option: str, needs: str) -> tuple[list[str
         if name == option:
             if not equals and i + 1 >= len(words):
                 raise ConfigError(f"{option} needs {needs}")
-            value = value if equals else words[i + 1]
+            value = os.path.expanduser(value if equals else words[i + 1])
             del words[i : i + (1 if equals else 2)]
             return words, value
     return words, ""
@@ -158,10 +163,6 @@ def _open_ended(name: str, model: type[Section]) -> bool:
     return any(_annotation(parent, model) is dict for parent in parents if parent in keys)
 
 
-def _takes_many(name: str, model: type[Section]) -> bool:
-    return _annotation(name, model) is tuple
-
-
 def _annotation(name: str, model: type[Section]) -> Any:
     """The type of the field `name`, or the container it is; None if there is no such field."""
     section: Any = model
@@ -172,15 +173,3 @@ def _annotation(name: str, model: type[Section]) -> Any:
             return None
         section = section.model_fields[part].annotation
     return getattr(section, "__origin__", section)
-
-
-def _value(word: str) -> Any:
-    """A word as YAML would read it, so that `3`, `true`, `None` and `[1, 2]` mean what they say."""
-    import yaml
-
-    if word in ("None", "none"):
-        return None
-    try:
-        return yaml.safe_load(word)
-    except yaml.YAMLError:
-        return word

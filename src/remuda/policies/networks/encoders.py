@@ -196,3 +196,7 @@ def _check_recurrent(spec: PolicySpec) -> None:
         )
     if config.rollout_length and config.ppo.anchor_cost:
         raise ConfigError(f"{told}, and ppo.anchor_cost is for policies without a memory")
+    try:
+        config.check_waiting(recurrent=True)
+    except ValueError as error:
+        raise ConfigError(f"{told}, so that batches are whole segments, and {error}") from None

@@ -1,0 +1,84 @@
+"""A word of the command line as its field holds it: a text stays one, whatever YAML would read."""
+
+from __future__ import annotations
+
+import os
+import types
+from pathlib import Path
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
+
+from remuda.config import Each, Section, read_yaml
+
+NONE = ("None", "none")
+
+
+def type_of(name: str, model: type[Section]) -> Any:
+    """The type of what stands at a dotted name; `Any`: it is of any, or there is no such field."""
+    kind: Any = model
+    for part in name.split("."):
+        if isinstance(kind, type) and issubclass(kind, Section):
+            info = kind.model_fields.get(part)
+            if info is None:
+                return Any
+            each = next((mark for mark in info.metadata if isinstance(mark, Each)), None)
+            kind = info.annotation if each is None else dict[str, each.section]  # type: ignore[name-defined]
+        elif get_origin(kind) is dict:
+            kind = get_args(kind)[1]
+        else:
+            return Any
+    return kind
+
+
+def is_tuple(kind: Any) -> bool:
+    """Whether a field of this type takes any number of words."""
+    return get_origin(kind) is tuple
+
+
+def value_of(words: list[str], kind: Any) -> Any:
+    """What a flag with these words is, for a field of this type.
+
+    Args:
+        words: one at least, where the field is no tuple.
+        kind: the type, as `type_of` tells it.
+    """
+    choices = _choices(kind)
+    tuples = [one for one in choices if is_tuple(one)]
+    if is_tuple(kind) or len(words) > 1:
+        each = get_args(tuples[0])[0] if tuples else Any
+        return [_one(word, each) for word in words]
+    value = _one(words[0], kind)
+    return [words[0]] if tuples and type(value) not in (int, float, types.NoneType) else value
+
+
+def _one(word: str, kind: Any) -> Any:
+    choices = _choices(kind)
+    if word in [value for one in choices for value in get_args(one) if get_origin(one) is Literal]:
+        return word
+    if word in NONE and (types.NoneType in choices or str not in choices):
+        return None
+    if Path in choices:
+        return os.path.expanduser(word)
+    value = _plain(word)
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    if str in choices and not (number and {int, float} & set(choices)):
+        return word
+    return value
+
+
+def _choices(kind: Any) -> list[Any]:
+    """The types that a field's type leaves open, without what restricts their values."""
+    if get_origin(kind) is Annotated:
+        return _choices(get_args(kind)[0])
+    if get_origin(kind) in (Union, types.UnionType):
+        return [one for part in get_args(kind) for one in _choices(part)]
+    return [kind]
+
+
+def _plain(word: str) -> Any:
+    """A word as YAML would read it, so that `3`, `true` and `[1, 2]` mean what they say."""
+    import yaml
+
+    try:
+        return read_yaml(word)
+    except yaml.YAMLError:
+        return word

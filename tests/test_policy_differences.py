@@ -1,0 +1,87 @@
+"""What differs for one policy is the same in every session, also once it was saved and read."""
+
+import pytest
+
+from remuda.config import PolicyConfig, config_text, load_config, overlay, read_config
+from remuda.effects import without_effect
+from remuda.errors import ConfigError
+
+RECURRENT = {"network": {"recurrent": 8}}
+CASES = {
+    "recurrent": ({"algorithm": "dqn"}, RECURRENT),
+    "recurrent of another algorithm": ({"algorithm": "ppo"}, {"algorithm": "dqn"} | RECURRENT),
+    "recurrent, and the batch is said of all": ({"batch_size": 96}, RECURRENT),
+    "recurrent, and the batch is its own": ({}, RECURRENT | {"batch_size": 96}),
+    "another algorithm": ({"algorithm": "ppo"}, {"algorithm": "iqn"}),
+    "ppo among others": ({"algorithm": "dqn"}, {"algorithm": "ppo"}),
+    "nothing": ({"algorithm": "dqn"}, {}),
+}
+
+
+@pytest.mark.parametrize(("policy", "own"), CASES.values(), ids=CASES)
+def test_a_policy_is_the_same_once_it_is_read_back(policy, own, tmp_path):
+    config = load_config({"policy": policy, "policies": {"a": own}})
+    again = load_config(config.model_dump(mode="json"))
+    assert again.policy_of("a") == config.policy_of("a")
+    assert load_config(config.model_dump()).policy_of("a") == config.policy_of("a")
+    assert again == load_config(again.model_dump(mode="json"))
+    path = tmp_path / "config.yaml"
+    path.write_text(config_text(config))
+    assert load_config(read_config(path)) == again
+
+
+def test_a_resumed_run_that_changes_something_keeps_the_defaults_of_a_recurrent_policy():
+    config = load_config({"policy": {"algorithm": "dqn"}, "policies": {"a": RECURRENT}})
+    changed = {"policy": {"learning_rate": 1e-4}}
+    found = load_config(overlay(config.model_dump(mode="json"), changed)).policy_of("a")
+    assert (found.batch_size, found.experience.segment_length) == (256, 32)
+    assert found.learning_rate == 1e-4
+
+
+def test_sections_say_what_was_said_in_them():
+    policy = PolicyConfig(algorithm="dqn", batch_size=96)
+    found = load_config({"policy": policy, "policies": {"a": RECURRENT}}).policy_of("a")
+    assert (found.batch_size, found.experience.segment_length) == (96, 32)
+
+
+@pytest.mark.parametrize("algorithm", ["dqn", "iqn"])
+def test_a_policy_beside_those_of_ppo_has_none_of_its_defaults(algorithm):
+    """PPO explores by its own entropy: with its epsilon of 1 the other would play at random."""
+    own = {"a": {"algorithm": algorithm}}
+    config = load_config({"policy": {"algorithm": "ppo"}, "policies": own})
+    assert config.policy_of("a") == PolicyConfig(algorithm=algorithm)
+    assert without_effect(config) == []
+
+
+def test_what_is_said_of_all_holds_beside_ppo_too():
+    said = {"algorithm": "ppo", "n_frames": 2, "exploration": {"end": 0.5}}
+    config = load_config({"policy": said, "policies": {"a": {"algorithm": "dqn"}}})
+    found = config.policy_of("a")
+    assert (found.n_frames, found.exploration.start, found.exploration.end) == (2, 1.0, 0.5)
+
+
+def test_a_module_of_ones_own_beside_ppo_has_no_settings_without_effect():
+    own = {"a": {"algorithm": "dqn", "network": {"module": "support:Nothing"}}}
+    config = load_config({"policy": {"algorithm": "ppo"}, "policies": own})
+    assert without_effect(config) == []
+    assert config.policy_of("a").network.hidden == ()
+
+
+@pytest.mark.parametrize("algorithm", [None, 3, ["ppo"], {"name": "ppo"}])
+def test_an_algorithm_of_one_policy_that_is_no_text_is_told(algorithm):
+    with pytest.raises(ConfigError, match=r"^policies\.a\.algorithm is .*: give ") as error:
+        load_config({"policies": {"a": {"algorithm": algorithm}}})
+    assert "ppo" in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("own", [3, None, {"network": None}, {"network": {"recurrent": "many"}}])
+def test_differences_that_are_no_such_thing_are_told(own):
+    with pytest.raises(ConfigError, match=r"^policies\.?"):
+        load_config({"policies": {"a": own}})
+
+
+@pytest.mark.parametrize("policy", [3, None, {"algorithm": None}, {"algorithm": "x:y"}])
+def test_a_policy_that_is_no_such_thing_is_told_beside_differences(policy):
+    with pytest.raises(ConfigError, match=r"^policy[. ]"):
+        load_config({"policy": policy, "policies": {"a": RECURRENT}})

@@ -1,0 +1,112 @@
+"""Words of the command line become what their field holds: texts stay as they were written."""
+
+from pathlib import Path
+
+import pytest
+
+from remuda.config import Config, load_config
+from remuda.errors import ConfigError
+from remuda.ui.arguments import parse_flags, take_option
+from remuda.ui.commands.one_run import EvaluateOptions, WatchOptions
+from remuda.ui.commands.several_runs import CompareOptions
+
+TEXTS = ["runs/seed #3", "2026-11-23", "my: run", "1", "1e-3", "true", "[a]", "- a", "None", "no"]
+
+
+def config_of(*words):
+    return load_config(parse_flags(words, Config, positional="game"))
+
+
+@pytest.mark.parametrize("text", [text for text in TEXTS if text != "None"])
+def test_a_path_is_as_it_is_written(text):
+    assert config_of("--run.directory", text).run.directory == Path(text)
+    assert config_of(f"--trace={text}").trace == Path(text)
+
+
+@pytest.mark.parametrize("text", TEXTS)
+def test_a_text_is_as_it_is_written(text):
+    assert config_of("--policy.experience.group", text).policy.experience.group == text
+    assert config_of("--env.scripted.agent_0", text).env.scripted == {"agent_0": text}
+    assert config_of("--learners.devices", text, "cpu").learners.devices == (text, "cpu")
+    words = ("--policies.a.experience.group", text)
+    assert config_of(*words).policy_of("a").experience.group == text
+
+
+def test_none_is_none_where_that_may_be_and_a_name_where_it_is_one():
+    config = config_of("--run.directory", "None", "--policy.init_from", "none", "--trace=none")
+    assert (config.run.directory, config.policy.init_from, config.trace) == (None, None, None)
+    config = config_of("--policy.algorithm", "ppo", "--policy.ppo.correction", "none")
+    assert config.policy.ppo.correction == "none"
+    assert (
+        config_of("--policy.experience.replay_ratio", "none").policy.experience.replay_ratio is None
+    )
+    assert config_of("--env.options.goal", "None").env.options == {"goal": None}
+
+
+@pytest.mark.parametrize(
+    ("word", "value"),
+    [
+        *(("1e-3", 1e-3), ("1E6", 1e6), ("-2.5e3", -2500.0), ("0.5", 0.5), ("3", 3)),
+        *(("2026-11-23", "2026-11-23"), ("true", True), ("[1e-3, a]", [1e-3, "a"])),
+        *(("e3", "e3"), ("nan-1", "nan-1"), ("a: b", {"a": "b"}), ("[", "[")),
+    ],
+)
+def test_options_of_any_name_are_numbers_where_they_look_like_one(word, value):
+    found = config_of("--env.options.gravity", word).env.options["gravity"]
+    assert (found, type(found)) == (value, type(value))
+    found = config_of("--env.options.deep.gravity", word).env.options["deep"]["gravity"]
+    assert (found, type(found)) == (value, type(value))
+
+
+def test_settings_of_an_algorithm_of_ones_own_are_numbers():
+    own = "policies.own_algorithms:Vanilla"
+    (name, default), *_ = load_config({"policy": {"algorithm": own}}).policy.entry.settings.items()
+    assert isinstance(default, float)
+    config = config_of("--policy.algorithm", own, f"--policy.settings.{name}", "1e-3")
+    assert config.policy.settings == {name: 1e-3}
+
+
+def test_counts_may_have_exponents():
+    assert config_of("--run.turns", "1e6").run.turns == 1_000_000
+    assert config_of("--policy.learning_rate", "1e-3").policy.learning_rate == 1e-3
+
+
+def test_several_values_of_one_policy_may_be_a_single_one():
+    config = config_of("--policies.agent_0.network.hidden", "64")
+    assert config.policy_of("agent_0").network.hidden == (64,)
+    config = config_of("--policies.agent_0.network.hidden", "64", "32")
+    assert config.policy_of("agent_0").network.hidden == (64, 32)
+    words = ("--policies.agent_0.network.convolutions", "[8,3,1]", "--policies.agent_0.n_steps=2")
+    assert config_of(*words).policy_of("agent_0").network.convolutions == ((8, 3, 1),)
+
+
+def test_seats_and_members_of_teams_may_be_a_single_one():
+    config = config_of("--population.seats.policy_0", "agent_0", "--population.policies", "hero")
+    assert config.population.seats == {"policy_0": ("agent_0",)}
+    assert config.population.policies == ("hero",)
+    config = config_of("--population.teams.red.policies", "7", "--population.policies", "3")
+    assert config.population.teams["red"].policies == ("7",)
+    assert config.population.policies == 3
+    assert config_of("--population.policies", "a", "b").population.policies == ("a", "b")
+
+
+def test_an_unknown_key_of_one_policy_is_told():
+    with pytest.raises(ConfigError, match=r"did you mean policies\.a\.batch_size\?"):
+        config_of("--policies.a.batch_siz", "3")
+
+
+def test_the_home_directory_is_found_in_every_path(monkeypatch, tmp_path):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert config_of("--run.directory=~/x").run.directory == tmp_path / "x"
+    found = parse_flags(["~/a", "--out=~/b"], WatchOptions, positional="run")
+    assert WatchOptions.model_validate(found).run == tmp_path / "a"
+    assert WatchOptions.model_validate(found).out == tmp_path / "b"
+    found = parse_flags(["~/a", "b"], CompareOptions, positional="runs")
+    assert CompareOptions.model_validate(found).runs == (tmp_path / "a", Path("b"))
+    assert take_option(["--resume=~/x"], "--resume", "")[1] == str(tmp_path / "x")
+
+
+@pytest.mark.parametrize(("word", "value"), [("best", "best"), ("7", 7)])
+def test_a_checkpoint_is_a_number_or_a_name(word, value):
+    found = parse_flags(["run", "--checkpoint", word], EvaluateOptions, positional="run")
+    assert EvaluateOptions.model_validate(found).checkpoint == value
