@@ -188,8 +188,13 @@ def solve(
     game = as_two_roles(a, b)
     if not seconds > 0.0 or not math.isfinite(seconds):
         raise UsageError(f"seconds is {seconds}; it must be above 0")
-    if symmetric and (game.shape[1] != game.shape[2] or (game[0] != game[1].T).any()):
-        raise UsageError("payoffs: b must be a turned (a.T) where the game is symmetric")
+    if symmetric:
+        if game.shape[1] != game.shape[2] or np.abs(game[0] - game[1].T).max() > EQUAL * (
+            1.0 + np.abs(game).max()
+        ):
+            raise UsageError("payoffs: b must be a turned (a.T) where the game is symmetric")
+        both = (game[0] + game[1].T) / 2.0
+        game = np.stack([both, both.T])
     complementary(np.ones((1, 1)), 0, 1, 0.0)  # so that compiling it is not in the time
     ranges = _ranges(game)
     deadline = time.monotonic() + seconds

@@ -29,6 +29,10 @@ TRIES = (("highs", 1e3), ("highs", 1e2), ("highs-ds", 1e3))
 be), in this order: what one of them fails at for rounding errors, another can do."""
 RANK = 1e-9
 """Singular values below this, by the largest, are zero."""
+EVEN = 1e-13
+"""As exactly do even probabilities keep the equalities, where they are the answer."""
+GAP = 1e-17
+"""Slack by multiplier, on average, at which Newton's method ends."""
 STEPS = 200
 """Of Newton's method; a dozen or three are usual."""
 
@@ -114,8 +118,11 @@ def maximize(gains: Numbers, face: Face | None = None) -> tuple[Numbers, int] | 
     if dimension == 0:
         found[face.support] = equal.T @ wanted
         return found, 0
-    inside = face.inside[face.support]
-    best = _newton(equal, wanted, scaled[~face.tight][:, face.support], inside)
+    above = scaled[~face.tight][:, face.support]
+    best: Numbers | None = np.full(count, 1.0 / count)
+    even = np.abs(equal @ best - wanted).max() <= EVEN and (above @ best >= 0.0).all()
+    if not even:
+        best = _newton(equal, wanted, above, face.inside[face.support])
     if best is None:
         return None
     found[face.support] = best
@@ -150,7 +157,7 @@ def _newton(equal: Numbers, wanted: Numbers, above: Numbers, start: Numbers) -> 
         gap = float(point.slacks @ point.multipliers[equalities:]) / max(len(above), 1)
         center = 0.1 * gap
         off = _residuals(point, both, wanted, center)
-        if gap <= 1e-13 and np.abs(np.concatenate(off)).max() <= 1e-11:
+        if gap <= GAP and np.abs(np.concatenate(off)).max() <= 1e-11:
             return point.p
         step = _step(point, both, wanted, off)
         if step is None:

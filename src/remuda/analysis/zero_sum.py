@@ -8,12 +8,14 @@ but that both share its mass (Balduzzi et al. 2018, "Re-evaluating evaluation", 
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 from scipy.optimize import linprog
 
+from remuda.analysis.lemke_howson import complementary
 from remuda.analysis.maximum_entropy import TIGHT, Face, find_face, maximize
 from remuda.analysis.payoff import Numbers
 from remuda.analysis.regret import as_two_roles, regret, to_distribution
@@ -22,6 +24,12 @@ from remuda.types import Bools
 
 ENOUGH = 1e-9
 """The regret of an answer, by the range of the payoffs."""
+SMALL = 80
+"""Strategies of both roles up to which pivots are faster than a linear program."""
+LENGTH = 1_000
+"""Pivots, at most."""
+EXACT = 1e-13
+"""How far apart the bounds of the value may be, in units of the range of the payoffs."""
 APART = 1e-8
 """Probabilities and slacks below this, in units of the range of the payoffs, may be zero."""
 
@@ -89,9 +97,10 @@ def solve_max_entropy(matrix: npt.ArrayLike) -> ZeroSum:
     """
     game = _as_game(matrix)
     scaled, low, span = _scaled(game)
-    vertex = _vertex(scaled)
+    symmetric = _is_symmetric(game)
+    vertex = _by_pivots(scaled, symmetric) or _vertex(scaled)
     first = _answer(game, vertex, low, span, (), "")
-    found = _most_entropy(scaled, vertex, _is_symmetric(game))
+    found = _most_entropy(scaled, vertex, symmetric)
     if found is not None:
         mixtures, dimensions = found
         best = _answer(game, mixtures, low, span, dimensions, "")
@@ -142,6 +151,22 @@ def _vertex(game: Numbers) -> tuple[Numbers, Numbers]:
             "of them are larger than all others by many orders"
         )
     return to_distribution(found.x[:-1]), to_distribution(-found.ineqlin.marginals)
+
+
+def _by_pivots(game: Numbers, symmetric: bool) -> tuple[Numbers, Numbers] | None:
+    """Optimal mixtures of a small game, many times faster than by a program; None: take that."""
+    rows, columns = game.shape
+    if rows + columns > SMALL:
+        return None
+    row_first = np.zeros((rows + columns, rows + columns))
+    row_first[:rows, rows:] = game + 2.0
+    row_first[rows:, :rows] = 2.0 - game.T
+    found = complementary(game + 2.0 if symmetric else row_first, 0, LENGTH, math.inf)
+    if found is None or not (found[:rows].sum() > 0.0 and found[-columns:].sum() > 0.0):
+        return None
+    row, column = to_distribution(found[:rows]), to_distribution(found[-columns:])
+    gap = float((game @ column).max() - (row @ game).min())
+    return (row, column) if gap <= EXACT else None
 
 
 def _most_entropy(
