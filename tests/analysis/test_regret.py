@@ -28,7 +28,7 @@ def test_regret_of_three_roles_by_brute_force():
             others = np.prod([chances[other] for other in range(3) if other != role])
             best[role][cell[role]] += others * game[(role, *cell)]
     assert values(game, mixtures) == pytest.approx(earned)
-    assert regret(game, mixtures) == pytest.approx([b.max() - e for b, e in zip(best, earned)])
+    assert regret(game, mixtures) == pytest.approx([best[r].max() - earned[r] for r in range(3)])
 
 
 def test_regret_of_a_joint_distribution_worked_by_hand():

@@ -197,7 +197,12 @@ def test_a_face_is_all_that_can_be_positive():
 
 @pytest.mark.parametrize(
     ("matrix", "message"),
-    [([1.0, 2.0], "must be"), ([[np.nan, 1.0]], "NaN"), ([[np.inf, 1.0]], "NaN"), ([[]], "must be")],
+    [
+        ([1.0, 2.0], "must be"),
+        ([[np.nan, 1.0]], "NaN"),
+        ([[np.inf, 1.0]], "NaN"),
+        ([[]], "must be"),
+    ],
 )
 def test_refused(matrix, message):
     with pytest.raises(UsageError, match=message):

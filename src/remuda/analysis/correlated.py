@@ -140,8 +140,7 @@ def constraints(payoffs: Numbers, coarse: bool) -> Numbers:
             for told in range(size):
                 if told != other:
                     only = np.zeros(shape)
-                    at = (*[slice(None)] * role, told)
-                    only[at] = lost[at]
+                    np.moveaxis(only, role, 0)[told] = np.moveaxis(lost, role, 0)[told]
                     found.append(only)
     return np.array(found).reshape(len(found), payoffs[0].size)
 
@@ -187,4 +186,5 @@ def _range(game: Numbers) -> float:
 def _scaled(game: Numbers) -> Numbers:
     """The payoffs less what each role earns at least, by the range that all roles share."""
     axes = tuple(range(1, game.ndim))
-    return (game - game.min(axes, keepdims=True)) / _range(game)
+    scaled: Numbers = (game - game.min(axes, keepdims=True)) / _range(game)
+    return scaled

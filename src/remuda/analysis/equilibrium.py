@@ -212,7 +212,7 @@ def _general_sum(game: Numbers, symmetric: bool, seconds: float) -> Answer | Non
     if symmetric:
         a = (a + b.T) / 2.0
         b = a.T
-    if not general_sum.can_enumerate(*a.shape, LISTED):
+    if not general_sum.can_enumerate(a.shape[0], a.shape[1], LISTED):
         found = general_sum.solve(a, b, seconds, symmetric)
         if not found.found:
             return None

@@ -119,9 +119,9 @@ def maximize(gains: Numbers, face: Face | None = None) -> tuple[Numbers, int] | 
         found[face.support] = equal.T @ wanted
         return found, 0
     above = scaled[~face.tight][:, face.support]
-    best: Numbers | None = np.full(count, 1.0 / count)
-    even = np.abs(equal @ best - wanted).max() <= EVEN and (above @ best >= 0.0).all()
-    if not even:
+    even: Numbers = np.full(count, 1.0 / count)
+    best: Numbers | None = even
+    if np.abs(equal @ even - wanted).max() > EVEN or (above @ even < 0.0).any():
         best = _newton(equal, wanted, above, face.inside[face.support])
     if best is None:
         return None
@@ -200,7 +200,7 @@ def _step(
     sides = both @ (point.p * gradient) - reached
     sides[equalities:] -= complementary / prices
     try:
-        multipliers = np.linalg.solve(system, sides)
+        multipliers: Numbers = np.linalg.solve(system, sides).astype(np.float64)
     except np.linalg.LinAlgError:
         return None
     p = point.p * (both.T @ multipliers - gradient)

@@ -56,7 +56,7 @@ def against(payoffs: Numbers, mixtures: Sequence[Numbers], role: int) -> Numbers
         mixtures: by role, [n_r] probabilities.
         role: which.
     """
-    found = payoffs[role]
+    found: Numbers = payoffs[role]
     for other in reversed(range(len(mixtures))):
         if other != role:
             found = np.moveaxis(found, other, -1) @ mixtures[other]
@@ -93,7 +93,7 @@ def regret(payoffs: npt.ArrayLike, mixtures: Sequence[npt.ArrayLike]) -> Numbers
     for role, mixture in enumerate(found):
         earned = against(game, found, role)
         gains.append(float(earned.max() - earned @ mixture))
-    return np.maximum(np.array(gains), 0.0)
+    return np.maximum(np.array(gains, np.float64), 0.0)
 
 
 def correlated_regret(payoffs: npt.ArrayLike, joint: npt.ArrayLike, coarse: bool) -> Numbers:
@@ -125,10 +125,11 @@ def correlated_regret(payoffs: npt.ArrayLike, joint: npt.ArrayLike, coarse: bool
         kept = np.diag(table)
         gain = table.sum(0).max() - kept.sum() if coarse else (table.max(1) - kept).sum()
         gains.append(float(gain))
-    return np.maximum(np.array(gains), 0.0)
+    return np.maximum(np.array(gains, np.float64), 0.0)
 
 
 def to_distribution(numbers: Numbers) -> Numbers:
     """The nearest thing to these that is a distribution: nothing below zero, a sum of one."""
-    found = np.maximum(numbers, 0.0)
-    return found / found.sum()
+    found: Numbers = np.maximum(numbers, 0.0)
+    found /= found.sum()
+    return found

@@ -114,7 +114,8 @@ def solve_max_entropy(matrix: npt.ArrayLike) -> ZeroSum:
 
 def _as_game(matrix: npt.ArrayLike) -> Numbers:
     found = np.asarray(matrix, np.float64)
-    return as_two_roles(found, -found)[0]
+    game: Numbers = as_two_roles(found, -found)[0]
+    return game
 
 
 def _scaled(game: Numbers) -> tuple[Numbers, float, float]:
