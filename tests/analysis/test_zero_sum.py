@@ -151,6 +151,17 @@ def test_degenerate_games(kind):
             assert found.mixtures[1][::2] == pytest.approx(found.mixtures[1][1::2], abs=1e-9)
 
 
+def test_a_rare_strategy_that_is_there_twice_shares_its_mass():
+    """The last two rows are needed with 5e-6 together: a linear program raises but one of them."""
+    rare = 5e-6
+    matrix = np.array([[rare, -rare / (1.0 - rare)], [rare - 1.0, 1.0]])[[0, 1, 1]]
+    found = solve_max_entropy(matrix)
+    verified(matrix, found)
+    assert found.mixtures[0][1] == pytest.approx(found.mixtures[0][2], abs=1e-12)
+    assert found.mixtures[0][1] == pytest.approx(rare / 2.0, rel=1e-6)
+    assert found.note == ""
+
+
 def test_order_of_strategies_makes_no_difference():
     rng = np.random.default_rng(4)
     matrix = degenerate("duplicates", rng)

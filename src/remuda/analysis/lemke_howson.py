@@ -57,7 +57,7 @@ def _leaving(tableau: Numbers, column: int) -> int:
                 rows[left] = rows[k]
                 left += 1
         count = left
-    return rows[0]
+    return int(rows[0])
 
 
 @njit(cache=True)

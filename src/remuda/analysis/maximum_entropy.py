@@ -27,6 +27,10 @@ POSITIVE = 1e-9
 TRIES = (("highs", 1e3), ("highs", 1e2), ("highs-ds", 1e3))
 """Methods, and how far above one the linear program may go (so small may the least probability
 be), in this order: what one of them fails at for rounding errors, another can do."""
+CERTAIN = 1e-6
+"""What is raised to one by the linear program, but for this, can surely be positive."""
+ROUNDS = 5
+"""Linear programs, at most; one is usual."""
 RANK = 1e-9
 """Singular values below this, by the largest, are zero."""
 EVEN = 1e-13
@@ -54,8 +58,8 @@ def find_face(
 ) -> Face | None:
     """Which probabilities, and which expectations, can be positive; None: it was not found.
 
-    One linear program: the polytope is the base of a cone, and in the cone every number that can
-    be positive can also be one.
+    Mostly by one linear program: the polytope is the base of a cone, and in the cone every number
+    that can be positive can also be one.
 
     Args:
         gains: [K, N] the rows of G, of about one in size.
@@ -65,29 +69,62 @@ def find_face(
     rows, count = gains.shape
     possible = np.ones(count, np.bool_) if possible is None else possible
     zero = np.zeros(rows, np.bool_) if zero is None else zero
-    some, open_rows = int(possible.sum()), int((~zero).sum())
     inner = sparse.csr_array(gains[:, possible])
+    counting = np.ones(int(possible.sum()), np.bool_), ~zero
+    inside: Numbers = np.zeros(len(counting[0]))
+    for _ in range(ROUNDS):
+        found = _reach(inner, zero, *counting)
+        if found is None:
+            break
+        reached, partly = found
+        inside += reached
+        before = int(counting[0].sum() + counting[1].sum())
+        counting = counting[0] & (reached <= POSITIVE), counting[1] & (inner @ reached <= POSITIVE)
+        # Of those that are rare, such as one strategy twice, a program may raise but a few.
+        if not partly or int(counting[0].sum() + counting[1].sum()) == before:
+            break
+    if not inside.any():
+        return None
+    full = np.zeros(count)
+    full[possible] = np.where(counting[0], 0.0, inside)
+    full /= full.sum()
+    tight = zero | counting[1]
+    return Face(full > 0.0, tight, full)
+
+
+def _reach(
+    inner: sparse.csr_array, zero: Bools, of_p: Bools, of_rows: Bools
+) -> tuple[Numbers, bool] | None:
+    """A distribution in which as much is positive as can be, and whether more may be.
+
+    Args:
+        inner: [K, n] rows of G.
+        zero: [K] which expectations must be zero.
+        of_p: [n] which probabilities count.
+        of_rows: [K] which expectations count.
+    """
+    count, rows = len(of_p), len(zero)
+    eye, eyes = sparse.eye_array(count), sparse.eye_array(rows)
     # Columns: p, then what of p counts, then what of the expectations counts.
-    eye, eyes = sparse.eye_array(some), sparse.eye_array(open_rows)
-    limits = sparse.block_array([[-eye, eye, None], [-inner[~zero], None, eyes]], format="csr")
-    fixed = sparse.hstack([inner[zero], sparse.csr_array((int(zero.sum()), some + open_rows))])
+    limits = sparse.block_array([[-eye, eye, None], [-inner, None, eyes]], format="csr")
+    fixed = sparse.hstack([inner[zero], sparse.csr_array((int(zero.sum()), count + rows))])
+    counting = np.concatenate([of_p, of_rows]).astype(np.float64)
     for method, room in TRIES:
         found = linprog(
-            np.concatenate([np.zeros(some), -np.ones(some + open_rows)]),
+            np.concatenate([np.zeros(count), -counting]),
             limits,
-            np.zeros(some + open_rows),
+            np.zeros(count + rows),
             fixed.tocsr() if zero.any() else None,
             np.zeros(fixed.shape[0]) if zero.any() else None,
-            [(0.0, room)] * some + [(0.0, 1.0)] * (some + open_rows),
+            [(0.0, room)] * count + [(0.0, each) for each in counting],
             method=method,
             options=TIGHT,
         )
-        if found.status == 0 and found.x[:some].sum() > POSITIVE:
-            inside = np.zeros(count)
-            inside[possible] = found.x[:some] / found.x[:some].sum()
-            inside[inside <= POSITIVE] = 0.0
-            tight = zero | (gains @ inside <= POSITIVE)
-            return Face(inside > 0.0, tight, inside / inside.sum())
+        if found.status == 0:
+            raised = found.x[count:][counting > 0.0]
+            partly = bool(((raised > POSITIVE) & (raised < 1.0 - CERTAIN)).any())
+            total = float(found.x[:count].sum())
+            return found.x[:count] / (total if total > POSITIVE else np.inf), partly
     return None
 
 
