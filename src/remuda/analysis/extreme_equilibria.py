@@ -1,0 +1,172 @@
+"""All extreme equilibria of a small game of two roles, degenerate or not.
+
+The best replies of a role make a polytope of the other role's mixtures, and the equilibria that no
+others lie around are pairs of vertices of both polytopes at which every strategy is unused or a
+best reply (Mangasarian 1964, "Equilibrium points of bimatrix games"; Avis, Rosenberg, Savani and
+von Stengel 2010, "Enumeration of Nash equilibria for two-player games"). The vertices come from
+the enumeration of supports: of each size, the strategies in use and as many best replies.
+"""
+
+from __future__ import annotations
+
+from math import comb
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from remuda.analysis.payoff import Numbers
+from remuda.kernels import njit
+from remuda.types import Integers
+
+Labels = npt.NDArray[np.uint64]
+
+EQUAL: Final = 1e-9
+"""Payoffs that differ by less, by their range, are alike."""
+SINGULAR: Final = 1e-11
+"""A pivot below this is zero."""
+STRATEGIES: Final = 60
+"""At most, of both roles: each is a bit of a word."""
+
+
+def number_of_bases(rows: int, columns: int) -> int:
+    """How many pairs of supports of equal size a game has, the work of enumerating them."""
+    return comb(rows + columns, rows)
+
+
+@njit(cache=True)
+def _next(chosen: Integers, size: int, most: int) -> bool:
+    """The next of the subsets of `size` numbers below `most`; False: this was the last."""
+    place = size - 1
+    while place >= 0 and chosen[place] == most - size + place:
+        place -= 1
+    if place < 0:
+        return False
+    chosen[place] += 1
+    for after in range(place + 1, size):
+        chosen[after] = chosen[after - 1] + 1
+    return True
+
+
+@njit(cache=True)
+def _solve(system: Numbers, size: int) -> bool:
+    """Solve a system [size, size + 1] in place, into its last column; False: it is singular."""
+    for k in range(size):
+        best = k
+        for row in range(k + 1, size):
+            if abs(system[row, k]) > abs(system[best, k]):
+                best = row
+        if abs(system[best, k]) < SINGULAR:
+            return False
+        if best != k:
+            for at in range(k, size + 1):
+                system[k, at], system[best, at] = system[best, at], system[k, at]
+        for row in range(k + 1, size):
+            factor = system[row, k] / system[k, k]
+            if factor != 0.0:
+                for at in range(k, size + 1):
+                    system[row, at] -= factor * system[k, at]
+    for k in range(size - 1, -1, -1):
+        for at in range(k + 1, size):
+            system[k, size] -= system[k, at] * system[at, size]
+        system[k, size] /= system[k, k]
+    return True
+
+
+@njit(cache=True)
+def _vertices(limits: Numbers, found: Numbers, labels: Labels) -> int:
+    """Vertices of {p >= 0, limits p <= 1}, but 0, some more than once: how many there are.
+
+    Args:
+        limits: [K, N] all above zero.
+        found: [most, N] to be filled, as far as there is room.
+        labels: [most] to be filled: bit i for p_i = 0, bit N + k for a tight row k.
+    """
+    rows, count = limits.shape
+    total = 0
+    system = np.empty((min(rows, count), min(rows, count) + 1))
+    for size in range(1, min(rows, count) + 1):
+        used = np.arange(size)
+        more = True
+        while more:
+            tight = np.arange(size)
+            again = True
+            while again:
+                for i in range(size):
+                    for j in range(size):
+                        system[i, j] = limits[tight[i], used[j]]
+                    system[i, size] = 1.0
+                again = _next(tight, size, rows)
+                if not _solve(system, size):
+                    continue
+                solution = system[:size, size]
+                if solution.min() < -EQUAL:
+                    continue
+                label = np.uint64(0)
+                for i in range(count):
+                    label |= np.uint64(1) << np.uint64(i)
+                for j in range(size):
+                    if solution[j] > EQUAL:
+                        label ^= np.uint64(1) << np.uint64(used[j])
+                feasible = True
+                for k in range(rows):
+                    reached = 0.0
+                    for j in range(size):
+                        reached += limits[k, used[j]] * solution[j]
+                    if reached > 1.0 + EQUAL:
+                        feasible = False
+                        break
+                    if reached > 1.0 - EQUAL:
+                        label |= np.uint64(1) << np.uint64(count + k)
+                if feasible:
+                    if total < len(labels):
+                        labels[total] = label
+                        found[total] = 0.0
+                        for j in range(size):
+                            found[total, used[j]] = max(solution[j], 0.0)
+                    total += 1
+            more = _next(used, size, count)
+    return total
+
+
+def vertices(limits: Numbers) -> tuple[Numbers, Labels]:
+    """The vertices, but 0, of {p >= 0, limits p <= 1}, scaled to sum 1: [V, N], and labels [V].
+
+    Args:
+        limits: [K, N] between 1 and 2.
+    """
+    room = 4096
+    while True:
+        found = np.empty((room, limits.shape[1]))
+        labels = np.empty(room, np.uint64)
+        total = int(_vertices(limits, found, labels))
+        if total <= room:
+            break
+        room = total
+    # What is tight tells the vertex.
+    kept, first = np.unique(labels[:total], return_index=True)
+    points = found[first]
+    return points / points.sum(1, keepdims=True), kept
+
+
+def pairs(a: Numbers, b: Numbers) -> tuple[Numbers, Numbers]:
+    """All extreme equilibria: mixtures of the row [E, n] and of the column [E, m].
+
+    Args:
+        a: [n, m] payoffs of the row, between 1 and 2.
+        b: [n, m] payoffs of the column, likewise.
+    """
+    rows, columns = a.shape
+    of_row, row_labels = vertices(b.T.copy())
+    of_column, column_labels = vertices(a.copy())
+    # A column's labels begin with its own strategies; the row's own come first here.
+    low = (column_labels >> np.uint64(columns)) & np.uint64((1 << rows) - 1)
+    high = column_labels & np.uint64((1 << columns) - 1)
+    turned = low | (high << np.uint64(rows))
+    full = np.uint64((1 << (rows + columns)) - 1)
+    ones, others = [], []
+    for place, label in enumerate(row_labels):
+        for other in np.flatnonzero((turned | label) == full):
+            ones.append(place)
+            others.append(int(other))
+    return of_row[ones], of_column[others]

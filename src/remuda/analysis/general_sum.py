@@ -1,0 +1,320 @@
+"""Equilibria of games of two roles: all of a small game, one of a larger one.
+
+No answer leaves here unverified: what each role could gain is worked out from the payoffs, and what
+is not an equilibrium by that is not an answer.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+from scipy.optimize import linprog
+
+from remuda.analysis.extreme_equilibria import EQUAL, STRATEGIES, number_of_bases, pairs
+from remuda.analysis.lemke_howson import complementary
+from remuda.analysis.maximum_entropy import TIGHT
+from remuda.analysis.payoff import Numbers
+from remuda.analysis.regret import as_two_roles, regret, to_distribution, values
+from remuda.errors import UsageError
+from remuda.types import Integers
+
+EXACT = 1e-9
+"""The regret, by the range of a role's payoffs, that ends a search."""
+ENOUGH = 1e-7
+"""The regret, likewise, above which nothing is an equilibrium."""
+BASES = 1_000_000
+"""So many pairs of supports are enumerated at most: games of up to 11 by 11."""
+PERTURBATION = 1e-6
+"""By how much payoffs are changed, by their range, where the game as it is leads nowhere."""
+PERTURBED = 50
+"""Games that are tried so, in a round."""
+LENGTHS = (1_000, 10_000, 1_000_000)
+"""Of a path, in pivots: by rounds. Most paths are short, and a long one need not be followed."""
+
+
+@dataclass(frozen=True)
+class Equilibrium:
+    """An equilibrium of two roles, or that none was found.
+
+    Attributes:
+        mixtures: of the row [n] and of the column [m]; empty: none was found.
+        values: [2] what they earn.
+        regret: [2] what they could gain; computed from the payoffs.
+        note: how it was found, or why not.
+    """
+
+    mixtures: tuple[Numbers, ...]
+    values: Numbers
+    regret: Numbers
+    note: str
+
+    @property
+    def found(self) -> bool:
+        """Whether there is an answer."""
+        return bool(self.mixtures)
+
+    def as_summary(self) -> dict[str, object]:
+        """Plain data."""
+        return {
+            "found": self.found,
+            "mixtures": [mixture.tolist() for mixture in self.mixtures],
+            "values": self.values.tolist(),
+            "regret": self.regret.tolist(),
+            "note": self.note,
+        }
+
+
+@dataclass(frozen=True)
+class AllEquilibria:
+    """All extreme equilibria of a game of two roles.
+
+    Attributes:
+        rows: [E, n] mixtures of the row.
+        columns: [E, m] mixtures of the column.
+        values: [E, 2] what they earn.
+        regrets: [E, 2] what they could gain; computed from the payoffs.
+        components: [E] equilibria of one number are connected by others, which mix them.
+        infinite: whether there are infinitely many. Then these are the extreme ones: where two
+            share one role's mixture, all between the other role's are equilibria too.
+    """
+
+    rows: Numbers
+    columns: Numbers
+    values: Numbers
+    regrets: Numbers
+    components: Integers
+    infinite: bool
+
+    def __len__(self) -> int:
+        """E."""
+        return len(self.rows)
+
+    @property
+    def note(self) -> str:
+        """How many there are, in words."""
+        if not self.infinite:
+            return f"{len(self)} equilibria; there are no others"
+        return (
+            f"infinitely many equilibria, in {len(set(self.components.tolist()))} components; "
+            f"these {len(self)} are the extreme ones"
+        )
+
+    def as_summary(self) -> dict[str, object]:
+        """Plain data."""
+        return {
+            "rows": self.rows.tolist(),
+            "columns": self.columns.tolist(),
+            "values": self.values.tolist(),
+            "regrets": self.regrets.tolist(),
+            "components": self.components.tolist(),
+            "infinite": self.infinite,
+            "note": self.note,
+        }
+
+
+def can_enumerate(rows: int, columns: int, bases: int = BASES) -> bool:
+    """Whether a game is small enough for all of its equilibria to be listed."""
+    return rows + columns <= STRATEGIES and number_of_bases(rows, columns) <= bases
+
+
+def all_equilibria(a: npt.ArrayLike, b: npt.ArrayLike) -> AllEquilibria:
+    """All extreme equilibria of a small game of two roles.
+
+    Payoffs that differ by less than 1e-9 of their range are taken as alike.
+
+    Args:
+        a: [n, m] what the row earns.
+        b: [n, m] what the column earns.
+
+    Raises:
+        UsageError: the payoffs are no matrices of one shape, not finite, or the game is too large.
+    """
+    game = as_two_roles(a, b)
+    shape = game.shape[1:]
+    if not can_enumerate(*shape):
+        raise UsageError(
+            f"a game of {shape[0]} by {shape[1]} strategies is too large to list all equilibria "
+            f"(at most {STRATEGIES} strategies, and {BASES} pairs of supports); take `solve`"
+        )
+    one, other = _positive(game)
+    rows, columns = pairs(one, other)
+    regrets = np.array([regret(game, both) for both in zip(rows, columns, strict=True)])
+    right = (regrets <= ENOUGH * _ranges(game)).all(1)
+    rows, columns, regrets = rows[right], columns[right], regrets[right]
+    order = np.lexsort(np.hstack([np.round(columns, 9), np.round(rows, 9)]).T[::-1])[::-1]
+    rows, columns, regrets = rows[order], columns[order], regrets[order]
+    earned = np.array([values(game, both) for both in zip(rows, columns, strict=True)])
+    components = _components(rows, columns)
+    infinite = len(set(components.tolist())) < len(components)
+    return AllEquilibria(rows, columns, earned, regrets, components, infinite)
+
+
+def _components(rows: Numbers, columns: Numbers) -> Integers:
+    """[E] numbers of the sets that are connected by sharing one role's mixture."""
+    found = np.arange(len(rows))
+    for place in range(len(rows)):
+        same = np.abs(rows - rows[place]).max(1) <= EQUAL
+        same |= np.abs(columns - columns[place]).max(1) <= EQUAL
+        joined = np.isin(found, found[same])
+        found[joined] = found[joined].min()
+    numbers: Integers = np.unique(found, return_inverse=True)[1].astype(np.int64).reshape(-1)
+    return numbers
+
+
+def solve(
+    a: npt.ArrayLike, b: npt.ArrayLike, seconds: float = 10.0, symmetric: bool = False
+) -> Equilibrium:
+    """An equilibrium of a game of two roles, or that none was found within some time.
+
+    Lemke and Howson's algorithm from every strategy in turn; then the same with payoffs that are a
+    little changed, whose supports are tried in the game as it is. An answer has a regret of at most
+    1e-7 of the range of a role's payoffs, mostly of 1e-14.
+
+    Args:
+        a: [n, m] what the row earns.
+        b: [n, m] what the column earns.
+        seconds: when to give up.
+        symmetric: look for an equilibrium in which both roles mix alike; `b` must be `a` turned.
+
+    Raises:
+        UsageError: the payoffs are no matrices of one shape, or not finite; `seconds` is not above
+            zero; or the game is not symmetric.
+    """
+    game = as_two_roles(a, b)
+    if not seconds > 0.0 or not math.isfinite(seconds):
+        raise UsageError(f"seconds is {seconds}; it must be above 0")
+    if symmetric:
+        if game.shape[1] != game.shape[2] or np.abs(game[0] - game[1].T).max() > EQUAL * (
+            1.0 + np.abs(game).max()
+        ):
+            raise UsageError("payoffs: b must be a turned (a.T) where the game is symmetric")
+        both = (game[0] + game[1].T) / 2.0
+        game = np.stack([both, both.T])
+    complementary(np.ones((1, 1)), 0, 1, 0.0)  # so that compiling it is not in the time
+    ranges = _ranges(game)
+    deadline = time.monotonic() + seconds
+    best, least, how = None, math.inf, ""
+    for mixtures, told in _candidates(game, symmetric, deadline):
+        worst = float((regret(game, mixtures) / ranges).max())
+        if worst < least:
+            best, least, how = mixtures, worst, told
+        if least <= EXACT or time.monotonic() > deadline:
+            break
+    if best is None or least > ENOUGH:
+        late = time.monotonic() > deadline
+        why = f"no answer within {seconds:g} s" if late else "no answer: rounding errors prevail"
+        return Equilibrium((), np.zeros(0), np.zeros(0), why)
+    return Equilibrium(best, values(game, best), regret(game, best), how)
+
+
+def _candidates(
+    game: Numbers, symmetric: bool, deadline: float
+) -> Iterator[tuple[tuple[Numbers, Numbers], str]]:
+    """Mixtures that may be an equilibrium, and how they were found."""
+    one, other = _positive(game)
+    labels = len(one) if symmetric else sum(one.shape)
+    rng = np.random.default_rng(0)
+    for most in LENGTHS:
+        for label in range(labels):
+            found = _path(one, other, symmetric, label, most, deadline)
+            if found is not None:
+                yield found, f"Lemke and Howson's algorithm, label {label}"
+            if time.monotonic() > deadline:
+                return
+        for attempt in range(PERTURBED):
+            noise = rng.uniform(0.0, PERTURBATION, (2, *one.shape))
+            noise[1] = noise[0].T if symmetric else noise[1]
+            near = _path(
+                one + noise[0], other + noise[1], symmetric, attempt % labels, most, deadline
+            )
+            if near is not None:
+                yield near, "Lemke and Howson's algorithm with payoffs a little changed"
+                yield from _mended(one, other, symmetric, near)
+            if time.monotonic() > deadline:
+                return
+
+
+def _mended(
+    one: Numbers, other: Numbers, symmetric: bool, near: tuple[Numbers, Numbers]
+) -> Iterator[tuple[tuple[Numbers, Numbers], str]]:
+    """The equilibrium of a game on the supports of that of another, if there is one."""
+    row, column = near
+    for_row = _on_supports(other.T, column, row)
+    for_column = for_row if symmetric else _on_supports(one, row, column)
+    if for_row is not None and for_column is not None:
+        yield (for_row, for_column), "a linear program on the supports of a game nearby"
+
+
+def _path(
+    one: Numbers, other: Numbers, symmetric: bool, label: int, most: int, deadline: float
+) -> tuple[Numbers, Numbers] | None:
+    """Where a path of Lemke and Howson's ends."""
+    rows, columns = one.shape
+    if symmetric:
+        found = complementary(one, label, most, deadline)
+        if found is None or not found.sum() > 0.0:
+            return None
+        mixture = to_distribution(found)
+        return mixture, mixture
+    matrix = np.zeros((rows + columns, rows + columns))
+    matrix[:rows, rows:] = one
+    matrix[rows:, :rows] = other.T
+    found = complementary(matrix, label, most, deadline)
+    if found is None or not (found[:rows].sum() > 0.0 and found[rows:].sum() > 0.0):
+        return None
+    return to_distribution(found[:rows]), to_distribution(found[rows:])
+
+
+def _on_supports(game: Numbers, replies: Numbers, mixture: Numbers) -> Numbers | None:
+    """The mixture on the support of `mixture` to which those of `replies` are best replies: [m].
+
+    As nearly as can be: a linear program makes what they fall short of the best the least.
+
+    Args:
+        game: [n, m] what the other role earns.
+        replies: [n] the other role's mixture.
+        mixture: [m].
+    """
+    used, best = mixture > EQUAL, replies > EQUAL
+    count = int(used.sum())
+    ones = np.ones((len(game), 1))
+    # Columns: the mixture, the best payoff, the shortfall.
+    limits = np.vstack(
+        [
+            np.hstack([game[:, used], -ones, 0.0 * ones]),
+            np.hstack([-game[best][:, used], ones[best], -ones[best]]),
+        ]
+    )
+    found = linprog(
+        np.append(np.zeros(count + 1), 1.0),
+        limits,
+        np.zeros(len(limits)),
+        np.append(np.ones(count), [0.0, 0.0])[None],
+        [1.0],
+        [(0.0, None)] * count + [(None, None), (0.0, None)],
+        method="highs",
+        options=TIGHT,
+    )
+    if found.status != 0:
+        return None
+    mended = np.zeros(len(mixture))
+    mended[used] = found.x[:count]
+    return to_distribution(mended)
+
+
+def _ranges(game: Numbers) -> Numbers:
+    """[2]: of each role's payoffs; 1 where they are all alike."""
+    spans = game.max((1, 2)) - game.min((1, 2))
+    return np.where(spans > 0.0, spans, 1.0)
+
+
+def _positive(game: Numbers) -> tuple[Numbers, Numbers]:
+    """The payoffs of both roles between 1 and 2, which changes nothing but their units."""
+    low = game.min((1, 2), keepdims=True)
+    scaled = (game - low) / _ranges(game)[:, None, None] + 1.0
+    return scaled[0], scaled[1]

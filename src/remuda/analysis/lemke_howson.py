@@ -1,0 +1,128 @@
+"""Lemke and Howson's algorithm: paths of pivots that end at an equilibrium.
+
+Lemke and Howson 1964, "Equilibrium points of bimatrix games"; here as one symmetric game of all
+strategies of both roles (von Stengel 2002, "Computing equilibria for two-person games", section
+2.3), which also finds symmetric equilibria of symmetric games. Ties in the ratio test are broken
+lexicographically, so that no path runs in a circle (there, section 2.6).
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Final
+
+import numpy as np
+
+from remuda.analysis.payoff import Numbers
+from remuda.kernels import njit
+from remuda.types import Integers
+
+DONE: Final = 0
+"""The path has come to an equilibrium."""
+MORE: Final = 1
+"""It goes on."""
+LOST: Final = 2
+"""Rounding errors have led it astray."""
+PIVOT: Final = 1e-11
+"""What is below this in a column is zero."""
+TIE: Final = 1e-12
+"""Ratios that differ by less are alike."""
+WORK: Final = 2e7
+"""So many numbers are changed, about, between two looks at the clock."""
+
+
+@njit(cache=True)
+def _leaving(tableau: Numbers, column: int) -> int:
+    """The row of the lexicographically smallest ratio; -1: no entry of the column is positive."""
+    size = tableau.shape[0]
+    rows = np.empty(size, np.int64)
+    count = 0
+    for row in range(size):
+        if tableau[row, column] > PIVOT:
+            rows[count] = row
+            count += 1
+    if count == 0:
+        return -1
+    # By the right side first, then by the inverse of the basis, column by column.
+    for place in range(-1, size):
+        if count == 1:
+            break
+        by = 2 * size if place < 0 else size + place
+        best = np.inf
+        for k in range(count):
+            best = min(best, tableau[rows[k], by] / tableau[rows[k], column])
+        left = 0
+        for k in range(count):
+            if tableau[rows[k], by] / tableau[rows[k], column] <= best + TIE:
+                rows[left] = rows[k]
+                left += 1
+        count = left
+    return int(rows[0])
+
+
+@njit(cache=True)
+def _follow(
+    tableau: Numbers, basis: Integers, entering: int, label: int, pivots: int
+) -> tuple[int, int]:
+    """Pivot until the label is complete, or so many times: (how it ended, what enters next).
+
+    Args:
+        tableau: [n, 2n + 1] of the columns of z, of the slacks, and the right side; changed.
+        basis: [n] which column is basic in each row; changed.
+        entering: the column that comes in.
+        label: the one that is missing.
+        pivots: at most.
+    """
+    size = tableau.shape[0]
+    for _ in range(pivots):
+        row = _leaving(tableau, entering)
+        if row < 0:
+            return LOST, entering
+        tableau[row] /= tableau[row, entering]
+        for other in range(size):
+            factor = tableau[other, entering]
+            if other != row and factor != 0.0:
+                for k in range(2 * size + 1):
+                    tableau[other, k] -= factor * tableau[row, k]
+                tableau[other, entering] = 0.0
+        leaving = basis[row]
+        basis[row] = entering
+        if leaving % size == label:
+            return DONE, leaving
+        entering = leaving + size if leaving < size else leaving - size
+    return MORE, entering
+
+
+def complementary(matrix: Numbers, label: int, most: int, deadline: float) -> Numbers | None:
+    """A solution of z >= 0, C z <= 1, in which every z is zero or its row is tight: [n], not 0.
+
+    Args:
+        matrix: [n, n] C, nothing below zero, something above zero in every column.
+        label: where the path begins, 0 to n - 1.
+        most: pivots, after which the path is given up.
+        deadline: when to stop, by `time.monotonic`; the first part of a path is always done.
+
+    Returns:
+        None: it was given up, time was up, or rounding errors led astray. What comes back is still
+        to be verified.
+    """
+    size = len(matrix)
+    tableau = np.hstack([matrix, np.eye(size), np.ones((size, 1))])
+    basis = np.arange(size, 2 * size, dtype=np.int64)
+    pivots = max(1, int(WORK / tableau.size))
+    status, entering = MORE, label
+    for done in range(0, most, pivots):
+        if status == MORE and (done == 0 or time.monotonic() <= deadline):
+            now = min(pivots, most - done)
+            status, entering = _follow(tableau, basis, entering, label, now)
+    if status != DONE:
+        return None
+    # What rounding errors there are in the tableau, the system of its basis does not have.
+    columns = np.hstack([matrix, np.eye(size)])[:, basis]
+    try:
+        solved = np.linalg.solve(columns, np.ones(size))
+    except np.linalg.LinAlgError:
+        return None
+    found = np.zeros(2 * size)
+    found[basis] = solved
+    return np.maximum(found[:size], 0.0)
