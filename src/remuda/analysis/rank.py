@@ -288,7 +288,8 @@ def rank_intervals(
     )
     found = np.array([ranks(each) for each in drawn])
     probabilities = np.zeros((len(names), len(names)))
-    np.add.at(probabilities, (np.arange(len(names)), found - 1), 1.0 / samples)
+    np.add.at(probabilities, (np.arange(len(names)), found - 1), 1.0)
+    probabilities /= samples
     ends = (0.5 - level / 2.0, 0.5 + level / 2.0)
     return RankIntervals(
         names,
