@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
+from scipy import linalg
 
 from remuda.analysis.payoff import Numbers, Payoffs, check_level
 from remuda.analysis.rank import SAMPLES, draws, plain, with_own
@@ -270,9 +271,10 @@ def disc(matrix: npt.ArrayLike, planes: int = 1) -> Disc:
             f"planes: {len(of_pairs)} strategies have {len(of_pairs) // 2}; this is {planes}"
         )
     # Of an antisymmetric A the blocks of the Schur form are the pairs of eigenvalues of iA.
-    values, vectors = np.linalg.eigh(1j * of_pairs)
-    strengths = np.maximum(values[::-1][:planes], 0.0)
-    chosen = vectors[:, ::-1][:, :planes].T
+    count = len(of_pairs)
+    values, vectors = linalg.eigh(1j * of_pairs, subset_by_index=(count - planes, count - 1))
+    strengths = np.maximum(values[::-1], 0.0)
+    chosen = vectors[:, ::-1].T
     points = np.sqrt(2.0 * strengths)[:, None] * (chosen.imag + 1j * chosen.real)
     radii = np.abs(points)
     # The first of those that are equally far out, but for rounding.
