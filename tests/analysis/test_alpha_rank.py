@@ -119,9 +119,9 @@ def test_a_sweep_ends_at_the_limit_whatever_the_scale_of_payoffs(scale):
 
 
 def test_one_payoff_far_from_all_others_does_not_end_a_sweep():
-    """At first only the difference of a million tells, and the masses stand still meanwhile."""
-    matrix = np.full((4, 4), -1e6)
-    matrix[:3, :3], matrix[:3, 3] = transitive([0.0, 1.0, 2.0]), 1e6
+    """At first only the difference of many millions tells, and the masses stand still meanwhile."""
+    matrix = np.full((4, 4), -1e8)
+    matrix[:3, :3], matrix[:3, 3] = transitive([0.0, 1.0, 2.0]), 1e8
     found = sweep(matrix)
     assert found.settled
     assert found.last.masses == pytest.approx([0.0, 0.0, 1.0, 0.0], abs=1e-6)

@@ -50,8 +50,10 @@ def test_who_won_all_is_rated_by_the_stated_prior():
 
 
 def test_those_who_never_met_are_rated_all_the_same():
-    found = elo(np.zeros((3, 3)))
+    found = elo(np.zeros((3, 3)), prior=2.0)
     assert found.ratings.tolist() == [0.0, 0.0, 0.0]
+    # Two matches at even odds have the information 2 / 4; the mean of three takes a third away.
+    assert found.errors == pytest.approx(np.full(3, np.sqrt(2 * 2 / 3) * 400 / math.log(10)))
     apart = elo([[0, 8, 0, 0], [2, 0, 0, 0], [0, 0, 0, 9], [0, 0, 1, 0]])
     assert apart.ratings[2] > apart.ratings[0] > 0.0 > apart.ratings[1] > apart.ratings[3]
 

@@ -175,7 +175,7 @@ def test_a_cycle_lies_round_a_disc_and_each_beats_the_next_counterclockwise():
     found = disc(RPS)
     assert found.explained == pytest.approx([1.0])
     x, y = found.coordinates[0].T
-    angles = np.degrees(np.arctan2(y, x)) % 360.0
+    angles = (np.degrees(np.arctan2(y, x)) + 1.0) % 360.0 - 1.0
     # 0 loses to 1, which loses to 2: the next clockwise wins.
     assert angles == pytest.approx([0.0, 240.0, 120.0])
     assert found.coordinates[0, 0, 1] == pytest.approx(0.0, abs=1e-12)

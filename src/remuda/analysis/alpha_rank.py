@@ -35,7 +35,7 @@ STEPS = 60
 """Doublings of the intensity before a sweep gives up."""
 RELATIVE, ABSOLUTE = 1e-5, 1e-8
 """Masses that differ by less from one intensity to the next have settled."""
-ROUNDING = 1e-9
+ROUNDING = 1e-12
 """Payoffs that differ by less than this share of the greatest difference hold no sweep up."""
 NEGLIGIBLE = 40.0
 """exp(-40) is less than the last digit of a double."""
