@@ -1,0 +1,355 @@
+"""Who goes round: the cycles of a game in which each beats the next, as sure as is asked.
+
+An edge leads from a strategy to one that it beats surely: by a margin above 0 that noise does not
+explain. Everything is done in bounded time, and in the same way each time. Cycles of three and the
+strongest cycle are found exactly. The longest one is hard to find in general; where it is not known
+to be the longest, that is said.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+from scipy import sparse, stats
+from scipy.sparse import csgraph
+
+from remuda.analysis.payoff import KNOWN, Numbers, Payoffs, check_level
+from remuda.analysis.rank import plain
+from remuda.analysis.structure import margin_variances
+from remuda.errors import UsageError
+from remuda.kernels import njit
+from remuda.types import Bools, Integers
+
+BUDGET = 1_000_000
+"""Steps of the search for a longer cycle than the one that was built: some tenths of a second."""
+ROUNDING = 1e-9
+"""A margin of less than this share of the greatest is none."""
+
+
+@dataclass(frozen=True)
+class Cycle:
+    """Strategies of which each beats the next, and the last the first.
+
+    Attributes:
+        names: [L] from the one that comes first among all strategies.
+        margins: [L] by how much each beats the next: half of what it earns more.
+        intervals: [2, L] between what these lie, all edges of the game together or each alone.
+    """
+
+    names: tuple[str, ...]
+    margins: Numbers
+    intervals: Numbers = field(repr=False)
+
+    @property
+    def weakest(self) -> float:
+        """The least margin: the strength of the cycle."""
+        return float(self.margins.min())
+
+    def as_summary(self) -> dict[str, object]:
+        """Plain data."""
+        return {
+            "names": list(self.names),
+            "margins": plain(self.margins),
+            "intervals": plain(self.intervals),
+            "weakest": self.weakest,
+        }
+
+
+@dataclass(frozen=True)
+class Cycles:
+    """The cycles of a game among edges that are sure.
+
+    Attributes:
+        edges: pairs of whom one surely beats the other.
+        pairs: pairs that met.
+        groups: sets of strategies of which each is in a cycle with any other, the largest first.
+        strongest: the cycle whose least margin is the greatest, and the shortest such; None: there
+            is no cycle.
+        longest: the longest cycle that was found; None: there is none.
+        longest_is_certain: whether none is longer; otherwise the search was cut.
+        triangles: the strongest cycles of three, the strongest first.
+        num_triangles: how many there are.
+        level: the probability that all edges are right (`joint`), or each of them.
+        joint: whether the level holds for all edges together.
+    """
+
+    edges: int
+    pairs: int
+    groups: tuple[tuple[str, ...], ...]
+    strongest: Cycle | None
+    longest: Cycle | None
+    longest_is_certain: bool
+    triangles: tuple[Cycle, ...]
+    num_triangles: int
+    level: float
+    joint: bool
+
+    def as_summary(self) -> dict[str, object]:
+        """Plain data."""
+        return {
+            "edges": self.edges,
+            "pairs": self.pairs,
+            "groups": [list(group) for group in self.groups],
+            "strongest": None if self.strongest is None else self.strongest.as_summary(),
+            "longest": None if self.longest is None else self.longest.as_summary(),
+            "longest_is_certain": self.longest_is_certain,
+            "triangles": [cycle.as_summary() for cycle in self.triangles],
+            "num_triangles": self.num_triangles,
+            "level": self.level,
+            "joint": self.joint,
+        }
+
+
+def cycles(
+    payoffs: Payoffs,
+    level: float = 0.95,
+    *,
+    joint: bool = True,
+    most: int = 10,
+    budget: int = BUDGET,
+) -> Cycles:
+    """Find the cycles of a symmetric game among edges that are sure.
+
+    Pairs that never met have no edge. An edge is sure by a two-sided t test of the margin.
+
+    Args:
+        payoffs: of the game.
+        level: how sure edges are to be.
+        joint: all edges together (Bonferroni), so that whatever cycle is named is there with this
+            probability; else each alone, and some of many edges are wrong.
+        most: so many cycles of three at most.
+        budget: steps of the search for the longest cycle.
+
+    Raises:
+        UsageError: the game is not symmetric, no two strategies met twice, or `level`, `most` or
+            `budget` is out of range.
+    """
+    check_level(level)
+    if most < 0 or budget < 0:
+        raise UsageError(f"most and budget: they are 0 or more; these are {most} and {budget}")
+    of_pairs, half = _margins(payoffs, level, joint)
+    scale = float(np.nanmax(np.abs(of_pairs), initial=0.0))
+    beats = of_pairs > half + ROUNDING * scale  # NaN: they never met
+    found, certain = longest_cycle(beats, budget)
+    triangles, number = _triangles(of_pairs, beats, most)
+
+    def named(cycle: list[int]) -> Cycle:
+        edges = cycle, [*cycle[1:], *cycle[:1]]
+        found = of_pairs[edges]
+        names = tuple(payoffs.names[place] for place in cycle)
+        return Cycle(names, found, np.stack([found - half[edges], found + half[edges]]))
+
+    strongest = strongest_cycle(of_pairs, beats)
+    return Cycles(
+        int(beats.sum()),
+        int(np.triu(payoffs.counts > 0, 1).sum()),
+        tuple(tuple(payoffs.names[place] for place in group) for group in _groups(beats)),
+        named(strongest) if strongest else None,
+        named(found) if found else None,
+        certain,
+        tuple(named(cycle) for cycle in triangles),
+        number,
+        level,
+        joint,
+    )
+
+
+def _margins(payoffs: Payoffs, level: float, joint: bool) -> tuple[Numbers, Numbers]:
+    """Return the margins [n, n], and what half of their intervals is; NaN: they never met."""
+    if not payoffs.symmetric:
+        raise UsageError("cycles: this is for symmetric games; pool the seats (`pooled_roles`)")
+    apart = ~np.eye(len(payoffs.names), dtype=np.bool_)
+    if not (payoffs.counts[apart] > 1).any():
+        raise UsageError("no two strategies met twice: how sure their payoffs are is unknown")
+    of_pairs = np.where(apart, (payoffs.matrix - payoffs.matrix.T) / 2.0, 0.0)
+    unsure = np.triu((payoffs.counts > 0) & (payoffs.counts < KNOWN), 1).sum()
+    doubt = (1.0 - level) / (max(int(unsure), 1) if joint else 1)
+    half: Numbers = stats.t.isf(doubt / 2.0, payoffs.freedom) * np.sqrt(margin_variances(payoffs))
+    return of_pairs, half
+
+
+def _groups(beats: Bools) -> list[list[int]]:
+    """Return the strongly connected components of two strategies or more, the largest first."""
+    _, labels = csgraph.connected_components(
+        sparse.csr_matrix(beats), directed=True, connection="strong"
+    )
+    found: dict[int, list[int]] = {}
+    for place, label in enumerate(labels.tolist()):
+        found.setdefault(label, []).append(place)
+    groups = [group for group in found.values() if len(group) > 1]
+    return sorted(groups, key=lambda group: (-len(group), group))
+
+
+def strongest_cycle(of_pairs: Numbers, beats: Bools) -> list[int]:
+    """Return the cycle whose least margin is the greatest; of several the shortest, then the first.
+
+    Among edges of a margin or more there is a cycle up to some margin, which is found by halving;
+    the cycles there all have an edge of just that margin.
+
+    Args:
+        of_pairs: [n, n] margins.
+        beats: [n, n] the edges.
+
+    Returns:
+        Its strategies in order, the least first; empty: there is no cycle.
+    """
+    if not _groups(beats):
+        return []
+    levels = np.unique(of_pairs[beats])
+    low, high = 0, len(levels)  # at `low` there is a cycle, at `high` none
+    while high - low > 1:
+        middle = (low + high) // 2
+        if _groups(beats & (of_pairs >= levels[middle])):
+            low = middle
+        else:
+            high = middle
+    strong = beats & (of_pairs >= levels[low])
+    through = [
+        _way(strong, int(other), int(one))
+        for one, other in np.argwhere(strong & (of_pairs == levels[low]))
+    ]
+    return min((_turned(way) for way in through if way), key=lambda way: (len(way), way))
+
+
+def _way(beats: Bools, one: int, other: int) -> list[int]:
+    """Return the shortest way from one strategy to another, both included; empty: none."""
+    before = {one: one}
+    edge = [one]
+    while edge and other not in before:
+        found = []
+        for place in edge:
+            for later in np.flatnonzero(beats[place]).tolist():
+                if later not in before:
+                    before[later] = place
+                    found.append(later)
+        edge = found
+    if other not in before:
+        return []
+    way = [other]
+    while way[-1] != one:
+        way.append(before[way[-1]])
+    return way[::-1]
+
+
+def _turned(cycle: list[int]) -> list[int]:
+    """Return the same cycle from its least strategy on."""
+    begin = cycle.index(min(cycle))
+    return [*cycle[begin:], *cycle[:begin]]
+
+
+def _triangles(of_pairs: Numbers, beats: Bools, most: int) -> tuple[list[list[int]], int]:
+    """Return the strongest cycles of three, and how many there are."""
+    kept: list[tuple[float, list[int]]] = []
+    number = 0
+    for one in range(len(beats)):
+        second = one + 1 + np.flatnonzero(beats[one, one + 1 :])
+        third = one + 1 + np.flatnonzero(beats[one + 1 :, one])
+        at = np.argwhere(beats[np.ix_(second, third)])
+        if not len(at):
+            continue
+        number += len(at)
+        two, three = second[at[:, 0]], third[at[:, 1]]
+        weakest = np.minimum(
+            np.minimum(of_pairs[one, two], of_pairs[two, three]), of_pairs[three, one]
+        )
+        for place in np.argsort(-weakest, kind="stable")[:most]:
+            kept.append((-float(weakest[place]), [one, int(two[place]), int(three[place])]))
+        kept = sorted(kept)[:most]
+    return [cycle for _, cycle in kept], number
+
+
+def longest_cycle(beats: Bools, budget: int = BUDGET) -> tuple[list[int], bool]:
+    """Return the longest cycle that is found, and whether none is longer.
+
+    A short cycle is made longer by what fits between two of its neighbours, one strategy or two.
+    Where all of a group met all that ends with the whole group (Camion 1959), which no cycle can
+    exceed; otherwise all cycles are tried, as far as the budget goes.
+
+    Args:
+        beats: [n, n] the edges; between two strategies one at most.
+        budget: steps of the search.
+
+    Returns:
+        Its strategies in order, the least first (empty: there is no cycle); and whether it is
+        certain that none is longer.
+    """
+    best: list[int] = []
+    certain = True
+    for group in _groups(beats):
+        if len(group) <= len(best):
+            break
+        inside = beats[np.ix_(group, group)]
+        built = _built(inside)
+        if len(built) > len(best):
+            best = [group[place] for place in built]
+        if len(best) < len(group):
+            found, length, steps, finished = _search(inside, len(best), budget)
+            budget -= steps
+            certain &= finished
+            if length > len(best):
+                best = [group[place] for place in found[:length].tolist()]
+    return (_turned(best) if best else []), certain
+
+
+def _built(beats: Bools) -> list[int]:
+    """Return a long cycle of a strongly connected group."""
+    first = int(np.flatnonzero(beats[:, 0])[0])
+    cycle = _way(beats, 0, first)
+    outside = np.ones(len(beats), np.bool_)
+    outside[cycle] = False
+    while outside.any():
+        enter = beats[cycle] & outside  # [L, n]: from here to there
+        leave = beats[:, [*cycle[1:], *cycle[:1]]].T & outside  # [L, n]: from there to the next
+        single = np.argwhere(enter & leave)
+        if len(single):
+            place, between = int(single[0, 0]), [int(single[0, 1])]
+        else:
+            ways = (enter.T.astype(np.float64) @ leave) > 0.0
+            pairs = np.argwhere(ways & beats)
+            if not len(pairs):
+                break
+            between = pairs[0].tolist()
+            place = int((enter[:, between[0]] & leave[:, between[1]]).argmax())
+        cycle[place + 1 : place + 1] = between
+        outside[between] = False
+    return cycle
+
+
+@njit(cache=True)
+def _search(beats: Bools, length: int, budget: int) -> tuple[Integers, int, int, bool]:
+    """Try all cycles, each from its least strategy on, for one of more than `length`.
+
+    Returns:
+        The best [n], its length (that which was given: none is better), the steps that were taken,
+        and whether all were tried.
+    """
+    count = len(beats)
+    path, tried = np.zeros(count, np.int64), np.zeros(count, np.int64)
+    inside, best = np.zeros(count, np.bool_), np.zeros(count, np.int64)
+    steps = 0
+    for begin in range(count):
+        if count - begin <= length:
+            break
+        depth, path[0], tried[0] = 1, begin, begin + 1
+        inside[:] = False
+        while depth > 0:
+            if steps >= budget:
+                return best, length, steps, False
+            steps += 1
+            here, there = path[depth - 1], tried[depth - 1]
+            while there < count and (inside[there] or not beats[here, there]):
+                there += 1
+            if there == count:
+                inside[here] = False
+                depth -= 1
+                continue
+            tried[depth - 1] = there + 1
+            path[depth], tried[depth], inside[there] = there, begin + 1, True
+            depth += 1
+            if depth > length and beats[there, begin]:
+                length = depth
+                best[:depth] = path[:depth]
+                if count - begin <= length:
+                    break
+    return best, length, steps, True

@@ -1,0 +1,420 @@
+"""Rankings of the strategies of an empirical game, how sure each is, and how far they agree.
+
+A ranking is what a score function makes of payoffs: the mean payoff, the share of the others that
+are beaten, the skills of Nash averaging (Balduzzi et al. 2018, "Re-evaluating evaluation"), or the
+masses of alpha-rank (`remuda.analysis.alpha_rank`). How sure it is comes from payoffs as they may
+be, given what was seen (`Payoffs.sample`): each draw is ranked, and the ranks are counted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import numpy.typing as npt
+
+from remuda.analysis.payoff import KNOWN, Numbers, Payoffs, check_level
+from remuda.errors import UsageError
+from remuda.types import Integers
+
+Score = Callable[[Numbers], Numbers]
+"""Makes scores [n] of a role's payoffs [n, ...], its own strategies first: more is better."""
+
+SAMPLES = 1000
+"""Draws of the payoffs, for intervals to two digits."""
+PIECE = 1 << 22
+"""Numbers that are drawn at once: some tens of megabytes."""
+TIE = 1e-9
+"""Scores that differ by less than this share of the largest of all are equal: what solvers leave of
+exact ties is no order."""
+
+
+def plain(values: npt.ArrayLike) -> object:
+    """Numbers as nested lists; None stands for what is not finite."""
+    array = np.asarray(values, np.float64)
+    if array.ndim:
+        return [plain(each) for each in array]
+    return float(array) if np.isfinite(array) else None
+
+
+def with_own(payoffs: Payoffs) -> Payoffs:
+    """Return payoffs that can be drawn, also where strategies never met themselves.
+
+    In a symmetric game of constant sum symmetry tells what a strategy earns against itself; in
+    another one 0 stands for what was never played, and must not be used.
+
+    Raises:
+        UsageError: two strategies never met, or no two of them met twice.
+    """
+    if not payoffs.symmetric:
+        payoffs.check_whole()
+        return payoffs
+    unplayed = np.eye(len(payoffs.names), dtype=np.bool_) & payoffs.missing
+    filled = replace(
+        payoffs,
+        means=np.where(unplayed, 0.0, payoffs.means),
+        covariances=np.where(unplayed, 0.0, payoffs.covariances),
+        counts=np.where(unplayed, 1, payoffs.counts),
+    )
+    filled.check_whole()
+    filled = replace(filled, counts=np.where(unplayed, KNOWN, filled.counts))
+    return payoffs.completed() if payoffs.is_zero_sum else filled
+
+
+def draws(payoffs: Payoffs, samples: int, rng: np.random.Generator) -> Iterator[Numbers]:
+    """Draw payoffs as they may be, one after another: [R, n_1, ..., n_R] each.
+
+    Raises:
+        UsageError: there is nothing to draw from (`with_own`), or `samples` is less than 2.
+    """
+    if samples < 2:
+        raise UsageError(f"samples: at least 2 draws tell an uncertainty; this is {samples}")
+    whole = with_own(payoffs)
+    at_once = max(1, PIECE // whole.means.size)
+    for begin in range(0, samples, at_once):
+        yield from whole.sample(min(at_once, samples - begin), rng)
+
+
+def mean_payoff(payoffs: Numbers) -> Numbers:
+    """Return the mean payoff of each strategy: [n] of [n, ...].
+
+    In a game of two roles with as many strategies each, what stands on the diagonal (a strategy
+    against itself) does not count. With payoffs of wins (1, 0.5, 0) this is the win rate.
+    """
+    if payoffs.ndim == 2 and len(payoffs) > 1 and payoffs.shape[0] == payoffs.shape[1]:
+        others = ~np.eye(len(payoffs), dtype=np.bool_)
+        means: Numbers = np.where(others, payoffs, 0.0).sum(1) / (len(payoffs) - 1)
+        return means
+    found: Numbers = payoffs.reshape(len(payoffs), -1).mean(1)
+    return found
+
+
+def role_mean(payoffs: Numbers) -> Numbers:
+    """Return the mean payoff of each strategy of a role over all that the others may choose: [n].
+
+    This is `mean_payoff` for roles of different strategies, whose diagonal means nothing.
+    """
+    found: Numbers = payoffs.reshape(len(payoffs), -1).mean(1)
+    return found
+
+
+def beaten_share(matrix: Numbers) -> Numbers:
+    """Return the share of the others that each strategy beats: [n] of [n, n], a draw is half.
+
+    A strategy beats another if it earns more against it than the other does (Copeland 1951).
+
+    Raises:
+        UsageError: the matrix is not square.
+    """
+    _check_square(matrix)
+    won = 0.5 + 0.5 * np.sign(matrix - matrix.T)
+    return mean_payoff(won)
+
+
+@dataclass(frozen=True)
+class NashAverage:
+    """The evaluation of agents against each other by Nash averaging.
+
+    Attributes:
+        skills: [n] what each strategy earns against the equilibrium, less the value of the game.
+        mixture: [n] the equilibrium.
+        regret: what a best answer to the mixture earns more than it; 0 at an equilibrium.
+    """
+
+    skills: Numbers
+    mixture: Numbers
+    regret: float
+
+    def as_summary(self) -> dict[str, object]:
+        """Plain data."""
+        return {
+            "skills": plain(self.skills),
+            "mixture": plain(self.mixture),
+            "regret": float(self.regret),
+        }
+
+
+def nash_average(matrix: npt.ArrayLike, mixture: npt.ArrayLike) -> NashAverage:
+    """Evaluate strategies against the maximum-entropy equilibrium of their game.
+
+    Copies of a strategy change nothing for the others (Balduzzi et al. 2018, theorem 1): the skill
+    of each is its row of `matrix @ mixture`, less the value, which is half of the constant sum.
+
+    Args:
+        matrix: [n, n] the row's payoffs of a symmetric game of constant sum.
+        mixture: [n] its symmetric equilibrium of maximum entropy.
+
+    Raises:
+        UsageError: the sum is not constant, or the mixture is no distribution of n probabilities.
+    """
+    payoffs = np.asarray(matrix, np.float64)
+    _check_square(payoffs)
+    found = np.asarray(mixture, np.float64)
+    if found.shape != (len(payoffs),):
+        raise UsageError(
+            f"mixture: it has shape {found.shape}, and must have one probability for each of "
+            f"{len(payoffs)} strategies"
+        )
+    if not (found >= -1e-9).all() or abs(float(found.sum()) - 1.0) > 1e-6:
+        raise UsageError(f"mixture: these are no probabilities that add up to 1: {found.tolist()}")
+    sums = payoffs + payoffs.T
+    scale = float(np.abs(payoffs).max())
+    if not np.ptp(sums) <= 1e-6 * scale:
+        raise UsageError(
+            "nash_average: payoffs of both strategies must add up to the same for all pairs; here "
+            f"they add up to {sums.min():g} up to {sums.max():g}; take (A - A.T) / 2"
+        )
+    skills = payoffs @ found - float(sums.mean()) / 2.0
+    regret = max(float(skills.max() - found @ skills), 0.0)
+    return NashAverage(skills, found, regret)
+
+
+def nash_score(solve: Callable[[Numbers], Numbers]) -> Score:
+    """Return the score function of Nash averaging.
+
+    Args:
+        solve: finds the maximum-entropy equilibrium [n] of a symmetric zero-sum game [n, n].
+    """
+
+    def score(matrix: Numbers) -> Numbers:
+        own = np.eye(len(matrix), dtype=np.bool_)
+        relative = np.where(own, 0.0, (matrix - matrix.T) / 2.0)
+        return nash_average(relative, solve(relative)).skills
+
+    return score
+
+
+def ranks(scores: npt.ArrayLike) -> Integers:
+    """Return the rank of each by its score: [n], 1 is the best; equal scores share the better rank.
+
+    Scores are equal where they differ by less than `TIE` of the largest.
+
+    Raises:
+        UsageError: a score is no number.
+    """
+    values = np.asarray(scores, np.float64)
+    if values.ndim != 1 or not np.isfinite(values).all():
+        raise UsageError(f"scores: they must be finite numbers, one a strategy: {values.tolist()}")
+    order = np.argsort(-values, kind="stable")
+    ordered = values[order]
+    apart = np.ones(len(values), np.bool_)
+    apart[1:] = ordered[:-1] - ordered[1:] > TIE * np.abs(values).max(initial=0.0)
+    places = np.maximum.accumulate(np.where(apart, np.arange(1, len(values) + 1), 0))
+    found = np.empty(len(values), np.int64)
+    found[order] = places
+    return found
+
+
+@dataclass(frozen=True)
+class RankIntervals:
+    """A ranking, and how sure it is.
+
+    Attributes:
+        names: of the n strategies.
+        scores: [n] by the mean payoffs.
+        score_intervals: [2, n] between what a score lies with probability `level`.
+        ranks: [n] by `scores`; 1 is the best, equal scores share the better rank.
+        intervals: [2, n] between what a rank lies with probability `level` at least.
+        probabilities: [n, n] the share of draws in which a strategy (row) has rank 1 + column;
+            columns may add up to more than 1 where strategies are equal.
+        samples: draws of the payoffs.
+        level: of the intervals.
+    """
+
+    names: tuple[str, ...]
+    scores: Numbers = field(repr=False)
+    score_intervals: Numbers = field(repr=False)
+    ranks: Integers
+    intervals: Integers
+    probabilities: Numbers = field(repr=False)
+    samples: int
+    level: float
+
+    @property
+    def first(self) -> Numbers:
+        """[n]: the probability that a strategy is the best, or as good as the best."""
+        first: Numbers = self.probabilities[:, 0]
+        return first
+
+    def as_summary(self) -> dict[str, object]:
+        """Plain data, the best first."""
+        order = np.argsort(self.ranks, kind="stable")
+        return {
+            "samples": self.samples,
+            "level": self.level,
+            "ranking": [
+                {
+                    "name": self.names[place],
+                    "rank": int(self.ranks[place]),
+                    "rank_interval": self.intervals[:, place].tolist(),
+                    "first": float(self.first[place]),
+                    "score": plain(self.scores[place]),
+                    "score_interval": plain(self.score_intervals[:, place]),
+                }
+                for place in order
+            ],
+        }
+
+
+def rank_intervals(
+    payoffs: Payoffs,
+    score: Score,
+    rng: np.random.Generator,
+    samples: int = SAMPLES,
+    level: float = 0.95,
+    role: int = 0,
+) -> RankIntervals:
+    """Rank the strategies of a role, and tell how sure each rank is.
+
+    Args:
+        payoffs: of the game.
+        score: makes scores [n] of the role's payoffs [n, ...], its own strategies first.
+        rng: what draws of the payoffs are made with.
+        samples: so many.
+        level: of the intervals.
+        role: whose strategies are ranked.
+
+    Raises:
+        UsageError: two strategies never met, there is no such role, or a score is no number.
+    """
+    check_level(level)
+    if not 0 <= role < payoffs.num_roles:
+        raise UsageError(f"role: there are {payoffs.num_roles}, counted from 0; this is {role}")
+    names = payoffs.strategies[role]
+    scores = _scores(score, with_own(payoffs).means[role], role)
+    drawn = np.array(
+        [_scores(score, each[role], role) for each in draws(payoffs, samples, rng)], np.float64
+    )
+    found = np.array([ranks(each) for each in drawn])
+    probabilities = np.zeros((len(names), len(names)))
+    np.add.at(probabilities, (np.arange(len(names)), found - 1), 1.0)
+    probabilities /= samples
+    ends = (0.5 - level / 2.0, 0.5 + level / 2.0)
+    return RankIntervals(
+        names,
+        scores,
+        np.quantile(drawn, ends, axis=0),
+        ranks(scores),
+        np.quantile(found, ends, axis=0, method="inverted_cdf").astype(np.int64),
+        probabilities,
+        samples,
+        level,
+    )
+
+
+def kendall_tau(one: npt.ArrayLike, other: npt.ArrayLike) -> float:
+    """Return how far two rankings agree: Kendall's tau-b, from -1 (reversed) to 1 (the same).
+
+    Pairs that are equal in a ranking count for neither (Kendall 1945). NaN where all are equal.
+
+    Args:
+        one: [n] scores.
+        other: [n] scores of the same strategies.
+
+    Raises:
+        UsageError: they are not of equally many.
+    """
+    return float(agreement({"one": one, "other": other}).taus[0, 1])
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """How far rankings of the same strategies agree.
+
+    Attributes:
+        names: of the K rankings.
+        taus: [K, K] Kendall's tau-b of each two; NaN where all scores of one are equal.
+        intervals: [2, K, K] between what it lies with probability `level`; None: not asked.
+        level: of the intervals.
+    """
+
+    names: tuple[str, ...]
+    taus: Numbers
+    intervals: Numbers | None = None
+    level: float | None = None
+
+    def as_summary(self) -> dict[str, object]:
+        """Plain data."""
+        intervals = None if self.intervals is None else plain(self.intervals)
+        return {
+            "rankings": list(self.names),
+            "taus": plain(self.taus),
+            "intervals": intervals,
+            "level": self.level,
+        }
+
+
+def agreement(scores: Mapping[str, npt.ArrayLike]) -> Agreement:
+    """Compare every two rankings of the same strategies.
+
+    Args:
+        scores: by the name of a ranking, [n] its scores.
+
+    Raises:
+        UsageError: they are not of equally many strategies, or a score is no number.
+    """
+    return Agreement(tuple(scores), _taus(list(scores.values())))
+
+
+def agreement_intervals(
+    payoffs: Payoffs,
+    orders: Mapping[str, Score],
+    rng: np.random.Generator,
+    samples: int = SAMPLES,
+    level: float = 0.95,
+    role: int = 0,
+) -> Agreement:
+    """Compare every two rankings of a role's strategies, and tell how sure their agreement is.
+
+    Args:
+        payoffs: of the game.
+        orders: the score functions, by name.
+        rng: what draws of the payoffs are made with.
+        samples: so many.
+        level: of the intervals.
+        role: whose strategies are ranked.
+
+    Raises:
+        UsageError: as in `rank_intervals`.
+    """
+    check_level(level)
+
+    def compare(each: Numbers) -> Numbers:
+        return _taus([_scores(score, each[role], role) for score in orders.values()])
+
+    taus = compare(with_own(payoffs).means)
+    drawn = np.array([compare(each) for each in draws(payoffs, samples, rng)])
+    unknown = np.isnan(drawn).any(0)
+    ends = (0.5 - level / 2.0, 0.5 + level / 2.0)
+    intervals = np.quantile(np.where(unknown, 0.0, drawn), ends, axis=0)
+    return Agreement(tuple(orders), taus, np.where(unknown, np.nan, intervals), level)
+
+
+def _taus(scores: Sequence[npt.ArrayLike]) -> Numbers:
+    arrays = [np.asarray(each, np.float64) for each in scores]
+    if len({array.shape for array in arrays}) > 1:
+        raise UsageError(f"rankings are of unlike sizes: {[array.shape for array in arrays]}")
+    found = np.array([ranks(array) for array in arrays], np.float64)
+    one, other = np.triu_indices(found.shape[1], 1)
+    signs = np.sign(found[:, other] - found[:, one])
+    products = signs @ signs.T
+    untied = np.diagonal(products)
+    with np.errstate(invalid="ignore"):
+        taus: Numbers = products / np.sqrt(np.multiply.outer(untied, untied))
+    return taus
+
+
+def _scores(score: Score, payoffs: Numbers, role: int) -> Numbers:
+    own_first = np.moveaxis(payoffs, role, 0)
+    found = np.asarray(score(own_first), np.float64)
+    if found.shape != (len(own_first),):
+        raise UsageError(
+            f"score: it returned an array of shape {found.shape} for {len(own_first)} strategies"
+        )
+    return found
+
+
+def _check_square(matrix: Numbers) -> None:
+    if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1] or not len(matrix):
+        raise UsageError(f"payoffs must be a square matrix [n, n]; this has shape {matrix.shape}")

@@ -1,0 +1,450 @@
+"""Ratings of strategies from results: Elo by maximum likelihood, and Plackett-Luce over time.
+
+Elo here is the model of Bradley and Terry (1952, "Rank analysis of incomplete block designs") on
+the scale of chess: 400 points are odds of ten to one. All results are fitted at once, so their
+order does not matter, which suits policies that do not change. Where strategies change, ratings go
+match by match (`plackett_luce`, Weng and Lin 2011), and what they were after so many matches is a
+history. Neither tells of cycles: see `remuda.analysis.structure`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+from scipy import special
+
+from remuda.analysis.meetings import KEY, LedgerReader
+from remuda.analysis.payoff import KNOWN, Numbers, Payoffs, check_level
+from remuda.analysis.rank import plain
+from remuda.errors import UsageError
+from remuda.kernels import njit
+from remuda.population.ratings import TAU, rate_all
+from remuda.population.records import FRESH, GAMES, RATING, UNCERTAINTY, PolicyRef
+from remuda.types import Array, Integers
+
+POINTS = 400.0 / math.log(10.0)
+"""Elo points of a difference of 1 in the logarithm of odds."""
+PRIOR = 1.0
+"""So many matches, half of them won, has every strategy played against one of average skill:
+ratings are finite, also of those who won all, and comparable, also of those who never met."""
+CHANGE = 25.0 / 300.0
+"""Added to the uncertainty, in squares, before each match: openskill's default `tau`."""
+STEPS = 200
+"""Newton's steps; ten are usual."""
+
+
+@dataclass(frozen=True)
+class Elo:
+    """Ratings by maximum likelihood, and how sure they are.
+
+    Attributes:
+        names: of the n strategies.
+        ratings: [n] Elo points; their mean is 0.
+        errors: [n] standard errors, relative to that mean.
+        intervals: [2, n] between what a rating lies with probability `level`.
+        covariance: [n, n] of the ratings; differences are surer than it looks by `errors`.
+        matches: [n] of each.
+        prior: matches that count as played against average skill.
+        level: of the intervals.
+    """
+
+    names: tuple[str, ...]
+    ratings: Numbers
+    errors: Numbers
+    intervals: Numbers = field(repr=False)
+    covariance: Numbers = field(repr=False)
+    matches: Numbers
+    prior: float
+    level: float
+
+    @property
+    def win_rates(self) -> Numbers:
+        """[n, n]: the share of matches that the row is expected to win, draws halved."""
+        found: Numbers = special.expit(np.subtract.outer(self.ratings, self.ratings) / POINTS)
+        return found
+
+    @property
+    def above(self) -> Numbers:
+        """[n, n]: the probability that the row's skill is above the column's; 0.5 for itself."""
+        variances = np.diagonal(self.covariance)
+        variances = np.add.outer(variances, variances) - 2.0 * self.covariance
+        spread = np.sqrt(np.maximum(variances, 1e-300))
+        found: Numbers = special.ndtr(np.subtract.outer(self.ratings, self.ratings) / spread)
+        return found
+
+    def as_summary(self) -> dict[str, object]:
+        """Plain data, the best first."""
+        order = np.argsort(-self.ratings, kind="stable")
+        return {
+            "prior": self.prior,
+            "level": self.level,
+            "ratings": [
+                {
+                    "name": self.names[place],
+                    "rating": plain(self.ratings[place]),
+                    "interval": plain(self.intervals[:, place]),
+                    "matches": plain(self.matches[place]),
+                }
+                for place in order
+            ],
+        }
+
+
+def elo(
+    wins: npt.ArrayLike,
+    draws: npt.ArrayLike | None = None,
+    *,
+    names: Sequence[str] = (),
+    prior: float = PRIOR,
+    level: float = 0.95,
+) -> Elo:
+    """Fit Elo ratings to results.
+
+    A draw is half a win for both. Uncertainty is that of the inverse Fisher information, which
+    takes a draw for as uncertain as a win, so with many draws intervals are a little too wide.
+
+    Args:
+        wins: [n, n] how often the row beat the column.
+        draws: [n, n] how often they drew, the same both ways; None: never.
+        names: of the strategies; empty: numbers.
+        prior: so many matches, half of them won, against a strategy of average skill.
+        level: of the intervals.
+
+    Raises:
+        UsageError: counts are no numbers, negative or of unlike shapes, draws differ between the
+            two ways, or `prior` is not above 0.
+    """
+    check_level(level)
+    won = np.array(wins, np.float64)
+    drawn = np.zeros_like(won) if draws is None else np.array(draws, np.float64)
+    if won.ndim != 2 or won.shape[0] != won.shape[1] or won.shape != drawn.shape or not len(won):
+        raise UsageError(
+            f"wins and draws must both be [n, n]; they have shapes {won.shape} and {drawn.shape}"
+        )
+    for what, counts in (("wins", won), ("draws", drawn)):
+        np.fill_diagonal(counts, 0.0)  # a match against oneself tells nothing
+        if not np.isfinite(counts).all() or (counts < 0.0).any():
+            raise UsageError(f"{what}: they must be counts, 0 or more")
+    if not np.array_equal(drawn, drawn.T):
+        raise UsageError("draws: both strategies of a pair must have drawn as often")
+    if not (prior > 0.0 and math.isfinite(prior)):
+        raise UsageError(f"prior: it must be above 0, or who won all is rated inf; this is {prior}")
+    if names and len(names) != len(won):
+        raise UsageError(f"names: there are {len(names)} for {len(won)} strategies")
+    shares, met = won + drawn / 2.0, won + won.T + drawn
+    skills = _fit(shares, met, prior)
+    centre = np.eye(len(won)) - 1.0 / len(won)
+    covariance = centre @ np.linalg.inv(_information(skills, met, prior)) @ centre * POINTS**2
+    ratings = (skills - skills.mean()) * POINTS
+    errors = np.sqrt(np.maximum(np.diagonal(covariance), 0.0))
+    half = special.ndtri(0.5 + level / 2.0) * errors
+    return Elo(
+        tuple(names) or tuple(str(place) for place in range(len(won))),
+        ratings,
+        errors,
+        np.stack([ratings - half, ratings + half]),
+        covariance,
+        met.sum(1),
+        prior,
+        level,
+    )
+
+
+def elo_of(payoffs: Payoffs, prior: float = PRIOR, level: float = 0.95) -> Elo:
+    """Fit Elo ratings to payoffs of wins (1, 0.5 and 0), as `read_payoffs(wins=True)` has them.
+
+    Pairs that never met are no hindrance.
+
+    Raises:
+        UsageError: the game is not symmetric, a payoff is no share of wins, or payoffs are known
+            without matches.
+    """
+    if not payoffs.symmetric:
+        raise UsageError("elo: this is for symmetric games; pool the seats (`pooled_roles`)")
+    apart = ~np.eye(len(payoffs.names), dtype=np.bool_) & ~payoffs.missing
+    shares = np.where(apart, payoffs.matrix, 0.5)
+    if (shares < -1e-9).any() or (shares > 1.0 + 1e-9).any() or np.ptp(shares + shares.T) > 1e-6:
+        raise UsageError(
+            "elo: payoffs must be shares of wins, which add up to 1 for a pair; count wins instead "
+            "of returns (`read_payoffs(wins=True)`)"
+        )
+    if (payoffs.counts[apart] >= KNOWN).any():
+        raise UsageError(
+            "elo: these payoffs are known without matches, and nothing tells their weight; give "
+            "numbers of wins"
+        )
+    counts = np.where(apart, payoffs.counts, 0)
+    won = np.clip(shares, 0.0, 1.0) * counts
+    return elo(won, names=payoffs.names, prior=prior, level=level)
+
+
+def count_results(
+    places: Integers, returns: Numbers, count: int, sides: Sequence[int] = ()
+) -> tuple[Numbers, Numbers]:
+    """Count wins and draws between strategies: two of [n, n], wins of the row over the column.
+
+    Every two seats of two sides are a meeting. Those of one match are not independent, so with
+    more than two seats the intervals of `elo` are too narrow.
+
+    Args:
+        places: [M, seats] who sat where; -1: one that is left out.
+        returns: [M, seats].
+        count: n.
+        sides: by seat, the number of its team; empty: each stands for itself.
+    """
+    of_seat = _check_matches(places, returns, count, sides)
+    results = np.zeros((2, count, count))
+    _count(np.asarray(places, np.int64), np.asarray(returns, np.float64), of_seat, results)
+    return results[0], results[1]
+
+
+@njit(cache=True)
+def _count(places: Integers, returns: Numbers, sides: Integers, results: Numbers) -> None:
+    for m in range(places.shape[0]):
+        for i in range(places.shape[1]):
+            for j in range(places.shape[1]):
+                one, other = places[m, i], places[m, j]
+                if one < 0 or other < 0 or one == other or sides[i] == sides[j]:
+                    continue
+                if returns[m, i] > returns[m, j]:
+                    results[0, one, other] += 1.0
+                elif returns[m, i] == returns[m, j]:
+                    results[1, one, other] += 1.0
+
+
+def _fit(shares: Numbers, met: Numbers, prior: float) -> Numbers:
+    """Return the logarithms of skills [n] at which results are likeliest: Newton, never uphill."""
+    skills = np.zeros(len(shares))
+    least = _loss(skills, shares, prior)
+    for _ in range(STEPS):
+        expected = met * special.expit(np.subtract.outer(skills, skills))
+        slope = (shares - expected).sum(1) + prior * (0.5 - special.expit(skills))
+        step = np.linalg.solve(_information(skills, met, prior), slope)
+        if np.abs(step).max() < 1e-10:
+            break
+        scale = 1.0
+        while scale > 1e-9:
+            loss = _loss(skills + scale * step, shares, prior)
+            if loss <= least:
+                break
+            scale /= 2.0
+        else:
+            break  # no step of any size gains what rounding can tell
+        skills, least = skills + scale * step, loss
+    return skills
+
+
+def _loss(skills: Numbers, shares: Numbers, prior: float) -> float:
+    """Return the negative logarithm of the likelihood, with the prior's matches."""
+    found = -(shares * special.log_expit(np.subtract.outer(skills, skills))).sum()
+    own = special.log_expit(skills) + special.log_expit(-skills)
+    return float(found - prior / 2.0 * own.sum())
+
+
+def _information(skills: Numbers, met: Numbers, prior: float) -> Numbers:
+    """Return the [n, n] Fisher information of the logarithms of skills."""
+    rates = special.expit(np.subtract.outer(skills, skills))
+    weights = met * rates * (1.0 - rates)
+    own = special.expit(skills)
+    found: Numbers = np.diag(weights.sum(1) + prior * own * (1.0 - own)) - weights
+    return found
+
+
+@dataclass(frozen=True)
+class RatingHistory:
+    """What ratings were after so many matches, on openskill's scale.
+
+    Attributes:
+        names: of the n strategies.
+        matches: [C] how many had been played.
+        ratings: [C, n] means of what is believed of each skill; 25 before the first match.
+        uncertainties: [C, n] standard deviations of it; 25 / 3 before the first match.
+        played: [C, n] matches of each.
+    """
+
+    names: tuple[str, ...]
+    matches: Integers
+    ratings: Numbers = field(repr=False)
+    uncertainties: Numbers = field(repr=False)
+    played: Integers = field(repr=False)
+
+    def intervals(self, level: float = 0.95) -> Numbers:
+        """[2, C, n]: between what a skill lies with this probability.
+
+        Raises:
+            UsageError: `level` is not between 0 and 1.
+        """
+        check_level(level)
+        half = float(special.ndtri(0.5 + level / 2.0)) * self.uncertainties
+        return np.stack([self.ratings - half, self.ratings + half])
+
+    def as_summary(self) -> dict[str, object]:
+        """Plain data."""
+        return {
+            "names": list(self.names),
+            "matches": self.matches.tolist(),
+            "ratings": plain(self.ratings),
+            "uncertainties": plain(self.uncertainties),
+            "played": self.played.tolist(),
+        }
+
+
+def plackett_luce(
+    places: npt.ArrayLike,
+    returns: npt.ArrayLike,
+    names: Sequence[str],
+    *,
+    sides: Sequence[int] = (),
+    every: int | None = None,
+    tau: float = CHANGE,
+) -> RatingHistory:
+    """Rate matches one after another, as openskill's PlackettLuce does.
+
+    Args:
+        places: [M, seats] who sat where, by the place of a name.
+        returns: [M, seats]; who has more is before who has less.
+        names: of the n strategies.
+        sides: by seat, the number of its team; empty: each stands for itself.
+        every: after so many matches ratings are noted, and at the end; None: at the end alone.
+        tau: added to uncertainties, in squares, before each match: skills change. Not less than
+            `remuda.population.ratings.TAU`, by which a run rates.
+
+    Raises:
+        UsageError: arrays do not fit each other, or `every` or `tau` is out of range.
+    """
+    who, what = np.asarray(places, np.int64), np.asarray(returns, np.float64)
+    of_seat = _check_matches(who, what, len(names), sides)
+    if (who < 0).any():
+        raise UsageError("places: a seat is empty (-1); leave out such matches")
+    if every is not None and every < 1:
+        raise UsageError(f"every: it must be 1 match at least; this is {every}")
+    marks = np.unique([*range(every or len(who), len(who), every or 1), len(who)])
+    return _history([(who, what)], marks, tuple(names), of_seat, tau)
+
+
+def ledger_history(
+    path: Path, *, sides: Sequence[int] = (), checkpoints: int = 100, tau: float = CHANGE
+) -> RatingHistory:
+    """Rate the matches of a ledger in their order, and note ratings evenly over its length.
+
+    A live policy is one strategy, whatever version acted; each of its frozen copies is another.
+
+    Args:
+        path: of the ledger.
+        sides: by seat, the number of its team; empty: each stands for itself.
+        checkpoints: how often ratings are noted at most.
+        tau: as of `plackett_luce`.
+
+    Raises:
+        RunDirectoryError: there is no ledger, or it is damaged.
+        UsageError: it has no match, or an argument is out of range.
+    """
+    if checkpoints < 1:
+        raise UsageError(f"checkpoints: there must be one at least; this is {checkpoints}")
+    reader = LedgerReader.open(path)
+    keys, total = np.zeros(0, np.int64), 0
+    for matches in reader.pieces():
+        keys, total = np.union1d(keys, _keys(matches)), total + len(matches)
+    if not total:
+        raise UsageError(f"{path} has no match that is over")
+
+    def pieces() -> Iterator[tuple[Integers, Numbers]]:
+        for matches in reader.pieces():
+            yield np.searchsorted(keys, _keys(matches)), matches["returns"].astype(np.float64)
+
+    refs = [divmod(int(key), KEY) for key in keys]
+    names = tuple(str(PolicyRef(reader.policies[policy], later - 1)) for policy, later in refs)
+    of_seat = _check_sides(sides, reader.seats)
+    marks = np.unique(np.linspace(0, total, min(checkpoints, total) + 1).round()[1:])
+    return _history(pieces(), marks.astype(np.int64), names, of_seat, tau)
+
+
+def _keys(matches: Array) -> Integers:
+    """Return [M, seats] one number for each strategy: policy, and version + 1 of a frozen copy."""
+    keys: Integers = matches["policy"].astype(np.int64) * KEY + matches["version"] + 1
+    return keys
+
+
+def _history(
+    pieces: Iterable[tuple[Integers, Numbers]],
+    marks: Integers,
+    names: tuple[str, ...],
+    sides: Integers,
+    tau: float,
+) -> RatingHistory:
+    """Rate all matches, and note the ratings after so many as `marks` says."""
+    if not TAU <= tau < math.inf:
+        raise UsageError(f"tau: it must be {TAU:.4g} at least (a run's own); this is {tau}")
+    numbers = np.tile(np.array(FRESH), (len(names), 1))
+    noted, over = [], 0
+    for places, returns in pieces:
+        inside = marks[(marks > over) & (marks <= over + len(places))] - over
+        begin = 0
+        for end in inside.tolist():
+            _rate(places[begin:end], returns[begin:end], sides, tau**2 - TAU**2, numbers)
+            noted.append(numbers.copy())
+            begin = end
+        _rate(places[begin:], returns[begin:], sides, tau**2 - TAU**2, numbers)
+        over += len(places)
+    found = np.array(noted) if noted else numbers[None]
+    return RatingHistory(
+        names,
+        marks,
+        found[:, :, RATING],
+        found[:, :, UNCERTAINTY],
+        np.rint(found[:, :, GAMES]).astype(np.int64),
+    )
+
+
+@njit(cache=True)
+def _rate(
+    places: Integers, returns: Numbers, sides: Integers, extra: float, numbers: Numbers
+) -> None:
+    """Rate matches in their order; `extra` is what `tau` adds to a variance beyond `TAU`."""
+    over = np.ones(1, np.bool_)
+    for m in range(len(places)):
+        apart = False
+        for i in range(1, len(sides)):
+            apart |= places[m, i] != places[m, 0]
+        if not apart or sides.max() == 0:
+            continue
+        for i in range(len(sides)):
+            place, again = places[m, i], False
+            for j in range(i):
+                again |= places[m, j] == place
+            if not again:
+                variance = numbers[place, UNCERTAINTY] ** 2 + extra
+                numbers[place, UNCERTAINTY] = np.sqrt(variance)
+                numbers[place, GAMES] += 1.0
+        rate_all(places[m : m + 1], returns[m : m + 1], over, sides, numbers)
+
+
+def _check_sides(sides: Sequence[int], seats: int) -> Integers:
+    """Return [seats] the numbers of sides, from 0 on without a gap."""
+    if sides and len(sides) != seats:
+        raise UsageError(f"sides: there are {seats} seats, and this is for {len(sides)}")
+    of_seat = np.asarray(sides or range(seats), np.int64)
+    found: Integers = np.unique(of_seat, return_inverse=True)[1].astype(np.int64)
+    return found
+
+
+def _check_matches(
+    places: npt.ArrayLike, returns: npt.ArrayLike, count: int, sides: Sequence[int]
+) -> Integers:
+    """Return [seats] the side of each, of matches that fit each other."""
+    who, what = np.asarray(places), np.asarray(returns)
+    if who.ndim != 2 or who.shape != what.shape:
+        raise UsageError(
+            f"places and returns must both be [M, seats]; they have shapes {who.shape} and "
+            f"{what.shape}"
+        )
+    if who.size and not (int(who.min()) >= -1 and int(who.max()) < count):
+        raise UsageError(f"places: they must be less than {count}, the number of strategies")
+    if not np.isfinite(what).all():
+        raise UsageError("returns: one is no finite number")
+    return _check_sides(sides, who.shape[1])

@@ -1,0 +1,356 @@
+"""What kind of game it is: how much of it is skill, how much goes round in cycles, and where.
+
+Looked at is the margin of each pair in a symmetric game: half of what one earns more than the
+other when they meet, an antisymmetric matrix. `split` parts it into differences of ratings
+(transitive) and a rest that goes round (cyclic); `disc` draws it in planes. Which strategies go
+round is told by `remuda.analysis.cycles`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+from scipy import linalg
+
+from remuda.analysis.payoff import Numbers, Payoffs, check_level
+from remuda.analysis.rank import SAMPLES, draws, plain, with_own
+from remuda.errors import UsageError
+
+
+@dataclass(frozen=True)
+class Split:
+    """A game as the sum of a transitive and a cyclic one.
+
+    Attributes:
+        ratings: [n] whose differences are the transitive part; their mean is 0.
+        gradient: [n, n] the transitive part of the margins.
+        curl: [n, n] the cyclic part; each strategy's margins add up to 0.
+        transitive: share of the gradient in the squared Frobenius norm; NaN: all margins are 0.
+        cyclic: share of the curl; both add up to 1.
+    """
+
+    ratings: Numbers
+    gradient: Numbers = field(repr=False)
+    curl: Numbers = field(repr=False)
+    transitive: float
+    cyclic: float
+
+    def as_summary(self) -> dict[str, object]:
+        """Plain data, without the matrices."""
+        return {
+            "ratings": plain(self.ratings),
+            "transitive": plain(self.transitive),
+            "cyclic": plain(self.cyclic),
+        }
+
+
+def margins(matrix: npt.ArrayLike) -> Numbers:
+    """Return half of what the row earns more than the column when they meet: [n, n].
+
+    In a zero-sum game this is the row's payoff. What stands on the diagonal does not count.
+
+    Raises:
+        UsageError: the matrix is not square, or a payoff is missing.
+    """
+    payoffs = np.array(matrix, np.float64)
+    if payoffs.ndim != 2 or payoffs.shape[0] != payoffs.shape[1] or not len(payoffs):
+        raise UsageError(f"payoffs must be a square matrix [n, n]; this has shape {payoffs.shape}")
+    np.fill_diagonal(payoffs, 0.0)
+    if not np.isfinite(payoffs).all():
+        raise UsageError("payoffs: one is missing or infinite; let all strategies meet first")
+    found: Numbers = (payoffs - payoffs.T) / 2.0
+    return found
+
+
+def split(matrix: npt.ArrayLike) -> Split:
+    """Part a game into a transitive and a cyclic one, by the combinatorial Hodge decomposition.
+
+    The rating of a strategy is its mean margin over all, itself included (Jiang et al. 2011,
+    "Statistical ranking and combinatorial Hodge theory"; Balduzzi et al. 2018, "Re-evaluating
+    evaluation"). Where every pair met nothing is left besides gradient and curl.
+
+    Args:
+        matrix: [n, n] the row's payoffs.
+
+    Raises:
+        UsageError: as of `margins`.
+    """
+    of_pairs = margins(matrix)
+    ratings, gradient, curl = _parts(of_pairs)
+    return Split(ratings, gradient, curl, *_shares((gradient**2).sum(), (curl**2).sum()))
+
+
+def _parts(of_pairs: Numbers) -> tuple[Numbers, Numbers, Numbers]:
+    ratings = of_pairs.mean(1)
+    gradient = np.subtract.outer(ratings, ratings)
+    return ratings, gradient, of_pairs - gradient
+
+
+def _shares(transitive: float, cyclic: float) -> tuple[float, float]:
+    """Return shares that add up to 1, negative sizes counted as none; NaN: there is nothing."""
+    sizes = max(float(transitive), 0.0), max(float(cyclic), 0.0)
+    total = sum(sizes)
+    return (sizes[0] / total, sizes[1] / total) if total > 0.0 else (np.nan, np.nan)
+
+
+@dataclass(frozen=True)
+class SplitIntervals:
+    """The shares of skill and of cycles in a game, freed from noise, and how sure they are.
+
+    Attributes:
+        names: of the n strategies.
+        observed: the parts of the mean payoffs as they are, noise included.
+        transitive: share of the transitive part without the noise; NaN: nothing else is there.
+        cyclic: share of the cyclic part without the noise; both add up to 1.
+        cyclic_interval: [2] between what it lies with probability `level`; 0 to 1 where noise
+            might be all there is.
+        noise: expected share of noise in the squared norm of the observed margins; 1 at most.
+        rating_intervals: [2, n] between what the ratings lie with probability `level`.
+        samples: draws of the payoffs.
+        level: of the intervals.
+    """
+
+    names: tuple[str, ...]
+    observed: Split = field(repr=False)
+    transitive: float
+    cyclic: float
+    cyclic_interval: Numbers
+    noise: float
+    rating_intervals: Numbers = field(repr=False)
+    samples: int
+    level: float
+
+    @property
+    def transitive_interval(self) -> Numbers:
+        """[2]: between what the transitive share lies with probability `level`."""
+        return 1.0 - self.cyclic_interval[::-1]
+
+    def as_summary(self) -> dict[str, object]:
+        """Plain data."""
+        return {
+            "transitive": plain(self.transitive),
+            "transitive_interval": plain(self.transitive_interval),
+            "cyclic": plain(self.cyclic),
+            "cyclic_interval": plain(self.cyclic_interval),
+            "noise": plain(self.noise),
+            "observed_cyclic": plain(self.observed.cyclic),
+            "names": list(self.names),
+            "ratings": plain(self.observed.ratings),
+            "rating_intervals": plain(self.rating_intervals),
+            "samples": self.samples,
+            "level": self.level,
+        }
+
+
+def split_intervals(
+    payoffs: Payoffs, rng: np.random.Generator, samples: int = SAMPLES, level: float = 0.95
+) -> SplitIntervals:
+    """Part a game into skill and cycles without what noise alone would add to both.
+
+    Noise of variance v_ij in the margins adds the sum of all v_ij to the squared norm: the share
+    2 / n of it to the gradient, and the rest to the curl, so few matches look cyclic. Both are
+    taken off; of draws twice, since they have the noise of the matches and their own.
+
+    Args:
+        payoffs: of a symmetric game.
+        rng: what draws of the payoffs are made with.
+        samples: so many.
+        level: of the intervals.
+
+    Raises:
+        UsageError: the game is not symmetric, or two strategies never met.
+    """
+    check_level(level)
+    whole = _pooled(payoffs)
+    observed, count = split(whole.matrix), len(whole.names)
+    variances = margin_variances(whole)
+    of_matches = float(variances.sum())
+    of_draws = float((variances * whole.freedom / (whole.freedom - 2.0)).sum())
+    size = float((observed.gradient**2).sum() + (observed.curl**2).sum())
+    shares = _without(observed.gradient, observed.curl, of_matches, count)
+    ratings, cyclic = np.zeros((samples, count)), np.zeros(samples)
+    for place, each in enumerate(draws(payoffs, samples, rng)):
+        ratings[place], gradient, curl = _parts(margins(each[0]))
+        cyclic[place] = _without(gradient, curl, of_matches + of_draws, count)[1]
+    ends = (0.5 - level / 2.0, 0.5 + level / 2.0)
+    unknown = np.isnan(cyclic)
+    interval = np.array([0.0, 1.0])
+    if unknown.mean() <= ends[0]:
+        interval = np.quantile(cyclic[~unknown], ends)
+    return SplitIntervals(
+        whole.names,
+        observed,
+        *shares,
+        interval,
+        min(of_matches / size, 1.0) if size > 0.0 else float("nan"),
+        np.quantile(ratings, ends, axis=0),
+        samples,
+        level,
+    )
+
+
+def _without(gradient: Numbers, curl: Numbers, noise: float, count: int) -> tuple[float, float]:
+    """Return the shares of both parts without so much noise in all of the squared norm."""
+    skill = (gradient**2).sum() - 2.0 / count * noise
+    return _shares(skill, (curl**2).sum() - (1.0 - 2.0 / count) * noise)
+
+
+def margin_variances(payoffs: Payoffs) -> Numbers:
+    """Return the squared standard errors of the margins of a symmetric game: [n, n]; own are 0.
+
+    NaN where no match was played.
+    """
+    of_match = payoffs.moderated
+    one_match = of_match[0, 0] + of_match[1, 1] - of_match[0, 1] - of_match[1, 0]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        found = one_match / 4.0 / np.where(payoffs.counts > 0, payoffs.counts, np.nan)
+    own = np.eye(len(payoffs.names), dtype=np.bool_)
+    variances: Numbers = np.where(own, 0.0, np.maximum(found, 0.0))
+    return variances
+
+
+def _pooled(payoffs: Payoffs) -> Payoffs:
+    if not payoffs.symmetric:
+        raise UsageError("structure: this is for symmetric games; pool the seats (`pooled_roles`)")
+    return with_own(payoffs)
+
+
+@dataclass(frozen=True)
+class Disc:
+    """A game drawn in planes, in which who beats whom is told by the angle between them.
+
+    The margin of i against j is the sum over all planes of x_i y_j - y_i x_j: i beats those who
+    lie up to half a turn counterclockwise of it, the more the farther out both are.
+
+    Attributes:
+        coordinates: [P, n, 2] by plane and strategy, the plane that tells most first. The strategy
+            that is farthest out in a plane lies on its first axis.
+        strengths: [P] the singular values of the margins, of which each plane has two.
+        explained: [P] share of each plane in the squared norm of the margins; NaN: all are 0.
+    """
+
+    coordinates: Numbers
+    strengths: Numbers
+    explained: Numbers
+
+    @property
+    def margins(self) -> Numbers:
+        """[n, n]: those that these planes tell."""
+        x, y = self.coordinates[..., 0], self.coordinates[..., 1]
+        found: Numbers = np.einsum("pi,pj->ij", x, y) - np.einsum("pi,pj->ij", y, x)
+        return found
+
+    def as_summary(self) -> dict[str, object]:
+        """Plain data."""
+        return {
+            "coordinates": plain(self.coordinates),
+            "strengths": plain(self.strengths),
+            "explained": plain(self.explained),
+        }
+
+
+def disc(matrix: npt.ArrayLike, planes: int = 1) -> Disc:
+    """Draw a game in planes by the Schur decomposition of its margins.
+
+    An antisymmetric matrix is the sum of disc games in planes at right angles (Balduzzi et al.
+    2019, "Open-ended learning in symmetric zero-sum games"). To draw the cyclic part alone, give
+    `split(matrix).curl`.
+
+    Args:
+        matrix: [n, n] the row's payoffs.
+        planes: P, at most n / 2; those that tell most.
+
+    Raises:
+        UsageError: as of `margins`, or there are not so many planes.
+    """
+    of_pairs = margins(matrix)
+    if not 1 <= planes <= len(of_pairs) // 2:
+        raise UsageError(
+            f"planes: {len(of_pairs)} strategies have {len(of_pairs) // 2}; this is {planes}"
+        )
+    # Of an antisymmetric A the blocks of the Schur form are the pairs of eigenvalues of iA.
+    count = len(of_pairs)
+    values, vectors = linalg.eigh(1j * of_pairs, subset_by_index=(count - planes, count - 1))
+    strengths = np.maximum(values[::-1], 0.0)
+    chosen = vectors[:, ::-1].T
+    points = np.sqrt(2.0 * strengths)[:, None] * (chosen.imag + 1j * chosen.real)
+    radii = np.abs(points)
+    # The first of those that are equally far out, but for rounding.
+    farthest = (radii >= radii.max(1, keepdims=True) * (1.0 - 1e-9)).argmax(1)
+    points *= np.exp(-1j * np.angle(points[np.arange(planes), farthest]))[:, None]
+    size = float((of_pairs**2).sum())
+    explained = 2.0 * strengths**2 / size if size > 0.0 else np.full(planes, np.nan)
+    return Disc(np.stack([points.real, points.imag], -1), strengths, explained)
+
+
+@dataclass(frozen=True)
+class DiscIntervals:
+    """A game drawn in planes, and how sure the picture is.
+
+    Attributes:
+        names: of the n strategies.
+        found: the picture of the mean payoffs.
+        errors: [P, n] by how much a strategy's place differs between draws of the payoffs, turned
+            to fit: the root of the mean squared distance. Planes that tell about as much as each
+            other are not apart, and their errors are as large as the picture.
+        explained_intervals: [2, P] between what the share of a plane lies with probability `level`.
+        samples: draws of the payoffs.
+        level: of the intervals.
+    """
+
+    names: tuple[str, ...]
+    found: Disc = field(repr=False)
+    errors: Numbers = field(repr=False)
+    explained_intervals: Numbers
+    samples: int
+    level: float
+
+    def as_summary(self) -> dict[str, object]:
+        """Plain data."""
+        return {
+            "names": list(self.names),
+            **self.found.as_summary(),
+            "errors": plain(self.errors),
+            "explained_intervals": plain(self.explained_intervals),
+            "samples": self.samples,
+            "level": self.level,
+        }
+
+
+def disc_intervals(
+    payoffs: Payoffs,
+    rng: np.random.Generator,
+    samples: int = 200,
+    level: float = 0.95,
+    planes: int = 1,
+) -> DiscIntervals:
+    """Draw a game in planes, and tell how sure the places are.
+
+    Args:
+        payoffs: of a symmetric game.
+        rng: what draws of the payoffs are made with.
+        samples: so many.
+        level: of the intervals.
+        planes: as of `disc`.
+
+    Raises:
+        UsageError: the game is not symmetric, two strategies never met, or as of `disc`.
+    """
+    check_level(level)
+    whole = _pooled(payoffs)
+    found = disc(whole.matrix, planes)
+    points = found.coordinates[..., 0] + 1j * found.coordinates[..., 1]
+    squares, explained = np.zeros(points.shape), np.zeros((samples, planes))
+    for place, each in enumerate(draws(payoffs, samples, rng)):
+        drawn = disc(each[0], planes)
+        others = drawn.coordinates[..., 0] + 1j * drawn.coordinates[..., 1]
+        # The turn that brings the draw nearest: there is no mirror image of who beats whom.
+        turn = (others.conj() * points).sum(1, keepdims=True)
+        others = others * np.exp(1j * np.angle(turn))
+        squares += np.abs(others - points) ** 2 / samples
+        explained[place] = drawn.explained
+    ends = (0.5 - level / 2.0, 0.5 + level / 2.0)
+    intervals = np.quantile(explained, ends, axis=0)
+    return DiscIntervals(whole.names, found, np.sqrt(squares), intervals, samples, level)

@@ -1,0 +1,254 @@
+"""Alpha-rank: published masses, hand-worked chains, limits, and no overflow anywhere."""
+
+import json
+import math
+
+import numpy as np
+import pytest
+
+from remuda.analysis.alpha_rank import (
+    AlphaRank,
+    alpha_rank,
+    alpha_rank_intervals,
+    alpha_score,
+    fixation,
+    log_stationary,
+    sweep,
+)
+from remuda.analysis.payoff import Payoffs, exact
+from remuda.analysis.rank import rank_intervals
+from remuda.errors import UsageError
+
+RPS = np.array([[0.0, -1.0, 1.0], [1.0, 0.0, -1.0], [-1.0, 1.0, 0.0]])
+
+
+def five_strategies():
+    """Han et al. 2013, "Good agreements make good friends": R, T, P, S, delta, epsilon."""
+    r, t, p, s, delta, eps = 1.0, 2.0, 0.0, -1.0, 4.0, 0.25
+    return np.array(
+        [
+            [r - eps / 2, r - eps, 0.0, s + delta - eps, r - eps],
+            [r, r, s, s, s],
+            [0.0, t, p, p, p],
+            [t - delta, t, p, p, p],
+            [r, t, p, p, p],
+        ]
+    )
+
+
+def transitive(skills):
+    return np.subtract.outer(np.asarray(skills), skills)
+
+
+def test_the_five_strategies_of_the_paper():
+    found = alpha_rank(five_strategies(), alpha=0.1, population=20, global_selection=True)
+    expected = (0.40966787, 0.07959841, 0.20506998, 0.08505983, 0.2206039)
+    assert found.masses == pytest.approx(expected, abs=1e-8)
+
+
+def test_a_mutant_spreads_with_the_closed_probability():
+    gap, m, alpha = 0.3, 10, 2.0
+    found = np.exp(fixation([[0.0, gap / 2], [-gap / 2, 0.0]], alpha, m))
+    u = alpha * gap
+    better = (1 - math.exp(-u)) / (1 - math.exp(-m * u))
+    worse = (1 - math.exp(u)) / (1 - math.exp(m * u))
+    assert found == pytest.approx(np.array([[0.0, worse], [better, 0.0]]))
+    assert np.exp(fixation(np.zeros((2, 2)), alpha, m)[0, 1]) == pytest.approx(1 / m)
+
+
+def test_both_kinds_of_selection_agree_where_payoffs_are_of_constant_sum():
+    """Then the advantage is the same in any mixture, since nobody meets himself: m / (m - 1)."""
+    local = fixation(RPS, 0.2 * 20 / 19 / 2, 20)
+    everywhere = fixation(RPS, 0.2, 20, global_selection=True)
+    assert everywhere[0, 1] == pytest.approx(local[0, 1])
+
+
+def test_masses_are_those_of_the_eigenvector():
+    rng = np.random.default_rng(0)
+    for _ in range(20):
+        count = int(rng.integers(2, 9))
+        matrix = rng.normal(size=(count, count))
+        rates = np.exp(fixation(matrix, 0.7, 8)) / (count - 1)
+        chain = rates + np.diag(1.0 - rates.sum(1))
+        assert alpha_rank(matrix, 0.7, 8).masses @ chain == pytest.approx(
+            alpha_rank(matrix, 0.7, 8).masses, abs=1e-14
+        )
+
+
+def test_a_birth_and_death_chain_has_its_known_distribution_however_steep():
+    """Masses by detailed balance: each is exp(-3000) of the one before."""
+    count = 40
+    logs = np.full((count, count), -np.inf)
+    for i in range(count - 1):
+        logs[i, i + 1], logs[i + 1, i] = -3000.0, 0.0
+    found = log_stationary(logs)
+    assert found - found[0] == pytest.approx(-3000.0 * np.arange(count))
+
+
+@pytest.mark.parametrize("alpha", [1e-12, 1e3, 1e6, 1e12, 1e300])
+def test_no_intensity_overflows(alpha):
+    found = alpha_rank(transitive([0.0, 0.5, 1.0, 5.0]), alpha)
+    assert np.isfinite(found.masses).all()
+    assert found.masses.sum() == pytest.approx(1.0)
+    if alpha > 1.0:
+        assert found.masses == pytest.approx([0.0, 0.0, 0.0, 1.0])
+    cycle = alpha_rank(RPS, alpha)
+    assert cycle.masses == pytest.approx(np.full(3, 1 / 3))
+
+
+def test_without_selection_all_are_equal():
+    assert alpha_rank(transitive([0.0, 1.0, 2.0]), 0.0).masses == pytest.approx(np.full(3, 1 / 3))
+    found = sweep(np.zeros((4, 4)))
+    assert found.settled
+    assert found.last.masses == pytest.approx(np.full(4, 0.25))
+
+
+@pytest.mark.parametrize("scale", [1e-6, 1.0, 1e6])
+def test_a_sweep_ends_at_the_limit_whatever_the_scale_of_payoffs(scale):
+    """A strategy above a cycle has all; then the cycle below it counts as nothing."""
+    below = np.full((4, 4), -1.0)
+    below[:3, :3], below[3] = RPS, 1.0
+    found = sweep(scale * below)
+    assert found.settled
+    assert found.last.masses == pytest.approx([0.0, 0.0, 0.0, 1.0], abs=1e-6)
+    assert found.masses[0].max() < 0.6
+    assert found.alphas[1:] == pytest.approx(2.0 * found.alphas[:-1])
+    cycle = alpha_rank(scale * below[:3, :3])
+    assert cycle.settled
+    assert cycle.masses == pytest.approx(np.full(3, 1 / 3))
+
+
+def test_one_payoff_far_from_all_others_does_not_end_a_sweep():
+    """At first only the difference of many millions tells, and the masses stand still meanwhile."""
+    matrix = np.full((4, 4), -1e8)
+    matrix[:3, :3], matrix[:3, 3] = transitive([0.0, 1.0, 2.0]), 1e8
+    found = sweep(matrix)
+    assert found.settled
+    assert found.last.masses == pytest.approx([0.0, 0.0, 1.0, 0.0], abs=1e-6)
+    roles = sweep([matrix, matrix.T])
+    assert roles.settled
+    assert roles.last.by_role[0] == pytest.approx([0.0, 0.0, 1.0, 0.0], abs=1e-6)
+
+
+def test_a_sweep_and_the_limit_agree_where_one_class_of_strategies_is_left():
+    rng = np.random.default_rng(1)
+    for _ in range(10):
+        matrix = rng.normal(size=(6, 6))
+        limit = alpha_rank(matrix, math.inf)
+        assert alpha_rank(matrix, 1e5).masses == pytest.approx(limit.masses, abs=1e-6)
+
+
+def test_the_limit_with_a_tie_by_hand():
+    """0 beats 1, 1 beats 2, and 0 and 2 are equal: they move to each other with 1 / m.
+
+    With a = 1 / m the balance of state 0 is p0 * a = p1 + p2 * a, and of state 1 it is p1 = p2.
+    """
+    matrix = np.array([[0.0, 1.0, 0.0], [-1.0, 0.0, 1.0], [0.0, -1.0, 0.0]])
+    a = 1 / 10
+    p = np.array([1.0 + a, a, a])
+    assert alpha_rank(matrix, math.inf, 10).masses == pytest.approx(p / p.sum())
+
+
+def test_roles_have_populations_of_their_own():
+    """Matching pennies goes round: each choice of both is as likely."""
+    one = np.array([[1.0, -1.0], [-1.0, 1.0]])
+    pennies = alpha_rank([one, -one])
+    assert pennies.masses == pytest.approx(np.full((2, 2), 0.25))
+    dilemma = np.array([[3.0, 0.0], [5.0, 1.0]])
+    found = alpha_rank([dilemma, dilemma.T])
+    assert found.settled
+    assert found.masses == pytest.approx(np.array([[0.0, 0.0], [0.0, 1.0]]), abs=1e-6)
+    assert found.by_role[0] == pytest.approx([0.0, 1.0], abs=1e-6)
+
+
+def test_three_roles_and_unlike_numbers_of_strategies_by_brute_force():
+    rng = np.random.default_rng(2)
+    payoffs, m, alpha = rng.normal(size=(3, 2, 3, 4)), 6, 0.9
+    states = list(np.ndindex(2, 3, 4))
+    chain = np.zeros((24, 24))
+    for i, one in enumerate(states):
+        for j, other in enumerate(states):
+            changed = [role for role in range(3) if one[role] != other[role]]
+            if len(changed) == 1:
+                u = alpha * (payoffs[(changed[0], *other)] - payoffs[(changed[0], *one)])
+                chain[i, j] = (1 - math.exp(-u)) / (1 - math.exp(-m * u)) / 6
+    chain += np.diag(1.0 - chain.sum(1))
+    values, vectors = np.linalg.eig(chain.T)
+    expected = vectors[:, np.abs(values - 1.0).argmin()].real
+    found = alpha_rank(payoffs, alpha, m)
+    assert found.masses.reshape(-1) == pytest.approx(expected / expected.sum())
+    assert [len(each) for each in found.by_role] == [2, 3, 4]
+
+
+def test_two_hundred_strategies_are_swept():
+    """Compiled and in logarithms; a check of the answer, whose time the benchmark tells."""
+    skills = np.random.default_rng(3).permutation(200).astype(float)
+    found = alpha_rank(transitive(skills))
+    assert found.settled
+    assert found.masses.argmax() == skills.argmax()
+    assert found.masses.max() == pytest.approx(1.0, abs=1e-6)
+
+
+def uncertain(matrix, deviation, matches):
+    """A symmetric zero-sum game with these means, and this deviation of a match."""
+    count = len(matrix)
+    variance = np.full((count, count), deviation**2)
+    covariances = np.array([[variance, -variance], [-variance, variance]])
+    names = tuple(f"p{i}" for i in range(count))
+    counts = np.full((count, count), matches)
+    return Payoffs((names,) * 2, np.stack([matrix, matrix.T]), covariances, counts, True)
+
+
+def test_masses_have_intervals():
+    rng = np.random.default_rng(4)
+    sure = alpha_rank_intervals(uncertain(transitive([0.0, 1.0, 2.0]), 0.1, 100), rng, 50)
+    assert sure.first.tolist() == [0.0, 0.0, 1.0]
+    assert sure.intervals[:, 2] == pytest.approx([1.0, 1.0], abs=1e-4)
+    unsure = alpha_rank_intervals(uncertain(transitive([0.0, 0.1]), 1.0, 100), rng, 2000)
+    assert unsure.first[1] == pytest.approx(0.84, abs=0.03)  # a deviation above 0
+    assert (unsure.intervals[0] < 0.01).all()
+    assert (unsure.intervals[1] > 0.99).all()
+    assert unsure.means.sum() == pytest.approx(1.0)
+    assert json.dumps(unsure.as_summary())
+    one = np.array([[1.0, -1.0], [-1.0, 1.0]])
+    roles = alpha_rank_intervals(exact(one), rng, 3, alpha=math.inf)
+    assert roles.first.tolist() == [[1.0, 1.0], [1.0, 1.0]]
+    assert len(roles.strategies) == 2
+
+
+def test_the_rank_by_alpha_rank_is_a_rank_like_any_other():
+    payoffs = uncertain(transitive([0.0, 2.0, 1.0]), 0.1, 50)
+    found = rank_intervals(payoffs, alpha_score(0.03), np.random.default_rng(5), samples=50)
+    assert found.ranks.tolist() == [3, 1, 2]
+    assert found.first.tolist() == [0.0, 1.0, 0.0]
+
+
+def test_a_summary_is_plain_data():
+    found = AlphaRank(np.array([0.25, 0.75]), math.inf, 50)
+    assert json.loads(json.dumps(found.as_summary(), allow_nan=False)) == {
+        "masses": [0.25, 0.75],
+        "alpha": None,
+        "population": 50,
+        "settled": None,
+    }
+    assert json.dumps(sweep(RPS).as_summary())
+
+
+@pytest.mark.parametrize(
+    ("payoffs", "options", "words"),
+    [
+        (np.zeros((2, 3)), {}, "shape"),
+        (np.zeros((3, 2, 2)), {}, "shape"),
+        ([[0.0, np.nan], [0.0, 0.0]], {}, "missing"),
+        (RPS, {"alpha": -1.0}, "alpha"),
+        (RPS, {"alpha": math.nan}, "alpha"),
+        (RPS, {"alpha": math.inf, "global_selection": True}, "limit"),
+        (RPS, {"alpha": 1e308}, "too great"),
+        (RPS, {"population": 1}, "population"),
+        (np.zeros((2, 2, 2)), {"global_selection": True}, "global_selection"),
+        (np.zeros((2, 50, 50)), {}, "2500 choices"),
+    ],
+)
+def test_what_cannot_be_ranked_is_refused(payoffs, options, words):
+    with pytest.raises(UsageError, match=words):
+        alpha_rank(payoffs, **options)

@@ -1,0 +1,250 @@
+"""Ratings: closed forms, openskill itself, and intervals that hold what they promise."""
+
+import json
+import math
+
+import numpy as np
+import pytest
+from openskill.models import PlackettLuce
+
+from remuda.analysis.payoff import exact, from_sums
+from remuda.analysis.ratings import count_results, elo, elo_of, ledger_history, plackett_luce
+from remuda.errors import RunDirectoryError, UsageError
+from remuda.population.ledger import FREEZE, MATCH, LedgerFile, record_type
+from remuda.population.ratings import TAU
+
+
+def expected_rates(skills):
+    return 1.0 / (1.0 + 10.0 ** (np.subtract.outer(skills, skills).T / 400.0))
+
+
+def test_two_players_differ_by_the_logarithm_of_their_odds():
+    """With a prior of next to nothing 30 to 10 is 400 * log10(3) points."""
+    found = elo([[0, 30], [10, 0]], prior=1e-6)
+    assert found.ratings == pytest.approx([200 * math.log10(3), -200 * math.log10(3)], rel=1e-5)
+    assert found.win_rates[0, 1] == pytest.approx(0.75)
+    # The error of log(odds) is 1 / sqrt(n p q); each stands half of the difference from the mean.
+    error = 400 / math.log(10) / math.sqrt(40 * 0.75 * 0.25)
+    assert found.errors == pytest.approx([error / 2, error / 2], rel=1e-5)
+    assert found.above[0, 1] == pytest.approx(0.9987, abs=1e-3)
+    assert found.above[1, 1] == 0.5
+    assert found.matches.tolist() == [40, 40]
+
+
+def test_draws_are_half_a_win_for_both():
+    drawn = elo([[0, 10], [0, 0]], [[0, 20], [20, 0]])
+    assert drawn.ratings == pytest.approx(elo([[0, 20], [10, 0]]).ratings)
+    assert elo(np.zeros((2, 2)), [[0, 9], [9, 0]]).ratings == pytest.approx([0.0, 0.0])
+
+
+def test_who_won_all_is_rated_by_the_stated_prior():
+    """x against -x: the slope w - w s(2x) + (0.5 - s(x)) is 0 at the maximum."""
+    found = elo([[0, 50], [0, 0]], prior=2.0)
+    x = found.ratings[0] * math.log(10) / 400
+    s = lambda value: 1 / (1 + math.exp(-value))  # noqa: E731
+    assert 50 * (1 - s(2 * x)) + 2.0 * (0.5 - s(x)) == pytest.approx(0.0, abs=1e-8)
+    assert np.isfinite(found.intervals).all()
+    many = elo([[0, 10**9], [0, 0]])
+    assert np.isfinite(many.ratings).all()
+    assert many.ratings[0] > found.ratings[0] + 500
+
+
+def test_those_who_never_met_are_rated_all_the_same():
+    found = elo(np.zeros((3, 3)), prior=2.0)
+    assert found.ratings.tolist() == [0.0, 0.0, 0.0]
+    # Two matches at even odds have the information 2 / 4; the mean of three takes a third away.
+    assert found.errors == pytest.approx(np.full(3, np.sqrt(2 * 2 / 3) * 400 / math.log(10)))
+    apart = elo([[0, 8, 0, 0], [2, 0, 0, 0], [0, 0, 0, 9], [0, 0, 1, 0]])
+    assert apart.ratings[2] > apart.ratings[0] > 0.0 > apart.ratings[1] > apart.ratings[3]
+
+
+def test_exact_win_rates_give_the_skills_back():
+    skills = np.array([300.0, 100.0, -50.0, -350.0])
+    wins = expected_rates(skills) * 1e7
+    assert elo(wins).ratings == pytest.approx(skills, abs=0.01)
+
+
+def test_the_true_difference_lies_in_its_interval_as_often_as_promised():
+    rng = np.random.default_rng(0)
+    skills = np.array([150.0, 50.0, 0.0, -200.0])
+    rates, inside, number = expected_rates(skills), 0, 300
+    for _ in range(number):
+        upper = np.triu(rng.binomial(40, rates), 1)
+        found = elo(upper + np.triu(40 - upper, 1).T, level=0.9)
+        inside += ((found.intervals[0] <= skills) & (skills <= found.intervals[1])).sum()
+    assert 0.86 < inside / (4 * number) < 0.94
+
+
+def test_many_strategies_are_fitted_and_order_is_kept():
+    rng = np.random.default_rng(1)
+    skills = np.sort(rng.normal(0.0, 300.0, 200))
+    upper = np.triu(rng.binomial(200, expected_rates(skills)), 1)
+    found = elo(upper + np.triu(200 - upper, 1).T)
+    assert found.ratings == pytest.approx(skills - skills.mean(), abs=60.0)
+    assert np.abs(found.ratings - skills + skills.mean()).std() < 15.0
+
+
+def test_payoffs_of_wins_are_rated_where_pairs_are_missing_too():
+    sums = np.zeros((6, 3, 3))
+    sums[:, 0, 1], sums[:, 1, 0] = (8, 6, 2, 6, 2, 0), (8, 2, 6, 2, 6, 0)
+    found = elo_of(from_sums("abc", sums, True))
+    assert found.ratings == pytest.approx(elo([[0, 6, 0], [2, 0, 0], [0, 0, 0]]).ratings)
+    assert found.names == ("a", "b", "c")
+    with pytest.raises(UsageError, match="shares of wins"):
+        elo_of(exact([[0.0, 3.0], [-3.0, 0.0]], symmetric=True))
+    with pytest.raises(UsageError, match="without matches"):
+        elo_of(exact([[0.5, 0.7], [0.3, 0.5]], [[0.5, 0.3], [0.7, 0.5]], symmetric=True))
+    with pytest.raises(UsageError, match="symmetric"):
+        elo_of(exact([[0.5, 0.7]]))
+
+
+def test_results_are_counted_between_seats_of_two_sides():
+    places = np.array([[0, 1, 2], [2, 0, 0], [1, 1, -1]])
+    returns = np.array([[1.0, 2.0, 2.0], [3.0, 3.0, 4.0], [1.0, 0.0, 0.0]])
+    wins, draws = count_results(places, returns, 3)
+    assert wins.tolist() == [[0, 0, 1], [1, 0, 0], [1, 0, 0]]
+    assert draws.tolist() == [[0, 0, 1], [0, 0, 1], [1, 1, 0]]
+    wins, draws = count_results(places[:1], returns[:1], 3, (0, 1, 1))
+    assert wins.tolist() == [[0, 0, 0], [1, 0, 0], [1, 0, 0]]
+    assert not draws.any()
+
+
+@pytest.mark.parametrize(
+    ("wins", "options", "words"),
+    [
+        ([[0, 1]], {}, "shapes"),
+        ([[0, -1], [1, 0]], {}, "counts"),
+        ([[0, 1], [1, 0]], {"draws": [[0, 1], [2, 0]]}, "as often"),
+        ([[0, 1], [1, 0]], {"prior": 0.0}, "prior"),
+        ([[0, 1], [1, 0]], {"names": ("a",)}, "names"),
+        ([[0, 1], [1, 0]], {"level": 95}, "level"),
+    ],
+)
+def test_what_cannot_be_fitted_is_refused(wins, options, words):
+    with pytest.raises(UsageError, match=words):
+        elo(wins, **options)
+
+
+def test_one_win_of_two_new_players_is_openskills():
+    found = plackett_luce([[0, 1]], [[1.0, 0.0]], ["a", "b"])
+    assert found.ratings[-1] == pytest.approx([27.635389, 22.364611], abs=1e-6)
+    assert found.uncertainties[-1] == pytest.approx([8.065901, 8.065901], abs=1e-6)
+    assert found.played.tolist() == [[1, 1]]
+
+
+@pytest.mark.parametrize("tau", [TAU, 25.0 / 300.0, 1.0])
+def test_a_history_is_what_openskill_says_after_so_many_matches(tau):
+    rng = np.random.default_rng(2)
+    places = np.array([rng.permutation(5)[:4] for _ in range(70)])
+    returns = rng.integers(0, 3, places.shape).astype(float)
+    sides = (7, 7, 3, 5)
+    found = plackett_luce(places, returns, "abcde", sides=sides, every=20, tau=tau)
+    assert found.matches.tolist() == [20, 40, 60, 70]
+    model = PlackettLuce(tau=tau)
+    ratings = [model.rating() for _ in range(5)]
+    for number, (who, what) in enumerate(zip(places, returns, strict=True), 1):
+        teams = [[ratings[who[0]], ratings[who[1]]], [ratings[who[2]]], [ratings[who[3]]]]
+        scores = [what[:2].mean(), what[2], what[3]]
+        rated = model.rate(teams, scores=scores)
+        for place, rating in zip(who, [*rated[0], *rated[1], *rated[2]], strict=True):
+            ratings[place] = rating
+        if number in found.matches:
+            at = found.matches.tolist().index(number)
+            assert found.ratings[at] == pytest.approx([r.mu for r in ratings])
+            assert found.uncertainties[at] == pytest.approx([r.sigma for r in ratings])
+            assert found.played[at].sum() == 4 * number
+    assert json.dumps(found.as_summary())
+    low, high = found.intervals(0.95)
+    assert high - low == pytest.approx(2 * 1.959964 * found.uncertainties)
+
+
+def test_a_match_against_oneself_or_within_one_side_changes_nothing():
+    fresh = plackett_luce(np.zeros((0, 2)), np.zeros((0, 2)), ["a", "b"])
+    alone = plackett_luce([[0, 0]], [[1.0, 0.0]], ["a", "b"])
+    team = plackett_luce([[0, 1]], [[1.0, 0.0]], ["a", "b"], sides=(1, 1))
+    for found in (fresh, alone, team):
+        assert found.ratings.tolist() == [[25.0, 25.0]]
+        assert found.uncertainties.tolist() == [[25.0 / 3.0] * 2]
+        assert found.played.tolist() == [[0, 0]]
+
+
+def test_a_policy_on_two_seats_of_a_match_becomes_uncertain_once():
+    found = plackett_luce([[0, 0, 1]], [[2.0, 1.0, 0.0]], ["a", "b"], tau=1.0)
+    model = PlackettLuce(tau=1.0)
+    one, two, three = model.rate([[model.rating()] for _ in range(3)], scores=[2, 1, 0])
+    assert found.ratings[0] == pytest.approx([(one[0].mu + two[0].mu) / 2, three[0].mu])
+    assert found.played.tolist() == [[1, 1]]
+
+
+def ledger(path, rows):
+    """Rows of (((policy, version), ...), (return, ...)), and a command that is no match."""
+    found = np.zeros(len(rows) + 1, record_type(2))
+    found["kind"] = MATCH
+    found["kind"][1] = FREEZE
+    for place, (who, returns) in zip([0, *range(2, len(rows) + 1)], rows, strict=True):
+        found["policy"][place], found["version"][place] = zip(*who, strict=True)
+        found["returns"][place] = returns
+    LedgerFile(path, ("a", "b"), 2).append(found)
+    return path
+
+
+def test_a_ledger_is_rated_in_its_order_and_noted_evenly(tmp_path):
+    rng = np.random.default_rng(3)
+    members = [(0, -1), (0, 4), (1, -1), (1, 0)]
+    who = [tuple(rng.permutation(4)[:2]) for _ in range(30)]
+    returns = rng.integers(0, 3, (30, 2)).astype(float)
+    rows = [((members[i], members[j]), what) for (i, j), what in zip(who, returns, strict=True)]
+    path = ledger(tmp_path / "ledger", rows)
+    found = ledger_history(path, checkpoints=3)
+    names = ["a", "a@4", "b", "b@0"]
+    assert found.names == tuple(names)
+    assert found.matches.tolist() == [10, 20, 30]
+    expected = plackett_luce(np.array(who), returns, names, every=10)
+    assert np.array_equal(found.ratings, expected.ratings)
+    assert np.array_equal(found.uncertainties, expected.uncertainties)
+    assert len(ledger_history(path, checkpoints=1000).matches) == 30
+
+
+def test_pieces_of_a_ledger_are_rated_as_one(tmp_path, monkeypatch):
+    rows = [(((0, -1), (1, -1)), (float(i % 3), 1.0)) for i in range(11)]
+    path = ledger(tmp_path / "ledger", rows)
+    whole = ledger_history(path, checkpoints=4)
+    monkeypatch.setattr("remuda.analysis.meetings.PIECE", 3)
+    cut = ledger_history(path, checkpoints=4)
+    assert np.array_equal(whole.matches, cut.matches)
+    assert np.array_equal(whole.ratings, cut.ratings)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"places": [[0, 2]]}, "less than 2"),
+        ({"places": [[0, -1]]}, "leave out"),
+        ({"places": [[0, 1, 1]]}, "shapes"),
+        ({"returns": [[0.0, math.nan]]}, "finite"),
+        ({"sides": (0, 1, 2)}, "2 seats"),
+        ({"every": 0}, "every"),
+        ({"tau": 0.0}, "tau"),
+    ],
+)
+def test_matches_that_cannot_be_rated_are_refused(options, words):
+    right = {"places": [[0, 1]], "returns": [[1.0, 0.0]], "names": ["a", "b"]}
+    with pytest.raises(UsageError, match=words):
+        plackett_luce(**{**right, **options})
+
+
+def test_a_ledger_that_cannot_be_rated_is_refused(tmp_path):
+    with pytest.raises(RunDirectoryError):
+        ledger_history(tmp_path / "none")
+    path = tmp_path / "ledger"
+    LedgerFile(path, ("a", "b"), 2).append(np.zeros(0, record_type(2)))
+    with pytest.raises(UsageError, match="no match"):
+        ledger_history(path)
+    with pytest.raises(UsageError, match="checkpoints"):
+        ledger_history(path, checkpoints=0)
+
+
+def test_a_summary_is_plain_data():
+    summary = elo([[0, 3], [1, 0]], names=("a", "b")).as_summary()
+    assert [each["name"] for each in summary["ratings"]] == ["a", "b"]
+    assert json.dumps(summary)
