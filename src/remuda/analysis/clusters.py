@@ -78,8 +78,8 @@ def clusters(
     d = check_distances(distances)
     if most < 1 or not 0.0 < significance < 1.0:
         raise UsageError(
-            f"most is {most} and significance {significance}; the one must be at least 1, the other "
-            "between 0 and 1"
+            f"most is {most} and significance {significance}; the one must be at least 1, "
+            "the other between 0 and 1"
         )
     if references * significance < 1.0:
         raise UsageError(

@@ -69,8 +69,8 @@ def check_distances(distances: npt.ArrayLike) -> Numbers:
         one, other = unknown[0]
         raise UsageError(
             f"distances: that of {one} and {other} is {found[one, other]}, and {len(unknown)} are "
-            "not known in all; leave out policies that visited no state that others did, or compare "
-            "all on the same states"
+            "not known in all; leave out policies that visited no state that others did, or "
+            "compare all on the same states"
         )
     scale = float(np.abs(found).max())
     symmetric = np.allclose(found, found.T, atol=TIED * max(scale, 1e-300))
