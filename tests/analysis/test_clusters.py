@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from scipy.cluster import hierarchy
 from scipy.spatial.distance import pdist, squareform
 
 from remuda.analysis.clusters import clusters, payoff_clusters, silhouette
@@ -56,6 +57,19 @@ def test_silhouettes_are_those_worked_out_by_hand():
     d = between([[0.0], [1.0], [5.0]])
     # (4.0 + ...): 0: within 1, nearest 5: 4/5; 1: within 1, nearest 4: 3/4; alone: 0.
     assert silhouette(d, [7, 7, 3]) == pytest.approx((0.8 + 0.75) / 3)
+
+
+def test_the_cut_has_the_largest_silhouette_of_all():
+    points = rng(5).normal(size=(12, 2)) + 6.0 * np.eye(4, 2)[np.arange(12) % 4]
+    d = between(points)
+    found = clusters(d, rng(), references=39)
+    tree = hierarchy.linkage(squareform(d), "average")
+    cuts = [hierarchy.cut_tree(tree, n)[:, 0] for n in range(2, 12)]
+    each = [silhouette(d, cut) for cut in cuts]
+    assert found.silhouette == pytest.approx(max(each))
+    assert found.labels.tolist() == cuts[int(np.argmax(each))].tolist()
+    few = clusters(d, rng(), most=2, references=39)
+    assert few.silhouette == pytest.approx(each[0])
 
 
 def seen(truth, deviation, matches, drawn):

@@ -15,6 +15,7 @@ from remuda.analysis.diversity import payoff_distances
 from remuda.analysis.mds import check_distances, full_coordinates
 from remuda.analysis.payoff import Numbers, Payoffs
 from remuda.errors import UsageError
+from remuda.kernels import njit
 from remuda.types import Integers
 
 MOST = 20
@@ -125,14 +126,10 @@ def silhouette(distances: npt.ArrayLike, labels: npt.ArrayLike) -> float:
     numbers = np.unique(found, return_inverse=True)[1]
     if numbers.max() < 1:
         raise UsageError("a silhouette is of two clusters or more, and all labels are the same")
-    return _silhouette(d, numbers.astype(np.int64))
-
-
-def _silhouette(distances: Numbers, labels: Integers) -> float:
-    member = np.eye(int(labels.max()) + 1)[labels]
+    member = np.eye(int(numbers.max()) + 1)[numbers]
     sizes = member.sum(0)
-    sums = distances @ member
-    own = sizes[labels]
+    sums = d @ member
+    own = sizes[numbers]
     within = (sums * member).sum(1) / np.maximum(own - 1.0, 1.0)
     nearest = np.where(member > 0.0, np.inf, sums / sizes).min(1)
     larger = np.maximum(within, nearest)
@@ -143,10 +140,59 @@ def _silhouette(distances: Numbers, labels: Integers) -> float:
 def _best_cut(distances: Numbers, most: int) -> tuple[Integers, float]:
     """The cut with the largest silhouette: labels [N] and the silhouette; the coarsest if equal."""
     tree = hierarchy.linkage(squareform(distances, checks=False), "average")
-    cuts = hierarchy.cut_tree(tree, n_clusters=np.arange(2, most + 1)).astype(np.int64)
-    found = [_silhouette(distances, cuts[:, place]) for place in range(cuts.shape[1])]
-    best = int(np.argmax(found))
-    return cuts[:, best], found[best]
+    joined = np.ascontiguousarray(tree[:, :2]).astype(np.int64)
+    number, found = _cut(np.ascontiguousarray(distances), joined, most)
+    labels = hierarchy.cut_tree(tree, n_clusters=number)[:, 0].astype(np.int64)
+    return labels, float(found)
+
+
+@njit(cache=True)
+def _cut(distances: Numbers, joined: Integers, most: int) -> tuple[int, float]:
+    """How many clusters have the largest mean silhouette, of 2 to `most`, and that silhouette.
+
+    Args:
+        distances: [N, N].
+        joined: [N - 1, 2] the clusters that each step joins to a new one, as scipy numbers them.
+        most: clusters at most.
+    """
+    count = len(distances)
+    sums = np.zeros((2 * count, count))  # by cluster: of distances from each policy to its members
+    sums[:count] = distances
+    sizes = np.ones(2 * count)
+    own = np.arange(count)
+    alive = np.zeros(2 * count, np.bool_)
+    alive[:count] = True
+    best, number = -2.0, 2
+    for step in range(count - 1):
+        left = count - step
+        if left < 2:
+            break
+        if left <= most:
+            total = 0.0
+            for i in range(count):
+                mine = own[i]
+                if sizes[mine] < 2.0:
+                    continue
+                within = sums[mine, i] / (sizes[mine] - 1.0)
+                nearest = np.inf
+                for cluster in range(count + step):
+                    if alive[cluster] and cluster != mine:
+                        nearest = min(nearest, sums[cluster, i] / sizes[cluster])
+                larger = max(within, nearest)
+                if larger > 0.0:
+                    total += (nearest - within) / larger
+            if total / count >= best - 1e-12:
+                best, number = max(best, total / count), left
+        new = count + step
+        for cluster in joined[step]:
+            sums[new] += sums[cluster]
+            alive[cluster] = False
+        sizes[new] = sizes[joined[step, 0]] + sizes[joined[step, 1]]
+        alive[new] = True
+        for i in range(count):
+            if own[i] == joined[step, 0] or own[i] == joined[step, 1]:
+                own[i] = new
+    return number, best
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from scipy.spatial.distance import pdist, squareform
 
 from remuda.analysis.bias import Estimate, check_draws, estimate, plain_array
 from remuda.analysis.payoff import Numbers, Payoffs
@@ -116,12 +117,13 @@ def payoff_distances(matrix: npt.ArrayLike, errors: npt.ArrayLike | None = None)
         UsageError: the matrix cannot be used.
     """
     m = _matrix(matrix)
-    squared = ((m[:, None] - m[None]) ** 2).mean(2)
+    squared: Numbers = squareform(pdist(m, "sqeuclidean")) / m.shape[1]
     if errors is not None:
         noise = (_like(errors, m, "errors") ** 2).mean(1)
         squared = np.maximum(squared - noise[:, None] - noise[None], 0.0)
         np.fill_diagonal(squared, 0.0)
-    return np.sqrt(squared)
+    distances: Numbers = np.sqrt(squared)
+    return distances
 
 
 def response_diversity(

@@ -73,5 +73,5 @@ def _normal(ends: Numbers) -> Numbers:
     ones = np.ones(len(ends))
     if np.linalg.matrix_rank(ends) < len(ends):
         return ones
-    found: Numbers = np.linalg.solve(ends, ones)
+    found = np.asarray(np.linalg.solve(ends, ones), np.float64)
     return found if (found > 0.0).all() else ones

@@ -119,22 +119,22 @@ def _map(squared: Numbers, dimensions: int) -> PolicyMap:
     kept = min(dimensions, count)
     positions, shares = np.zeros((count, dimensions)), np.zeros(dimensions)
     if size > 0.0:
-        vectors = _canonical(values, vectors)
+        vectors = _canonical(values, vectors, kept)
         shown = np.where(values[:kept] > TIED * values[0], values[:kept], 0.0)
         positions[:, :kept] = vectors[:, :kept] * np.sqrt(np.maximum(shown, 0.0))
         shares[:kept] = np.maximum(shown, 0.0) / size
     return PolicyMap(positions, shares, np.zeros((count, dimensions, dimensions)))
 
 
-def _canonical(values: Numbers, vectors: Numbers) -> Numbers:
-    """Eigenvectors [N, D] that do not depend on how they were found.
+def _canonical(values: Numbers, vectors: Numbers, kept: int) -> Numbers:
+    """The first `kept` eigenvectors, or a few more, so that they do not depend on how found.
 
     Of each group of equal values the projector is unique; its columns, the longest first and made
     orthogonal in turn, are the new vectors.
     """
     found = np.zeros_like(vectors)
     start = 0
-    while start < len(values):
+    while start < kept:
         end = start + 1
         while end < len(values) and values[end - 1] - values[end] <= TIED * abs(values[0]):
             end += 1
