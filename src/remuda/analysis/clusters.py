@@ -94,17 +94,20 @@ def clusters(
         return Clusters(one, 1, np.nan, np.nan)
     if d.max() <= 0.0:
         return Clusters(one, 1, 0.0, 1.0)
-    labels, silhouette = _best_cut(d, most)
+    tree = _tree(d)
+    number, silhouette = _best_cut(d, tree, most)
     # The sum over the points of squares by direction; count - 1 makes variances unbiased.
     deviations = np.sqrt((full_coordinates(d) ** 2).sum(0) / (count - 1))
     as_large = 0
     for _ in range(references):
         blob = rng.standard_normal((count, len(deviations))) * deviations
-        as_large += _best_cut(squareform(pdist(blob)), most)[1] >= silhouette - 1e-12
+        apart = squareform(pdist(blob))
+        as_large += _best_cut(apart, _tree(apart), most)[1] >= silhouette - 1e-12
     p_value = (1 + as_large) / (1 + references)
     if p_value > significance:
         return Clusters(one, 1, silhouette, p_value)
-    return Clusters(labels, int(labels.max()) + 1, silhouette, p_value)
+    labels = hierarchy.cut_tree(tree, n_clusters=number)[:, 0].astype(np.int64)
+    return Clusters(labels, number, silhouette, p_value)
 
 
 def silhouette(distances: npt.ArrayLike, labels: npt.ArrayLike) -> float:
@@ -137,13 +140,17 @@ def silhouette(distances: npt.ArrayLike, labels: npt.ArrayLike) -> float:
     return float(np.where(known, (nearest - within) / np.where(known, larger, 1.0), 0.0).mean())
 
 
-def _best_cut(distances: Numbers, most: int) -> tuple[Integers, float]:
-    """The cut with the largest silhouette: labels [N] and the silhouette; the coarsest if equal."""
-    tree = hierarchy.linkage(squareform(distances, checks=False), "average")
+def _tree(distances: Numbers) -> Numbers:
+    """The tree of average linkage, [N - 1, 4] as scipy has it, of distances [N, N]."""
+    found: Numbers = hierarchy.linkage(squareform(distances, checks=False), "average")
+    return found
+
+
+def _best_cut(distances: Numbers, tree: Numbers, most: int) -> tuple[int, float]:
+    """How many clusters have the largest silhouette, the fewest if equal; and the silhouette."""
     joined = np.ascontiguousarray(tree[:, :2]).astype(np.int64)
     number, found = _cut(np.ascontiguousarray(distances), joined, most)
-    labels = hierarchy.cut_tree(tree, n_clusters=number)[:, 0].astype(np.int64)
-    return labels, float(found)
+    return int(number), float(found)
 
 
 @njit(cache=True)
