@@ -1,0 +1,221 @@
+"""A map of a population: policies as points of a plane, near each other where they are alike.
+
+Classical multidimensional scaling (Torgerson 1952, "Multidimensional scaling: theory and method";
+also principal coordinates, Gower 1966), and Procrustes alignment of one map to another, so that a
+population can be watched over time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from remuda.analysis.bias import check_draws, plain_array
+from remuda.analysis.diversity import payoff_distances
+from remuda.analysis.payoff import Numbers, Payoffs
+from remuda.errors import UsageError
+
+TIED = 1e-8
+"""Values are equal that differ by less than this share of the largest."""
+
+
+@dataclass(frozen=True)
+class PolicyMap:
+    """Where policies lie in a picture.
+
+    Attributes:
+        positions: [N, dimensions] around their center, the direction of most variance first.
+        shares: [dimensions] of the variance that each direction shows, of the sum of all
+            eigenvalues' sizes (Mardia 1978, "Some properties of classical multidimensional
+            scaling"): with distances that fit in no space of any dimension, less than 1 in all.
+        spread: [N, dimensions, dimensions] covariances of the positions by what is not known of
+            the payoffs; zeros where nothing was resampled.
+    """
+
+    positions: Numbers
+    shares: Numbers
+    spread: Numbers = field(repr=False)
+
+    @property
+    def share(self) -> float:
+        """Of the variance that the whole picture shows, between 0 and 1."""
+        return float(self.shares.sum())
+
+    def as_summary(self) -> dict[str, Any]:
+        """All of it as plain data."""
+        return {
+            "positions": plain_array(self.positions),
+            "shares": plain_array(self.shares),
+            "share": self.share,
+            "spread": plain_array(self.spread),
+        }
+
+
+def check_distances(distances: npt.ArrayLike) -> Numbers:
+    """The distances [N, N] as they are.
+
+    Raises:
+        UsageError: they are not symmetric, not known, or less than 0.
+    """
+    found = np.asarray(distances, np.float64)
+    if found.ndim != 2 or found.shape[0] != found.shape[1] or len(found) < 1:
+        raise UsageError(f"distances are {found.shape}; they must be [N, N]")
+    unknown = np.argwhere(~np.isfinite(found))
+    if len(unknown):
+        one, other = unknown[0]
+        raise UsageError(
+            f"distances: that of {one} and {other} is {found[one, other]}, and {len(unknown)} are "
+            "not known in all; leave out policies that visited no state that others did, or "
+            "compare all on the same states"
+        )
+    scale = float(np.abs(found).max())
+    symmetric = np.allclose(found, found.T, atol=TIED * max(scale, 1e-300))
+    if (found < 0.0).any() or np.diag(found).any() or not symmetric:
+        raise UsageError("distances must be symmetric, not negative, and 0 on the diagonal")
+    return found
+
+
+def classical_mds(distances: npt.ArrayLike, dimensions: int = 2) -> PolicyMap:
+    """Place policies so that their distances in the picture are as given, as far as that can be.
+
+    Equal distances give equal pictures: what the eigenvectors leave open, signs and rotations
+    among equal variances, is fixed so that the first of the policies that lie farthest out in a
+    direction lies on its positive side, and first so with the most variance.
+
+    Args:
+        distances: [N, N].
+        dimensions: of the picture.
+
+    Raises:
+        UsageError: distances cannot be used, or there are no dimensions.
+    """
+    d = check_distances(distances)
+    if dimensions < 1:
+        raise UsageError(f"dimensions is {dimensions}; a picture has at least 1, usually 2")
+    return _map(d**2, dimensions)
+
+
+def full_coordinates(distances: npt.ArrayLike) -> Numbers:
+    """[N, D] positions in as many dimensions as have any variance, by classical scaling.
+
+    Raises:
+        UsageError: distances cannot be used.
+    """
+    d = check_distances(distances)
+    return _map(d**2, max(len(d) - 1, 1)).positions
+
+
+def _map(squared: Numbers, dimensions: int) -> PolicyMap:
+    count = len(squared)
+    centered = squared - squared.mean(0)
+    centered -= centered.mean(1, keepdims=True)
+    values, vectors = np.linalg.eigh(-centered / 2.0)
+    values, vectors = values[::-1], vectors[:, ::-1]
+    size = np.abs(values).sum()
+    kept = min(dimensions, count)
+    positions, shares = np.zeros((count, dimensions)), np.zeros(dimensions)
+    if size > 0.0:
+        vectors = _canonical(values, vectors, kept)
+        shown = np.where(values[:kept] > TIED * values[0], values[:kept], 0.0)
+        positions[:, :kept] = vectors[:, :kept] * np.sqrt(np.maximum(shown, 0.0))
+        shares[:kept] = np.maximum(shown, 0.0) / size
+    return PolicyMap(positions, shares, np.zeros((count, dimensions, dimensions)))
+
+
+def _canonical(values: Numbers, vectors: Numbers, kept: int) -> Numbers:
+    """The first `kept` eigenvectors, or a few more, so that they do not depend on how found.
+
+    Of each group of equal values the projector is unique; its columns, the longest first and made
+    orthogonal in turn, are the new vectors.
+    """
+    found = np.zeros_like(vectors)
+    start = 0
+    while start < kept:
+        end = start + 1
+        while end < len(values) and values[end - 1] - values[end] <= TIED * abs(values[0]):
+            end += 1
+        basis = vectors[:, start:end]
+        left = basis @ basis.T
+        for place in range(start, end):
+            lengths = np.diag(left)
+            first = int(np.argmax(lengths >= (1.0 - 1e-6) * lengths.max()))
+            column = left[:, first] / np.sqrt(max(left[first, first], 1e-300))
+            found[:, place] = column
+            left = left - np.outer(column, column)
+        start = end
+    return found
+
+
+def align(
+    positions: npt.ArrayLike,
+    previous: npt.ArrayLike,
+    pairs: Sequence[tuple[int, int]] | None = None,
+) -> Numbers:
+    """Turn, mirror and move a map so that policies lie nearest to where they were: [N, D].
+
+    Orthogonal Procrustes (Schönemann 1966, "A generalized solution of the orthogonal Procrustes
+    problem"), without scaling: distances stay as they are.
+
+    Args:
+        positions: [N, D] of the new map.
+        previous: [M, D] of the map before.
+        pairs: (place in the new one, place in the one before) of the policies that are in both;
+            none: the maps have the same policies in the same order. With one the map is only
+            moved, without any it stays.
+
+    Raises:
+        UsageError: the maps or pairs do not fit each other.
+    """
+    new, old = np.asarray(positions, np.float64), np.asarray(previous, np.float64)
+    if new.ndim != 2 or old.ndim != 2 or new.shape[1] != old.shape[1]:
+        raise UsageError(f"maps are {new.shape} and {old.shape}; both must be [policies, D]")
+    if pairs is None:
+        if len(new) != len(old):
+            raise UsageError(
+                f"maps have {len(new)} and {len(old)} policies; say in `pairs` which are the same"
+            )
+        pairs = [(place, place) for place in range(len(new))]
+    if any(not (0 <= a < len(new) and 0 <= b < len(old)) for a, b in pairs):
+        raise UsageError(f"pairs: places must be below {len(new)} and {len(old)}")
+    if not pairs:
+        return new.copy()
+    here, there = new[[a for a, _ in pairs]], old[[b for _, b in pairs]]
+    center, target = here.mean(0), there.mean(0)
+    turn = np.eye(new.shape[1])
+    if len(pairs) > 1:
+        left, _, right = np.linalg.svd((here - center).T @ (there - target))
+        turn = left @ right
+    aligned: Numbers = (new - center) @ turn + target
+    return aligned
+
+
+def payoff_map(
+    payoffs: Payoffs, rng: np.random.Generator, *, dimensions: int = 2, draws: int = 200
+) -> PolicyMap:
+    """A map of policies by what they earn against each opponent, with how sure each position is.
+
+    Maps of samples of the payoffs are aligned to that of the means; the covariances of positions
+    around it are the spread.
+
+    Args:
+        payoffs: of two roles.
+        rng: for the samples.
+        dimensions: of the picture.
+        draws: samples.
+
+    Raises:
+        UsageError: cells were never played, or an argument cannot be used.
+    """
+    check_draws(draws)
+    found = classical_mds(payoff_distances(payoffs.matrix), dimensions)
+    away = [
+        align(_map(payoff_distances(sample[0]) ** 2, dimensions).positions, found.positions)
+        - found.positions
+        for sample in payoffs.sample(draws, rng)
+    ]
+    spread = np.einsum("kni,knj->nij", np.array(away), np.array(away)) / draws
+    return PolicyMap(found.positions, found.shares, spread)

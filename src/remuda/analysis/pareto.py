@@ -1,0 +1,330 @@
+"""Which of several objectives cannot be had at once: Pareto fronts, and how sure they are.
+
+Objectives are columns of `points [P, D]`; each is minimised unless `maximise` says otherwise, for
+all of them or by a flag each. A point dominates another that is nowhere better and somewhere worse;
+equal points do not dominate each other, and are on the same front.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from remuda.analysis.bias import Estimate, check_draws, estimate_from, plain_array
+from remuda.analysis.payoff import Numbers
+from remuda.errors import UsageError
+from remuda.kernels import njit
+from remuda.types import Bools, Integers
+
+Maximise = bool | Sequence[bool]
+"""Whether objectives are maximised: all, or by a flag each."""
+
+
+def fronts(points: npt.ArrayLike, maximise: Maximise = False) -> Integers:
+    """Sort points by domination: [P], 0 for those that none dominates.
+
+    Front 1 are those that only points of front 0 dominate, and so on. Sequential search of the
+    efficient non-dominated sort (Zhang et al. 2015, "An efficient approach to nondominated sorting
+    for evolutionary multiobjective optimization", algorithm 3).
+
+    Args:
+        points: [P, D].
+        maximise: as above.
+
+    Raises:
+        UsageError: points are not numbers, or flags do not fit them.
+    """
+    ranks: Integers = _sort(minimised(points, maximise))
+    return ranks
+
+
+def crowding_distance(points: npt.ArrayLike, maximise: Maximise = False) -> Numbers:
+    """How far the neighbours of each point on its front are, [P]; infinite at its ends.
+
+    Deb et al. 2002, "A fast and elitist multiobjective genetic algorithm: NSGA-II", section III-B:
+    the sum over objectives of the distance between the two neighbours, as a share of the front's
+    extent. Equal points count as one and have the same distance, so that the order of points makes
+    no difference. An objective in which a front has no extent adds nothing.
+
+    Args:
+        points: [P, D].
+        maximise: as for `fronts`.
+
+    Raises:
+        UsageError: as for `fronts`, or an objective is infinite.
+    """
+    p = check_finite(minimised(points, maximise))
+    ranks = _sort(p)
+    found = np.zeros(len(p))
+    for rank in range(int(ranks.max(initial=-1)) + 1):
+        places = np.flatnonzero(ranks == rank)
+        unique, inverse = np.unique(p[places], axis=0, return_inverse=True)
+        sums = np.zeros(len(unique))
+        for objective in range(p.shape[1]):
+            order = np.argsort(unique[:, objective], kind="stable")
+            values = unique[order, objective]
+            extent = values[-1] - values[0]
+            if extent > 0.0:
+                sums[order[1:-1]] += (values[2:] - values[:-2]) / extent
+                sums[(unique[:, objective] == values[0]) | (unique[:, objective] == values[-1])] = (
+                    np.inf
+                )
+        if len(unique) == 1:
+            sums[:] = np.inf
+        found[places] = sums[inverse.reshape(-1)]
+    return found
+
+
+def hypervolume(
+    points: npt.ArrayLike, reference: npt.ArrayLike, maximise: Maximise = False
+) -> float:
+    """The volume that points dominate, up to a reference point.
+
+    Zitzler and Thiele 1998, "Multiobjective optimization using evolutionary algorithms: a
+    comparative case study"; computed by the library moocore. A point that is not better than the
+    reference in every objective adds nothing.
+
+    Args:
+        points: [P, D].
+        reference: [D] a point that is worse than all that matter; it must be the same for all
+            fronts that are compared.
+        maximise: as for `fronts`.
+
+    Raises:
+        UsageError: as for `fronts`, or moocore is not installed.
+    """
+    p = minimised(points, maximise)
+    return _hypervolume(p, _reference(reference, p, maximise))
+
+
+@dataclass(frozen=True)
+class UncertainFront:
+    """Which points are on the front, where their objectives are known by samples only.
+
+    Attributes:
+        probabilities: [P] of being on the first front.
+        errors: [P] standard errors of these by the number of draws.
+        ranks: [P] fronts at the means.
+        expected_ranks: [P] the mean over the draws.
+        draws: how many.
+    """
+
+    probabilities: Numbers
+    errors: Numbers
+    ranks: Integers
+    expected_ranks: Numbers
+    draws: int
+
+    def as_summary(self) -> dict[str, Any]:
+        """All of it as plain data."""
+        return {
+            "probabilities": plain_array(self.probabilities),
+            "errors": plain_array(self.errors),
+            "ranks": self.ranks.tolist(),
+            "expected_ranks": plain_array(self.expected_ranks),
+            "draws": self.draws,
+        }
+
+
+def uncertain_front(
+    means: npt.ArrayLike,
+    errors: npt.ArrayLike,
+    rng: np.random.Generator,
+    *,
+    maximise: Maximise = False,
+    draws: int = 1000,
+) -> UncertainFront:
+    """How probable it is that each point is on the front, with its means resampled.
+
+    Each point is drawn from the normal distribution around its means. Of points that are as good,
+    and of many that are nearly as good, each is on the front in some draws: a probability that is
+    small does not say that a point is bad, and points beside the front that are not known well
+    reach it too often. It says for which points more matches are worth it.
+
+    Args:
+        means: [P, D] of the objectives.
+        errors: [P, D] their standard errors, or [P, D, D] covariances of the means of each point.
+        rng: for the draws.
+        maximise: as for `fronts`.
+        draws: how many.
+
+    Raises:
+        UsageError: as for `fronts`, or errors do not fit the means.
+    """
+    check_draws(draws)
+    p = minimised(means, maximise)
+    on_front, ranks = np.zeros(len(p)), np.zeros(len(p))
+    signs = _signs(maximise, p.shape[1])
+    noise = _noise(errors, p.shape)
+    for _ in range(draws):
+        drawn: Integers = _sort(p + noise(rng) * signs)
+        on_front += drawn == 0
+        ranks += drawn
+    share = on_front / draws
+    return UncertainFront(
+        share, np.sqrt(share * (1.0 - share) / draws), _sort(p), ranks / draws, draws
+    )
+
+
+def uncertain_hypervolume(
+    means: npt.ArrayLike,
+    errors: npt.ArrayLike,
+    reference: npt.ArrayLike,
+    rng: np.random.Generator,
+    *,
+    maximise: Maximise = False,
+    draws: int = 400,
+    level: float = 0.95,
+) -> Estimate:
+    """The hypervolume of points whose objectives are known by samples only.
+
+    The best of noisy points are those that were lucky, so that the front looks farther out than it
+    is; `corrected` takes out as much as resampling shows.
+
+    Args:
+        means: [P, D] of the objectives.
+        errors: as for `uncertain_front`.
+        reference: as for `hypervolume`.
+        rng: for the draws.
+        maximise: as for `fronts`.
+        draws: how many.
+        level: of the interval.
+
+    Raises:
+        UsageError: as for `hypervolume` and `uncertain_front`.
+    """
+    check_draws(draws)
+    p = minimised(means, maximise)
+    bound = _reference(reference, p, maximise)
+    signs = _signs(maximise, p.shape[1])
+    noise = _noise(errors, p.shape)
+    drawn = np.array([_hypervolume(p + noise(rng) * signs, bound) for _ in range(draws)])
+    return estimate_from(_hypervolume(p, bound), drawn, bounds=(0.0, np.inf), level=level)
+
+
+def minimised(points: npt.ArrayLike, maximise: Maximise = False) -> Numbers:
+    """The points [P, D] with the signs of objectives that are maximised turned.
+
+    Raises:
+        UsageError: points are not numbers, or flags do not fit them.
+    """
+    p = np.asarray(points, np.float64)
+    if p.ndim != 2 or p.shape[1] < 1:
+        raise UsageError(f"points are {p.shape}; they must be [points, objectives]")
+    missing: Bools = np.isnan(p)
+    if missing.any():
+        point, objective = np.argwhere(missing)[0]
+        raise UsageError(
+            f"objective {objective} of point {point} is not a number; leave out the "
+            f"{missing.any(1).sum()} points that have such"
+        )
+    # Adding 0 makes -0.0 and 0.0 the same number for all that compares bytes.
+    return p * _signs(maximise, p.shape[1]) + 0.0
+
+
+def check_finite(points: Numbers) -> Numbers:
+    """The points [P, D] as they are, or a `UsageError` where an objective is infinite."""
+    infinite = np.argwhere(np.isinf(points))
+    if len(infinite):
+        point, objective = infinite[0]
+        raise UsageError(
+            f"objective {objective} of point {point} is infinite, and distances to it would be "
+            "too; leave the point out"
+        )
+    return points
+
+
+def _signs(maximise: Maximise, objectives: int) -> Numbers:
+    flags = np.asarray(maximise)
+    if flags.dtype != np.bool_ or flags.shape not in ((), (objectives,)):
+        raise UsageError(
+            f"maximise is {maximise!r}; it must be True or False, or one of them for each of "
+            f"{objectives} objectives"
+        )
+    return np.where(np.broadcast_to(flags, (objectives,)), -1.0, 1.0)
+
+
+def _reference(reference: npt.ArrayLike, points: Numbers, maximise: Maximise) -> Numbers:
+    found = np.asarray(reference, np.float64)
+    if found.shape != (points.shape[1],) or not np.isfinite(found).all():
+        raise UsageError(
+            f"reference is {found.tolist()}; it must be {points.shape[1]} numbers, one for each "
+            "objective"
+        )
+    return found * _signs(maximise, points.shape[1])
+
+
+def _noise(errors: npt.ArrayLike, shape: tuple[int, ...]) -> Any:
+    """What draws noise [P, D] of these standard errors or covariances."""
+    e = np.asarray(errors, np.float64)
+    if not np.isfinite(e).all() or e.shape not in (shape, (*shape, shape[-1])):
+        raise UsageError(
+            f"errors are {e.shape}; they must be finite, {shape} standard errors or "
+            f"{(*shape, shape[-1])} covariances"
+        )
+    if e.ndim == 2:
+        if (e < 0.0).any():
+            raise UsageError("errors: a standard error is less than 0")
+        return lambda rng: rng.standard_normal(shape) * e
+    values, vectors = np.linalg.eigh(e)
+    roots = vectors * np.sqrt(np.maximum(values, 0.0))[:, None, :]
+    return lambda rng: np.einsum("pij,pj->pi", roots, rng.standard_normal(shape))
+
+
+def _hypervolume(points: Numbers, reference: Numbers) -> float:
+    """Of what is minimised."""
+    try:
+        import moocore
+    except ImportError:
+        raise UsageError(
+            "hypervolumes are computed by moocore, which is not installed: "
+            "pip install 'remuda[analysis]'"
+        ) from None
+    better = check_finite(points[(points < reference).all(1)])
+    if not len(better):
+        return 0.0
+    return float(moocore.hypervolume(better, ref=reference))
+
+
+@njit(cache=True)
+def _insert(points: Numbers, order: Integers) -> Integers:
+    """Ranks [P] of points that come in an order in which none is dominated by a later one."""
+    count, objectives = points.shape
+    ranks = np.full(count, -1, np.int64)
+    # The points of each front as a list, the newest first: those dominate what follows most often.
+    newest = np.full(count, -1, np.int64)
+    before = np.full(count, -1, np.int64)
+    for place in range(count):
+        point = order[place]
+        rank = 0
+        while True:
+            other = newest[rank]
+            dominated = False
+            while other >= 0 and not dominated:
+                nowhere_worse = True
+                somewhere_better = False
+                for d in range(objectives):
+                    if points[other, d] > points[point, d]:
+                        nowhere_worse = False
+                        break
+                    if points[other, d] < points[point, d]:
+                        somewhere_better = True
+                dominated = nowhere_worse and somewhere_better
+                other = before[other]
+            if not dominated:
+                break
+            rank += 1
+        ranks[point] = rank
+        before[point] = newest[rank]
+        newest[rank] = point
+    return ranks
+
+
+def _sort(points: Numbers) -> Integers:
+    order = np.lexsort(points.T[::-1]).astype(np.int64)
+    found: Integers = _insert(np.ascontiguousarray(points), order)
+    return found

@@ -1,0 +1,352 @@
+"""What agents make of a game together: efficiency, equality, sustainability and peace.
+
+The social outcome metrics of Perolat et al. 2017, "A multi-agent reinforcement learning model of
+common-pool resource appropriation", from recorded episodes of N agents; each with its standard
+error over episodes by the jackknife (Efron and Stein 1981, "The jackknife estimate of variance"),
+because ratios have no other simple one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from remuda.analysis.bias import plain
+from remuda.analysis.payoff import Numbers
+from remuda.errors import UsageError
+from remuda.types import Bools, Integers
+
+
+@dataclass(frozen=True)
+class Measure:
+    """A value over episodes, and how sure it is.
+
+    Attributes:
+        value: over all episodes; NaN where it is not defined.
+        error: its standard error; NaN with fewer than two episodes, or where `value` is.
+        corrected: the value with the jackknife's estimate of its bias taken out; NaN likewise.
+        episodes: how many it is from.
+    """
+
+    value: float
+    error: float
+    corrected: float
+    episodes: int
+
+    def as_summary(self) -> dict[str, Any]:
+        """All of it as plain data; None stands for what is not known."""
+        return {
+            "value": plain(self.value),
+            "error": plain(self.error),
+            "corrected": plain(self.corrected),
+            "episodes": self.episodes,
+        }
+
+
+@dataclass(frozen=True)
+class SocialOutcomes:
+    """How well agents do together.
+
+    Attributes:
+        efficiency: what all agents earn together in a turn.
+        equality: within an episode.
+        long_run_equality: of what the agents earn on average over episodes.
+        sustainability: the mean turn at which rewards are collected; None without rewards by turn.
+        peace: agents that are not timed out, on average; None where that was not told.
+    """
+
+    efficiency: Measure
+    equality: Measure
+    long_run_equality: Measure
+    sustainability: Measure | None = None
+    peace: Measure | None = None
+
+    def as_summary(self) -> dict[str, Any]:
+        """All of it as plain data; None stands for what is not known."""
+        return {
+            name: None if measure is None else measure.as_summary()
+            for name, measure in vars(self).items()
+        }
+
+
+def social_outcomes(
+    rewards: npt.ArrayLike,
+    timed_out: npt.ArrayLike | None = None,
+    *,
+    lengths: npt.ArrayLike | None = None,
+    least: float = 0.0,
+) -> SocialOutcomes:
+    """All measures of recorded episodes.
+
+    Args:
+        rewards: [episodes, turns, agents].
+        timed_out: [episodes, turns, agents] who may not act; None: not known, and no peace.
+        lengths: [episodes] turns of each; what comes after is not looked at. None: all of them.
+        least: as for `equality`.
+
+    Raises:
+        UsageError: shapes differ, or rewards are not numbers.
+    """
+    r, turns = _by_turn(rewards, lengths, "rewards")
+    returns = r.sum(1)
+    return SocialOutcomes(
+        efficiency(returns, turns),
+        equality(returns, least),
+        long_run_equality(returns, least),
+        sustainability(rewards, lengths=lengths),
+        None if timed_out is None else peace(timed_out, lengths=lengths),
+    )
+
+
+def outcomes_of_returns(
+    returns: npt.ArrayLike, turns: npt.ArrayLike, least: float = 0.0
+) -> SocialOutcomes:
+    """The measures that returns alone tell: efficiency and equality.
+
+    Args:
+        returns: [episodes, agents].
+        turns: [episodes] or one number: how long episodes are.
+        least: as for `equality`.
+
+    Raises:
+        UsageError: shapes differ, or returns are not numbers.
+    """
+    return SocialOutcomes(
+        efficiency(returns, turns), equality(returns, least), long_run_equality(returns, least)
+    )
+
+
+def efficiency(returns: npt.ArrayLike, turns: npt.ArrayLike) -> Measure:
+    """U = E[sum_i R_i / T]: what all agents earn together in a turn, in units of reward.
+
+    Every episode counts the same, however long it is. Of any sign.
+
+    Args:
+        returns: [episodes, agents].
+        turns: [episodes] or one number, T.
+
+    Raises:
+        UsageError: shapes differ, or returns are not numbers.
+    """
+    r = _returns(returns)
+    t = np.asarray(turns, np.float64)
+    if t.shape not in ((), (len(r),)) or not (t > 0.0).all():
+        raise UsageError(
+            f"turns are {t.tolist() if t.ndim == 0 else t.shape}; they must be one number greater "
+            f"than 0 or one for each of {len(r)} episodes"
+        )
+    return _mean(r.sum(1) / t)
+
+
+def gini(returns: npt.ArrayLike) -> float:
+    """The Gini coefficient: sum_ij |R_i - R_j| / (2 N sum_i R_i), between 0 and (N - 1) / N.
+
+    It says how shares of a whole are spread, and there are no shares of it where one has less than
+    nothing: with a negative return the formula may exceed 1 or change its sign, and returns moved
+    up until none is negative have any coefficient that one likes, by how far they are moved. So it
+    is NaN with any negative return; see `equality` for games that have such. Where all have 0, all
+    have the same: 0.
+
+    Args:
+        returns: [agents].
+
+    Raises:
+        UsageError: there are no agents, or returns are not numbers.
+    """
+    r = _returns(np.asarray(returns, np.float64)[None])[0]
+    if (r < 0.0).any():
+        return float("nan")
+    total = float(r.sum())
+    return float(_differences(r[None])[0] / (2 * len(r) * total)) if total > 0.0 else 0.0
+
+
+def equality(returns: npt.ArrayLike, least: float = 0.0) -> Measure:
+    """1 - Gini within an episode: 1 where all earn the same, 1/N where one earns everything.
+
+    E = 1 - E[sum_ij |R_i - R_j|] / (2 N E[sum_i R_i]): numerator and denominator are averaged over
+    episodes each, so that an episode counts by what is earned in it, and one in which nothing is
+    earned is no 0 / 0. Where nothing is ever earned all have the same: 1.
+
+    Args:
+        returns: [episodes, agents].
+        least: what an agent earns at the least in this game, or by doing nothing; equality is that
+            of what agents have beyond it. With a return below it the measure is NaN: it is for
+            the game to say what nothing is, and not for the data (`gini`).
+
+    Raises:
+        UsageError: returns are not numbers.
+    """
+    r = _returns(returns) - _least(least)
+    if _below_nothing(r):
+        return Measure(np.nan, np.nan, np.nan, len(r))
+    r = np.maximum(r, 0.0)
+    differences, totals = _differences(r), 2.0 * r.shape[1] * r.sum(1)
+    whole = _one_less_ratio(differences.sum(), totals.sum())
+    without = _one_less_ratio(
+        differences.sum() - differences, np.maximum(totals.sum() - totals, 0.0)
+    )
+    return _jackknife(float(whole), without)
+
+
+def long_run_equality(returns: npt.ArrayLike, least: float = 0.0) -> Measure:
+    """1 - Gini of what agents earn on average: whether it is always the same who earn more.
+
+    Agents must be told apart over episodes: by their policy or their seat. Equal agents look
+    unequal over few episodes; `corrected` is nearer the truth, and may exceed 1.
+
+    Args:
+        returns: [episodes, agents].
+        least: as for `equality`; here the averages must not be below it.
+
+    Raises:
+        UsageError: returns are not numbers.
+    """
+    r = _returns(returns) - _least(least)
+    means = r.mean(0)
+    if _below_nothing(means):
+        return Measure(np.nan, np.nan, np.nan, len(r))
+    whole = _one_less_gini(means[None])[0]
+    if len(r) < 2:
+        return Measure(float(whole), np.nan, np.nan, len(r))
+    # Leaving one out may take an average a little below nothing: then it is nothing.
+    without = np.maximum((r.sum(0) - r) / (len(r) - 1), 0.0)
+    return _jackknife(float(whole), _one_less_gini(without))
+
+
+def sustainability(
+    rewards: npt.ArrayLike, *, lengths: npt.ArrayLike | None = None, threshold: float = 0.0
+) -> Measure:
+    """S = E[1/N sum_i t_i], t_i = E[t | r_t^i > 0]: the mean turn at which rewards are collected.
+
+    The first turn is 1. An agent that collects nothing in an episode has no t_i there, and the
+    average is over the others; an episode in which none collects is left out, and not counted in
+    `episodes`. It is late where resources last, and (T + 1) / 2 where they are collected evenly.
+
+    Args:
+        rewards: [episodes, turns, agents].
+        lengths: as for `social_outcomes`.
+        threshold: what a reward must exceed to count as collected.
+
+    Raises:
+        UsageError: shapes differ, or rewards are not numbers.
+    """
+    r, turns = _by_turn(rewards, lengths, "rewards")
+    collected = (r > threshold) & _played(r.shape, turns)
+    number = collected.sum(1)
+    sums = (collected * np.arange(1, r.shape[1] + 1)[:, None]).sum(1)
+    some = number > 0
+    times = np.where(some, sums / np.maximum(number, 1), 0.0).sum(1)
+    agents = some.sum(1)
+    return _mean(times[agents > 0] / agents[agents > 0])
+
+
+def peace(timed_out: npt.ArrayLike, *, lengths: npt.ArrayLike | None = None) -> Measure:
+    """P = E[N T - sum_i sum_t I(timed out)] / T: how many agents may act in a turn, 0 to N.
+
+    Args:
+        timed_out: [episodes, turns, agents] who may not act, as agents that were tagged.
+        lengths: as for `social_outcomes`; every episode counts the same, however long it is.
+
+    Raises:
+        UsageError: shapes differ.
+    """
+    out, turns = _by_turn(timed_out, lengths, "timed_out")
+    if not np.isin(out, (0.0, 1.0)).all():
+        raise UsageError("timed_out: it must be True or False, for each agent and turn")
+    return _mean(out.shape[2] - out.sum((1, 2)) / turns)
+
+
+def _returns(returns: npt.ArrayLike) -> Numbers:
+    r = np.asarray(returns, np.float64)
+    if r.ndim != 2 or min(r.shape) < 1:
+        raise UsageError(f"returns are {r.shape}; they must be [episodes, agents]")
+    if not np.isfinite(r).all():
+        episode, agent = np.argwhere(~np.isfinite(r))[0]
+        raise UsageError(f"returns: agent {agent} of episode {episode} has {r[episode, agent]}")
+    return r
+
+
+def _least(least: float) -> float:
+    if not np.isfinite(least):
+        raise UsageError(f"least is {least}; it must be a return, such as 0")
+    return float(least)
+
+
+def _by_turn(
+    values: npt.ArrayLike, lengths: npt.ArrayLike | None, what: str
+) -> tuple[Numbers, Integers]:
+    """Check values by turn: with 0 after the end, [E, T, N], and the lengths [E]."""
+    r = np.asarray(values, np.float64)
+    if r.ndim != 3 or min(r.shape) < 1:
+        raise UsageError(f"{what} are {r.shape}; they must be [episodes, turns, agents]")
+    turns = np.full(len(r), r.shape[1]) if lengths is None else np.asarray(lengths)
+    if turns.shape != (len(r),) or not ((turns >= 1) & (turns <= r.shape[1])).all():
+        raise UsageError(
+            f"lengths must be {len(r)} numbers, one for each episode, between 1 and {r.shape[1]}"
+        )
+    turns = turns.astype(np.int64)
+    r = np.where(_played(r.shape, turns), r, 0.0)
+    if not np.isfinite(r).all():
+        episode, turn, agent = np.argwhere(~np.isfinite(r))[0]
+        raise UsageError(
+            f"{what}: agent {agent} has {r[episode, turn, agent]} in turn {turn + 1} of episode "
+            f"{episode}; say in `lengths` where episodes end"
+        )
+    return r, turns
+
+
+def _played(shape: tuple[int, ...], turns: Integers) -> Bools:
+    """[E, T, 1]: turns before the end of each episode."""
+    found: Bools = (np.arange(shape[1]) < turns[:, None])[..., None]
+    return found
+
+
+def _below_nothing(returns: Numbers) -> bool:
+    """Whether any is negative by more than rounding."""
+    return bool((returns < -1e-9 * max(float(np.abs(returns).max()), 1e-300)).any())
+
+
+def _differences(returns: Numbers) -> Numbers:
+    """[E]: sum_ij |R_i - R_j|, of each row of [E, N]; by ranks, without all pairs."""
+    count = returns.shape[1]
+    ranks = 2.0 * np.arange(count) - count + 1.0
+    found: Numbers = 2.0 * (np.sort(returns, axis=1) * ranks).sum(1)
+    return found
+
+
+def _one_less_gini(returns: Numbers) -> Numbers:
+    """[E]: of each row of [E, N]."""
+    r = np.maximum(returns, 0.0)
+    return _one_less_ratio(_differences(r), 2.0 * r.shape[1] * r.sum(1))
+
+
+def _one_less_ratio(numerator: npt.ArrayLike, denominator: npt.ArrayLike) -> Numbers:
+    """1 - numerator / denominator; 1 where both are 0."""
+    under = np.asarray(denominator, np.float64)
+    known = under > 0.0
+    found: Numbers = 1.0 - np.where(known, numerator, 0.0) / np.where(known, under, 1.0)
+    return found
+
+
+def _mean(values: Numbers) -> Measure:
+    """The mean of values of episodes, [E]; NaN of none."""
+    count = len(values)
+    if count == 0:
+        return Measure(np.nan, np.nan, np.nan, 0)
+    mean = float(values.mean())
+    if count == 1:
+        return Measure(mean, np.nan, np.nan, 1)
+    return _jackknife(mean, (values.sum() - values) / (count - 1))
+
+
+def _jackknife(whole: float, without: Numbers) -> Measure:
+    """Put a measure together from its values with each of the episodes left out, [E]."""
+    count = len(without)
+    if count < 2:
+        return Measure(whole, np.nan, np.nan, count)
+    mean = float(without.mean())
+    error = np.sqrt((count - 1) / count * ((without - mean) ** 2).sum())
+    return Measure(whole, float(error), whole + (count - 1) * (whole - mean), count)

@@ -1,0 +1,207 @@
+"""Diversity by hand-worked numbers, and what noise makes of policies that are all equal."""
+
+import numpy as np
+import pytest
+
+from remuda.analysis.bias import all_equal, estimate, estimate_from
+from remuda.analysis.diversity import (
+    effective_diversity,
+    expected_cardinality,
+    nash_diversity,
+    payoff_distances,
+    rectified_nash,
+    rectified_plan,
+    response_diversity,
+)
+from remuda.analysis.payoff import Payoffs, exact
+from remuda.errors import UsageError
+
+ROCK_PAPER_SCISSORS = np.array([[0.0, -1.0, 1.0], [1.0, 0.0, -1.0], [-1.0, 1.0, 0.0]])
+EVEN = np.full(3, 1 / 3)
+
+
+def rng(seed=0):
+    return np.random.default_rng(seed)
+
+
+def seen(truth, deviation, matches, drawn, symmetric=True):
+    """Payoffs of a zero-sum game as so many matches show them."""
+    n, m = truth.shape
+    noise = drawn.normal(0.0, deviation / np.sqrt(matches), (n, m))
+    if symmetric:
+        noise = np.triu(noise, 1) - np.triu(noise, 1).T
+    means = np.stack([truth + noise, -truth - noise])
+    covariances = np.array([[1.0, -1.0], [-1.0, 1.0]])[:, :, None, None] * deviation**2
+    names = (
+        tuple(f"a{i}" for i in range(n)),
+        tuple(f"{'a' if symmetric else 'b'}{i}" for i in range(m)),
+    )
+    counts = np.full((n, m), matches)
+    return Payoffs(
+        names, means, np.broadcast_to(covariances, (2, 2, n, m)), counts, symmetric
+    ).completed()
+
+
+def test_policies_without_anything_in_common_count_as_far_as_their_rows_are_long():
+    # L is diag(9, 1, 0): 9/10 + 1/2.
+    assert expected_cardinality([[3.0, 0.0], [0.0, 1.0], [0.0, 0.0]]) == pytest.approx(1.4)
+    assert expected_cardinality([[3.0, 0.0], [0.0, 1.0]], scale=0.01) == pytest.approx(2, abs=1e-3)
+
+
+def test_cardinality_is_the_trace_of_the_paper():
+    m = rng().normal(size=(5, 7))
+    by_trace = np.trace(np.eye(5) - np.linalg.inv(m @ m.T + np.eye(5)))
+    assert expected_cardinality(m) == pytest.approx(by_trace)
+
+
+def test_a_copy_adds_almost_nothing_to_cardinality():
+    once = expected_cardinality(100 * ROCK_PAPER_SCISSORS)
+    twice = expected_cardinality(100 * np.vstack([ROCK_PAPER_SCISSORS] * 2))
+    assert once == pytest.approx(2, abs=1e-3)  # three rows that add up to 0 span two dimensions
+    assert twice == pytest.approx(once, abs=1e-3)
+
+
+def test_effective_diversity_of_rock_paper_scissors_is_a_third():
+    assert effective_diversity(ROCK_PAPER_SCISSORS, EVEN) == pytest.approx(1 / 3)
+    assert effective_diversity((ROCK_PAPER_SCISSORS + 1) / 2, EVEN, tie=0.5) == pytest.approx(1 / 6)
+    assert effective_diversity(ROCK_PAPER_SCISSORS, [1.0, 0.0, 0.0]) == 0.0
+
+
+def test_a_policy_of_the_mixture_trains_against_whom_it_beats_and_itself():
+    assert rectified_nash(ROCK_PAPER_SCISSORS, EVEN) == pytest.approx(
+        np.array([[0.5, 0, 0.5], [0.5, 0.5, 0], [0, 0.5, 0.5]])
+    )
+    some = rectified_nash(ROCK_PAPER_SCISSORS, [0.75, 0.25, 0.0])
+    assert some.tolist() == [[1, 0, 0], [0.75, 0.25, 0], [0, 0, 0]]
+
+
+def test_distances_are_root_mean_squares_of_rows_and_lose_their_noise():
+    found = payoff_distances([[0.0, 1.0], [3.0, 5.0]])
+    assert found[0, 1] == pytest.approx(np.sqrt((9 + 16) / 2))
+    drawn = rng(1).normal(0.0, 1.0, (2, 4000))
+    assert payoff_distances(drawn)[0, 1] == pytest.approx(np.sqrt(2), rel=0.1)
+    assert payoff_distances(drawn, np.ones((2, 4000)))[0, 1] < 0.4
+
+
+def test_equal_policies_look_diverse_but_the_correction_and_the_null_say_that_they_are_not():
+    drawn = rng(3)
+    values, corrected, shares = [], [], []
+    for _ in range(30):
+        found = response_diversity(seen(np.zeros((6, 6)), 1.0, 20, drawn), drawn, draws=100)
+        values.append(found.value)
+        corrected.append(found.corrected)
+        shares.append(found.null_share)
+    assert np.mean(values) > 0.8
+    assert np.mean(corrected) < 0.4 * np.mean(values)
+    assert np.mean(np.array(shares) <= 0.1) < 0.3
+    assert 0.3 < np.mean(shares) < 0.7
+
+
+def test_intervals_of_cardinality_cover_the_truth():
+    truth = np.kron(ROCK_PAPER_SCISSORS, np.ones((2, 2)))
+    right = expected_cardinality(truth)
+    drawn, inside, corrected, values = rng(4), 0, [], []
+    for _ in range(60):
+        found = response_diversity(seen(truth, 1.0, 25, drawn), drawn, draws=100)
+        inside += found.interval[0] <= right <= found.interval[1]
+        corrected.append(found.corrected)
+        values.append(found.value)
+        assert found.null_share < 0.05
+    assert inside >= 51
+    assert abs(np.mean(corrected) - right) < 0.4 * abs(np.mean(values) - right)
+
+
+def test_noise_alone_has_effective_diversity_within_its_null():
+    drawn = rng(5)
+    shares = [
+        nash_diversity(seen(np.zeros((4, 4)), 1.0, 20, drawn), np.full(4, 0.25), drawn, draws=100)
+        for _ in range(30)
+    ]
+    assert min(each.value for each in shares) > 0.0
+    assert sum(each.null_share <= 0.1 for each in shares) <= 8
+    assert sum(each.corrected < each.value for each in shares) == 30
+
+
+def test_a_cycle_is_found_through_the_noise():
+    drawn, inside = rng(6), 0
+    for _ in range(40):
+        payoffs = seen(ROCK_PAPER_SCISSORS, 1.0, 100, drawn)
+        found = nash_diversity(payoffs, EVEN, drawn, draws=100)
+        inside += found.interval[0] <= 1 / 3 <= found.interval[1]
+    assert 34 <= inside <= 40
+    assert found.null_share < 0.02
+    assert found.null_interval[1] < found.value
+    assert found.as_summary()["null_interval"] == list(found.null_interval)
+
+
+def test_exact_payoffs_have_no_uncertainty():
+    found = nash_diversity(exact(ROCK_PAPER_SCISSORS, symmetric=True), EVEN, rng(), draws=20)
+    assert found.value == found.corrected == pytest.approx(1 / 3)
+    assert found.interval == (found.value, found.value)
+    assert found.null_interval == (0.0, 0.0)
+    assert found.null_share == pytest.approx(1 / 21)
+
+
+def test_a_mixture_may_be_worked_out_anew_for_each_sample():
+    asked = []
+
+    def first(matrix):
+        asked.append(matrix)
+        return [1.0, 0.0, 0.0]
+
+    nash_diversity(seen(ROCK_PAPER_SCISSORS, 1.0, 10, rng()), first, rng(), draws=5)
+    assert len({each[0, 1] for each in asked}) == 11  # the means, five samples, five of the null
+
+
+def test_samples_say_how_sure_it_is_whom_to_train_against():
+    truth = np.array([[0.0, 0.0, 1.0], [0.0, 0.0, -1.0], [-1.0, 1.0, 0.0]])
+    found = rectified_plan(seen(truth, 1.0, 400, rng(7)), [0.5, 0.25, 0.25], rng())
+    assert found.shares[0, 2] == found.shares[0, 0] == 1.0
+    assert found.shares[2, 0] == 0.0
+    assert 0.0 < found.shares[0, 1] < 1.0  # a tie
+    assert found.shares[0, 1] + found.shares[1, 0] == pytest.approx(1.0)
+    assert found.trains.tolist() == [1.0, 1.0, 1.0]
+    assert found.as_summary()["weights"] == found.weights.tolist()
+
+
+def test_equal_policies_of_one_role_differ_by_opponent_only():
+    payoffs = seen(np.array([[0.0, 2.0], [4.0, 6.0]]), 1.0, 10**12, rng(), symmetric=False)
+    null = all_equal(payoffs)
+    assert null.means[0] == pytest.approx(np.array([[2.0, 4.0], [2.0, 4.0]]), abs=1e-4)
+    assert null.counts.tolist() == payoffs.counts.tolist()
+
+
+def test_an_estimate_takes_the_bias_of_a_square_out():
+    drawn = rng(8)
+    payoffs = seen(np.zeros((8, 8)), 1.0, 4, drawn, symmetric=False)
+    found = estimate(payoffs, lambda matrix: float((matrix**2).mean()), drawn)
+    assert found.value == pytest.approx(0.25, rel=0.3)
+    assert abs(found.corrected) < 0.1
+    assert found.interval[0] < 0.0 < found.interval[1]
+
+
+def test_an_interval_stays_within_what_a_value_can_be():
+    found = estimate_from(0.1, np.linspace(0.1, 0.9, 50), bounds=(0.0, 1.0))
+    assert found.interval[0] == 0.0
+    assert found.corrected == 0.0
+    assert np.isnan(found.null_share)
+    assert found.as_summary()["null_share"] is None
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: expected_cardinality([1.0]), r"\(1,\)"),
+        (lambda: expected_cardinality([[np.nan]]), "row 0, column 0"),
+        (lambda: expected_cardinality([[1.0]], scale=0.0), "scale"),
+        (lambda: expected_cardinality([[1.0]], errors=[1.0]), "errors"),
+        (lambda: effective_diversity([[1.0, 2.0]], [1.0]), r"\[N, N\]"),
+        (lambda: effective_diversity(ROCK_PAPER_SCISSORS, [0.5, 0.5]), "mixture"),
+        (lambda: effective_diversity(ROCK_PAPER_SCISSORS, [0.5, 0.5, 0.5]), "adds up to 1.5"),
+        (lambda: response_diversity(exact(ROCK_PAPER_SCISSORS), rng(), draws=1), "draws"),
+        (lambda: response_diversity(exact(ROCK_PAPER_SCISSORS), rng(), level=2.0), "level"),
+    ],
+)
+def test_what_cannot_be_used_is_refused_in_a_line(call, message):
+    with pytest.raises(UsageError, match=message):
+        call()

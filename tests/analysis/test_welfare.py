@@ -1,0 +1,153 @@
+"""Social outcomes by hand-worked numbers, and their errors against what repetition shows."""
+
+import numpy as np
+import pytest
+
+from remuda.analysis.welfare import (
+    efficiency,
+    equality,
+    gini,
+    long_run_equality,
+    outcomes_of_returns,
+    peace,
+    social_outcomes,
+    sustainability,
+)
+from remuda.errors import UsageError
+
+
+def rng(seed=0):
+    return np.random.default_rng(seed)
+
+
+def test_efficiency_is_what_all_earn_in_a_turn():
+    found = efficiency([[1.0, 3.0], [2.0, 6.0]], 4)
+    assert found.value == 1.5
+    assert found.error == pytest.approx(np.std([1.0, 2.0], ddof=1) / np.sqrt(2))
+    assert found.corrected == pytest.approx(1.5)
+    assert efficiency([[1.0, 3.0], [2.0, 6.0]], [4, 8]).value == 1.0
+    assert efficiency([[-1.0, -3.0]], 2).value == -2.0
+    assert np.isnan(efficiency([[1.0]], 1).error)
+
+
+@pytest.mark.parametrize(
+    ("returns", "wanted"),
+    [
+        ([2.0, 2.0, 2.0], 0.0),
+        ([0.0, 0.0, 3.0], 2 / 3),
+        ([1.0, 3.0], 0.25),
+        ([0.0, 0.0], 0.0),
+        ([5.0], 0.0),
+    ],
+)
+def test_gini_by_hand(returns, wanted):
+    assert gini(returns) == pytest.approx(wanted)
+
+
+def test_gini_by_all_pairs():
+    r = rng().random(9)
+    pairs = np.abs(r[:, None] - r).sum()
+    assert gini(r) == pytest.approx(pairs / (2 * 9 * r.sum()))
+
+
+def test_there_are_no_shares_of_less_than_nothing():
+    assert np.isnan(gini([-1.0, 3.0]))
+    assert np.isnan(equality([[-1.0, 3.0]] * 2).value)
+    # What a game guarantees may be said, and is then nothing: 0 and 4.
+    assert equality([[-1.0, 3.0]] * 2, least=-1.0).value == pytest.approx(0.5)
+    assert long_run_equality([[-1.0, 3.0], [1.0, -1.0]]).value == pytest.approx(0.5)
+    assert equality([[-1.0, 3.0]]).as_summary()["value"] is None
+
+
+def test_episodes_count_by_what_is_earned_in_them():
+    # 1 - (4 + 0 + 0) / (2 * 2 * (4 + 2 + 0)): |1 - 3| counts for both orders.
+    found = equality([[1.0, 3.0], [1.0, 1.0], [0.0, 0.0]])
+    assert found.value == pytest.approx(1 - 4 / 24)
+    assert found.episodes == 3
+    nothing = equality(np.zeros((4, 3)))
+    assert (nothing.value, nothing.error) == (1.0, 0.0)
+
+
+def test_agents_that_take_turns_are_equal_in_the_long_run_only():
+    returns = [[0.0, 4.0], [4.0, 0.0]] * 5
+    assert equality(returns).value == 0.5
+    assert long_run_equality(returns).value == 1.0
+
+
+def test_errors_of_equality_are_what_repetition_shows():
+    drawn = rng(1)
+
+    def play(agents_alike):
+        means = np.array([1.0, 1.0, 1.0]) if agents_alike else np.array([1.0, 2.0, 4.0])
+        return drawn.gamma(2.0, means / 2.0, (40, 3))
+
+    for measure in (equality, long_run_equality):
+        found = [measure(play(False)) for _ in range(200)]
+        spread = np.std([each.value for each in found])
+        assert np.mean([each.error for each in found]) == pytest.approx(spread, rel=0.2)
+    alike = [long_run_equality(play(True)) for _ in range(200)]
+    away = 1.0 - np.mean([each.value for each in alike])
+    assert abs(1.0 - np.mean([each.corrected for each in alike])) < 0.6 * away
+
+
+def test_sustainability_is_when_rewards_are_collected():
+    rewards = np.zeros((2, 10, 2))
+    rewards[0, [1, 3], 0] = 1.0  # turns 2 and 4
+    rewards[0, 8, 1] = 5.0  # turn 9; the size does not matter
+    rewards[1, 0, 0] = 1.0  # the other collects nothing
+    rewards[1, 5, 1] = -1.0
+    found = sustainability(rewards)
+    assert found.value == pytest.approx(((3 + 9) / 2 + 1) / 2)
+    assert found.error == pytest.approx(np.std([6.0, 1.0], ddof=1) / np.sqrt(2))
+    assert sustainability(rewards, threshold=2.0).value == 9.0
+    assert sustainability(rewards, threshold=2.0).episodes == 1
+    assert np.isnan(sustainability(np.zeros((2, 3, 2))).value)
+    assert sustainability(np.ones((1, 9, 2))).value == 5.0
+
+
+def test_peace_counts_agents_that_may_act():
+    out = np.zeros((2, 4, 3), bool)
+    out[0, :2, 0] = True
+    out[1, :, :] = True
+    assert peace(out).value == pytest.approx((2.5 + 0.0) / 2)
+    assert peace(out, lengths=[2, 4]).value == pytest.approx((2.0 + 0.0) / 2)
+
+
+def test_what_comes_after_the_end_is_not_looked_at():
+    rewards = np.full((2, 5, 2), np.nan)
+    rewards[0, :2], rewards[1, :4] = 1.0, 1.0
+    out = np.zeros((2, 5, 2))
+    found = social_outcomes(rewards, out, lengths=[2, 4])
+    assert found.efficiency.value == 2.0
+    assert found.equality.value == 1.0
+    assert found.sustainability.value == pytest.approx((1.5 + 2.5) / 2)
+    assert found.peace.value == 2.0
+    assert found.as_summary()["peace"]["value"] == 2.0
+    assert social_outcomes(rewards, lengths=[2, 4]).as_summary()["peace"] is None
+
+
+def test_returns_alone_tell_efficiency_and_equality():
+    rewards = rng().random((6, 7, 3))
+    whole, part = social_outcomes(rewards), outcomes_of_returns(rewards.sum(1), 7)
+    assert part.efficiency.value == pytest.approx(whole.efficiency.value)
+    assert part.equality.error == pytest.approx(whole.equality.error)
+    assert part.sustainability is None
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: equality([1.0]), r"\(1,\)"),
+        (lambda: equality([[np.nan, 1.0]]), "agent 0 of episode 0"),
+        (lambda: equality([[1.0]], least=np.inf), "least"),
+        (lambda: efficiency([[1.0]], 0), "turns"),
+        (lambda: efficiency([[1.0]], [1, 2]), "turns"),
+        (lambda: sustainability([[1.0]]), "turns, agents"),
+        (lambda: sustainability([[[1.0], [np.nan]]]), "turn 2 of episode 0"),
+        (lambda: sustainability([[[1.0]]], lengths=[2]), "between 1 and 1"),
+        (lambda: peace([[[0.5]]]), "True or False"),
+    ],
+)
+def test_what_cannot_be_used_is_refused_in_a_line(call, message):
+    with pytest.raises(UsageError, match=message):
+        call()
