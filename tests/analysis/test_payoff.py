@@ -156,6 +156,18 @@ def test_one_match_each_is_refused_since_nothing_tells_how_sure_it_is():
         found.check_whole()
 
 
+def test_what_symmetry_tells_does_not_make_single_matches_sure():
+    places, returns = [(0, 1), (0, 2), (1, 2)], [(1.0, -1.0), (2.0, -2.0), (3.0, -3.0)]
+    found = from_sums("abc", sums_of(places, returns, 3), True).completed()
+    assert np.isnan(found.errors[0, 0, 1])
+    with pytest.raises(UsageError, match="no two policies met twice"):
+        found.check_whole()
+    whole = from_sums("abc", sums_of(places * 2, returns + [(0.0, 0.0)] * 3, 3), True).completed()
+    whole.check_whole()
+    assert whole.errors[0, 0, 1] > 0.0
+    assert whole.means[0, 1, 1] == 0.0
+
+
 @pytest.mark.parametrize(
     ("change", "told"),
     [

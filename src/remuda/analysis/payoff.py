@@ -128,7 +128,7 @@ class Payoffs:
         """[R, R]: the covariances of returns within cells, over all matches that were played."""
         weights = np.where(self.counts < KNOWN, np.maximum(self.counts - 1, 0), 0)
         if not weights.any():
-            unknown = 0.0 if (self.counts >= KNOWN).any() else np.nan
+            unknown = 0.0 if self._is_known else np.nan
             return np.full((self.num_roles,) * 2, unknown)
         known = np.where(weights > 0, self.covariances, 0.0)
         axes = tuple(range(2, known.ndim))
@@ -276,8 +276,13 @@ class Payoffs:
                 f"these never met: {missing}; let them play (`remuda tournament`), or leave out "
                 "policies with `--only`"
             )
-        if not (self.counts > 1).any():
+        if not self._is_known and not ((self.counts > 1) & (self.counts < KNOWN)).any():
             raise UsageError("no two policies met twice: how sure their payoffs are is unknown")
+
+    @property
+    def _is_known(self) -> bool:
+        """Whether all payoffs are known exactly."""
+        return bool((self.counts >= KNOWN).all())
 
     def _check_two(self) -> None:
         if self.num_roles != 2:

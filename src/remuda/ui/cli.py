@@ -11,6 +11,7 @@ from remuda import __version__
 from remuda.config import Config, Section
 from remuda.errors import ConfigError, RemudaError
 from remuda.ui.arguments import help_of
+from remuda.ui.commands.analysis import AnalyseOptions, analyse
 from remuda.ui.commands.games import GamesOptions, PlayOptions, games, play
 from remuda.ui.commands.one_run import (
     EvaluateOptions,
@@ -55,6 +56,7 @@ COMMANDS = {
     "status": Command(status, StatusOptions, "run"),
     "evaluate": Command(evaluate, EvaluateOptions, "run"),
     "tournament": Command(tournament, TournamentOptions, "run"),
+    "analyse": Command(analyse, AnalyseOptions, "source"),
     "watch": Command(watch, WatchOptions, "run"),
     "report": Command(report, ReportOptions, "run"),
     "runs": Command(runs, RunsOptions, "directory"),

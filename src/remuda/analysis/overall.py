@@ -1,0 +1,162 @@
+"""All that payoffs say of a population, each with how sure it is and a sentence in words."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from remuda.analysis.bias import Estimate
+from remuda.analysis.cycles import Cycles, cycles
+from remuda.analysis.diversity import response_diversity
+from remuda.analysis.equilibrium import Equilibrium, nash
+from remuda.analysis.payoff import Payoffs
+from remuda.analysis.rank import RankIntervals, mean_payoff, plain, rank_intervals, with_own
+from remuda.analysis.structure import SplitIntervals, split_intervals
+from remuda.errors import UsageError
+
+SAMPLES = 400
+"""Draws of the payoffs, from which intervals are made."""
+
+
+UNKNOWN = 0.8
+"""A share whose interval is wider is not told."""
+
+
+@dataclass(frozen=True)
+class Analysis:
+    """What the payoffs of a population of two roles amount to.
+
+    Attributes:
+        payoffs: what all of it is from, of a symmetric game.
+        ranking: by the mean payoff against all.
+        equilibrium: what rational players would mix; None: the game is not zero-sum, and policies
+            that never met themselves leave open what they would earn.
+        structure: how much of the payoffs is skill, and how much cycles.
+        cycles: who beats whom beats whom, among what is sure.
+        diversity: how many of the policies differ in what they earn against the others.
+    """
+
+    payoffs: Payoffs
+    ranking: RankIntervals
+    equilibrium: Equilibrium | None
+    structure: SplitIntervals
+    cycles: Cycles
+    diversity: Estimate
+
+    def as_summary(self) -> dict[str, object]:
+        """Plain data: what `analysis.json` holds."""
+        payoffs = self.payoffs
+        return {
+            "analysis": 1,
+            "policies": list(payoffs.names),
+            "payoffs": {
+                "means": plain(payoffs.matrix),
+                "standard_errors": plain(payoffs.errors[0]),
+                "matches": payoffs.counts.tolist(),
+            },
+            "ranking": self.ranking.as_summary(),
+            "equilibrium": None if self.equilibrium is None else self.equilibrium.as_summary(),
+            "structure": self.structure.as_summary(),
+            "cycles": self.cycles.as_summary(),
+            "diversity": self.diversity.as_summary(),
+            "in_words": self.in_words(),
+        }
+
+    def in_words(self) -> dict[str, str]:
+        """By part, one sentence."""
+        return {
+            "ranking": self._ranking_in_words(),
+            "equilibrium": self._equilibrium_in_words(),
+            "structure": self._structure_in_words(),
+            "diversity": self._diversity_in_words(),
+        }
+
+    def _ranking_in_words(self) -> str:
+        best = int(np.argmin(self.ranking.ranks))
+        name, sure = self.ranking.names[best], float(self.ranking.first[best])
+        score = self.ranking.scores[best]
+        if sure >= self.ranking.level:
+            return f"{name} earns the most, {score:.3g} a match on the mean; it is {sure:.0%} sure."
+        others = [
+            self.ranking.names[place]
+            for place in np.argsort(-self.ranking.first, kind="stable")
+            if place != best and self.ranking.first[place] >= 1.0 - self.ranking.level
+        ]
+        rivals = f"; it may also be {' or '.join(others[:3])}" if others else ""
+        return f"{name} earns the most in {sure:.0%} of what the payoffs may be{rivals}."
+
+    def _equilibrium_in_words(self) -> str:
+        if self.equilibrium is None:
+            return (
+                "No equilibrium is told: policies did not all meet themselves, and what they would "
+                "earn is part of it."
+            )
+        mixture = self.equilibrium.answer.mixtures[0]
+        played = np.flatnonzero(mixture > 1e-6)
+        value = float(self.equilibrium.answer.values[0])
+        low, high = self.equilibrium.values[1:, 0]
+        scale = 1e-9 * float(np.nanmax(np.abs(self.payoffs.matrix)))
+        value, low, high = (0.0 if abs(each) < scale else each for each in (value, low, high))
+        worth = f"it earns {value:.3g} a match"
+        if low != high:
+            worth += f" ({low:.3g} to {high:.3g})"
+        if len(played) == 1:
+            name = self.payoffs.names[played[0]]
+            stays = float(self.equilibrium.in_support[0][played[0]])
+            return f"A rational player plays {name} alone ({stays:.0%} of draws have it); {worth}."
+        return f"A rational player mixes {len(played)} of {len(mixture)} policies; {worth}."
+
+    def _structure_in_words(self) -> str:
+        share = self.structure.transitive
+        low, high = self.structure.transitive_interval
+        if math.isnan(share):
+            return "What differs between policies is no more than chance would make of equal ones."
+        if high - low > UNKNOWN:
+            return "How much is skill and how much cycles cannot be told: play more matches."
+        told = f"{share:.0%} of what differs is skill, the rest is cycles ({low:.0%} to {high:.0%})"
+        strongest = self.cycles.strongest
+        if strongest is None:
+            return f"{told}; no cycle is sure."
+        return f"{told}; surely {' beats '.join((*strongest.names, strongest.names[0]))}."
+
+    def _diversity_in_words(self) -> str:
+        found, count = self.diversity, len(self.payoffs.names)
+        low, high = found.interval
+        if found.null_share > 1.0 - found.level:
+            return "Policies do not differ more in what they earn than equal ones would by chance."
+        return (
+            f"In what they earn, the {count} policies are as diverse as {found.corrected:.1f} "
+            f"wholly different ones ({low:.1f} to {high:.1f})."
+        )
+
+
+def analyse(payoffs: Payoffs, rng: np.random.Generator, samples: int = SAMPLES) -> Analysis:
+    """Work out all that the payoffs of two roles with the same policies say.
+
+    Roles that are unlike are pooled first: each policy plays either of them, as often.
+
+    Args:
+        payoffs: of two roles with the same strategies.
+        rng: what draws of the payoffs are made with.
+        samples: so many.
+
+    Raises:
+        UsageError: there is one policy only, the roles have other policies each, or two policies
+            never met.
+    """
+    if len(payoffs.names) < 2:
+        raise UsageError(
+            f"there is one policy only, {payoffs.names[0]}; an analysis compares two or more"
+        )
+    whole = payoffs.pooled_roles().completed()
+    with_own(whole).check_whole()
+    return Analysis(
+        whole,
+        rank_intervals(whole, mean_payoff, rng, samples),
+        None if whole.missing.any() else nash(whole, rng, samples),
+        split_intervals(whole, rng, samples),
+        cycles(whole),
+        response_diversity(with_own(whole), rng, draws=samples),
+    )
