@@ -215,6 +215,22 @@ def test_paths_from_every_label_end_at_an_equilibrium():
     assert len(ends) > 1
 
 
+@pytest.mark.parametrize("seed", [67, 95, 165, 210])
+def test_no_path_runs_in_a_circle(seed):
+    """Degenerate games in which some path does, where ties are broken by the first row."""
+    rng = np.random.default_rng(seed)
+    size = [3, 4, 5, 6][seed % 4]
+    a, b = rng.integers(0, 2 if seed % 3 else 3, (2, size, size)).astype(np.float64)
+    matrix = np.zeros((2 * size, 2 * size))
+    matrix[:size, size:] = a / np.ptp(a) + 1.0
+    matrix[size:, :size] = b.T / np.ptp(b) + 1.0
+    for label in range(2 * size):
+        found = complementary(matrix, label, 1_000, np.inf)
+        assert found is not None
+        row, column = found[:size] / found[:size].sum(), found[size:] / found[size:].sum()
+        assert regret(np.stack([a, b]), [row, column]).max() <= 1e-12
+
+
 def test_a_path_is_given_up():
     rng = np.random.default_rng(0)
     a = rng.uniform(1.0, 2.0, (30, 30))

@@ -16,6 +16,7 @@ from remuda.analysis import correlated, general_sum, zero_sum
 from remuda.analysis.payoff import Numbers, Payoffs
 from remuda.analysis.regret import correlated_regret, regret, values
 from remuda.errors import UsageError
+from remuda.types import Bools
 
 SAMPLES = 1000
 """Draws of the payoffs."""
@@ -161,6 +162,13 @@ def nash(
                 continue
             last, latest = draw, solved
         found.append(latest)
+    return _gathered(payoffs, kind, answer, found, np.array(regrets))
+
+
+def _gathered(
+    payoffs: Payoffs, kind: str, answer: Answer, found: list[Answer], regrets: Numbers
+) -> Equilibrium:
+    """What the draws' equilibria come to; `regrets` [S, R] is of all draws."""
     masses, in_support = [], []
     for role, names in enumerate(payoffs.strategies):
         mixed = np.array([each.mixtures[role] for each in found]).reshape(-1, len(names))
@@ -175,9 +183,9 @@ def nash(
         tuple(masses),
         tuple(in_support),
         _summed(earned),
-        _summed(np.array(regrets)),
-        samples,
-        samples - len(found),
+        _summed(regrets),
+        len(regrets),
+        len(regrets) - len(found),
     )
 
 
@@ -265,7 +273,7 @@ def _summed(drawn: Numbers) -> Numbers:
     return found
 
 
-def _mean(drawn: np.ndarray) -> Numbers:
+def _mean(drawn: Bools) -> Numbers:
     found: Numbers = drawn.mean(0) if len(drawn) else np.full(drawn.shape[1], np.nan)
     return found
 

@@ -74,6 +74,27 @@ def _solve(system: Numbers, size: int) -> bool:
 
 
 @njit(cache=True)
+def _labels(limits: Numbers, used: Integers, solution: Numbers) -> tuple[bool, np.uint64]:
+    """Whether a point keeps all limits, and what is tight there (as of `_vertices`)."""
+    rows, count = limits.shape
+    label = np.uint64(0)
+    for i in range(count):
+        label |= np.uint64(1) << np.uint64(i)
+    for j in range(len(used)):
+        if solution[j] > EQUAL:
+            label ^= np.uint64(1) << np.uint64(used[j])
+    for k in range(rows):
+        reached = 0.0
+        for j in range(len(used)):
+            reached += limits[k, used[j]] * solution[j]
+        if reached > 1.0 + EQUAL:
+            return False, label
+        if reached > 1.0 - EQUAL:
+            label |= np.uint64(1) << np.uint64(count + k)
+    return True, label
+
+
+@njit(cache=True)
 def _vertices(limits: Numbers, found: Numbers, labels: Labels) -> int:
     """Vertices of {p >= 0, limits p <= 1}, but 0, some more than once: how many there are.
 
@@ -102,22 +123,7 @@ def _vertices(limits: Numbers, found: Numbers, labels: Labels) -> int:
                 solution = system[:size, size]
                 if solution.min() < -EQUAL:
                     continue
-                label = np.uint64(0)
-                for i in range(count):
-                    label |= np.uint64(1) << np.uint64(i)
-                for j in range(size):
-                    if solution[j] > EQUAL:
-                        label ^= np.uint64(1) << np.uint64(used[j])
-                feasible = True
-                for k in range(rows):
-                    reached = 0.0
-                    for j in range(size):
-                        reached += limits[k, used[j]] * solution[j]
-                    if reached > 1.0 + EQUAL:
-                        feasible = False
-                        break
-                    if reached > 1.0 - EQUAL:
-                        label |= np.uint64(1) << np.uint64(count + k)
+                feasible, label = _labels(limits, used, solution)
                 if feasible:
                     if total < len(labels):
                         labels[total] = label
