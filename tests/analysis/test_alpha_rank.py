@@ -57,7 +57,7 @@ def test_a_mutant_spreads_with_the_closed_probability():
 
 
 def test_both_kinds_of_selection_agree_where_payoffs_are_of_constant_sum():
-    """Then the advantage is the same in any mixture, since nobody meets himself: m / (m - 1)."""
+    """Then the advantage is the same in any mixture, and m / (m - 1) of that against another."""
     local = fixation(RPS, 0.2 * 20 / 19 / 2, 20)
     everywhere = fixation(RPS, 0.2, 20, global_selection=True)
     assert everywhere[0, 1] == pytest.approx(local[0, 1])

@@ -420,7 +420,7 @@ def _checked(payoffs: npt.ArrayLike, population: int, global_selection: bool) ->
     if roles and global_selection:
         raise UsageError("global_selection: this is for symmetric games, payoffs [n, n]")
     if square and not global_selection:
-        np.fill_diagonal(array, 0.0)  # nobody competes with a copy of itself
+        np.fill_diagonal(array, 0.0)  # a strategy does not compete with itself
     if not np.isfinite(array).all():
         raise UsageError("payoffs: one is missing or infinite; let all strategies meet first")
     states = math.prod(array.shape[1:])

@@ -198,9 +198,9 @@ def count_results(
         sides: by seat, the number of its team; empty: each stands for itself.
     """
     of_seat = _check_matches(places, returns, count, sides)
-    results = np.zeros((2, count, count))
-    _count(np.asarray(places, np.int64), np.asarray(returns, np.float64), of_seat, results)
-    return results[0], results[1]
+    found = np.zeros((2, count, count))
+    _count(np.asarray(places, np.int64), np.asarray(returns, np.float64), of_seat, found)
+    return found[0], found[1]
 
 
 @njit(cache=True)
@@ -392,13 +392,8 @@ def _history(
         _rate(places[begin:], returns[begin:], sides, tau**2 - TAU**2, numbers)
         over += len(places)
     found = np.array(noted) if noted else numbers[None]
-    return RatingHistory(
-        names,
-        marks,
-        found[:, :, RATING],
-        found[:, :, UNCERTAINTY],
-        np.rint(found[:, :, GAMES]).astype(np.int64),
-    )
+    played = np.rint(found[:, :, GAMES]).astype(np.int64)
+    return RatingHistory(names, marks, found[:, :, RATING], found[:, :, UNCERTAINTY], played)
 
 
 @njit(cache=True)
