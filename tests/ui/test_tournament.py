@@ -18,6 +18,13 @@ from remuda.ui.cli import run
 from remuda.ui.live import PlainView
 from remuda.ui.tournament import print_tournament
 
+
+@pytest.fixture(autouse=True)
+def in_a_directory_of_its_own(tmp_path, monkeypatch):
+    """Where a tournament is kept if no directory is named."""
+    monkeypatch.chdir(tmp_path)
+
+
 CONFIG = {
     "game": "rock_paper_scissors",
     "policy": {"algorithm": "ppo", "network": {"hidden": (4,)}},

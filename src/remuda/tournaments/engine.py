@@ -13,7 +13,6 @@ import hashlib
 import json
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -116,12 +115,12 @@ def play(
     env.close()
     schedule = Schedule(with_rates(setup.participants, setup.sampled), env.num_agents, episodes)
     if directory is None:
-        results, held = MatchResults(schedule, env.num_agents), nullcontext()
+        opened: MatchResults = MatchResults(schedule, env.num_agents)
     else:
         description = setup.description([agent.name for agent in env.agents])
         description |= {"episodes": episodes, "asked": dict(asked or {})}
-        results = held = RecordedResults(schedule, env.num_agents, directory, description)
-    with held, threads(1):  # as actors play; more of them fight where the machine is busy
+        opened = RecordedResults(schedule, env.num_agents, directory, description)
+    with opened as results, threads(1):  # as actors play; more of them fight on a busy machine
         left = results.left()
         limits.watch(results.done, schedule.num_matches)
         cut = ""

@@ -36,7 +36,7 @@ FREE = ("episodes", "asked")
 
 
 class MatchResults:
-    """The returns of all matches that are over, by number."""
+    """The returns of all matches that are over, by number; to be used in a `with`."""
 
     def __init__(self, schedule: Schedule, num_seats: int) -> None:
         self._schedule = schedule
@@ -66,9 +66,26 @@ class MatchResults:
     def flush(self, now: bool = True) -> None:
         """Nothing: memory needs none."""
 
+    def close(self) -> None:
+        """Nothing is held."""
+
+    def __enter__(self) -> MatchResults:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        try:
+            self.flush()
+        finally:
+            self.close()
+
 
 class RecordedResults(MatchResults):
-    """Likewise, in a directory too; to be used in a `with`.
+    """Likewise, in a directory too.
 
     What it guarantees:
 
@@ -112,20 +129,6 @@ class RecordedResults(MatchResults):
                 f"cannot write the tournament's directory {directory}: {error.strerror}; name "
                 "another with --directory"
             ) from None
-
-    def __enter__(self) -> RecordedResults:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        try:
-            self.flush()
-        finally:
-            self.close()
 
     def close(self) -> None:
         """Let others write to the directory."""
