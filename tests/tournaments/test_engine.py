@@ -155,7 +155,6 @@ def test_every_policy_of_a_population_takes_every_seat(tmp_path):
 
 
 def test_eight_single_policies_take_every_seat(tmp_path):
-    config, snapshots = eight_on_four()
     entrants = {str(i): always(i % 2, PULL, version=i) for i in range(8)}
     found = play_across(PULL, {}, entrants, 2, directory=tmp_path / "t")
     _, records = read_records(tmp_path / "t" / "ledger.bin")
@@ -170,7 +169,7 @@ def test_each_agent_has_a_policy_of_its_own_where_roles_see_different_things():
     config = load_config(
         {
             "game": "remuda.envs.matrix_games:MatrixGame",
-            "env": {"options": {"payoffs": payoffs, "rounds": 1, "names": ("a", "b", "c")}},
+            "env": {"options": {"payoffs": payoffs, "rounds": 1}},
             "policy": {"algorithm": "ppo", "network": {"hidden": [4]}},
         }
     )

@@ -47,9 +47,8 @@ def by_number(directory):
     return {r["number"]: r["returns"].tolist() for r in records_of(directory)}
 
 
-def test_what_was_written_outlives_kill_and_the_rest_is_played_once(tmp_path, monkeypatch):
-    """Of what is under way then the long matches are lost from the file, and played again."""
-    monkeypatch.setattr("remuda.tournaments.record.FLUSHED_EVERY", 0.0)
+def test_what_was_written_outlives_kill_and_the_rest_is_played_once(tmp_path):
+    """Of what is under way then the long matches are missing in the file, and played again."""
     tests = Path(__file__).resolve().parents[1]
     environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(tests), *sys.path])}
     code = f"import remuda.tournaments.record as r; r.FLUSHED_EVERY = 0.0\n{KILLED}"

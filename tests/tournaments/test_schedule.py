@@ -34,9 +34,7 @@ def test_matches_in_order_take_all_seatings_in_turn():
 
 def test_eight_policies_of_an_entrant_take_four_seats_in_turn():
     """With eight policies on four seats four of them never played."""
-    two = [
-        Participant(name, (tuple(f"{name} {i}" for i in range(8)),) * 4) for name in ("a", "b")
-    ]
+    two = [Participant(name, (tuple(f"{name} {i}" for i in range(8)),) * 4) for name in ("a", "b")]
     schedule = Schedule(two, 4, 64)
     numbers = np.arange(schedule.num_matches)
     places = schedule.places_of(numbers)
@@ -58,9 +56,7 @@ def test_seats_that_only_some_may_take_are_theirs():
         [schedule.players[place] for place in match]
         for match in schedule.places_of(np.arange(6)).tolist()
     ]
-    assert all(
-        name in members[seat] for match in names for seat, name in enumerate(match)
-    )
+    assert all(name in members[seat] for match in names for seat, name in enumerate(match))
     assert {match[0] for match in names} == {"x", "y"}
     assert {match[2] for match in names} == {"z", "x"}
 

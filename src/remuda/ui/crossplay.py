@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 TOURNAMENTS = Path("runs/tournaments")
 """Where tournaments are kept if no directory is named."""
+ALL, FROZEN = "all", "frozen"
+"""`RUN:all`: all policies of a run; `RUN:all@frozen`: all their frozen copies."""
 ASKED = ("run", "checkpoints", "game", "env", "seed", "sampled", "episodes")
 """The options by which a tournament can be asked for again."""
 
@@ -112,7 +114,8 @@ def set_up(words: Sequence[str], game: str, options: Mapping[str, Any]) -> Cross
     """Find out who plays what.
 
     Args:
-        words: each `RUN:policy`, with a version or not, or one that plays without having learned.
+        words: each `RUN:policy`, with a version or not, `RUN:all` for all policies of a run,
+            `RUN:all@frozen` for their frozen copies, or one that plays without having learned.
         game: its name; empty: that of the first run, with its options.
         options: of the game; they go over those of that run.
 
@@ -131,6 +134,10 @@ def set_up(words: Sequence[str], game: str, options: Mapping[str, Any]) -> Cross
         reference = Reference.parse(word)
         if reference.run not in opened:
             opened[reference.run] = reference.open()
+        several = _all_of(reference, opened[reference.run])
+        if several:
+            found += [(own, f"{reference.run.name}:{own}", who) for own, who in several.items()]
+            continue
         saved = reference.find(opened[reference.run])
         name = reference.which and f"{reference.policy or saved.name}@{reference.which}"
         own = name or saved.name
@@ -147,6 +154,29 @@ def set_up(words: Sequence[str], game: str, options: Mapping[str, Any]) -> Cross
         if isinstance(entrant, str):
             kind.policy(entrant)  # what cannot be loaded is told before anything is played
     return Crossplay(game, options, _named(found))
+
+
+def _all_of(reference: Reference, saved: SavedPolicies) -> dict[str, Entrant]:
+    """All policies of a run by name, or their frozen copies, where these are meant; else none.
+
+    Raises:
+        UsageError: there are none of them.
+    """
+    if reference.policy != ALL or ALL in {spec.name for spec in saved.specs}:
+        return {}
+    if reference.which not in ("", FROZEN):
+        raise UsageError(
+            f"{reference.text}: all policies are {ALL}, and their frozen copies {ALL}@{FROZEN}; "
+            f"name those of @{reference.which} one by one"
+        )
+    if not reference.which:
+        found: dict[str, Entrant] = {**saved.all()}
+    else:
+        found = {name: saved.find(name).player for name in saved.frozen()}
+    if not found:
+        what = "frozen copy" if reference.which else "policy"
+        raise UsageError(f"{reference.run} has saved no {what} yet")
+    return found
 
 
 def _named(found: Sequence[tuple[str, str, Entrant]]) -> dict[str, Entrant]:
