@@ -25,7 +25,7 @@ from remuda.envs.vector_env import VectorEnv
 from remuda.evaluation import Limits
 from remuda.runtime.host import threads
 from remuda.scoreboard import Scoreboard
-from remuda.tournaments.entrants import Participant, with_rates
+from remuda.tournaments.entrants import Entrant, Participant, Player, with_rates
 from remuda.tournaments.record import MatchResults, RecordedResults
 from remuda.tournaments.schedule import Numbers, Schedule
 from remuda.tournaments.seats import TournamentSeats
@@ -35,8 +35,8 @@ COPIES = 1024
 """Copies of a game of Remuda's own, at most: their worlds are arrays..."""
 OBJECTS = 100
 """...and of any other, which may have an object for each copy..."""
-OBSERVATIONS = 1 << 28
-"""...so that what their agents observe takes no more bytes than this."""
+OBSERVATIONS = 1 << 29
+"""...so that what their agents observe takes about so many bytes at most."""
 
 
 @dataclass(frozen=True)
@@ -125,17 +125,20 @@ def play(
         limits.watch(results.done, schedule.num_matches)
         cut = ""
         if len(left):
-            number = min(len(left), copies or copies_for(game, env))
+            number = min(len(left), copies or copies_for(game, env, schedule.players))
             cut = _play(setup, game, schedule, left, results, limits, number)
     means, errors, matches = schedule.means_and_errors(results.returns)
     return Played(means, errors, matches, results.done, schedule.num_matches, cut)
 
 
-def copies_for(game: Game, env: VectorEnv) -> int:
+def copies_for(game: Game, env: VectorEnv, players: Sequence[Entrant]) -> int:
     """How many copies of a game are played at once, as far as there are matches."""
+    configs = [player.spec.config for player in players if isinstance(player, Player)]
+    layouts = {(c.algorithm, c.network.model_dump_json(), c.n_frames) for c in configs}
+    numbers = 4 + sum(n_frames for *_, n_frames in layouts)  # each layout has inputs of its own
     most = COPIES if game.name in GAMES else OBJECTS
-    size = sum(int(np.prod(agent.observation_space.shape or (1,))) * 8 for agent in env.agents)
-    return max(1, min(most, OBSERVATIONS // max(size, 1)))
+    seen = sum(int(np.prod(agent.observation_space.shape or (1,))) for agent in env.agents)
+    return max(1, min(most, OBSERVATIONS // max(4 * numbers * seen, 1)))
 
 
 def _play(
