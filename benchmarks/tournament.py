@@ -1,7 +1,7 @@
 """A tournament of many policies: matches a second, and where the time goes.
 
 16 policies with random weights, all of the default network, play connect four against each other,
-sampled, on both seats. What is held to the bar is the rate once everything is compiled: a million
+sampled, on both seats, in one process. What is held to the bar is the rate once everything is compiled: a million
 matches in ten minutes on two quiet cores.
 
     python benchmarks/tournament.py             # the rate and the bar
@@ -73,7 +73,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--policies", type=int, default=16)
     parser.add_argument("--matches", type=int, default=200_000)
-    parser.add_argument("--hidden", type=int, nargs="+", default=[64, 64])
+    parser.add_argument("--hidden", type=int, nargs="+", default=[250, 250])
     parser.add_argument("--profile", action="store_true")
     options = options_of(parser)
     setup = setup_of_entrants(GAME, {}, players(options.policies, options.hidden), sampled=True)
@@ -93,6 +93,7 @@ def main() -> None:
     results.row(
         {
             "policies": options.policies,
+            "hidden layers": " ".join(map(str, options.hidden)),
             "matches": matches,
             "seconds": seconds,
             "matches a second": rate.value,
