@@ -7,7 +7,7 @@ import pytest
 
 from remuda.config import load_config
 from remuda.crossplay import play_across, play_tournament, setup_of_entrants, setup_of_snapshots
-from remuda.envs.registry import make_env
+from remuda.envs.registry import GAMES, make_env
 from remuda.evaluate import play_episodes, seated_actor
 from remuda.evaluation import Limits
 from remuda.policies.spec import first_weights, policy_specs
@@ -243,3 +243,22 @@ def test_policies_that_explore_by_chance_do_so_only_if_asked(sampled):
     even = replace(rock, snapshot=replace(rock.snapshot, weights=0.0 * rock.snapshot.weights))
     found = play_across(game, {}, {"even": even, "rock": rock}, 50, sampled=sampled)
     assert (found.errors[0, 1] > 0) == sampled
+
+
+@pytest.mark.parametrize("name", sorted(GAMES))
+def test_every_game_plays_the_same_matches_in_few_copies_and_in_many(name):
+    setup = setup_of_entrants(name, {}, {"random": "random"}, seed=2)
+    few, many = play(setup, 6, copies=2), play(setup, 6, copies=6)
+    assert few.done == many.done == 6
+    assert few.means.tolist() == many.means.tolist()
+    assert few.errors.tolist() == many.errors.tolist()
+
+
+def test_a_memory_is_empty_at_the_beginning_of_each_match():
+    """Copies play many matches one after the other; greedy ones are the same each time."""
+    game = "connect_four"
+    entrants = {str(i): player for i, player in enumerate(layouts(game)[3:])}
+    setup = setup_of_entrants(game, {}, entrants)
+    alone, in_turn = play(setup, 1), play(setup, 4, copies=5)
+    assert in_turn.means.tolist() == alone.means.tolist()
+    assert (in_turn.errors == 0).all()
