@@ -1,8 +1,8 @@
 """A tournament of many policies: matches a second, and where the time goes.
 
 16 policies with random weights, all of the default network, play connect four against each other,
-sampled, on both seats, in one process. What is held to the bar is the rate once everything is compiled: a million
-matches in ten minutes on two quiet cores.
+sampled, on both seats, in one process. What is held to the bar is the rate once everything is
+compiled: a million matches in ten minutes on two quiet cores.
 
     python benchmarks/tournament.py             # the rate and the bar
     python benchmarks/tournament.py --profile   # and a profile, by function
