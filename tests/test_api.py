@@ -188,7 +188,11 @@ def test_policies_of_unlike_runs_play_a_tournament(tmp_path):
 
 
 class FirstMover(Tape):
-    """One agent earns in each turn what the other loses, whatever they do."""
+    """One agent earns in each turn what the other loses, whatever they do; lengths are drawn."""
+
+    def reset(self, seeds, mask):
+        super().reset(seeds, mask)
+        self._lengths[mask] = np.where(seeds[mask] % 2, 3, 5)
 
     def act(self, agent, actions):
         self._acts += 1
@@ -202,11 +206,15 @@ def test_what_a_seat_earns_more_than_another_is_no_error(tmp_path):
     run = remuda.load(result)
     found = remuda.tournament(dict(run), game="test_api:FirstMover", episodes=20)
     lengths = {3.0, -3.0, 5.0, -5.0}
-    assert (np.abs(found.means) < 1e-9).all()
+    assert (np.abs(found.means) <= 5 * found.errors).all()
+    assert (np.abs(found.means) < 1.0).all()
     returns = run.evaluate(episodes=20).returns
     assert set(returns.ravel().tolist()) == lengths
     of_seat = returns.std(0, ddof=1) / np.sqrt(20)
-    assert found.errors == pytest.approx(np.sqrt((of_seat**2).sum()) / 2, rel=0.1)
+    apart = ~np.eye(len(found.entrants), dtype=bool)
+    assert found.errors[apart] == pytest.approx(np.sqrt((of_seat**2).sum()) / 2, rel=0.3)
+    # Where both seats are one's own, they earn nothing together in every match.
+    assert (found.errors[~apart] == 0.0).all()
 
 
 def test_who_cannot_play_a_game_is_told(tmp_path):

@@ -35,7 +35,7 @@ FLOORS = (
     {"runtime", "coordinator"},
     {
         *("assembly", "calibration", "memory_plan", "training", "evaluate", "crossplay", "judge"),
-        *("evaluation", "prepare", "saved_weights"),
+        *("evaluation", "prepare", "saved_weights", "tournaments"),
         *("callbacks", "events", "loggers", "result", "saved", "warm_start", "resume"),
         "experience_layout",
         "matches",

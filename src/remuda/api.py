@@ -122,8 +122,13 @@ def tournament(
     episodes: int = 100,
     seed: int = 0,
     deterministic: bool = True,
+    directory: Path | str | None = None,
 ) -> Tournament:
     """Let policies of any runs play against each other, themselves included.
+
+    All meetings are played at once, each match with random numbers that follow from the seed and
+    its number. In a game of more than two seats one agent of the row sits on each seat in turn
+    among agents of the column.
 
     Args:
         entrants: policies, and names of such as play without having learned (`random`, or what
@@ -133,13 +138,18 @@ def tournament(
         episodes: for each pair, and each seat of the first of it.
         seed: of the games; every pair plays others.
         deterministic: let them be greedy; else they explore as at the end of training.
+        directory: where matches are written as they end (`ledger.bin`, and who played in
+            `tournament.json`); the same call goes on with what is there, up to `episodes`. None:
+            nothing is kept.
 
     Returns:
         `entrants`; `means` and `errors` [N, N]: what an agent of the row earns when all others are
-        of the column, averaged over the seats, and its standard error.
+        of the column, averaged over the seats, and its standard error; `matches` [N, N].
 
     Raises:
-        UsageError: there are no entrants, or one cannot play the game.
+        UsageError: there are no entrants, one cannot play the game, or the directory holds another
+            tournament.
+        RunDirectoryError: the directory is in use, damaged, or cannot be written.
         ConfigError: there is no such game, or no such policy that plays without having learned.
     """
     _check_entrants(entrants)
@@ -148,7 +158,9 @@ def tournament(
     players: dict[str, Entrant] = {
         name: who if isinstance(who, str) else who.player for name, who in named.items()
     }
-    return play_across(name_game(game), options or {}, players, episodes, seed, not deterministic)
+    where = None if directory is None else Path(directory).expanduser()
+    name = name_game(game)
+    return play_across(name, options or {}, players, episodes, seed, not deterministic, where)
 
 
 def _check_play(episodes: int, seed: int) -> None:

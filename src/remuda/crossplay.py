@@ -4,42 +4,47 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from remuda.actor.actor import Actor
-from remuda.config import Config, load_config
-from remuda.envs.registry import find_game, make_env
-from remuda.envs.wrapped import with_scripted
-from remuda.errors import ConfigError, UsageError
-from remuda.evaluate import evaluate, play_episodes, seated_actor
-from remuda.evaluation import Evaluation, Limits, standard_error
-from remuda.policies.spec import PolicySpec, first_weights, policy_specs
+from remuda.config import Config
+from remuda.envs.registry import make_env
+from remuda.errors import ConfigError
+from remuda.evaluate import evaluate
+from remuda.evaluation import Limits, standard_error
+from remuda.policies.spec import policy_specs
 from remuda.population.roster import Roster
 from remuda.publish.snapshot import Snapshot
-from remuda.streams import stream, torch_stream
-from remuda.types import AgentSpec
+from remuda.tournaments.engine import TournamentSetup, play
+from remuda.tournaments.entrants import (
+    Entrant,
+    Player,
+    check_fits,
+    of_entrants,
+    of_snapshots,
+)
+from remuda.types import AgentSpec, Integers
 from remuda.user_code import naming_user_code
 
+__all__ = [
+    "Entrant",
+    "Player",
+    "Tournament",
+    "check_fits",
+    "margin",
+    "play_across",
+    "play_setup",
+    "play_tournament",
+    "setup_of_entrants",
+    "setup_of_snapshots",
+]
+
 Numbers = npt.NDArray[np.float64]
-
-
-@dataclass(frozen=True)
-class Player:
-    """A trained policy that may play."""
-
-    spec: PolicySpec
-    snapshot: Snapshot
-    agent: AgentSpec
-    """Who it was trained as, or one like it."""
-
-
-Entrant = Player | str
-"""A trained policy, or the name of one that plays without having learned."""
 
 
 @dataclass(frozen=True)
@@ -49,20 +54,37 @@ class Tournament:
     entrants: tuple[str, ...]
     means: Numbers
     """[N, N]: the mean return of one agent of the row's entrant, when all other agents are the
-    column's; averaged over the seats, each as often. On the diagonal all agents are of one."""
+    column's; averaged over the seats, each as often. On the diagonal all agents are of one. NaN:
+    no match was played."""
     errors: Numbers
     """[N, N]: standard errors of these means, over the episodes."""
     episodes: int
-    """In each cell and seat."""
+    """In each cell and seat, as asked for."""
+    matches: Integers | None = None
+    """[N, N]: those that each mean is of, over all seats."""
+    directory: Path | None = None
+    """Where its matches are kept; None: nowhere."""
+    cut: str = ""
+    """Why matches are missing: `interrupted`; empty: none are."""
 
     def as_summary(self) -> dict[str, object]:
-        """Plain data."""
-        return {
+        """Plain data; a mean that is not known is None."""
+        summary: dict[str, object] = {
             "entrants": list(self.entrants),
-            "means": self.means.tolist(),
-            "standard_errors": self.errors.tolist(),
+            "means": _plain(self.means),
+            "standard_errors": _plain(self.errors),
             "episodes": self.episodes,
+            "cut": self.cut,
         }
+        if self.matches is not None:
+            summary["matches"] = self.matches.tolist()
+        if self.directory is not None:
+            summary["directory"] = str(self.directory)
+        return summary
+
+
+def _plain(numbers: Numbers) -> list[list[float | None]]:
+    return [[None if math.isnan(each) else each for each in row] for row in numbers.tolist()]
 
 
 def play_tournament(
@@ -72,27 +94,18 @@ def play_tournament(
     seed: int = 0,
     sampled: bool = False,
 ) -> Tournament:
-    """Let all play against all, themselves included.
+    """Let all play against all, themselves included; nothing is kept.
 
     Args:
         config: of the run.
         entrants: by name, each its policies.
         episodes: for each pair and each seat of the first of it.
-        seed: of the games; every pair plays others.
+        seed: of the games.
         sampled: whether policies explore as at the end of training; else they are greedy.
     """
-
-    def meet(one: str, other: str, number: int) -> Sequence[Numbers]:
-        found = _meet(
-            config, entrants[one], entrants[other], episodes, seed + number, sampled, Limits()
-        )
-        assert found is not None, "without limits nothing is cut"
-        return found
-
-    return _all_against_all(tuple(entrants), episodes, meet)
+    return play_setup(setup_of_snapshots(config, entrants, seed, sampled), episodes)
 
 
-@naming_user_code()
 def play_across(
     game: str,
     options: Mapping[str, Any],
@@ -100,6 +113,7 @@ def play_across(
     episodes: int,
     seed: int = 0,
     sampled: bool = False,
+    directory: Path | None = None,
 ) -> Tournament:
     """Let policies of any runs play against each other, each alone and in all pairs.
 
@@ -108,51 +122,66 @@ def play_across(
         options: of the game.
         entrants: by name.
         episodes: for each pair and each seat of the first of it.
-        seed: of the games; every pair plays others.
+        seed: of the games.
         sampled: whether policies explore as at the end of training; else they are greedy.
+        directory: where matches are kept as they end, and gone on from; None: nowhere.
 
     Raises:
-        UsageError: an entrant cannot play an agent of the game.
+        UsageError: an entrant cannot play an agent of the game, or the directory holds another
+            tournament.
+        RunDirectoryError: the directory is in use, damaged, or cannot be written.
         ConfigError: there is no such game, or no such scripted policy.
     """
+    setup = setup_of_entrants(game, options, entrants, seed, sampled)
+    return play_setup(setup, episodes, directory)
+
+
+def setup_of_snapshots(
+    config: Config,
+    entrants: Mapping[str, Mapping[str, Snapshot]],
+    seed: int = 0,
+    sampled: bool = False,
+) -> TournamentSetup:
+    """A tournament of entrants that are all policies of a run each; see `play_tournament`."""
+    participants = of_snapshots(config, _agents(config.game, config.env.options), entrants)
+    options = config.env.options
+    return TournamentSetup(config.game, options, participants, seed, sampled, config.env.check)
+
+
+@naming_user_code()
+def setup_of_entrants(
+    game: str,
+    options: Mapping[str, Any],
+    entrants: Mapping[str, Entrant],
+    seed: int = 0,
+    sampled: bool = False,
+) -> TournamentSetup:
+    """A tournament of single policies; see `play_across`."""
+    participants = of_entrants(game, _agents(game, options), entrants)
+    return TournamentSetup(game, options, participants, seed, sampled)
+
+
+@naming_user_code()
+def play_setup(
+    setup: TournamentSetup,
+    episodes: int,
+    directory: Path | None = None,
+    asked: Mapping[str, Any] | None = None,
+    limits: Limits | None = None,
+) -> Tournament:
+    """Play the matches that are left of a tournament; see `remuda.tournaments.engine.play`."""
+    found = play(setup, episodes, directory, asked, limits)
+    names = tuple(each.name for each in setup.participants)
+    return Tournament(
+        names, found.means, found.errors, episodes, found.matches, directory, found.cut
+    )
+
+
+def _agents(game: str, options: Mapping[str, Any]) -> tuple[AgentSpec, ...]:
     env = make_env(game, 1, **options)
     agents = tuple(env.agents)
     env.close()
-    for name, entrant in entrants.items():
-        for agent in agents:
-            check_fits(game, name, entrant, agent)
-
-    def meet(one: str, other: str, number: int) -> Sequence[Numbers]:
-        found = []
-        for seat, agent in enumerate(agents):
-            seated = {each.name: entrants[other] for each in agents}
-            seated[agent.name] = entrants[one]
-            of_seat = (seed + number) * len(agents) + seat
-            played = _play_seated(game, options, seated, episodes, of_seat, sampled)
-            found.append(played.returns[:, seat])
-        return found
-
-    return _all_against_all(tuple(entrants), episodes, meet)
-
-
-def _all_against_all(
-    names: tuple[str, ...], episodes: int, meet: Callable[[str, str, int], Sequence[Numbers]]
-) -> Tournament:
-    """The tournament of these.
-
-    Args:
-        names: who they are.
-        episodes: for each pair and seat.
-        meet: the returns of one of the first among those of the second, by seat; given the number
-            of the pair too, by which its games differ from those of others.
-    """
-    count = len(names)
-    means, errors = np.zeros((count, count)), np.zeros((count, count))
-    for row, one in enumerate(names):
-        for column, other in enumerate(names):
-            found = meet(one, other, row * count + column)
-            means[row, column], errors[row, column] = _mean_and_error(found)
-    return Tournament(names, means, errors, episodes)
+    return agents
 
 
 def _mean_and_error(returns: Sequence[Numbers]) -> tuple[float, float]:
@@ -163,67 +192,6 @@ def _mean_and_error(returns: Sequence[Numbers]) -> tuple[float, float]:
     errors = np.array([standard_error(of_seat) for of_seat in returns])
     mean = float(np.mean([of_seat.mean() for of_seat in returns]))
     return mean, float(np.sqrt((errors**2).sum()) / len(returns))
-
-
-def check_fits(game: str, name: str, entrant: Entrant, agent: AgentSpec) -> None:
-    """Raise a `UsageError` where an entrant does not see and do what an agent does."""
-    if isinstance(entrant, str):
-        find_game(game).policy(entrant)
-        return
-    was = entrant.agent
-    for what, trained, there in (
-        ("sees", was.observation_space, agent.observation_space),
-        ("does", was.action_space, agent.action_space),
-    ):
-        if trained != there:
-            raise UsageError(
-                f"{name} cannot play {agent.name} of {game}: it {what} {trained}, and {agent.name} "
-                f"{what} {there}"
-            )
-    if was.masked != agent.masked:
-        has = "tells" if agent.masked else "does not tell"
-        raise UsageError(
-            f"{name} cannot play {agent.name} of {game}, which {has} which actions are allowed"
-        )
-
-
-def _play_seated(
-    game: str,
-    options: Mapping[str, Any],
-    seated: Mapping[str, Entrant],
-    episodes: int,
-    seed: int,
-    sampled: bool,
-) -> Evaluation:
-    """Play with these entrants on the seats, by agent."""
-    scripted = {agent: who for agent, who in seated.items() if isinstance(who, str)}
-
-    def make_actor(copies: int) -> Actor:
-        env = make_env(game, copies, **options)
-        env = with_scripted(find_game(game), env, scripted, stream(seed, "evaluation", "scripted"))
-        specs, snapshots = [], {}
-        stand_ins = _stand_ins(game, env.agents) if scripted else {}
-        for agent in env.agents:
-            who = seated[agent.name]
-            spec, snapshot = (
-                stand_ins[agent.name] if isinstance(who, str) else (who.spec, who.snapshot)
-            )
-            rate = spec.config.last_epsilon if sampled else 0.0
-            specs.append(replace(spec, name=agent.name))
-            snapshots[agent.name] = replace(snapshot, epsilon=rate)
-        return seated_actor(env, tuple(specs), snapshots, seed)
-
-    return play_episodes(make_actor, (), episodes, set(scripted))
-
-
-def _stand_ins(game: str, agents: Sequence[AgentSpec]) -> dict[str, tuple[PolicySpec, Snapshot]]:
-    """By agent, a policy for its seat where a scripted one plays it: it chooses without effect."""
-    tree = {"game": game, "policy": {"algorithm": "ppo", "network": {"hidden": [1]}}}
-    found = {}
-    for spec in policy_specs(load_config(tree), agents):
-        weights = first_weights(spec, torch_stream(0, "stand-in", spec.name))
-        found[spec.name] = spec, Snapshot(weights, 0, 0, 0.0)
-    return found
 
 
 def margin(

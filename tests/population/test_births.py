@@ -630,7 +630,8 @@ def test_final_weights_need_no_checkpoint(harm, tmp_path):
         load_run(run)
 
 
-def test_a_tournament_of_a_run_with_births(tmp_path):
+def test_a_tournament_of_a_run_with_births(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     tree = {
         "run": {"turns": 600, "evaluate_episodes": 0, "directory": tmp_path / "run"},
         "checkpoint": {"evaluate_episodes": 0},

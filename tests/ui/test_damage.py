@@ -39,6 +39,12 @@ FILES = (
 )
 
 
+@pytest.fixture(autouse=True)
+def in_a_directory_of_its_own(tmp_path, monkeypatch):
+    """Where a tournament is kept if no directory is named."""
+    monkeypatch.chdir(tmp_path)
+
+
 def half(data):
     return data[: len(data) // 2]
 

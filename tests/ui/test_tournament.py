@@ -2,6 +2,8 @@
 
 import io
 import json
+import signal
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,11 +14,19 @@ from remuda.config import load_config
 from remuda.crossplay import Tournament, play_tournament
 from remuda.envs.registry import make_env
 from remuda.policies.spec import policy_specs
+from remuda.population.ledger import read_records
 from remuda.publish.snapshot import Snapshot
 from remuda.training import train
 from remuda.ui.cli import run
 from remuda.ui.live import PlainView
-from remuda.ui.tournament import print_tournament
+from remuda.ui.tournament import MatchProgress, print_tournament
+
+
+@pytest.fixture(autouse=True)
+def in_a_directory_of_its_own(tmp_path, monkeypatch):
+    """Where a tournament is kept if no directory is named."""
+    monkeypatch.chdir(tmp_path)
+
 
 CONFIG = {
     "game": "rock_paper_scissors",
@@ -173,6 +183,13 @@ def test_a_game_may_be_named_and_a_policy_may_meet_itself(runs, capsys):
         ("{one} --game tag", "--game is for several that play; the checkpoints of"),
         ("{one} --env.options.rounds 3", "--env.options is for several that play"),
         ("", "run is missing"),
+        ("--resume {one}", "is no directory of a tournament: it has no tournament.json"),
+        (
+            "--resume {one} --seed 3",
+            "--resume goes on with a tournament as it was begun; leave out",
+        ),
+        ("{one}:all@best random", "their frozen copies all@frozen"),
+        ("{one}:all@frozen random", "has saved no frozen copy yet"),
     ],
 )
 def test_mistakes_are_told_in_one_line(words, said, runs, capsys):
@@ -180,3 +197,139 @@ def test_mistakes_are_told_in_one_line(words, said, runs, capsys):
     captured = capsys.readouterr()
     assert said in captured.err
     assert captured.err.count("\n") == 1
+
+
+def matches_in(directory):
+    return read_records(directory / "ledger.bin")[1]
+
+
+def told_json(capsys):
+    return json.loads(capsys.readouterr().out)
+
+
+def test_the_same_command_goes_on_and_so_does_resume(runs, tmp_path, capsys):
+    words = ["tournament", f"{runs / 'one'}:agent_0", "random", "--format", "json"]
+    assert run([*words, "--episodes", "4", "--seed", "2"]) == 0
+    first = told_json(capsys)
+    directory = Path(first["directory"])
+    assert directory.parent == Path("runs/tournaments")
+    assert directory.name.startswith("rock_paper_scissors-")
+    assert len(matches_in(directory)) == 16
+    assert run([*words, "--episodes", "4", "--seed", "2"]) == 0
+    assert told_json(capsys) == first
+    assert len(matches_in(directory)) == 16
+    assert run(["tournament", "--resume", str(directory), "--episodes", "7", "--json"]) == 0
+    more = told_json(capsys)
+    assert more["matches"] == [[7, 14], [14, 7]]
+    assert len(matches_in(directory)) == 28
+    assert run(["tournament", "--resume", str(directory)]) == 0
+    assert "7 episodes for each pair and seat" in capsys.readouterr().out
+    # Another seed, another tournament.
+    assert run([*words, "--episodes", "4", "--seed", "3"]) == 0
+    assert told_json(capsys)["directory"] != first["directory"]
+    named = [*words, "--episodes", "7", "--seed", "2", "--directory", str(tmp_path / "named")]
+    assert run(named) == 0
+    assert told_json(capsys) == more | {"directory": str(tmp_path / "named")}
+
+
+def test_checkpoints_are_resumed_too(tmp_path, capsys):
+    tree = {
+        "game": "rock_paper_scissors",
+        "schedule": "sequential",
+        "policy": {"algorithm": "ppo", "network": {"hidden": (4,)}},
+        "run": {"turns": 100, "directory": tmp_path / "run", "evaluate_episodes": 0},
+        "checkpoint": {"evaluate_episodes": 0},
+    }
+    train(load_config(tree), PlainView())
+    where = ["--directory", str(tmp_path / "t")]
+    assert run(["tournament", str(tmp_path / "run"), "--episodes", "2", *where]) == 0
+    before = len(matches_in(tmp_path / "t"))
+    assert run(["tournament", "--resume", str(tmp_path / "t"), "--episodes", "4"]) == 0
+    assert len(matches_in(tmp_path / "t")) == 2 * before
+    capsys.readouterr()
+    # Weights that have changed since are other entrants.
+    for file in (tmp_path / "run" / "weights").iterdir():
+        data = bytearray(file.read_bytes())
+        data[-1] ^= 1
+        file.write_bytes(data)
+    assert run(["tournament", "--resume", str(tmp_path / "t"), "--episodes", "6"]) == 1
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1
+    assert "final has other weights now" in said
+
+
+def test_ctrl_c_ends_with_what_there_is(runs, tmp_path, capsys, monkeypatch):
+    def interrupting(progress, done, wanted):
+        progress.done, progress.wanted = done, wanted
+        if done and not progress._stopped():
+            signal.raise_signal(signal.SIGINT)
+
+    words = ["tournament", f"{runs / 'one'}:agent_0", "random", "--episodes", "2000"]
+    where = ["--directory", str(tmp_path / "t"), "--env.options.rounds", "3"]
+    with monkeypatch.context() as patched:
+        patched.setattr(MatchProgress, "__call__", interrupting)
+        assert run([*words, *where]) == 130
+    said = capsys.readouterr()
+    # Each copy had begun its second match when the first were told of.
+    assert "interrupted after 2,048 of 8,000 matches; `remuda tournament --resume" in said.err
+    assert said.err.count("\n") == 1
+    assert "interrupted: 512 to 1,024 matches in each cell" in said.out
+    assert sorted(matches_in(tmp_path / "t")["number"].tolist()) == list(range(2048))
+    assert run(["tournament", "--resume", str(tmp_path / "t")]) == 0
+    assert "2,000 episodes for each pair and seat" in capsys.readouterr().out
+
+
+def test_all_policies_of_a_run_and_their_frozen_copies(tmp_path, capsys):
+    tree = {
+        "game": "rock_paper_scissors",
+        "schedule": "sequential",
+        "env": {"num_envs": 4},
+        "policy": {
+            "algorithm": "ppo",
+            "network": {"hidden": (4,)},
+            "ppo": {"rollout_length": 8},
+        },
+        "population": {
+            "matchmaker": "round_robin",
+            "policies": 3,
+            "snapshots": {"every": 2, "share": 0.3, "keep": 2},
+        },
+        "run": {"turns": 200, "directory": tmp_path / "run", "evaluate_episodes": 0},
+        "checkpoint": {"evaluate_episodes": 0},
+    }
+    train(load_config(tree), PlainView())
+    capsys.readouterr()
+    run_of = tmp_path / "run"
+    words = ["tournament", f"{run_of}:all", f"{run_of}:all@frozen", "--episodes", "2", "--json"]
+    assert run(words) == 0
+    found = told_json(capsys)
+    frozen = list(remuda.load(run_of).frozen)
+    assert frozen
+    assert found["entrants"] == ["policy_0", "policy_1", "policy_2", *frozen]
+    assert run(["tournament", f"{run_of}:all@best"]) == 1
+    assert "their frozen copies all@frozen" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("terminal", [False, True])
+def test_progress_is_shown(terminal, capsys, monkeypatch):
+    monkeypatch.setattr("remuda.ui.progress.PATIENCE", 0.0)
+    console = Console(file=io.StringIO(), force_terminal=terminal, width=90)
+    with MatchProgress("tag", lambda: False, console) as progress:
+        progress(3, 1000)
+        progress(250, 1000)
+        if terminal:
+            progress._bar.refresh()
+    assert (progress.done, progress.wanted) == (250, 1000)
+    shown = console.file.getvalue() if terminal else capsys.readouterr().err
+    assert ("250/1000" if terminal else "tournament of tag: 3 of 1,000") in shown
+
+
+def test_cells_that_were_not_played_are_left_open():
+    means = np.array([[np.nan, 1.0], [2.0, 3.0]])
+    found = Tournament(("a", "b"), means, means, 9, np.array([[0, 1], [2, 2]]), cut="interrupted")
+    console = Console(width=80, file=io.StringIO())
+    print_tournament("tag", found, console)
+    text = console.file.getvalue()
+    assert "nan" not in text
+    assert "interrupted: 0 to 2 matches in each cell" in text
+    assert found.as_summary()["means"] == [[None, 1.0], [2.0, 3.0]]

@@ -2,15 +2,29 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from remuda.crossplay import Entrant, Tournament, play_across
+from remuda.crossplay import Entrant, setup_of_entrants
 from remuda.envs.registry import RANDOM, find_game
-from remuda.errors import ConfigError
+from remuda.errors import ConfigError, UsageError
 from remuda.saved import Reference, SavedPolicies, is_of_run
+from remuda.tournaments.engine import TournamentSetup
+from remuda.tournaments.record import read_description
+
+if TYPE_CHECKING:
+    from remuda.ui.commands.several_runs import TournamentOptions
+
+TOURNAMENTS = Path("runs/tournaments")
+"""Where tournaments are kept if no directory is named."""
+ALL, FROZEN = "all", "frozen"
+"""`RUN:all`: all policies of a run; `RUN:all@frozen`: all their frozen copies."""
+ASKED = ("run", "checkpoints", "game", "env", "seed", "sampled", "episodes")
+"""The options by which a tournament can be asked for again."""
 
 
 @dataclass(frozen=True)
@@ -22,9 +36,73 @@ class Crossplay:
     entrants: Mapping[str, Entrant]
     """By name, in the order in which the user named them."""
 
-    def play(self, episodes: int, seed: int, sampled: bool) -> Tournament:
-        """Play it; see `play_across`."""
-        return play_across(self.game, self.options, self.entrants, episodes, seed, sampled)
+    def setup(self, seed: int, sampled: bool) -> TournamentSetup:
+        """It with its seed; see `play_across`."""
+        return setup_of_entrants(self.game, self.options, self.entrants, seed, sampled)
+
+
+def directory_of(setup: TournamentSetup, named: Path | None) -> Path:
+    """Where a tournament is kept: as it was named, or after all that its matches follow from."""
+    if named is not None:
+        return named.expanduser()
+    game = re.sub(r"[^A-Za-z0-9_.-]+", "_", setup.game)[:48]
+    return TOURNAMENTS / f"{game}-{setup.digest()}"
+
+
+def asked_by(options: TournamentOptions) -> dict[str, Any]:
+    """The options of a tournament as plain data, runs with whole paths."""
+    asked = options.model_dump(mode="json", include=set(ASKED))
+    asked["run"] = [_whole(word) for word in options.run]
+    return asked
+
+
+def asked_before(tree: Mapping[str, Any]) -> dict[str, Any]:
+    """The options of a tournament that is gone on with, from its directory.
+
+    Args:
+        tree: of the command line: `resume`, and what may be told besides.
+
+    Raises:
+        ConfigError: something else was told.
+        RunDirectoryError: it is no directory of a tournament, or damaged.
+        UsageError: it was not begun by the command.
+    """
+    for key in tree:
+        if key not in ("resume", "episodes", "format"):
+            raise ConfigError(
+                f"--resume goes on with a tournament as it was begun; leave out {key}, or begin "
+                "another without --resume"
+            )
+    directory = Path(str(tree["resume"])).expanduser()
+    asked = read_description(directory).get("asked")
+    if not isinstance(asked, dict) or not asked.get("run"):
+        raise UsageError(
+            f"{directory} was begun by remuda.tournament in Python; call that again, with "
+            "directory="
+        )
+    return {**{key: asked[key] for key in ASKED if key in asked}, **tree}
+
+
+def check_unchanged(setup: TournamentSetup, directory: Path) -> None:
+    """Raise a `UsageError` that tells whose weights have changed since a tournament was begun."""
+    was = read_description(directory)["entrants"]
+    now = json.loads(json.dumps(setup.description(()), default=str))["entrants"]
+    before = {each.get("name"): each for each in was if isinstance(each, dict)}
+    changed = [each["name"] for each in now if before.get(each["name"], each) != each]
+    if changed:
+        raise UsageError(
+            f"{directory} cannot be gone on with: {', '.join(changed)} has other weights now than "
+            "when it was begun; begin another, and name versions that stay (RUN:policy@VERSION)"
+        )
+
+
+def _whole(word: str) -> str:
+    """A run, or a policy of one, with the whole path of the run."""
+    if word == RANDOM or not is_of_run(word):
+        return word
+    run = Reference.parse(word).run
+    whole = Path(word).expanduser()
+    return str(whole.resolve()) if whole.is_dir() else f"{run.resolve()}:{word.rpartition(':')[2]}"
 
 
 def is_one_run(words: Sequence[str]) -> bool:
@@ -36,7 +114,8 @@ def set_up(words: Sequence[str], game: str, options: Mapping[str, Any]) -> Cross
     """Find out who plays what.
 
     Args:
-        words: each `RUN:policy`, with a version or not, or one that plays without having learned.
+        words: each `RUN:policy`, with a version or not, `RUN:all` for all policies of a run,
+            `RUN:all@frozen` for their frozen copies, or one that plays without having learned.
         game: its name; empty: that of the first run, with its options.
         options: of the game; they go over those of that run.
 
@@ -55,6 +134,10 @@ def set_up(words: Sequence[str], game: str, options: Mapping[str, Any]) -> Cross
         reference = Reference.parse(word)
         if reference.run not in opened:
             opened[reference.run] = reference.open()
+        several = _all_of(reference, opened[reference.run])
+        if several:
+            found += [(own, f"{reference.run.name}:{own}", who) for own, who in several.items()]
+            continue
         saved = reference.find(opened[reference.run])
         name = reference.which and f"{reference.policy or saved.name}@{reference.which}"
         own = name or saved.name
@@ -71,6 +154,29 @@ def set_up(words: Sequence[str], game: str, options: Mapping[str, Any]) -> Cross
         if isinstance(entrant, str):
             kind.policy(entrant)  # what cannot be loaded is told before anything is played
     return Crossplay(game, options, _named(found))
+
+
+def _all_of(reference: Reference, saved: SavedPolicies) -> dict[str, Entrant]:
+    """All policies of a run by name, or their frozen copies, where these are meant; else none.
+
+    Raises:
+        UsageError: there are none of them.
+    """
+    if reference.policy != ALL or ALL in {spec.name for spec in saved.specs}:
+        return {}
+    if reference.which not in ("", FROZEN):
+        raise UsageError(
+            f"{reference.text}: all policies are {ALL}, and their frozen copies {ALL}@{FROZEN}; "
+            f"name those of @{reference.which} one by one"
+        )
+    if not reference.which:
+        found: dict[str, Entrant] = {**saved.all()}
+    else:
+        found = {name: saved.find(name).player for name in saved.frozen()}
+    if not found:
+        what = "frozen copy" if reference.which else "policy"
+        raise UsageError(f"{reference.run} has saved no {what} yet")
+    return found
 
 
 def _named(found: Sequence[tuple[str, str, Entrant]]) -> dict[str, Entrant]:

@@ -2,16 +2,89 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Callable
+from types import TracebackType
+
 import numpy as np
 from rich import box
 from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TaskID,
+    TextColumn,
+    TimeRemainingColumn,
+)
 from rich.table import Table
 from rich.text import Text
 
 from remuda.crossplay import Tournament
+from remuda.types import Integers
+from remuda.ui.progress import Progress as PlainProgress
 
 POOR, GOOD = np.array([120, 60, 60]), np.array([40, 110, 70])
 """Backgrounds of the least and the greatest mean."""
+
+
+class MatchProgress:
+    """How far a tournament is: a bar in a terminal, else a line now and then; on standard error."""
+
+    def __init__(
+        self, game: str, stopped: Callable[[], bool], console: Console | None = None
+    ) -> None:
+        """Show nothing yet.
+
+        Args:
+            game: its name.
+            stopped: whether the matches under way are the last.
+            console: a terminal or not; None: standard error.
+        """
+        self.done = self.wanted = 0
+        """Matches that are over, and those that were asked for."""
+        self._game, self._stopped = game, stopped
+        self._console = console or Console(stderr=True)
+        self._bar: Progress | None = None
+        self._task = TaskID(0)
+        self._plain = PlainProgress(sys.stderr)
+
+    def __enter__(self) -> MatchProgress:
+        if self._console.is_terminal:
+            self._bar = Progress(
+                TextColumn("{task.description}"),
+                BarColumn(bar_width=20),
+                MofNCompleteColumn(),
+                TextColumn("matches"),
+                TextColumn("{task.fields[rate]}"),
+                TimeRemainingColumn(compact=True),
+                console=self._console,
+                transient=True,
+            )
+            self._task = self._bar.add_task(self._game, total=None, rate="")
+            self._bar.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._bar is not None:
+            self._bar.stop()
+        self._plain.close()
+
+    def __call__(self, done: int, wanted: int) -> None:
+        """Take note of the matches that are over, and those wanted."""
+        self.done, self.wanted = done, wanted
+        if self._bar is None:
+            self._plain(f"tournament of {self._game}", done, wanted)
+            return
+        task = self._bar.tasks[0]
+        rate = f"{task.speed:,.0f}/s" if task.speed else ""
+        what = f"{self._game}: the last matches" if self._stopped() else self._game
+        self._bar.update(self._task, completed=done, total=wanted, rate=rate, description=what)
 
 
 def print_tournament(game: str, found: Tournament, console: Console | None = None) -> None:
@@ -21,21 +94,35 @@ def print_tournament(game: str, found: Tournament, console: Console | None = Non
     table.add_column("", style="bold", no_wrap=True)
     for name in found.entrants:
         table.add_column(name, justify="right", no_wrap=True)
-    size = float(np.abs(found.means).max())
+    known = found.means[~np.isnan(found.means)]
+    size = float(np.abs(known).max(initial=0.0))
     decimals = 0 if size >= 1000 else 1 if size >= 10 else 2
-    least, most = float(found.means.min()), float(found.means.max())
+    least, most = (float(known.min()), float(known.max())) if len(known) else (0.0, 0.0)
     for row, name in enumerate(found.entrants):
         cells = [
-            Text(
-                f"{mean:.{decimals}f}±{error:.{decimals}f}",
-                f"white on {_shade((mean - least) / (most - least) if most > least else 0.5)}",
-            )
+            _cell(mean, error, decimals, (mean - least) / (most - least) if most > least else 0.5)
             for mean, error in zip(found.means[row], found.errors[row], strict=True)
         ]
         table.add_row(name, *cells)
     console.print(f"{game}: return of an agent of the row, when all others are of the column")
     console.print(table)
-    console.print(f"[dim]{found.episodes:,} episodes for each pair and seat; ± standard error[/]")
+    told = f"{found.episodes:,} episodes for each pair and seat; ± standard error"
+    if found.cut and found.matches is not None:
+        told = f"{found.cut}: {_range(found.matches)} matches in each cell; ± standard error"
+    console.print(f"[dim]{told}[/]")
+    if found.directory is not None:
+        console.print(Text(f"kept in {found.directory}", "dim"), soft_wrap=True)
+
+
+def _cell(mean: float, error: float, decimals: int, share: float) -> Text:
+    if np.isnan(mean):
+        return Text("-", "dim")
+    return Text(f"{mean:.{decimals}f}±{error:.{decimals}f}", f"white on {_shade(share)}")
+
+
+def _range(matches: Integers) -> str:
+    least, most = int(matches.min()), int(matches.max())
+    return f"{least:,}" if least == most else f"{least:,} to {most:,}"
 
 
 def _shade(share: float) -> str:

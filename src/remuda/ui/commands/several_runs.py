@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -15,7 +16,7 @@ from remuda.ui.arguments import parse_flags, validate
 from remuda.ui.commands.games import GameOptions
 
 if TYPE_CHECKING:
-    from remuda.crossplay import Tournament
+    from remuda.tournaments.engine import TournamentSetup
 
 ONE_OF_SEEDS = "train-one-of-seeds"
 """The command, not listed, by which `remuda train --seeds` trains one of them in a process."""
@@ -46,10 +47,11 @@ class CompareOptions(Section):
 class TournamentOptions(Section):
     """All against all: the checkpoints of a run, or policies of any runs."""
 
-    run: tuple[str, ...] = Field(min_length=1)
+    run: tuple[str, ...] = ()
     """A run, whose checkpoints play; or several that play: `RUN:policy`, with `@VERSION`, `@best`
-    or `@checkpoint-N` behind it for others than its newest weights, or one that plays without
-    having learned, such as `random`."""
+    or `@checkpoint-N` behind it for others than its newest weights, `RUN:all` for all policies of
+    a run and `RUN:all@frozen` for their frozen copies, or one that plays without having learned,
+    such as `random`."""
     checkpoints: tuple[PositiveInt, ...] = ()
     """Of a single run, which; none: all there are, and the weights at the end of the run."""
     game: str = ""
@@ -61,6 +63,12 @@ class TournamentOptions(Section):
     """Let policies explore as at the end of training; else they are greedy."""
     seed: NonNegativeInt = 0
     """Seed of the games."""
+    directory: Path | None = None
+    """Where matches are kept as they end; the same command goes on with what is there. None: a
+    directory under `runs/tournaments/` that is named after the game and all that the matches
+    follow from."""
+    resume: Path | None = None
+    """A tournament's directory to go on with, with no other option than `--episodes`."""
     format: Literal["table", "json"] = "table"
     """A table to read, or one line of JSON."""
 
@@ -98,35 +106,62 @@ def compare(words: Sequence[str]) -> int:
 
 def tournament(words: Sequence[str]) -> int:
     """Let a run's checkpoints, or policies of any runs, play against each other."""
-    options = validate(parse_flags(words, TournamentOptions, positional="run"), TournamentOptions)
+    tree = parse_flags(words, TournamentOptions, positional="run")
+    if "resume" in tree:
+        from remuda.ui.crossplay import asked_before
 
-    from remuda.ui.crossplay import is_one_run, set_up
-    from remuda.ui.tournament import print_tournament
+        tree = asked_before(tree)
+    options = validate(tree, TournamentOptions)
+    if not options.run:
+        raise ConfigError("run is missing: name a run, several as RUN:policy, or --resume DIR")
 
-    if len(options.run) == 1 and (is_one_run(options.run) or ":" not in options.run[0]):
-        game, found = _among_checkpoints(options)
-    else:
-        if options.checkpoints:
-            raise ConfigError(
-                "--checkpoints is for the checkpoints of a single run; among several, name one as "
-                "RUN:policy@checkpoint-N"
-            )
-        crossplay = set_up(options.run, options.game, options.env.options)
-        game = crossplay.game
-        found = crossplay.play(options.episodes, options.seed, options.sampled)
+    from remuda.coordinator.coordinator import Signals
+    from remuda.crossplay import play_setup
+    from remuda.evaluation import Limits
+    from remuda.ui.crossplay import asked_by, check_unchanged, directory_of
+    from remuda.ui.tournament import MatchProgress, print_tournament
+
+    setup = _tournament_of(options)
+    directory = directory_of(setup, options.resume or options.directory)
+    if options.resume is not None:
+        check_unchanged(setup, directory)
+    signals = Signals()
+    with signals.watching(), MatchProgress(setup.game, signals.stopped) as progress:
+        limits = Limits(interrupted=signals.stopped, watch=progress)
+        found = play_setup(setup, options.episodes, directory, asked_by(options), limits)
+    code = 0 if signals.caught is None else 128 + signals.caught
     if options.format == "json":
-        import json
-
         print(json.dumps(found.as_summary()))
     else:
-        print_tournament(game, found)
-    return 0
+        print_tournament(setup.game, found)
+    if found.cut:
+        print(
+            f"remuda: {found.cut} after {progress.done:,} of {progress.wanted:,} matches; "
+            f"`remuda tournament --resume {directory}` goes on",
+            file=sys.stderr,
+        )
+    return code if found.cut else 0
 
 
-def _among_checkpoints(options: TournamentOptions) -> tuple[str, Tournament]:
-    """The game of a single run, and the tournament of its checkpoints."""
+def _tournament_of(options: TournamentOptions) -> TournamentSetup:
+    """Who plays what."""
+    from remuda.ui.crossplay import is_one_run, set_up
+
+    if len(options.run) == 1 and (is_one_run(options.run) or ":" not in options.run[0]):
+        return _among_checkpoints(options)
+    if options.checkpoints:
+        raise ConfigError(
+            "--checkpoints is for the checkpoints of a single run; among several, name one as "
+            "RUN:policy@checkpoint-N"
+        )
+    crossplay = set_up(options.run, options.game, options.env.options)
+    return crossplay.setup(options.seed, options.sampled)
+
+
+def _among_checkpoints(options: TournamentOptions) -> TournamentSetup:
+    """The tournament of the checkpoints of a single run."""
     from remuda.coordinator.run_directory import RunDirectory
-    from remuda.crossplay import play_tournament
+    from remuda.crossplay import setup_of_snapshots
     from remuda.saved_weights import load_run
 
     run = RunDirectory.open(Path(options.run[0]).expanduser())
@@ -140,5 +175,4 @@ def _among_checkpoints(options: TournamentOptions) -> tuple[str, Tournament]:
     entrants = {str(number): load_run(run, number)[1] for number in numbers}
     if not options.checkpoints:
         entrants["final"] = final
-    episodes, seed = options.episodes, options.seed
-    return config.game, play_tournament(config, entrants, episodes, seed, options.sampled)
+    return setup_of_snapshots(config, entrants, options.seed, options.sampled)

@@ -1,0 +1,168 @@
+"""Who plays in a tournament: an entrant has one policy, or several that take turns on its seats."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from remuda.config import Config, load_config
+from remuda.envs.registry import RANDOM, Game, find_game
+from remuda.errors import ConfigError, UsageError
+from remuda.policies.spec import PolicySpec, policy_specs
+from remuda.population.roster import Roster
+from remuda.publish.snapshot import Snapshot
+from remuda.types import AgentSpec
+
+
+@dataclass(frozen=True)
+class Player:
+    """A trained policy that may play."""
+
+    spec: PolicySpec
+    snapshot: Snapshot
+    agent: AgentSpec
+    """Who it was trained as, or one like it."""
+
+
+Entrant = Player | str
+"""A trained policy, or the name of one that plays without having learned."""
+
+
+@dataclass(frozen=True)
+class Participant:
+    """An entrant by name, and who plays for it."""
+
+    name: str
+    members: tuple[tuple[Entrant, ...], ...]
+    """By seat, those that play there, in turn from match to match."""
+
+    def summary(self) -> list[dict[str, object]]:
+        """Who its members are, as plain data: each once, in order."""
+        found = {id(who): who for seat in self.members for who in seat}
+        return [_summary(who) for who in found.values()]
+
+
+def of_entrants(
+    game: str, agents: Sequence[AgentSpec], entrants: Mapping[str, Entrant]
+) -> tuple[Participant, ...]:
+    """Entrants that play all seats themselves.
+
+    Args:
+        game: its name.
+        agents: of the game, by seat.
+        entrants: by name.
+
+    Raises:
+        UsageError: an entrant cannot play an agent of the game.
+        ConfigError: there is no such scripted policy.
+    """
+    for name, entrant in entrants.items():
+        for agent in agents:
+            check_fits(game, name, entrant, agent)
+    return tuple(Participant(name, ((who,),) * len(agents)) for name, who in entrants.items())
+
+
+def of_snapshots(
+    config: Config, agents: Sequence[AgentSpec], entrants: Mapping[str, Mapping[str, Snapshot]]
+) -> tuple[Participant, ...]:
+    """Entrants that are all policies of a run at a time each, such as its checkpoints.
+
+    With a policy for each agent, each plays its own; policies of a population take turns on all
+    seats that they may take. Scripted agents of the run stay scripted.
+
+    Args:
+        config: of the run.
+        agents: of its game, by seat.
+        entrants: by name, the policies of each.
+
+    Raises:
+        ConfigError: an entrant has no policy that may play an agent.
+    """
+    specs = {spec.name: spec for spec in policy_specs(config, agents)}
+    allowed = Roster.of(config, agents).seats
+    found = []
+    for name, snapshots in entrants.items():
+        players: dict[str, Player] = {}
+        members: list[tuple[Entrant, ...]] = []
+        for seat, agent in enumerate(agents):
+            able = [n for n in specs if n in snapshots and seat in allowed.get(n, {seat})]
+            if not config.population.dealt and agent.name in able:
+                able = [agent.name]
+            if agent.name in config.env.scripted:
+                members.append((config.env.scripted[agent.name],))
+                continue
+            if not able:
+                raise ConfigError(
+                    f"{name} has no policy that may play {agent.name}; leave it out (--checkpoints)"
+                )
+            for each in able:
+                if each not in players:
+                    players[each] = Player(specs[each], snapshots[each], agent)
+            members.append(tuple(players[each] for each in able))
+        found.append(Participant(name, tuple(members)))
+    return tuple(found)
+
+
+def check_fits(game: str, name: str, entrant: Entrant, agent: AgentSpec) -> None:
+    """Raise a `UsageError` where an entrant does not see and do what an agent does."""
+    if isinstance(entrant, str):
+        find_game(game).policy(entrant)
+        return
+    was = entrant.agent
+    for what, trained, there in (
+        ("sees", was.observation_space, agent.observation_space),
+        ("does", was.action_space, agent.action_space),
+    ):
+        if trained != there:
+            raise UsageError(
+                f"{name} cannot play {agent.name} of {game}: it {what} {trained}, and {agent.name} "
+                f"{what} {there}"
+            )
+    if was.masked != agent.masked:
+        has = "tells" if agent.masked else "does not tell"
+        raise UsageError(
+            f"{name} cannot play {agent.name} of {game}, which {has} which actions are allowed"
+        )
+
+
+def with_rates(participants: Sequence[Participant], sampled: bool) -> tuple[Participant, ...]:
+    """The same, exploring as at the end of training, or greedy."""
+    made: dict[int, Entrant] = {}
+
+    def rated(who: Entrant) -> Entrant:
+        if isinstance(who, str):
+            return who
+        if id(who) not in made:
+            rate = who.spec.config.last_epsilon if sampled else 0.0
+            made[id(who)] = replace(who, snapshot=replace(who.snapshot, epsilon=rate))
+        return made[id(who)]
+
+    return tuple(
+        Participant(each.name, tuple(tuple(rated(who) for who in seat) for seat in each.members))
+        for each in participants
+    )
+
+
+def stand_in(agent: AgentSpec) -> PolicySpec:
+    """A specification of a policy for an agent that none of the trained policies plays."""
+    tree = {"policy": {"algorithm": "ppo", "network": {"hidden": [1]}}}
+    return policy_specs(load_config(tree), [agent])[0]
+
+
+def is_of_remuda(game: Game, name: str) -> bool:
+    """Whether a scripted policy is one of Remuda's own, which draw by few calls that are known."""
+    return name == RANDOM or (":" not in name and not game.is_own)
+
+
+def _summary(who: Entrant) -> dict[str, Any]:
+    if isinstance(who, str):
+        return {"scripted": who}
+    digest = hashlib.blake2b(who.snapshot.weights.tobytes(), digest_size=8).hexdigest()
+    return {
+        "policy": who.spec.name,
+        "algorithm": who.spec.config.algorithm,
+        "version": who.snapshot.version,
+        "weights": digest,
+    }

@@ -1,0 +1,152 @@
+"""Random numbers that belong to a match, whichever copy of the game plays it, and beside which.
+
+Each is worked out from the seed, the number of the match, the turn, the seat and how many were
+drawn before, by the finalizer of SplitMix64 (Steele, Lea and Flood 2014, "Fast splittable
+pseudorandom number generators", figure 17), so that a match that was cut off is played again as it
+was.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from remuda.kernels import njit
+from remuda.types import Integers
+
+Keys = npt.NDArray[np.uint64]
+GOLDEN = 0x9E3779B97F4A7C15
+CALL, TURN = 1 << 16, 1 << 24
+"""Numbers in one call, and in one turn, that do not stand for each other."""
+
+
+@njit(cache=True)
+def _mixed(z: np.uint64) -> np.uint64:
+    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return z ^ (z >> np.uint64(31))
+
+
+@njit(cache=True)
+def _derive(keys: Keys, names: Integers, out: Keys) -> None:
+    for i in range(len(out)):
+        name = np.uint64(names[i]) + np.uint64(1)
+        out[i] = _mixed(_mixed(keys[i]) + name * np.uint64(GOLDEN))
+
+
+@njit(cache=True)
+def _uniform(keys: Keys, turns: Integers, rows: Integers, first: int, out: np.ndarray) -> None:
+    for i in range(out.shape[0]):
+        at = np.uint64(turns[rows[i]]) * np.uint64(TURN) + np.uint64(first)
+        for j in range(out.shape[1]):
+            z = keys[rows[i]] + (at + np.uint64(j + 1)) * np.uint64(GOLDEN)
+            out[i, j] = (_mixed(z) >> np.uint64(11)) * (1.0 / 9007199254740992.0)
+
+
+def derive(keys: Keys | int, names: Integers) -> Keys:
+    """Keys of what these numbers name, by the keys of what they belong to: [M]."""
+    out: Keys = np.zeros(len(names), np.uint64)
+    broad = np.broadcast_to(np.asarray(keys, np.uint64), out.shape)
+    _derive(np.ascontiguousarray(broad), np.ascontiguousarray(names, dtype=np.int64), out)
+    return out
+
+
+class MatchRandom(np.random.Generator):
+    """Draws rows of numbers, each row those of its own match.
+
+    It draws by itself what has a row for each stream that it is aimed at, uniform or normal;
+    everything else is drawn as by any generator, and depends on what was drawn before.
+    """
+
+    def __init__(self, keys: Keys, turns: Integers, rest: np.random.Generator) -> None:
+        """Look at the keys [M] and turns [M] of streams where they are: both may change."""
+        super().__init__(rest.bit_generator)
+        self._keys, self._turns = keys, turns
+        self._rows: Integers = np.arange(len(keys))
+        self._calls = 0
+
+    def aim(self, rows: Integers) -> None:
+        """From now on draw for these streams, in this order, as at the beginning of a turn."""
+        self._rows, self._calls = rows, 0
+
+    def random(self, size: Any = None, dtype: Any = np.float64, out: Any = None) -> Any:
+        """Uniform from 0 to 1."""
+        shape = _shape(size) if out is None else out.shape
+        if not self._are_rows(shape):
+            return super().random(size, dtype, out)
+        drawn = self._drawn(shape)
+        if out is None:
+            return drawn.astype(dtype, copy=False)
+        out[...] = drawn
+        return out
+
+    def uniform(self, low: Any = 0.0, high: Any = 1.0, size: Any = None) -> Any:
+        """Uniform between bounds."""
+        shape = _shape(size)
+        if not self._are_rows(shape):
+            return super().uniform(low, high, size)
+        return low + (np.asarray(high) - low) * self._drawn(shape)
+
+    def standard_normal(self, size: Any = None, dtype: Any = np.float64, out: Any = None) -> Any:
+        """Normal with mean 0 and deviation 1 (Box and Muller 1958)."""
+        shape = _shape(size) if out is None else out.shape
+        if not self._are_rows(shape):
+            return super().standard_normal(size, dtype, out)
+        radius = np.sqrt(-2.0 * np.log1p(-self._drawn(shape)))
+        drawn = radius * np.cos(2.0 * np.pi * self._drawn(shape))
+        if out is None:
+            return drawn.astype(dtype, copy=False)
+        out[...] = drawn
+        return out
+
+    def normal(self, loc: Any = 0.0, scale: Any = 1.0, size: Any = None) -> Any:
+        """Normal."""
+        if not self._are_rows(_shape(size)):
+            return super().normal(loc, scale, size)
+        return loc + scale * self.standard_normal(size)
+
+    def integers(
+        self,
+        low: Any,
+        high: Any = None,
+        size: Any = None,
+        dtype: Any = np.int64,
+        endpoint: bool = False,
+    ) -> Any:
+        """Whole numbers; by rows where the bounds are numbers."""
+        shape = _shape(size)
+        if not (self._are_rows(shape) and np.ndim(low) == 0 and np.ndim(high) == 0):
+            return super().integers(low, high, size, dtype, endpoint)
+        low, high = (0, low) if high is None else (low, high)
+        count = int(high) - int(low) + int(endpoint)
+        return (low + np.floor(self._drawn(shape) * count)).astype(dtype)
+
+    def _are_rows(self, shape: tuple[int, ...]) -> bool:
+        return len(shape) > 0 and shape[0] == len(self._rows)
+
+    def _drawn(self, shape: tuple[int, ...]) -> Any:
+        out = np.zeros((shape[0], int(np.prod(shape[1:], dtype=np.int64))))
+        _uniform(self._keys, self._turns, self._rows, self._calls * CALL, out)
+        self._calls += 1
+        return out.reshape(shape)
+
+
+class MatchSeeds(np.random.Generator):
+    """Seeds of episodes by copy: those of the matches that the copies are about to play."""
+
+    def __init__(self, keys: Keys, rest: np.random.Generator) -> None:
+        """Look at the keys of the copies' matches, [num_envs], where they are."""
+        super().__init__(rest.bit_generator)
+        self._matches = keys
+
+    def integers(self, *args: Any, **kwargs: Any) -> Any:  # noqa: ARG002 - as the actor asks
+        """Seeds, each of 63 bits: [num_envs] int64."""
+        return (self._matches >> np.uint64(1)).astype(np.int64)
+
+
+def _shape(size: Any) -> tuple[int, ...]:
+    if size is None:
+        return ()
+    return tuple(size) if np.iterable(size) else (int(size),)

@@ -1,0 +1,257 @@
+"""What came of a tournament's matches: in memory, and in a directory as they end.
+
+The directory holds `tournament.json`, which tells who plays what, and `ledger.bin`, a record for
+each match that is over (`remuda.population.ledger`), whose policies are the entrants. Records are
+appended, so that a process that is killed leaves all that were written; the matches that were under
+way are played again, with the same seeds, by whoever goes on with the directory. A file of an
+interrupted process lacks the longest of its last matches: take means of it only once it is whole.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+
+from remuda.checkpoint.state import write_whole
+from remuda.errors import RunDirectoryError, UsageError
+from remuda.population.ledger import MATCH, LedgerFile, header_of, read_records, record_type
+from remuda.tournaments.schedule import Schedule
+from remuda.types import Array, Bools, Floats, Integers
+
+DESCRIPTION, LEDGER = "tournament.json", "ledger.bin"
+FLUSHED_EVERY = 0.1
+"""Seconds for which matches that are over are kept before they are appended, at most; but for those
+of the turn that is being played."""
+FREE = ("episodes", "asked")
+"""What may change where a directory is gone on with."""
+
+
+class MatchResults:
+    """The returns of all matches that are over, by number; to be used in a `with`."""
+
+    def __init__(self, schedule: Schedule, num_seats: int) -> None:
+        self._schedule = schedule
+        at = (schedule.num_matches, num_seats)
+        self._returns: Floats = np.full(at, np.nan, np.float32)
+        self._over: Bools = np.zeros(schedule.num_matches, np.bool_)
+
+    @property
+    def returns(self) -> Floats:
+        """[episodes, I, S] by match of each seating; not a number: it is not over."""
+        shape = (self._schedule.episodes, len(self._schedule.seatings), -1)
+        return self._returns.reshape(shape)
+
+    @property
+    def done(self) -> int:
+        """How many are over."""
+        return int(self._over.sum())
+
+    def left(self) -> Integers:
+        """The numbers of those that are not over, in order."""
+        return np.flatnonzero(~self._over)
+
+    def add(self, numbers: Integers, versions: Integers, returns: Floats, truncated: Bools) -> None:  # noqa: ARG002
+        """Note matches that are over: numbers [M], returns [M, S]."""
+        self._returns[numbers], self._over[numbers] = returns, True
+
+    def flush(self, now: bool = True) -> None:
+        """Nothing: memory needs none."""
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+    def __enter__(self) -> MatchResults:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        try:
+            self.flush()
+        finally:
+            self.close()
+
+
+class RecordedResults(MatchResults):
+    """Likewise, in a directory too.
+
+    What it guarantees:
+
+    1. A match whose record was written is never played again, whatever ended the process.
+    2. A record that was written in part is passed over, and its match is played again.
+    3. One process at a time writes to a directory.
+    4. A directory of another tournament is refused, and left as it is.
+    """
+
+    def __init__(
+        self, schedule: Schedule, num_seats: int, directory: Path, description: Mapping[str, Any]
+    ) -> None:
+        """Go on with a directory, or begin it.
+
+        Args:
+            schedule: of the matches.
+            num_seats: of the game.
+            directory: made where there is none.
+            description: plain data that tells who plays what; but for `FREE` it must be as it was.
+
+        Raises:
+            UsageError: it holds another tournament, or something else.
+            RunDirectoryError: it is in use, damaged, or cannot be written.
+        """
+        super().__init__(schedule, num_seats)
+        self._path, self._seats = directory, num_seats
+        self._names = [each["name"] for each in description["entrants"]]
+        self._kept: list[Array] = []
+        self._flushed = time.monotonic()
+        self._lock: int | None = None
+        try:
+            directory.mkdir(parents=True, exist_ok=True)
+            self._take_lock()
+            try:
+                self._begin(description)
+            except BaseException:
+                self.close()
+                raise
+        except OSError as error:
+            raise RunDirectoryError(
+                f"cannot write the tournament's directory {directory}: {error.strerror}; name "
+                "another with --directory"
+            ) from None
+
+    def close(self) -> None:
+        """Let others write to the directory."""
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
+
+    def add(self, numbers: Integers, versions: Integers, returns: Floats, truncated: Bools) -> None:
+        """Note matches that are over; they are written with the next `flush`."""
+        super().add(numbers, versions, returns, truncated)
+        records = np.zeros(len(numbers), record_type(self._seats))
+        records["number"], records["kind"], records["truncated"] = numbers, MATCH, truncated
+        records["policy"], records["version"] = self._schedule.entrants_of(numbers), -1
+        records["oldest"] = records["newest"] = versions
+        records["returns"] = returns
+        self._kept.append(records)
+
+    def flush(self, now: bool = True) -> None:
+        """Append what is not written yet; `now`: even if that was done a moment ago.
+
+        Raises:
+            RunDirectoryError: the disk is full or not writable.
+        """
+        begun = time.monotonic()
+        if not self._kept or not (now or begun - self._flushed >= FLUSHED_EVERY):
+            return
+        records, self._kept = np.concatenate(self._kept), []
+        self._flushed = begun
+        try:
+            self._ledger.append(records)
+        except OSError as error:
+            raise RunDirectoryError(
+                f"cannot write {self._path / LEDGER}: {error.strerror}; what was written is kept, "
+                f"and `remuda tournament --resume {self._path}` goes on"
+            ) from None
+
+    def _take_lock(self) -> None:
+        self._lock = os.open(self._path / "lock", os.O_RDWR | os.O_CREAT, 0o644)
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            self.close()
+            raise RunDirectoryError(
+                f"{self._path} is in use by another process; wait for it, or name another "
+                "--directory"
+            ) from None
+
+    def _begin(self, description: Mapping[str, Any]) -> None:
+        path = self._path / DESCRIPTION
+        description = json.loads(json.dumps(description, default=str))
+        if path.exists():
+            _check_same(self._path, read_description(self._path), description)
+        elif (self._path / LEDGER).exists() or (self._path / "config.yaml").exists():
+            raise UsageError(f"{self._path} holds something else; name another directory")
+        write_whole(path, json.dumps(description, indent=1).encode() + b"\n")
+        self._ledger = LedgerFile(self._path / LEDGER, self._names, self._seats)
+        self._read_ledger()
+
+    def _read_ledger(self) -> None:
+        """Take the matches that are over from the ledger, if there is one."""
+        path, header = self._path / LEDGER, header_of(self._names, self._seats)
+        with suppress(FileNotFoundError), path.open("rb") as file:
+            begin = file.read(len(header))
+            if begin != header and header.startswith(begin):  # killed in the middle of this line
+                self._ledger.rewind(0)
+                return
+            if begin != header:
+                raise RunDirectoryError(f"{path} is damaged; begin anew in another directory")
+            records = read_records(path)[1]
+            numbers = records["number"]
+            fits = (records["kind"] == MATCH) & (numbers >= 0) & (numbers < len(self._over))
+            records = records[fits]
+            known = self._schedule.entrants_of(records["number"]) == records["policy"]
+            if not known.all():
+                raise RunDirectoryError(
+                    f"{path} is damaged: match {int(records['number'][~known.all(1)][0])} is of "
+                    "others than it must be; begin anew in another directory"
+                )
+            self._returns[records["number"]] = records["returns"]
+            self._over[records["number"]] = True
+
+
+def read_description(directory: Path) -> dict[str, Any]:
+    """Who plays what in a tournament's directory.
+
+    Raises:
+        RunDirectoryError: it is none, or damaged.
+    """
+    path = directory / DESCRIPTION
+    try:
+        found = json.loads(path.read_bytes())
+    except FileNotFoundError:
+        raise RunDirectoryError(
+            f"{directory} is no directory of a tournament: it has no {DESCRIPTION}"
+        ) from None
+    except (OSError, ValueError) as error:
+        raise RunDirectoryError(f"{path} is damaged: {error}") from None
+    if not (isinstance(found, dict) and isinstance(found.get("entrants"), list)):
+        raise RunDirectoryError(f"{path} is damaged: it does not tell who plays")
+    return found
+
+
+def _check_same(directory: Path, was: Mapping[str, Any], now: Mapping[str, Any]) -> None:
+    """Raise a `UsageError` that tells what has changed, if anything has that may not."""
+    for key in now:
+        if key in FREE or was.get(key) == now[key]:
+            continue
+        what = key
+        if key == "entrants":
+            what = _changed(was[key], now[key])
+        raise UsageError(
+            f"{directory} holds a tournament of other matches: {what} differ{_s(what)}; name "
+            "another directory, or leave it to the default"
+        )
+
+
+def _changed(was: list[Any], now: list[Any]) -> str:
+    """What differs between two lists of entrants."""
+    before = {each.get("name"): each for each in was if isinstance(each, dict)}
+    if list(before) != [each["name"] for each in now]:
+        return "the entrants"
+    return "the policies of " + ", ".join(e["name"] for e in now if before[e["name"]] != e)
+
+
+def _s(what: str) -> str:
+    return "" if what.startswith("the ") or what.endswith("s") else "s"

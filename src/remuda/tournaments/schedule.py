@@ -1,0 +1,130 @@
+"""Which matches there are to be played, who sits where in each, and what they amount to.
+
+Who sits where is a *seating*: an entrant for each seat. A cell of a tournament, the return of one
+of the row among those of the column, asks for one seating for each seat that the one may have.
+Where two cells ask for the same seating (in games of two seats the one's is the other's), it is
+played once and counts for both. Match `k` of seating `i` has the number `k * I + i` of I seatings,
+so that matches in ascending order take all seatings in turn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from remuda.evaluation import standard_error
+from remuda.tournaments.entrants import Entrant, Participant
+from remuda.types import Bools, Floats, Integers
+
+Numbers = npt.NDArray[np.float64]
+
+
+class Schedule:
+    """The matches of a tournament; nothing of it depends on how or when they are played."""
+
+    def __init__(self, participants: Sequence[Participant], num_seats: int, episodes: int) -> None:
+        """Find the seatings.
+
+        Args:
+            participants: N entrants.
+            num_seats: S, of the game.
+            episodes: matches of each seating.
+        """
+        self.episodes, self._seats = episodes, num_seats
+        count = len(participants)
+        self.cells: Integers = np.zeros((count, count, num_seats), np.int64)
+        """[N, N, S]: the seating in which the row has this seat, among the column's."""
+        numbers: dict[tuple[int, ...], int] = {}
+        leads: list[int] = []
+        for row in range(count):
+            for column in range(count):
+                for seat in range(num_seats):
+                    seating = tuple(row if s == seat else column for s in range(num_seats))
+                    if seating not in numbers:
+                        numbers[seating] = len(numbers)
+                        leads.append(row)
+                    self.cells[row, column, seat] = numbers[seating]
+        self.seatings: Integers = np.array(list(numbers), np.int64)
+        """[I, S]: by seating and seat, the entrant."""
+        self._leads: Bools = self.seatings == np.array(leads)[:, None]
+        self._take_members(participants)
+
+    def _take_members(self, participants: Sequence[Participant]) -> None:
+        """Number those who play for the entrants: their *places*."""
+        places: dict[int, int] = {}
+        players: list[Entrant] = []
+        for who in (who for each in participants for seat in each.members for who in seat):
+            if id(who) not in places:
+                places[id(who)] = len(players)
+                players.append(who)
+        self.players: tuple[Entrant, ...] = tuple(players)
+        """By place, who plays."""
+        longest = max(len(seat) for each in participants for seat in each.members)
+        self._members = np.full((len(participants), self._seats, longest), -1, np.int64)
+        self._lengths = np.zeros((len(participants), self._seats), np.int64)
+        for entrant, each in enumerate(participants):
+            for seat, members in enumerate(each.members):
+                self._lengths[entrant, seat] = len(members)
+                self._members[entrant, seat, : len(members)] = [places[id(m)] for m in members]
+
+    @property
+    def num_matches(self) -> int:
+        """How many there are to be."""
+        return self.episodes * len(self.seatings)
+
+    def may_sit(self, seat: int) -> list[int]:
+        """The places of all who play a seat in some match, in order."""
+        found = np.unique(self._members[:, seat])
+        return [int(place) for place in found if place >= 0]
+
+    def entrants_of(self, numbers: Integers) -> Integers:
+        """By match and seat, the entrant: [M, S]."""
+        entrants: Integers = self.seatings[numbers % len(self.seatings)]
+        return entrants
+
+    def places_of(self, numbers: Integers) -> Integers:
+        """By match and seat, the place of who plays: [M, S].
+
+        The members of an entrant take turns on each of its seats from match to match, those of
+        neighbouring seats one after the other. After as many matches as it has members, the others
+        of a match move on by one besides, so that all meet all.
+        """
+        matches, seatings = np.divmod(numbers, len(self.seatings))
+        entrants = self.seatings[seatings]
+        seats = np.arange(self._seats)
+        lengths = self._lengths[entrants, seats]
+        turn = matches[:, None]
+        later = np.where(self._leads[seatings], 0, turn // lengths)
+        places: Integers = self._members[entrants, seats, (seats + turn + later) % lengths]
+        return places
+
+    def means_and_errors(self, returns: Floats) -> tuple[Numbers, Numbers, Integers]:
+        """What matches amount to, by cell: means, their standard errors, matches; each [N, N].
+
+        The mean is over seats, each as much; what one seat earns more than another is no chance,
+        and does not count as such. On the diagonal all seats are of the same matches, so that the
+        error is that of the mean over the seats of a match.
+
+        Args:
+            returns: [episodes, I, S]; not a number where a match has not been played.
+        """
+        count = len(self.cells)
+        means, errors = np.full((count, count), np.nan), np.full((count, count), np.nan)
+        matches: Integers = np.zeros((count, count), np.int64)
+        of_seating = [returns[:, i].astype(np.float64) for i in range(len(self.seatings))]
+        of_seating = [each[~np.isnan(each).any(1)] for each in of_seating]
+        for row in range(count):
+            for column in range(count):
+                seatings = self.cells[row, column]
+                if len(set(seatings.tolist())) == 1:
+                    found = [of_seating[int(seatings[0])].mean(1)]
+                else:
+                    found = [of_seating[int(i)][:, seat] for seat, i in enumerate(seatings)]
+                matches[row, column] = sum(map(len, found))
+                if all(map(len, found)):
+                    squares = np.array([standard_error(each) ** 2 for each in found])
+                    means[row, column] = np.mean([each.mean() for each in found])
+                    errors[row, column] = np.sqrt(squares.sum()) / len(found)
+        return means, errors, matches

@@ -1,0 +1,345 @@
+"""Seats of a tournament: each copy of the game plays one match after another of those left to play.
+
+A copy takes the next match as soon as its last one is over. Policies of one layout and kind of seat
+are one stack, whatever matches they are in, as in training (`remuda.actor.match_seats`); nothing is
+written down of what they observe, and nobody learns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+
+from remuda.actor.batch_plan import STEP
+from remuda.actor.policy_group import Kind, PolicyGroup
+from remuda.actor.role import network_layout
+from remuda.envs.checks import TurnChecks
+from remuda.envs.registry import Game
+from remuda.envs.scripted import ScriptedPolicy
+from remuda.envs.vector_env import VectorEnv
+from remuda.experience.room import Room
+from remuda.policies.acting import ActingStack
+from remuda.policies.spec import kinds_of
+from remuda.publish.snapshot import Snapshot
+from remuda.streams import stream
+from remuda.tournaments.entrants import Player, is_of_remuda, stand_in
+from remuda.tournaments.random_numbers import Keys, MatchRandom, MatchSeeds, derive
+from remuda.tournaments.schedule import Schedule
+from remuda.types import Bools, Floats, Integers, State, TurnResult
+
+KEPT_PASSES = 64
+"""Passes of different shapes that are kept ready: each holds what its layers say."""
+
+
+class Results(Protocol):
+    """Takes note of matches that are over."""
+
+    def add(self, numbers: Integers, versions: Integers, returns: Floats, truncated: Bools) -> None:
+        """Note matches by number [M]: versions and returns [M, S], and whether they were cut."""
+
+
+class TournamentGroup(PolicyGroup):
+    """Policies that explore alike: they choose in one call, with the numbers of their matches."""
+
+    random: MatchRandom
+
+    def choose(self, group: int, random: np.random.Generator | None) -> None:
+        """Pass by pass, and then a choice for all their streams."""
+        self.random.aim(self._plans[group].streams)
+        super().choose(group, random)
+
+    def _runs(self, plan: Any, count: int) -> list[tuple[int, int, float]]:  # noqa: ARG002
+        return [(0, count, float(self._epsilons[0]))]
+
+
+@dataclass(frozen=True)
+class Scripted:
+    """A policy that plays without having learned, on one seat of some copies."""
+
+    place: int
+    policy: ScriptedPolicy
+    random: np.random.Generator
+
+
+class TournamentSeats:
+    """Seats that are dealt from a list of matches, in its order.
+
+    What it guarantees:
+
+    1. Every match of the list is begun once, and noted once it is over, however long it takes.
+    2. What is drawn in a match follows from the seed and its number, whatever copy plays it; but
+       for scripted policies of the user's, and of games of the user's.
+    3. After `end_dealing` no match is begun, and those that were begun are played to their end:
+       which are played does not depend on what came of them.
+    """
+
+    def __init__(
+        self,
+        env: VectorEnv,
+        game: Game,
+        schedule: Schedule,
+        left: Integers,
+        results: Results,
+        seed: int,
+    ) -> None:
+        """Take the seats, and deal the first matches.
+
+        Args:
+            env: the copies of the game.
+            game: which game it is.
+            schedule: the matches that there are.
+            left: the numbers of those that are to be played, in order; as many as copies at least.
+            results: takes note of what came of them.
+            seed: of the tournament.
+        """
+        self._env, self._schedule, self._results = env, schedule, results
+        self.groups: Sequence[tuple[int, ...]] = env.turn_groups
+        self.checks: TurnChecks | None = None
+        at = (env.num_envs, env.num_agents)
+        self.acted: Bools = np.zeros(at, np.bool_)
+        self.numbers: Integers = np.full(env.num_envs, -1, np.int64)
+        """[num_envs]: the match that a copy plays; -1: none, and its game does not count."""
+        self.seated: Integers = np.zeros(at, np.int64)
+        """[num_envs, S]: the place of who sits there."""
+        self.closed = 0
+        """Matches that are over."""
+        self._left, self._next, self._dealing = left, 0, True
+        self._seed = int(stream(seed, "tournament").integers(2**63))
+        keys: Keys = np.zeros(env.num_agents * env.num_envs, np.uint64)
+        self._keys, self._turns = keys, np.zeros(len(keys), np.int64)
+        self._matches: Keys = np.zeros(env.num_envs, np.uint64)
+        rest = stream(seed, "tournament", "rest")
+        self.seeds = MatchSeeds(self._matches, rest)
+        """What an actor draws the episodes' seeds from."""
+        self._masked = [spec.masked for spec in env.agents]
+        self._kinds, self.policy_groups = _policy_groups(
+            env, schedule, self._keys, self._turns, rest
+        )
+        self._kind_of = {agent: kind for kind in self._kinds for agent in kind.agents}
+        self._scripted = self._find_scripted(game, seed)
+        self._versions: Integers = np.array(
+            [-1 if isinstance(who, str) else who.snapshot.version for who in schedule.players]
+        )
+        self._deal(np.arange(env.num_envs))
+        self._plan()
+
+    @property
+    def done(self) -> bool:
+        """Whether no match is under way or left to be begun."""
+        return bool((self.numbers < 0).all())
+
+    @property
+    def rooms(self) -> list[Room]:
+        """None: nothing is written."""
+        return []
+
+    def end_dealing(self) -> None:
+        """Begin no more matches."""
+        self._dealing = False
+
+    def observe(self, agent: int) -> None:
+        """See what there is to see, and what may be done."""
+        kind = self._kind_of[agent]
+        local, part = kind.agents.index(agent), kind.streams_of(agent)
+        self._env.observe(agent, kind.observations[local])
+        acts = kind.acted[local]
+        acts[...] = self._env.active[:, agent]
+        self.acted[:, agent] = acts
+        for group in self.policy_groups:
+            if group.kind is kind:
+                strange = group.frames[local].push(kind.observations_flat[part], acts)
+                if self.checks is not None:
+                    self.checks.observed(agent, kind.observations[local], strange)
+        if self._masked[agent]:
+            self._env.mask(agent, kind.masks[part])
+            if self.checks is not None:
+                self.checks.masked(agent, kind.masks[part], acts)
+
+    def choose(self, group: int, random: np.random.Generator | None = None) -> None:
+        """Forward passes, and a choice for every stream."""
+        for policy_group in self.policy_groups:
+            policy_group.choose(group, random)
+
+    def decide(self, group: int) -> None:
+        """Write nothing."""
+
+    def act(self, agent: int) -> None:
+        """Let what was chosen take effect; scripted policies choose as late as that."""
+        kind = self._kind_of[agent]
+        actions = kind.chosen(agent)
+        scripted = self._scripted[agent]
+        if scripted:
+            actions = actions.copy()
+        for each in scripted:
+            theirs = self.seated[:, agent] == each.place
+            if theirs.any():
+                if isinstance(each.random, MatchRandom):
+                    each.random.aim(self._streams_of(agent))
+                seen = kind.observations[kind.agents.index(agent)]
+                chosen = each.policy(self._env, agent, seen, each.random)
+                actions[theirs] = np.asarray(chosen)[theirs]
+        self._env.act(agent, actions)
+
+    def outcome(self, result: TurnResult) -> None:
+        """Forget what agents have in mind whose own episode is over."""
+        self._turns += 1
+        ended = result.terminated | result.truncated
+        for agent in np.flatnonzero(ended.any(0)).tolist():
+            self._forget(agent, ended[:, agent])
+
+    def close(self, over: Bools, returns: np.ndarray, truncated: Bools, turns: Integers) -> None:  # noqa: ARG002
+        """Note the matches that are over, and deal their copies the next."""
+        copies = np.flatnonzero(over & (self.numbers >= 0))
+        if len(copies):
+            earned: Floats = returns[copies].astype(np.float32)
+            versions = self._versions[self.seated[copies]]
+            self._results.add(self.numbers[copies], versions, earned, truncated[copies])
+            self.closed += len(copies)
+        self._deal(copies)
+
+    def begin(self, over: Bools) -> None:
+        """Begin the matches that were dealt."""
+        self._turns[self._streams(np.flatnonzero(over)).reshape(-1)] = 0
+        self._plan()
+        for agent in range(self._env.num_agents):
+            self._forget(agent, over)
+
+    def _deal(self, copies: Integers) -> None:
+        """Give these copies the next matches; where there is none, they go on without counting."""
+        count = min(len(copies), len(self._left) - self._next) if self._dealing else 0
+        dealt, idle = copies[:count], copies[count:]
+        numbers = self._left[self._next : self._next + count]
+        self._next += count
+        self.numbers[dealt], self.numbers[idle] = numbers, -1
+        if count:
+            self.seated[dealt] = self._schedule.places_of(numbers)
+        self._matches[copies] = derive(self._seed, self.numbers[copies])
+        for agent, streams in enumerate(self._streams(copies)):
+            self._keys[streams] = derive(self._matches[copies], np.full(len(copies), agent))
+
+    def _plan(self) -> None:
+        for group in self.policy_groups:
+            group.deal(self.seated, self.groups)
+
+    def _streams(self, copies: Integers) -> Integers:
+        """The streams of these copies, agent by agent: [S, len(copies)]."""
+        agents = np.arange(self._env.num_agents)[:, None]
+        streams: Integers = agents * self._env.num_envs + copies
+        return streams
+
+    def _streams_of(self, agent: int) -> Integers:
+        return np.arange(agent * self._env.num_envs, (agent + 1) * self._env.num_envs)
+
+    def _forget(self, agent: int, copies: Bools) -> None:
+        for group in self.policy_groups:
+            if group.kind is self._kind_of[agent]:
+                group.forget(agent, copies)
+
+    def _find_scripted(self, game: Game, seed: int) -> list[list[Scripted]]:
+        """By seat, the scripted policies that play it in some match."""
+        found: list[list[Scripted]] = []
+        for agent in range(self._env.num_agents):
+            here = []
+            for place in self._schedule.may_sit(agent):
+                name = self._schedule.players[place]
+                if not isinstance(name, str):
+                    continue
+                random = stream(seed, "tournament", "scripted", name, agent)
+                if is_of_remuda(game, name):
+                    random = MatchRandom(self._keys, self._turns, random)
+                here.append(Scripted(place, game.policy(name), random))
+            found.append(here)
+        return found
+
+    # What seats of training do besides: nothing is saved in the middle of a match.
+
+    def take(self, news: Mapping[str, Snapshot]) -> None:
+        """Nothing: who plays does not learn meanwhile."""
+
+    def state(self) -> State:
+        """Nothing."""
+        return {}
+
+    def restore(self, state: State) -> None:
+        """Nothing."""
+
+    def holds(self, state: State) -> bool:  # noqa: ARG002
+        """Nothing is held."""
+        return False
+
+    def lasting(self) -> State:
+        """Nothing."""
+        return {}
+
+    def restore_lasting(self, state: State) -> None:
+        """Nothing."""
+
+    def close_orphans(self) -> None:
+        """Nothing: nothing is written."""
+
+
+def _policy_groups(
+    env: VectorEnv,
+    schedule: Schedule,
+    keys: Keys,
+    turns: Integers,
+    rest: np.random.Generator,
+) -> tuple[list[Kind], list[TournamentGroup]]:
+    """The kinds of seats, and all trained policies by kind, layout and how they explore."""
+    alike = kinds_of(env.agents)
+    kinds: list[Kind] = []
+    groups: list[TournamentGroup] = []
+    for first in dict.fromkeys(alike):
+        agents = tuple(agent for agent, kind in enumerate(alike) if kind == first)
+        found = sorted({place for agent in agents for place in schedule.may_sit(agent)})
+        trained = {p: who for p in found if isinstance(who := schedule.players[p], Player)}
+        specs = [who.spec for who in trained.values()] or [stand_in(env.agents[first])]
+        kind = Kind(env, agents, specs[0])
+        kinds.append(kind)
+        together: dict[tuple[Any, ...], list[int]] = {}
+        for place, who in trained.items():
+            samples, rate = who.spec.config.entry.samples, who.snapshot.epsilon
+            explores = rate > 0.0 if samples else rate
+            key = (network_layout(who.spec), repr(who.spec.actions), samples, explores)
+            together.setdefault(key, []).append(place)
+        streams = np.concatenate(
+            [np.arange(agent * env.num_envs, (agent + 1) * env.num_envs) for agent in agents]
+        )
+        for places in together.values():
+            random = _RandomOfKind(keys, turns, rest, streams)
+            groups.append(_group(kind, places, trained, random, len(schedule.players)))
+    return kinds, groups
+
+
+class _RandomOfKind(MatchRandom):
+    """Draws for the streams of one kind of seats, by their numbers among these."""
+
+    def __init__(
+        self, keys: Keys, turns: Integers, rest: np.random.Generator, streams: Integers
+    ) -> None:
+        super().__init__(keys, turns, rest)
+        self._streams = streams
+
+    def aim(self, rows: Integers) -> None:
+        super().aim(self._streams[rows])
+
+
+def _group(
+    kind: Kind,
+    places: Sequence[int],
+    players: Mapping[int, Player],
+    random: MatchRandom,
+    num_places: int,
+) -> TournamentGroup:
+    """A stack of these players, with their weights."""
+    specs = [players[place].spec for place in places]
+    width = -(-len(kind.observations_flat) // STEP) * STEP
+    none = [None] * len(places)  # noisy layers act on their means
+    stack = ActingStack(specs[0].network(), none, width, gathered=True, kept_rooms=KEPT_PASSES)
+    group = TournamentGroup(kind, specs, places, stack, (), random, num_places)
+    for place in places:
+        group.load(place, players[place].snapshot)
+    return group
