@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterable
 from functools import cache
 from pathlib import Path
 from types import CodeType, FunctionType, ModuleType
-from typing import Any
+from typing import Any, TypeVar, cast
 
 import numba
 import numpy as np
@@ -32,15 +32,18 @@ from numba.core.extending import _Intrinsic
 from numba.core.types import BaseTuple, Type
 
 
-def njit(**options: Any) -> Callable[[Callable[..., Any]], Any]:
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+def njit(**options: Any) -> Callable[[Function], Function]:
     """Compile a function as `numba.njit` does; `cache=True` keeps it for later processes."""
     keep = options.pop("cache", False)
 
-    def compiled(function: Callable[..., Any]) -> Any:
+    def compiled(function: Function) -> Function:
         kernel: Any = numba.njit(**options)(function)
         if keep and hasattr(kernel, "_cache"):  # not where NUMBA_DISABLE_JIT is set
             kernel._cache = KernelCache(kernel)
-        return kernel
+        return cast(Function, kernel)
 
     return compiled
 

@@ -1,0 +1,97 @@
+"""`remuda analyse` shows one screen, writes its file and pictures, and tells what is wrong."""
+
+import json
+
+import numpy as np
+import pytest
+
+from remuda.population.ledger import LedgerFile, record_type
+from remuda.ui.cli import run
+
+
+def ledger(directory, payoffs, matches=40):
+    """The directory of a tournament in which the payoffs are known but for noise."""
+    directory.mkdir()
+    (directory / "tournament.json").write_text("{}")
+    rng = np.random.default_rng(0)
+    count = len(payoffs)
+    one, other = (np.repeat(axis, matches) for axis in np.triu_indices(count, 1))
+    records = np.zeros(len(one), record_type(2))
+    records["policy"], records["version"] = np.stack([one, other], 1), -1
+    returns = rng.normal(payoffs[one, other], 1.0)
+    records["returns"] = np.stack([returns, -returns], 1)
+    LedgerFile(directory / "ledger.bin", [f"p{i}" for i in range(count)], 2).append(records)
+    return directory
+
+
+SKILL = np.array([1.0, 0.0, -1.5])
+
+
+@pytest.fixture
+def matches(tmp_path):
+    return ledger(tmp_path / "matches", SKILL[:, None] - SKILL[None])
+
+
+def test_one_screen_tells_it_all(matches, capsys):
+    assert run(["analyse", str(matches), "--samples", "60"]) == 0
+    shown = capsys.readouterr().out
+    assert "3 policies, 120 matches" in shown
+    assert shown.index("p0") < shown.index("p1") < shown.index("p2")
+    for part in ("ranking: p0 earns the most", "equilibrium: ", "structure: ", "diversity: "):
+        assert part in shown
+    written = json.loads((matches / "analysis.json").read_text())
+    assert written["ranking"]["ranking"][0]["name"] == "p0"
+    assert (matches / "payoffs.png").read_bytes().startswith(b"\x89PNG")
+    assert "p0" in (matches / "payoffs.svg").read_text()
+
+
+def test_json_is_what_is_written(matches, capsys, tmp_path):
+    out = tmp_path / "other"
+    command = ["analyse", str(matches), "--format", "json", "--out", str(out), "--samples", "60"]
+    assert run(command) == 0
+    assert json.loads(capsys.readouterr().out) == json.loads((out / "analysis.json").read_text())
+    assert not (matches / "analysis.json").exists()
+
+
+def test_only_some_are_looked_at(matches, capsys):
+    assert run(["analyse", str(matches), "--only", "p0", "p2", "--samples", "60"]) == 0
+    assert "2 policies, 40 matches" in capsys.readouterr().out
+
+
+def test_a_table_of_another_program_is_analysed(tmp_path, capsys):
+    path = tmp_path / "game.csv"
+    path.write_text(",rock,paper,scissors\nrock,0,-1,1\npaper,1,0,-1\nscissors,-1,1,0\n")
+    assert run(["analyse", str(path), "--samples", "60"]) == 0
+    assert "mixes 3 of 3 policies" in capsys.readouterr().out.replace("\n", " ")
+
+
+def test_sixty_policies_are_drawn(tmp_path, capsys):
+    skill = np.random.default_rng(1).normal(size=60)
+    directory = ledger(tmp_path / "many", skill[:, None] - skill[None], matches=3)
+    assert run(["analyse", str(directory), "--samples", "50"]) == 0
+    assert "and 40 more, in analysis.json" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("flags", "told"),
+    [
+        (["--only", "p9", "p0"], "p9 played no match"),
+        (["--only", "p0"], "there is one policy only, p0"),
+        (["--samples", "3"], "samples"),
+        (["--roles"], "these never met"),
+    ],
+)
+def test_what_cannot_be_done_is_told(matches, capsys, flags, told):
+    assert run(["analyse", str(matches), *flags]) in (1, 2)
+    shown = capsys.readouterr()
+    assert told in (shown.out + shown.err).replace("\n", " ")
+    assert "Traceback" not in shown.err
+
+
+def test_what_is_no_run_is_refused(tmp_path, capsys):
+    assert run(["analyse", str(tmp_path)]) in (1, 2)
+    assert str(tmp_path) in capsys.readouterr().err.replace("\n", "")
+    path = tmp_path / "game.csv"
+    path.write_text("policy,a,b\na,0,x\n")
+    assert run(["analyse", str(path)]) in (1, 2)
+    assert 'line 2: "x" is no number' in capsys.readouterr().err.replace("\n", " ")
