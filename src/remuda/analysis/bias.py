@@ -85,7 +85,7 @@ def estimate_from(
     start = value if unbiased is None else unbiased
     away = drawn - value
     ends = np.array([0.5 + level / 2.0, 0.5 - level / 2.0])
-    low, high = np.clip(start - np.quantile(away, ends), *bounds)
+    low, high = np.clip(start + np.quantile(away, ends[::-1]), *bounds)
     null_interval, null_share = (np.nan, np.nan), np.nan
     if null is not None:
         null_low, null_high = np.quantile(null, ends[::-1])
