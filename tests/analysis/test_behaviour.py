@@ -118,6 +118,13 @@ def test_what_cannot_be_used_is_refused_in_a_line(p, more, message):
         jensen_shannon(p, rng=rng(), **more)
 
 
+def test_one_policy_alone_has_no_pairs():
+    found = jensen_shannon(np.full((1, 3, 2), 0.5), rng=rng())
+    assert found.distances.tolist() == [[0.0]]
+    assert np.isnan(found.mean)
+    assert found.as_summary()["mean_interval"] == [None, None]
+
+
 def test_gaussians_need_a_deviation():
     with pytest.raises(UsageError, match="greater than 0"):
         hellinger(np.zeros((2, 1, 1)), np.zeros((2, 1, 1)), rng=rng())

@@ -75,6 +75,14 @@ def test_a_policy_of_the_mixture_trains_against_whom_it_beats_and_itself():
     assert some.tolist() == [[1, 0, 0], [0.75, 0.25, 0], [0, 0, 0]]
 
 
+def test_a_policy_ties_with_itself_whatever_its_own_matches_say():
+    noisy = ROCK_PAPER_SCISSORS - 0.1 * np.eye(3)
+    assert (
+        rectified_nash(noisy, EVEN).tolist()
+        == rectified_nash(noisy + 0.1 * np.eye(3), EVEN).tolist()
+    )
+
+
 def test_distances_are_root_mean_squares_of_rows_and_lose_their_noise():
     found = payoff_distances([[0.0, 1.0], [3.0, 5.0]])
     assert found[0, 1] == pytest.approx(np.sqrt((9 + 16) / 2))

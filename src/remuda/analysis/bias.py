@@ -28,7 +28,7 @@ class Estimate:
         value: at the means; on average too large where noise adds to it.
         corrected: the same without the bias that resampling shows, within the bounds.
         interval: (low, high) the basic bootstrap interval of the corrected value (Davison and
-            Hinkley 1997, "Bootstrap methods and their application", equation 2.10).
+            Hinkley 1997, "Bootstrap methods and their application", chapter 2).
         null_interval: (low, high) between what `value` lies where all policies are equal and the
             matches as many and as noisy; NaN where that was not asked for.
         null_share: how often `value` is as large where all policies are equal, a p-value; NaN

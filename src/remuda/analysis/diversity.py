@@ -31,7 +31,7 @@ def expected_cardinality(
     """How many policies a determinantal point process draws that avoids policies which are alike.
 
     trace(I - (L + I)^-1) with L = M M^T (Perez-Nieves et al. 2021, "Modelling behavioural
-    diversity for learning in open-ended games", equation 8 and proposition 4), where a row of M is
+    diversity for learning in open-ended games", their expected cardinality), where a row of M is
     what a policy earns against each opponent: between 0 and N. It depends on the unit of payoffs:
     a policy counts fully where its row is long in units of `scale`.
 
@@ -62,8 +62,8 @@ def effective_diversity(matrix: npt.ArrayLike, mixture: npt.ArrayLike, tie: floa
     """What the policies of a mixture win of each other where they win, in units of payoffs.
 
     p^T max(A, 0) p for a mixture p, the Nash equilibrium's, and payoffs A (Balduzzi et al. 2019,
-    "Open-ended learning in symmetric zero-sum games", definition 4). It is 0 where one policy
-    beats all, and so are the payoffs between policies of the mixture that only tie.
+    "Open-ended learning in symmetric zero-sum games", their effective diversity). It is 0 where one
+    policy beats all, and so are the payoffs between policies of the mixture that only tie.
 
     Args:
         matrix: [N, N] payoffs.
@@ -82,8 +82,8 @@ def rectified_nash(matrix: npt.ArrayLike, mixture: npt.ArrayLike, tie: float = 0
     """Against whom PSRO_rN trains each policy: [N, N], by row the mixture of its opponents.
 
     A policy of the Nash mixture trains against those of the mixture that it beats or ties with, in
-    proportion to their probabilities (Balduzzi et al. 2019, algorithm 4); it ties with itself. The
-    others do not train: their rows are 0.
+    proportion to their probabilities (Balduzzi et al. 2019, their rectified Nash response); it ties
+    with itself. The others do not train: their rows are 0.
 
     Args:
         matrix: [N, N] payoffs.

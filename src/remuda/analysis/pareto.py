@@ -29,7 +29,7 @@ def fronts(points: npt.ArrayLike, maximise: Maximise = False) -> Integers:
 
     Front 1 are those that only points of front 0 dominate, and so on. Sequential search of the
     efficient non-dominated sort (Zhang et al. 2015, "An efficient approach to nondominated sorting
-    for evolutionary multiobjective optimization", algorithm 3).
+    for evolutionary multiobjective optimization").
 
     Args:
         points: [P, D].
