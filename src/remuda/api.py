@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, ItemsView, Iterator, Mapping, Sequence, ValuesView
+from collections.abc import Callable, ItemsView, Iterable, Iterator, Mapping, Sequence, ValuesView
 from pathlib import Path
 from typing import Any, Literal
 
@@ -41,7 +41,7 @@ def train(
     config: Path | str | Mapping[str, Any] | Config | None = None,
     resume: Run | Path | str | None = None,
     view: View | None = None,
-    callbacks: Sequence[object] = (),
+    callbacks: Iterable[object] | None = (),
     **settings: Any,
 ) -> Result:
     """Train the policies of a game, and measure them by greedy play.
