@@ -321,9 +321,9 @@ def learner_state(saved: SavedPolicies, found: Saved) -> tuple[Saved, dict[str, 
         CheckpointError: the checkpoint is damaged.
     """
     if found.is_frozen:
-        own, _, version = found.name.rpartition("@")
+        own, _, frozen_at = found.name.rpartition("@")
         known = own in saved.names()  # not a member from another run
-        live = saved.learning(own, int(version)) if known else None
+        live = saved.learning(own, int(frozen_at)) if known else None
         found = found if live is None else live
     name, numbers = found.name, saved.files.checkpoints.numbers()
     if found.is_frozen:

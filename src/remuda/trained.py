@@ -236,7 +236,9 @@ class Policy:
         """Its network as a `torch.nn.Module`, with weights of its own, in the caller's hands.
 
         `module()(torch.as_tensor(observations))` gives [B, O], what `act` chooses by: values of
-        actions of a Q-learner; with PPO logits, or means and logarithms of deviations.
+        actions of a Q-learner; with PPO logits, or means and logarithms of deviations. Observations
+        are [B, *shape], or [B, n_frames, *shape] where frames are stacked, the oldest first. That
+        of a recurrent network takes the state [B, size] besides, and returns both.
         """
         return PolicyModule(self._network, self._stack.parameters_of(0))
 
