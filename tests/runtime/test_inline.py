@@ -33,7 +33,7 @@ def test_what_was_built_before_a_role_that_cannot_be_is_finished():
     done = []
     learners = [Role("one", done), Role("two", done, builds=False)]
     runtime = InlineRuntime(Role("actor", done), learners, None)
-    with pytest.raises(UserCodeError, match="MemoryError in your code .*: no room for two"):
+    with pytest.raises(UserCodeError, match=r"MemoryError in your code .*: no room for two"):
         runtime.start(lambda: False)
     runtime.stop()
     assert done == ["actor built", "one built", "actor finished", "one finished"]
