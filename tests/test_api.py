@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import remuda
+from remuda.config import overlay
 from remuda.coordinator.run_directory import RunDirectory
 from remuda.saved_weights import load_run
 from remuda.ui.live import PlainView
@@ -237,6 +238,18 @@ def test_who_cannot_play_a_game_is_told(tmp_path):
         (lambda run: run.evaluate(episodes="many"), "episodes: .* 'many'"),
         (lambda run: run.evaluate(episodes=2.5), r"episodes: .* 2\.5"),
         (lambda run: run.evaluate(seed=None), "seed: .* None"),
+        (lambda run: run.evaluate(checkpoint="7"), "a number, 'final' or 'best'; this is '7'"),
+        (lambda run: run.evaluate(checkpoint=True), "a number, 'final' or 'best'; this is True"),
+        (lambda run: run.evaluate(scripted=["random"]), r"scripted: .* 'random'}; this is \['ran"),
+        (lambda run: run.evaluate(scripted={"agent_1": 3}), r"scripted\.agent_1: 3 plays nothing"),
+        (lambda run: remuda.load(None), "run: give a run's directory, .* this is None"),
+        (lambda run: remuda.load(3), "run: give a run's directory, .* this is 3"),
+        (lambda run: remuda.train(resume=True), "resume: give a run's directory, .* this is True"),
+        (lambda run: remuda.train(resume=run, run=None), "run is None; it is a section"),
+        (
+            lambda run: remuda.train(resume=run, run={"directory": "elsewhere"}),
+            "run.directory is 'elsewhere', and resume goes on in",
+        ),
         (
             lambda run: run["agent_0"].act(run["agent_0"].observation_space.sample(), state=3),
             "a state comes from initial_state.*3",
@@ -353,3 +366,51 @@ def test_settings_that_are_wrong_are_told_as_on_the_command_line(tmp_path):
         remuda.train("tag", policy={"lr": 1.0})
     with pytest.raises(remuda.ConfigError, match="no game called 'tagg'"):
         remuda.train("tagg")
+
+
+def test_a_number_of_numpys_is_a_checkpoint(run):
+    number = np.int64(run.checkpoints[-1])
+    saved = run.policy("agent_0", checkpoint=number)
+    assert saved.reference == f"{run.path}:agent_0@checkpoint-{number}"
+    assert run.evaluate(episodes=2, checkpoint=number).returns.shape == (2, 2)
+
+
+def test_a_section_of_another_run_is_laid_over(tmp_path):
+    """It replaced all of the section: the rest of it had its defaults again."""
+    first = remuda.train(
+        "support:Tape", config=SMALL, run={"directory": tmp_path / "run"}, view=PlainView()
+    )
+    before = remuda.load(first).config
+    longer = before.run.model_copy(update={"turns": 400})
+    result = remuda.train(resume=first, run=longer, view=PlainView())
+    assert result.record.turns == 400
+    assert remuda.load(result).config.run == longer
+    tree = overlay(SMALL, {"run": {"directory": tmp_path / "other", "callbacks": []}})
+    section = remuda.config.RunConfig(turns=40, evaluate_episodes=0)
+    policy = before.policy.model_copy(update={"learning_rate": 0.02})
+    other = remuda.train("support:Tape", config=tree, run=section, policy=policy, view=PlainView())
+    found = remuda.load(other).config
+    assert found.policy == policy
+    assert (found.run.turns, found.run.log_every) == (40, SMALL["run"]["log_every"])
+
+
+def always_two(env, agent, observations, random):
+    return np.full(len(observations), 2)
+
+
+def test_functions_may_play_without_having_learned(run, tmp_path):
+    twos = run.evaluate(episodes=4, scripted={"agent_1": always_two})
+    assert (twos.returns[:, 1] == 2.0 * np.array([3, 5, 3, 5])).all()
+
+    def always_three(env, agent, observations, random):
+        return np.full(len(observations), 3)
+
+    result = remuda.train(
+        "support:Tape",
+        config=SMALL,
+        env={"scripted": {"agent_1": always_three}},
+        run={"directory": tmp_path / "run", "turns": 40},
+        view=PlainView(),
+    )
+    assert set(result.evaluation.returns[:, 1].tolist()) <= {3.0 * 3, 3.0 * 5}
+    assert remuda.load(result).config.env.scripted["agent_1"].startswith("pickled:always_three-")

@@ -13,6 +13,7 @@ from remuda import events, live_hyperparameters, training
 from remuda.algorithms import find_algorithm
 from remuda.assembly import Assembly
 from remuda.config import PolicyConfig
+from remuda.coordinator.run_directory import RunDirectory
 from remuda.errors import CallbackError, UsageError, UserCodeError
 from remuda.events import NAMES, Events, check_callback
 from remuda.hyperparameters import HYPERPARAMETERS, values_of, with_values
@@ -666,6 +667,31 @@ def test_a_callback_alone_is_refused_before_anything_is_made(tmp_path):
             callbacks=Notes(),
         )
     assert not (tmp_path / "run").exists()
+
+
+def test_callbacks_may_come_from_an_iterator_or_be_none(tmp_path):
+    """They were checked, and then there were none left."""
+    notes, settings = Notes(), {"config": SMALL, "view": PlainView()}
+    settings["run"] = {"directory": tmp_path / "run", "turns": 40, "evaluate_episodes": 0}
+    result = remuda.train("support:Tape", callbacks=iter([notes]), **settings)
+    assert notes.told[-1] == ("end", result)
+    settings["run"]["directory"] = tmp_path / "other"
+    assert remuda.train("support:Tape", callbacks=None, **settings).finished
+
+
+def test_a_resumed_run_begins_with_the_turns_and_seconds_of_its_checkpoint(tmp_path):
+    first, begun = train(tmp_path / "run"), []
+
+    class Looks(remuda.Callback):
+        def on_start(self, run):
+            begun.append((run.turns, run.seconds))
+
+    settings = {"resume": first, "view": PlainView(), "run": {"turns": 400}}
+    remuda.train(callbacks=[Looks()], **settings)
+    kept = RunDirectory.open(first.directory).checkpoints
+    manifest = kept.manifest(remuda.load(first).checkpoints[0])
+    assert begun == [(300, manifest.seconds)]
+    assert manifest.seconds > 0.0
 
 
 def test_the_base_is_a_callback_that_does_nothing():

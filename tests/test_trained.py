@@ -4,6 +4,7 @@ import copy
 import pickle
 import sys
 import threading
+import time
 from dataclasses import replace
 
 import numpy as np
@@ -258,6 +259,7 @@ def test_without_a_state_it_remembers_by_itself(tmp_path):
         ("masked", {"observation": np.zeros((2, 6, 7))}, "which of 7 actions .* mask="),
         ("masked", {"observation": np.zeros((2, 6, 7)), "mask": [1, 0]}, r"shape \(1, 7\)"),
         ("masked", {"observation": np.zeros((2, 6, 7)), "mask": [False] * 7}, "allows nothing"),
+        ("dqn", {"observation": np.zeros(5), "epsilon": 0.3}, "give deterministic=False too"),
     ],
 )
 def test_what_does_not_fit_is_told(setting, arguments, words, tmp_path):
@@ -399,3 +401,96 @@ def test_a_distribution_explores_whatever_the_exploration_rate_is(tmp_path):
     policy = remuda.load(result)["agent_0"]
     drawn = policy.act(np.zeros((200, 5), np.float32), deterministic=False, rng=1)
     assert len(set(drawn.tolist())) > 1
+
+
+@pytest.mark.parametrize("arguments", [{}, {"deterministic": False}])
+@pytest.mark.parametrize("rate", [0.0, 0.3])
+def test_a_distribution_has_no_exploration_rate(rate, arguments, policies):
+    """With 0.0 it was greedy, and any other rate was as 1."""
+    policy = policies("ppo")
+    with pytest.raises(UsageError, match=r"drawing from its distribution, .* leave epsilon out"):
+        policy.act(observations_of(policy, 2), epsilon=rate, **arguments)
+
+
+def test_a_mask_must_allow_something_in_each_choice(policies):
+    policy = policies("masked choices")
+    seen = observations_of(policy, 2)
+    both = [[True, True, True, False, True], [True, False, False, False, False]]
+    with pytest.raises(UsageError, match=r"mask 1 allows nothing in one of the choices of Multi"):
+        policy.act(seen, mask=both)
+    both[1][4] = True
+    assert policy.act(seen, mask=both)[1].tolist() == [0, 2]
+
+
+def test_starts_of_a_state_begin_its_memory_too(policies):
+    """Frames were cleared, and the recurrent state went on."""
+    policy = policies("recurrent")
+    cues = observations_of(policy, 3)
+    _, state = policy.act_from(policy.initial_state(3), cues)
+    state.starts[:] = [True, False, True]
+    begun = state.copy()
+    begun.begin(state.starts)
+    found, expected = (policy.act_from(each, cues)[1] for each in (state, begun))
+    assert (found.recurrent_state == expected.recurrent_state).all()
+    assert not (found.recurrent_state[1] == found.recurrent_state[0]).all()
+    assert state.recurrent_state.any(), "the state that was given was changed"
+
+
+def test_a_shallow_copy_shares_nothing_that_changes(policies):
+    policy = policies("recurrent")
+    cues = observations_of(policy, 2)
+    policy.begin()
+    policy.act(cues)
+    other = copy.copy(policy)
+    before = other._own.copy(), other._rng.bit_generator.state
+    policy.act(cues, deterministic=False)
+    assert (other._own.recurrent_state == before[0].recurrent_state).all()
+    assert not (policy._own.recurrent_state == before[0].recurrent_state).all()
+    assert other._rng.bit_generator.state == before[1] != policy._rng.bit_generator.state
+
+
+def test_a_batch_of_none_is_forgotten_and_nothing_else(policies):
+    policy = policies("recurrent")
+    cues = observations_of(policy, 3)
+    policy.act(cues)
+    before = policy._own.copy()
+    assert policy.act(cues[:0]).shape == (0,)
+    assert len(policy._own) == 3
+    assert (policy._own.recurrent_state == before.recurrent_state).all()
+
+
+@pytest.fixture
+def three_threads():
+    before = torch.get_num_threads()
+    torch.set_num_threads(3)
+    yield
+    torch.set_num_threads(before)
+
+
+def test_policies_of_several_threads_leave_torch_as_it_was(policies, monkeypatch, three_threads):
+    """The second one took the first one's single thread for what had been set, and left it so."""
+    inside, asks, found = threading.Event(), threading.Event(), {}
+    slow, other = copy.deepcopy(policies("ppo")), policies("dqn with frames")
+    seen = observations_of(slow, 2), observations_of(other, 2)
+    room = slow._stack.room
+
+    def waits(*sizes):
+        inside.set()
+        asks.wait(10.0)
+        time.sleep(0.2)  # it asks meanwhile
+        found["during"] = torch.get_num_threads()
+        return room(*sizes)
+
+    def ask():
+        inside.wait(10.0)
+        asks.set()
+        other.act(seen[1])
+        found["after"] = torch.get_num_threads()
+
+    monkeypatch.setattr(slow._stack, "room", waits)
+    thread = threading.Thread(target=ask)
+    thread.start()
+    slow.act(seen[0])
+    thread.join()
+    assert found == {"during": 1, "after": 3}
+    assert torch.get_num_threads() == 3

@@ -14,6 +14,7 @@ from remuda.coordinator.run_directory import RunDirectory
 from remuda.effects import without_effect
 from remuda.envs.registry import make_env
 from remuda.errors import ConfigError
+from remuda.own_code import name_objects
 from remuda.policies.spec import policy_specs
 from remuda.policies.stack import layout_size
 from remuda.runtime.layout import make_layout
@@ -270,13 +271,73 @@ def test_mistakes_are_told_in_one_line(where, said, sources, population, tmp_pat
     assert not (tmp_path / "run").exists()
 
 
-def test_a_frozen_copy_has_no_optimizer(population):
-    frozen = remuda.load(population).frozen[0]
-    policy = {"init_from": f"{population}:{frozen}", "init_optimizer": True}
-    config = load_config(overlay(POPULATION, {"policy": policy}))
+@pytest.fixture(scope="module")
+def two_checkpoints(tmp_path_factory):
+    """A run of a population that freezes every version, with a checkpoint in the middle."""
+    directory = tmp_path_factory.mktemp("two") / "run"
+    tree = {"director": "", "births": {"places": 0}, "snapshots": {"every": 1, "keep": 2}}
+    tree = overlay(POPULATION, {"population": tree, "checkpoint": {"every": 3600}})
+    for turns in (200, 400):
+        run = {"turns": turns, "directory": directory}
+        train(load_config(overlay(tree, {"run": run})), PlainView(), resume=turns > 200)
+        if turns == 200:
+            shutil.copytree(directory, directory.with_name("half"))
+    loaded = remuda.load(directory)
+    assert len(loaded.checkpoints) == 2
+    return loaded
+
+
+def begins_with(policy, optimizer=False):
+    """What policy_0 begins with where such a policy is given."""
+    given = {"init_from": policy, "init_optimizer": optimizer}
+    settings = name_objects({"policies": {"policy_0": given}})
+    config = load_config(overlay(POPULATION, settings))
     specs = policy_specs(config, make_env("kuhn_poker", 1).agents)
+    return find_beginnings(config, specs)["policy_0"]
+
+
+def test_a_frozen_copy_of_an_older_checkpoint_may_be_given(two_checkpoints):
+    """It was looked for among the copies of the newest one alone."""
+    run, first = two_checkpoints, two_checkpoints.checkpoints[0]
+    older = SavedPolicies(RunDirectory.open(run.path)).copies(first)
+    names = {f"{name}@{snapshot.version}" for name, snapshot in older} - set(run.frozen)
+    assert names
+    for name in names:
+        policy = run.policy(name, checkpoint=first)
+        begun = begins_with(policy)
+        assert (begun.weights == policy.player.snapshot.weights).all()
+        assert begun.source.checkpoint == first
+
+
+def test_a_frozen_copy_has_no_optimizer(two_checkpoints):
+    run = two_checkpoints
+    learned = {run.policy(name, which).version for name in run for which in ("final", 1, 2)}
+    frozen = next(name for name in run.frozen if int(name.partition("@")[2]) not in learned)
     with pytest.raises(ConfigError, match="is a frozen copy, which has no optimizer"):
-        find_beginnings(config, specs)
+        begins_with(run[frozen], optimizer=True)
+
+
+def test_the_optimizer_is_the_learners_where_a_copy_is_of_the_same_version(two_checkpoints):
+    """The copy was found first, and has none."""
+    run = remuda.load(two_checkpoints.path.with_name("half"))
+    saved = [run.policy(name, checkpoint=1) for name in run]
+    live = next(p for p in saved if f"{p.name}@{p.version}" in run.frozen)
+    begun = begins_with(f"{run.path}:{live.name}@{live.version}", optimizer=True)
+    saved = part(run.path, live.name)
+    assert (begun.optimizer["mean"] == saved["optimizer"]["mean"]).all()
+    assert (begun.weights == saved["online"]).all()
+
+
+@pytest.mark.parametrize("name", ["player:0", "player@x", "a:b@c"])
+@pytest.mark.parametrize("which", ["", "@best", "@30"])
+def test_names_of_policies_may_hold_the_signs_of_references(name, which, tmp_path):
+    (tmp_path / "run:1").mkdir()
+    found = Reference.parse(f"{tmp_path / 'run:1'}:{name}{which}")
+    assert found.run == tmp_path / "run:1"
+    read = f"{found.policy}@{found.which}" if found.which else found.policy
+    assert read == name + which
+    if which:
+        assert f"@{found.which}" == which
 
 
 def test_moments_without_weights_are_told_to_have_no_effect():

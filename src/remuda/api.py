@@ -5,13 +5,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, ItemsView, Iterator, Mapping, Sequence, ValuesView
+from collections.abc import Callable, ItemsView, Iterable, Iterator, Mapping, Sequence, ValuesView
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 
-from remuda.config import Config, load_config, overlay, read_config
+from remuda.config import Config, load_config, overlay
 from remuda.coordinator.metrics import View, row_of
 from remuda.coordinator.run_directory import RunDirectory
 from remuda.crossplay import Entrant, Player, Tournament, play_across
@@ -23,7 +23,7 @@ from remuda.evaluation import Evaluation
 from remuda.forkserver.child import check_guard
 from remuda.frame import Frame
 from remuda.matches import Payoffs, read_ledger, read_payoffs
-from remuda.own_code import name_objects
+from remuda.own_code import gone_on_with, name_objects, name_scripted, tree_of
 from remuda.result import Result
 from remuda.saved import CHECKPOINT, SavedPolicies, UnknownPolicyError
 from remuda.saved_weights import load_run
@@ -41,7 +41,7 @@ def train(
     config: Path | str | Mapping[str, Any] | Config | None = None,
     resume: Run | Path | str | None = None,
     view: View | None = None,
-    callbacks: Sequence[object] = (),
+    callbacks: Iterable[object] | None = (),
     **settings: Any,
 ) -> Result:
     """Train the policies of a game, and measure them by greedy play.
@@ -53,13 +53,14 @@ def train(
             cell: a `VectorEnv`, a Gymnasium or a PettingZoo environment, or what makes one; None:
             that of `config`, or Treasure Hunt.
         config: settings as a YAML file, a nested mapping, or those of another run
-            (`run.config`).
+            (`run.config`), whose directory this one does not take.
         resume: a run to go on with from its newest checkpoint; settings go over its own.
         view: who watches; None: the live view in a terminal, else plain lines.
         callbacks: objects with methods of `Callback`, which are told what happens in the run, may
             end it and may change hyperparameters.
         settings: sections of the configuration as the command line has them, over `config`:
-            `policy={"algorithm": "ppo"}, run={"turns": 100_000}, seed=3`.
+            `policy={"algorithm": "ppo"}, run={"turns": 100_000}, seed=3`. A section of another
+            run's configuration (`run.config.policy`) stands for all that was set in it.
 
     Returns:
         What came of it; `remuda.load` takes it.
@@ -71,47 +72,20 @@ def train(
     from remuda.ui.live import make_view
 
     check_guard()
-    said = overlay(name_objects(settings), {} if game is None else {"game": game})
-    tree = overlay(_tree_of(config), said)
+    given = {} if game is None else {"game": game}
+    tree = overlay(tree_of(config), overlay(name_objects(settings), given))
     if resume is not None:
-        path = _path(resume)
-        saved = RunDirectory.open(path).read_config().model_dump(mode="json")
-        tree = overlay(overlay(saved, tree), {"run": {"directory": path}})
+        tree = gone_on_with(_path(resume, "resume"), tree)
     if "game" in tree:
         tree["game"] = name_game(tree["game"])
     whole = load_config(tree)
     find_game(whole.game)
     view = make_view(whole.run.live) if view is None else view
+    said = frozenset(leaves(settings | given))  # of sections that are objects no key was written
     try:
-        return run_training(
-            whole, view, resume is not None, said=frozenset(leaves(said)), user_callbacks=callbacks
-        )
+        return run_training(whole, view, resume is not None, said=said, user_callbacks=callbacks)
     except UnguardedScriptError as error:
         raise error.with_traceback(None) from None  # the line says all, and the script is at fault
-
-
-def _tree_of(config: Path | str | Mapping[str, Any] | Config | None) -> dict[str, Any]:
-    """The settings that `train` is given as a whole, as a tree of plain data.
-
-    Raises:
-        UsageError: they are nothing that holds settings.
-        ConfigError: the file is missing or wrong.
-    """
-    if config is None:
-        return {}
-    if isinstance(config, Config):  # of another run, whose directory this one does not take
-        tree = config.model_dump(mode="json")
-        tree["run"].pop("directory")
-        return tree
-    if isinstance(config, Mapping):
-        return name_objects(config)
-    if not isinstance(config, str | Path):
-        raise UsageError(
-            f"config is a file, a mapping, or a run's; this is a {type(config).__name__}"
-        )
-    tree = read_config(Path(config))
-    load_config(tree, str(config))  # a fault in the file is told as the file's
-    return tree
 
 
 def tournament(
@@ -318,12 +292,10 @@ class Run(Mapping[str, Policy]):
             RunDirectoryError: weights are missing or damaged.
             CheckpointError: the checkpoint is missing or damaged.
         """
-        number = checkpoint if isinstance(checkpoint, int) else None
-        if isinstance(checkpoint, bool) or (number is None and checkpoint not in ("final", "best")):
-            raise UsageError(f"checkpoint is a number, 'final' or 'best'; this is {checkpoint!r}")
+        which = _checked_checkpoint(checkpoint)
         if not isinstance(name, str):
             raise UnknownPolicyError(name, list(self))
-        found = self._saved.find(name, checkpoint)
+        found = self._saved.find(name, which)
         return self._made(name, found.player, None if found.is_frozen else found.checkpoint)
 
     def summary(self) -> dict[str, Any]:
@@ -376,7 +348,7 @@ class Run(Mapping[str, Policy]):
         *,
         checkpoint: Checkpoint = "final",
         seed: int = 0,
-        scripted: Mapping[str, str] | None = None,
+        scripted: Mapping[str, str | Callable[..., Any]] | None = None,
     ) -> Evaluation:
         """Play greedily, and tell what each agent earned.
 
@@ -384,17 +356,20 @@ class Run(Mapping[str, Policy]):
             episodes: how many.
             checkpoint: whose weights.
             seed: of the games.
-            scripted: by agent, who plays in its place without having learned.
+            scripted: by agent, who plays in its place without having learned: `random`, what
+                `remuda games GAME` lists, `module:callable`, or such a function itself.
 
         Raises:
-            UsageError: no episodes, or a seed below zero.
+            UsageError: no episodes, a seed below zero, what is no checkpoint, or a function that
+                cannot be named.
             RunDirectoryError: weights are missing or damaged.
             CheckpointError: the checkpoint is missing or damaged.
             ConfigError: there is no such agent, or no such scripted policy.
         """
         _check_play(episodes, seed)
-        config, snapshots = load_run(self._files, checkpoint)
-        return play_greedily(config, snapshots, episodes, seed, scripted)
+        config, snapshots = load_run(self._files, _checked_checkpoint(checkpoint))
+        named = None if scripted is None else name_scripted(scripted, "scripted")
+        return play_greedily(config, snapshots, episodes, seed, named)
 
     def report(self) -> Path:
         """Make its picture and its report; returns the page's path.
@@ -412,8 +387,31 @@ class Run(Mapping[str, Policy]):
         return self.path / "report.html"
 
 
-def _path(run: Run | Result | Path | str) -> Path:
+def _checked_checkpoint(checkpoint: Checkpoint) -> Checkpoint:
+    """A checkpoint that may be asked for, a number of numpy's as one of Python's.
+
+    Raises:
+        UsageError: it is none.
+    """
+    if _is_count(checkpoint):
+        return int(checkpoint)
+    if isinstance(checkpoint, str) and checkpoint in ("final", "best"):
+        return checkpoint
+    raise UsageError(f"checkpoint is a number, 'final' or 'best'; this is {checkpoint!r}")
+
+
+def _path(run: Run | Result | Path | str, name: str = "run") -> Path:
+    """A run's directory, absolute; `name`: of the argument, for the message.
+
+    Raises:
+        UsageError: it is no run.
+    """
     if isinstance(run, Run):
         return run.path
     run = run.directory if isinstance(run, Result) else run
+    if not isinstance(run, str | Path):
+        raise UsageError(
+            f"{name}: give a run's directory, what train returned or what load opened; this is "
+            f"{run!r}"
+        )
     return Path(run).expanduser().absolute()

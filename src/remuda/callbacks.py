@@ -95,7 +95,8 @@ class ActiveRun:
     policies: tuple[str, ...]
     """The names of those that it trains."""
     turns: int
-    """Turns played, over all copies, as of the last look."""
+    """Turns played, over all copies and sessions, as of the last look; of a resumed run that has
+    not been looked at, those of the checkpoint that it goes on from."""
     seconds: float
     """Seconds of play, with those of earlier sessions, as of the last look."""
     stopped: str

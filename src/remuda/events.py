@@ -13,6 +13,7 @@ from typing import Any
 
 from remuda.assembly import Assembly
 from remuda.callbacks import ActiveRun, Callback, EpisodeSummary
+from remuda.checkpoint.store import Manifest
 from remuda.config import Config
 from remuda.coordinator.metrics import Record, row_of
 from remuda.coordinator.run_directory import RunDirectory
@@ -37,13 +38,13 @@ class Events:
     """Tells callbacks what happens; stands between them and the run, which no exception reaches."""
 
     def __init__(
-        self, config: Config, callbacks: Iterable[object], say: Callable[[str], None]
+        self, config: Config, callbacks: Iterable[object] | None, say: Callable[[str], None]
     ) -> None:
         """Take callbacks, those that the configuration names first.
 
         Args:
             config: of the run.
-            callbacks: objects with any of the methods of `Callback`.
+            callbacks: objects with any of the methods of `Callback`; None: there are none.
             say: tells the user.
 
         Raises:
@@ -52,12 +53,12 @@ class Events:
                 takes other arguments.
         """
         self._config, self._say = config, say
-        _check_list(callbacks)
+        given = _listed(callbacks)
         named = [_loaded(name) for name in config.run.callbacks]
         made = [make_logger(name) for name in config.run.loggers]
-        for callback in (*named, *callbacks):
+        for callback in (*named, *given):
             check_callback(callback)
-        self._callbacks: list[object] = [*named, *callbacks, *made]
+        self._callbacks: list[object] = [*named, *given, *made]
         self._left: list[object] = []
         """Those that failed: only their end is told to them."""
         self._slow: set[tuple[str, str]] = set()
@@ -69,8 +70,15 @@ class Events:
         """What the run ends for; None: no essential callback failed."""
 
     @contextmanager
-    def lasting(self, files: RunDirectory, assembly: Assembly) -> Iterator[None]:
+    def lasting(
+        self, files: RunDirectory, assembly: Assembly, resumed: Manifest | None = None
+    ) -> Iterator[None]:
         """Inside the `with` the run lasts: its beginning is told, and its end, whatever happens.
+
+        Args:
+            files: the run's directory.
+            assembly: what its roles share.
+            resumed: the checkpoint that it goes on from; None: it begins.
 
         Raises:
             CallbackError: a callback failed; where it has begun, the run has ended in order.
@@ -78,6 +86,8 @@ class Events:
         self._files = files
         policies = tuple(spec.name for spec in assembly.specs)
         self._run = ActiveRun(files.path, self._config, policies)
+        if resumed is not None:
+            self._run.turns, self._run.seconds = resumed.turns, resumed.seconds
         self.attach(assembly)
         try:
             self._tell("on_start")
@@ -194,11 +204,18 @@ class Events:
         raise self.failure
 
 
-def _check_list(callbacks: object) -> None:
-    """Refuse a callback that is given alone."""
+def _listed(callbacks: object) -> tuple[object, ...]:
+    """The callbacks that are given, taken once: an iterator has no second time.
+
+    Raises:
+        UsageError: it is a callback that is given alone.
+    """
+    if callbacks is None:
+        return ()
     if not isinstance(callbacks, Iterable):
         name = callbacks.__name__ if isinstance(callbacks, type) else _name_of(callbacks)
         raise UsageError(f"callbacks is {name}; give a list of them, as in callbacks=[{name}()]")
+    return tuple(callbacks)
 
 
 def check_callback(callback: object) -> None:

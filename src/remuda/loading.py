@@ -6,7 +6,8 @@ import importlib
 from typing import Any
 
 from remuda import pickled
-from remuda.errors import ConfigError, MissingCodeError
+from remuda.errors import ConfigError, MissingCodeError, RemudaError, UserCodeError
+from remuda.user_code import where_raised
 
 
 def load(path: str, key: str) -> Any:
@@ -19,6 +20,7 @@ def load(path: str, key: str) -> Any:
 
     Raises:
         ConfigError: there is none.
+        UserCodeError: the module raised as it was imported.
     """
     if pickled.is_pickled(path):
         try:
@@ -27,9 +29,28 @@ def load(path: str, key: str) -> Any:
             raise MissingCodeError(f"{key}: {error}") from error
     module, _, name = path.partition(":")
     try:
-        found: Any = importlib.import_module(module)
+        found: Any = import_module(module)
         for part in name.split("."):
             found = getattr(found, part)
     except (ImportError, AttributeError, ValueError) as error:
         raise ConfigError(f"{key}: {error}; name yours as module:Class") from None
     return found
+
+
+def import_module(name: str) -> Any:
+    """Import a module of the user's.
+
+    Raises:
+        ModuleNotFoundError: there is none of this name.
+        UserCodeError: it raised as it was imported, or imports what is not there.
+        ImportError, ValueError: as `importlib.import_module`, without code of the user's.
+    """
+    try:
+        return importlib.import_module(name)
+    except RemudaError:
+        raise
+    except Exception as error:
+        told = where_raised(error, libraries=not isinstance(error, ImportError | ValueError))
+        if told is None:
+            raise
+        raise UserCodeError(told) from error

@@ -1,11 +1,17 @@
-"""What Python gives as objects where a configuration has names: own code, and policies of runs."""
+"""The settings that Python gives: as one tree, with names for objects.
+
+Objects may stand for own code, and for policies of runs.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 from remuda.algorithms import BUILT_IN
+from remuda.config import Config, Section, load_config, overlay, read_config
+from remuda.coordinator.run_directory import RunDirectory
 from remuda.errors import UsageError
 from remuda.pickled import name_object
 from remuda.trained import Policy
@@ -14,8 +20,10 @@ from remuda.trained import Policy
 def name_objects(settings: Mapping[str, Any]) -> dict[str, Any]:
     """Settings in which names stand for the objects that may be given in their place.
 
-    Classes and functions as `algorithm` and `network.module` of a policy and as `matchmaker` and
-    `director` of a population; policies of runs as `init_from` and in `members_from`.
+    Classes and functions as `algorithm` and `network.module` of a policy, as `matchmaker` and
+    `director` of a population and in `env.scripted`; policies of runs as `init_from` and in
+    `members_from`. A `Section`, as of another run's configuration, becomes a mapping of what was
+    set in it, so that it can be laid over others.
 
     Args:
         settings: sections of a configuration.
@@ -23,7 +31,7 @@ def name_objects(settings: Mapping[str, Any]) -> dict[str, Any]:
     Raises:
         UsageError: an object cannot be sent to other processes, or a policy is of no run.
     """
-    named = dict(settings)
+    named = {name: _as_mapping(section) for name, section in settings.items()}
     if "policy" in named:
         named["policy"] = _of_policy(named["policy"], "policy")
     if isinstance(named.get("policies"), Mapping):
@@ -34,7 +42,89 @@ def name_objects(settings: Mapping[str, Any]) -> dict[str, Any]:
     population = _at(named.get(key), "matchmaker", _name_code, key)
     population = _at(population, "director", _name_code, key)
     population = _at(population, "members_from", _name_members, key)
-    return named | ({key: population} if key in named else {})
+    named["env"] = _at(named.get("env"), "scripted", name_scripted, "env")
+    named[key] = population
+    return {name: section for name, section in named.items() if name in settings}
+
+
+def name_scripted(scripted: Any, key: str) -> Any:
+    """Who plays without having learned, by agent, functions by their names.
+
+    Raises:
+        UsageError: a function cannot be sent to other processes, or it is no mapping of names and
+            functions.
+    """
+    if not isinstance(scripted, Mapping):
+        raise UsageError(
+            f"{key}: give who plays by agent, as in {{'agent_1': 'random'}}; this is {scripted!r}"
+        )
+    named = {agent: _name_code(who, f"{key}.{agent}") for agent, who in scripted.items()}
+    for agent, who in named.items():
+        if not isinstance(who, str):
+            raise UsageError(
+                f"{key}.{agent}: {who!r} plays nothing; give a name, such as 'random', or a "
+                "function (env, agent, observations, random) to actions"
+            )
+    return named
+
+
+def _as_mapping(value: Any) -> Any:
+    """The same with mappings in place of sections, of what was set in them."""
+    if isinstance(value, Section):
+        return value.model_dump(exclude_unset=True)
+    if isinstance(value, Mapping):
+        return {name: _as_mapping(part) for name, part in value.items()}
+    return value
+
+
+def gone_on_with(path: Path, tree: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings of the run in `path` with those of `tree` over them.
+
+    Raises:
+        UsageError: these name another directory, or their `run` is no section.
+        RunDirectoryError: there is no such run.
+    """
+    section = tree.get("run", {})
+    if not isinstance(section, Mapping):
+        raise UsageError(
+            f"run is {section!r}; it is a section, as in run={{'turns': 100_000}}, and left out "
+            "where nothing of it changes"
+        )
+    named = section.get("directory")
+    same = named is None or (
+        isinstance(named, str | Path) and Path(named).expanduser().resolve() == path.resolve()
+    )
+    if not same:
+        raise UsageError(
+            f"run.directory is {str(named)!r}, and resume goes on in {path}: leave run.directory "
+            "out, or begin a run there with its weights by policy.init_from"
+        )
+    saved = RunDirectory.open(path).read_config().model_dump(mode="json")
+    return overlay(overlay(saved, tree), {"run": {"directory": path}})
+
+
+def tree_of(config: Path | str | Mapping[str, Any] | Config | None) -> dict[str, Any]:
+    """The settings that `train` is given as a whole, as a tree of plain data.
+
+    Raises:
+        UsageError: they are nothing that holds settings.
+        ConfigError: the file is missing or wrong.
+    """
+    if config is None:
+        return {}
+    if isinstance(config, Config):  # of another run, whose directory this one does not take
+        tree = config.model_dump(mode="json")
+        tree["run"].pop("directory")
+        return tree
+    if isinstance(config, Mapping):
+        return name_objects(config)
+    if not isinstance(config, str | Path):
+        raise UsageError(
+            f"config is a file, a mapping, or a run's; this is a {type(config).__name__}"
+        )
+    tree = read_config(Path(config).expanduser())
+    load_config(tree, str(config))  # a fault in the file is told as the file's
+    return tree
 
 
 def _of_policy(section: Any, key: str) -> Any:

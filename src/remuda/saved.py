@@ -154,6 +154,8 @@ class SavedPolicies:
     def version(self, name: str, version: int) -> Saved:
         """A policy as it was under one version: a frozen copy, the end of the run or a checkpoint.
 
+        Of frozen copies, those of older checkpoints too: the newest may have let go of one.
+
         Raises:
             UsageError: nothing of that version is kept.
             RunDirectoryError: weights are missing or damaged.
@@ -162,6 +164,33 @@ class SavedPolicies:
         kept = {snapshot.version for policy, snapshot in self.copies() if policy == name}
         if version in kept:
             return self.find(f"{name}@{version}")
+        live = self.learning(name, version, kept)
+        if live is not None:
+            return live
+        for number in reversed(self.files.checkpoints.numbers()[:-1]):
+            copies = {s.version for policy, s in self.copies(number) if policy == name}
+            if version in copies:
+                return self.find(f"{name}@{version}", number)
+            kept |= copies
+        there = ", ".join(map(str, sorted(kept)))
+        raise UsageError(
+            f"{self.files.path} keeps no version {version} of {name}; it keeps {there}"
+        )
+
+    def learning(self, name: str, version: int, kept: set[int] | None = None) -> Saved | None:
+        """A policy that learned, as it was under one version; None: nothing of it is kept.
+
+        Args:
+            name: of the policy.
+            version: at the end of the run, or in a checkpoint.
+            kept: other versions that are, are added to it.
+
+        Raises:
+            UsageError: there is none of this name.
+            RunDirectoryError: weights are missing or damaged.
+            CheckpointError: a checkpoint is damaged.
+        """
+        kept = set() if kept is None else kept
         final = self.find(name)
         if final.player.snapshot.version == version:
             return final
@@ -172,10 +201,7 @@ class SavedPolicies:
                 if snapshots[name].version == version:
                     return Saved(name, self._player(name, snapshots[name]), number)
                 kept.add(snapshots[name].version)
-        there = ", ".join(map(str, sorted(kept)))
-        raise UsageError(
-            f"{self.files.path} keeps no version {version} of {name}; it keeps {there}"
-        )
+        return None
 
     def agent_of(self, spec: PolicySpec) -> AgentSpec:
         """An agent that a policy may play."""
@@ -209,14 +235,24 @@ class Reference:
 
     @staticmethod
     def parse(text: str) -> Reference:
-        """From `RUN`, `RUN:policy` or `RUN:policy@WHICH`; nothing is looked up but directories."""
+        """From `RUN`, `RUN:policy` or `RUN:policy@WHICH`; nothing is looked up but directories.
+
+        Names of directories and of policies may hold a colon: the longest directory counts.
+        """
         whole = Path(text).expanduser()
-        if whole.is_dir():  # its name may hold a colon
+        if whole.is_dir():
             return Reference(text, whole)
         run, colon, policy = text.rpartition(":")
         if not colon:
             return Reference(text, whole)
-        name, _, which = policy.partition("@")
+        parts = text.split(":")
+        for count in range(len(parts) - 1, 0, -1):
+            if Path(":".join(parts[:count])).expanduser().is_dir():
+                run, policy = ":".join(parts[:count]), ":".join(parts[count:])
+                break
+        name, at, which = policy.rpartition("@")
+        if not at:
+            name, which = policy, ""
         return Reference(text, Path(run).expanduser(), name, which)
 
     def open(self) -> SavedPolicies:
@@ -278,12 +314,17 @@ def learner_state(saved: SavedPolicies, found: Saved) -> tuple[Saved, dict[str, 
     """What the learner of a policy had saved, and the policy with the weights that belong to it.
 
     Weights at the end of a run are a few updates newer than its last checkpoint, which is taken for
-    them.
+    them. Of a frozen copy it is what the policy had that was published under the same version.
 
     Raises:
         UsageError: nothing of its learner is kept.
         CheckpointError: the checkpoint is damaged.
     """
+    if found.is_frozen:
+        own, _, frozen_at = found.name.rpartition("@")
+        known = own in saved.names()  # not a member from another run
+        live = saved.learning(own, int(frozen_at)) if known else None
+        found = found if live is None else live
     name, numbers = found.name, saved.files.checkpoints.numbers()
     if found.is_frozen:
         raise UsageError(f"{name} of {saved.files.path} is a frozen copy, which has no optimizer")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import os
 import threading
 from collections.abc import Iterator
@@ -17,6 +18,7 @@ from gymnasium import Space
 from remuda.actor.frames import FrameStack
 from remuda.checkpoint.state import write_whole
 from remuda.crossplay import Player
+from remuda.envs.scripted import allows_something
 from remuda.errors import UsageError
 from remuda.policies.acting import ActingStack
 from remuda.policies.networks.module import PolicyModule
@@ -26,6 +28,8 @@ from remuda.types import AgentSpec, Array, Bools, Floats
 
 KEPT_ROOMS = 16
 """Passes of batches of different sizes that are kept ready."""
+COMPUTING = threading.Lock()
+"""Held by the policy that computes, of all policies of this process."""
 
 
 @dataclass
@@ -130,7 +134,9 @@ class Policy:
             type(self),
             (player.spec, player.snapshot, player.agent, self.name, self.game, self.reference),
         )
-        return (*made, {"_rng": self._rng, "_own": self._own})
+        with self._lock:  # another thread may be asking it; and what is copied is not shared
+            own = None if self._own is None else self._own.copy()
+            return (*made, {"_rng": copy.deepcopy(self._rng), "_own": own})
 
     @property
     def is_recurrent(self) -> bool:
@@ -190,7 +196,9 @@ class Policy:
             deterministic: take what is best, as in greedy play; else explore, as in training.
             state: as of `act_from`; it is changed in place.
             rng: random numbers to explore by, or a seed; None: the policy's own.
-            epsilon: the exploration rate of a Q-learner; None: that at the end of training.
+            epsilon: the exploration rate of a Q-learner that explores, 0 to 1; None: that at the
+                end of training. Refused with `deterministic`, and of a policy that draws from its
+                distribution.
 
         Returns:
             An action as `action_space` has it, or [N, *shape] of a batch.
@@ -228,7 +236,9 @@ class Policy:
         """Its network as a `torch.nn.Module`, with weights of its own, in the caller's hands.
 
         `module()(torch.as_tensor(observations))` gives [B, O], what `act` chooses by: values of
-        actions of a Q-learner; with PPO logits, or means and logarithms of deviations.
+        actions of a Q-learner; with PPO logits, or means and logarithms of deviations. Observations
+        are [B, *shape], or [B, n_frames, *shape] where frames are stacked, the oldest first. That
+        of a recurrent network takes the state [B, size] besides, and returns both.
         """
         return PolicyModule(self._network, self._stack.parameters_of(0))
 
@@ -281,6 +291,8 @@ class Policy:
 
     def _remembered(self, count: int) -> PolicyState:
         """What it remembers by itself; of other streams than before it remembers nothing."""
+        if not count:  # no stream was asked: what is remembered of others stays
+            return self.initial_state(0)
         if self._own is None or len(self._own) != count:
             self._own = self.initial_state(count)
         return self._own
@@ -298,6 +310,7 @@ class Policy:
         if not count:
             return actions
         log_probs: Floats = np.zeros(count, np.float32)
+        state.recurrent_state[state.starts] = 0.0
         frames = FrameStack(state.frames, spec.observation_size, state.starts)
         frames.push(observations, np.ones(count, np.bool_))
         with _one_thread():
@@ -334,7 +347,17 @@ class Policy:
     def _rate(self, deterministic: bool, epsilon: float | None) -> float:
         if epsilon is not None and not 0.0 <= epsilon <= 1.0:
             raise UsageError(f"epsilon is a share, 0 to 1; this is {epsilon}")
+        if epsilon is not None and self._spec.config.entry.samples:
+            raise UsageError(
+                f"{self.name}: {self.algorithm} explores by drawing from its distribution, and has "
+                "no exploration rate; leave epsilon out"
+            )
         if deterministic:
+            if epsilon is not None:
+                raise UsageError(
+                    f"{self.name}: epsilon is {epsilon}, and deterministic play does not explore; "
+                    "give deterministic=False too, or leave epsilon out"
+                )
             return 0.0
         return self._spec.config.last_epsilon if epsilon is None else epsilon
 
@@ -383,17 +406,29 @@ class Policy:
         allowed = np.ascontiguousarray(allowed.reshape(count, size) != 0)
         if not allowed.any(1).all():
             raise UsageError(f"{self.name}: a mask allows nothing")
+        able = allows_something(self.player.agent, allowed)
+        if not able.all():
+            raise UsageError(
+                f"{self.name}: mask {int(able.argmin())} allows nothing in one of the choices of "
+                f"{self.action_space}; each needs an action that is allowed"
+            )
         return allowed
 
 
 @contextmanager
 def _one_thread() -> Iterator[None]:
-    """Inside the `with`, let torch compute as actors do: with more threads it rounds otherwise."""
-    before = torch.get_num_threads()
-    if before != 1:
-        torch.set_num_threads(1)
-    try:
-        yield
-    finally:
+    """Inside the `with`, let torch compute as actors do: with more threads it rounds otherwise.
+
+    The number of threads is the whole process's, so one policy computes at a time: else one that
+    is done would set it back while another computes, or another would take 1 for the number that
+    was set before, and leave it so.
+    """
+    with COMPUTING:
+        before = torch.get_num_threads()
         if before != 1:
-            torch.set_num_threads(before)
+            torch.set_num_threads(1)
+        try:
+            yield
+        finally:
+            if before != 1:
+                torch.set_num_threads(before)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -67,7 +67,7 @@ def train(
     resume: bool = False,
     callbacks: Callbacks | None = None,
     said: Collection[str] = (),
-    user_callbacks: Sequence[object] = (),
+    user_callbacks: Iterable[object] | None = (),
 ) -> Result:
     """Train every policy of `config`, save them, and measure them by greedy play.
 
@@ -132,7 +132,7 @@ class _Beginning:
             run.save_config(config)
             note_changes(run, resumed)
         found = resumed.checkpoint if resumed is not None else None
-        with self.events.lasting(run, assembly):
+        with self.events.lasting(run, assembly, found):
             try:
                 return _train(config, view, assembly, run, found, self.callbacks, self.events)
             except CannotStartError as error:

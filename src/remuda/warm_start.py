@@ -189,7 +189,7 @@ def _imported(
             f"{'; '.join(different[nearest])}"
         )
     path = saved.files.path.absolute()
-    own = taken.name.partition("@")[0] if taken.is_frozen else taken.name
+    own = taken.name.rpartition("@")[0] if taken.is_frozen else taken.name
     origin = Origin(
         _name_of(path, own, before),
         snapshot.version,

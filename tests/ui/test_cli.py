@@ -96,6 +96,10 @@ def test_train_evaluate_watch(tmp_path, capsys):
     assert run(["evaluate", str(directory), "--episodes", "6", "--format", "json"]) == 0
     assert json.loads(capsys.readouterr().out) == first
     assert np.isfinite(first["agents"]["agent_1"]["standard_error"])
+    assert run(["evaluate", str(directory), "--episodes", "1", "--format", "json"]) == 0
+    single = capsys.readouterr().out
+    assert "NaN" not in single
+    assert json.loads(single)["agents"]["agent_1"]["standard_error"] is None
 
     picture = tmp_path / "out.gif"
     assert run(["watch", str(directory), "--out", str(picture), "--turns", "9"]) == 0

@@ -15,10 +15,12 @@ from PIL import Image
 import remuda
 from remuda.config import Config, load_config, overlay
 from remuda.coordinator.metrics import PolicyRecord, Record
+from remuda.loggers.common import flat
 from remuda.ui.cli import run as command
 from remuda.ui.comparison import MEAN, Score, compare
 from remuda.ui.comparison_page import band_of, curve_of, draw_curves, page_of
 from remuda.ui.found_runs import find_runs, list_runs, look_at
+from remuda.ui.resuming import find_unfinished, offer_to_resume
 
 
 def a_policy(i, mean_return):
@@ -262,6 +264,122 @@ def test_runs_are_found_and_what_is_damaged_is_named(tmp_path, capsys, monkeypat
     assert "half is damaged: summary.json is damaged" in said
     assert command(["runs", str(base / "notes")]) == 0
     assert "there is no run in" in capsys.readouterr().out
+
+
+def test_a_single_run_or_directory_may_be_compared(six):
+    """It was taken apart: into letters, or the names of its policies."""
+    one = six / "0.001-0"
+    opened = remuda.load(one)
+    for single in (one, str(one), opened, [opened]):
+        assert [run.files.path for run in compare(single).groups[0].runs] == [one]
+    assert [len(group.runs) for group in compare(str(six)).groups] == [3, 3]
+    assert [len(group.runs) for group in compare(path for path in [one]).groups] == [1]
+
+
+@pytest.mark.parametrize(
+    ("runs", "said"),
+    [
+        (3, "give runs in a list; this is 3"),
+        (None, "give runs in a list; this is None"),
+        ({"a": "run"}, "give runs in a list; this is {'a'"),
+        ([3], "a run is its directory, .* this is 3"),
+        ([], "name the runs"),
+    ],
+)
+def test_what_is_no_run_is_not_compared(runs, said):
+    with pytest.raises(remuda.UsageError, match=f"compare: {said}"):
+        compare(runs)
+
+
+def test_a_policy_that_no_run_has_is_told(six):
+    """It was None, as of one that was not measured."""
+    (group,) = compare([six / "0.001-0", six / "0.001-1"]).groups
+    for score in (group.greedy, group.in_training):
+        with pytest.raises(remuda.UsageError, match=r"'typo' in treasure_hunt; there are agent_0"):
+            score("typo")
+        assert score("agent_1").runs == score().runs == 2
+
+
+def test_runs_of_an_earlier_version_are_of_the_group_of_equal_new_ones(tmp_path):
+    new = a_run(tmp_path / "new", 1, policy={"algorithm": "dqn"})
+    old = a_run(tmp_path / "old", 2, policy={"algorithm": "dqn"})
+    tree = yaml.safe_load((old / "config.yaml").read_text())
+    tree["policy"]["double"] = tree["policy"]["dqn"].pop("double")
+    tree["policy"]["iqn"].pop("double")
+    (old / "config.yaml").write_text(yaml.safe_dump(tree))
+    (group,) = compare([new, old]).groups
+    assert group.seeds == (1, 2)
+
+
+def test_names_with_dots_set_runs_apart_as_others_do(tmp_path):
+    """The key was split at each dot, and not found."""
+    runs = [
+        a_run(tmp_path / who, env={"scripted": {"player.0": who}, "options": {"a.b": 1}})
+        for who in ("random", "greedy_walker")
+    ]
+    names = [group.name for group in compare(runs).groups]
+    assert names == ["0 random", "0 greedy_walker"]
+    tree = {"env": {"scripted": {"player.0": "random"}, "options": {}}, "seed": 3}
+    assert flat(tree) == {"env.scripted.player.0": "random", "seed": 3}
+
+
+def test_a_run_whose_module_is_broken_does_not_stop_others(tmp_path, monkeypatch, capsys):
+    """Its exception ended `remuda train` and `remuda runs` with a traceback."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "broken_algorithm.py").write_text("class Mine(Base):\n    pass\n")
+    (tmp_path / "broken_syntax.py").write_text("class Mine(:\n")
+    for name in ("broken_algorithm", "broken_syntax"):
+        config = a_run(tmp_path / "runs" / name) / "config.yaml"
+        tree = yaml.safe_load(config.read_text())
+        tree["policy"]["algorithm"] = f"{name}:Mine"
+        config.write_text(yaml.safe_dump(tree))
+    a_run(tmp_path / "runs" / "whole")
+    assert find_unfinished(load_config({}), tmp_path / "runs") is None
+    assert command(["runs", "--json"]) == 0
+    found = {os.path.basename(r["path"]): r["damaged"] for r in json.loads(capsys.readouterr().out)}
+    assert found["whole"] == ""
+    assert "NameError in your code (broken_algorithm.py, line 1)" in found["broken_algorithm"]
+    assert "SyntaxError in your code (broken_syntax.py, line 1)" in found["broken_syntax"]
+    with pytest.raises(remuda.RemudaError, match=r"NameError in your code \(broken_algorithm"):
+        load_config({"policy": {"algorithm": "broken_algorithm:Mine"}})
+
+
+def test_no_answer_is_no(monkeypatch, capsys):
+    """Ctrl-D was a traceback."""
+
+    def no_answer(question):
+        raise EOFError
+
+    monkeypatch.setattr("builtins.input", no_answer)
+    for stream in ("stdin", "stdout"):
+        monkeypatch.setattr(f"remuda.ui.resuming.sys.{stream}.isatty", lambda: True, raising=False)
+    monkeypatch.setattr("remuda.ui.resuming.find_unfinished", lambda config, base: base)
+    monkeypatch.setattr("remuda.ui.resuming._progress", lambda path: "5 turns")
+    assert offer_to_resume(load_config({})) is None
+
+
+def test_a_run_may_be_trained_in_a_directory_of_seeds(tmp_path, monkeypatch, capsys):
+    """The seeds in the current directory were taken for those to go on with."""
+    (tmp_path / "seeds.json").write_text('{"seeds": [0], "config": {}}')
+    monkeypatch.chdir(tmp_path)
+    entered = []
+    monkeypatch.setattr("remuda.ui.commands.train._train_seeds", lambda *w: entered.append(w) or 1)
+    monkeypatch.setattr("remuda.ui.commands.train._train_run", lambda *w, with_report: 0)
+    assert command(["train", "tag"]) == 0
+    assert entered == []
+    assert command(["train", "--resume", "."]) == 1
+    assert command(["train", f"--resume={os.curdir}"]) == 1
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert command(["train", "--resume=~"]) == 1
+    assert len(entered) == 3
+
+
+def test_a_resumed_run_stays_in_its_directory(tmp_path, capsys):
+    run = a_run(tmp_path / "run")
+    words = ["train", "--resume", str(run), "--run.directory"]
+    assert command([*words, str(tmp_path / "other")]) == 1
+    assert "other, and --resume goes on in" in capsys.readouterr().err
 
 
 FLAGS = [

@@ -8,7 +8,6 @@ kind holds the copies.
 from __future__ import annotations
 
 import difflib
-import importlib
 import inspect
 import sys
 from collections.abc import Callable, Mapping
@@ -17,6 +16,7 @@ from typing import Any
 
 from remuda.envs.vector_env import VectorEnv
 from remuda.errors import ConfigError, RemudaError, UnknownGameError, UserCodeError
+from remuda.loading import import_module
 from remuda.user_code import where_raised
 
 Factory = Callable[..., Any]
@@ -52,25 +52,6 @@ def import_factory(path: str) -> Factory:
     check_factory(found, path)
     factory: Factory = found
     return factory
-
-
-def import_module(name: str) -> Any:
-    """Import a module of the user's.
-
-    Raises:
-        ModuleNotFoundError: there is none of this name.
-        UserCodeError: it raised as it was imported, or imports what is not there.
-        ImportError, ValueError: as `importlib.import_module`, without code of the user's.
-    """
-    try:
-        return importlib.import_module(name)
-    except RemudaError:
-        raise
-    except Exception as error:
-        told = where_raised(error, libraries=not isinstance(error, ImportError | ValueError))
-        if told is None:
-            raise
-        raise UserCodeError(told) from error
 
 
 def check_factory(game: object, name: str) -> None:

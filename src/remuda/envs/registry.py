@@ -9,7 +9,7 @@ from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, cast
 
-from remuda import pickled
+from remuda import loading, pickled
 from remuda.envs import own_games
 from remuda.errors import ConfigError, RemudaError, UnknownGameError, UsageError, UserCodeError
 from remuda.user_code import where_raised
@@ -65,6 +65,8 @@ class Game:
     def policy(self, name: str) -> ScriptedPolicy:
         """A policy that plays without learning: `random`, one of `scripted`, or `module:callable`.
 
+        It may be one of the user's that no process can import, by its pickle's name.
+
         Raises:
             ConfigError: there is none of that name.
             UserCodeError: its module raised as it was imported.
@@ -78,9 +80,11 @@ class Game:
                 f"{self.name} has no scripted policy {name!r}; "
                 f"it has {', '.join([RANDOM, *self.scripted])}, and takes yours as module:callable"
             )
+        if pickled.is_pickled(name):
+            return cast("ScriptedPolicy", pickled.load_named(name))
         module, _, attribute = self.scripted.get(name, name).partition(":")
         try:
-            policy: ScriptedPolicy = getattr(own_games.import_module(module), attribute)
+            policy: ScriptedPolicy = getattr(loading.import_module(module), attribute)
         except (ImportError, AttributeError, ValueError) as error:
             raise ConfigError(f"cannot load the scripted policy {name!r}: {error}") from None
         return policy

@@ -11,7 +11,6 @@ from types import ModuleType
 from typing import Any
 
 from remuda.coordinator.run_directory import write_file
-from remuda.effects import leaves
 from remuda.errors import ConfigError
 from remuda.result import Result
 
@@ -65,12 +64,12 @@ def keep_id(directory: Path, logger: str, value: str) -> None:
     write_file(directory / IDS, json.dumps({**ids, logger: value}).encode())
 
 
-def flat(tree: Mapping[str, Any]) -> dict[str, Any]:
-    """The leaves of a tree by dotted key."""
-    found = {}
-    for key in leaves(tree):
-        value: Any = tree
-        for part in key.split("."):
-            value = value[part]
-        found[key] = value
+def flat(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """The leaves of a tree by dotted key; a part of a key may have dots itself, as agents may."""
+    found: dict[str, Any] = {}
+    for key, value in tree.items():
+        if isinstance(value, Mapping):
+            found |= flat(value, f"{prefix}{key}.")
+        else:
+            found[f"{prefix}{key}"] = value
     return found

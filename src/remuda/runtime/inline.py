@@ -14,7 +14,7 @@ from remuda.runtime.host import threads
 from remuda.runtime.role_loop import restore
 from remuda.timeline import Span, Timeline
 from remuda.types import Role, RoleStatus, Worker
-from remuda.user_code import naming_user_code
+from remuda.user_code import naming_user_code, where_raised
 
 log = logging.getLogger(__name__)
 
@@ -40,11 +40,14 @@ class InlineRuntime:
     def start(self, stopped: Callable[[], bool]) -> None:  # noqa: ARG002
         """Build every role, and let it go on from the newest checkpoint of a resumed run.
 
+        Where one of them cannot be built, `stop` finishes those before it.
+
         Raises:
             UserCodeError: the game raised.
         """
         self._stack.enter_context(threads(1))
-        self._workers = tuple(role.build() for role in self.roles)
+        for role in self.roles:
+            self._workers = (*self._workers, role.build())
         if self._resumed:
             for worker in self._workers:
                 restore(worker, self._checkpoints.newest)
@@ -99,8 +102,29 @@ class InlineRuntime:
         """Nothing happens here that would not end the run."""
         return []
 
+    @naming_user_code(log)
     def stop(self) -> None:
-        """Let every role finish."""
+        """Let every role that was built finish, the actor first, whichever of them raises.
+
+        A game that cannot be closed costs a run that is over nothing, as in processes of its own:
+        the log has what it raised.
+
+        Raises:
+            UserCodeError: a learner's last training raised.
+        """
+        workers, self._workers = self._workers, ()
         with self._stack:
-            for worker in self._workers:
-                worker.finish()
+            if workers:
+                _close(workers[0])
+            with ExitStack() as learners:  # each of them finishes, and then the first fault is told
+                for worker in reversed(workers[1:]):
+                    learners.callback(worker.finish)
+
+
+def _close(actor: Worker) -> None:
+    """Let the actor finish, which only gives back what its environment holds."""
+    try:
+        actor.finish()
+    except Exception as error:  # whatever the user's game raises
+        told = where_raised(error) or f"{type(error).__name__}: {error}"
+        log.exception("the game could not be closed: %s", told)

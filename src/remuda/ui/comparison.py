@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from remuda.config import load_config
+from remuda.config import load_saved_config
 from remuda.coordinator.run_directory import write_file
-from remuda.effects import leaves
 from remuda.errors import ConfigError, RunDirectoryError, UsageError
+from remuda.loggers.common import flat
 from remuda.result import Result
 from remuda.ui.found_runs import find_runs
 from remuda.ui.numbers import NOTHING, number
@@ -81,15 +81,35 @@ class Group:
         return tuple(name for name in first if all(name in other for other in others))
 
     def greedy(self, policy: str = MEAN) -> Score | None:
-        """What a policy earned in greedy play after training, over the runs that measured it."""
+        """What a policy earned in greedy play after training, over the runs that measured it.
+
+        Args:
+            policy: by name; `MEAN`: the mean over all policies.
+
+        Raises:
+            UsageError: no run of the group has such a policy.
+        """
         return self._score(policy, lambda found: found.greedy_return)
 
     def in_training(self, policy: str = MEAN) -> Score | None:
-        """What a policy earned over the last tenth of training, exploration included."""
+        """What a policy earned over the last tenth of training, exploration included.
+
+        Args:
+            policy: as of `greedy`.
+
+        Raises:
+            UsageError: no run of the group has such a policy.
+        """
         return self._score(policy, lambda found: found.training_return)
 
     def _score(self, policy: str, value: Callable[[PolicySummary], float | None]) -> Score | None:
         """Over runs; of `MEAN` the mean over the policies of each run."""
+        there = dict.fromkeys(each.name for run in self.runs for each in run.policies)
+        if policy != MEAN and policy not in there:
+            raise UsageError(
+                f"there is no policy {policy!r} in {self.name}; there are {', '.join(there)}, and "
+                f"{MEAN!r} of all"
+            )
         found = []
         for run in self.runs:
             values = [value(each) for each in run.policies if policy in (MEAN, each.name)]
@@ -166,23 +186,23 @@ class HasPath(Protocol):
         """Its directory."""
 
 
-def compare(runs: Sequence[Result | HasPath | Path | str]) -> Comparison:
+Named = Result | HasPath | Path | str
+"""What names a run, or a directory of runs."""
+
+
+def compare(runs: Named | Iterable[Named]) -> Comparison:
     """Compare runs; those that differ by nothing but their seed are one group.
 
     Args:
-        runs: that have ended: directories, what `train` or `load` returned. Of a directory that
-            is no run, all runs in it.
+        runs: that have ended: directories, what `train` or `load` returned, or a single one of
+            these. Of a directory that is no run, all runs in it.
 
     Raises:
-        UsageError: there are none.
+        UsageError: there are none, or one of them is nothing that names a run.
         RunDirectoryError: one of them is no run, has not ended, or is damaged.
     """
     paths: dict[Path, None] = {}
-    for each in runs:
-        if isinstance(each, Result):
-            path = each.directory
-        else:
-            path = Path(each).expanduser() if isinstance(each, str | Path) else each.path
+    for path in map(_path, _listed(runs)):
         found = [path] if (path / "config.yaml").is_file() else find_runs(path)
         if not found:
             raise RunDirectoryError(f"{path} is no run directory, and there is none in it")
@@ -190,6 +210,32 @@ def compare(runs: Sequence[Result | HasPath | Path | str]) -> Comparison:
     if not paths:
         raise UsageError("compare: name the runs")
     return Comparison(tuple(_groups([read_run(path) for path in paths])))
+
+
+def _listed(runs: Named | Iterable[Named]) -> Iterable[Named]:
+    """Runs one by one: an opened one is a mapping too, and would be taken apart."""
+    if isinstance(runs, Result | Path | str) or _is_opened(runs):
+        return (runs,)  # type: ignore[return-value]
+    if isinstance(runs, Mapping) or not isinstance(runs, Iterable):
+        raise UsageError(f"compare: give runs in a list; this is {runs!r}")
+    return runs
+
+
+def _path(run: Named) -> Path:
+    if isinstance(run, Result):
+        return run.directory
+    if isinstance(run, str | Path):
+        return Path(run).expanduser()
+    if not _is_opened(run):
+        raise UsageError(
+            "compare: a run is its directory, what train returned or what load opened; this is "
+            f"{run!r}"
+        )
+    return run.path
+
+
+def _is_opened(run: object) -> bool:
+    return isinstance(getattr(run, "path", None), Path)
 
 
 def _groups(runs: Sequence[RunSummary]) -> Iterator[Group]:
@@ -204,18 +250,11 @@ def _groups(runs: Sequence[RunSummary]) -> Iterator[Group]:
 
 def _settings(run: RunSummary) -> dict[str, Any]:
     """What runs of one group have in common, by key."""
-    try:  # what another version did not know has its default
-        tree = load_config(run.config).model_dump(mode="json")
+    try:  # what another version did not know has its default, and what it called otherwise is moved
+        tree = load_saved_config(run.config).model_dump(mode="json")
     except ConfigError:
         tree = run.config
-    found = {}
-    for key in leaves(tree):
-        value: Any = tree
-        for part in key.split("."):
-            value = value[part]
-        if key not in ASIDE:
-            found[key] = value
-    return found
+    return {key: value for key, value in flat(tree).items() if key not in ASIDE}
 
 
 def _names(groups: Sequence[Mapping[str, Any]]) -> list[str]:

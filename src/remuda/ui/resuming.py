@@ -25,7 +25,11 @@ def offer_to_resume(config: Config, base: Path = Path("runs")) -> Path | None:
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         print(f"{told}; to go on with it: remuda train --resume {path}")
         return None
-    answer = input(f"{told}. Go on with it? [Y/n] ")
+    try:
+        answer = input(f"{told}. Go on with it? [Y/n] ")
+    except EOFError:  # Ctrl-D: there will be no answer
+        print()
+        return None
     return path if answer.strip().lower() in ("", "y", "yes") else None
 
 

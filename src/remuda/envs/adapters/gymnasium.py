@@ -18,9 +18,9 @@ from remuda.envs.adapters.spaces import (
     write_mask,
 )
 from remuda.envs.checks import BadValueError, broken, flag, number
-from remuda.envs.own_games import import_module
 from remuda.envs.vector_env import VectorEnv
 from remuda.errors import ConfigError
+from remuda.loading import import_module
 from remuda.types import AgentSpec, Array, Bools, Floats, Integers, TurnResult
 from remuda.user_code import where_raised
 

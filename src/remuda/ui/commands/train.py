@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -19,7 +20,8 @@ def train(words: Sequence[str]) -> int:
     words, count = take_option(words, "--seeds", "how many seeds to train")
     words, jobs = take_option(words, "--jobs", "how many seeds to train at a time")
     words, resumed = take_option(words, "--resume", "the directory of the run to go on with")
-    if count or jobs or (Path(resumed) / SEEDS).is_file():
+    resumed = os.path.expanduser(resumed)
+    if count or jobs or (resumed and (Path(resumed) / SEEDS).is_file()):
         return _train_seeds(words, resumed, count, jobs)
     return _train_run(words, resumed, with_report=True)
 
