@@ -31,7 +31,6 @@ from numba.core.dispatcher import Dispatcher
 from numba.core.extending import _Intrinsic
 from numba.core.types import BaseTuple, Type
 
-
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 
