@@ -63,10 +63,11 @@ class OpenSpielGame:
                 f"{name}: OpenSpiel draws what chance does, and does not list it; take a game "
                 "whose chance is explicit"
             )
-        if game.max_game_length() > MAX_LENGTH:
+        longest = int(game.max_game_length())
+        if longest > MAX_LENGTH:
             raise UsageError(
-                f"{name}: a game may take {game.max_game_length()} moves; games are walked to every "
-                f"end where they take {MAX_LENGTH} at most"
+                f"{name}: a game may take {longest} moves; games are walked to every end where "
+                f"they take {MAX_LENGTH} at most"
             )
         self._named = bool(game.get_type().provides_information_state_string)
         if not self._named and kind.information != pyspiel.GameType.Information.PERFECT_INFORMATION:

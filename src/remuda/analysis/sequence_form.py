@@ -160,8 +160,9 @@ def _sequences(tree: Tree, player: int) -> _Sequences:
     numbers = np.full(legal.shape, -1, np.int64)
     numbers[legal] = 1 + np.arange(legal.sum())
     last = tree.sequences(player)
-    first = tree.offsets[player] * tree.num_actions
-    at = np.where(last < 0, 0, numbers.reshape(-1)[np.maximum(last - first, 0)])
+    some = last >= 0
+    at = np.zeros(tree.num_nodes, np.int64)
+    at[some] = numbers.reshape(-1)[last[some] - tree.offsets[player] * tree.num_actions]
     members = tree.members[tree.offsets[player] : tree.offsets[player + 1]]
     return _Sequences(numbers, at[members], at)
 
