@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from remuda.analysis.best_response import best_response, expected_returns
-from remuda.analysis.tree_games import KuhnPoker, MatrixGame, TicTacToe
+from remuda.analysis.tree_games import KuhnPoker, MatrixGame
 from remuda.analysis.tree_policies import from_callable, uniform
 from remuda.analysis.tree_walk import flatten
 from remuda.errors import UsageError
@@ -54,17 +54,21 @@ def test_a_tie_goes_to_the_first_action_also_where_play_never_leads():
         assert row.tolist() == ([1.0, 0.0] if first else [0.0, 1.0])
 
 
-def test_in_a_game_of_perfect_information_it_is_best_in_every_position():
-    tree = flatten(TicTacToe())
-    first_free = from_callable(tree, lambda known: {known.actions[0]: 1.0})
-    found = best_response(tree, 1, first_free)
-    # The first player holds the corner and the middle, though it would never take the middle
-    # second: 8 must be taken, or it wins there.
-    grid = [0, -1, -1, 1, 0, -1, -1, -1, -1]
-    place = next(k for k, s in enumerate(tree.information_sets[1]) if list(s.key) == grid)
-    after = best_response(tree, 1, uniform(tree))
-    assert after.policy[place, 8] == 1.0
-    assert found.value == 1.0
+class Seen(MatrixGame):
+    """A matrix game in which the second player sees what the first chose."""
+
+    def information(self, state):
+        return state
+
+
+def test_with_perfect_information_it_is_best_in_every_position():
+    tree = flatten(Seen([[1.0, 2.0], [4.0, 3.0]]))
+    always_first = from_callable(tree, lambda known: {0: 1.0})
+    found = best_response(tree, 1, always_first)
+    best = {(0,): [1.0, 0.0], (1,): [0.0, 1.0]}  # though it is never asked after a 1
+    for known, row in zip(tree.information_sets[1], found.policy, strict=True):
+        assert row.tolist() == best[known.key]
+    assert found.as_summary() == {"player": 1, "value": -1.0}
 
 
 def test_players_that_are_not_there_are_refused():

@@ -25,6 +25,10 @@ class BestResponse:
     also where the others' play never leads; in a game of perfect information it is the best there,
     too."""
 
+    def as_summary(self) -> dict[str, float]:
+        """Plain data, without the policy."""
+        return {"player": self.player, "value": self.value}
+
 
 def expected_returns(tree: Tree, policies: Policies) -> Numbers:
     """What each player earns a game: [R], exactly, by the likelihood of every end.

@@ -79,7 +79,7 @@ class MatrixGame:
 
     def returns(self, state: tuple[int, ...]) -> Sequence[float]:
         """The payoffs of the choices."""
-        return [float(one) for one in self.payoffs[(slice(None), *state)]]
+        return [float(one[state]) for one in self.payoffs]
 
 
 class KuhnState(NamedTuple):

@@ -77,9 +77,11 @@ def mixture(
         )
     shares = np.ones(len(policies)) if weights is None else np.asarray(weights, np.float64)
     if not len(policies) or shares.shape != (len(policies),) or not shares.sum() > 0.0:
-        raise UsageError(f"{tree.name}: {len(policies)} policies are drawn with weights {weights}")
+        raise UsageError(
+            f"{tree.name}: {len(policies)} policies are drawn with weights {weights!r}"
+        )
     if (shares < 0.0).any():
-        raise UsageError(f"{tree.name}: a weight is negative: {weights}")
+        raise UsageError(f"{tree.name}: a weight is negative: {weights!r}")
     part = slice(tree.offsets[player], tree.offsets[player + 1])
     own, members = tree.own(player)[tree.sources], tree.members[part]
     total, likely = np.zeros(tree.legal_of(player).shape), np.ones(len(tree.children))

@@ -98,14 +98,17 @@ class _Walk(Generic[State]):
                 continue
             action, probability = branch
             after = self._game.child(state, action)
-            child = self._nodes.get(after, -1) if self._game.merges else -1  # type: ignore[call-overload]
+            child = self._nodes.get(after, -1) if self._game.merges else -1
             if child < 0:
                 path.append(self._enter(after))
                 child = path[-1][0]
             elif child not in left:
                 raise UsageError(f"{self._game.name}: a state comes again, so it may never end")
-            for part, value in zip(self._edges, (node, child, action, probability), strict=True):
-                part.append(value)
+            sources, children, actions, likely = self._edges
+            sources.append(node)
+            children.append(child)
+            actions.append(action)
+            likely.append(probability)
 
     def _enter(self, state: State) -> tuple[int, State, Iterator[tuple[int, float]]]:
         """Make a node of a state; returns it with the branches that leave it."""
@@ -115,7 +118,7 @@ class _Walk(Generic[State]):
         player = game.player(state)
         self._players.append(player)
         if game.merges:
-            self._nodes[state] = node  # type: ignore[index]
+            self._nodes[state] = node
         branches: list[tuple[int, float]] = []
         number, returns = -1, (0.0,) * game.num_players
         if player == OVER:
