@@ -2,40 +2,68 @@
 
 A strategy of one player is an array [3, 2] of probabilities to bet: by its card (jack, queen, king)
 and by where it is asked. Player 0 is asked at the start, and after it passed and the other bet;
-player 1 after a pass, and after a bet.
+player 1 after a pass, and after a bet. The numbers come from the tree of the game
+(`tree_games.KuhnPoker`); `policy` writes a strategy as a policy of that tree.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from itertools import permutations, product
+from functools import cache
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 import numpy.typing as npt
-import torch
 
-from remuda.envs.kuhn_poker import BET, BETS, PASS, PASSED, PASSED_BETS, START
-from remuda.policies.spec import PolicySpec
-from remuda.policies.stack import ParameterStack
+from remuda.analysis import exploitability as exploitabilities
+from remuda.analysis.best_response import expected_returns
+from remuda.analysis.network_play import kuhn_policies
+from remuda.analysis.tree_games import KuhnPoker
+from remuda.analysis.tree_policies import mixture
+from remuda.analysis.tree_walk import flatten
+from remuda.analysis.trees import Tree
 from remuda.types import Floats
 
+if TYPE_CHECKING:
+    from remuda.policies.spec import PolicySpec
+
 Strategy = npt.NDArray[np.float64]
-ASKED = ((START, PASSED_BETS), (PASSED, BETS))
-"""By player, what has been done when it is asked the first and the second way."""
+Known = tuple[int, tuple[int, ...]]
+"""What a player knows: its card, and what has been done."""
+ASKED = (((), (0, 1)), ((0,), (1,)))
+"""By player, what has been done when it is asked the first and the second way; 0 passed, 1 bet."""
 VALUE = -1.0 / 18.0
 """What player 0 earns a game at equilibrium (Kuhn 1950)."""
 
 
+@cache
+def tree() -> Tree:
+    """The tree of the game: 58 nodes, and six information sets of each player."""
+    return flatten(KuhnPoker())
+
+
+def policy(player: int, strategy: Strategy) -> Strategy:
+    """A strategy as a policy [6, 2] of the tree's information sets, pass and bet."""
+    bets = np.array([strategy[place] for place in _places(player)])
+    return np.stack([1.0 - bets, bets], axis=1)
+
+
+def strategy_of(player: int, play: Strategy) -> Strategy:
+    """A policy [6, 2] of the tree as a strategy."""
+    found = np.zeros((3, 2))
+    for place, row in zip(_places(player), play, strict=True):
+        found[place] = row[1]
+    return found
+
+
 def value(first: Strategy, second: Strategy) -> float:
     """What player 0 earns a game, on average over the deals."""
-    return float(np.mean([_deal(first, second, *cards) for cards in permutations(range(3), 2)]))
+    return float(expected_returns(tree(), (policy(0, first), policy(1, second)))[0])
 
 
 def exploitability(first: Strategy, second: Strategy) -> float:
     """NashConv / 2: what best answers to both would gain, on average; 0 at an equilibrium."""
-    best_first = max(value(pure, second) for pure in _pure())
-    best_second = max(-value(first, pure) for pure in _pure())
-    return (best_first + best_second) / 2.0
+    return exploitabilities.exploitability(tree(), (policy(0, first), policy(1, second)))
 
 
 def average(firsts: Sequence[Strategy], seconds: Sequence[Strategy]) -> tuple[Strategy, Strategy]:
@@ -43,28 +71,21 @@ def average(firsts: Sequence[Strategy], seconds: Sequence[Strategy]) -> tuple[St
 
     What a player does after it passed counts by how often it passed.
     """
-    passes = np.array([1.0 - first[:, 0] for first in firsts])
-    later = np.array([first[:, 1] for first in firsts])
-    first = np.mean(firsts, axis=0)
-    total = passes.sum(0)
-    first[:, 1] = np.where(total > 0.0, (passes * later).sum(0) / np.maximum(total, 1e-12), 0.5)
-    return first, np.mean(seconds, axis=0)
+    first, second = (
+        strategy_of(player, mixture(tree(), player, [policy(player, one) for one in strategies]))
+        for player, strategies in enumerate((firsts, seconds))
+    )
+    return first, second
 
 
 def strategies(spec: PolicySpec, weights: Floats) -> tuple[Strategy, Strategy]:
-    """What a policy of an actor-critic does as player 0, and as player 1."""
-    network = spec.network()
-    stack = ParameterStack(network.shapes, 1)
-    found = np.zeros((2, 3, 2))
-    with torch.inference_mode():
-        stack.flat[0].copy_(torch.from_numpy(weights))
-        acting = network.acting(stack.parameters, None)
-        for player, card, asked in product(range(2), range(3), range(2)):
-            seen = torch.zeros(1, 1, spec.observation_size)
-            seen[0, 0, card] = seen[0, 0, 3 + ASKED[player][asked]] = seen[0, 0, 7] = 1.0
-            logits = network.outputs(acting, seen)[0, 0, [PASS, BET]].double()
-            found[player, card, asked] = float(logits.softmax(0)[1])
-    return found[0], found[1]
+    """What a policy of a run does as player 0, and as player 1.
+
+    Raises:
+        UsageError: it was trained in another game, or goes by earlier observations too.
+    """
+    first, second = kuhn_policies(tree(), spec, weights)
+    return strategy_of(0, first), strategy_of(1, second)
 
 
 def summary(first: Strategy, second: Strategy) -> Mapping[str, float]:
@@ -72,17 +93,7 @@ def summary(first: Strategy, second: Strategy) -> Mapping[str, float]:
     return {"exploitability": exploitability(first, second), "value": value(first, second)}
 
 
-def _deal(first: Strategy, second: Strategy, card: int, other: int) -> float:
-    """What player 0 earns with these cards."""
-    sign = 1.0 if card > other else -1.0
-    bets, answers = first[card]
-    raises, calls = second[other]
-    after_bet = calls * 2.0 * sign + (1.0 - calls)
-    after_raise = answers * 2.0 * sign - (1.0 - answers)
-    after_pass = raises * after_raise + (1.0 - raises) * sign
-    return float(bets * after_bet + (1.0 - bets) * after_pass)
-
-
-def _pure() -> list[Strategy]:
-    """All strategies without chance: 64."""
-    return [np.array(bits, np.float64).reshape(3, 2) for bits in product((0.0, 1.0), repeat=6)]
+def _places(player: int) -> list[tuple[int, int]]:
+    """Where a strategy tells of each information set of the tree: its card, and how it is asked."""
+    known = [cast(Known, one.key) for one in tree().information_sets[player]]
+    return [(card, ASKED[player].index(done)) for card, done in known]

@@ -1,0 +1,131 @@
+"""What policies of runs do in trees: the probabilities that their networks give to actions.
+
+It is for games that a run plays and that can be walked too: where the run's observations can be
+made from what a player knows.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, cast
+
+import numpy as np
+import numpy.typing as npt
+
+from remuda.analysis.trees import Tree
+from remuda.errors import UsageError
+from remuda.types import Array, Bools, Floats
+
+if TYPE_CHECKING:
+    from remuda.policies.spec import PolicySpec
+
+Numbers = npt.NDArray[np.float64]
+
+
+def probabilities(
+    spec: PolicySpec, weights: Floats, observations: Array, allowed: Bools
+) -> Numbers:
+    """How likely a policy takes each action: [S, A].
+
+    A policy that samples does so from the softmax of its outputs over what is allowed; one of
+    Q-learning takes the first of the best actions that are allowed.
+
+    Args:
+        spec: of the policy.
+        weights: [P] of its network.
+        observations: [S, *shape] as the environment writes them.
+        allowed: [S, A] bool, at least one action each.
+
+    Raises:
+        UsageError: what it does depends on more than the newest observation, an action is no
+            number from 0 to A - 1, or the observations do not fit.
+    """
+    import torch
+
+    from remuda.policies.actions import DiscreteActions
+    from remuda.policies.stack import ParameterStack
+
+    count = len(observations)
+    what = f"the policy {spec.name}"
+    if spec.memory or spec.config.n_frames > 1:
+        raise UsageError(
+            f"{what} goes by earlier observations too (recurrent, or stacked frames); what it does "
+            "is worked out only for policies that go by the newest"
+        )
+    if not isinstance(spec.actions, DiscreteActions) or spec.actions.sizes != allowed.shape[1:]:
+        raise UsageError(f"{what} has {spec.actions}; the game has actions of {allowed.shape[1:]}")
+    if observations.shape[1:] != spec.observation or len(allowed) != count:
+        raise UsageError(
+            f"{what} sees observations of {spec.observation}; these are {observations.shape[1:]}"
+        )
+    network = spec.network()
+    stack = ParameterStack(network.shapes, 1)
+    if weights.shape != tuple(stack.flat[0].shape):
+        raise UsageError(
+            f"{what} has a network of {stack.flat.shape[1]} weights; these are {weights.shape}"
+        )
+    with torch.inference_mode():
+        stack.flat[0].copy_(torch.from_numpy(np.array(weights, np.float32)))
+        inputs = torch.from_numpy(np.asarray(observations, np.float32).reshape(1, count, -1))
+        outputs = network.outputs(network.acting(stack.parameters, None), inputs)[0]
+        masked = outputs.double().masked_fill(~torch.from_numpy(allowed), -torch.inf)
+        if spec.config.entry.samples:
+            sampled: Numbers = masked.softmax(1).numpy()
+            return sampled
+        best = masked.argmax(1).numpy()
+    taken = np.zeros(allowed.shape)
+    taken[np.arange(count), best] = 1.0
+    return taken
+
+
+def kuhn_observations(tree: Tree, player: int) -> tuple[Floats, Bools]:
+    """What the game `kuhn_poker` shows in a player's information sets of `tree_games.KuhnPoker`.
+
+    Returns:
+        Observations [I_p, 8] float32, and which of its actions (wait, pass, bet) are allowed
+        [I_p, 3].
+    """
+    from remuda.envs.kuhn_poker import BET, BETS, PASS, PASSED, PASSED_BETS, START
+
+    after: dict[tuple[int, ...], int] = {(): START, (0,): PASSED, (1,): BETS, (0, 1): PASSED_BETS}
+    sets = tree.information_sets[player]
+    seen, allowed = np.zeros((len(sets), 8), np.float32), np.zeros((len(sets), 3), np.bool_)
+    for number, known in enumerate(sets):
+        card, done = cast(tuple[int, tuple[int, ...]], known.key)
+        seen[number, card] = seen[number, 3 + after[done]] = seen[number, 7] = 1.0
+    allowed[:, [PASS, BET]] = True
+    return seen, allowed
+
+
+def tic_tac_toe_observations(tree: Tree, player: int) -> tuple[Array, Bools]:
+    """What `pettingzoo:classic/tictactoe-v3` shows in the nodes of `tree_games.TicTacToe`.
+
+    Returns:
+        Observations [I_p, 3, 3, 2] int8, own squares and the other's, and free squares [I_p, 9].
+    """
+    grids = np.array([known.key for known in tree.information_sets[player]], np.int8)
+    planes = np.stack([grids == player, grids == 1 - player], axis=-1)
+    return planes.reshape(-1, 3, 3, 2).astype(np.int8), tree.legal_of(player).copy()
+
+
+def kuhn_policies(tree: Tree, spec: PolicySpec, weights: Floats) -> tuple[Numbers, ...]:
+    """By player, what a policy trained in `kuhn_poker` does on that seat: [I_p, 2], pass and bet.
+
+    Raises:
+        UsageError: it is of another game, or goes by earlier observations too.
+    """
+    return tuple(
+        probabilities(spec, weights, *kuhn_observations(tree, player))[:, 1:]
+        for player in range(tree.num_players)
+    )
+
+
+def tic_tac_toe_policies(tree: Tree, spec: PolicySpec, weights: Floats) -> tuple[Numbers, ...]:
+    """By player, what a policy trained in PettingZoo's tic-tac-toe does on that seat: [I_p, 9].
+
+    Raises:
+        UsageError: it is of another game, or goes by earlier observations too.
+    """
+    return tuple(
+        probabilities(spec, weights, *tic_tac_toe_observations(tree, player))
+        for player in range(tree.num_players)
+    )

@@ -1,0 +1,116 @@
+"""Small games of OpenSpiel as trees; the package is an extra, `pip install "remuda[openspiel]"`.
+
+Lanctot et al. 2019, "OpenSpiel: a framework for reinforcement learning in games".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from difflib import get_close_matches
+from importlib import import_module
+from typing import Any
+
+from remuda.analysis.trees import CHANCE, OVER
+from remuda.errors import UsageError
+
+MAX_LENGTH = 200
+"""Moves of a game, with those of chance, at most: what is kept of each state grows with them."""
+MISSING = 'games of OpenSpiel need the package open_spiel: `pip install "remuda[openspiel]"`'
+
+
+class OpenSpielGame:
+    """The rules of a game of OpenSpiel, as `tree_walk.flatten` walks them.
+
+    Moves at the same time become moves that the others do not know of. Information sets are named
+    as OpenSpiel names them (`information_state_string`); where it names none, the game must be of
+    perfect information, and they are the whole history.
+    """
+
+    merges = False
+
+    def __init__(self, name: str) -> None:
+        """Load a game.
+
+        Args:
+            name: as OpenSpiel loads it, with its parameters: `leduc_poker`,
+                `kuhn_poker(players=3)`.
+
+        Raises:
+            UsageError: OpenSpiel is missing, does not know the game, or the game cannot be walked
+                to every end: it is too long, chance is sampled, or what players know is not told.
+        """
+        try:
+            pyspiel: Any = import_module("pyspiel")
+        except ImportError:
+            raise UsageError(f"{name}: {MISSING}") from None
+        short = name.split("(", maxsplit=1)[0]
+        if short not in pyspiel.registered_names():
+            near = get_close_matches(short, pyspiel.registered_names(), 3)
+            hint = f"; did you mean {', '.join(near)}?" if near else ""
+            raise UsageError(f'OpenSpiel has no game "{short}"{hint}')
+        try:
+            game = pyspiel.load_game(name)
+        except pyspiel.SpielError as error:
+            line = str(error).strip().splitlines()[0]
+            raise UsageError(f'OpenSpiel cannot load "{name}": {line}') from None
+        kind = game.get_type()
+        if kind.dynamics == pyspiel.GameType.Dynamics.SIMULTANEOUS:
+            game = pyspiel.convert_to_turn_based(game)
+        elif kind.dynamics != pyspiel.GameType.Dynamics.SEQUENTIAL:
+            raise UsageError(f"{name}: this is for games of players by number, not of a mean field")
+        if kind.chance_mode == pyspiel.GameType.ChanceMode.SAMPLED_STOCHASTIC:
+            raise UsageError(
+                f"{name}: OpenSpiel draws what chance does, and does not list it; take a game "
+                "whose chance is explicit"
+            )
+        longest = int(game.max_game_length())
+        if longest > MAX_LENGTH:
+            raise UsageError(
+                f"{name}: a game may take {longest} moves; games are walked to every end where "
+                f"they take {MAX_LENGTH} at most"
+            )
+        self._named = bool(game.get_type().provides_information_state_string)
+        if not self._named and kind.information != pyspiel.GameType.Information.PERFECT_INFORMATION:
+            raise UsageError(
+                f"{name}: OpenSpiel does not tell what players know (no information_state_string)"
+            )
+        self.name = name
+        self.num_players = int(game.num_players())
+        self.num_actions = int(game.num_distinct_actions())
+        self.game: Any = game
+        """OpenSpiel's own, of turns."""
+
+    def root(self) -> Any:
+        """The state at the start."""
+        return self.game.new_initial_state()
+
+    def player(self, state: Any) -> int:
+        """Who acts; or CHANCE, or OVER."""
+        if state.is_terminal():
+            return OVER
+        return CHANCE if state.is_chance_node() else int(state.current_player())
+
+    def actions(self, state: Any) -> Sequence[int]:
+        """The legal actions, in OpenSpiel's numbers."""
+        actions: list[int] = state.legal_actions()
+        return actions
+
+    def outcomes(self, state: Any) -> Sequence[tuple[int, float]]:
+        """The outcomes of chance."""
+        outcomes: list[tuple[int, float]] = state.chance_outcomes()
+        return outcomes
+
+    def child(self, state: Any, action: int) -> Any:
+        """The state after an action, or after an outcome of chance."""
+        return state.child(action)
+
+    def information(self, state: Any) -> Hashable:
+        """What the player who acts knows, as OpenSpiel names it."""
+        if self._named:
+            return str(state.information_state_string(state.current_player()))
+        return tuple(state.history())
+
+    def returns(self, state: Any) -> Sequence[float]:
+        """What each player earned in all."""
+        returns: list[float] = state.returns()
+        return returns

@@ -1,0 +1,205 @@
+"""Equilibria of two-player zero-sum games: by the sequence form, or backward where all is seen.
+
+A policy of a player is written as how likely each sequence of its actions is, as far as it depends
+on the player (its realization plan). In these the payoff is bilinear and the constraints linear,
+so an equilibrium is a linear program of the size of the tree: Koller, Megiddo and von Stengel 1996,
+"Efficient computation of equilibria for extensive two-person games".
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from scipy import sparse
+from scipy.optimize import linprog
+
+from remuda.analysis import tree_kernels as kernels
+from remuda.analysis.best_response import best_response
+from remuda.analysis.tree_policies import uniform
+from remuda.analysis.trees import Tree
+from remuda.errors import RemudaError, UsageError
+from remuda.types import Integers
+
+Numbers = npt.NDArray[np.float64]
+
+MAX_SEQUENCES = 20_000
+"""Of both players together: more make a program of many minutes."""
+
+
+@dataclass(frozen=True)
+class Equilibrium:
+    """A Nash equilibrium of a two-player zero-sum game, with the proof of how near it is.
+
+    Whatever player 1 does, player 0's policy earns `lower` at least, and whatever player 0 does,
+    player 1's policy concedes `upper` at most; both by exact best responses. The game's value lies
+    between them, and their difference is the NashConv of the policies.
+    """
+
+    value: float
+    """What player 0 earns a game, as the solver has it."""
+    lower: float
+    upper: float
+    policies: tuple[Numbers, Numbers] = field(repr=False)
+    """By player, [I_p, A]."""
+
+    @property
+    def nash_conv(self) -> float:
+        """`upper - lower`: 0 but for the rounding of the solver."""
+        return self.upper - self.lower
+
+    def as_summary(self) -> dict[str, Any]:
+        """Plain data, without the policies."""
+        return {
+            "value": self.value,
+            "lower": self.lower,
+            "upper": self.upper,
+            "nash_conv": self.nash_conv,
+        }
+
+
+def equilibrium(tree: Tree, max_sequences: int = MAX_SEQUENCES) -> Equilibrium:
+    """Work out a Nash equilibrium, and with it the value of the game to player 0.
+
+    A game of perfect information is solved from its end, and may be large; any other by a linear
+    program.
+
+    Args:
+        tree: of a zero-sum game of two players.
+        max_sequences: how large a linear program may be.
+
+    Raises:
+        UsageError: the game is another one, or too large.
+        RemudaError: the solver failed.
+    """
+    if tree.num_players != 2 or not tree.is_zero_sum:
+        raise UsageError(
+            f"{tree.name}: equilibria are worked out for two players whose returns add up to 0; "
+            "for others measure the exploitability of their policies"
+        )
+    if tree.is_perfect_information:
+        value, policies = _solve_backward(tree)
+    else:
+        size = int(tree.legal.sum())
+        if size > max_sequences:
+            raise UsageError(
+                f"{tree.name}: its linear program has {size:,} sequences, and {max_sequences:,} "
+                "are allowed; take a smaller game, or allow more (max_sequences)"
+            )
+        value, policies = _solve_program(tree)
+    lower = 0.0 - best_response(tree, 1, policies).value
+    upper = best_response(tree, 0, policies).value
+    return Equilibrium(value, lower, upper, policies)
+
+
+def equilibrium_value(tree: Tree) -> float:
+    """What player 0 earns a game at equilibrium.
+
+    Raises:
+        UsageError: it is no zero-sum game of two players, or too large.
+        RemudaError: the solver failed.
+    """
+    return equilibrium(tree).value
+
+
+def _solve_backward(tree: Tree) -> tuple[float, tuple[Numbers, Numbers]]:
+    values, chosen = kernels.induct_backward(
+        tree.first,
+        tree.children,
+        tree.actions,
+        tree.players,
+        tree.sets,
+        tree.chance,
+        tree.returns,
+        len(tree.legal),
+    )
+    policies = np.zeros(tree.legal.shape)
+    policies[np.arange(len(chosen)), chosen] = 1.0
+    split = int(tree.offsets[1])
+    return float(values[0, 0]), (policies[:split], policies[split:])
+
+
+@dataclass(frozen=True)
+class _Sequences:
+    """The sequences of one player, S with the empty one, which is 0."""
+
+    numbers: Integers
+    """[I_p, A]: of each action; -1: it is not allowed."""
+    before: Integers
+    """[I_p]: the sequence that leads to each information set."""
+    at: Integers
+    """[N]: that of each node."""
+
+    @property
+    def count(self) -> int:
+        """S."""
+        return int(self.numbers.max(initial=0)) + 1
+
+    def constraints(self) -> sparse.csr_matrix:
+        """[1 + I_p, S]: rows of E in E x = e, e = (1, 0, ..., 0), for realization plans x."""
+        sets, actions = np.nonzero(self.numbers >= 0)
+        count = len(self.before)
+        rows = np.concatenate([[0], 1 + np.arange(count), 1 + sets])
+        columns = np.concatenate([[0], self.before, self.numbers[sets, actions]])
+        values = np.concatenate([[1.0], np.full(count, -1.0), np.ones(len(sets))])
+        return sparse.csr_matrix((values, (rows, columns)), shape=(1 + count, self.count))
+
+    def policy(self, plan: Numbers, otherwise: Numbers) -> Numbers:
+        """The policy [I_p, A] of a realization plan [S]; `otherwise` where it never comes."""
+        found = np.where(self.numbers >= 0, np.maximum(plan[self.numbers], 0.0), 0.0)
+        sums = found.sum(1, keepdims=True)
+        some = sums > 1e-12
+        policy: Numbers = np.where(some, found / np.where(some, sums, 1.0), otherwise)
+        return policy
+
+
+def _sequences(tree: Tree, player: int) -> _Sequences:
+    legal = tree.legal_of(player)
+    numbers = np.full(legal.shape, -1, np.int64)
+    numbers[legal] = 1 + np.arange(legal.sum())
+    last = tree.sequences(player)
+    some = last >= 0
+    at = np.zeros(tree.num_nodes, np.int64)
+    at[some] = numbers.reshape(-1)[last[some] - tree.offsets[player] * tree.num_actions]
+    members = tree.members[tree.offsets[player] : tree.offsets[player + 1]]
+    return _Sequences(numbers, at[members], at)
+
+
+def _solve_program(tree: Tree) -> tuple[float, tuple[Numbers, Numbers]]:
+    """Maximise over player 0's plan x what the best answer leaves it.
+
+    With A the payoffs by sequences, the least that player 1 leaves is max q_0 with F^T q <= A^T x
+    (duality); the prices of these constraints are player 1's plan.
+    """
+    one, other = _sequences(tree, 0), _sequences(tree, 1)
+    over = np.flatnonzero(tree.returns[:, 0])
+    by_chance = tree.reach(tree.chance)[over]
+    worth = tree.returns[over, 0] * by_chance
+    payoffs = sparse.csr_matrix(
+        (worth, (one.at[over], other.at[over])), shape=(one.count, other.count)
+    )
+    plans, answers = one.constraints(), other.constraints()
+    goal = np.zeros(one.count + answers.shape[0])
+    goal[one.count] = -1.0
+    begin = np.zeros(plans.shape[0])
+    begin[0] = 1.0
+    found = linprog(
+        goal,
+        A_ub=sparse.hstack([-payoffs.T, answers.T], format="csr"),
+        b_ub=np.zeros(other.count),
+        A_eq=sparse.hstack(
+            [plans, sparse.csr_matrix((plans.shape[0], answers.shape[0]))], format="csr"
+        ),
+        b_eq=begin,
+        bounds=[(0.0, None)] * one.count + [(None, None)] * answers.shape[0],
+        method="highs",
+    )
+    if found.status != 0:
+        raise RemudaError(f"{tree.name}: the linear program was not solved: {found.message}")
+    otherwise = uniform(tree)
+    return 0.0 - float(found.fun), (
+        one.policy(found.x[: one.count], otherwise[0]),
+        other.policy(-found.ineqlin.marginals, otherwise[1]),
+    )

@@ -1,0 +1,303 @@
+"""Small games with known solutions, as rules that can be walked: see `trees.TreeGame`.
+
+Kuhn and Leduc poker are the usual tests of play with hidden cards, tic-tac-toe of play without; a
+matrix game is one in which all choose at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from remuda.analysis.trees import CHANCE, OVER
+from remuda.errors import UsageError
+
+Numbers = npt.NDArray[np.float64]
+
+
+class MatrixGame:
+    """A game in which every player chooses once, without knowing the others' choices.
+
+    A state is the choices so far. Players choose one after another, and know nothing.
+    """
+
+    merges = False
+
+    def __init__(self, *payoffs: npt.ArrayLike, name: str = "matrix game") -> None:
+        """Take the payoffs of every player.
+
+        Args:
+            payoffs: by player, what it earns: [n_1, ..., n_R]; one matrix [n_1, n_2] alone is a
+                zero-sum game, of which it tells what the first player earns.
+            name: what messages call it.
+
+        Raises:
+            UsageError: their shapes do not fit, or a payoff is no number.
+        """
+        found = [np.asarray(one, np.float64) for one in payoffs]
+        if len(found) == 1 and found[0].ndim == 2:
+            found.append(-found[0])
+        shapes = {one.shape for one in found}
+        if len(shapes) != 1 or found[0].ndim != len(found) or 0 in found[0].shape:
+            raise UsageError(
+                f"{name}: payoffs of {len(found)} players are {sorted(shapes)}; each must be an "
+                "array with one axis for each player"
+            )
+        self.payoffs: Numbers = np.stack(found)
+        """[R, n_1, ..., n_R]."""
+        if not np.isfinite(self.payoffs).all():
+            raise UsageError(f"{name}: a payoff is no number")
+        self.name, self.num_players = name, len(found)
+        self.num_actions = max(found[0].shape)
+
+    def root(self) -> tuple[int, ...]:
+        """Nothing is chosen."""
+        return ()
+
+    def player(self, state: tuple[int, ...]) -> int:
+        """The next player, until all have chosen."""
+        return len(state) if len(state) < self.num_players else OVER
+
+    def actions(self, state: tuple[int, ...]) -> Sequence[int]:
+        """All choices of the player."""
+        return range(self.payoffs.shape[1 + len(state)])
+
+    def outcomes(self, state: tuple[int, ...]) -> Sequence[tuple[int, float]]:  # noqa: ARG002
+        """Chance does not move."""
+        return ()
+
+    def child(self, state: tuple[int, ...], action: int) -> tuple[int, ...]:
+        """One more choice."""
+        return (*state, action)
+
+    def information(self, state: tuple[int, ...]) -> Hashable:  # noqa: ARG002
+        """Nothing."""
+        return ()
+
+    def returns(self, state: tuple[int, ...]) -> Sequence[float]:
+        """The payoffs of the choices."""
+        return [float(one[state]) for one in self.payoffs]
+
+
+class KuhnState(NamedTuple):
+    """A state of Kuhn poker."""
+
+    cards: tuple[int, ...] = ()
+    """By player: 0 jack, 1 queen, 2 king; those dealt so far."""
+    actions: tuple[int, ...] = ()
+    """What was done: PASS or BET."""
+
+
+class KuhnPoker:
+    """Kuhn poker (Kuhn 1950, "A simplified two-person poker"); value -1/18 to player 0.
+
+    Each of two players puts in 1 and is dealt one of three cards. Player 0 passes or bets 1; after
+    a bet the other passes, which gives the pot away, or bets too. After a pass player 1 may end the
+    game by passing, or bet, and player 0 answers. At the end the higher card takes the pot.
+    """
+
+    name = "kuhn_poker"
+    num_players, num_actions, merges = 2, 2, False
+    PASS, BET = 0, 1
+    CARDS = 3
+
+    def root(self) -> KuhnState:
+        """No card is dealt."""
+        return KuhnState()
+
+    def player(self, state: KuhnState) -> int:
+        """Chance deals two cards; then players take turns until a bet is answered, or both pass."""
+        if len(state.cards) < self.num_players:
+            return CHANCE
+        done = state.actions
+        if done in ((0, 0), (1, 0), (1, 1)) or len(done) > 2:
+            return OVER
+        return len(done) % 2
+
+    def actions(self, state: KuhnState) -> Sequence[int]:  # noqa: ARG002
+        """PASS and BET."""
+        return (self.PASS, self.BET)
+
+    def outcomes(self, state: KuhnState) -> Sequence[tuple[int, float]]:
+        """The cards that are left."""
+        left = [card for card in range(self.CARDS) if card not in state.cards]
+        return [(card, 1.0 / len(left)) for card in left]
+
+    def child(self, state: KuhnState, action: int) -> KuhnState:
+        """A card is dealt, or something done."""
+        if len(state.cards) < self.num_players:
+            return state._replace(cards=(*state.cards, action))
+        return state._replace(actions=(*state.actions, action))
+
+    def information(self, state: KuhnState) -> Hashable:
+        """The player's card, and what was done."""
+        return state.cards[len(state.actions) % 2], state.actions
+
+    def returns(self, state: KuhnState) -> Sequence[float]:
+        """1, or 2 where both bet, from who passed after a bet or has the lower card."""
+        first, second = state.cards
+        bets = sum(state.actions)
+        # A bet that was not answered was player 0's where there were two actions, else player 1's.
+        wins = len(state.actions) == 2 if bets == 1 else first > second
+        won = 2.0 if bets == 2 else 1.0
+        return (won, -won) if wins else (-won, won)
+
+
+class LeducState(NamedTuple):
+    """A state of Leduc poker."""
+
+    cards: tuple[int, ...] = ()
+    """The private cards of player 0 and 1, then the public one, as dealt: 0 to 5."""
+    rounds: tuple[tuple[int, ...], ...] = ((),)
+    """What was done in each round so far."""
+
+
+class LeducPoker:
+    """Leduc poker (Southey et al. 2005, "Bayes' bluff"); value -0.0856 to player 0.
+
+    Six cards, two of each rank (card // 2). Each of two players puts in 1 and is dealt a card. In
+    each of two rounds of bets, player 0 first, a player may fold once the other has put in more,
+    call, or raise: by 2 in the first round and by 4 in the second, twice at most in a round.
+    Between the rounds a public card is dealt. At the end the player with its rank wins, or else
+    the one with the higher rank; players of equal rank share the pot. The rules and actions are
+    those of OpenSpiel's `leduc_poker`, and so are its information sets, in which the two cards of
+    a rank are told apart.
+    """
+
+    name = "leduc_poker"
+    num_players, num_actions, merges = 2, 3, False
+    FOLD, CALL, RAISE = 0, 1, 2
+    CARDS = 6
+    RAISES = (2, 4)
+    """By round, in chips."""
+    MOST_RAISES = 2
+
+    def root(self) -> LeducState:
+        """No card is dealt."""
+        return LeducState()
+
+    def player(self, state: LeducState) -> int:
+        """Chance deals; in each round players take turns until a bet is called."""
+        if len(state.cards) < 2:
+            return CHANCE
+        now = state.rounds[-1]
+        if now and now[-1] == self.FOLD:
+            return OVER
+        if self._called(now):
+            return OVER if len(state.rounds) == 2 else CHANCE
+        return len(now) % 2
+
+    def actions(self, state: LeducState) -> Sequence[int]:
+        """CALL; FOLD where the other has put in more; RAISE where it was not done twice."""
+        now = state.rounds[-1]
+        allowed = [self.CALL]
+        if now and now[-1] == self.RAISE:
+            allowed.insert(0, self.FOLD)
+        if now.count(self.RAISE) < self.MOST_RAISES:
+            allowed.append(self.RAISE)
+        return allowed
+
+    def outcomes(self, state: LeducState) -> Sequence[tuple[int, float]]:
+        """The cards that are left."""
+        left = [card for card in range(self.CARDS) if card not in state.cards]
+        return [(card, 1.0 / len(left)) for card in left]
+
+    def child(self, state: LeducState, action: int) -> LeducState:
+        """A card is dealt, or something done; with the public card the second round begins."""
+        cards, rounds = state
+        if len(cards) < 2:
+            return LeducState((*cards, action), rounds)
+        if self._called(rounds[-1]):
+            return LeducState((*cards, action), (*rounds, ()))
+        return LeducState(cards, (*rounds[:-1], (*rounds[-1], action)))
+
+    def information(self, state: LeducState) -> Hashable:
+        """The player's card, the public one, and what was done."""
+        return state.cards[len(state.rounds[-1]) % 2], state.cards[2:], state.rounds
+
+    def returns(self, state: LeducState) -> Sequence[float]:
+        """What the loser put in goes to the winner."""
+        put_in = [1, 1]
+        for done, size in zip(state.rounds, self.RAISES, strict=False):
+            for place, action in enumerate(done):
+                if action != self.FOLD:
+                    put_in[place % 2] = put_in[1 - place % 2]
+                if action == self.RAISE:
+                    put_in[place % 2] += size
+        last = state.rounds[-1]
+        if last[-1] == self.FOLD:
+            winner = len(last) % 2
+        else:
+            *own, public = (card // 2 for card in state.cards)
+            strength = [(rank == public, rank) for rank in own]
+            if strength[0] == strength[1]:
+                return (0.0, 0.0)
+            winner = int(strength[1] > strength[0])
+        won = float(put_in[1 - winner])
+        return (won, -won) if winner == 0 else (-won, won)
+
+    def _called(self, done: tuple[int, ...]) -> bool:
+        """Whether a round is over: the last called, and was not the first to act."""
+        return len(done) > 1 and done[-1] == self.CALL
+
+
+LINES = tuple(
+    tuple(3 * (y + i * down) + x + i * right for i in range(3))
+    for down, right in ((0, 1), (1, 0), (1, 1), (1, -1))
+    for y in range(3)
+    for x in range(3)
+    if 0 <= y + 2 * down < 3 and 0 <= x + 2 * right < 3
+)
+"""The eight lines of a 3 x 3 grid, each as three squares."""
+
+
+class TicTacToe:
+    """Tic-tac-toe; value 0. Actions are squares, 0 to 8, row after row.
+
+    A state is the nine squares: -1 free, or the player whose it is. The winner earns 1, the other
+    -1. Equal grids are one node: 5478 of them, in place of 549,946 ways to play.
+    """
+
+    name = "tic_tac_toe"
+    num_players, num_actions, merges = 2, 9, True
+    FREE = -1
+
+    def root(self) -> tuple[int, ...]:
+        """All is free."""
+        return (self.FREE,) * 9
+
+    def player(self, state: tuple[int, ...]) -> int:
+        """Players take turns until there is a line, or no free square."""
+        free = state.count(self.FREE)
+        return OVER if free == 0 or self._winner(state) >= 0 else (9 - free) % 2
+
+    def actions(self, state: tuple[int, ...]) -> Sequence[int]:
+        """The free squares."""
+        return [square for square in range(9) if state[square] == self.FREE]
+
+    def outcomes(self, state: tuple[int, ...]) -> Sequence[tuple[int, float]]:  # noqa: ARG002
+        """Chance does not move."""
+        return ()
+
+    def child(self, state: tuple[int, ...], action: int) -> tuple[int, ...]:
+        """The square is taken."""
+        return (*state[:action], self.player(state), *state[action + 1 :])
+
+    def information(self, state: tuple[int, ...]) -> Hashable:
+        """The whole grid."""
+        return state
+
+    def returns(self, state: tuple[int, ...]) -> Sequence[float]:
+        """1 for the line, -1 for the other; 0 without."""
+        winner = self._winner(state)
+        return (0.0, 0.0) if winner < 0 else (1.0, -1.0) if winner == 0 else (-1.0, 1.0)
+
+    def _winner(self, state: tuple[int, ...]) -> int:
+        """Who has a line; -1: neither."""
+        for one, two, three in LINES:
+            if state[one] == state[two] == state[three] != self.FREE:
+                return state[one]
+        return -1

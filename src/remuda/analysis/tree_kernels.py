@@ -1,0 +1,163 @@
+"""Compiled passes over game trees; `trees.Tree` says what its arrays hold.
+
+Nodes are numbered so that parents come before their children. The edges of node n are
+`first[n]` to `first[n + 1] - 1`.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from remuda.kernels import njit
+from remuda.types import Bools, Integers
+
+Numbers = npt.NDArray[np.float64]
+
+
+@njit(cache=True)
+def reach(first: Integers, children: Integers, probabilities: Numbers) -> Numbers:
+    """How likely each node is: [N], given the probability [E] of each edge.
+
+    Where several edges lead to a node, its ways are added up.
+    """
+    found = np.zeros(first.size - 1)
+    found[0] = 1.0
+    for node in range(found.size):
+        for edge in range(first[node], first[node + 1]):
+            found[children[edge]] += found[node] * probabilities[edge]
+    return found
+
+
+@njit(cache=True)
+def own_sequences(
+    first: Integers,
+    children: Integers,
+    actions: Integers,
+    sets: Integers,
+    own: Bools,
+    num_actions: int,
+) -> Integers:
+    """A player's last action before each node: [N], as set * num_actions + action; -1: none.
+
+    `own` [N] tells where that player acts. In a game of perfect recall the last action stands for
+    the whole sequence of them.
+    """
+    found = np.full(first.size - 1, -1, np.int64)
+    for node in range(found.size):
+        for edge in range(first[node], first[node + 1]):
+            last = sets[node] * num_actions + actions[edge]
+            found[children[edge]] = last if own[node] else found[node]
+    return found
+
+
+@njit(cache=True)
+def stages(first: Integers, children: Integers, own: Bools) -> Integers:
+    """How often a player acts at most before each node: [N]; `own` [N] tells where it acts."""
+    found = np.zeros(first.size - 1, np.int64)
+    for node in range(found.size):
+        after = found[node] + (1 if own[node] else 0)
+        for edge in range(first[node], first[node + 1]):
+            found[children[edge]] = max(found[children[edge]], after)
+    return found
+
+
+@njit(cache=True)
+def respond(
+    order: Integers,
+    stage: Integers,
+    first: Integers,
+    children: Integers,
+    actions: Integers,
+    probabilities: Numbers,
+    sets: Integers,
+    own: Bools,
+    legal: Bools,
+    weights: Numbers,
+    returns: Numbers,
+) -> tuple[Numbers, Integers]:
+    """Best-respond for one player: the values of nodes [N], and the action of each set [I].
+
+    Stage after stage, the last first: what the player's actions are worth in all nodes of an
+    information set is added up, weighted by how likely others and chance make each node. Then the
+    set's best action is known, and with it the values of its nodes. Of equally good actions the
+    first is taken.
+
+    Args:
+        order: [N] nodes by stage, the last first; within a stage children before parents.
+        stage: [N] of `stages`.
+        first: [N + 1].
+        children: [E].
+        actions: [E].
+        probabilities: [E] of the edges of others and of chance.
+        sets: [N] the information set; -1: no player acts.
+        own: [N] whether the player acts.
+        legal: [I, A].
+        weights: [N] how likely others and chance make each node.
+        returns: [N] of the player, where the game is over.
+    """
+    values = returns.copy()
+    worth = np.zeros(legal.shape)
+    chosen = np.full(legal.shape[0], -1, np.int64)
+    begin = 0
+    while begin < order.size:
+        end = begin
+        while end < order.size and stage[order[end]] == stage[order[begin]]:
+            node = order[end]
+            if own[node]:
+                for edge in range(first[node], first[node + 1]):
+                    gain = weights[node] * values[children[edge]]
+                    worth[sets[node], actions[edge]] += gain
+            end += 1
+        for place in range(begin, end):
+            node = order[place]
+            if own[node] and chosen[sets[node]] < 0:
+                chosen[sets[node]] = _best(worth[sets[node]], legal[sets[node]])
+            for edge in range(first[node], first[node + 1]):
+                if not own[node]:
+                    values[node] += probabilities[edge] * values[children[edge]]
+                elif actions[edge] == chosen[sets[node]]:
+                    values[node] = values[children[edge]]
+        begin = end
+    return values, chosen
+
+
+@njit(cache=True)
+def induct_backward(
+    first: Integers,
+    children: Integers,
+    actions: Integers,
+    players: Integers,
+    sets: Integers,
+    chance: Numbers,
+    returns: Numbers,
+    num_sets: int,
+) -> tuple[Numbers, Integers]:
+    """Solve a game of perfect information: the returns of all nodes [N, R], and actions [I].
+
+    From the end, each player takes what it earns most by; of equally good actions the first.
+    """
+    values = returns.copy()
+    chosen = np.full(num_sets, -1, np.int64)
+    for node in range(first.size - 2, -1, -1):
+        player, best = players[node], -1
+        for edge in range(first[node], first[node + 1]):
+            if player < 0:
+                for other in range(values.shape[1]):
+                    values[node, other] += chance[edge] * values[children[edge], other]
+            elif best < 0 or values[children[edge], player] > values[children[best], player]:
+                best = edge
+        if best >= 0:
+            for other in range(values.shape[1]):
+                values[node, other] = values[children[best], other]
+            chosen[sets[node]] = actions[best]
+    return values, chosen
+
+
+@njit(cache=True)
+def _best(worth: Numbers, legal: Bools) -> int:
+    best = -1
+    for action in range(worth.size):
+        if legal[action] and (best < 0 or worth[action] > worth[best]):
+            best = action
+    return best

@@ -1,0 +1,248 @@
+"""Games that can be walked to every end, and their trees as arrays.
+
+An extensive-form game (Kuhn 1953; Osborne and Rubinstein 1994, chapter 11) is written down as
+rules by a `TreeGame`, and walked once by `tree_walk.flatten`. All that is worked out of it then
+runs over arrays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Protocol, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from remuda.analysis import tree_kernels as kernels
+from remuda.errors import UsageError
+from remuda.types import Bools, Integers
+
+Numbers = npt.NDArray[np.float64]
+Policies = Sequence[Numbers]
+"""By player, the probabilities [I_p, A] of actions in each of its information sets."""
+
+CHANCE, OVER = -1, -2
+"""In the place of a player: chance moves, or the game is over."""
+SLACK = 1e-6
+"""By this much the probabilities of a policy may miss 1."""
+
+State = TypeVar("State")
+
+
+class TreeGame(Protocol[State]):
+    """The rules of a game for players 0 to R - 1 who act one after another.
+
+    A move at the same time as another's is one that the other does not know of. States are never
+    changed: `child` returns another. What the methods are asked of a state is the same every time.
+    """
+
+    @property
+    def name(self) -> str:
+        """What messages call the game."""
+
+    @property
+    def num_players(self) -> int:
+        """R."""
+
+    @property
+    def num_actions(self) -> int:
+        """A: actions of players are numbered 0 to A - 1, in all information sets."""
+
+    @property
+    def merges(self) -> bool:
+        """Whether equal states are one node, however they came about.
+
+        States must be hashable then, and the game of perfect information.
+        """
+
+    def root(self) -> State:
+        """The state at the start."""
+
+    def player(self, state: State) -> int:
+        """Who acts; or CHANCE, or OVER."""
+
+    def actions(self, state: State) -> Sequence[int]:
+        """What the player may do; at least one action."""
+
+    def outcomes(self, state: State) -> Sequence[tuple[int, float]]:
+        """What chance may do, as any numbers, and how likely; they add up to 1."""
+
+    def child(self, state: State, action: int) -> State:
+        """The state after an action, or after an outcome of chance."""
+
+    def information(self, state: State) -> Hashable:
+        """What the player who acts knows; states that it cannot tell apart have the same."""
+
+    def returns(self, state: State) -> Sequence[float]:
+        """What each player earned in all, where the game is over: R numbers."""
+
+
+@dataclass(frozen=True)
+class InformationSet:
+    """The states that a player cannot tell apart."""
+
+    player: int
+    key: Hashable
+    """What `TreeGame.information` says of them."""
+    actions: tuple[int, ...]
+    """What the player may do in each of them."""
+    state: object = field(repr=False, compare=False)
+    """One of them. A policy that is asked about it must not use what the player does not know."""
+
+
+@dataclass(frozen=True, eq=False)
+class Tree:
+    """A game of N nodes, E edges and R players, walked once by `tree_walk.flatten`.
+
+    1. Node 0 is the start, and parents come before their children.
+    2. Information sets are numbered through, those of player 0 first: I in all.
+    3. It is a game of perfect recall: a player's information set tells what it knew and did before.
+       With merged states this holds of the tree that it stands for.
+
+    Attributes:
+        name: of the game.
+        num_players: R.
+        num_actions: A.
+        players: [N] who acts; CHANCE, or OVER.
+        sets: [N] the information set; -1 where no player acts.
+        first: [N + 1] the first edge of each node, and E.
+        children: [E] the node that each edge leads to.
+        actions: [E] what is done there.
+        chance: [E] how likely that is where chance moves; 1 elsewhere.
+        returns: [N, R] what players earned where the game is over; 0 elsewhere.
+        information_sets: by player, its own in order.
+        merged: whether a node may be reached in several ways.
+    """
+
+    name: str
+    num_players: int
+    num_actions: int
+    players: Integers = field(repr=False)
+    sets: Integers = field(repr=False)
+    first: Integers = field(repr=False)
+    children: Integers = field(repr=False)
+    actions: Integers = field(repr=False)
+    chance: Numbers = field(repr=False)
+    returns: Numbers = field(repr=False)
+    information_sets: tuple[tuple[InformationSet, ...], ...] = field(repr=False)
+    merged: bool = False
+
+    @property
+    def num_nodes(self) -> int:
+        """N."""
+        return len(self.players)
+
+    @cached_property
+    def offsets(self) -> Integers:
+        """[R + 1]: the number of each player's first information set, and I."""
+        return np.cumsum([0, *map(len, self.information_sets)], dtype=np.int64)
+
+    @cached_property
+    def legal(self) -> Bools:
+        """[I, A]: which actions a player may take."""
+        found = np.zeros((int(self.offsets[-1]), self.num_actions), np.bool_)
+        found[self.sets[self.sources][self.by_players], self.actions[self.by_players]] = True
+        return found
+
+    @cached_property
+    def sources(self) -> Integers:
+        """[E]: the node that each edge leaves."""
+        return np.repeat(np.arange(self.num_nodes), np.diff(self.first))
+
+    @cached_property
+    def by_players(self) -> Bools:
+        """[E]: whether a player chooses that edge, rather than chance."""
+        return self.players[self.sources] >= 0
+
+    @cached_property
+    def members(self) -> Integers:
+        """[I]: one node of each information set."""
+        known, places = np.unique(self.sets, return_index=True)
+        members: Integers = places[known >= 0].astype(np.int64)
+        return members
+
+    @cached_property
+    def is_perfect_information(self) -> bool:
+        """Whether each information set is a single node."""
+        return int((self.sets >= 0).sum()) == int(self.offsets[-1])
+
+    @cached_property
+    def is_zero_sum(self) -> bool:
+        """Whether the players' returns add up to 0 at every end."""
+        scale = float(np.abs(self.returns).max())
+        return bool((np.abs(self.returns.sum(1)) <= 1e-9 * max(scale, 1.0)).all())
+
+    def legal_of(self, player: int) -> Bools:
+        """[I_p, A]: which actions one player may take."""
+        part: Bools = self.legal[self.offsets[player] : self.offsets[player + 1]]
+        return part
+
+    def own(self, player: int) -> Bools:
+        """[N]: where one player acts."""
+        found: Bools = self.players == player
+        return found
+
+    def sequences(self, player: int) -> Integers:
+        """[N]: a player's last action before each node, as set * A + action; -1: none yet."""
+        found: Integers = kernels.own_sequences(
+            self.first, self.children, self.actions, self.sets, self.own(player), self.num_actions
+        )
+        return found
+
+    def check_player(self, player: int) -> None:
+        """Raise a `UsageError` unless there is such a player."""
+        if not 0 <= player < self.num_players:
+            raise UsageError(
+                f"{self.name}: there are players 0 to {self.num_players - 1}, and no {player}"
+            )
+
+    def check_policy(self, player: int, policy: Numbers) -> Numbers:
+        """A policy of one player as float64 [I_p, A], if it is one.
+
+        Raises:
+            UsageError: it is of another shape, allows what is not allowed, or its probabilities do
+                not add up to 1.
+        """
+        found = np.asarray(policy, np.float64)
+        legal = self.legal_of(player)
+        what = f"{self.name}: the policy of player {player}"
+        if found.shape != legal.shape:
+            raise UsageError(
+                f"{what} is {found.shape}; it must be {legal.shape}, information sets by actions"
+            )
+        if not np.isfinite(found).all() or (found < 0.0).any():
+            raise UsageError(f"{what} holds numbers that are no probabilities")
+        for wrong, why in (
+            ((found > SLACK) & ~legal, "takes an action that is not allowed"),
+            (np.abs(found.sum(1) - 1.0)[:, None] > SLACK, "has probabilities that do not add to 1"),
+        ):
+            if wrong.any():
+                known = self.information_sets[player][int(wrong.any(1).argmax())]
+                raise UsageError(f"{what} {why} where it knows {known.key!r}")
+        return found
+
+    def edge_probabilities(self, policies: Policies, free: int | None = None) -> Numbers:
+        """[E]: how likely each edge is taken; 1 where a player does what is `free`.
+
+        Raises:
+            UsageError: there is not one policy for each player, or one is none (`check_policy`).
+        """
+        if len(policies) != self.num_players:
+            raise UsageError(
+                f"{self.name} has {self.num_players} players; these are policies of {len(policies)}"
+            )
+        together = np.ones(self.legal.shape)
+        for player, policy in enumerate(policies):
+            if player != free:
+                part = slice(self.offsets[player], self.offsets[player + 1])
+                together[part] = self.check_policy(player, policy)
+        found, chosen = self.chance.copy(), self.by_players
+        found[chosen] = together[self.sets[self.sources[chosen]], self.actions[chosen]]
+        return found
+
+    def reach(self, probabilities: Numbers) -> Numbers:
+        """[N]: how likely each node is, by the probabilities [E] of edges."""
+        found: Numbers = kernels.reach(self.first, self.children, probabilities)
+        return found
