@@ -8,7 +8,7 @@ from remuda.config import Config, load_config
 from remuda.errors import ConfigError
 from remuda.ui.arguments import parse_flags, take_option
 from remuda.ui.commands.one_run import EvaluateOptions, WatchOptions
-from remuda.ui.commands.several_runs import CompareOptions
+from remuda.ui.commands.several_runs import CompareOptions, TournamentOptions
 
 TEXTS = ["runs/seed #3", "2026-11-23", "my: run", "1", "1e-3", "true", "[a]", "- a", "None", "no"]
 
@@ -110,3 +110,11 @@ def test_the_home_directory_is_found_in_every_path(monkeypatch, tmp_path):
 def test_a_checkpoint_is_a_number_or_a_name(word, value):
     found = parse_flags(["run", "--checkpoint", word], EvaluateOptions, positional="run")
     assert EvaluateOptions.model_validate(found).checkpoint == value
+
+
+def test_a_switch_alone_is_on():
+    assert parse_flags(["RUN", "--sampled"], TournamentOptions, positional="run")["sampled"] is True
+    given = ["RUN", "--sampled", "false"]
+    assert parse_flags(given, TournamentOptions, positional="run")["sampled"] is False
+    with pytest.raises(ConfigError, match="--episodes needs a value"):
+        parse_flags(["RUN", "--episodes"], TournamentOptions, positional="run")

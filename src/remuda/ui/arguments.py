@@ -69,6 +69,8 @@ def parse_flags(words: Sequence[str], model: type[Section], positional: str = ""
                 f"--{next(key for key in keys if key.startswith(name + '.'))}"
             )
         kind = type_of(name, model)
+        if not given and kind is bool:
+            given = ["true"]
         if not given and not is_tuple(kind):
             raise ConfigError(f"--{name} needs a value")
         leaf = value_of(given, kind)
