@@ -47,6 +47,8 @@ CARTPOLE: dict[str, Any] = {
 OWN_NETWORK: dict[str, dict[str, Any]] = {
     "ppo": overlay(CARTPOLE, {"policy": {"network": {"module": "own_network:features"}}}),
     "dqn": {
+        # So that results repeat themselves, whatever else the machine does meanwhile.
+        "schedule": "sequential",
         "game": "gymnasium:CartPole-v1",
         "env": {"num_envs": 8},
         "policy": {
