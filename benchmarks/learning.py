@@ -181,7 +181,7 @@ def own_network(seeds: int, console: Console) -> Table:
     sys.path.insert(0, str(Path(__file__).parent.parent / "examples"))
     table = Table("algorithm", "seed", "turns", "greedy return", "seconds")
     for algorithm, tree in OWN_NETWORK.items():
-        reach_475(table, algorithm, tree, "async", seeds, console)
+        reach_475(table, algorithm, tree, tree.get("schedule", "async"), seeds, console)
     return table
 
 

@@ -85,7 +85,7 @@ class Watch:
         """Agent-steps played and trained a second, after the warm-up."""
         kept = [r for r in self.records if r.seconds >= WARM_UP]
         if len(kept) < 2:
-            raise SystemExit(f"too short: {WARM_UP:.0f} seconds are not counted; give more --seconds")
+            raise SystemExit(f"{WARM_UP:.0f} seconds are not counted; give more --seconds")
         first, last = kept[0], kept[-1]
         seconds = last.seconds - first.seconds
         trained = sum(p.trained for p in last.policies.values())

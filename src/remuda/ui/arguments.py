@@ -70,7 +70,7 @@ def parse_flags(words: Sequence[str], model: type[Section], positional: str = ""
             )
         kind = type_of(name, model)
         if not given and kind is bool:
-            given = ["true"]
+            given.append("true")
         if not given and not is_tuple(kind):
             raise ConfigError(f"--{name} needs a value")
         leaf = value_of(given, kind)
