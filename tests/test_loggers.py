@@ -1,6 +1,7 @@
 """Loggers, with the services' own offline modes: what they wrote is read back by their packages."""
 
 import json
+import time
 import sys
 import warnings
 
@@ -102,6 +103,10 @@ def test_metrics_go_to_weights_and_biases(wandb, tmp_path):
 
 def test_a_resumed_run_goes_on_under_the_same_id(wandb, tmp_path):
     first = train(tmp_path / "run", WandbLogger())
+    # W&B names the files of a session by its id and the second in which it began.
+    second = int(time.time())
+    while int(time.time()) == second:
+        time.sleep(0.05)
     train(None, WandbLogger(), resume=first, turns=500)
     runs = [r.run for r in records(tmp_path / "run") if r.WhichOneof("record_type") == "run"]
     assert len({run.run_id for run in runs}) == 1
