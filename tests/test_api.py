@@ -1,5 +1,6 @@
 """The front door."""
 
+import json
 import shutil
 import subprocess
 import sys
@@ -265,6 +266,20 @@ def test_a_column_that_is_misspelled_is_told_with_those_near_it(run):
     with pytest.raises(KeyError) as told:
         run.metrics()["agent_0/retrun"]
     assert len(str(told.value)) < 200
+
+
+def test_one_episode_leaves_a_summary_that_any_program_reads(tmp_path):
+    tree = {"turns": 50, "evaluate_episodes": 1, "directory": tmp_path / "run"}
+    remuda.train("support:Tape", config=SMALL, run=tree, view=PlainView())
+
+    def refuse(word):
+        raise AssertionError(f"{word} is no JSON")
+
+    text = (tmp_path / "run" / "summary.json").read_text()
+    summary = json.loads(text, parse_constant=refuse)
+    found = next(iter(summary["evaluation"]["agents"].values()))
+    assert found["standard_error"] is None
+    assert remuda.load(tmp_path / "run").metrics()["turns"].size
 
 
 def test_what_is_no_run_is_told(tmp_path):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
@@ -51,24 +52,20 @@ class Evaluation:
         return standard_error(self.returns[:, agent])
 
     def as_summary(self) -> dict[str, object]:
-        """Plain data for the run's summary."""
+        """Plain data for the run's summary; None where a number is not known: JSON has no NaN."""
         return {
             "episodes": len(self.returns),
             "asked": self.asked,
             "cut": self.cut,
-            "agents": {
-                name: {"mean": self.mean(i), "standard_error": self.standard_error(i)}
-                for i, name in enumerate(self.agents)
-            },
-            "facts": {
-                name: {"mean": float(told.mean()), "standard_error": standard_error(told)}
-                for name, told in self.facts.items()
-            },
-            "policies": {
-                name: {"mean": float(earned.mean()), "standard_error": standard_error(earned)}
-                for name, earned in self.policies.items()
-            },
+            "agents": {name: _summary_of(self.returns[:, i]) for i, name in enumerate(self.agents)},
+            "facts": {name: _summary_of(told) for name, told in self.facts.items()},
+            "policies": {name: _summary_of(earned) for name, earned in self.policies.items()},
         }
+
+
+def _summary_of(values: npt.NDArray[np.float64]) -> dict[str, float | None]:
+    found = {"mean": float(values.mean()), "standard_error": standard_error(values)}
+    return {name: value if math.isfinite(value) else None for name, value in found.items()}
 
 
 def standard_error(values: npt.NDArray[np.float64]) -> float:

@@ -359,6 +359,10 @@ class RunDirectory:
         return read_checked(self.summary, _checked, "the run has not ended")
 
 
+MEASURED = ("mean", "standard_error")
+"""Of greedy play; None where there was one episode only, or a return was not finite."""
+
+
 def _checked(data: object) -> dict[str, Any]:
     """A summary with everything in it that is shown; a `ValueError` where it has not."""
     summary = checked(data, SUMMARY)
@@ -372,7 +376,7 @@ def _checked(data: object) -> dict[str, Any]:
         checked(evaluation, {"episodes": int, "agents": dict})
         for name in ("agents", "facts", "policies"):
             if name in evaluation:
-                checked_all(evaluation[name], {"mean": NUMBER, "standard_error": NUMBER})
+                checked_all(evaluation[name], dict.fromkeys(MEASURED, (*NUMBER, NoneType)))
     return summary
 
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import math
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt
 
@@ -124,7 +123,7 @@ def evaluate(words: Sequence[str]) -> int:
     if options.format == "json":
         import json
 
-        print(json.dumps(_without_nan(evaluation.as_summary())))
+        print(json.dumps(evaluation.as_summary(), allow_nan=False))
         return code
     print(f"{config.game}: {played} greedy episodes of {options.run}")
     width = max(len(name) for name in (*evaluation.agents, *evaluation.policies))
@@ -180,13 +179,6 @@ def report(words: Sequence[str]) -> int:
     if failed:  # all of it was asked for
         raise RemudaError("; ".join(failed))
     return 0
-
-
-def _without_nan(tree: Any) -> Any:
-    """Plain data with None where a number is none: JSON has no NaN."""
-    if isinstance(tree, Mapping):
-        return {name: _without_nan(part) for name, part in tree.items()}
-    return None if isinstance(tree, float) and not math.isfinite(tree) else tree
 
 
 def _tell_of_best(run: RunDirectory, checkpoint: int | str) -> None:
