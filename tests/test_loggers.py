@@ -1,8 +1,8 @@
 """Loggers, with the services' own offline modes: what they wrote is read back by their packages."""
 
 import json
-import time
 import sys
+import time
 import warnings
 
 import pytest

@@ -68,6 +68,8 @@ def test_policies_that_never_met_themselves_have_no_equilibrium_unless_it_is_zer
     general = played(ROCK_PAPER_SCISSORS, 30, zero_sum=False, own=False)
     found = analysed(general)
     assert found.equilibrium is None
+    assert found.diversity is None
+    assert "Nothing is told" in found.in_words()["diversity"]
     assert "No equilibrium is told" in found.in_words()["equilibrium"]
     assert found.ranking.ranks.tolist()
     summary = found.as_summary()

@@ -52,10 +52,46 @@ def test_two_roles_are_kept_apart_where_seats_are_unlike():
 
 def test_every_two_seats_of_a_match_meet_and_a_policy_meets_itself_once():
     found = from_sums("abc", sums_of([(0, 1, 0)], [(1.0, 2.0, 5.0)], 3), True)
-    assert found.counts.tolist() == [[1, 2, 0], [2, 0, 0], [0, 0, 0]]
+    assert found.counts.tolist() == [[1, 1, 0], [1, 0, 0], [0, 0, 0]]
     assert found.means[0, 0, 0] == 3.0
     assert found.means[0, 0, 1] == 3.0
     assert found.means[0, 1, 0] == 2.0
+
+
+def test_a_return_against_three_is_one_observation():
+    """The mean over opponents is as sure as so many matches make it, not three times as many."""
+    rng = np.random.default_rng(0)
+    returns = rng.normal(size=(300, 4))
+    found = from_sums("abcd", sums_of([(0, 1, 2, 3)] * 300, returns, 4), True)
+    assert found.counts[0].tolist() == [0, 100, 100, 100]
+    assert found.errors[0, 0, 1] == pytest.approx(1.0 / 10.0, rel=0.15)
+    drawn = found.completed().part([0, 1, 2, 3])
+    over = np.sqrt((drawn.errors[0, 0, 1:] ** 2).sum()) / 3.0
+    assert over == pytest.approx(1.0 / np.sqrt(300.0), rel=0.15)
+
+
+def test_results_that_are_all_alike_are_not_certain():
+    places = [(0, 1)] * 3 + [(0, 2)] * 3 + [(1, 2)] * 3
+    returns = [(1.0, -1.0)] * 9
+    found = from_sums("abc", sums_of(places, returns, 3), True)
+    assert (found.errors[0][~np.eye(3, dtype=bool)] > 0.2).all()
+
+
+def test_roles_that_cannot_be_pooled_are_told():
+    once = from_sums("ab", sums_of([(0, 1), (1, 0)], [(1.0, 2.0)] * 2, 2, symmetric=False), False)
+    with pytest.raises(UsageError, match="no two policies met twice in these seats"):
+        once.pooled_roles()
+    one_way = sums_of([(0, 1)] * 5, np.arange(10.0).reshape(5, 2), 2, symmetric=False)
+    with pytest.raises(UsageError, match="one order of seats only: a and b; leave out"):
+        from_sums("ab", one_way, False).pooled_roles()
+
+
+def test_a_match_against_itself_counts_once_in_pooled_roles():
+    rng = np.random.default_rng(0)
+    sums = sums_of([(0, 0)] * 400, rng.normal(size=(400, 2)), 1, symmetric=False)
+    pooled = from_sums("a", sums, False).pooled_roles()
+    assert pooled.counts.tolist() == [[400]]
+    assert pooled.errors[0, 0, 0] == pytest.approx(np.sqrt(0.5 / 400.0), rel=0.1)
 
 
 def test_one_that_is_left_out_is_not_counted():

@@ -78,7 +78,7 @@ def test_sixty_policies_are_drawn(tmp_path, capsys):
         (["--only", "p9", "p0"], "p9 played no match"),
         (["--only", "p0"], "there is one policy only, p0"),
         (["--samples", "3"], "samples"),
-        (["--roles"], "these never met"),
+        (["--roles"], "these met in one order of seats only"),
     ],
 )
 def test_what_cannot_be_done_is_told(matches, capsys, flags, told):
@@ -86,6 +86,15 @@ def test_what_cannot_be_done_is_told(matches, capsys, flags, told):
     shown = capsys.readouterr()
     assert told in (shown.out + shown.err).replace("\n", " ")
     assert "Traceback" not in shown.err
+
+
+def test_a_directory_that_cannot_be_written_loses_nothing(matches, capsys, tmp_path):
+    taken = tmp_path / "taken"
+    taken.write_text("a file")
+    assert run(["analyse", str(matches), "--samples", "60", "--out", str(taken)]) in (1, 2)
+    shown = capsys.readouterr()
+    assert "ranking: p0 earns the most" in shown.out
+    assert "name another directory with --out" in shown.err.replace("\n", " ")
 
 
 def test_what_is_no_run_is_refused(tmp_path, capsys):

@@ -101,8 +101,11 @@ def _read_npz(path: Path) -> Payoffs:
     try:
         with np.load(path, allow_pickle=False) as file:
             arrays = {name: file[name] for name in file.files}
-    except (OSError, ValueError, zipfile.BadZipFile, EOFError) as error:
+    except (OSError, ValueError, TypeError, AttributeError, zipfile.BadZipFile, EOFError) as error:
         raise UsageError(f"{path} cannot be read as arrays: {error}") from None
+    for name in ("matrix", "errors", "counts"):
+        if name in arrays and (arrays[name].dtype.kind not in "biuf" or not arrays[name].size):
+            raise UsageError(f"{path}: `{name}` must be numbers, and not empty")
     if "matrix" not in arrays or arrays["matrix"].ndim != 2:
         raise UsageError(f"{path} has no array `matrix` [n, m] of payoffs; it has {list(arrays)}")
     matrix = arrays["matrix"].astype(np.float64)

@@ -11,7 +11,7 @@ from remuda.analysis.bias import Estimate
 from remuda.analysis.cycles import Cycles, cycles
 from remuda.analysis.diversity import response_diversity
 from remuda.analysis.equilibrium import Equilibrium, nash
-from remuda.analysis.payoff import Payoffs
+from remuda.analysis.payoff import KNOWN, Payoffs
 from remuda.analysis.rank import RankIntervals, mean_payoff, plain, rank_intervals, with_own
 from remuda.analysis.structure import SplitIntervals, split_intervals
 from remuda.errors import UsageError
@@ -35,7 +35,8 @@ class Analysis:
             that never met themselves leave open what they would earn.
         structure: how much of the payoffs is skill, and how much cycles.
         cycles: who beats whom beats whom, among what is sure.
-        diversity: how many of the policies differ in what they earn against the others.
+        diversity: how many of the policies differ in what they earn against the others, in units
+            of the spread of payoffs; None where the equilibrium is, for the same reason.
     """
 
     payoffs: Payoffs
@@ -43,7 +44,7 @@ class Analysis:
     equilibrium: Equilibrium | None
     structure: SplitIntervals
     cycles: Cycles
-    diversity: Estimate
+    diversity: Estimate | None
 
     def as_summary(self) -> dict[str, object]:
         """Plain data: what `analysis.json` holds."""
@@ -54,13 +55,16 @@ class Analysis:
             "payoffs": {
                 "means": plain(payoffs.matrix),
                 "standard_errors": plain(payoffs.errors[0]),
-                "matches": payoffs.counts.tolist(),
+                "matches": [
+                    [None if count >= KNOWN else count for count in row]
+                    for row in payoffs.counts.tolist()
+                ],
             },
             "ranking": self.ranking.as_summary(),
             "equilibrium": None if self.equilibrium is None else self.equilibrium.as_summary(),
             "structure": self.structure.as_summary(),
             "cycles": self.cycles.as_summary(),
-            "diversity": self.diversity.as_summary(),
+            "diversity": None if self.diversity is None else self.diversity.as_summary(),
             "in_words": self.in_words(),
         }
 
@@ -123,6 +127,8 @@ class Analysis:
 
     def _diversity_in_words(self) -> str:
         found, count = self.diversity, len(self.payoffs.names)
+        if found is None:
+            return "Nothing is told: policies did not all meet themselves."
         low, high = found.interval
         if found.null_share > 1.0 - found.level:
             return "Policies do not differ more in what they earn than equal ones would by chance."
@@ -152,11 +158,15 @@ def analyse(payoffs: Payoffs, rng: np.random.Generator, samples: int = SAMPLES) 
         )
     whole = payoffs.pooled_roles().completed()
     with_own(whole).check_whole()
+    open_ended = bool(whole.missing.any())
+    apart = whole.matrix[~np.eye(len(whole.names), dtype=np.bool_)]
     return Analysis(
         whole,
         rank_intervals(whole, mean_payoff, rng, samples),
-        None if whole.missing.any() else nash(whole, rng, samples),
+        None if open_ended else nash(whole, rng, samples),
         split_intervals(whole, rng, samples),
         cycles(whole),
-        response_diversity(with_own(whole), rng, draws=samples),
+        None
+        if open_ended
+        else response_diversity(whole, rng, scale=float(apart.std()) or 1.0, draws=samples),
     )

@@ -47,7 +47,7 @@ class Payoffs:
         means: [R, n_1, ..., n_R] the mean return of each role; NaN where no match was played.
         covariances: [R, R, n_1, ..., n_R] of the roles' returns in one match, the unbiased ones;
             NaN where fewer than two were played.
-        counts: [n_1, ..., n_R] matches.
+        counts: [n_1, ..., n_R] matches; one with several opponents is shared out among them.
         symmetric: as above.
     """
 
@@ -133,7 +133,19 @@ class Payoffs:
         known = np.where(weights > 0, self.covariances, 0.0)
         axes = tuple(range(2, known.ndim))
         pooled: Numbers = (known * weights).sum(axes) / weights.sum()
-        return pooled
+        # Where the matches of each pair all ended alike, that is chance, too: then the returns of
+        # different pairs tell how much a match may vary.
+        alike = np.diagonal(pooled) <= 1e-12 * np.diagonal(self._between)
+        return np.where(alike.any(), self._between, pooled)
+
+    @property
+    def _between(self) -> Numbers:
+        """[R, R]: the covariances of mean returns, over cells that were played."""
+        played = (self.counts > 0) & (self.counts < KNOWN)
+        means = self.means[:, played]
+        away = means - means.mean(1, keepdims=True)
+        between: Numbers = away @ away.T / max(played.sum() - 1, 1)
+        return between
 
     @property
     def moderated(self) -> Numbers:
@@ -253,20 +265,35 @@ class Payoffs:
             return self
         if self.strategies[0] != self.strategies[1]:
             raise UsageError("payoffs: the roles have other strategies each, and cannot be pooled")
+        if not self._is_known and not (self.counts > 1).any():
+            raise UsageError("no two policies met twice in these seats: leave out `--roles`")
         both = (self.counts > 0) & (self.counts.T > 0)
-        counts = np.where(both, self.counts + self.counts.T, 0)
+        if ((self.counts > 0) & ~both).any():
+            raise UsageError(
+                f"these met in one order of seats only: {self._one_way_names(both)}; leave out "
+                "`--roles`"
+            )
+        itself = np.eye(len(self.names), dtype=np.bool_)
+        counts = np.where(both, self.counts + np.where(itself, 0, self.counts.T), 0)
         errors = self.errors**2
         own = (self.means[0] + self.means[1].T) / 2.0
         # The mean of both roles is as sure as these are; of so many matches as there were.
         moderated = self.moderated
-        variance = (errors[0] + errors[1].T) / 4.0 * counts
         shared = moderated[0, 1] / np.maximum(self.counts, 1)
-        shared = shared + shared.T
-        covariance = shared / 4.0 * counts
+        variance = (errors[0] + errors[1].T) / 4.0 * counts
+        covariance = (shared + shared.T) / 4.0 * counts
+        # Of a match against itself a policy has both returns.
+        alone = (moderated[0, 0] + moderated[1, 1] + 2.0 * moderated[0, 1]) / 4.0
+        variance, covariance = (np.where(itself, alone, each) for each in (variance, covariance))
         covariances = np.stack(
             [np.stack([variance, covariance]), np.stack([covariance, variance.T])]
         )
         return Payoffs(self.strategies, np.stack([own, own.T]), covariances, counts, True)
+
+    def _one_way_names(self, both: Bools) -> str:
+        found = np.argwhere((self.counts > 0) & ~both)
+        told = [f"{self.names[row]} and {self.names[column]}" for row, column in found[:5]]
+        return ", ".join(told) + (f", and {len(found) - 5} others" if len(found) > 5 else "")
 
     def check_whole(self) -> None:
         """Raise a `UsageError` that names cells in which no match was played, if there are any."""
@@ -343,7 +370,9 @@ def from_sums(strategies: Sequence[str], sums: Numbers, symmetric: bool) -> Payo
     for role in range(2):
         covariances[role, role] = np.maximum(covariances[role, role], 0.0)
     names = tuple(strategies)
-    return Payoffs((names, names), means, covariances, np.rint(count).astype(np.int64), symmetric)
+    return Payoffs(
+        (names, names), means, covariances, np.ceil(count - 1e-6).astype(np.int64), symmetric
+    )
 
 
 @njit(inline="always")
@@ -367,8 +396,10 @@ def add_up(
 ) -> None:
     """Add the returns of matches to the sums of the pairs who met.
 
-    Every two seats of a match that are on two sides are a meeting. In a symmetric game it counts
-    for both orders; between two seats of one policy half each way, so that it counts once.
+    Every two seats of a match that are on two sides are a meeting. A return that is met by several
+    opponents is one observation all the same: it is shared out among their meetings, so that means
+    over them are as sure as there were matches. In a symmetric game a meeting counts for both
+    orders; between two seats of one policy half each way, so that it counts once.
 
     Args:
         places: [M, seats] who sat where; -1: one that is left out.
@@ -379,16 +410,23 @@ def add_up(
         sums: [6, N, N] to be added to: meetings, returns of the row and of the column, their
             squares, and their products.
     """
+    seats = places.shape[1]
+    opponents = np.zeros(seats, np.int64)
+    for i in range(seats):
+        for j in range(seats):
+            opponents[i] += sides[i] != sides[j]
     for m in range(places.shape[0]):
-        for i in range(places.shape[1]):
-            for j in range(i + 1, places.shape[1]):
+        for i in range(seats):
+            for j in range(i + 1, seats):
                 one, other = places[m, i], places[m, j]
                 if one < 0 or other < 0 or sides[i] == sides[j]:
                     continue
                 a, b = returns[m, i], returns[m, j]
                 if wins:
                     a, b = 0.5 + 0.5 * np.sign(a - b), 0.5 + 0.5 * np.sign(b - a)
-                weight = 0.5 if symmetric and one == other else 1.0
+                weight = 1.0 / max(opponents[i], opponents[j])
+                if symmetric and one == other:
+                    weight *= 0.5
                 _add(sums, one, other, a, b, weight)
                 if symmetric:
                     _add(sums, other, one, b, a, weight)

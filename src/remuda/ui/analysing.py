@@ -17,11 +17,13 @@ from remuda.analysis.meetings import read_payoffs
 from remuda.analysis.overall import Analysis
 from remuda.analysis.payoff import KNOWN, Payoffs
 from remuda.coordinator.run_directory import RunDirectory, write_file
+from remuda.envs.registry import make_env
 from remuda.errors import RunDirectoryError, UsageError
+from remuda.population.ratings import sides_of
 from remuda.population.records import PolicyRef
+from remuda.population.roster import Roster
+from remuda.tournaments.record import DESCRIPTION
 
-TOURNAMENT = "tournament.json"
-"""In a directory of the matches of a tournament."""
 MOST = 64
 """Policies that are looked at unless the user asks for others."""
 SHOWN = 20
@@ -49,12 +51,17 @@ def payoffs_of(
             raise UsageError(f"--frozen, --wins and --roles are for runs; {source} has payoffs")
         payoffs, place = read_file(source), source.parent
     else:
-        ledger, place = _ledger_of(source)
+        ledger, place, sides = _ledger_of(source)
 
         def keep(ref: PolicyRef) -> bool:
             return str(ref) in only if only else frozen or not ref.is_frozen
 
-        payoffs = read_payoffs(ledger, symmetric=not roles, wins=wins, keep=keep, most=MOST)
+        payoffs = read_payoffs(ledger, symmetric=not roles, sides=sides, wins=wins, keep=keep)
+        if len(payoffs.names) > MOST and not only:
+            raise UsageError(
+                f"{source} has matches of {len(payoffs.names)} policies, and {MOST} are looked at "
+                "at once; name some with --only"
+            )
     unknown = [name for name in only if name not in payoffs.names]
     if unknown:
         raise UsageError(f"--only: {unknown[0]} played no match in {source}")
@@ -63,17 +70,21 @@ def payoffs_of(
     return payoffs, place
 
 
-def _ledger_of(source: Path) -> tuple[Path, Path]:
-    """The ledger of a run or of a tournament, and the directory that it is in."""
-    if (source / TOURNAMENT).is_file():
-        return source / "ledger.bin", source
+def _ledger_of(source: Path) -> tuple[Path, Path, Sequence[int]]:
+    """The ledger of a run or of a tournament, the directory that it is in, and sides by seat."""
+    if (source / DESCRIPTION).is_file():
+        return source / "ledger.bin", source, ()
     run = RunDirectory.open(source)
     if not run.ledger.exists():
         raise RunDirectoryError(
             f"{run.path} has no ledger of matches: only a run with population.matchmaker has one, "
             "once a match is over"
         )
-    return run.ledger, run.path
+    config = run.read_config()
+    env = make_env(config.game, 1, **config.env.options)
+    env.close()
+    teams = Roster.of(config, env.agents).teams
+    return run.ledger, run.path, sides_of(teams, len(env.agents)).tolist()
 
 
 def print_analysis(found: Analysis, console: Console | None = None) -> None:
@@ -115,13 +126,19 @@ def write_analysis(found: Analysis, directory: Path) -> tuple[Path, ...]:
     """Write `analysis.json` and its picture; returns where.
 
     Raises:
-        OSError: the disk is full or not writable.
+        RunDirectoryError: the disk is full or not writable.
     """
-    directory.mkdir(parents=True, exist_ok=True)
-    text = json.dumps(found.as_summary(), indent=1, allow_nan=False)
-    write_file(directory / "analysis.json", text.encode())
     pictures = [directory / f"payoffs.{kind}" for kind in ("png", "svg")]
-    draw_payoffs(found, pictures)
+    text = json.dumps(found.as_summary(), indent=1, allow_nan=False)
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        write_file(directory / "analysis.json", text.encode())
+        draw_payoffs(found, pictures)
+    except OSError as error:
+        raise RunDirectoryError(
+            f"the analysis cannot be written into {directory}: {error.strerror or error}; name "
+            "another directory with --out"
+        ) from None
     return (directory / "analysis.json", *pictures)
 
 

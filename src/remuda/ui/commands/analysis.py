@@ -21,7 +21,7 @@ class AnalyseOptions(Section):
     only: tuple[str, ...] = ()
     """Names of the policies to look at, such as `policy_0` or `policy_0@12`; none: all."""
     frozen: bool = False
-    """Look at frozen copies, too, the newest first, up to 64 policies; they must have met."""
+    """Look at frozen copies, too; they must have met, as in a tournament of `RUN:all@frozen`."""
     wins: bool = False
     """Count wins, with draws as half of one, instead of returns."""
     roles: bool = False
@@ -50,10 +50,11 @@ def analyse(words: Sequence[str]) -> int:
         options.source, options.only, options.frozen, options.wins, options.roles
     )
     found = analysis_of(payoffs, np.random.default_rng(options.seed), options.samples)
-    written = write_analysis(found, options.out or place)
     if options.format == "json":
         print(json.dumps(found.as_summary(), allow_nan=False))
     else:
         print_analysis(found)
+    written = write_analysis(found, options.out or place)
+    if options.format == "table":
         print(f"wrote {', '.join(str(path) for path in written)}")
     return 0
