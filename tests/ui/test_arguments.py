@@ -118,3 +118,8 @@ def test_a_switch_alone_is_on():
     assert parse_flags(given, TournamentOptions, positional="run")["sampled"] is False
     with pytest.raises(ConfigError, match="--episodes needs a value"):
         parse_flags(["RUN", "--episodes"], TournamentOptions, positional="run")
+
+
+def test_names_may_stand_in_a_list():
+    words = ("tag", "--population.policies", "[a, 7]", "--population.matchmaker", "random")
+    assert config_of(*words).population.policies == ("a", "7")
