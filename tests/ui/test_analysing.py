@@ -20,6 +20,7 @@ def ledger(directory, payoffs, matches=40):
     records["policy"], records["version"] = np.stack([one, other], 1), -1
     returns = rng.normal(payoffs[one, other], 1.0)
     records["returns"] = np.stack([returns, -returns], 1)
+    records["number"] = np.arange(len(one))
     LedgerFile(directory / "ledger.bin", [f"p{i}" for i in range(count)], 2).append(records)
     return directory
 
@@ -43,6 +44,20 @@ def test_one_screen_tells_it_all(matches, capsys):
     assert written["ranking"]["ranking"][0]["name"] == "p0"
     assert (matches / "payoffs.png").read_bytes().startswith(b"\x89PNG")
     assert "p0" in (matches / "payoffs.svg").read_text()
+
+
+def test_matches_that_a_killed_tournament_lacks_are_told(matches, capsys):
+    path = matches / "ledger.bin"
+    assert run(["analyse", str(matches), "--samples", "60"]) == 0
+    assert "missing" not in capsys.readouterr().err
+    header, _, records = path.read_bytes().partition(b"\n")
+    size = record_type(2).itemsize
+    kept = records[: 50 * size] + records[55 * size :]
+    path.write_bytes(header + b"\n" + kept)
+    assert run(["analyse", str(matches), "--samples", "60"]) == 0
+    told = capsys.readouterr().err.replace("\n", " ")
+    assert "5 matches are missing" in told
+    assert f"remuda tournament --resume {matches}" in told
 
 
 def test_json_is_what_is_written(matches, capsys, tmp_path):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
@@ -13,7 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from remuda.analysis.files import read_file
-from remuda.analysis.meetings import read_payoffs
+from remuda.analysis.meetings import LedgerReader, read_payoffs
 from remuda.analysis.overall import Analysis
 from remuda.analysis.payoff import KNOWN, Payoffs
 from remuda.coordinator.run_directory import RunDirectory, write_file
@@ -73,7 +74,15 @@ def payoffs_of(
 def _ledger_of(source: Path) -> tuple[Path, Path, Sequence[int]]:
     """The ledger of a run or of a tournament, the directory that it is in, and sides by seat."""
     if (source / DESCRIPTION).is_file():
-        return source / "ledger.bin", source, ()
+        ledger = source / "ledger.bin"
+        missing = missing_matches(ledger)
+        if missing:
+            print(
+                f"remuda: {missing:,} matches are missing in {source}, long ones rather than short "
+                f"ones; go on with remuda tournament --resume {source}",
+                file=sys.stderr,
+            )
+        return ledger, source, ()
     run = RunDirectory.open(source)
     if not run.ledger.exists():
         raise RunDirectoryError(
@@ -85,6 +94,21 @@ def _ledger_of(source: Path) -> tuple[Path, Path, Sequence[int]]:
     env.close()
     teams = Roster.of(config, env.agents).teams
     return run.ledger, run.path, sides_of(teams, len(env.agents)).tolist()
+
+
+def missing_matches(ledger: Path) -> int:
+    """How many matches of a tournament are not in its ledger although later ones are.
+
+    Those that take long are the last to be written, so means without them are of the short ones.
+
+    Raises:
+        RunDirectoryError: it is missing, or damaged.
+    """
+    found, last = 0, -1
+    for matches in LedgerReader.open(ledger).pieces():
+        found += len(np.unique(matches["number"]))
+        last = max(last, int(matches["number"].max()))
+    return max(last + 1 - found, 0)
 
 
 def print_analysis(found: Analysis, console: Console | None = None) -> None:
