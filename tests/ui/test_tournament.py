@@ -333,3 +333,18 @@ def test_cells_that_were_not_played_are_left_open():
     assert "nan" not in text
     assert "interrupted: 0 to 2 matches in each cell" in text
     assert found.as_summary()["means"] == [[None, 1.0], [2.0, 3.0]]
+
+
+@pytest.mark.parametrize(
+    ("count", "width", "errors"), [(3, 60, True), (8, 80, False), (8, 120, True), (16, 160, False)]
+)
+def test_a_table_fits_into_the_terminal(count, width, errors):
+    means = np.linspace(-1.0, 1.0, count * count).reshape(count, count)
+    names = tuple(f"policy_{place}" for place in range(count))
+    found = Tournament(names, means, np.full((count, count), 0.05), 100)
+    console = Console(width=width, file=io.StringIO())
+    print_tournament("connect_four", found, console)
+    shown = console.file.getvalue()
+    assert "…" not in shown
+    assert all(name in shown for name in names)
+    assert ("±0.05" in shown) == errors

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from types import TracebackType
 
 import numpy as np
@@ -90,34 +90,66 @@ class MatchProgress:
 def print_tournament(game: str, found: Tournament, console: Console | None = None) -> None:
     """Print the matrix: rows earn, columns are whom they play among."""
     console = console or Console()
-    table = Table(box=box.SIMPLE_HEAD, header_style="dim", pad_edge=False, show_edge=False)
-    table.add_column("", style="bold", no_wrap=True)
-    for name in found.entrants:
-        table.add_column(name, justify="right", no_wrap=True)
     known = found.means[~np.isnan(found.means)]
     size = float(np.abs(known).max(initial=0.0))
     decimals = 0 if size >= 1000 else 1 if size >= 10 else 2
     least, most = (float(known.min()), float(known.max())) if len(known) else (0.0, 0.0)
-    for row, name in enumerate(found.entrants):
+    heads, labels, with_errors = _columns(found, decimals, console.width)
+    table = Table(box=box.SIMPLE_HEAD, header_style="dim", pad_edge=False, show_edge=False)
+    table.add_column("", style="bold", no_wrap=True)
+    for head in heads:
+        table.add_column(head, justify="right", no_wrap=True)
+    for row, label in enumerate(labels):
         cells = [
-            _cell(mean, error, decimals, (mean - least) / (most - least) if most > least else 0.5)
+            _cell(
+                mean,
+                error if with_errors else None,
+                decimals,
+                (mean - least) / (most - least) if most > least else 0.5,
+            )
             for mean, error in zip(found.means[row], found.errors[row], strict=True)
         ]
-        table.add_row(name, *cells)
+        table.add_row(label, *cells)
     console.print(f"{game}: return of an agent of the row, when all others are of the column")
     console.print(table)
-    told = f"{found.episodes:,} episodes for each pair and seat; ± standard error"
+    told = f"{found.episodes:,} episodes for each pair and seat"
     if found.cut and found.matches is not None:
-        told = f"{found.cut}: {_range(found.matches)} matches in each cell; ± standard error"
+        told = f"{found.cut}: {_range(found.matches)} matches in each cell"
+    told += "; ± standard error" if with_errors else "; standard errors with --format json"
     console.print(f"[dim]{told}[/]")
     if found.directory is not None:
         console.print(Text(f"kept in {found.directory}", "dim"), soft_wrap=True)
 
 
-def _cell(mean: float, error: float, decimals: int, share: float) -> Text:
+GAP = 3
+"""Columns of the terminal between two of the table."""
+
+
+def _columns(
+    found: Tournament, decimals: int, width: int
+) -> tuple[Sequence[str], Sequence[str], bool]:
+    """Heads and labels that fit into the terminal, and whether standard errors do.
+
+    Where names are too long the columns have numbers, which stand before the rows' names, too.
+    """
+    means = [f"{mean:.{decimals}f}" for mean in found.means.flat]
+    errors = [f"±{error:.{decimals}f}" for error in found.errors.flat]
+    names = list(found.entrants)
+    numbers = [str(number) for number in range(1, len(names) + 1)]
+    numbered = [f"{number} {name}" for number, name in zip(numbers, names, strict=True)]
+    cell = max(map(len, means))
+    both = cell + max(map(len, errors))
+    for heads, labels, each in ((names, names, both), (numbers, numbered, both)):
+        if max(map(len, labels)) + sum(max(len(head), each) + GAP for head in heads) <= width:
+            return heads, labels, True
+    return numbers, numbered, False
+
+
+def _cell(mean: float, error: float | None, decimals: int, share: float) -> Text:
     if np.isnan(mean):
         return Text("-", "dim")
-    return Text(f"{mean:.{decimals}f}±{error:.{decimals}f}", f"white on {_shade(share)}")
+    told = f"{mean:.{decimals}f}" + ("" if error is None else f"±{error:.{decimals}f}")
+    return Text(told, f"white on {_shade(share)}")
 
 
 def _range(matches: Integers) -> str:
