@@ -92,3 +92,13 @@ def test_what_cannot_be_analysed_is_refused():
     add_up(places, np.array([[1.0, -1.0], [0.0, 0.0]]), np.arange(2), True, False, sums)
     with pytest.raises(UsageError, match="these never met: a and c, b and c"):
         analysed(from_sums("abc", sums, True))
+
+
+def test_an_equilibrium_that_is_not_found_takes_nothing_from_the_rest(monkeypatch):
+    monkeypatch.setattr("remuda.analysis.overall.SECONDS", 0.0)
+    rng = np.random.default_rng(0)
+    general = played(rng.normal(size=(30, 30)), 5, zero_sum=False)
+    found = analysed(general)
+    assert found.equilibrium is None
+    assert found.in_words()["equilibrium"].startswith("No equilibrium was found in time")
+    assert len(found.ranking.ranks) == 30

@@ -20,6 +20,8 @@ SAMPLES = 400
 """Draws of the payoffs, from which intervals are made."""
 
 
+SECONDS = 10.0
+"""After which the search for an equilibrium of a large general-sum game is given up."""
 UNKNOWN = 0.8
 """A share whose interval is wider is not told."""
 
@@ -32,7 +34,7 @@ class Analysis:
         payoffs: what all of it is from, of a symmetric game.
         ranking: by the mean payoff against all.
         equilibrium: what rational players would mix; None: the game is not zero-sum, and policies
-            that never met themselves leave open what they would earn.
+            that never met themselves leave open what they would earn, or none was found in time.
         structure: how much of the payoffs is skill, and how much cycles.
         cycles: who beats whom beats whom, among what is sure.
         diversity: how many of the policies differ in what they earn against the others, in units
@@ -93,6 +95,8 @@ class Analysis:
 
     def _equilibrium_in_words(self) -> str:
         if self.equilibrium is None:
+            if not self.payoffs.missing.any():
+                return "No equilibrium was found in time; look at fewer policies."
             return (
                 "No equilibrium is told: policies did not all meet themselves, and what they would "
                 "earn is part of it."
@@ -138,6 +142,14 @@ class Analysis:
         )
 
 
+def _equilibrium(payoffs: Payoffs, rng: np.random.Generator, samples: int) -> Equilibrium | None:
+    """The equilibrium; None: none was found in time, which takes nothing from all the rest."""
+    try:
+        return nash(payoffs, rng, samples, SECONDS)
+    except UsageError:
+        return None
+
+
 def analyse(payoffs: Payoffs, rng: np.random.Generator, samples: int = SAMPLES) -> Analysis:
     """Work out all that the payoffs of two roles with the same policies say.
 
@@ -163,7 +175,7 @@ def analyse(payoffs: Payoffs, rng: np.random.Generator, samples: int = SAMPLES) 
     return Analysis(
         whole,
         rank_intervals(whole, mean_payoff, rng, samples),
-        None if open_ended else nash(whole, rng, samples),
+        None if open_ended else _equilibrium(whole, rng, samples),
         split_intervals(whole, rng, samples),
         cycles(whole),
         None
