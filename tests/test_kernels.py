@@ -128,6 +128,23 @@ def test_the_order_of_sets_makes_no_difference(run, tmp_path, monkeypatch):
     assert hits == [0, 1, 1, 1]
 
 
+@pytest.mark.parametrize("file", ["kernel", "parts", "deeper"])
+def test_what_is_compiled_after_an_edit_is_kept_as_what_it_was_made_from(run, tmp_path, file):
+    """A long run goes on with the functions that it imported, while the user edits their files."""
+    path = tmp_path / f"{file}.py"
+    old, new = {
+        "kernel": ("inner(x) * 10_000", "inner(x) * 20_000"),
+        "parts": ("return deepest(x)", "return deepest(x) * 2"),
+        "deeper": ("return x", "return x + 1"),
+    }[file]
+    edit = f"import kernel\nopen({str(path)!r}, 'w').write({path.read_text().replace(old, new)!r})"
+    done = subprocess.run(
+        [sys.executable, "-c", edit + RUN], cwd=tmp_path, capture_output=True, text=True, check=True
+    )
+    assert float(done.stdout.split()[0]) == 11_234.0
+    assert run() == (21_234.0, 0)
+
+
 def test_a_damaged_file_is_compiled_again(run, tmp_path):
     run()
     for path in tmp_path.glob("__pycache__/kernel.outer*"):

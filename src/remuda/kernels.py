@@ -3,7 +3,7 @@
 Numba's own cache looks at the file of a function alone. A kernel also holds what it took from
 other files when it was compiled: functions that it calls, constants, the places of a NamedTuple's
 fields. Loaded again after one of these has changed, it would read and write other words of shared
-memory than everybody else does. Here all that a kernel refers to is part of what it is found by.
+memory than all other processes do. Here all that a kernel refers to is part of what it is found by.
 
 The files lie where Numba keeps them (beside the source, under `__pycache__`). Any number of
 processes read and write them: each file is written under a name of its own and renamed, and what
@@ -39,6 +39,8 @@ def njit(**options: Any) -> Callable[[Function], Function]:
     keep = options.pop("cache", False)
 
     def compiled(function: Function) -> Function:
+        # Now, and not at the first call: by then the user may have edited what was imported.
+        _contents(inspect.getfile(function))
         kernel: Any = numba.njit(**options)(function)
         if keep and hasattr(kernel, "_cache"):  # not where NUMBA_DISABLE_JIT is set
             kernel._cache = KernelCache(kernel)
@@ -175,6 +177,7 @@ def _fields(argument: Any) -> Any:
 
 @cache
 def _contents(path: str) -> str:
+    """The digest of a file, as it was when this was first asked for."""
     try:
         return hashlib.sha256(Path(path).read_bytes()).hexdigest()
     except OSError:  # in a notebook's cell or a zip file

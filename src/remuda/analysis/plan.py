@@ -249,7 +249,7 @@ def _check_symmetric(payoffs: Payoffs) -> None:
     if not payoffs.symmetric:
         raise UsageError("plan: this is for symmetric games; pool the seats (`pooled_roles`)")
     if len(payoffs.names) < 2:
-        raise UsageError("plan: there is one policy only, and nobody for it to meet")
+        raise UsageError("plan: there is one policy only; a plan is for two or more")
 
 
 UNTIL = re.compile(

@@ -2,7 +2,7 @@
 
 A copy takes the next match as soon as its last one is over. Policies of one layout and kind of seat
 are one stack, whatever matches they are in, as in training (`remuda.actor.match_seats`); nothing is
-written down of what they observe, and nobody learns.
+written down of what they observe, and no policy learns.
 """
 
 from __future__ import annotations
