@@ -4,7 +4,8 @@ The directory holds `tournament.json`, which tells who plays what, and `ledger.b
 each match that is over (`remuda.population.ledger`), whose policies are the entrants. Records are
 appended, so that a process that is killed leaves all that were written; the matches that were under
 way are played again, with the same seeds, by the process that goes on with the directory. A file
-of an interrupted process lacks the longest of its last matches: take means of it only once it is whole.
+of an interrupted process lacks the longest of its last matches: take means of it only once it is
+whole.
 """
 
 from __future__ import annotations
