@@ -93,10 +93,11 @@ def test_one_pass_of_the_networks_chooses_for_all(seats):
         passes = actor.seats._passes_of[0]
     else:
         passes = [
-            each
+            plan.streams
             for policy_group in actor.seats.policy_groups
-            for each in policy_group._plans[0].passes
+            for plan in policy_group._plans
         ]
+        assert sorted(passes[0]) == list(range(9))
     assert len(passes) == 1
 
 

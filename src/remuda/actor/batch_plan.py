@@ -1,8 +1,9 @@
 """How the streams of a group are gathered into forward passes, however the seats are dealt.
 
-A stack of K networks gives each the same number of streams in a pass, so a pass costs as much as
-its fullest row. The rows are cut into stretches, each a pass of its own, where that is cheaper than
-to fill up: a policy that plays half of all seats should not make fifty others as wide.
+Small perceptrons on the processor take the streams as they are gathered, each once. All other
+stacks of K networks give each network the same number of streams in a pass, so that a pass costs as
+much as its fullest row. Their rows are cut into stretches, each a pass of its own, where that is
+cheaper than to fill up: a policy that plays half of all seats should not make fifty others as wide.
 """
 
 from __future__ import annotations
@@ -33,29 +34,31 @@ class BatchPlan:
     streams: Integers
     """...in this list of stream numbers, [M]."""
     passes: tuple[tuple[int, int, int], ...]
-    """Each first row, one past the last, and streams of each."""
+    """Each first row, one past the last, and streams of each; none where it needs none."""
 
 
-def make_plan(rows: Integers, streams: Integers, num_rows: int) -> BatchPlan:
+def make_plan(
+    rows: Integers, streams: Integers, num_rows: int, in_passes: bool = True
+) -> BatchPlan:
     """Gather streams.
 
     Args:
         rows: [M] by stream, the row that plays it; -1: none of this stack.
         streams: [M] their numbers.
         num_rows: K.
+        in_passes: whether the rows are cut into passes of equal width.
     """
     begins = np.zeros(num_rows + 1, np.int64)
     ordered = np.empty(len(streams), np.int64)
     passes = np.empty((num_rows, 3), np.int64)
-    count, found = _plan(rows, streams, begins, ordered, passes)
+    count = _order(rows, streams, begins, ordered)
+    found = _cut(begins, passes) if in_passes else 0
     return BatchPlan(begins, ordered[:count], tuple(tuple(p) for p in passes[:found].tolist()))
 
 
 @njit(cache=True)
-def _plan(
-    rows: Integers, streams: Integers, begins: Integers, ordered: Integers, passes: Integers
-) -> tuple[int, int]:
-    """Sort streams by row, and cut the rows at the least cost; returns streams and passes."""
+def _order(rows: Integers, streams: Integers, begins: Integers, ordered: Integers) -> int:
+    """Sort streams by row; returns how many there are."""
     num_rows = begins.size - 1
     counts = np.zeros(num_rows, np.int64)
     for row in rows:
@@ -68,6 +71,13 @@ def _plan(
         if rows[i] >= 0:
             ordered[at[rows[i]]] = streams[i]
             at[rows[i]] += 1
+    return int(begins[-1])
+
+
+@njit(cache=True)
+def _cut(begins: Integers, passes: Integers) -> int:
+    """Cut the rows at the least cost; returns how many passes there are."""
+    num_rows, counts = begins.size - 1, np.diff(begins)
     # The least cost of the first k rows, and where the last pass of it begins; a row without
     # streams may be in no pass.
     cost = np.zeros(num_rows + 1, np.int64)
@@ -98,4 +108,4 @@ def _plan(
         count += 1
         end = first
     passes[:count] = passes[:count][::-1].copy()
-    return begins[-1], count
+    return count

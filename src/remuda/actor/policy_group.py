@@ -117,29 +117,24 @@ class PolicyGroup:
                 for part in (kind.streams_of(a) for a in group if a in kind.agents)
             ]
             numbers = np.concatenate(streams) if streams else np.zeros(0, np.int64)
-            plans[group] = make_plan(rows[numbers], numbers, len(self.places))
+            plans[group] = self._plan(rows[numbers], numbers)
         self._plans = [plans[group] for group in groups]
-        numbers = np.arange(len(rows))
         self._everyone = (
-            self._plans[0] if len(groups) == 1 else make_plan(rows, numbers, len(self.places))
+            self._plans[0] if len(groups) == 1 else self._plan(rows, np.arange(len(rows)))
         )
 
     def choose(self, group: int, random: np.random.Generator | None) -> None:
-        """Pass by pass, what the networks say; and then a choice for all their streams."""
+        """What the networks say, and then a choice for all their streams."""
         plan, kind = self._plans[group], self.kind
         count = len(plan.streams)
         if count == 0:
             return
-        for first, end, width in plan.passes:
-            outputs = self._pass(plan, first, end, width)
-            if outputs.shape[2] != self._outputs.shape[1]:
-                self._outputs = np.zeros((len(self._outputs), outputs.shape[2]), np.float32)
-            _collect(outputs, plan.begins, first, self._outputs)
+        said = self._said(plan)
         _gather_masks(kind.masks, plan.streams, self._masks)
         rng = self.random if random is None else random
         for begin, stop, epsilon in self._runs(plan, count):
             self._selector.choose(
-                self._outputs[begin:stop],
+                said[begin:stop],
                 self._masks[begin:stop],
                 rng,
                 epsilon if random is None else 1.0,
@@ -225,6 +220,21 @@ class PolicyGroup:
         for i, writer in enumerate(self.writers):
             writer.restore(state["writers"][str(i)])
         restore_random(self.random, state["random"])
+
+    def _plan(self, rows: Integers, numbers: Integers) -> BatchPlan:
+        in_passes = self.stack.by_stream is None
+        return make_plan(rows, numbers, len(self.places), in_passes)
+
+    def _said(self, plan: BatchPlan) -> Floats:
+        """What the networks say to the streams of a plan, in its order: [M, O]."""
+        if self.stack.by_stream is not None:
+            return self.stack.by_stream(self.inputs, plan.begins, plan.streams)
+        for first, end, width in plan.passes:
+            outputs = self._pass(plan, first, end, width)
+            if outputs.shape[2] != self._outputs.shape[1]:
+                self._outputs = np.zeros((len(self._outputs), outputs.shape[2]), np.float32)
+            _collect(outputs, plan.begins, first, self._outputs)
+        return self._outputs
 
     def _pass(self, plan: BatchPlan, first: int, end: int, width: int) -> Floats:
         room, forward = self.stack.room(first, end, width)

@@ -13,6 +13,7 @@ from remuda.kernels import njit
 from remuda.memory.aligned import aligned_zeros, copied
 from remuda.policies.actions import Actions, DiscreteActions
 from remuda.policies.combined import CombinedActions, explore_allowed, take_best_combined
+from remuda.policies.networks.gathered_pass import GatheredPass
 from remuda.policies.networks.network import Network, Weights
 from remuda.policies.networks.plain_pass import PlainPass
 from remuda.policies.stack import ParameterStack
@@ -70,6 +71,8 @@ class ActingStack:
         self._parts: dict[tuple[int, int], Callable[[], Floats]] = {}
         self._rooms: dict[tuple[int, int, int], tuple[Floats, Callable[[], Floats]]] = {}
         self._kept_rooms = kept_rooms
+        self.by_stream = self._by_stream() if gathered else None
+        """The pass of streams gathered by policy; None: they go through `room`, pass by pass."""
 
     def load(self, policy: int, weights: Floats) -> None:
         """Take these weights [P] as the newest of one policy."""
@@ -174,6 +177,14 @@ class ActingStack:
         if self.network.memory:
             return lambda: self._remember(weights, inputs, first, end)
         return self._pass(weights, inputs)
+
+    def _by_stream(self) -> GatheredPass | None:
+        layers = self.network.plain_layers
+        if not layers or self._device.type != "cpu":
+            return None
+        if not GatheredPass.suits(self._weights, layers):
+            return None
+        return GatheredPass(self._weights, layers, self.network.config.activation)
 
     def _pass(self, weights: Weights, inputs: torch.Tensor) -> Callable[[], Floats]:
         """The pass of these weights over these inputs, wherever they are then."""

@@ -6,18 +6,21 @@ and one for all that follows it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from remuda.kernels import njit
-from remuda.policies.networks.activations import KINDS, STRICT, activate_in_place
+from remuda.policies.networks.activations import KINDS
 from remuda.policies.networks.network import Weights
-from remuda.types import Floats
+from remuda.policies.networks.products import LARGEST, LINEAR, finish, multiply
+from remuda.types import Floats, Integers
 
-LINEAR = -1
-"""The kind of a layer with nothing after it."""
+FEW = 64
+"""Streams of a policy up to which `multiply` is quicker than a library."""
 
 
 class PlainPass:
@@ -28,31 +31,39 @@ class PlainPass:
     ) -> None:
         """Look at weights and inputs where they are: both may change between two passes."""
         kinds = [KINDS[activation]] * (len(layers) - 1) + [LINEAR]
-        self._layers = []
+        count, streams = inputs.shape[:2]
+        self._begins = np.arange(count + 1) * streams
+        self._layers: list[tuple[Callable[..., Any], tuple[Any, ...], Floats, Floats, int]] = []
         for layer, kind in zip(layers, kinds, strict=True):
             weight, bias = weights[f"{layer}.weight"], weights[f"{layer}.bias"][:, 0]
-            out = torch.zeros(*inputs.shape[:2], weight.shape[-1])
-            product, operands = torch.bmm, (inputs, weight, out)
-            if len(weight) == 1:  # torch has a product of its own for this, and calls it quicker
-                product, operands = torch.mm, (inputs[0], weight[0], out[0])
-            self._layers.append((product, *operands, out.numpy(), bias.numpy(), kind))
+            out = torch.zeros(count, streams, weight.shape[-1])
+            call, operands = _product(inputs, weight, out, self._begins)
+            said = out.view(-1, out.shape[2]).numpy()
+            self._layers.append((call, operands, said, bias.numpy(), kind))
             inputs = out
         self._outputs: Floats = inputs.numpy()
 
     def __call__(self) -> Floats:
         """What the head says, [K, N, outputs]; written anew by the next pass."""
-        for product, inputs, weight, out, values, bias, kind in self._layers:
-            product(inputs, weight, out=out)
-            _finish(values, bias, kind)
+        for product, operands, values, bias, kind in self._layers:
+            product(*operands)
+            finish(values, self._begins, bias, kind)
         return self._outputs
 
 
-@njit(**STRICT)
-def _finish(x: Floats, bias: Floats, kind: int) -> None:
-    """Add the biases [K, outputs], and activate, in place."""
-    for k in range(x.shape[0]):
-        for i in range(x.shape[1]):
-            for j in range(x.shape[2]):
-                x[k, i, j] += bias[k, j]
-    if kind != LINEAR:
-        activate_in_place(x.reshape(-1), kind)
+def _product(
+    inputs: Tensor, weight: Tensor, out: Tensor, begins: Integers
+) -> tuple[Callable[..., Any], tuple[Any, ...]]:
+    """The quickest product of inputs [K, N, I] and weights [K, I, O], and what it is called with.
+
+    Products of narrow layers and of a few streams that fill no four are left to the library, where
+    runs of earlier versions had them: its sums run in another order there.
+    """
+    streams, (num_inputs, num_outputs) = inputs.shape[1], weight.shape[1:]
+    few = streams <= FEW and num_inputs * num_outputs <= LARGEST
+    if few and streams % 4 == 0 and num_outputs % 8 == 0:
+        x, said = (each.view(-1, each.shape[2]).numpy() for each in (inputs, out))
+        return multiply, (x, begins, weight.numpy(), said)
+    if len(weight) == 1:  # torch has a product of its own for this, and calls it quicker
+        return partial(torch.mm, out=out[0]), (inputs[0], weight[0])
+    return partial(torch.bmm, out=out), (inputs, weight)

@@ -1,0 +1,69 @@
+"""A forward pass of perceptrons for streams gathered by policy: each once, and nothing padded."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from remuda.kernels import njit
+from remuda.memory.aligned import aligned_zeros
+from remuda.policies.networks.activations import KINDS
+from remuda.policies.networks.network import Weights
+from remuda.policies.networks.products import LARGEST, LINEAR, finish, multiply
+from remuda.types import Floats, Integers
+
+
+class GatheredPass:
+    """Streams of inputs through the layers of K policies, hidden ones first, the head last."""
+
+    def __init__(self, weights: Weights, layers: Sequence[str], activation: str) -> None:
+        """Look at the weights [K, I, O] where they are: they may change between two passes."""
+        kinds = [KINDS[activation]] * (len(layers) - 1) + [LINEAR]
+        self._layers = [
+            (weights[f"{layer}.weight"].numpy(), weights[f"{layer}.bias"][:, 0].numpy(), kind)
+            for layer, kind in zip(layers, kinds, strict=True)
+        ]
+        self._inputs: Floats = np.zeros((0, self._layers[0][0].shape[1]), np.float32)
+        self._between: list[Floats] = []
+
+    @staticmethod
+    def suits(weights: Weights, layers: Sequence[str]) -> bool:
+        """Whether layers are small enough to be read again for every few streams."""
+        return all(weights[f"{layer}.weight"][0].numel() <= LARGEST for layer in layers)
+
+    def __call__(self, inputs: Floats, begins: Integers, streams: Integers) -> Floats:
+        """What the head says to these streams, [M, outputs]; written anew by the next pass.
+
+        Args:
+            inputs: [N, num_inputs] of all streams.
+            begins: [K + 1] where each policy's streams begin...
+            streams: [M] ...in this list of stream numbers.
+        """
+        count = len(streams)
+        if count > len(self._inputs):
+            self._make_room(2 * count)
+        x = self._inputs[:count]
+        _gather(inputs, streams, x)
+        for (weight, bias, kind), room in zip(self._layers, self._between, strict=True):
+            out = room[:count]
+            multiply(x, begins, weight, out)
+            finish(out, begins, bias, kind)
+            x = out
+        return x
+
+    @property
+    def nbytes(self) -> int:
+        """Of what streams are gathered into."""
+        return self._inputs.nbytes + sum(room.nbytes for room in self._between)
+
+    def _make_room(self, count: int) -> None:
+        self._inputs = aligned_zeros((count, self._inputs.shape[1]))
+        self._between = [aligned_zeros((count, weight.shape[2])) for weight, _, _ in self._layers]
+
+
+@njit(cache=True)
+def _gather(source: Floats, streams: Integers, to: Floats) -> None:
+    for i in range(streams.size):
+        for j in range(source.shape[1]):
+            to[i, j] = source[streams[i], j]
