@@ -12,6 +12,7 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).parent))  # `support` is imported by tests and children alike
 
+import durations
 import order
 import places
 
@@ -29,6 +30,13 @@ def pytest_addoption(parser):
         help="run the slow tests after all others, in an order drawn by the commit that is tested, "
         "and skip those that would begin later than this",
     )
+    parser.addoption(
+        "--choose-slow",
+        type=float,
+        metavar="SECONDS",
+        help="run all tests that are not marked, and write slow.txt so that those it leaves take "
+        "so many seconds together",
+    )
 
 
 def pytest_configure(config):
@@ -41,13 +49,21 @@ def pytest_configure(config):
     # Workers of pytest-xdist take it from here: all must come to the same order.
     if config.getoption("--slow-within") is not None and not hasattr(config, "workerinput"):
         os.environ[order.ORDER] = order.origin(config.rootpath)
+    if config.getoption("--choose-slow") is not None and not hasattr(config, "workerinput"):
+        config.pluginmanager.register(durations.Recorder(config.getoption("--choose-slow")))
 
 
 def is_slow(item):
     return item.get_closest_marker("slow") is not None
 
 
+@pytest.hookimpl(tryfirst=True)  # before markers choose
 def pytest_collection_modifyitems(config, items):
+    if config.getoption("--choose-slow") is None:
+        listed = durations.listed()
+        for item in items:
+            if item.nodeid in listed:
+                item.add_marker("slow")
     if config.getoption("--slow-within") is not None:
         origin = os.environ[order.ORDER]
         items.sort(key=lambda item: order.key(item.nodeid, is_slow(item), origin))
