@@ -69,12 +69,3 @@ def write_pictures(
                 write_file(path, picture.encoded(kind))
                 written.append(path)
     return tuple(written)
-
-
-def not_drawn(pictures: Sequence[Picture]) -> tuple[str, ...]:
-    """By picture that is not drawn, one line that says why."""
-    return tuple(
-        f"no picture of {each.heading.lower()}: {each.caption}"
-        for each in pictures
-        if each.figure is None
-    )

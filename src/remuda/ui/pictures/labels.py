@@ -41,7 +41,7 @@ def place_labels(
         order: places of the names, the most important first.
         size: of the names, in typographic points.
         radius: of the markers, in typographic points.
-        occupied: [M, 2] of the data: where no name may stand besides.
+        occupied: [M, 2] of the data: where no name stands as long as there is room elsewhere.
 
     Returns:
         The places of those that are named.
@@ -50,15 +50,18 @@ def place_labels(
     here = axes.transData.transform(np.asarray(points, np.float64).reshape(-1, 2)) / unit
     besides = np.asarray(occupied, np.float64).reshape(-1, 2)
     taken = axes.transData.transform(besides) / unit if len(besides) else besides
-    solid = np.concatenate([_boxes(here, radius), _boxes(taken, 1.0)])
-    frame = np.array([axes.bbox.x0, axes.bbox.y0, axes.bbox.x1, axes.bbox.y1]) / unit
+    solid, soft = _boxes(here, radius), _boxes(taken, 1.0)
+    frame = axes.bbox.get_points().reshape(-1) / unit + np.array([GAP, GAP, -GAP, -GAP])
     back = axes.transData.inverted().transform
     named = []
     for place in order:
         width, height = (72.0 * inches for inches in extent(names[place], size))
         # A point's own marker is where its name begins, and its line.
         others = np.delete(solid, place, axis=0)
-        found = _free_box(here[place], width, height, radius, others, frame)
+        found = None
+        for besides in (soft, soft[:0]):  # a name over an arrow is better than none
+            around = np.concatenate([others, besides])
+            found = found or _free_box(here[place], width, height, radius, around, frame)
         if found is None:
             continue
         box, line = found

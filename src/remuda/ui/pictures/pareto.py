@@ -117,10 +117,11 @@ def pareto_picture(objectives: Objectives, front: UncertainFront, source: str) -
             axes.set_title("Which objectives cannot be had at once")
     count = len(objectives.names)
     on_front = int((front.ranks == 0).sum())
+    errors = "; lines are standard errors" if count <= FEW and objectives.covariances.any() else ""
     unnamed = f"; {named} of {count} are named" if named < count else ""
     caption = (
-        f"Right and up is better: {on_front} of {count} policies are on the Pareto front (orange), "
-        f"since none is as good in all objectives and better in one{unnamed}; {source}."
+        f"Right and up is better; {on_front} of {count} policies are on the Pareto front (orange): "
+        f"no other is as good in all objectives and better in one{errors}{unnamed}; {source}."
     )
     return Picture("pareto", "Pareto front", caption, figure)
 
@@ -130,16 +131,21 @@ def _draw_pair(axes: Axes, objectives: Objectives, front: UncertainFront, x: int
     points, count = objectives.points[:, [x, y]], len(objectives.names)
     radius = 3.2 if count <= FEW else 2.2
     first = front.ranks == 0
-    low, high = points.min(0), points.max(0)
-    room = np.where(high > low, high - low, 1.0) * (0.22 if count <= FEW else 0.14)
+    spread = np.sqrt(np.diagonal(objectives.covariances, axis1=1, axis2=2)[:, [x, y]])
+    if count > FEW:
+        spread = np.zeros_like(spread)
+    low, high = (points - spread).min(0), (points + spread).max(0)
+    room = np.where(high > low, high - low, 1.0) * (0.16 if count <= FEW else 0.14)
     axes.set_xlim(low[0] - room[0], high[0] + room[0])
     axes.set_ylim(low[1] - room[1], high[1] + room[1])
     axes.grid()
     besides = np.zeros((0, 2))
     if objectives.points.shape[1] == 2:
         besides = _draw_staircase(axes, points[first])
-    if count <= FEW:
-        spread = np.sqrt(np.diagonal(objectives.covariances, axis1=1, axis2=2)[:, [x, y]])
+    if spread.any():
+        # From end to end, so that no name is written over them.
+        bars = np.linspace(-1.0, 1.0, 41)[:, None, None, None] * spread[:, None] * np.eye(2)
+        besides = np.concatenate([besides, (points[:, None] + bars).reshape(-1, 2)])
         for own, colour in ((first, ORANGE), (~first, BLUE)):
             axes.errorbar(
                 *points[own].T,

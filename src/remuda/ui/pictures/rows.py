@@ -99,6 +99,8 @@ def _payoffs_with_numbers(
     for row, column in np.argwhere(np.isfinite(matrix)).tolist():
         colour = _on(mpl.colormaps[map_name](norm(matrix[row, column])))
         value, error = _told(matrix[row, column], digits), errors[row, column]
+        if row == column and not error > 0.0:
+            value = value.rstrip("0").rstrip(".") if "." in value else value
         words = f"{value}\n±{_told(error, digits)}" if error > 0.0 else value
         axes.text(column, row, words, ha="center", va="center", fontsize=7, color=colour)
     bar = add_panel(figure, left + count * wide + 0.15, TOP, 0.12, count * high)
@@ -259,7 +261,7 @@ def equilibrium_picture(found: Analysis) -> Picture:
     axes.set_xlabel("probability, with the interval of 95% of the draws")
     told = [f"{share:.0%}" for share in solved.in_support[0][shown]]
     _beside(axes, "in draws", told, tall)
-    rest = f"; {left_out} others are hardly played" if left_out else ""
+    rest = f"; the rest, {left_out} of {len(mass)}, are hardly played" if left_out else ""
     caption = (
         f"The equilibrium, its interval over payoffs as they may be, and in how many of these "
         f"draws each policy is played{rest}; of {matches_in_words(found.payoffs)}."

@@ -25,6 +25,12 @@ SAMPLES = 100
 """Draws of the payoffs: a report must not keep a user waiting; `remuda analyse` makes more."""
 MOST = 64
 """The most policies that are looked at."""
+IN_TRAINING = (
+    "Of the matches in training, in which a policy is one member whatever version of it played. "
+    "For the policies as they are in the end: <code>remuda tournament</code>. <code>remuda "
+    "analyse</code> writes these pictures as SVG and PDF, too."
+)
+"""What matches a run's are."""
 HEADING = "Who is good, who exploits whom"
 
 
@@ -73,33 +79,30 @@ def _ratings_of(run: RunDirectory, sides: Sequence[int]) -> Ratings | str:
         return f"{error}."
 
 
-def section_of(found: Analysis | None, pictures: Sequence[Picture], why: str = "") -> str:
+def section_of(
+    found: Analysis | None, pictures: Sequence[Picture], why: str = "", note: str = IN_TRAINING
+) -> str:
     """The section as HTML; its pictures are the PNG files beside the page.
 
     Args:
         found: what its sentences are about; None: there is no analysis.
         pictures: that are drawn, and those that are not.
         why: there is no analysis.
+        note: HTML on what matches these are.
     """
     parts = [f"<h2>{HEADING}</h2>"]
     if found is not None:
-        parts.append(
-            '<p class="note">Of the matches in training, in which a policy is one member whatever '
-            "version of it played. For the policies as they are in the end: <code>remuda "
-            "tournament</code> and <code>remuda analyse</code>, which writes these pictures as SVG "
-            "and PDF, too.</p>"
-        )
-        parts.append('<dl class="told">')
+        parts += [f'<p class="note">{note}</p>', "<dl>"]
         for part, words in found.in_words().items():
             parts.append(f'<div class="wide"><dt>{part}</dt><dd>{escape(words)}</dd></div>')
         parts.append("</dl>")
     elif why:
-        parts.append(f'<p class="note">Policies are not compared: {escape(why)}</p>')
+        parts.append(f'<p class="note">Policies are not compared: {escape(why)}.</p>')
     parts += [_figure(each) for each in pictures if each.figure is not None]
     left_out = [each for each in pictures if each.figure is None]
     if left_out:
-        told = "; ".join(f"{each.heading.lower()} ({escape(each.caption)})" for each in left_out)
-        parts.append(f'<p class="note">Not drawn: {told}</p>')
+        told = "".join(f"<br>{each.heading}: {escape(each.caption)}" for each in left_out)
+        parts.append(f'<p class="note">Not drawn:{told}</p>')
     return "\n".join(parts)
 
 
