@@ -13,6 +13,7 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg, RendererAgg
 from matplotlib.figure import Figure
 from matplotlib.font_manager import FontProperties
+from matplotlib.ticker import MaxNLocator
 
 from remuda.analysis.payoff import KNOWN, Payoffs
 
@@ -35,6 +36,7 @@ LOOK: dict[Any, Any] = {
     "axes.titlesize": 9.5,
     "axes.titleweight": "bold",
     "axes.titlepad": 8.0,
+    "axes.formatter.limits": (-3, 5),
     "axes.spines.top": False,
     "axes.spines.right": False,
     "axes.axisbelow": True,
@@ -162,6 +164,14 @@ def add_panel(figure: Figure, left: float, top: float, width: float, height: flo
         height / whole[1],
     )
     return figure.add_axes(box)
+
+
+def number_axes(axes: Axes, most: int = 5) -> None:
+    """Number both axes at so many places at most; a power of ten stands beside a title."""
+    for axis in (axes.xaxis, axes.yaxis):
+        axis.set_major_locator(MaxNLocator(most))
+    wide = axes.bbox.width / axes.figure.dpi
+    axes.yaxis.get_offset_text().set_x(-0.6 / wide)
 
 
 def name_rows(axes: Axes, labels: Sequence[str], height: float) -> None:

@@ -31,6 +31,7 @@ def place_labels(
     size: float,
     radius: float,
     occupied: npt.ArrayLike = (),
+    insist: bool = False,
 ) -> list[int]:
     """Name points, as many as there is room for.
 
@@ -41,7 +42,8 @@ def place_labels(
         order: places of the names, the most important first.
         size: of the names, in typographic points.
         radius: of the markers, in typographic points.
-        occupied: [M, 2] of the data: where no name stands as long as there is room elsewhere.
+        occupied: [M, 2] of the data: where no name may stand besides.
+        insist: rather than leave a name out, let it cover what is `occupied`.
 
     Returns:
         The places of those that are named.
@@ -59,7 +61,7 @@ def place_labels(
         # A point's own marker is where its name begins, and its line.
         others = np.delete(solid, place, axis=0)
         found = None
-        for besides in (soft, soft[:0]):  # a name over an arrow is better than none
+        for besides in (soft, soft[:0]) if insist else (soft,):
             around = np.concatenate([others, besides])
             found = found or _free_box(here[place], width, height, radius, around, frame)
         if found is None:

@@ -27,6 +27,7 @@ from remuda.ui.pictures.drawing import (
     add_panel,
     matches_in_words,
     new_figure,
+    number_axes,
     shorten,
 )
 from remuda.ui.pictures.labels import place_labels
@@ -153,7 +154,14 @@ def _draw_plane(axes: Axes, found: Analysis, planes: CyclicPlanes, plane: int) -
     )
     size = 7.5 if count <= FEW else 5.5
     named = place_labels(
-        axes, points, names, order=order, size=size, radius=radius, occupied=between
+        axes,
+        points,
+        names,
+        order=order,
+        size=size,
+        radius=radius,
+        occupied=between,
+        insist=count <= FEW,
     )
     return len(named)
 
@@ -236,6 +244,7 @@ def _draw_map(axes: Axes, where: PolicyMap, labels: Integers, found: Analysis) -
     _set_square(axes, reach, tuple(middle.tolist()))
     lower = reach * float(axes.bbox.height / axes.bbox.width)  # a unit is as long both ways
     axes.set_ylim(middle[1] - lower, middle[1] + lower)
+    number_axes(axes, 8)
     axes.set_title("Who fares like whom")
     axes.grid()
     for kind in range(int(labels.max()) + 1):

@@ -7,7 +7,6 @@ from itertools import combinations
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.ticker import MaxNLocator
 
 from remuda.analysis.overall import Analysis
 from remuda.analysis.pareto import UncertainFront, uncertain_front
@@ -21,6 +20,7 @@ from remuda.ui.pictures.drawing import (
     add_panel,
     matches_in_words,
     new_figure,
+    number_axes,
     shorten,
 )
 from remuda.ui.pictures.labels import place_labels
@@ -107,11 +107,11 @@ def pareto_picture(objectives: Objectives, front: UncertainFront, source: str) -
         raise UsageError(f"a Pareto picture has 2 or 3 objectives; these are {number}")
     pairs = list(combinations(range(number), 2))
     side = 4.4 if number == 2 else 3.1
-    step = side + 0.85
+    step = side + 0.95
     figure = new_figure(len(pairs) * step + 0.15, 0.38 + side + 0.55)
     named = 0
     for panel, (x, y) in enumerate(pairs):
-        axes = add_panel(figure, 0.7 + panel * step, 0.38, side, side)
+        axes = add_panel(figure, 0.8 + panel * step, 0.38, side, side)
         named = max(named, _draw_pair(axes, objectives, front, x, y))
         if not panel:
             axes.set_title("Which objectives cannot be had at once")
@@ -169,12 +169,18 @@ def _draw_pair(axes: Axes, objectives: Objectives, front: UncertainFront, x: int
         )
     axes.set_xlabel(f"{objectives.titles[x]} (a match)")
     axes.set_ylabel(f"{objectives.titles[y]} (a match)")
-    for axis in (axes.xaxis, axes.yaxis):
-        axis.set_major_locator(MaxNLocator(5))
+    number_axes(axes)
     order = np.lexsort((-front.probabilities, ~first))
     names, size = shorten(objectives.names), 7.5 if count <= FEW else 5.5
     named = place_labels(
-        axes, points, names, order=order, size=size, radius=radius, occupied=besides
+        axes,
+        points,
+        names,
+        order=order,
+        size=size,
+        radius=radius,
+        occupied=besides,
+        insist=count <= FEW,
     )
     return len(named)
 

@@ -34,6 +34,8 @@ MOST_MATCHES = 5_000_000
 """Matches that are rated one after another; of more a picture would keep its user waiting."""
 BANDS = 3
 """The most policies whose uncertainty is drawn as a band."""
+WHISKERS = 30
+"""The most frozen copies whose uncertainty is drawn."""
 COPIES = 150
 """The most frozen copies that are drawn, evenly over the run."""
 
@@ -110,14 +112,18 @@ def ratings_picture(found: Ratings | str) -> Picture:
     figure = new_figure(0.65 + 5.4 + 0.25 + widest(names, 8.0), 0.38 + 3.2 + 0.55)
     axes = add_panel(figure, 0.65, 0.38, 5.4, 3.2)
     axes.set_xlim(0, int(history.matches[-1]))
+    # Before its first match with another nothing is known of a policy.
+    known = np.where(history.played > 0, history.ratings, np.nan)
+    bands = np.where(history.played > 0, history.intervals(), np.nan)
     for place in live:
         if place not in told:
-            axes.plot(history.matches, history.ratings[:, place], color=QUIET, lw=0.6, alpha=0.4)
-    bands = history.intervals()
+            axes.plot(history.matches, known[:, place], color=QUIET, lw=0.6, alpha=0.4)
     for place, colour in zip(told, KINDS, strict=False):
         if len(live) <= BANDS:
             axes.fill_between(history.matches, *bands[:, :, place], color=colour, alpha=0.15, lw=0)
-        axes.plot(history.matches, history.ratings[:, place], color=colour, lw=1.5)
+        axes.plot(
+            history.matches, known[:, place], color=colour, lw=1.5 if len(live) <= BANDS else 1.1
+        )
     drawn = _draw_copies(axes, found, np.flatnonzero(copies), dict(zip(told, KINDS, strict=False)))
     axes.margins(y=0.06)
     axes.autoscale(axis="y")
@@ -134,7 +140,7 @@ def ratings_picture(found: Ratings | str) -> Picture:
 def _caption(history: RatingHistory, live: int, told: int, drawn: int) -> str:
     words = "Ratings after each match, in openskill's units, which begin at 25"
     if live <= BANDS:
-        words += ", with their intervals of 95%"
+        words += ", with intervals of 95%"
     if told < live:
         words += f"; the {told} best of {live} policies in colours"
     if drawn:
@@ -166,6 +172,9 @@ def _draw_copies(axes: Axes, found: Ratings, copies: Integers, colours: dict[int
             clip_on=False,
             zorder=3,
         )
+        if len(copies) <= WHISKERS:
+            ends = history.intervals()[:, -1, place]
+            axes.plot([when, when], ends, color=QUIET, lw=0.6, alpha=0.5, zorder=1.5)
         drawn += 1
     return drawn
 

@@ -173,7 +173,7 @@ def _digits(matrix: Numbers, errors: Numbers) -> int:
     """Decimals after which nothing is sure: two figures of a usual standard error."""
     sure = errors[np.isfinite(errors) & (errors > 0.0)]
     size = float(np.median(sure)) / 10.0 if sure.size else float(np.nanmax(np.abs(matrix))) / 100.0
-    return int(np.clip(np.ceil(-np.log10(size)), 0, 4)) if size > 0.0 else 0
+    return int(np.clip(np.ceil(-np.log10(size)), 0, 5)) if size > 0.0 else 0
 
 
 def _told(value: float, digits: int) -> str:
