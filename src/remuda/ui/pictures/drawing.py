@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import matplotlib as mpl
 import numpy as np
@@ -127,7 +127,7 @@ def _cut(name: str, longest: int) -> str:
     return f"{name[:begin]}…{name[len(name) - (longest - 1 - begin) :]}"
 
 
-_RENDERER = RendererAgg(1, 1, 720.0)
+_RENDERER: Any = cast(Any, RendererAgg)(1, 1, 720.0)
 """Measures text at ten dots a point, so that rounding to dots adds nothing."""
 
 

@@ -60,10 +60,7 @@ def place_labels(
         width, height = (72.0 * inches for inches in extent(names[place], size))
         # A point's own marker is where its name begins, and its line.
         others = np.delete(solid, place, axis=0)
-        found = None
-        for besides in (soft, soft[:0]) if insist else (soft,):
-            around = np.concatenate([others, besides])
-            found = found or _free_box(here[place], width, height, radius, around, frame)
+        found = _free_box(here[place], width, height, radius, others, soft, frame, insist)
         if found is None:
             continue
         box, line = found
@@ -82,12 +79,19 @@ def _boxes(points: Numbers, radius: float) -> Numbers:
 
 
 def _free_box(
-    point: Numbers, width: float, height: float, radius: float, others: Numbers, frame: Numbers
+    point: Numbers,
+    width: float,
+    height: float,
+    radius: float,
+    others: Numbers,
+    soft: Numbers,
+    frame: Numbers,
+    insist: bool,
 ) -> tuple[Numbers, Numbers] | None:
     """The box [x0, y0, x1, y1] of a name that covers nothing; None: there is no room.
 
     With it [S, 2] steps of the line that joins it to its point, which covers nothing either; none
-    where the name stands close.
+    where the name stands close. If need be, `insist` finds the box that covers the least of `soft`.
     """
     half = np.array([width, height]) / 2.0
     towards = np.array(DIRECTIONS, np.float64)
@@ -96,10 +100,14 @@ def _free_box(
     middles = point + towards * (away[..., None] + half)
     boxes = np.concatenate([middles - half, middles + half], -1).reshape(-1, 4)
     inside = (boxes[:, :2] >= frame[:2]).all(1) & (boxes[:, 2:] <= frame[2:]).all(1)
-    free = inside & ~_overlaps(boxes, others)
+    free = inside & ~_overlaps(boxes, others).any(1)
+    covered = _overlaps(boxes, soft).sum(1)
     # What a line cannot avoid is what its own point lies in.
-    ahead = others[~_overlaps(others, _boxes(point[None], radius))]
-    for place in np.flatnonzero(free):
+    around = others if insist else np.concatenate([others, soft])
+    ahead = around[~_overlaps(around, _boxes(point[None], radius)).any(1)]
+    for place in np.argsort(covered, kind="stable"):
+        if not free[place] or (covered[place] and not insist):
+            continue
         if place < len(towards):
             return boxes[place], np.zeros((0, 2))
         end = np.clip(point, boxes[place, :2], boxes[place, 2:])
@@ -110,7 +118,7 @@ def _free_box(
 
 
 def _overlaps(boxes: Numbers, others: Numbers) -> Bools:
-    """[N]: which of the boxes [N, 4] come nearer than `GAP` to any of the others [M, 4]."""
+    """[N, M]: which of the boxes [N, 4] come nearer than `GAP` to which of the others [M, 4]."""
     low, high = boxes[:, None, :2] - GAP, boxes[:, None, 2:] + GAP
-    found: Bools = ((low < others[:, 2:]) & (high > others[:, :2])).all(-1).any(-1)
+    found: Bools = np.all((low < others[:, 2:]) & (high > others[:, :2]), axis=-1)
     return found

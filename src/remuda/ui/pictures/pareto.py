@@ -135,7 +135,8 @@ def _draw_pair(axes: Axes, objectives: Objectives, front: UncertainFront, x: int
     if count > FEW:
         spread = np.zeros_like(spread)
     low, high = (points - spread).min(0), (points + spread).max(0)
-    room = np.where(high > low, high - low, 1.0) * (0.16 if count <= FEW else 0.14)
+    # Names stand beside points, so they take more room to the sides.
+    room = np.where(high > low, high - low, 1.0) * ((0.26, 0.14) if count <= FEW else 0.14)
     axes.set_xlim(low[0] - room[0], high[0] + room[0])
     axes.set_ylim(low[1] - room[1], high[1] + room[1])
     axes.grid()
@@ -148,7 +149,8 @@ def _draw_pair(axes: Axes, objectives: Objectives, front: UncertainFront, x: int
         besides = np.concatenate([besides, (points[:, None] + bars).reshape(-1, 2)])
         for own, colour in ((first, ORANGE), (~first, BLUE)):
             axes.errorbar(
-                *points[own].T,
+                points[own, 0],
+                points[own, 1],
                 xerr=spread[own, 0],
                 yerr=spread[own, 1],
                 fmt="none",
