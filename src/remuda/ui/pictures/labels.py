@@ -99,8 +99,8 @@ def _free_box(
     away = np.add.outer(DISTANCES, np.full(len(towards), radius)) * slant
     middles = point + towards * (away[..., None] + half)
     boxes = np.concatenate([middles - half, middles + half], -1).reshape(-1, 4)
-    inside = (boxes[:, :2] >= frame[:2]).all(1) & (boxes[:, 2:] <= frame[2:]).all(1)
-    free = inside & ~_overlaps(boxes, others).any(1)
+    inside = np.array((boxes[:, :2] >= frame[:2]) & (boxes[:, 2:] <= frame[2:])).all(1)
+    free: Bools = np.array(inside & ~_overlaps(boxes, others).any(1))
     covered = _overlaps(boxes, soft).sum(1)
     # What a line cannot avoid is what its own point lies in.
     around = others if insist else np.concatenate([others, soft])
@@ -119,6 +119,7 @@ def _free_box(
 
 def _overlaps(boxes: Numbers, others: Numbers) -> Bools:
     """[N, M]: which of the boxes [N, 4] come nearer than `GAP` to which of the others [M, 4]."""
-    low, high = boxes[:, None, :2] - GAP, boxes[:, None, 2:] + GAP
-    found: Bools = np.all((low < others[:, 2:]) & (high > others[:, :2]), axis=-1)
+    x0, y0, x1, y1 = boxes.T[:, :, None]
+    beside = (x0 - GAP < others[:, 2]) & (x1 + GAP > others[:, 0])
+    found: Bools = beside & (y0 - GAP < others[:, 3]) & (y1 + GAP > others[:, 1])
     return found
