@@ -435,3 +435,17 @@ def test_policies_that_never_met_are_named_in_the_report(tmp_path: Path) -> None
     run = a_population(tmp_path / "run", 4, matches=3)
     html = write_report(run).read_text()
     assert "Policies are not compared: these never met" in html
+
+
+def test_a_game_that_cannot_be_made_any_more_costs_the_section_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = a_population(tmp_path / "run", 3)
+
+    def broken(*_: object, **__: object) -> None:
+        raise ValueError("its data\nis gone")
+
+    monkeypatch.setattr("remuda.ui.pictures.section.make_env", broken)
+    html = write_report(run).read_text()
+    assert "not compared: the game cannot be made: ValueError: its data is gone." in html
+    assert "<h2>Throughput</h2>" in html

@@ -12,7 +12,7 @@ from remuda.analysis.meetings import read_payoffs
 from remuda.analysis.overall import Analysis, analyse
 from remuda.coordinator.run_directory import RunDirectory
 from remuda.envs.registry import make_env
-from remuda.errors import RemudaError, UsageError
+from remuda.errors import RemudaError
 from remuda.population.ratings import sides_of
 from remuda.population.roster import Roster
 from remuda.ui.pictures.drawing import Picture
@@ -26,7 +26,8 @@ SAMPLES = 100
 MOST = 64
 """The most policies that are looked at."""
 IN_TRAINING = (
-    "Of the matches in training, in which a policy is one member whatever version of it played. "
+    "Of the matches in training, in which a policy is one member whatever version of it played; "
+    f"{MOST} policies at most. "
     "For the policies as they are in the end: <code>remuda tournament</code>. <code>remuda "
     "analyse</code> writes these pictures as SVG and PDF, too."
 )
@@ -43,16 +44,17 @@ def write_section(run: RunDirectory) -> str:
     Raises:
         RunDirectoryError: a picture cannot be written.
     """
-    found, why = None, ""
     try:
         sides = _sides_of(run)
+    except Exception as error:  # the user's game tells who is on which side
+        log.error("no analysis", exc_info=error)
+        words = " ".join(f"the game cannot be made: {type(error).__name__}: {error}".split())
+        return section_of(None, (), words)
+    found, why = None, ""
+    try:
         found = _analysis_of(run, sides)
     except RemudaError as error:
         why = str(error)
-    except Exception as error:  # the user's game tells its agents
-        log.error("no analysis", exc_info=error)
-        why = " ".join(f"{type(error).__name__}: {error}".split())
-        return section_of(None, (), why)
     pictures = draw_pictures(found, _ratings_of(run, sides))
     write_pictures(pictures, run.path, ("png",))
     return section_of(found, pictures, why)
@@ -75,7 +77,7 @@ def _analysis_of(run: RunDirectory, sides: Sequence[int]) -> Analysis:
 def _ratings_of(run: RunDirectory, sides: Sequence[int]) -> Ratings | str:
     try:
         return read_ratings(run.ledger, sides)
-    except UsageError as error:
+    except RemudaError as error:
         return f"{error}."
 
 
