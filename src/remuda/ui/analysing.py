@@ -147,75 +147,21 @@ def _matches(payoffs: Payoffs) -> int:
 
 
 def write_analysis(found: Analysis, directory: Path) -> tuple[Path, ...]:
-    """Write `analysis.json` and its picture; returns where.
+    """Write `analysis.json`, its pictures and a page of them; returns where.
 
     Raises:
         RunDirectoryError: the disk is full or not writable.
     """
-    pictures = [directory / f"payoffs.{kind}" for kind in ("png", "svg")]
+    from remuda.ui.pictures.page import draw_into  # it takes long to load
+
     text = json.dumps(found.as_summary(), indent=1, allow_nan=False)
     try:
         directory.mkdir(parents=True, exist_ok=True)
         write_file(directory / "analysis.json", text.encode())
-        draw_payoffs(found, pictures)
+        page = draw_into(directory, found)
     except OSError as error:
         raise RunDirectoryError(
             f"the analysis cannot be written into {directory}: {error.strerror or error}; name "
             "another directory with --out"
         ) from None
-    return (directory / "analysis.json", *pictures)
-
-
-def draw_payoffs(found: Analysis, paths: Sequence[Path]) -> None:
-    """Draw the payoffs, ordered by rank, and beside them the ranking and the equilibrium."""
-    import matplotlib as mpl
-    from matplotlib.figure import Figure
-
-    order = np.argsort(found.ranking.ranks, kind="stable")
-    names = [found.payoffs.names[place] for place in order]
-    count = len(names)
-    matrix = found.payoffs.matrix[np.ix_(order, order)]
-    errors = found.payoffs.errors[0][np.ix_(order, order)]
-    side = float(np.clip(0.42 * count, 3.2, 11.0))
-    with mpl.rc_context({"font.size": 9, "svg.fonttype": "none", "axes.spines.top": False}):
-        figure = Figure(figsize=(side + 4.6, side + 1.0), layout="constrained")
-        grid = figure.subplots(1, 3, width_ratios=[side, 2.0, 1.6], sharey=True)
-        heat, scores, mixed = grid
-        size = float(np.nanmax(np.abs(matrix))) or 1.0
-        image = heat.imshow(matrix, cmap="RdBu", vmin=-size, vmax=size, aspect="auto")
-        heat.set_xticks(range(count), names, rotation=90)
-        heat.set_yticks(range(count), names)
-        heat.set_title("mean payoff of the row against the column")
-        if count <= 12:
-            for row in range(count):
-                for column in range(count):
-                    if np.isfinite(matrix[row, column]):
-                        dark = abs(matrix[row, column]) > 0.6 * size
-                        heat.text(
-                            column,
-                            row,
-                            f"{matrix[row, column]:.2g}\n±{errors[row, column]:.1g}",
-                            ha="center",
-                            va="center",
-                            fontsize=7,
-                            color="white" if dark else "black",
-                        )
-        figure.colorbar(image, ax=heat, shrink=0.7, pad=0.02)
-        places = np.arange(count)
-        middle = found.ranking.scores[order]
-        low, high = found.ranking.score_intervals[:, order]
-        spread = np.maximum(np.stack([middle - low, high - middle]), 0.0)
-        scores.errorbar(middle, places, xerr=spread, fmt="o", ms=4, color="#30507a", capsize=2)
-        scores.axvline(0.0, color="0.8", lw=0.8, zorder=0)
-        scores.set_title("mean payoff, 95%")
-        if found.equilibrium is not None:
-            mass, ends = found.equilibrium.answer.mixtures[0], found.equilibrium.masses[0]
-            mixed.barh(places, mass[order], color="#c9803c")
-            mixed.hlines(places, ends[1][order], ends[2][order], color="0.3", lw=1)
-        mixed.set_title("equilibrium")
-        mixed.set_xlim(0.0, 1.0)
-        for axes in (scores, mixed):
-            axes.spines["right"].set_visible(False)
-            axes.tick_params(axis="y", left=False)
-        for path in paths:
-            figure.savefig(path, dpi=150)
+    return directory / "analysis.json", page

@@ -1,4 +1,4 @@
-"""The report of a run: one page with a table and two charts, made from the run's own files."""
+"""The report of a run: one page with tables and charts, made from the run's own files."""
 
 from __future__ import annotations
 
@@ -26,8 +26,14 @@ def write_report(run: Path) -> Path:
     summary = read_run(run)
     for name, picture in draw_charts(summary).items():
         write_file(run / name, picture)
+    section = ""
+    if summary.files.ledger.is_file():
+        # Its libraries take a while to load, and a run without a population needs none of them.
+        from remuda.ui.pictures.section import write_section
+
+        section = write_section(summary.files)
     page = run / "report.html"
-    write_file(page, page_of(summary).encode())
+    write_file(page, page_of(summary, section).encode())
     return page
 
 
@@ -50,6 +56,8 @@ p, summary { color: var(--quiet); }
 figure { margin: 0; }
 img { display: block; max-width: 100%; height: auto; }
 .chart { width: 100%; }
+.drawn { margin: 1.6rem 0 2.2rem; }
+figcaption { margin-top: 0.5rem; max-width: 44rem; color: var(--quiet); font-size: 0.875rem; }
 .play { min-width: min(20rem, 100%); image-rendering: pixelated; border-radius: 6px; }
 dl { display: flex; flex-wrap: wrap; gap: 1.1rem 2rem; margin: 0; padding: 1.2rem 0;
      border-top: 1px solid var(--line); border-bottom: 1px solid var(--line); }
@@ -82,8 +90,13 @@ pre { overflow-x: auto; font-size: 0.8rem; line-height: 1.45; }
 """
 
 
-def page_of(summary: RunSummary) -> str:
-    """The whole page as HTML; its pictures are the files beside it."""
+def page_of(summary: RunSummary, section: str = "") -> str:
+    """The whole page as HTML; its pictures are the files beside it.
+
+    Args:
+        summary: of the run.
+        section: about its population, as HTML.
+    """
     ending = summary.ending
     game = escape(ending["game"])
     count = len(summary.policies)
@@ -109,6 +122,7 @@ def page_of(summary: RunSummary) -> str:
 {_remarks(summary)}
 <p class="note">{_notes(summary)}</p>
 {_population(summary)}
+{section}
 {_game(summary)}
 <h2>Learning</h2>
 {_figure("learning.png", "chart", "Return and loss of each policy over the turns played")}

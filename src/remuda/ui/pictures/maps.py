@@ -1,0 +1,283 @@
+"""The pictures in which policies are points of a plane: who beats whom, and who is like whom."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.patches import Circle, Ellipse, FancyArrowPatch
+
+from remuda.analysis.clusters import clusters
+from remuda.analysis.diversity import payoff_distances
+from remuda.analysis.mds import PolicyMap, payoff_map
+from remuda.analysis.overall import Analysis
+from remuda.analysis.payoff import Numbers, Payoffs
+from remuda.analysis.rank import draws
+from remuda.analysis.structure import Disc, disc, split
+from remuda.types import Integers
+from remuda.ui.pictures.drawing import (
+    BLUE,
+    FAINT,
+    KINDS,
+    ORANGE,
+    QUIET,
+    SHAPES,
+    Picture,
+    add_panel,
+    matches_in_words,
+    new_figure,
+    number_axes,
+    shorten,
+)
+from remuda.ui.pictures.labels import place_labels
+from remuda.ui.pictures.rows import best_first
+
+SAMPLES = 100
+"""Draws of the payoffs, from which the uncertainty of places is made."""
+FEW = 24
+"""The most policies whose uncertainty is drawn: more of it would hide the points."""
+SECOND = 0.1
+"""The share of the cycles that a second plane has to tell to be drawn."""
+SIDE = 4.4
+"""Inches of a plane's side."""
+
+
+@dataclass(frozen=True)
+class CyclicPlanes:
+    """The cyclic part of a game, drawn in planes.
+
+    Attributes:
+        found: the planes at the mean payoffs.
+        errors: [P, n] by how much a strategy's place differs between draws of the payoffs, turned
+            to fit: the root of the mean squared distance.
+    """
+
+    found: Disc
+    errors: Numbers
+
+
+def cyclic_planes(
+    payoffs: Payoffs, rng: np.random.Generator, samples: int = SAMPLES
+) -> CyclicPlanes:
+    """Draw the cyclic part of a symmetric game in its one or two largest planes.
+
+    The disc game embedding of `remuda.analysis.structure.disc`, of what skill does not explain.
+
+    Args:
+        payoffs: of a symmetric game of three policies or more.
+        rng: what draws of the payoffs are made with.
+        samples: so many.
+
+    Raises:
+        UsageError: two strategies never met.
+    """
+    planes = min(2, len(payoffs.names) // 2)
+    found = disc(split(payoffs.matrix).curl, planes)
+    if planes == 2 and not found.explained[1] >= SECOND:
+        found = Disc(found.coordinates[:1], found.strengths[:1], found.explained[:1])
+    points = found.coordinates[..., 0] + 1j * found.coordinates[..., 1]
+    squares = np.zeros(points.shape)
+    for each in draws(payoffs, samples, rng):
+        drawn = disc(split(each[0]).curl, len(points)).coordinates
+        others = drawn[..., 0] + 1j * drawn[..., 1]
+        # The turn that brings the draw nearest: there is no mirror image of who beats whom.
+        turn = (others.conj() * points).sum(1, keepdims=True)
+        squares += np.abs(others * np.exp(1j * np.angle(turn)) - points) ** 2 / samples
+    return CyclicPlanes(found, np.sqrt(squares))
+
+
+def structure_picture(found: Analysis, rng: np.random.Generator) -> Picture:
+    """Draw the cycles of a game: who beats whom beats whom, beyond what skill explains."""
+    name, heading = "structure", "Cycles"
+    payoffs = found.payoffs
+    if len(payoffs.names) < 3:
+        return Picture(name, heading, "Two policies cannot go round in a cycle.")
+    if not found.structure.cyclic_interval[0] > 0.0:
+        words = "No cycles are sure: skill may be all that differs. More matches may tell."
+        return Picture(name, heading, words)
+    planes = cyclic_planes(payoffs, rng)
+    share = found.structure.cyclic
+    count = len(planes.found.strengths)
+    figure = new_figure(0.35 + count * (SIDE + 0.35), 0.62 + SIDE + 0.35)
+    for plane in range(count):
+        axes = add_panel(figure, 0.35 + plane * (SIDE + 0.35), 0.62, SIDE, SIDE)
+        named = _draw_plane(axes, found, planes, plane)
+    cycle = found.cycles.strongest
+    told = f"; the arrows are the strongest sure cycle, of {len(cycle.names)}" if cycle else ""
+    caption = (
+        "Cycles beyond skill: each policy beats those up to half a turn counterclockwise of it, "
+        f"the more the farther out both are; cycles are {share:.0%} of what differs{told}"
+        f"{_unnamed(named, len(payoffs.names))}; of {matches_in_words(payoffs)}."
+    )
+    return Picture(name, heading, caption, figure)
+
+
+def _unnamed(named: int, count: int) -> str:
+    """That there was no room for all names, if so."""
+    return f"; {named} of {count} are named" if named < count else ""
+
+
+def _draw_plane(axes: Axes, found: Analysis, planes: CyclicPlanes, plane: int) -> int:
+    """Draw one plane; returns how many policies are named."""
+    points, errors = planes.found.coordinates[plane], planes.errors[plane]
+    names = shorten(found.payoffs.names)
+    count = len(names)
+    radius = 3.2 if count <= FEW else 2.0
+    scale = float(np.abs(points).max()) or 1.0
+    _set_square(axes, 1.32 * scale if count <= FEW else 1.22 * scale)
+    part = planes.found.explained[plane]
+    axes.set_title(f"Plane {plane + 1}: {part:.0%} of the cycles", pad=16.0)
+    _quiet_frame(axes)
+    for share in (0.5, 1.0):
+        axes.add_patch(Circle((0, 0), share * scale, fill=False, edgecolor=FAINT, linewidth=0.8))
+    axes.plot(0, 0, "+", color=QUIET, markersize=6)
+    if count <= FEW:
+        for point, error in zip(points, errors, strict=True):
+            axes.add_patch(Circle(point, error, color=BLUE, alpha=0.10, linewidth=0))
+    axes.plot(*points.T, "o", color=BLUE, markersize=2 * radius, markeredgewidth=0, zorder=3)
+    order = np.argsort(-np.linalg.norm(points, axis=1), kind="stable")
+    between = np.zeros((0, 2))
+    cycle = found.cycles.strongest
+    if plane == 0 and cycle is not None:
+        loop = [found.payoffs.names.index(name) for name in cycle.names]
+        order = np.array([*loop, *(place for place in order if place not in loop)])
+        between = _draw_cycle(axes, points[loop], radius)
+    axes.annotate(
+        "beats those counterclockwise  ↺",
+        (0.0, 1.0),
+        (0, 3),
+        xycoords="axes fraction",
+        textcoords="offset points",
+        color=QUIET,
+        fontsize=7.5,
+    )
+    size = 7.5 if count <= FEW else 5.5
+    named = place_labels(
+        axes,
+        points,
+        names,
+        order=order,
+        size=size,
+        radius=radius,
+        occupied=between,
+        insist=count <= FEW,
+    )
+    return len(named)
+
+
+def _draw_cycle(axes: Axes, points: Numbers, radius: float) -> Numbers:
+    """Draw arrows from each point to the next; returns [M, 2] points that they go through."""
+    ends = np.roll(points, -1, axis=0)
+    for begin, end in zip(points, ends, strict=True):
+        axes.add_patch(
+            FancyArrowPatch(
+                tuple(begin),
+                tuple(end),
+                arrowstyle="-|>",
+                mutation_scale=9.0,
+                shrinkA=radius + 2.0,
+                shrinkB=radius + 2.0,
+                color=ORANGE,
+                linewidth=1.1,
+                zorder=2.5,
+            )
+        )
+    steps = np.linspace(0.0, 1.0, 60)[:, None, None]
+    return (points + steps * (ends - points)).reshape(-1, 2)
+
+
+def _set_square(axes: Axes, reach: float, middle: tuple[float, float] = (0.0, 0.0)) -> None:
+    axes.set_xlim(middle[0] - reach, middle[0] + reach)
+    axes.set_ylim(middle[1] - reach, middle[1] + reach)
+
+
+def _quiet_frame(axes: Axes) -> None:
+    axes.set_xticks([])
+    axes.set_yticks([])
+    axes.spines[:].set_visible(True)
+    axes.spines[:].set_color(FAINT)
+
+
+def diversity_picture(found: Analysis, rng: np.random.Generator) -> Picture:
+    """Draw policies as points that are near each other where they fare alike, and their kinds."""
+    name, heading = "diversity", "Diversity"
+    payoffs, count = found.payoffs, len(found.payoffs.names)
+    if count < 3:
+        return Picture(name, heading, "Two policies lie on a line, whatever they do.")
+    if found.diversity is None:
+        return Picture(name, heading, found.in_words()["diversity"])
+    if found.diversity.null_share > 1.0 - found.diversity.level:
+        return Picture(name, heading, found.in_words()["diversity"])
+    where = payoff_map(payoffs, rng, draws=SAMPLES)
+    kinds = clusters(payoff_distances(payoffs.matrix), rng)
+    known = kinds.number if kinds.number <= len(KINDS) else 1
+    labels = kinds.labels if known > 1 else np.zeros(count, np.int64)
+    extents = np.ptp(where.positions, axis=0)
+    high = SIDE * float(np.clip(extents[1] / (extents[0] or 1.0) + 0.15, 0.5, 1.0))
+    figure = new_figure(0.75 + SIDE + (1.1 if known > 1 else 0.3), 0.42 + high + 0.5)
+    axes = add_panel(figure, 0.75, 0.42, SIDE, high)
+    named = _draw_map(axes, where, labels, found)
+    if kinds.number == 1:
+        told = "no kinds of policies stand apart"
+    else:
+        told = f"{kinds.number} kinds stand apart"
+        if known == 1:
+            told += ", too many to be drawn"
+    caption = (
+        "Policies that earn the same against the same opponents are near each other; the picture "
+        f"shows {min(where.share, 1.0):.0%} of what differs, and {told}"
+        f"{_unnamed(named, count)}; of {matches_in_words(payoffs)}."
+    )
+    return Picture(name, heading, caption, figure)
+
+
+def _draw_map(axes: Axes, where: PolicyMap, labels: Integers, found: Analysis) -> int:
+    """Draw the map; returns how many policies are named."""
+    points = where.positions
+    names = shorten(found.payoffs.names)
+    count = len(names)
+    radius = 3.4 if count <= FEW else 2.3
+    middle = (points.max(0) + points.min(0)) / 2.0
+    reach = float(np.abs(points - middle).max()) or 1.0
+    reach *= 1.3 if count <= FEW else 1.2
+    _set_square(axes, reach, tuple(middle.tolist()))
+    lower = reach * float(axes.bbox.height / axes.bbox.width)  # a unit is as long both ways
+    axes.set_ylim(middle[1] - lower, middle[1] + lower)
+    number_axes(axes, 8)
+    axes.set_title("Who fares like whom")
+    axes.grid()
+    for kind in range(int(labels.max()) + 1):
+        own = labels == kind
+        axes.plot(
+            *points[own].T,
+            SHAPES[kind],
+            color=KINDS[kind],
+            markersize=2 * radius,
+            markeredgecolor="white",
+            markeredgewidth=0.4,
+            linestyle="none",
+            zorder=3,
+            label=f"kind {kind + 1} ({own.sum()})",
+        )
+    if count <= FEW:
+        for point, spread, kind in zip(points, where.spread, labels, strict=True):
+            axes.add_patch(_ellipse(point, spread, KINDS[kind]))
+    if labels.max() > 0:
+        axes.legend(loc="upper left", bbox_to_anchor=(1.01, 1.0), handletextpad=0.3)
+    for axis, share, number in (
+        (axes.xaxis, where.shares[0], "first"),
+        (axes.yaxis, where.shares[1] if len(where.shares) > 1 else 0.0, "second"),
+    ):
+        axis.set_label_text(f"{number} direction: {share:.0%} (payoff a match)")
+    size, order = 7.5 if count <= FEW else 5.5, best_first(found)
+    return len(place_labels(axes, points, names, order=order, size=size, radius=radius))
+
+
+def _ellipse(point: Numbers, spread: Numbers, colour: str) -> Ellipse:
+    """One standard deviation round a place."""
+    values, vectors = np.linalg.eigh(spread)
+    wide, high = 2.0 * np.sqrt(np.maximum(values[::-1], 0.0))
+    x, y = vectors[:, 1]
+    angle = float(np.degrees(np.arctan2(y, x)))
+    return Ellipse(tuple(point), wide, high, angle=angle, color=colour, alpha=0.13, linewidth=0)

@@ -1,0 +1,203 @@
+"""The picture of what is traded for what: the Pareto front of two or three objectives."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import combinations
+
+import numpy as np
+from matplotlib.axes import Axes
+
+from remuda.analysis.overall import Analysis
+from remuda.analysis.pareto import UncertainFront, uncertain_front
+from remuda.analysis.payoff import Numbers
+from remuda.analysis.rank import draws, mean_payoff
+from remuda.errors import UsageError
+from remuda.ui.pictures.drawing import (
+    BLUE,
+    ORANGE,
+    Picture,
+    add_panel,
+    matches_in_words,
+    new_figure,
+    number_axes,
+    shorten,
+)
+from remuda.ui.pictures.labels import place_labels
+
+SAMPLES = 200
+"""Draws of the payoffs, from which the uncertainty of objectives is made."""
+FEW = 24
+"""The most points whose uncertainty is drawn."""
+SURE = 0.95
+"""A policy alone on the front in this share of the draws has no rival."""
+
+
+@dataclass(frozen=True)
+class Objectives:
+    """What of several policies is to be high at once.
+
+    Attributes:
+        names: of the P policies.
+        titles: of the D objectives, with their units.
+        points: [P, D] the objectives; all are maximised.
+        covariances: [P, D, D] of their errors.
+    """
+
+    names: tuple[str, ...]
+    titles: tuple[str, ...]
+    points: Numbers
+    covariances: Numbers
+
+
+def objectives_of(found: Analysis, rng: np.random.Generator, samples: int = SAMPLES) -> Objectives:
+    """What a policy earns on the mean, against its worst opponent, and leaves to its opponents.
+
+    The last one is there unless the game is zero-sum, in which it is the first one's negative.
+
+    Args:
+        found: of a symmetric game.
+        rng: what draws of the payoffs are made with.
+        samples: so many.
+    """
+    payoffs = found.payoffs
+    titles = ["mean payoff against all", "payoff against its worst opponent"]
+    if not payoffs.is_zero_sum:
+        titles.append("mean payoff of its opponents")
+
+    def of(matrix: Numbers) -> Numbers:
+        own = np.eye(len(matrix), dtype=np.bool_)
+        columns = [mean_payoff(matrix), np.where(own, np.inf, matrix).min(1)]
+        columns.append(mean_payoff(matrix.T))
+        return np.stack(columns[: len(titles)], 1)
+
+    points = of(payoffs.matrix)
+    away = np.array([of(each[0]) - points for each in draws(payoffs, samples, rng)])
+    covariances = np.einsum("kpi,kpj->pij", away, away) / samples
+    return Objectives(payoffs.names, tuple(titles), points, covariances)
+
+
+def analysis_pareto_picture(found: Analysis, rng: np.random.Generator) -> Picture:
+    """Draw what the policies of an analysis trade for what."""
+    name, heading = "pareto", "Pareto front"
+    if len(found.payoffs.names) < 3:
+        return Picture(name, heading, "Two policies have one opponent each: nothing is traded.")
+    objectives = objectives_of(found, rng)
+    front = uncertain_front(objectives.points, objectives.covariances, rng, maximise=True)
+    first = np.flatnonzero(front.ranks == 0)
+    if len(first) == 1 and front.probabilities[first[0]] >= SURE:
+        best = objectives.names[first[0]]
+        return Picture(name, heading, f"{best} is the best in all objectives: nothing is traded.")
+    return pareto_picture(objectives, front, f"of {matches_in_words(found.payoffs)}")
+
+
+def pareto_picture(objectives: Objectives, front: UncertainFront, source: str) -> Picture:
+    """Draw two or three objectives, each pair of them in a panel, and their Pareto front.
+
+    Args:
+        objectives: of the policies.
+        front: which of them are on it.
+        source: what the numbers are from, such as `of 1,000 matches`.
+
+    Raises:
+        UsageError: there are fewer than two objectives, or more than three.
+    """
+    number = objectives.points.shape[1]
+    if number not in (2, 3):
+        raise UsageError(f"a Pareto picture has 2 or 3 objectives; these are {number}")
+    pairs = list(combinations(range(number), 2))
+    side = 4.4 if number == 2 else 3.1
+    step = side + 0.95
+    figure = new_figure(len(pairs) * step + 0.15, 0.38 + side + 0.55)
+    named = 0
+    for panel, (x, y) in enumerate(pairs):
+        axes = add_panel(figure, 0.8 + panel * step, 0.38, side, side)
+        named = max(named, _draw_pair(axes, objectives, front, x, y))
+        if not panel:
+            axes.set_title("Which objectives cannot be had at once")
+    count = len(objectives.names)
+    on_front = int((front.ranks == 0).sum())
+    errors = "; lines are standard errors" if count <= FEW and objectives.covariances.any() else ""
+    unnamed = f"; {named} of {count} are named" if named < count else ""
+    caption = (
+        f"Right and up is better; {on_front} of {count} policies are on the Pareto front (orange): "
+        f"no other is as good in all objectives and better in one{errors}{unnamed}; {source}."
+    )
+    return Picture("pareto", "Pareto front", caption, figure)
+
+
+def _draw_pair(axes: Axes, objectives: Objectives, front: UncertainFront, x: int, y: int) -> int:
+    """Draw one objective over another; returns how many policies are named."""
+    points, count = objectives.points[:, [x, y]], len(objectives.names)
+    radius = 3.2 if count <= FEW else 2.2
+    first = front.ranks == 0
+    spread = np.sqrt(np.diagonal(objectives.covariances, axis1=1, axis2=2)[:, [x, y]])
+    if count > FEW:
+        spread = np.zeros_like(spread)
+    low, high = (points - spread).min(0), (points + spread).max(0)
+    # Names stand beside points, so they take more room to the sides.
+    room = np.where(high > low, high - low, 1.0) * ((0.26, 0.14) if count <= FEW else 0.14)
+    axes.set_xlim(low[0] - room[0], high[0] + room[0])
+    axes.set_ylim(low[1] - room[1], high[1] + room[1])
+    axes.grid()
+    besides = np.zeros((0, 2))
+    if objectives.points.shape[1] == 2:
+        besides = _draw_staircase(axes, points[first])
+    if spread.any():
+        # From end to end, so that no name is written over them.
+        bars = np.linspace(-1.0, 1.0, 41)[:, None, None, None] * spread[:, None] * np.eye(2)
+        besides = np.concatenate([besides, (points[:, None] + bars).reshape(-1, 2)])
+        for own, colour in ((first, ORANGE), (~first, BLUE)):
+            axes.errorbar(
+                points[own, 0],
+                points[own, 1],
+                xerr=spread[own, 0],
+                yerr=spread[own, 1],
+                fmt="none",
+                ecolor=colour,
+                elinewidth=0.7,
+                alpha=0.45,
+                zorder=2,
+            )
+    for own, colour, shape in ((~first, BLUE, "o"), (first, ORANGE, "D")):
+        axes.plot(
+            *points[own].T,
+            shape,
+            color=colour,
+            markersize=2 * radius,
+            markeredgecolor="white",
+            markeredgewidth=0.4,
+            zorder=3,
+        )
+    axes.set_xlabel(f"{objectives.titles[x]} (a match)")
+    axes.set_ylabel(f"{objectives.titles[y]} (a match)")
+    number_axes(axes)
+    order = np.lexsort((-front.probabilities, ~first))
+    names, size = shorten(objectives.names), 7.5 if count <= FEW else 5.5
+    named = place_labels(
+        axes,
+        points,
+        names,
+        order=order,
+        size=size,
+        radius=radius,
+        occupied=besides,
+        insist=count <= FEW,
+    )
+    return len(named)
+
+
+def _draw_staircase(axes: Axes, first: Numbers) -> Numbers:
+    """Bound what the front of two objectives dominates; returns [M, 2] points of the bound."""
+    corners = first[np.argsort(first[:, 0], kind="stable")]
+    left, bottom = axes.get_xlim()[0], axes.get_ylim()[0]
+    x = [left, *corners[:, 0], corners[-1, 0]]
+    y = [corners[0, 1], *corners[:, 1], bottom]
+    axes.step(x, y, where="pre", color=ORANGE, linewidth=1.0, alpha=0.7, zorder=1)
+    axes.fill_between(x, y, bottom, step="pre", color=ORANGE, alpha=0.06, linewidth=0, zorder=0)
+    # Each step first goes down, or up, to the height of the next corner, then to its right.
+    from_x, to_x, from_y, to_y = (np.array(each) for each in (x[:-1], x[1:], y[:-1], y[1:]))
+    share = np.linspace(0.0, 1.0, 40)[:, None]
+    upright = np.stack([from_x + 0.0 * share, from_y + share * (to_y - from_y)], -1)
+    level = np.stack([from_x + share * (to_x - from_x), to_y + 0.0 * share], -1)
+    return np.concatenate([upright.reshape(-1, 2), level.reshape(-1, 2)])

@@ -1,0 +1,269 @@
+"""The pictures that have a row for each policy: payoffs, ranking and equilibrium."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import matplotlib as mpl
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.colors import Normalize
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, MaxNLocator
+
+from remuda.analysis.overall import Analysis
+from remuda.analysis.payoff import Numbers
+from remuda.types import Integers
+from remuda.ui.pictures.drawing import (
+    BLUE,
+    INK,
+    ORANGE,
+    QUIET,
+    Picture,
+    add_panel,
+    extent,
+    matches_in_words,
+    name_rows,
+    new_figure,
+    row_size,
+    shorten,
+    widest,
+)
+
+TOLD = 12
+"""Up to so many policies the numbers stand in the cells."""
+BARS = 40
+"""The most bars of an equilibrium."""
+PLAYED = 0.005
+"""Who is played less often than this in nearly all draws has no bar."""
+TOP, BOTTOM = 0.34, 0.5
+"""Inches above panels, for a title, and below, for an axis."""
+
+
+def payoffs_picture(found: Analysis) -> Picture:
+    """Draw the mean payoffs as a heat map ordered by rank, with their standard errors."""
+    order = best_first(found)
+    matrix = found.payoffs.matrix[np.ix_(order, order)]
+    errors = found.payoffs.errors[0][np.ix_(order, order)]
+    # What a policy earns against itself is known by symmetry, or says nothing of others.
+    apart = ~np.eye(len(order), dtype=np.bool_)
+    norm, map_name = _colours_of(matrix, found.payoffs.is_zero_sum)
+    count = len(order)
+    told = f"of {matches_in_words(found.payoffs)}"
+    caption = (
+        "What the row earns in a match against the column, on the mean, ordered by rank; "
+        f"{{}}{told}."
+    )
+    heading = "Payoffs"
+    names = shorten([found.payoffs.names[place] for place in order])
+    labels = [f"{name}  {row + 1}" for row, name in enumerate(names)]
+    if count <= TOLD:
+        figure = _payoffs_with_numbers(matrix, errors, labels, norm, map_name)
+        spread = "± standard errors, " if (errors > 0.0).any() else ""
+        return Picture("payoffs", heading, caption.format(spread), figure)
+    figure = _payoffs_of_many(matrix, errors, labels, norm, map_name)
+    known = errors[apart & np.isfinite(errors)]
+    low, middle, high = np.quantile(known, (0.0, 0.5, 1.0)) if known.size else (0.0, 0.0, 0.0)
+    spread = f"standard errors {low:.2g} to {high:.2g}, the median {middle:.2g}, "
+    return Picture("payoffs", heading, caption.format(spread), figure)
+
+
+def best_first(found: Analysis) -> Integers:
+    """The places of policies, the best first: [N]."""
+    order: Integers = np.argsort(found.ranking.ranks, kind="stable")
+    return order
+
+
+def _colours_of(matrix: Numbers, zero_sum: bool) -> tuple[Normalize, str]:
+    """Which numbers have which colours: two hues round what is even, if there is such a thing."""
+    known = matrix[np.isfinite(matrix)]
+    low, high = float(known.min()), float(known.max())
+    even = float(np.nanmean(matrix + matrix.T)) / 2.0 if zero_sum else 0.0
+    if zero_sum or low < 0.0 < high:
+        reach = max(high - even, even - low) or 1.0
+        return Normalize(even - reach, even + reach), "RdBu"
+    return Normalize(low, high if high > low else low + 1.0), "viridis"
+
+
+def _payoffs_with_numbers(
+    matrix: Numbers, errors: Numbers, labels: list[str], norm: Normalize, map_name: str
+) -> Figure:
+    count = len(labels)
+    wide, high = float(np.clip(4.6 / count, 0.56, 0.9)), 0.44
+    left = 0.2 + widest(labels, 8.5)
+    figure = new_figure(max(left + count * wide + 1.15, 4.2), TOP + count * high + BOTTOM)
+    axes = add_panel(figure, left, TOP, count * wide, count * high)
+    image = _heat(axes, matrix, labels, norm, map_name, high)
+    digits = _digits(matrix, errors)
+    axes.set_xticks(range(count), [str(place + 1) for place in range(count)])
+    for row, column in np.argwhere(np.isfinite(matrix)).tolist():
+        colour = _on(mpl.colormaps[map_name](norm(matrix[row, column])))
+        value, error = _told(matrix[row, column], digits), errors[row, column]
+        if row == column and not error > 0.0:
+            value = value.rstrip("0").rstrip(".") if "." in value else value
+        words = f"{value}\n±{_told(error, digits)}" if error > 0.0 else value
+        axes.text(column, row, words, ha="center", va="center", fontsize=7, color=colour)
+    bar = add_panel(figure, left + count * wide + 0.15, TOP, 0.12, count * high)
+    figure.colorbar(image, cax=bar)
+    _quiet_bar(bar, "mean payoff a match")
+    return figure
+
+
+def _payoffs_of_many(
+    matrix: Numbers, errors: Numbers, labels: list[str], norm: Normalize, map_name: str
+) -> Figure:
+    """The means large; beside them, small, the colours' meanings and the standard errors."""
+    count = len(labels)
+    cell = float(np.clip(5.8 / count, 0.02, 0.24))
+    side, small = cell * count, 2.1
+    left = 0.2 + widest(labels, row_size(cell)[0])
+    beside = left + side + 0.35
+    high = TOP + max(side, 0.85 + TOP + small + 0.85) + BOTTOM
+    figure = new_figure(beside + small + 0.25, high)
+    axes = add_panel(figure, left, TOP, side, side)
+    image = _heat(axes, matrix, labels, norm, map_name, cell)
+    bar = add_panel(figure, beside, TOP, small, 0.12)
+    figure.colorbar(image, cax=bar, orientation="horizontal")
+    _quiet_bar(bar, "mean payoff a match")
+    spread = np.where(np.eye(count, dtype=np.bool_), np.nan, errors)
+    lower = add_panel(figure, beside, TOP + 0.85 + TOP, small, small)
+    known = spread[np.isfinite(spread)]
+    shades = Normalize(0.0, float(known.max()) if known.size and known.max() > 0.0 else 1.0)
+    image = lower.imshow(spread, cmap="cividis", norm=shades, aspect="auto")
+    lower.set_title("Standard errors")
+    for tick in (axes.xaxis, lower.xaxis, lower.yaxis):
+        places = [0, *range(9, count, 10)]
+        tick.set_ticks(places, [str(place + 1) for place in places])
+    lower.tick_params(length=0, labelcolor=QUIET)
+    lower.set_xlabel("opponent, by its place")
+    bar = add_panel(figure, beside, TOP + 0.85 + TOP + small + 0.5, small, 0.12)
+    figure.colorbar(image, cax=bar, orientation="horizontal")
+    _quiet_bar(bar, "")
+    return figure
+
+
+def _heat(
+    axes: Axes, matrix: Numbers, labels: list[str], norm: Normalize, map_name: str, height: float
+) -> Any:
+    image = axes.imshow(matrix, cmap=map_name, norm=norm, aspect="auto", interpolation="nearest")
+    axes.set_title("Mean payoff of the row against the column")
+    axes.set_xlabel("opponent, by its place in the ranking")
+    axes.tick_params(axis="x", length=0)
+    axes.spines[:].set_visible(False)
+    name_rows(axes, labels, height)
+    return image
+
+
+def _quiet_bar(axes: Axes, words: str) -> None:
+    for spine in axes.spines.values():
+        spine.set_visible(False)
+    axes.tick_params(labelsize=7.5, length=2, labelcolor=QUIET)
+    upright = axes.bbox.height > axes.bbox.width
+    (axes.yaxis if upright else axes.xaxis).set_major_locator(MaxNLocator(5))
+    (axes.set_ylabel if upright else axes.set_xlabel)(words)
+
+
+def _on(colour: Any) -> str:
+    """Black or white, whichever can be read on a colour."""
+    red, green, blue = colour[:3]
+    return "white" if 0.299 * red + 0.587 * green + 0.114 * blue < 0.53 else INK
+
+
+def _digits(matrix: Numbers, errors: Numbers) -> int:
+    """Decimals after which nothing is sure: two figures of a usual standard error."""
+    sure = errors[np.isfinite(errors) & (errors > 0.0)]
+    size = float(np.median(sure)) / 10.0 if sure.size else float(np.nanmax(np.abs(matrix))) / 100.0
+    return int(np.clip(np.ceil(-np.log10(size)), 0, 5)) if size > 0.0 else 0
+
+
+def _told(value: float, digits: int) -> str:
+    told = f"{value:.{digits}f}"
+    return (told if float(told) else told.lstrip("-")).replace("-", "−")
+
+
+def ranking_picture(found: Analysis) -> Picture:
+    """Draw the mean payoff against all others with its interval, and the interval of ranks."""
+    ranking, order = found.ranking, best_first(found)
+    count, level = len(order), found.ranking.level
+    high = float(np.clip(5.6 / count, 0.06, 0.27))
+    size = row_size(high)[0]
+    names = shorten([ranking.names[place] for place in order])
+    left, right = 0.2 + widest(names, size), 1.1
+    figure = new_figure(left + 4.6 + right, TOP + count * high + BOTTOM)
+    axes = add_panel(figure, left, TOP, 4.6, count * high)
+    middle = ranking.scores[order]
+    ends = ranking.score_intervals[:, order]
+    rows = np.arange(count)
+    axes.hlines(rows, *ends, color=BLUE, linewidth=min(1.6, 16.0 * high), alpha=0.55)
+    axes.plot(middle, rows, "o", color=BLUE, markersize=min(5.0, 26.0 * high), clip_on=False)
+    name_rows(axes, names, high)
+    if middle.min() < 0.0 < middle.max():
+        axes.axvline(0.0, color=QUIET, linewidth=0.7, zorder=0)
+    axes.grid(axis="x")
+    axes.spines["left"].set_visible(False)
+    axes.set_title("Mean payoff against all others")
+    axes.set_xlabel(f"payoff a match, with its interval of {level:.0%}")
+    axes.xaxis.set_major_locator(MaxNLocator(6))
+    first, last = ranking.intervals[:, order]
+    told = [f"{a}" if a == b else f"{a} to {b}" for a, b in zip(first, last, strict=True)]
+    _beside(axes, f"rank, {level:.0%}", told, high)
+    caption = (
+        f"The mean payoff of each policy against all others, and between which ranks it lies with "
+        f"{level:.0%}; of {matches_in_words(found.payoffs)}."
+    )
+    return Picture("ranking", "Ranking", caption, figure)
+
+
+def _beside(axes: Axes, heading: str, told: list[str], high: float) -> None:
+    """Write something to the right of each row, as far as rows are named."""
+    size, step = row_size(high)
+    place = axes.get_yaxis_transform()
+    title = axes.set_title(heading, loc="right", fontsize=8.0, fontweight="normal", color=QUIET)
+    wide = axes.bbox.width / axes.figure.dpi
+    title.set_x(1.0 + (0.12 + extent(heading, 8.0)[0]) / wide)
+    for row in range(0, len(told), step):
+        axes.text(
+            1.0 + 0.12 / wide, row, told[row], size=size, color=QUIET, va="center", transform=place
+        )
+
+
+def equilibrium_picture(found: Analysis) -> Picture:
+    """Draw how often a rational player plays each policy, with the intervals of the draws."""
+    name, heading = "equilibrium", "Equilibrium"
+    solved = found.equilibrium
+    if solved is None:
+        return Picture(name, heading, found.in_words()["equilibrium"])
+    mass = solved.answer.mixtures[0]
+    low, high = solved.masses[0][1:]
+    shown = np.flatnonzero((mass > PLAYED) | (high > PLAYED))
+    shown = shown[np.lexsort((found.ranking.ranks[shown], -mass[shown]))]
+    if len(shown) == 1:
+        only = found.payoffs.names[shown[0]]
+        return Picture(name, heading, f"{only} alone is played, in nearly all draws: one bar.")
+    left_out = len(mass) - min(len(shown), BARS)
+    shown = shown[:BARS]
+    names = shorten([found.payoffs.names[place] for place in shown])
+    tall = float(np.clip(5.6 / len(shown), 0.06, 0.27))
+    size = row_size(tall)[0]
+    left = 0.2 + widest(names, size)
+    figure = new_figure(left + 4.6 + 1.1, TOP + len(shown) * tall + BOTTOM)
+    axes = add_panel(figure, left, TOP, 4.6, len(shown) * tall)
+    rows = np.arange(len(shown))
+    axes.barh(rows, mass[shown], height=0.72, color=ORANGE, alpha=0.75)
+    axes.hlines(rows, low[shown], high[shown], color=INK, linewidth=1.0)
+    name_rows(axes, names, tall)
+    axes.set_xlim(0.0, min(1.0, 1.04 * float(max(mass[shown].max(), high[shown].max()))))
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda share, _: f"{100.0 * share:g}%"))
+    axes.xaxis.set_major_locator(MaxNLocator(6))
+    axes.grid(axis="x")
+    axes.spines["left"].set_visible(False)
+    axes.set_title("How often a rational player plays each")
+    axes.set_xlabel("probability, with the interval of 95% of the draws")
+    told = [f"{share:.0%}" for share in solved.in_support[0][shown]]
+    _beside(axes, "in draws", told, tall)
+    rest = f"; the rest, {left_out} of {len(mass)}, are hardly played" if left_out else ""
+    caption = (
+        f"The equilibrium, its interval over payoffs as they may be, and in how many of these "
+        f"draws each policy is played{rest}; of {matches_in_words(found.payoffs)}."
+    )
+    return Picture(name, heading, caption, figure)
