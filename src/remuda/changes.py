@@ -44,6 +44,7 @@ a way that a change would have to be caught up with."""
 ANYTHING = (
     "schedule",
     "actor",
+    "analysis",
     "learners",
     "checkpoint",
     "supervision",
