@@ -63,7 +63,7 @@ def test_one_that_beats_all_is_the_whole_equilibrium_and_all_is_skill():
 def test_equal_members_are_not_diverse_and_different_ones_are():
     alike, *_ = measure(symmetric(np.zeros((3, 3))), LIVE)
     different, *_ = measure(symmetric(ROCK_PAPER_SCISSORS), LIVE)
-    assert alike.diversity == pytest.approx(0.0, abs=1e-9)
+    assert alike.diversity is None
     assert alike.transitive_share is None
     # L = M M^T / (2/3 + 1/3) has eigenvalues 0, 3, 3, so that 2 * 3/4 are expected.
     assert different.diversity == pytest.approx(1.5)
@@ -196,3 +196,29 @@ def test_the_row_of_a_population():
     assert population_record([1.0], [None], 7, numbers, 2.0)["analysis_age"] == 2.0
     assert population_record([None], [None], 0, None, None)["fitness_best"] is None
     assert population_record([1.0], [None], None, None, None) == {}, "one policy is no population"
+
+
+def test_what_chance_would_make_of_equal_members_is_not_told(tmp_path, ledger):
+    """Forty matches a pair, and equal members seem as diverse as 3 wholly different ones."""
+    rng = np.random.default_rng(1)
+    members = [(0, -1), (1, -1), (0, 1), (1, 1), (0, 2), (1, 2)]
+    pairs = [(a, b) for i, a in enumerate(members) for b in members[:i]]
+    live = np.array([version < 0 for _, version in members])
+
+    def told(skill):
+        recent = RecentPayoffs(tmp_path / "ledger.bin", [0, 1])
+        recent.look_at(of(*members))
+        ledger.rewind(0)
+        played = []
+        for a, b in pairs * 40:
+            ahead = skill * (members.index(b) - members.index(a))
+            played.append((a, b, 1.0 if rng.random() < 1.0 / (1.0 + np.exp(-ahead)) else -1.0))
+        ledger.append(matches(*played))
+        recent.read()
+        return measure(recent.payoffs(), live)[0]
+
+    assert told(0.0).diversity is None
+    found = told(2.0)
+    assert 1.0 < found.diversity < 4.0
+    assert found.transitive_share > 0.9
+    assert (found.nash_support, found.nash_live) == (1, 1.0)

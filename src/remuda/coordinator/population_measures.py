@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from remuda.analysis import general_sum, zero_sum
-from remuda.analysis.diversity import expected_cardinality
+from remuda.analysis.diversity import response_diversity
 from remuda.analysis.equilibrium import USED
 from remuda.analysis.payoff import Numbers, Payoffs
 from remuda.analysis.structure import split_intervals
@@ -21,6 +21,10 @@ SECONDS = 2.0
 """After which the search for an equilibrium of a general-sum game is given up."""
 DRAWS = 2
 """Of the payoffs: intervals are not asked for."""
+DIVERSITY_DRAWS = 40
+"""Likewise, to find the bias of diversity, and what it would be of equal members."""
+CHANCE = 0.05
+"""A diversity that equal members would have with a greater probability is not told."""
 
 
 def measure(payoffs: Payoffs, live: Bools) -> tuple[AnalysisNumbers, Numbers, Numbers]:
@@ -101,18 +105,18 @@ def _nash(payoffs: Payoffs) -> Numbers | None:
 
 def _entropy(mixture: Numbers) -> float:
     played = mixture[mixture > 0.0]
-    return max(float(-(played * np.log(played)).sum()), 0.0)
+    return abs(float((played * np.log(played)).sum()))
 
 
 def _diversity(payoffs: Payoffs) -> float | None:
-    """The expected cardinality without noise; None: it is unknown."""
-    apart = payoffs.matrix[~np.eye(len(payoffs.names), dtype=np.bool_)]
-    if np.isnan(payoffs.matrix).any():
+    """The expected cardinality without noise; None: noise may be all of it, or it is unknown."""
+    if payoffs.missing.any():
         return None
-    found = expected_cardinality(
-        payoffs.matrix, float(apart.std()) or 1.0, np.nan_to_num(payoffs.errors[0])
-    )
-    return found if math.isfinite(found) else None
+    apart = payoffs.matrix[~np.eye(len(payoffs.names), dtype=np.bool_)]
+    scale = float(apart.std()) or 1.0
+    rng = np.random.default_rng(0)
+    found = response_diversity(payoffs, rng, scale=scale, draws=DIVERSITY_DRAWS)
+    return found.corrected if found.null_share <= CHANCE else None
 
 
 def _transitive(payoffs: Payoffs) -> float | None:

@@ -29,7 +29,9 @@ class AnalysisNumbers:
     diversity: float | None = column(
         "As how many wholly different ones the members fare: the expected cardinality of a "
         "determinantal point process on their payoffs (Perez-Nieves et al. 2021), in units of the "
-        "standard deviation of payoffs, with the noise of the matches taken out.",
+        "standard deviation of payoffs, corrected for the noise of the matches. What of it is left "
+        "makes it too large where matches are few. Empty too where equal members would seem as "
+        "diverse in more than 5% of cases.",
         "members",
         NEWEST,
         default=None,
