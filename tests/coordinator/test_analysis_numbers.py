@@ -220,5 +220,5 @@ def test_what_chance_would_make_of_equal_members_is_not_told(tmp_path, ledger):
     assert told(0.0).diversity is None
     found = told(2.0)
     assert 1.0 < found.diversity < 4.0
-    assert found.transitive_share > 0.9
+    assert found.transitive_share > 0.7, "chances saturate, which is no skill"
     assert (found.nash_support, found.nash_live) == (1, 1.0)

@@ -143,7 +143,8 @@ class PopulationAnalyser:
             assert self._socket is not None
             self._socket.send(request(members))
         except OSError as error:
-            # The helper died since the last look, or the system allows no further process.
+            if error.errno in forkserver.GONE:
+                return  # it died since the last look, and the next one finds that
             self._end_helper()
             self._tell_once(
                 "start",
@@ -224,10 +225,10 @@ class PopulationAnalyser:
             self._process = None
 
     def _tell_once(self, what: str, words: str) -> None:
-        log.warning("%s", words)
         if what not in self._told:
             self._told.add(what)
             self._say(words)
+            log.warning("%s", words)
 
 
 def analyser_of(
