@@ -1,16 +1,22 @@
 """What an analysis during a run tells: of payoffs that are known, and of a ledger as it grows."""
 
 import math
+import os
+import subprocess
+import sys
 
 import numpy as np
 import pytest
 
 from remuda.analysis.meetings import read_payoffs
 from remuda.analysis.payoff import exact
+from remuda.config import load_config
 from remuda.coordinator.analysis_messages import answer, answered, failure, request, requested
 from remuda.coordinator.population_measures import gapless, measure
 from remuda.coordinator.population_record import AnalysisNumbers, population_record
 from remuda.coordinator.recent_payoffs import RECENT, RecentPayoffs
+from remuda.effects import without_effect
+from remuda.errors import ConfigError
 from remuda.population.ledger import BIRTH, LOST, MATCH, LedgerFile, record_type
 
 ROCK_PAPER_SCISSORS = [[0, -1, 1], [1, 0, -1], [-1, 1, 0]]
@@ -222,3 +228,35 @@ def test_what_chance_would_make_of_equal_members_is_not_told(tmp_path, ledger):
     assert 1.0 < found.diversity < 4.0
     assert found.transitive_share > 0.7, "chances saturate, which is no skill"
     assert (found.nash_support, found.nash_live) == (1, 1.0)
+
+
+def test_where_seats_are_not_dealt_an_analysis_has_no_effect():
+    (words,) = without_effect(load_config({"analysis": {"every": 5.0}}))
+    assert words.startswith("analysis.every has no effect without a population")
+    dealt = load_config({"analysis": {"every": 5.0}, "population": {"policies": 3}})
+    assert without_effect(dealt) == []
+    assert without_effect(load_config({}), ["analysis.members"]) != []
+    with pytest.raises(ConfigError, match="analysis.members"):
+        load_config({"analysis": {"members": 1}})
+
+
+def test_linear_algebra_is_left_one_thread():
+    """In a process of its own; NumPy and SciPy each have a copy of OpenBLAS."""
+    code = (
+        "import scipy.linalg\n"
+        "from remuda.coordinator.analysis_helper import openblas_functions, use_one_thread\n"
+        "for more in openblas_functions('set_num_threads'):\n"
+        "    more(2)\n"
+        "read = [get() for get in openblas_functions('get_num_threads')]\n"
+        "use_one_thread()\n"
+        "print(read, [get() for get in openblas_functions('get_num_threads')])\n"
+    )
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment
+    )
+    if "[] []" in done.stdout:
+        pytest.skip("NumPy and SciPy have no OpenBLAS here")
+    before, after = (part.strip("[] \n").split(", ") for part in done.stdout.split("] ["))
+    assert len(after) == len(before) >= 1
+    assert set(after) == {"1"}

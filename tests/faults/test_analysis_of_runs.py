@@ -57,9 +57,7 @@ def has_analysis(directory):
     return found
 
 
-@pytest.mark.parametrize(
-    "schedule", ["async", pytest.param("sequential", marks=pytest.mark.slow)]
-)
+@pytest.mark.parametrize("schedule", ["async", pytest.param("sequential", marks=pytest.mark.slow)])
 def test_a_run_tells_of_its_population_and_ends_in_order(schedule, tmp_path, capsys):
     directory = tmp_path / "run"
     with train(directory, tmp_path / "said", "--schedule", schedule) as terminal:

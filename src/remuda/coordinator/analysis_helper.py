@@ -8,8 +8,9 @@ import os
 import re
 import socket
 import traceback
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 from remuda.coordinator.analysis_messages import LONGEST, answer, failure, requested
 from remuda.coordinator.population_measures import measure
@@ -48,14 +49,23 @@ def use_one_thread() -> None:
     """Let the libraries of linear algebra that are loaded here compute with one thread.
 
     Their own variables (`OPENBLAS_NUM_THREADS`) are read while they are loaded, which the fork
-    server has done. HiGHS takes one by default where it solves with the simplex algorithm, as here.
+    server has done. HiGHS solves the linear programs of an analysis with its serial simplex method.
     """
-    with contextlib.suppress(OSError):
+    for set_threads in openblas_functions("set_num_threads"):
+        set_threads(1)
+
+
+def openblas_functions(name: str) -> Iterator[Any]:
+    """The functions `openblas_NAME` of all copies of OpenBLAS that are loaded: NumPy's, SciPy's.
+
+    Wheels give them another prefix or suffix.
+    """
+    with contextlib.suppress(OSError):  # systems without /proc
         maps = Path("/proc/self/maps").read_text()
-        for path in set(re.findall(r"/\S*openblas\S*\.so\S*", maps)):
+        for path in sorted(set(re.findall(r"/\S*openblas\S*\.so\S*", maps))):
             library = ctypes.CDLL(path)
             for prefix in ("", "scipy_"):
                 for suffix in ("", "64_", "_64"):
-                    name = f"{prefix}openblas_set_num_threads{suffix}"
-                    if hasattr(library, name):
-                        getattr(library, name)(1)
+                    found = getattr(library, f"{prefix}openblas_{name}{suffix}", None)
+                    if found is not None:
+                        yield found
