@@ -236,7 +236,7 @@ def test_where_seats_are_not_dealt_an_analysis_has_no_effect():
     dealt = load_config({"analysis": {"every": 5.0}, "population": {"policies": 3}})
     assert without_effect(dealt) == []
     assert without_effect(load_config({}), ["analysis.members"]) != []
-    with pytest.raises(ConfigError, match="analysis.members"):
+    with pytest.raises(ConfigError, match=r"analysis\.members"):
         load_config({"analysis": {"members": 1}})
 
 

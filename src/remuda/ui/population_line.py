@@ -33,10 +33,10 @@ def population_line(numbers: Mapping[str, float | None], width: int) -> Text:
         if (value := numbers.get(name)) is not None:
             parts.append((word, words(value)))
     line = Text()
-    for name, value in parts:
+    for name, told in parts:
         gap = GAP if line.cell_len else ""
-        if line.cell_len + len(gap) + len(name) + 1 + len(value) > width:
+        if line.cell_len + len(gap) + len(name) + 1 + len(told) > width:
             break
         line.append(f"{gap}{name} ", "dim")
-        line.append(value, "bold")
+        line.append(told, "bold")
     return line
