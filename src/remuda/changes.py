@@ -44,12 +44,12 @@ a way that a change would have to be caught up with."""
 ANYTHING = (
     "schedule",
     "actor",
-    "analysis",
     "learners",
     "checkpoint",
     "supervision",
     "run",
     "trace",
+    "analysis",
     "env.workers",
     "env.check",
 )
