@@ -1,10 +1,10 @@
 """The columns of the metrics: the one table from which everything that shows them is made.
 
-Each field of `Record`, `PolicyRecord` and `MemberRecord` is a `column`: its name, its kind of
-number, what it means, in what unit, and where it comes from. The lines of `metrics.jsonl`, the tags
-of TensorBoard, the columns of `remuda.Run.metrics` and docs/metrics.md (`metrics_page.py`) are all
-made from these fields; `board.py` works them out. So a new number of a learner is one word of
-`remuda.scoreboard.Learn`, and one field here.
+Each field of `Record`, `PolicyRecord`, `MemberRecord` and `PopulationRecord` is a `column`: its
+name, its kind of number, what it means, in what unit, and where it comes from. The lines of
+`metrics.jsonl`, the tags of TensorBoard, the columns of `remuda.Run.metrics` and docs/metrics.md
+(`metrics_page.py`) are all made from these fields; `scoreboard_reader.py` works them out. So a new
+number of a learner is one word of `remuda.scoreboard.Learn`, and one field here.
 """
 
 from __future__ import annotations
