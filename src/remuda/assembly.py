@@ -13,6 +13,7 @@ from remuda.changes import lasting
 from remuda.checkpoint.names import file_name
 from remuda.checkpoint.store import Checkpoints, Manifest
 from remuda.config import Config
+from remuda.coordinator.analysing import analyser_of
 from remuda.coordinator.checkpointing import COORDINATOR, BestKeeper, Checkpointer, Contents
 from remuda.coordinator.coordinator import Coordinator, RunEvents
 from remuda.coordinator.frozen import FrozenTexts
@@ -91,7 +92,7 @@ class Assembly:
             initial: what policies begin with; None: weights drawn at random.
             imported: members of the population that are policies of other runs.
         """
-        self._initial = initial
+        self._initial, self._agents = initial, agents
         in_one = config.schedule == "sequential"
         check_limit(0 if in_one else len(layout.copies) + len(layout.groups))
         self.config, self.specs = config, specs
@@ -221,6 +222,7 @@ class Assembly:
             LedgerWriter(self.table, run.ledger, view.say) if self.table is not None else None,
             frozen,
             events,
+            analyser_of(config, self.table, self._agents, run.ledger, run.logs, view.say),
         )
 
     def _best_keeper(

@@ -49,6 +49,7 @@ ANYTHING = (
     "supervision",
     "run",
     "trace",
+    "analysis",
     "env.workers",
     "env.check",
 )

@@ -60,6 +60,7 @@ def summarise(config: Config, result: Result, layout: str) -> dict[str, object]:
         "agent_steps": record.agent_steps,
         "agent_steps_per_second": record.agent_steps_per_second,
         "waits": record.waits,
+        "population": dict(record.population),
         "restarts": dict(result.restarts),
         "processors": dict(result.processors),
         "layout": layout,

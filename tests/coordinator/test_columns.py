@@ -2,7 +2,7 @@
 
 import json
 import re
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +11,14 @@ import pytest
 from remuda.coordinator.columns import Mean, Newest, Total, column
 from remuda.coordinator.metrics import Record, read_metrics, row_of, scalars
 from remuda.coordinator.metrics_page import page
-from remuda.coordinator.records import MEMBER_COLUMNS, POLICY_COLUMNS, RUN_COLUMNS, PolicyRecord
+from remuda.coordinator.population_record import population_record
+from remuda.coordinator.records import (
+    MEMBER_COLUMNS,
+    POLICY_COLUMNS,
+    POPULATION_COLUMNS,
+    RUN_COLUMNS,
+    PolicyRecord,
+)
 from remuda.coordinator.scoreboard_reader import ScoreboardReader
 from remuda.frame import Frame
 from remuda.scoreboard import Learn, Scoreboard
@@ -58,14 +65,19 @@ def test_the_page_names_all_columns_of_a_record_and_no_others():
     record = board.between(board.start, board.read())
     text = page().split("\n## Of each member")[0]
     told = set(re.findall(r"^\| `([\w/]+)` \|", text, re.MULTILINE)) - {"game/NAME"}
-    assert {name.replace("POLICY", "one") for name in told} == set(row_of(record))
+    told = {name.replace("POLICY", "one") for name in told}
+    of_population = {f"population/{name}" for name in POPULATION_COLUMNS}
+    assert of_population < told
+    assert told - of_population == set(row_of(record)), "one policy is no population"
+    two = replace(record, population=population_record([1.0, 2.0], [], None, None, None))
+    assert told == set(row_of(two))
 
 
 def test_every_number_of_a_record_is_described():
-    containers = {"shares", "policies", "facts", "members"}
+    containers = {"shares", "policies", "facts", "members", "population"}
     assert {field.name for field in fields(Record)} - containers == set(RUN_COLUMNS)
     assert [field.name for field in fields(PolicyRecord)] == list(POLICY_COLUMNS)
-    for columns in (RUN_COLUMNS, POLICY_COLUMNS, MEMBER_COLUMNS):
+    for columns in (RUN_COLUMNS, POLICY_COLUMNS, MEMBER_COLUMNS, POPULATION_COLUMNS):
         for name, each in columns.items():
             assert each.name == name
             assert each.meaning.endswith("."), name

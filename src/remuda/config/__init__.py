@@ -5,6 +5,7 @@ the child processes, is written into the run directory, and is read back by `rem
 """
 
 from remuda.config.algorithms import DQNConfig, IQNConfig, PPOConfig
+from remuda.config.analysis import AnalysisConfig
 from remuda.config.faults import explain, fields_of, unknown_key
 from remuda.config.plain import plain_data, read_yaml
 from remuda.config.policy import (
@@ -35,6 +36,7 @@ from remuda.config.tree import Config
 
 __all__ = [
     "ActorConfig",
+    "AnalysisConfig",
     "BirthsConfig",
     "CheckpointConfig",
     "Config",

@@ -15,6 +15,7 @@ from pydantic import (
 )
 
 from remuda.algorithms import BUILT_IN, find_algorithm
+from remuda.config.analysis import DEALT, AnalysisConfig
 from remuda.config.differences import with_own_defaults
 from remuda.config.faults import explain
 from remuda.config.plain import plain_data
@@ -50,6 +51,8 @@ class Config(Section):
     """What holds for every policy."""
     population: PopulationConfig = PopulationConfig()
     """Who plays whom."""
+    analysis: Annotated[AnalysisConfig, DEALT] = AnalysisConfig()
+    """What is worked out of a population meanwhile."""
     policies: Annotated[
         dict[str, dict[str, Any]], AfterValidator(plain_data), Each(PolicyConfig)
     ] = {}

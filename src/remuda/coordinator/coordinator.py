@@ -14,6 +14,7 @@ from types import FrameType
 from typing import Any, Protocol
 
 from remuda.config import RunConfig
+from remuda.coordinator.analysing import PopulationAnalyser
 from remuda.coordinator.checkpointing import BestKeeper, Challenge, Checkpointer
 from remuda.coordinator.frozen import FrozenTexts
 from remuda.coordinator.ledger_writer import LedgerWriter
@@ -132,11 +133,13 @@ class Coordinator:
         scribe: LedgerWriter | None = None,
         frozen: FrozenTexts | None = None,
         events: RunEvents | None = None,
+        analyser: PopulationAnalyser | None = None,
     ) -> None:
         self._runtime, self._make_board, self._snapshots = runtime, make_board, snapshots
         self._run, self._view, self._status = run, view, status
         self._checkpointer, self._best = checkpointer, best
         self._scribe, self._frozen, self._events = scribe, frozen, events
+        self._analyser = analyser
         self._metrics = MetricsLog(run, view.say, resumed_at)
         self._undone: dict[str, int] = {}
         self._halted: set[str] = set()
@@ -159,6 +162,8 @@ class Coordinator:
             with _settled():
                 return self._go_on(self._make_board(), config, every, signals)
         finally:
+            if self._analyser is not None:
+                self._analyser.close()
             self._runtime.stop()
             self._metrics.work.finish()
             if self._best is not None:
@@ -190,6 +195,9 @@ class Coordinator:
         recent, encodes = deque([board.start], maxlen=SHOWN_TICKS), False
         while True:
             over, died = self._let_work()
+            if self._analyser is not None:  # it reads the ledger, which was just written
+                self._analyser.look()
+                board.analysis = self._analyser.newest
             now = board.read()
             words, finished = self._reason(over, board.seconds(now), config, signals)
             words = str(died) if died else words

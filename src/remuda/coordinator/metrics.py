@@ -81,6 +81,8 @@ def groups(record: Record) -> Iterator[tuple[str, Mapping[str, float | None]]]:
     yield "run", {name: getattr(record, name) for name in SHOWN_OF_RUN}
     yield "actor", record.shares
     yield "game", record.facts
+    if record.population:
+        yield "population", record.population
     for name, member in record.members.items():
         if member.learns:
             yield name, {column: getattr(member, column) for column in SHOWN_OF_MEMBER}

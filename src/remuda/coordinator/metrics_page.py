@@ -8,7 +8,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from remuda.coordinator.columns import EPISODES, Column
-from remuda.coordinator.records import MEMBER_COLUMNS, POLICY_COLUMNS, RUN_COLUMNS, SHARES
+from remuda.coordinator.records import (
+    MEMBER_COLUMNS,
+    POLICY_COLUMNS,
+    POPULATION_COLUMNS,
+    RUN_COLUMNS,
+    SHARES,
+)
 
 HEAD = """# Metrics
 
@@ -32,6 +38,19 @@ in an interval in which it was restarted. Every policy has numbers of its own, w
 trains it alone or in a stack beside others.
 """
 
+POPULATION = """Of a run of several policies, in one row with all else. What is `newest` here is of
+the newest analysis (`analysis.every`), which a process of low priority works out from the ledger of
+matches, where seats are dealt. It looks at up to `analysis.members` members: the policies that
+learn, then frozen copies, the newest of each policy in turn. Where some of them met fewer than 10
+times, those with the most such gaps are left out, frozen copies before the others and older copies
+before newer ones, until all that are left met all the others: frozen copies do not meet where one
+seat is always a live policy's, so that of them one is left there. `analysed` tells how many are
+left, and no gap is ever filled. Weights that change are judged by what they do now: where a policy
+that learns is one of two, what they earned counts as 1,000 meetings at most, so that new ones
+replace the old ones. Numbers of an analysis are empty until the first one, for up to
+`analysis.every` seconds after a resume, and where too few members met.
+"""
+
 
 def page() -> str:
     """The whole of docs/metrics.md."""
@@ -47,6 +66,8 @@ def page() -> str:
         ),
         "\n## Of the game\n",
         _lines(("column", "of", "meaning"), [("`game/NAME`", EPISODES, game)]),
+        "\n## Of the population\n\n" + POPULATION,
+        _table("column", {_tag("population", each): each for each in POPULATION_COLUMNS.values()}),
         "\n## Of each policy\n",
         _table("column", {_tag("POLICY", each): each for each in POLICY_COLUMNS.values()}, True),
         "\n## Of each member of a population\n\nFrozen copies stand in `metrics.jsonl` only.\n",

@@ -1,10 +1,10 @@
 """The columns of the metrics: the one table from which everything that shows them is made.
 
-Each field of `Record`, `PolicyRecord` and `MemberRecord` is a `column`: its name, its kind of
-number, what it means, in what unit, and where it comes from. The lines of `metrics.jsonl`, the tags
-of TensorBoard, the columns of `remuda.Run.metrics` and docs/metrics.md (`metrics_page.py`) are all
-made from these fields; `board.py` works them out. So a new number of a learner is one word of
-`remuda.scoreboard.Learn`, and one field here.
+Each field of `Record`, `PolicyRecord`, `MemberRecord` and `PopulationRecord` is a `column`: its
+name, its kind of number, what it means, in what unit, and where it comes from. The lines of
+`metrics.jsonl`, the tags of TensorBoard, the columns of `remuda.Run.metrics` and docs/metrics.md
+(`metrics_page.py`) are all made from these fields; `scoreboard_reader.py` works them out. So a new
+number of a learner is one word of `remuda.scoreboard.Learn`, and one field here.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ from remuda.coordinator.columns import (
     columns_of,
     part,
 )
+from remuda.coordinator.population_record import PopulationRecord
 from remuda.scoreboard import Learn, Play
 
 R = TypeVar("R")
@@ -293,6 +294,20 @@ class MemberRecord:
         shown=False,
         factory=dict,
     )
+    payoff: float | None = column(
+        "Of one that learns: its mean payoff against the other members that the newest analysis "
+        "looked at. Empty: it met none of them often enough, or there was no analysis.",
+        "return",
+        NEWEST,
+        default=None,
+    )
+    nash: float | None = column(
+        "Of one that learns: its probability in the equilibrium of the newest analysis. Empty: it "
+        "was not among those that met each other.",
+        "probability",
+        NEWEST,
+        default=None,
+    )
 
 
 @dataclass(frozen=True)
@@ -332,6 +347,9 @@ class Record:
     matches: int = column(
         "Matches that are over, where seats are dealt.", "matches", TOTAL, shown=False, default=0
     )
+
+    population: dict[str, float | None] = field(default_factory=dict)
+    """Of several policies together, by the names of `PopulationRecord`; empty: there is one."""
 
     @property
     def playing(self) -> dict[str, PolicyRecord]:
@@ -378,7 +396,8 @@ class Record:
             members = _records(MemberRecord, kinds_of(MemberRecord), data.pop("members", {}))
             record = Record(policies=policies, members=members, **data)
             checked(vars(record), kinds_of(Record))
-            checked(record.facts, dict.fromkeys(record.facts, (int, float, NoneType)))
+            for numbers in (record.facts, record.population):
+                checked(numbers, dict.fromkeys(numbers, (int, float, NoneType)))
         except (TypeError, ValueError) as error:
             raise ValueError(f"not a line of metrics: {error}") from None
         return record
@@ -410,6 +429,7 @@ SHARES: Mapping[str, Share] = {
 POLICY_COLUMNS = columns_of(PolicyRecord)
 MEMBER_COLUMNS = columns_of(MemberRecord)
 RUN_COLUMNS = columns_of(Record)
+POPULATION_COLUMNS = columns_of(PopulationRecord)
 AXES = {name: each.axis for name, each in RUN_COLUMNS.items() if each.axis is not None}
 """By field of a record, the names of the columns that others are drawn over."""
 SHOWN_OF_RUN = [name for name, each in RUN_COLUMNS.items() if each.shown and not each.axis]

@@ -9,7 +9,9 @@ from typing import Any
 
 import numpy as np
 
+from remuda.coordinator.analysing import PopulationAnalysis
 from remuda.coordinator.columns import ON_POLICY, REPLAY, Column, Mean, Total
+from remuda.coordinator.population_record import population_record
 from remuda.coordinator.records import (
     POLICY_COLUMNS,
     SHARES,
@@ -64,6 +66,8 @@ class ScoreboardReader:
     ) -> None:
         self._scoreboard, self._experience, self._table = scoreboard, experience, table
         self.earlier = seconds
+        self.analysis: PopulationAnalysis | None = None
+        """The newest of the population, which records tell from now on; None: there is none."""
         self._begun = 0.0
         self.start = self.read()
         self.mark(self.start)
@@ -103,6 +107,8 @@ class ScoreboardReader:
         seconds = max(later.time - earlier.time, 1e-9)
         play = later.play
         change = play - earlier.play
+        policies, members = self._policies(earlier, later, seconds), self._members(whole)
+        matches = self._table.word(MATCHES) if self._table is not None else 0
         return Record(
             seconds=self.seconds(later),
             turns=int(play[Play.TURNS]),
@@ -116,14 +122,29 @@ class ScoreboardReader:
                 name: float(change[share.of] / seconds / self._scoreboard.num_actors)
                 for name, share in SHARES.items()
             },
-            policies=self._policies(earlier, later, seconds),
+            policies=policies,
             facts={
                 name: _mean(later.facts - earlier.facts, len(Facts) + i, Facts.EPISODES)
                 for i, name in enumerate(self._scoreboard.fact_names)
             },
-            members=self._members(whole),
+            members=members,
             frozen=self._table.occupants.frozen if self._table is not None else 0,
-            matches=self._table.word(MATCHES) if self._table is not None else 0,
+            matches=matches,
+            population=self._population(policies, members, matches),
+        )
+
+    def _population(
+        self, policies: dict[str, PolicyRecord], members: dict[str, MemberRecord], matches: int
+    ) -> dict[str, float | None]:
+        """What is told of all policies that play together."""
+        found = self.analysis
+        playing = [p for name, p in policies.items() if not members or name in members]
+        return population_record(
+            [policy.mean_return for policy in playing],
+            [policy.staleness for policy in playing],
+            None if self._table is None else matches,
+            None if found is None else found.numbers,
+            None if found is None else time.monotonic() - found.asked,
         )
 
     def _members(self, whole: bool) -> dict[str, MemberRecord]:
@@ -131,7 +152,12 @@ class ScoreboardReader:
         if self._table is None:
             return {}
         rows = self._table.rows(whole or self._table.occupants.frozen <= FEW)
-        return {str(row[0]): member_record(row, self._table) for row in rows}
+        found = {str(row[0]): member_record(row, self._table) for row in rows}
+        if self.analysis is not None:
+            for name, (payoff, nash) in self.analysis.of_members.items():
+                if name in found:
+                    found[name].payoff, found[name].nash = payoff, nash
+        return found
 
     def _policies(
         self, earlier: Reading, later: Reading, seconds: float

@@ -14,6 +14,7 @@ from remuda.coordinator.metrics import Goal, Record
 from remuda.ui.columns import GAP, fitting
 from remuda.ui.courses import Course, Recent
 from remuda.ui.numbers import clock, percent, rate, waited
+from remuda.ui.population_line import population_line
 
 SHARE_STYLES = {
     "env": "blue",
@@ -84,8 +85,10 @@ class Picture:
         lines.add_row(self._time(width))
         if self._record.members:
             lines.add_row(self._population(self._record))
+            lines.add_row(population_line(self._record.population, width))
         lines.add_row()
-        room = max(height - LINES_ABOVE - 1, 2)
+        above = LINES_ABOVE + (2 if self._record.members else 0)
+        room = max(height - above - 1, 2)
         shown = len(self._courses) if len(self._courses) <= room else room - 1
         lines.add_row(self._policies(width, shown))
         if shown < len(self._courses):

@@ -13,6 +13,7 @@ from rich.text import Text
 from remuda.coordinator.run_directory import RunDirectory
 from remuda.coordinator.status import read_status
 from remuda.ui.numbers import clock, number, percent, rate
+from remuda.ui.population_line import population_line
 
 LATE = 5.0
 """Seconds without a sign of life after which a role is shown as late."""
@@ -50,6 +51,8 @@ def print_status(path: Path, status: dict[str, Any], console: Console | None = N
     if status.get("members"):
         console.print()
         console.print(_members(status))
+    if line := population_line(status.get("population") or {}, console.width):
+        console.print(Text("\n") + line)
     for error in status["errors"]:
         when = time.strftime("%H:%M:%S", time.localtime(error["time"]))
         console.print(Text.assemble(("\n" + when, "dim"), "  ", error["message"]))

@@ -1,0 +1,139 @@
+"""What the payoffs of a population tell of it, quickly: no intervals, a fraction of a second."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from remuda.analysis import general_sum, zero_sum
+from remuda.analysis.diversity import response_diversity
+from remuda.analysis.equilibrium import USED
+from remuda.analysis.payoff import Numbers, Payoffs
+from remuda.analysis.structure import split_intervals
+from remuda.coordinator.population_record import AnalysisNumbers
+from remuda.errors import UsageError
+from remuda.types import Bools, Integers
+
+MET = 10
+"""Two members met often enough to say who earns what where they met so many times."""
+SECONDS = 2.0
+"""After which the search for an equilibrium of a general-sum game is given up."""
+DRAWS = 2
+"""Of the payoffs: intervals are not asked for."""
+DIVERSITY_DRAWS = 40
+"""Likewise, to find the bias of diversity, and what it would be of equal members."""
+CHANCE = 0.05
+"""A diversity that equal members would have with a greater probability is not told."""
+
+
+def measure(payoffs: Payoffs, live: Bools) -> tuple[AnalysisNumbers, Numbers, Numbers]:
+    """Work out all that an analysis during a run tells.
+
+    Args:
+        payoffs: of N members, a symmetric game; some may not have met.
+        live: [N] which of them learn.
+
+    Returns:
+        Its numbers; [N] each member's mean payoff against those that it met often enough, NaN
+        where there is none; [N] its probability in the equilibrium, NaN where it is not in it.
+    """
+    whole = payoffs.completed()
+    count = len(live)
+    apart = ~np.eye(count, dtype=np.bool_)
+    known = (payoffs.counts >= MET) & apart
+    with np.errstate(invalid="ignore"):
+        earned: Numbers = np.where(known, whole.matrix, 0.0).sum(1) / known.sum(1)
+    mixed = np.full(count, np.nan)
+    kept = gapless(known, live)
+    unmet = float((~known & apart).sum() / max(apart.sum(), 1))
+    if len(kept) < 2:
+        return AnalysisNumbers(analysed=0, unmet=unmet), earned, mixed
+    part = whole.part(kept.tolist())
+    mixture = _nash(part)
+    if mixture is not None:
+        mixed[kept] = mixture
+    numbers = AnalysisNumbers(
+        analysed=len(kept),
+        unmet=unmet,
+        diversity=_diversity(part),
+        nash_support=None if mixture is None else int((mixture > USED).sum()),
+        nash_entropy=None if mixture is None else _entropy(mixture),
+        nash_live=None if mixture is None else float(mixture[live[kept]].sum()),
+        transitive_share=_transitive(part),
+        exploitability=_exploitability(whole.matrix, known, kept[live[kept]]),
+    )
+    return numbers, earned, mixed
+
+
+def gapless(known: Bools, live: Bools) -> Integers:
+    """Members of which each met each: [K] places, in order.
+
+    Those with the most gaps are left out one by one; of several the last, and frozen ones before
+    those that learn.
+
+    Args:
+        known: [N, N] who met.
+        live: [N] who learns.
+    """
+    missing = ~(known & known.T)
+    np.fill_diagonal(missing, False)
+    kept = np.ones(len(live), np.bool_)
+    while len(kept):
+        gaps = np.where(kept, missing[:, kept].sum(1), 0)
+        if not gaps.any():
+            break
+        worst = np.flatnonzero(gaps == gaps.max())
+        frozen = worst[~live[worst]]
+        kept[frozen[-1] if len(frozen) else worst[-1]] = False
+    return np.flatnonzero(kept)
+
+
+def _nash(payoffs: Payoffs) -> Numbers | None:
+    """A mixture [N] that is an equilibrium if all play it; None: there is none, or it is unknown.
+
+    Of a zero-sum game it is the one of the largest entropy.
+    """
+    matrix = payoffs.matrix
+    if payoffs.is_zero_sum:  # up to a constant, as shares of wins are
+        return zero_sum.solve_max_entropy((matrix - matrix.T) / 2.0).mixtures[0]
+    if np.isnan(matrix).any():
+        return None
+    found = general_sum.solve(matrix, matrix.T, SECONDS, symmetric=True)
+    return found.mixtures[0] if found.found else None
+
+
+def _entropy(mixture: Numbers) -> float:
+    played = mixture[mixture > 0.0]
+    return abs(float((played * np.log(played)).sum()))
+
+
+def _diversity(payoffs: Payoffs) -> float | None:
+    """The expected cardinality without noise; None: noise may be all of it, or it is unknown."""
+    if payoffs.missing.any():
+        return None
+    apart = payoffs.matrix[~np.eye(len(payoffs.names), dtype=np.bool_)]
+    scale = float(apart.std()) or 1.0
+    rng = np.random.default_rng(0)
+    found = response_diversity(payoffs, rng, scale=scale, draws=DIVERSITY_DRAWS)
+    return found.corrected if found.null_share <= CHANCE else None
+
+
+def _transitive(payoffs: Payoffs) -> float | None:
+    try:
+        found = split_intervals(payoffs, np.random.default_rng(0), DRAWS).transitive
+    except UsageError:  # no two of them met twice
+        return None
+    return found if math.isfinite(found) else None
+
+
+def _exploitability(matrix: Numbers, known: Bools, live: Integers) -> float | None:
+    """The gain of the best reply to the uniform mixture of these; None: it is unknown."""
+    if not len(live):
+        return None
+    seen = known | (np.eye(len(matrix), dtype=np.bool_) & ~np.isnan(matrix))
+    replies = np.flatnonzero(seen[:, live].all(1))
+    own = matrix[live[:, None], live]
+    if not len(replies) or np.isnan(own).any():
+        return None
+    return float(matrix[replies[:, None], live].mean(1).max() - own.mean())
