@@ -35,18 +35,19 @@ def test_matches_in_order_take_all_seatings_in_turn():
 def test_eight_policies_of_an_entrant_take_four_seats_in_turn():
     """With eight policies on four seats four of them never played."""
     two = [Participant(name, (tuple(f"{name} {i}" for i in range(8)),) * 4) for name in ("a", "b")]
-    schedule = Schedule(two, 4, 64)
+    schedule = Schedule(two, 4, 128)
     numbers = np.arange(schedule.num_matches)
     places = schedule.places_of(numbers)
     assert places.shape == (len(numbers), 4)
     for seat in range(4):
         counts = np.bincount(places[:, seat], minlength=16)
-        assert (counts == len(numbers) / 16).all()
+        assert np.ptp(counts) <= len(schedule.seatings)
     assert all(len(set(match)) == 4 for match in places.tolist())
     # One of the first meets all of the other, from the same seat.
     cell = numbers[numbers % len(schedule.seatings) == schedule.cells[0, 1, 0]]
-    pairs = {tuple(match) for match in schedule.places_of(cell)[:, :2].tolist()}
+    pairs, met = np.unique(schedule.places_of(cell)[:, :2], axis=0, return_counts=True)
     assert len(pairs) == 64
+    assert np.ptp(met) <= 2
 
 
 def test_seats_that_only_some_may_take_are_theirs():
