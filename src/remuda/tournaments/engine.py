@@ -12,7 +12,8 @@ from __future__ import annotations
 import hashlib
 import json
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,15 +22,14 @@ import numpy as np
 
 from remuda.actor.actor import Actor
 from remuda.envs.registry import GAMES, Game, find_game, make_env
-from remuda.envs.vector_env import VectorEnv
 from remuda.evaluation import Limits
 from remuda.runtime.host import threads
 from remuda.scoreboard import Scoreboard
 from remuda.tournaments.entrants import Entrant, Participant, Player, with_rates
-from remuda.tournaments.record import MatchResults, RecordedResults
+from remuda.tournaments.record import MatchResults, RecordedResults, keep_weights
 from remuda.tournaments.schedule import Numbers, Schedule
 from remuda.tournaments.seats import TournamentSeats
-from remuda.types import Integers
+from remuda.types import AgentSpec, Integers
 
 COPIES = 1024
 """Copies of a game of Remuda's own, at most: their worlds are arrays..."""
@@ -110,53 +110,98 @@ def play(
         ConfigError: there is no such game, or it refuses an option.
     """
     limits = limits or Limits()
+    with open_tournament(setup, episodes, directory, asked) as opened:
+        left = opened.results.left()
+        limits.watch(opened.results.done, opened.schedule.num_matches)
+        cut = opened.play(left, limits, opened.schedule.num_matches, copies)
+    return opened.played(opened.schedule.num_matches, cut)
+
+
+@dataclass(frozen=True)
+class OpenTournament:
+    """A tournament whose matches are about to be played."""
+
+    setup: TournamentSetup
+    game: Game
+    agents: tuple[AgentSpec, ...]
+    schedule: Schedule
+    results: MatchResults
+
+    def play(
+        self, numbers: Integers, limits: Limits, wanted: int, copies: int | None = None
+    ) -> str:
+        """Play matches that are not over yet; why some are missing then, or nothing.
+
+        Args:
+            numbers: of the matches, in the order in which they are begun.
+            limits: when to end before, and who watches.
+            wanted: matches there are to be in all, which is told to who watches.
+            copies: of the game, at most; None: as many as are good for it.
+        """
+        if not len(numbers):
+            return ""
+        number = copies or copies_for(self.game, self.agents, self.schedule.players)
+        return _play(self, numbers, limits, wanted, min(len(numbers), number))
+
+    def played(self, wanted: int, cut: str) -> Played:
+        """What came of the matches so far."""
+        means, errors, matches = self.schedule.means_and_errors(self.results.of_seatings())
+        return Played(means, errors, matches, self.results.done, wanted, cut)
+
+
+@contextmanager
+def open_tournament(
+    setup: TournamentSetup,
+    episodes: int,
+    directory: Path | None = None,
+    asked: Mapping[str, Any] | None = None,
+    more: Mapping[str, Any] | None = None,
+) -> Iterator[OpenTournament]:
+    """Make ready to play; see `play`.
+
+    Args:
+        setup: who plays what.
+        episodes: matches of each seating; 0: as many as it turns out.
+        directory: where matches are written as they end, and gone on from; None: nowhere.
+        asked: plain data that is kept there, by which it may be asked for again.
+        more: plain data by which it differs from other tournaments of this setup.
+    """
     game = find_game(setup.game)
     env = make_env(setup.game, 1, **setup.options)
     env.close()
     schedule = Schedule(with_rates(setup.participants, setup.sampled), env.num_agents, episodes)
     if directory is None:
-        opened: MatchResults = MatchResults(schedule, env.num_agents)
+        results: MatchResults = MatchResults(schedule, env.num_agents)
     else:
         description = setup.description([agent.name for agent in env.agents])
-        description |= {"episodes": episodes, "asked": dict(asked or {})}
-        opened = RecordedResults(schedule, env.num_agents, directory, description)
-    with opened as results, threads(1):  # as actors play; more of them fight on a busy machine
-        left = results.left()
-        limits.watch(results.done, schedule.num_matches)
-        cut = ""
-        if len(left):
-            number = min(len(left), copies or copies_for(game, env, schedule.players))
-            cut = _play(setup, game, schedule, left, results, limits, number)
-    means, errors, matches = schedule.means_and_errors(results.returns)
-    return Played(means, errors, matches, results.done, schedule.num_matches, cut)
+        description |= {**(more or {}), "episodes": episodes, "asked": dict(asked or {})}
+        results = RecordedResults(schedule, env.num_agents, directory, description)
+    with results, threads(1):  # as actors play; more of them fight on a busy machine
+        if directory is not None:
+            who = [player.snapshot for player in schedule.players if isinstance(player, Player)]
+            keep_weights(directory, who)
+        yield OpenTournament(setup, game, tuple(env.agents), schedule, results)
 
 
-def copies_for(game: Game, env: VectorEnv, players: Sequence[Entrant]) -> int:
+def copies_for(game: Game, agents: Sequence[AgentSpec], players: Sequence[Entrant]) -> int:
     """How many copies of a game are played at once, as far as there are matches."""
     configs = [player.spec.config for player in players if isinstance(player, Player)]
     layouts = {(c.algorithm, c.network.model_dump_json(), c.n_frames) for c in configs}
     numbers = 4 + sum(n_frames for *_, n_frames in layouts)  # each layout has inputs of its own
     most = COPIES if game.name in GAMES else OBJECTS
-    seen = sum(int(np.prod(agent.observation_space.shape or (1,))) for agent in env.agents)
+    seen = sum(int(np.prod(agent.observation_space.shape or (1,))) for agent in agents)
     return max(1, min(most, OBSERVATIONS // max(4 * numbers * seen, 1)))
 
 
-def _play(
-    setup: TournamentSetup,
-    game: Game,
-    schedule: Schedule,
-    left: Integers,
-    results: MatchResults,
-    limits: Limits,
-    copies: int,
-) -> str:
+def _play(opened: OpenTournament, left: Integers, limits: Limits, wanted: int, copies: int) -> str:
     """Play these matches; why some of them are missing, or nothing."""
+    setup, results = opened.setup, opened.results
     env = make_env(setup.game, copies, **setup.options)
     env.check = setup.check
-    seats = TournamentSeats(env, game, schedule, left, results, setup.seed)
+    seats = TournamentSeats(env, opened.game, opened.schedule, left, results, setup.seed)
     row = Scoreboard(("tournament",)).play()
     actor = Actor(env, seats, row, seats.seeds, check=setup.check)
-    cut, begun, done = "", time.monotonic(), schedule.num_matches - len(left)
+    cut, begun, done = "", time.monotonic(), results.done
     try:
         while not seats.done:
             if not cut and limits.reached(time.monotonic() - begun):
@@ -164,7 +209,7 @@ def _play(
                 seats.end_dealing()
             actor.turn()
             results.flush(now=False)
-            limits.watch(done + seats.closed, schedule.num_matches)
+            limits.watch(done + seats.closed, wanted)
     finally:
         actor.finish()
     return cut if seats.closed < len(left) else ""

@@ -31,7 +31,7 @@ class Schedule:
         Args:
             participants: N entrants.
             num_seats: S, of the game.
-            episodes: matches of each seating.
+            episodes: matches of each seating; 0: as many as it turns out (`OpenResults`).
         """
         self.episodes, self._seats = episodes, num_seats
         count = len(participants)
@@ -122,7 +122,14 @@ class Schedule:
         places: Integers = self._members[entrants, seats, turn]
         return places
 
-    def means_and_errors(self, returns: Floats) -> tuple[Numbers, Numbers, Integers]:
+    def by_seating(self, numbers: Integers, returns: Floats) -> list[Numbers]:
+        """The returns of matches [M, S] by their seating, each [matches, S]."""
+        seatings = numbers % len(self.seatings)
+        order = np.lexsort((numbers, seatings))
+        ends = np.searchsorted(seatings[order], np.arange(1, len(self.seatings)))
+        return np.split(returns[order].astype(np.float64), ends)
+
+    def means_and_errors(self, of_seating: Sequence[Numbers]) -> tuple[Numbers, Numbers, Integers]:
         """What matches amount to, by cell: means, their standard errors, matches; each [N, N].
 
         The mean is over seats, each as much; what one seat earns more than another is no chance,
@@ -130,13 +137,11 @@ class Schedule:
         error is that of the mean over the seats of a match.
 
         Args:
-            returns: [episodes, I, S]; not a number where a match has not been played.
+            of_seating: the returns of the matches of each seating, each [matches, S].
         """
         count = len(self.cells)
         means, errors = np.full((count, count), np.nan), np.full((count, count), np.nan)
         matches: Integers = np.zeros((count, count), np.int64)
-        of_seating = [returns[:, i].astype(np.float64) for i in range(len(self.seatings))]
-        of_seating = [each[~np.isnan(each).any(1)] for each in of_seating]
         for row in range(count):
             for column in range(count):
                 seatings = self.cells[row, column]

@@ -35,6 +35,8 @@ class Crossplay:
     options: Mapping[str, Any]
     entrants: Mapping[str, Entrant]
     """By name, in the order in which the user named them."""
+    sources: Mapping[str, str]
+    """By name, the directory of the run that a trained one is of."""
 
     def setup(self, seed: int, sampled: bool) -> TournamentSetup:
         """It with its seed; see `play_across`."""
@@ -49,10 +51,18 @@ def directory_of(setup: TournamentSetup, named: Path | None) -> Path:
     return TOURNAMENTS / f"{game}-{setup.digest()}"
 
 
-def asked_by(options: TournamentOptions) -> dict[str, Any]:
-    """The options of a tournament as plain data, runs with whole paths."""
+def asked_by(options: TournamentOptions, sources: Mapping[str, str]) -> dict[str, Any]:
+    """The options of a tournament as plain data, runs with whole paths.
+
+    Args:
+        options: of the command.
+        sources: by entrant, the run that it is of, where its weights are found again.
+    """
     asked = options.model_dump(mode="json", include=set(ASKED))
     asked["run"] = [_whole(word) for word in options.run]
+    asked["sources"] = dict(sources)
+    if is_among_checkpoints(options.run):
+        asked["checkpoints_of"] = asked["run"][0]
     return asked
 
 
@@ -83,6 +93,15 @@ def asked_before(tree: Mapping[str, Any]) -> dict[str, Any]:
     return {**{key: asked[key] for key in ASKED if key in asked}, **tree}
 
 
+def recorded_sources(directory: Path) -> dict[str, str] | None:
+    """By entrant of a tournament that was begun, the run that it is of.
+
+    None: it was begun before that was written down; its entrants are to be named anew.
+    """
+    sources: dict[str, str] | None = read_description(directory)["asked"].get("sources")
+    return sources
+
+
 def check_unchanged(setup: TournamentSetup, directory: Path) -> None:
     """Raise a `UsageError` that tells whose weights have changed since a tournament was begun."""
     was = read_description(directory)["entrants"]
@@ -110,6 +129,11 @@ def is_one_run(words: Sequence[str]) -> bool:
     return len(words) == 1 and Path(words[0]).expanduser().is_dir()
 
 
+def is_among_checkpoints(words: Sequence[str]) -> bool:
+    """Whether the checkpoints of a single run play."""
+    return len(words) == 1 and (is_one_run(words) or ":" not in words[0])
+
+
 def set_up(words: Sequence[str], game: str, options: Mapping[str, Any]) -> Crossplay:
     """Find out who plays what.
 
@@ -127,9 +151,11 @@ def set_up(words: Sequence[str], game: str, options: Mapping[str, Any]) -> Cross
     """
     opened: dict[Path, SavedPolicies] = {}
     found: list[tuple[str, str, Entrant]] = []
+    runs: list[str] = []
     for word in words:
         if word == RANDOM or not is_of_run(word):
             found.append((word, word, word))
+            runs.append("")
             continue
         reference = Reference.parse(word)
         if reference.run not in opened:
@@ -137,11 +163,13 @@ def set_up(words: Sequence[str], game: str, options: Mapping[str, Any]) -> Cross
         several = _all_of(reference, opened[reference.run])
         if several:
             found += [(own, f"{reference.run.name}:{own}", who) for own, who in several.items()]
+            runs += [str(reference.run.resolve())] * len(several)
             continue
         saved = reference.find(opened[reference.run])
         name = reference.which and f"{reference.policy or saved.name}@{reference.which}"
         own = name or saved.name
         found.append((own, f"{reference.run.name}:{own}", saved.player))
+        runs.append(str(reference.run.resolve()))
     if not game:
         if not opened:
             raise ConfigError(
@@ -153,7 +181,9 @@ def set_up(words: Sequence[str], game: str, options: Mapping[str, Any]) -> Cross
     for _, _, entrant in found:
         if isinstance(entrant, str):
             kind.policy(entrant)  # what cannot be loaded is told before anything is played
-    return Crossplay(game, options, _named(found))
+    named = _named(found)
+    sources = {name: run for name, run in zip(named, runs, strict=True) if run}
+    return Crossplay(game, options, named, sources)
 
 
 def _all_of(reference: Reference, saved: SavedPolicies) -> dict[str, Entrant]:

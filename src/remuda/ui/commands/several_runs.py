@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -118,17 +118,15 @@ def tournament(words: Sequence[str]) -> int:
     from remuda.coordinator.coordinator import Signals
     from remuda.crossplay import play_setup
     from remuda.evaluation import Limits
-    from remuda.ui.crossplay import asked_by, check_unchanged, directory_of
+    from remuda.ui.crossplay import asked_by, directory_of
     from remuda.ui.tournament import MatchProgress, print_tournament
 
-    setup = _tournament_of(options)
+    setup, sources = _tournament_of(options)
     directory = directory_of(setup, options.resume or options.directory)
-    if options.resume is not None:
-        check_unchanged(setup, directory)
     signals = Signals()
     with signals.watching(), MatchProgress(setup.game, signals.stopped) as progress:
         limits = Limits(interrupted=signals.stopped, watch=progress)
-        found = play_setup(setup, options.episodes, directory, asked_by(options), limits)
+        found = play_setup(setup, options.episodes, directory, asked_by(options, sources), limits)
     code = 0 if signals.caught is None else 128 + signals.caught
     if options.format == "json":
         print(json.dumps(found.as_summary()))
@@ -143,11 +141,29 @@ def tournament(words: Sequence[str]) -> int:
     return code if found.cut else 0
 
 
-def _tournament_of(options: TournamentOptions) -> TournamentSetup:
-    """Who plays what."""
-    from remuda.ui.crossplay import is_one_run, set_up
+def _tournament_of(options: TournamentOptions) -> tuple[TournamentSetup, Mapping[str, str]]:
+    """Who plays what, and by entrant the run that it is of."""
+    from remuda.ui.crossplay import check_unchanged, recorded_sources
 
-    if len(options.run) == 1 and (is_one_run(options.run) or ":" not in options.run[0]):
+    if options.resume is None:
+        return _tournament_of_named(options)
+    directory = options.resume.expanduser()
+    sources = recorded_sources(directory)
+    if sources is None:
+        setup, sources = _tournament_of_named(options)
+        check_unchanged(setup, directory)
+        return setup, sources
+
+    from remuda.tournaments.recorded import recorded_setup
+
+    return recorded_setup(directory, sources), sources
+
+
+def _tournament_of_named(options: TournamentOptions) -> tuple[TournamentSetup, Mapping[str, str]]:
+    """Likewise, by the names that entrants have now."""
+    from remuda.ui.crossplay import is_among_checkpoints, set_up
+
+    if is_among_checkpoints(options.run):
         return _among_checkpoints(options)
     if options.checkpoints:
         raise ConfigError(
@@ -155,10 +171,10 @@ def _tournament_of(options: TournamentOptions) -> TournamentSetup:
             "RUN:policy@checkpoint-N"
         )
     crossplay = set_up(options.run, options.game, options.env.options)
-    return crossplay.setup(options.seed, options.sampled)
+    return crossplay.setup(options.seed, options.sampled), crossplay.sources
 
 
-def _among_checkpoints(options: TournamentOptions) -> TournamentSetup:
+def _among_checkpoints(options: TournamentOptions) -> tuple[TournamentSetup, Mapping[str, str]]:
     """The tournament of the checkpoints of a single run."""
     from remuda.coordinator.run_directory import RunDirectory
     from remuda.crossplay import setup_of_snapshots
@@ -175,4 +191,5 @@ def _among_checkpoints(options: TournamentOptions) -> TournamentSetup:
     entrants = {str(number): load_run(run, number)[1] for number in numbers}
     if not options.checkpoints:
         entrants["final"] = final
-    return setup_of_snapshots(config, entrants, options.seed, options.sampled)
+    sources = dict.fromkeys(entrants, str(run.path.resolve()))
+    return setup_of_snapshots(config, entrants, options.seed, options.sampled), sources
