@@ -2,6 +2,7 @@
 
 import io
 import json
+import re
 import shutil
 import signal
 from pathlib import Path
@@ -380,7 +381,8 @@ def test_cells_that_were_not_played_are_left_open():
 
 
 @pytest.mark.parametrize(
-    ("count", "width", "errors"), [(3, 60, True), (8, 80, False), (8, 120, True), (16, 160, False)]
+    ("count", "width", "errors"),
+    [(3, 60, True), (8, 80, False), (8, 120, True), (16, 160, False), (16, 80, False)],
 )
 def test_a_table_fits_into_the_terminal(count, width, errors):
     means = np.linspace(-1.0, 1.0, count * count).reshape(count, count)
@@ -392,3 +394,71 @@ def test_a_table_fits_into_the_terminal(count, width, errors):
     assert "…" not in shown
     assert all(name in shown for name in names)
     assert ("±0.05" in shown) == errors
+    assert all(len(line) <= width for line in shown.splitlines())
+    # Every mean stands there whole, each row in as many tables as there are.
+    told = sorted(float(word.partition("±")[0]) for word in re.findall(r"-?\d+\.\d\d\S*", shown))
+    assert told == sorted(float(f"{mean:.2f}") for mean in means.flat)
+
+
+def test_names_that_are_too_long_are_shortened_and_no_number_is():
+    names = ("a" * 100, "b" * 90)
+    found = Tournament(names, np.array([[0.0, -12.5], [12.5, 0.0]]), np.zeros((2, 2)), 100)
+    console = Console(width=60, file=io.StringIO())
+    print_tournament("tag", found, console)
+    shown = console.file.getvalue()
+    assert all(len(line) <= 60 for line in shown.splitlines() if not line.startswith("tag:"))
+    assert "-12.5" in shown
+
+
+UNTIL = "rank of the top 2 is 90% sure"
+
+
+def test_until_it_is_sure(capsys, tmp_path):
+    where = ["--game", "connect_four", "--directory", str(tmp_path / "t")]
+    words = ["tournament", "random", "tactician", *where, "--until", UNTIL]
+    assert run([*words, "--json"]) == 0
+    shown = capsys.readouterr()
+    found = json.loads(shown.out)
+    assert found["until"]["reached"]
+    assert found["until"]["answer"] == "tactician before random"
+    assert found["means"][0][0] is None
+    assert "matches tactician before random: 99." in shown.err
+    assert "% sure; least sure: tactician before random (99.9% sure)" in shown.err
+    assert run(["tournament", "--resume", str(tmp_path / "t")]) == 0
+    shown = capsys.readouterr().out
+    assert "tactician before random: 90% sure after " in shown
+    assert len(matches_in(tmp_path / "t")) == found["until"]["matches"]
+    assert run(["analyse", str(tmp_path / "t"), "--json"]) == 0
+    shown = capsys.readouterr()
+    assert "missing" not in shown.err
+
+
+def test_until_a_limit_says_what_is_not_sure_and_goes_on(capsys, tmp_path):
+    where = ["--game", "rock_paper_scissors", "--directory", str(tmp_path / "t")]
+    words = ["tournament", "random", "random", "random", *where, "--matches", "60"]
+    assert run([*words, "--until", "the best is 99.9% sure"]) == 0
+    shown = capsys.readouterr()
+    assert "not 99.9% sure after 60 matches: random" in shown.out
+    assert "; least sure: random" in shown.out
+    assert "the matches were spent after 60 of 60 matches; `remuda tournament --resume" in shown.err
+    assert "--matches 120` goes on" in shown.err
+    assert run(["tournament", "--resume", str(tmp_path / "t"), "--matches", "120"]) == 0
+    assert len(matches_in(tmp_path / "t")) == 120
+    capsys.readouterr()
+    assert run(["tournament", "--resume", str(tmp_path / "t"), "--seconds", "0.0000001"]) == 0
+    assert len(matches_in(tmp_path / "t")) == 120
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--until", UNTIL, "--episodes", "3"], "--until says how far it goes, and so does"),
+        (["--matches", "3"], "--matches is for --until; without it, --episodes"),
+        (["--until", "soon"], 'until: this is "soon"; it may be "rank of the top 3'),
+    ],
+)
+def test_mistakes_of_until_are_told_in_one_line(words, said, capsys):
+    assert run(["tournament", "random", "random", "--game", "kuhn_poker", *words]) in (1, 2)
+    shown = capsys.readouterr().err
+    assert said in shown
+    assert shown.count("\n") == 1

@@ -66,9 +66,14 @@ class TournamentSetup:
             "sampled": self.sampled,
         }
 
-    def digest(self) -> str:
-        """Eight characters by which one tournament is told from others."""
-        text = json.dumps(self.description(()), default=str, sort_keys=True)
+    def digest(self, until: str = "") -> str:
+        """Eight characters by which one tournament is told from others.
+
+        Args:
+            until: the question that it is played for; empty: none.
+        """
+        told = self.description(()) | ({"until": until} if until else {})
+        text = json.dumps(told, default=str, sort_keys=True)
         return hashlib.blake2b(text.encode(), digest_size=4).hexdigest()
 
 

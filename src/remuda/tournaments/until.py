@@ -6,8 +6,8 @@ that a tournament that was cut off plays the same matches when it is gone on wit
 
 Who looks often and ends as soon as it looks well ends too often by luck. There are few looks, since
 the matches grow by `GROWTH` from one to the next, and each asks for more than was asked for: only a
-share `STRICT` of the doubt that is allowed may be left. This was measured (docs/analysis.md), and is
-no proof: between two that are equally good one is called the better in the end.
+share `STRICT` of the doubt that is allowed may be left. That is measured, and no proof: of two that
+are equally good one is called the better in the end.
 """
 
 from __future__ import annotations
@@ -26,8 +26,10 @@ from remuda.analysis.payoff import Payoffs, add_up, from_sums
 from remuda.analysis.plan import Question, allocate, answer, parse_until
 from remuda.errors import RunDirectoryError, UsageError
 from remuda.evaluation import Limits
+from remuda.population.ledger import read_records
 from remuda.streams import stream
 from remuda.tournaments.engine import OpenTournament, Played, TournamentSetup, open_tournament
+from remuda.tournaments.record import LEDGER
 from remuda.types import Integers
 
 ROUNDS = "rounds.jsonl"
@@ -39,6 +41,8 @@ STRICT = 0.5
 """How much of the doubt that is allowed may be left at a look."""
 DRAWS = 4000
 """Of the payoffs, for one look."""
+SPENT = "the matches were spent"
+"""Why a tournament ended before the question was answered."""
 MATCHES = 1_000_000
 """At most, where nothing else is said."""
 
@@ -116,10 +120,13 @@ def play_until(
             planned = opened.results.left_of(rounds.planned())
             done = opened.results.done
             limits.watch(done, most)
-            gone = time.monotonic() - begun
-            left = limits.seconds is None or max(limits.seconds - gone, 0.0)
-            part = limits if left is True else replace(limits, seconds=left)
-            cut = opened.play(planned, part, most, copies)
+            gone, left = time.monotonic() - begun, limits
+            if limits.reached(gone):
+                cut = "interrupted" if limits.interrupted() else "the time was up"
+                break
+            if limits.seconds is not None:
+                left = replace(limits, seconds=max(limits.seconds - gone, 0.0))
+            cut = opened.play(planned, left, most, copies)
             if cut:
                 break
             if rounds.number:
@@ -129,7 +136,7 @@ def play_until(
                 if look.reached:
                     break
             if not rounds.plan():
-                cut = "the matches were spent"
+                cut = SPENT
         found = rounds.look() if rounds.may_look() else None
         return opened.played(most, cut), found
 
@@ -157,14 +164,14 @@ class _Rounds:
         schedule = opened.schedule
         if len(opened.agents) < 2:
             raise UsageError(
-                f"until: {opened.setup.game} is a game for one agent, in which nobody is met; "
+                f"until: {opened.setup.game} is a game for one agent, in which no two meet; "
                 "leave it out, and compare the returns"
             )
         self._counts: Integers = np.zeros(len(schedule.seatings), np.int64)
         """[I]: planned matches by seating."""
         self.number = 0
         """Rounds that were planned."""
-        for line in self._written():
+        for line in _read_rounds(self._path):
             self._counts[line["seatings"]] += np.array(line["matches"], np.int64)
             self.number += 1
 
@@ -247,17 +254,6 @@ class _Rounds:
             found[seatings] += after - before
         return found
 
-    def _written(self) -> list[dict[str, Any]]:
-        if self._path is None or not self._path.exists():
-            return []
-        lines = self._path.read_bytes().split(b"\n")
-        try:
-            return [json.loads(line) for line in lines[:-1]]  # the last is empty, or cut off
-        except ValueError:
-            raise RunDirectoryError(
-                f"{self._path} is damaged; begin anew in another directory"
-            ) from None
-
     def _write(self, counts: Integers) -> None:
         """Note a round; what was written of another in part is gone."""
         if self._path is not None:
@@ -272,6 +268,31 @@ class _Rounds:
                 raise RunDirectoryError(f"cannot write {self._path}: {error.strerror}") from None
         self._counts += counts
         self.number += 1
+
+
+def _read_rounds(path: Path | None) -> list[dict[str, Any]]:
+    """Each round that was written down: its seatings, and how many matches of each."""
+    if path is None or not path.exists():
+        return []
+    lines = path.read_bytes().split(b"\n")
+    try:
+        return [json.loads(line) for line in lines[:-1]]  # the last is empty, or cut off
+    except ValueError:
+        raise RunDirectoryError(f"{path} is damaged; begin anew in another directory") from None
+
+
+def missing_matches(directory: Path) -> int | None:
+    """How many matches of the rounds of a tournament are not in its ledger.
+
+    None: it is not played in rounds.
+
+    Raises:
+        RunDirectoryError: it is damaged.
+    """
+    if not (directory / ROUNDS).exists():
+        return None
+    planned = sum(sum(line["matches"]) for line in _read_rounds(directory / ROUNDS))
+    return max(planned - len(np.unique(read_records(directory / LEDGER)[1]["number"])), 0)
 
 
 def least_sure(payoffs: Payoffs, question: Question) -> str:
@@ -298,4 +319,4 @@ def least_sure(payoffs: Payoffs, question: Question) -> str:
     least = int(np.argmin(sure))
     sums = weights[least].sum(1)
     better, worse = payoffs.names[int(sums.argmax())], payoffs.names[int(sums.argmin())]
-    return f"{better} before {worse} ({100.0 * sure[least]:.0f}% sure)"
+    return f"{better} before {worse} ({min(100.0 * sure[least], 99.9):.1f}% sure)"

@@ -23,7 +23,7 @@ TOURNAMENTS = Path("runs/tournaments")
 """Where tournaments are kept if no directory is named."""
 ALL, FROZEN = "all", "frozen"
 """`RUN:all`: all policies of a run; `RUN:all@frozen`: all their frozen copies."""
-ASKED = ("run", "checkpoints", "game", "env", "seed", "sampled", "episodes")
+ASKED = ("run", "checkpoints", "game", "env", "seed", "sampled", "episodes", "until", "matches")
 """The options by which a tournament can be asked for again."""
 
 
@@ -43,12 +43,12 @@ class Crossplay:
         return setup_of_entrants(self.game, self.options, self.entrants, seed, sampled)
 
 
-def directory_of(setup: TournamentSetup, named: Path | None) -> Path:
+def directory_of(setup: TournamentSetup, named: Path | None, until: str = "") -> Path:
     """Where a tournament is kept: as it was named, or after all that its matches follow from."""
     if named is not None:
         return named.expanduser()
     game = re.sub(r"[^A-Za-z0-9_.-]+", "_", setup.game)[:48]
-    return TOURNAMENTS / f"{game}-{setup.digest()}"
+    return TOURNAMENTS / f"{game}-{setup.digest(until)}"
 
 
 def asked_by(options: TournamentOptions, sources: Mapping[str, str]) -> dict[str, Any]:
@@ -78,7 +78,7 @@ def asked_before(tree: Mapping[str, Any]) -> dict[str, Any]:
         UsageError: it was not begun by the command.
     """
     for key in tree:
-        if key not in ("resume", "episodes", "format"):
+        if key not in ("resume", "episodes", "matches", "seconds", "format"):
             raise ConfigError(
                 f"--resume goes on with a tournament as it was begun; leave out {key}, or begin "
                 "another without --resume"
@@ -90,6 +90,10 @@ def asked_before(tree: Mapping[str, Any]) -> dict[str, Any]:
             f"{directory} was begun by remuda.tournament in Python; call that again, with "
             "directory="
         )
+    foreign = "episodes" if asked.get("until") else "matches"
+    if foreign in tree:
+        how = "is played --until it is sure" if asked.get("until") else "is not played --until"
+        raise ConfigError(f"{directory} {how}; leave out --{foreign}")
     return {**{key: asked[key] for key in ASKED if key in asked}, **tree}
 
 

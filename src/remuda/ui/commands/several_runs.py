@@ -6,9 +6,9 @@ import json
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-from pydantic import Field, NonNegativeInt, PositiveInt
+from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt
 
 from remuda.config import Section
 from remuda.errors import ConfigError
@@ -59,6 +59,14 @@ class TournamentOptions(Section):
     env: GameOptions = GameOptions()
     episodes: PositiveInt = 100
     """Episodes for each pair and seat."""
+    until: str = ""
+    """Play in rounds, each of those matches on which the answer hangs, until it is as sure as this
+    says: `rank of the top 3 is 95% sure`, `the best is 95% sure` or `the response graph is 95%
+    sure`. Empty: `--episodes` says how many there are."""
+    matches: PositiveInt = 1_000_000
+    """With `--until`: matches at most, over all pairs."""
+    seconds: PositiveFloat | None = None
+    """Begin no match after so many seconds; None: it takes as long as it takes."""
     sampled: bool = False
     """Let policies explore as at the end of training; else they are greedy."""
     seed: NonNegativeInt = 0
@@ -68,7 +76,8 @@ class TournamentOptions(Section):
     directory under `runs/tournaments/` that is named after the game and all that the matches
     follow from."""
     resume: Path | None = None
-    """A tournament's directory to go on with, with no other option than `--episodes`."""
+    """A tournament's directory to go on with, with no other option than how far: `--episodes`,
+    `--matches`, `--seconds`."""
     format: Literal["table", "json"] = "table"
     """A table to read, or one line of JSON."""
 
@@ -114,31 +123,51 @@ def tournament(words: Sequence[str]) -> int:
     options = validate(tree, TournamentOptions)
     if not options.run:
         raise ConfigError("run is missing: name a run, several as RUN:policy, or --resume DIR")
+    _check_how_far(tree, options)
 
     from remuda.coordinator.coordinator import Signals
-    from remuda.crossplay import play_setup
+    from remuda.crossplay import play_setup, play_setup_until
     from remuda.evaluation import Limits
+    from remuda.tournaments.until import SPENT
     from remuda.ui.crossplay import asked_by, directory_of
     from remuda.ui.tournament import MatchProgress, print_tournament
 
     setup, sources = _tournament_of(options)
-    directory = directory_of(setup, options.resume or options.directory)
-    signals = Signals()
+    directory = directory_of(setup, options.resume or options.directory, options.until)
+    signals, asked = Signals(), asked_by(options, sources)
     with signals.watching(), MatchProgress(setup.game, signals.stopped) as progress:
-        limits = Limits(interrupted=signals.stopped, watch=progress)
-        found = play_setup(setup, options.episodes, directory, asked_by(options, sources), limits)
+        limits = Limits(options.seconds, interrupted=signals.stopped, watch=progress)
+        if options.until:
+            found = play_setup_until(
+                setup, options.until, directory, asked, limits, options.matches, progress.look
+            )
+        else:
+            found = play_setup(setup, options.episodes, directory, asked, limits)
     code = 0 if signals.caught is None else 128 + signals.caught
     if options.format == "json":
         print(json.dumps(found.as_summary()))
     else:
         print_tournament(setup.game, found)
     if found.cut:
+        more = f" --matches {2 * options.matches}" if found.cut == SPENT else ""
         print(
             f"remuda: {found.cut} after {progress.done:,} of {progress.wanted:,} matches; "
-            f"`remuda tournament --resume {directory}` goes on",
+            f"`remuda tournament --resume {directory}{more}` goes on",
             file=sys.stderr,
         )
     return code if found.cut else 0
+
+
+def _check_how_far(tree: Mapping[str, Any], options: TournamentOptions) -> None:
+    """Raise a `ConfigError` for ways to say how far it goes that do not belong together."""
+    if options.until and "episodes" in tree and options.resume is None:
+        raise ConfigError(
+            "--until says how far it goes, and so does --episodes; leave out one of them"
+        )
+    if not options.until and "matches" in tree and options.resume is None:
+        raise ConfigError(
+            "--matches is for --until; without it, --episodes says how many there are"
+        )
 
 
 def _tournament_of(options: TournamentOptions) -> tuple[TournamentSetup, Mapping[str, str]]:
