@@ -20,7 +20,7 @@ from remuda.evaluation import Limits, standard_error
 from remuda.policies.spec import policy_specs
 from remuda.population.roster import Roster
 from remuda.publish.snapshot import Snapshot
-from remuda.tournaments.engine import Played, TournamentSetup, play
+from remuda.tournaments.engine import Played, play
 from remuda.tournaments.entrants import (
     Entrant,
     Player,
@@ -28,6 +28,7 @@ from remuda.tournaments.entrants import (
     of_entrants,
     of_snapshots,
 )
+from remuda.tournaments.setup import TournamentSetup
 from remuda.tournaments.until import MATCHES, Look, play_until
 from remuda.types import AgentSpec, Integers
 from remuda.user_code import naming_user_code
@@ -174,9 +175,10 @@ def play_setup(
     directory: Path | None = None,
     asked: Mapping[str, Any] | None = None,
     limits: Limits | None = None,
+    processes: int | None = 1,
 ) -> Tournament:
     """Play the matches that are left of a tournament; see `remuda.tournaments.engine.play`."""
-    found = play(setup, episodes, directory, asked, limits)
+    found = play(setup, episodes, directory, asked, limits, processes=processes)
     return _tournament(setup, found, episodes, directory)
 
 
@@ -189,9 +191,12 @@ def play_setup_until(
     limits: Limits | None = None,
     most: int = MATCHES,
     told: Callable[[Look], None] | None = None,
+    processes: int | None = 1,
 ) -> Tournament:
     """Play until a question is answered; see `remuda.tournaments.until.play_until`."""
-    found, look = play_until(setup, until, directory, asked, limits, most, told)
+    found, look = play_until(
+        setup, until, directory, asked, limits, most, told, processes=processes
+    )
     return replace(_tournament(setup, found, 0, directory), until=look)
 
 

@@ -9,12 +9,10 @@ is over favour neither short matches nor long ones.
 
 from __future__ import annotations
 
-import hashlib
-import json
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -25,10 +23,12 @@ from remuda.envs.registry import GAMES, Game, find_game, make_env
 from remuda.evaluation import Limits
 from remuda.runtime.host import threads
 from remuda.scoreboard import Scoreboard
-from remuda.tournaments.entrants import Entrant, Participant, Player, with_rates
+from remuda.tournaments.entrants import Entrant, Player, with_rates
 from remuda.tournaments.record import MatchResults, RecordedResults, keep_weights
 from remuda.tournaments.schedule import Numbers, Schedule
 from remuda.tournaments.seats import TournamentSeats
+from remuda.tournaments.setup import TournamentSetup
+from remuda.tournaments.workers import Workers, useful_processes
 from remuda.types import AgentSpec, Integers
 
 COPIES = 1024
@@ -37,44 +37,6 @@ OBJECTS = 100
 """...and of any other, which may have an object for each copy..."""
 OBSERVATIONS = 1 << 29
 """...so that what their agents observe takes about so many bytes at most."""
-
-
-@dataclass(frozen=True)
-class TournamentSetup:
-    """Who plays what: all that the matches of a tournament follow from."""
-
-    game: str
-    options: Mapping[str, Any]
-    participants: tuple[Participant, ...]
-    seed: int = 0
-    sampled: bool = False
-    """Whether policies explore as at the end of training; else they are greedy."""
-    check: bool = True
-    """Whether what the game hands over is checked."""
-
-    def description(self, agents: Sequence[str]) -> dict[str, Any]:
-        """It as plain data."""
-        return {
-            "tournament": 1,
-            "game": self.game,
-            "options": dict(self.options),
-            "agents": list(agents),
-            "entrants": [
-                {"name": each.name, "members": each.summary()} for each in self.participants
-            ],
-            "seed": self.seed,
-            "sampled": self.sampled,
-        }
-
-    def digest(self, until: str = "") -> str:
-        """Eight characters by which one tournament is told from others.
-
-        Args:
-            until: the question that it is played for; empty: none.
-        """
-        told = self.description(()) | ({"until": until} if until else {})
-        text = json.dumps(told, default=str, sort_keys=True)
-        return hashlib.blake2b(text.encode(), digest_size=4).hexdigest()
 
 
 @dataclass(frozen=True)
@@ -98,6 +60,7 @@ def play(
     asked: Mapping[str, Any] | None = None,
     limits: Limits | None = None,
     copies: int | None = None,
+    processes: int | None = 1,
 ) -> Played:
     """Play all matches that are not over yet.
 
@@ -107,7 +70,8 @@ def play(
         directory: where matches are written as they end, and gone on from; None: nowhere.
         asked: plain data that is kept there, by which it may be asked for again.
         limits: when to end before, and who watches.
-        copies: of the game, at most; None: as many as are good for it.
+        copies: of the game in a process, at most; None: as many as are good for it.
+        processes: that play; 1: this one; None: as many as are useful, up to its cores.
 
     Raises:
         UsageError: the directory holds another tournament.
@@ -115,7 +79,7 @@ def play(
         ConfigError: there is no such game, or it refuses an option.
     """
     limits = limits or Limits()
-    with open_tournament(setup, episodes, directory, asked) as opened:
+    with open_tournament(setup, episodes, directory, asked, processes=processes) as opened:
         left = opened.results.left()
         limits.watch(opened.results.done, opened.schedule.num_matches)
         cut = opened.play(left, limits, opened.schedule.num_matches, copies)
@@ -131,6 +95,10 @@ class OpenTournament:
     agents: tuple[AgentSpec, ...]
     schedule: Schedule
     results: MatchResults
+    processes: int | None
+    held: ExitStack
+    """Ends the processes that play, once there are any."""
+    _workers: list[Workers] = field(default_factory=list)
 
     def play(
         self, numbers: Integers, limits: Limits, wanted: int, copies: int | None = None
@@ -146,6 +114,12 @@ class OpenTournament:
         if not len(numbers):
             return ""
         number = copies or copies_for(self.game, self.agents, self.schedule.players)
+        count = self.processes or useful_processes(len(numbers), number)
+        if count > 1 and not self._workers:
+            made = Workers(self.setup, self.schedule.episodes, count)
+            self._workers.append(self.held.enter_context(made))
+        if self._workers:
+            return self._workers[0].play(numbers, self.results, limits, wanted, number)
         return _play(self, numbers, limits, wanted, min(len(numbers), number))
 
     def played(self, wanted: int, cut: str) -> Played:
@@ -161,6 +135,7 @@ def open_tournament(
     directory: Path | None = None,
     asked: Mapping[str, Any] | None = None,
     more: Mapping[str, Any] | None = None,
+    processes: int | None = 1,
 ) -> Iterator[OpenTournament]:
     """Make ready to play; see `play`.
 
@@ -170,6 +145,7 @@ def open_tournament(
         directory: where matches are written as they end, and gone on from; None: nowhere.
         asked: plain data that is kept there, by which it may be asked for again.
         more: plain data by which it differs from other tournaments of this setup.
+        processes: that play; 1: this one; None: as many as are useful.
     """
     game = find_game(setup.game)
     env = make_env(setup.game, 1, **setup.options)
@@ -185,7 +161,11 @@ def open_tournament(
         if directory is not None:
             who = [player.snapshot for player in schedule.players if isinstance(player, Player)]
             keep_weights(directory, who)
-        yield OpenTournament(setup, game, tuple(env.agents), schedule, results)
+        opened = OpenTournament(
+            setup, game, tuple(env.agents), schedule, results, processes, ExitStack()
+        )
+        with opened.held:
+            yield opened
 
 
 def copies_for(game: Game, agents: Sequence[AgentSpec], players: Sequence[Entrant]) -> int:

@@ -28,8 +28,9 @@ from remuda.errors import RunDirectoryError, UsageError
 from remuda.evaluation import Limits
 from remuda.population.ledger import read_records
 from remuda.streams import stream
-from remuda.tournaments.engine import OpenTournament, Played, TournamentSetup, open_tournament
+from remuda.tournaments.engine import OpenTournament, Played, open_tournament
 from remuda.tournaments.record import LEDGER
+from remuda.tournaments.setup import TournamentSetup
 from remuda.types import Integers
 
 ROUNDS = "rounds.jsonl"
@@ -87,6 +88,7 @@ def play_until(
     most: int = MATCHES,
     told: Callable[[Look], None] | None = None,
     copies: int | None = None,
+    processes: int | None = 1,
 ) -> tuple[Played, Look | None]:
     """Play round after round until a question is answered, or a limit is reached.
 
@@ -98,7 +100,8 @@ def play_until(
         limits: when to end before, and who watches.
         most: matches, at most.
         told: is told what is known after each round.
-        copies: of the game, at most; None: as many as are good for it.
+        copies: of the game in a process, at most; None: as many as are good for it.
+        processes: that play; 1: this one; None: as many as are useful, up to its cores.
 
     Returns:
         What came of the matches, and what is known in the end; None: too little was played.
@@ -113,7 +116,7 @@ def play_until(
         raise UsageError("until: one entrant only; two at least are to be compared")
     limits = limits or Limits()
     more = {"until": " ".join(until.lower().split())}
-    with open_tournament(setup, 0, directory, asked, more) as opened:
+    with open_tournament(setup, 0, directory, asked, more, processes) as opened:
         rounds = _Rounds(opened, question, wanted, directory, most)
         begun, cut = time.monotonic(), ""
         while not cut:

@@ -13,8 +13,8 @@ from remuda.crossplay import Entrant, setup_of_entrants
 from remuda.envs.registry import RANDOM, find_game
 from remuda.errors import ConfigError, UsageError
 from remuda.saved import Reference, SavedPolicies, is_of_run
-from remuda.tournaments.engine import TournamentSetup
 from remuda.tournaments.record import read_description
+from remuda.tournaments.setup import TournamentSetup
 
 if TYPE_CHECKING:
     from remuda.ui.commands.several_runs import TournamentOptions
@@ -78,7 +78,7 @@ def asked_before(tree: Mapping[str, Any]) -> dict[str, Any]:
         UsageError: it was not begun by the command.
     """
     for key in tree:
-        if key not in ("resume", "episodes", "matches", "seconds", "format"):
+        if key not in ("resume", "episodes", "matches", "seconds", "processes", "format"):
             raise ConfigError(
                 f"--resume goes on with a tournament as it was begun; leave out {key}, or begin "
                 "another without --resume"

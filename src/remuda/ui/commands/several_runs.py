@@ -16,7 +16,7 @@ from remuda.ui.arguments import parse_flags, validate
 from remuda.ui.commands.games import GameOptions
 
 if TYPE_CHECKING:
-    from remuda.tournaments.engine import TournamentSetup
+    from remuda.tournaments.setup import TournamentSetup
 
 ONE_OF_SEEDS = "train-one-of-seeds"
 """The command, not listed, by which `remuda train --seeds` trains one of them in a process."""
@@ -71,6 +71,9 @@ class TournamentOptions(Section):
     """Let policies explore as at the end of training; else they are greedy."""
     seed: NonNegativeInt = 0
     """Seed of the games."""
+    processes: PositiveInt | None = None
+    """That play at once; what comes of it is the same. None: as many as are useful, one for each
+    core at most."""
     directory: Path | None = None
     """Where matches are kept as they end; the same command goes on with what is there. None: a
     directory under `runs/tournaments/` that is named after the game and all that the matches
@@ -139,10 +142,17 @@ def tournament(words: Sequence[str]) -> int:
         limits = Limits(options.seconds, interrupted=signals.stopped, watch=progress)
         if options.until:
             found = play_setup_until(
-                setup, options.until, directory, asked, limits, options.matches, progress.look
+                setup,
+                options.until,
+                directory,
+                asked,
+                limits,
+                options.matches,
+                progress.look,
+                options.processes,
             )
         else:
-            found = play_setup(setup, options.episodes, directory, asked, limits)
+            found = play_setup(setup, options.episodes, directory, asked, limits, options.processes)
     code = 0 if signals.caught is None else 128 + signals.caught
     if options.format == "json":
         print(json.dumps(found.as_summary()))
