@@ -86,11 +86,11 @@ def test_a_process_that_is_killed_ends_it_and_the_rest_is_played_later(tmp_path,
 
     limits = Limits(watch=watch)
     with pytest.raises(RemudaError, match="a process of the tournament was killed by signal 9"):
-        play(four(), 100, tmp_path / "t", limits=limits, copies=8, processes=2)
+        play(four(), 40, tmp_path / "t", limits=limits, copies=8, processes=2)
     assert not any(is_alive(pid) for pid in killed)
     assert 0 < len(read_records(tmp_path / "t" / "ledger.bin")[1]) < 1600
-    play(four(), 100, tmp_path / "t")
-    play(four(), 100, tmp_path / "whole")
+    play(four(), 40, tmp_path / "t")
+    play(four(), 40, tmp_path / "whole")
     assert by_number(tmp_path / "t") == by_number(tmp_path / "whole")
 
 
@@ -117,10 +117,11 @@ def watch(done, wanted):
 
 if __name__ == "__main__":
     limits = Limits(watch=watch)
-    engine.play(four(), 100, Path(sys.argv[1]), limits=limits, copies=8, processes=2)
+    engine.play(four(), 40, Path(sys.argv[1]), limits=limits, copies=8, processes=2)
 """
 
 
+@pytest.mark.slow
 def test_no_process_outlives_its_parent_and_what_was_written_counts(tmp_path):
     tests = Path(__file__).resolve().parents[1]
     script = tmp_path / "killed.py"
@@ -135,8 +136,8 @@ def test_no_process_outlives_its_parent_and_what_was_written_counts(tmp_path):
     while any(map(is_alive, pids)) and time.monotonic() < limit:
         time.sleep(0.05)
     assert not any(map(is_alive, pids))
-    play(four(), 100, tmp_path / "t")
-    play(four(), 100, tmp_path / "whole")
+    play(four(), 40, tmp_path / "t")
+    play(four(), 40, tmp_path / "whole")
     assert by_number(tmp_path / "t") == by_number(tmp_path / "whole")
 
 

@@ -193,7 +193,7 @@ def _tournament_of(options: TournamentOptions) -> tuple[TournamentSetup, Mapping
         check_unchanged(setup, directory)
         return setup, sources
 
-    from remuda.tournaments.recorded import recorded_setup
+    from remuda.ui.recorded_tournament import recorded_setup
 
     return recorded_setup(directory, sources), sources
 
