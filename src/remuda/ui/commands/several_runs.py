@@ -189,9 +189,9 @@ def _tournament_of(options: TournamentOptions) -> tuple[TournamentSetup, Mapping
     directory = options.resume.expanduser()
     sources = recorded_sources(directory)
     if sources is None:
-        setup, sources = _tournament_of_named(options)
+        setup, named = _tournament_of_named(options)
         check_unchanged(setup, directory)
-        return setup, sources
+        return setup, named
 
     from remuda.ui.recorded_tournament import recorded_setup
 
