@@ -122,8 +122,7 @@ def tournament(
             `tournament.json`); the same call goes on with what is there, up to `episodes`. None:
             nothing is kept.
         until: play in rounds, each of those matches on which the answer hangs, until it is as sure
-            as this says, such as `rank of the top 3 is 95% sure`; then `episodes` counts for
-            nothing. Empty: `episodes` says how many there are.
+            as this says, such as `rank of the top 3 is 95% sure`. Empty: as `episodes` says.
         matches: at most, with `until`.
         seconds: after which no match is begun; None: it takes as long as it takes.
         processes: that play; 1: this one; None: as many as are useful, one for each core at most.

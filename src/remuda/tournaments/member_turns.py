@@ -95,6 +95,47 @@ class MemberTurns:
 
 
 @njit(cache=True)
+def _make_ready(
+    match: int,
+    lengths: Integers,
+    allowed: Bools,
+    met: Integers,
+    sat: Integers,
+    order: Integers,
+    least: Integers,
+) -> None:
+    """Find in which order members are tried for a match, and the fewest meetings of each two seats.
+
+    Args:
+        match: its number.
+        lengths: [S] members by seat.
+        allowed: [S, S, L, L] whether two may sit together.
+        met: [S, S, L, L] how often they did.
+        sat: [S, L] matches of a member on a seat.
+        order: [S, L] members by seat, in the order in which they are tried; written.
+        least: [S, S] how often those met who may meet and did so least; written.
+    """
+    seats = len(lengths)
+    for s in range(seats):
+        # Those who sat least come first; of these a different one from match to match.
+        shift = (match + s) % lengths[s]
+        for j in range(lengths[s]):
+            who = (shift + j) % lengths[s]
+            at = j
+            while at > 0 and sat[s, order[s, at - 1]] > sat[s, who]:
+                order[s, at] = order[s, at - 1]
+                at -= 1
+            order[s, at] = who
+        for t in range(seats):
+            low = FAR
+            for i in range(lengths[s]):
+                for j in range(lengths[t]):
+                    if allowed[s, t, i, j] and met[s, t, i, j] < low:
+                        low = met[s, t, i, j]
+            least[s, t] = low
+
+
+@njit(cache=True)
 def _choose(
     turns: Integers,
     begin: int,
@@ -121,23 +162,7 @@ def _choose(
     position, costs = np.zeros(seats, np.int64), np.zeros(seats + 1, np.int64)
     least = np.zeros((seats, seats), np.int64)
     for match in range(begin, end):
-        for s in range(seats):
-            # Those who sat least come first; of these a different one from match to match.
-            shift = (match + s) % lengths[s]
-            for j in range(lengths[s]):
-                who = (shift + j) % lengths[s]
-                at = j
-                while at > 0 and sat[s, order[s, at - 1]] > sat[s, who]:
-                    order[s, at] = order[s, at - 1]
-                    at -= 1
-                order[s, at] = who
-            for t in range(seats):
-                low = FAR
-                for i in range(lengths[s]):
-                    for j in range(lengths[t]):
-                        if allowed[s, t, i, j] and met[s, t, i, j] < low:
-                            low = met[s, t, i, j]
-                least[s, t] = low
+        _make_ready(match, lengths, allowed, met, sat, order, least)
         found, depth, tries = np.int64(1) << 62, 0, 0
         position[0] = 0
         while depth >= 0:

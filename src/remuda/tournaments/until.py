@@ -16,7 +16,7 @@ import json
 import math
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -123,12 +123,10 @@ def play_until(
             planned = opened.results.left_of(rounds.planned())
             done = opened.results.done
             limits.watch(done, most)
-            gone, left = time.monotonic() - begun, limits
-            if limits.reached(gone):
+            left = limits.part(0, 1, time.monotonic() - begun)
+            if left.reached(0.0):
                 cut = "interrupted" if limits.interrupted() else "the time was up"
                 break
-            if limits.seconds is not None:
-                left = replace(limits, seconds=max(limits.seconds - gone, 0.0))
             cut = opened.play(planned, left, most, copies)
             if cut:
                 break
