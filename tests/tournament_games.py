@@ -72,6 +72,13 @@ class LongLoses(Pull):
         return result
 
 
+class Fails(Pull):
+    """Fails in its first turn."""
+
+    def end_turn(self):
+        raise ValueError("as it does")
+
+
 def always(action, game, agent=0, version=1, **policy):
     """A policy that knows one action: all weights 0 but for the bias of its logit."""
     spec, env_agent = _spec(game, agent, **policy)

@@ -14,7 +14,7 @@ import numpy as np
 from remuda.config import Config, load_config, overlay
 from remuda.coordinator.metrics import View, row_of
 from remuda.coordinator.run_directory import RunDirectory
-from remuda.crossplay import Entrant, Player, Tournament, play_across
+from remuda.crossplay import Entrant, Player, Tournament
 from remuda.effects import leaves
 from remuda.envs.registry import find_game, name_game
 from remuda.errors import RunDirectoryError, UnguardedScriptError, UsageError
@@ -27,8 +27,10 @@ from remuda.own_code import gone_on_with, name_objects, name_scripted, tree_of
 from remuda.result import Result
 from remuda.saved import CHECKPOINT, SavedPolicies, UnknownPolicyError
 from remuda.saved_weights import load_run
+from remuda.tournaments.until import MATCHES
 from remuda.trained import Policy
 from remuda.training import train as run_training
+from remuda.ui.python_tournament import HowFar, play_in_python
 
 Checkpoint = int | Literal["final", "best"]
 """A checkpoint's number; `final`: the weights at the end of the run, or its newest checkpoint where
@@ -97,6 +99,10 @@ def tournament(
     seed: int = 0,
     deterministic: bool = True,
     directory: Path | str | None = None,
+    until: str = "",
+    matches: int = MATCHES,
+    seconds: float | None = None,
+    processes: int | None = 1,
 ) -> Tournament:
     """Let policies of any runs play against each other, themselves included.
 
@@ -115,10 +121,17 @@ def tournament(
         directory: where matches are written as they end (`ledger.bin`, and who played in
             `tournament.json`); the same call goes on with what is there, up to `episodes`. None:
             nothing is kept.
+        until: play in rounds, each of those matches on which the answer hangs, until it is as sure
+            as this says, such as `rank of the top 3 is 95% sure`. Empty: as `episodes` says.
+        matches: at most, with `until`.
+        seconds: after which no match is begun; None: it takes as long as it takes.
+        processes: that play; 1: this one; None: as many as are useful, one for each core at most.
+            A script that asks for more than 1 needs `if __name__ == "__main__":`.
 
     Returns:
         `entrants`; `means` and `errors` [N, N]: what an agent of the row earns when all others are
-        of the column, averaged over the seats, and its standard error; `matches` [N, N].
+        of the column, averaged over the seats, and its standard error; `matches` [N, N]; with
+        `until` also `until`: what is known in the end.
 
     Raises:
         UsageError: there are no entrants, one cannot play the game, or the directory holds another
@@ -133,8 +146,10 @@ def tournament(
         name: who if isinstance(who, str) else who.player for name, who in named.items()
     }
     where = None if directory is None else Path(directory).expanduser()
-    name = name_game(game)
-    return play_across(name, options or {}, players, episodes, seed, not deterministic, where)
+    how_far = HowFar(episodes, until, matches, seconds, processes)
+    return play_in_python(
+        name_game(game), options or {}, players, seed, not deterministic, where, how_far
+    )
 
 
 def _check_play(episodes: int, seed: int) -> None:

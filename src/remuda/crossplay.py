@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,7 @@ from remuda.evaluation import Limits, standard_error
 from remuda.policies.spec import policy_specs
 from remuda.population.roster import Roster
 from remuda.publish.snapshot import Snapshot
-from remuda.tournaments.engine import TournamentSetup, play
+from remuda.tournaments.engine import Played, play
 from remuda.tournaments.entrants import (
     Entrant,
     Player,
@@ -28,6 +28,8 @@ from remuda.tournaments.entrants import (
     of_entrants,
     of_snapshots,
 )
+from remuda.tournaments.setup import TournamentSetup
+from remuda.tournaments.until import MATCHES, Look, play_until
 from remuda.types import AgentSpec, Integers
 from remuda.user_code import naming_user_code
 
@@ -39,6 +41,7 @@ __all__ = [
     "margin",
     "play_across",
     "play_setup",
+    "play_setup_until",
     "play_tournament",
     "setup_of_entrants",
     "setup_of_snapshots",
@@ -66,6 +69,8 @@ class Tournament:
     """Where its matches are kept; None: nowhere."""
     cut: str = ""
     """Why matches are missing: `interrupted`; empty: none are."""
+    until: Look | None = None
+    """What was known in the end of a tournament that is played until a question is answered."""
 
     def as_summary(self) -> dict[str, object]:
         """Plain data; a mean that is not known is None."""
@@ -80,6 +85,8 @@ class Tournament:
             summary["matches"] = self.matches.tolist()
         if self.directory is not None:
             summary["directory"] = str(self.directory)
+        if self.until is not None:
+            summary["until"] = self.until.as_summary()
         return summary
 
 
@@ -168,9 +175,34 @@ def play_setup(
     directory: Path | None = None,
     asked: Mapping[str, Any] | None = None,
     limits: Limits | None = None,
+    processes: int | None = 1,
 ) -> Tournament:
     """Play the matches that are left of a tournament; see `remuda.tournaments.engine.play`."""
-    found = play(setup, episodes, directory, asked, limits)
+    found = play(setup, episodes, directory, asked, limits, processes=processes)
+    return _tournament(setup, found, episodes, directory)
+
+
+@naming_user_code()
+def play_setup_until(
+    setup: TournamentSetup,
+    until: str,
+    directory: Path | None = None,
+    asked: Mapping[str, Any] | None = None,
+    limits: Limits | None = None,
+    most: int = MATCHES,
+    told: Callable[[Look], None] | None = None,
+    processes: int | None = 1,
+) -> Tournament:
+    """Play until a question is answered; see `remuda.tournaments.until.play_until`."""
+    found, look = play_until(
+        setup, until, directory, asked, limits, most, told, processes=processes
+    )
+    return replace(_tournament(setup, found, 0, directory), until=look)
+
+
+def _tournament(
+    setup: TournamentSetup, found: Played, episodes: int, directory: Path | None
+) -> Tournament:
     names = tuple(each.name for each in setup.participants)
     return Tournament(
         names, found.means, found.errors, episodes, found.matches, directory, found.cut

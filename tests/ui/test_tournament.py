@@ -2,6 +2,8 @@
 
 import io
 import json
+import re
+import shutil
 import signal
 from pathlib import Path
 
@@ -247,15 +249,58 @@ def test_checkpoints_are_resumed_too(tmp_path, capsys):
     assert run(["tournament", "--resume", str(tmp_path / "t"), "--episodes", "4"]) == 0
     assert len(matches_in(tmp_path / "t")) == 2 * before
     capsys.readouterr()
-    # Weights that have changed since are other entrants.
+    # Weights that neither the tournament nor the run has any more are gone.
+    (tmp_path / "t" / "weights.npz").unlink()
     for file in (tmp_path / "run" / "weights").iterdir():
         data = bytearray(file.read_bytes())
         data[-1] ^= 1
         file.write_bytes(data)
+    shutil.rmtree(tmp_path / "run" / "checkpoints")
     assert run(["tournament", "--resume", str(tmp_path / "t"), "--episodes", "6"]) == 1
     said = capsys.readouterr().err
     assert said.count("\n") == 1
-    assert "final has other weights now" in said
+    assert "cannot be gone on with: " in said
+    assert "which " + str(tmp_path / "run") + " does not keep any more" in said
+
+
+def trained_further(directory, turns):
+    """A run of rock-paper-scissors, gone on with to so many turns."""
+    tree = {
+        "game": "rock_paper_scissors",
+        "schedule": "sequential",
+        "policy": {
+            "algorithm": "ppo",
+            "network": {"hidden": (4,)},
+            "ppo": {"rollout_length": 8},
+        },
+        "env": {"num_envs": 4},
+        "run": {"turns": turns, "directory": directory, "evaluate_episodes": 0},
+        "checkpoint": {"every": 0.2, "keep": 500, "evaluate_episodes": 0},
+    }
+    train(load_config(tree), PlainView(), resume=(directory / "config.yaml").exists())
+
+
+@pytest.mark.parametrize("words", [["{}"], ["{}:agent_0", "random"]])
+def test_resume_plays_the_versions_of_before_though_the_run_went_on(words, tmp_path, capsys):
+    """The newest weights are meant; a run that goes on has newer ones."""
+    place = tmp_path / "run"
+    trained_further(place, 300)
+    capsys.readouterr()
+    named = [word.format(place) for word in words]
+    where = ["--directory", str(tmp_path / "t"), "--json"]
+    assert run(["tournament", *named, "--episodes", "2", *where]) == 0
+    before = told_json(capsys)
+    entrants = json.loads((tmp_path / "t" / "tournament.json").read_text())["entrants"]
+    trained_further(place, 700)
+    capsys.readouterr()
+    # The same words name other policies now.
+    assert run(["tournament", *named, "--episodes", "2", *where]) == 1
+    assert "differ" in capsys.readouterr().err
+    assert run(["tournament", "--resume", str(tmp_path / "t"), "--episodes", "3", "--json"]) == 0
+    after = told_json(capsys)
+    assert after["entrants"] == before["entrants"]
+    assert after["matches"][0][0] == before["matches"][0][0] * 3 // 2
+    assert json.loads((tmp_path / "t" / "tournament.json").read_text())["entrants"] == entrants
 
 
 def test_ctrl_c_ends_with_what_there_is(runs, tmp_path, capsys, monkeypatch):
@@ -336,7 +381,8 @@ def test_cells_that_were_not_played_are_left_open():
 
 
 @pytest.mark.parametrize(
-    ("count", "width", "errors"), [(3, 60, True), (8, 80, False), (8, 120, True), (16, 160, False)]
+    ("count", "width", "errors"),
+    [(3, 60, True), (8, 80, False), (8, 120, True), (16, 160, False), (16, 80, False)],
 )
 def test_a_table_fits_into_the_terminal(count, width, errors):
     means = np.linspace(-1.0, 1.0, count * count).reshape(count, count)
@@ -348,3 +394,17 @@ def test_a_table_fits_into_the_terminal(count, width, errors):
     assert "…" not in shown
     assert all(name in shown for name in names)
     assert ("±0.05" in shown) == errors
+    assert all(len(line) <= width for line in shown.splitlines())
+    # Every mean stands there whole, each row in as many tables as there are.
+    told = sorted(float(word.partition("±")[0]) for word in re.findall(r"-?\d+\.\d\d\S*", shown))
+    assert told == sorted(float(f"{mean:.2f}") for mean in means.flat)
+
+
+def test_names_that_are_too_long_are_shortened_and_no_number_is():
+    names = ("a" * 100, "b" * 90)
+    found = Tournament(names, np.array([[0.0, -12.5], [12.5, 0.0]]), np.zeros((2, 2)), 100)
+    console = Console(width=60, file=io.StringIO())
+    print_tournament("tag", found, console)
+    shown = console.file.getvalue()
+    assert all(len(line) <= 60 for line in shown.splitlines() if not line.startswith("tag:"))
+    assert "-12.5" in shown

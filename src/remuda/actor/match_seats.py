@@ -15,8 +15,8 @@ import numpy as np
 from remuda.actor.episodes import EpisodeCounter
 from remuda.actor.policy_group import PolicyGroup
 from remuda.actor.seats import groups_of
+from remuda.actor.stream_seats import StreamSeats
 from remuda.checkpoint.state import fitting
-from remuda.envs.checks import TurnChecks
 from remuda.envs.vector_env import VectorEnv
 from remuda.experience.room import Room
 from remuda.policies.initial import InitialWeights
@@ -30,7 +30,7 @@ from remuda.streams import torch_stream
 from remuda.types import Bools, Floats, Integers, State, TurnResult
 
 
-class MatchSeats:
+class MatchSeats(StreamSeats):
     """Seats for a match at a time, as a league deals them."""
 
     def __init__(
@@ -58,18 +58,10 @@ class MatchSeats:
         """
         self._seed, self._initial = seed, initial
         self._counter = EpisodeCounter(rows, mark)
-        self._env, self.policy_groups, self.league, self._rows = (
-            env,
-            tuple(policy_groups),
-            league,
-            rows,
-        )
+        kinds = dict.fromkeys(policy_group.kind for policy_group in policy_groups)
+        super().__init__(env, tuple(policy_groups), kinds)
+        self.league, self._rows = league, rows
         self.groups: Sequence[tuple[int, ...]] = groups_of(env, together)
-        self.acted: Bools = np.zeros((env.num_envs, env.num_agents), np.bool_)
-        self._kinds = tuple(dict.fromkeys(policy_group.kind for policy_group in policy_groups))
-        self._kind_of = {agent: kind for kind in self._kinds for agent in kind.agents}
-        self.checks: TurnChecks | None = None
-        self._masked = [spec.masked for spec in env.agents]
         keep = {policy_group.kind for policy_group in policy_groups if policy_group.keeps_last_mask}
         self._keeps_last_mask = [
             spec.masked and self._kind_of[agent] in keep for agent, spec in enumerate(env.agents)
@@ -96,32 +88,6 @@ class MatchSeats:
             for writer in policy_group.writers
             for room in writer.rooms
         ]
-
-    def observe(self, agent: int) -> None:
-        """See what there is to see, and what may be done."""
-        kind = self._kind_of[agent]
-        local = kind.agents.index(agent)
-        self._env.observe(agent, kind.observations[local])
-        acts = kind.acted[local]
-        acts[...] = self._env.active[:, agent]
-        self.acted[:, agent] = acts
-        if self._so_far is not None:
-            kind.rewards_before[local] = self._so_far[:, agent]
-        part = kind.streams_of(agent)
-        for policy_group in self.policy_groups:
-            if policy_group.kind is kind:
-                strange = policy_group.frames[local].push(kind.observations_flat[part], acts)
-                if self.checks is not None:
-                    self.checks.observed(agent, kind.observations[local], strange)
-        if self._masked[agent]:
-            self._env.mask(agent, kind.masks[part])
-            if self.checks is not None:
-                self.checks.masked(agent, kind.masks[part], acts)
-
-    def choose(self, group: int, random: np.random.Generator | None = None) -> None:
-        """Forward passes, and a choice for every stream."""
-        for policy_group in self.policy_groups:
-            policy_group.choose(group, random)
 
     def decide(self, group: int) -> None:
         """Write down what the group saw and chose."""
@@ -308,9 +274,3 @@ class MatchSeats:
     def _deal(self) -> None:
         for policy_group in self.policy_groups:
             policy_group.deal(self.league.seated, self.groups)
-
-    def _forget(self, agent: int, copies: Bools) -> None:
-        kind = self._kind_of[agent]
-        for policy_group in self.policy_groups:
-            if policy_group.kind is kind:
-                policy_group.forget(agent, copies)

@@ -9,11 +9,10 @@ is over favour neither short matches nor long ones.
 
 from __future__ import annotations
 
-import hashlib
-import json
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -21,15 +20,16 @@ import numpy as np
 
 from remuda.actor.actor import Actor
 from remuda.envs.registry import GAMES, Game, find_game, make_env
-from remuda.envs.vector_env import VectorEnv
 from remuda.evaluation import Limits
 from remuda.runtime.host import threads
 from remuda.scoreboard import Scoreboard
-from remuda.tournaments.entrants import Entrant, Participant, Player, with_rates
-from remuda.tournaments.record import MatchResults, RecordedResults
+from remuda.tournaments.entrants import Entrant, Player, with_rates
+from remuda.tournaments.record import MatchResults, RecordedResults, keep_weights
 from remuda.tournaments.schedule import Numbers, Schedule
 from remuda.tournaments.seats import TournamentSeats
-from remuda.types import Integers
+from remuda.tournaments.setup import TournamentSetup
+from remuda.tournaments.workers import Workers, useful_processes
+from remuda.types import AgentSpec, Integers
 
 COPIES = 1024
 """Copies of a game of Remuda's own, at most: their worlds are arrays..."""
@@ -37,39 +37,6 @@ OBJECTS = 100
 """...and of any other, which may have an object for each copy..."""
 OBSERVATIONS = 1 << 29
 """...so that what their agents observe takes about so many bytes at most."""
-
-
-@dataclass(frozen=True)
-class TournamentSetup:
-    """Who plays what: all that the matches of a tournament follow from."""
-
-    game: str
-    options: Mapping[str, Any]
-    participants: tuple[Participant, ...]
-    seed: int = 0
-    sampled: bool = False
-    """Whether policies explore as at the end of training; else they are greedy."""
-    check: bool = True
-    """Whether what the game hands over is checked."""
-
-    def description(self, agents: Sequence[str]) -> dict[str, Any]:
-        """It as plain data."""
-        return {
-            "tournament": 1,
-            "game": self.game,
-            "options": dict(self.options),
-            "agents": list(agents),
-            "entrants": [
-                {"name": each.name, "members": each.summary()} for each in self.participants
-            ],
-            "seed": self.seed,
-            "sampled": self.sampled,
-        }
-
-    def digest(self) -> str:
-        """Eight characters by which one tournament is told from others."""
-        text = json.dumps(self.description(()), default=str, sort_keys=True)
-        return hashlib.blake2b(text.encode(), digest_size=4).hexdigest()
 
 
 @dataclass(frozen=True)
@@ -93,6 +60,7 @@ def play(
     asked: Mapping[str, Any] | None = None,
     limits: Limits | None = None,
     copies: int | None = None,
+    processes: int | None = 1,
 ) -> Played:
     """Play all matches that are not over yet.
 
@@ -102,7 +70,8 @@ def play(
         directory: where matches are written as they end, and gone on from; None: nowhere.
         asked: plain data that is kept there, by which it may be asked for again.
         limits: when to end before, and who watches.
-        copies: of the game, at most; None: as many as are good for it.
+        copies: of the game in a process, at most; None: as many as are good for it.
+        processes: that play; 1: this one; None: as many as are useful, up to its cores.
 
     Raises:
         UsageError: the directory holds another tournament.
@@ -110,53 +79,114 @@ def play(
         ConfigError: there is no such game, or it refuses an option.
     """
     limits = limits or Limits()
+    with open_tournament(setup, episodes, directory, asked, processes=processes) as opened:
+        left = opened.results.left()
+        limits.watch(opened.results.done, opened.schedule.num_matches)
+        cut = opened.play(left, limits, opened.schedule.num_matches, copies)
+    return opened.played(opened.schedule.num_matches, cut)
+
+
+@dataclass(frozen=True)
+class OpenTournament:
+    """A tournament whose matches are about to be played."""
+
+    setup: TournamentSetup
+    game: Game
+    agents: tuple[AgentSpec, ...]
+    schedule: Schedule
+    results: MatchResults
+    processes: int | None
+    held: ExitStack
+    """Ends the processes that play, once there are any."""
+    _workers: list[Workers] = field(default_factory=list)
+
+    def play(
+        self, numbers: Integers, limits: Limits, wanted: int, copies: int | None = None
+    ) -> str:
+        """Play matches that are not over yet; why some are missing then, or nothing.
+
+        Args:
+            numbers: of the matches, in the order in which they are begun.
+            limits: when to end before, and who watches.
+            wanted: matches there are to be in all, which is told to who watches.
+            copies: of the game, at most; None: as many as are good for it.
+        """
+        if not len(numbers):
+            return ""
+        number = copies or copies_for(self.game, self.agents, self.schedule.players)
+        count = self.processes or useful_processes(len(numbers), number)
+        if count > 1 and not self._workers:
+            made = Workers(self.setup, self.schedule.episodes, count)
+            self._workers.append(self.held.enter_context(made))
+        if self._workers:
+            return self._workers[0].play(numbers, self.results, limits, wanted, number)
+        return _play(self, numbers, limits, wanted, min(len(numbers), number))
+
+    def played(self, wanted: int, cut: str) -> Played:
+        """What came of the matches so far."""
+        means, errors, matches = self.schedule.means_and_errors(self.results.of_seatings())
+        return Played(means, errors, matches, self.results.done, wanted, cut)
+
+
+@contextmanager
+def open_tournament(
+    setup: TournamentSetup,
+    episodes: int,
+    directory: Path | None = None,
+    asked: Mapping[str, Any] | None = None,
+    more: Mapping[str, Any] | None = None,
+    processes: int | None = 1,
+) -> Iterator[OpenTournament]:
+    """Make ready to play; see `play`.
+
+    Args:
+        setup: who plays what.
+        episodes: matches of each seating; 0: as many as it turns out.
+        directory: where matches are written as they end, and gone on from; None: nowhere.
+        asked: plain data that is kept there, by which it may be asked for again.
+        more: plain data by which it differs from other tournaments of this setup.
+        processes: that play; 1: this one; None: as many as are useful.
+    """
     game = find_game(setup.game)
     env = make_env(setup.game, 1, **setup.options)
     env.close()
     schedule = Schedule(with_rates(setup.participants, setup.sampled), env.num_agents, episodes)
     if directory is None:
-        opened: MatchResults = MatchResults(schedule, env.num_agents)
+        results: MatchResults = MatchResults(schedule, env.num_agents)
     else:
         description = setup.description([agent.name for agent in env.agents])
-        description |= {"episodes": episodes, "asked": dict(asked or {})}
-        opened = RecordedResults(schedule, env.num_agents, directory, description)
-    with opened as results, threads(1):  # as actors play; more of them fight on a busy machine
-        left = results.left()
-        limits.watch(results.done, schedule.num_matches)
-        cut = ""
-        if len(left):
-            number = min(len(left), copies or copies_for(game, env, schedule.players))
-            cut = _play(setup, game, schedule, left, results, limits, number)
-    means, errors, matches = schedule.means_and_errors(results.returns)
-    return Played(means, errors, matches, results.done, schedule.num_matches, cut)
+        description |= {**(more or {}), "episodes": episodes, "asked": dict(asked or {})}
+        results = RecordedResults(schedule, env.num_agents, directory, description)
+    with results, threads(1):  # as actors play; more of them fight on a busy machine
+        if directory is not None:
+            who = [player.snapshot for player in schedule.players if isinstance(player, Player)]
+            keep_weights(directory, who)
+        opened = OpenTournament(
+            setup, game, tuple(env.agents), schedule, results, processes, ExitStack()
+        )
+        with opened.held:
+            yield opened
 
 
-def copies_for(game: Game, env: VectorEnv, players: Sequence[Entrant]) -> int:
+def copies_for(game: Game, agents: Sequence[AgentSpec], players: Sequence[Entrant]) -> int:
     """How many copies of a game are played at once, as far as there are matches."""
     configs = [player.spec.config for player in players if isinstance(player, Player)]
     layouts = {(c.algorithm, c.network.model_dump_json(), c.n_frames) for c in configs}
     numbers = 4 + sum(n_frames for *_, n_frames in layouts)  # each layout has inputs of its own
     most = COPIES if game.name in GAMES else OBJECTS
-    seen = sum(int(np.prod(agent.observation_space.shape or (1,))) for agent in env.agents)
+    seen = sum(int(np.prod(agent.observation_space.shape or (1,))) for agent in agents)
     return max(1, min(most, OBSERVATIONS // max(4 * numbers * seen, 1)))
 
 
-def _play(
-    setup: TournamentSetup,
-    game: Game,
-    schedule: Schedule,
-    left: Integers,
-    results: MatchResults,
-    limits: Limits,
-    copies: int,
-) -> str:
+def _play(opened: OpenTournament, left: Integers, limits: Limits, wanted: int, copies: int) -> str:
     """Play these matches; why some of them are missing, or nothing."""
+    setup, results = opened.setup, opened.results
     env = make_env(setup.game, copies, **setup.options)
     env.check = setup.check
-    seats = TournamentSeats(env, game, schedule, left, results, setup.seed)
+    seats = TournamentSeats(env, opened.game, opened.schedule, left, results, setup.seed)
     row = Scoreboard(("tournament",)).play()
     actor = Actor(env, seats, row, seats.seeds, check=setup.check)
-    cut, begun, done = "", time.monotonic(), schedule.num_matches - len(left)
+    cut, begun, done = "", time.monotonic(), results.done
     try:
         while not seats.done:
             if not cut and limits.reached(time.monotonic() - begun):
@@ -164,7 +194,7 @@ def _play(
                 seats.end_dealing()
             actor.turn()
             results.flush(now=False)
-            limits.watch(done + seats.closed, schedule.num_matches)
+            limits.watch(done + seats.closed, wanted)
     finally:
         actor.finish()
     return cut if seats.closed < len(left) else ""

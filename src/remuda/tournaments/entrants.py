@@ -156,13 +156,17 @@ def is_of_remuda(game: Game, name: str) -> bool:
     return name == RANDOM or (":" not in name and not game.is_own)
 
 
+def weights_digest(snapshot: Snapshot) -> str:
+    """Sixteen characters by which weights are told from others."""
+    return hashlib.blake2b(snapshot.weights.tobytes(), digest_size=8).hexdigest()
+
+
 def _summary(who: Entrant) -> dict[str, Any]:
     if isinstance(who, str):
         return {"scripted": who}
-    digest = hashlib.blake2b(who.snapshot.weights.tobytes(), digest_size=8).hexdigest()
     return {
         "policy": who.spec.name,
         "algorithm": who.spec.config.algorithm,
         "version": who.snapshot.version,
-        "weights": digest,
+        "weights": weights_digest(who.snapshot),
     }

@@ -1,7 +1,8 @@
 """What came of a tournament's matches: in memory, and in a directory as they end.
 
-The directory holds `tournament.json`, which tells who plays what, and `ledger.bin`, a record for
-each match that is over (`remuda.population.ledger`), whose policies are the entrants. Records are
+The directory holds `tournament.json`, which tells who plays what, `weights.npz`, what they play
+with, and `ledger.bin`, a record for each match that is over (`remuda.population.ledger`), whose
+policies are the entrants. Records are
 appended, so that a process that is killed leaves all that were written; the matches that were under
 way are played again, with the same seeds, by the process that goes on with the directory. A file
 of an interrupted process lacks the longest of its last matches: take means of it only once it is
@@ -11,10 +12,12 @@ whole.
 from __future__ import annotations
 
 import fcntl
+import io
 import json
 import os
 import time
-from collections.abc import Mapping
+import zipfile
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
@@ -25,44 +28,73 @@ import numpy as np
 from remuda.checkpoint.state import write_whole
 from remuda.errors import RunDirectoryError, UsageError
 from remuda.population.ledger import MATCH, LedgerFile, header_of, read_records, record_type
-from remuda.tournaments.schedule import Schedule
+from remuda.publish.snapshot import Snapshot
+from remuda.tournaments.entrants import weights_digest
+from remuda.tournaments.schedule import Numbers, Schedule
 from remuda.types import Array, Bools, Floats, Integers
 
 DESCRIPTION, LEDGER = "tournament.json", "ledger.bin"
 FLUSHED_EVERY = 0.1
 """Seconds for which matches that are over are kept before they are appended, at most; but for those
 of the turn that is being played."""
+WEIGHTS = "weights.npz"
+KEPT_BYTES = 1 << 28
+"""Weights of those who play are kept, too, if they are no more than this."""
 FREE = ("episodes", "asked")
 """What may change where a directory is gone on with."""
 
 
 class MatchResults:
-    """The returns of all matches that are over, by number; to be used in a `with`."""
+    """The returns of all matches that are over, by number; to be used in a `with`.
+
+    Where the schedule says how many matches there are, they stand in an array by number; else the
+    numbers of those that are over are kept beside their returns.
+    """
 
     def __init__(self, schedule: Schedule, num_seats: int) -> None:
         self._schedule = schedule
-        at = (schedule.num_matches, num_seats)
-        self._returns: Floats = np.full(at, np.nan, np.float32)
         self._over: Bools = np.zeros(schedule.num_matches, np.bool_)
-
-    @property
-    def returns(self) -> Floats:
-        """[episodes, I, S] by match of each seating; not a number: it is not over."""
-        shape = (self._schedule.episodes, len(self._schedule.seatings), -1)
-        return self._returns.reshape(shape)
+        self._returns: Floats = np.full((schedule.num_matches, num_seats), np.nan, np.float32)
+        self._is_open = schedule.episodes == 0
+        self._numbers: list[Integers] = [np.zeros(0, np.int64)]
+        self._parts: list[Floats] = [np.zeros((0, num_seats), np.float32)]
 
     @property
     def done(self) -> int:
         """How many are over."""
-        return int(self._over.sum())
+        return sum(map(len, self._numbers)) if self._is_open else int(self._over.sum())
+
+    def played(self) -> tuple[Integers, Floats]:
+        """The numbers of the matches that are over [M], in order, and their returns [M, S]."""
+        if not self._is_open:
+            numbers: Integers = np.flatnonzero(self._over)
+            return numbers, self._returns[numbers]
+        numbers, returns = np.concatenate(self._numbers), np.concatenate(self._parts)
+        numbers, order = np.unique(numbers, return_index=True)
+        self._numbers, self._parts = [numbers], [returns[order]]
+        return numbers, returns[order]
+
+    def of_seatings(self) -> list[Numbers]:
+        """The returns of matches that are over, by seating, each [matches, S]."""
+        return self._schedule.by_seating(*self.played())
 
     def left(self) -> Integers:
-        """The numbers of those that are not over, in order."""
-        return np.flatnonzero(~self._over)
+        """The numbers of those that are not over, in order; of an open schedule none."""
+        left: Integers = np.flatnonzero(~self._over)
+        return left
+
+    def left_of(self, numbers: Integers) -> Integers:
+        """Those of these numbers whose matches are not over, in order."""
+        left: Integers = np.setdiff1d(numbers, self.played()[0])
+        return left
 
     def add(self, numbers: Integers, versions: Integers, returns: Floats, truncated: Bools) -> None:  # noqa: ARG002
         """Note matches that are over: numbers [M], returns [M, S]."""
-        self._returns[numbers], self._over[numbers] = returns, True
+        if self._is_open:
+            self._numbers.append(numbers.astype(np.int64))
+            self._parts.append(returns.astype(np.float32))
+        else:
+            self._returns[numbers], self._over[numbers] = returns, True
 
     def flush(self, now: bool = True) -> None:
         """Nothing: memory needs none."""
@@ -200,7 +232,9 @@ class RecordedResults(MatchResults):
                 raise RunDirectoryError(f"{path} is damaged; begin anew in another directory")
             records = read_records(path)[1]
             numbers = records["number"]
-            fits = (records["kind"] == MATCH) & (numbers >= 0) & (numbers < len(self._over))
+            fits = (records["kind"] == MATCH) & (numbers >= 0)
+            if not self._is_open:
+                fits &= numbers < len(self._over)
             records = records[fits]
             known = self._schedule.entrants_of(records["number"]) == records["policy"]
             if not known.all():
@@ -208,8 +242,13 @@ class RecordedResults(MatchResults):
                     f"{path} is damaged: match {int(records['number'][~known.all(1)][0])} is of "
                     "others than it must be; begin anew in another directory"
                 )
-            self._returns[records["number"]] = records["returns"]
-            self._over[records["number"]] = True
+            MatchResults.add(
+                self,
+                records["number"],
+                records["newest"],
+                records["returns"],
+                records["truncated"] != 0,
+            )
 
 
 def read_description(directory: Path) -> dict[str, Any]:
@@ -232,10 +271,38 @@ def read_description(directory: Path) -> dict[str, Any]:
     return found
 
 
+def keep_weights(directory: Path, snapshots: Sequence[Snapshot]) -> None:
+    """Keep the weights of those who play, so that a run may let go of them.
+
+    Nothing is kept where they are more than `KEPT_BYTES`.
+
+    Raises:
+        RunDirectoryError: the disk is full or not writable.
+    """
+    path, weights = directory / WEIGHTS, {weights_digest(s): s.weights for s in snapshots}
+    if path.exists() or not weights or sum(w.nbytes for w in weights.values()) > KEPT_BYTES:
+        return
+    data = io.BytesIO()
+    np.savez(data, allow_pickle=False, **weights)
+    try:
+        write_whole(path, data.getvalue())
+    except OSError as error:
+        raise RunDirectoryError(f"cannot write {path}: {error.strerror}") from None
+
+
+def kept_weights(directory: Path) -> dict[str, Floats]:
+    """The weights that `keep_weights` kept, by digest; none: it kept none, or they are damaged."""
+    try:
+        with np.load(directory / WEIGHTS, allow_pickle=False) as file:
+            return {digest: file[digest] for digest in file.files}
+    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile):
+        return {}
+
+
 def _check_same(directory: Path, was: Mapping[str, Any], now: Mapping[str, Any]) -> None:
     """Raise a `UsageError` that tells what has changed, if anything has that may not."""
-    for key in now:
-        if key in FREE or was.get(key) == now[key]:
+    for key in {**now, **was}:
+        if key in FREE or was.get(key) == now.get(key):
             continue
         what = key
         if key == "entrants":

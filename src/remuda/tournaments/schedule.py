@@ -16,7 +16,8 @@ import numpy.typing as npt
 
 from remuda.evaluation import standard_error
 from remuda.tournaments.entrants import Entrant, Participant
-from remuda.types import Bools, Floats, Integers
+from remuda.tournaments.member_turns import MemberTurns
+from remuda.types import Floats, Integers
 
 Numbers = npt.NDArray[np.float64]
 
@@ -30,25 +31,22 @@ class Schedule:
         Args:
             participants: N entrants.
             num_seats: S, of the game.
-            episodes: matches of each seating.
+            episodes: matches of each seating; 0: as many as it turns out (`OpenResults`).
         """
         self.episodes, self._seats = episodes, num_seats
         count = len(participants)
         self.cells: Integers = np.zeros((count, count, num_seats), np.int64)
         """[N, N, S]: the seating in which the row has this seat, among the column's."""
         numbers: dict[tuple[int, ...], int] = {}
-        leads: list[int] = []
         for row in range(count):
             for column in range(count):
                 for seat in range(num_seats):
                     seating = tuple(row if s == seat else column for s in range(num_seats))
                     if seating not in numbers:
                         numbers[seating] = len(numbers)
-                        leads.append(row)
                     self.cells[row, column, seat] = numbers[seating]
         self.seatings: Integers = np.array(list(numbers), np.int64)
         """[I, S]: by seating and seat, the entrant."""
-        self._leads: Bools = self.seatings == np.array(leads)[:, None]
         self._take_members(participants)
 
     def _take_members(self, participants: Sequence[Participant]) -> None:
@@ -61,6 +59,7 @@ class Schedule:
                 players.append(who)
         self.players: tuple[Entrant, ...] = tuple(players)
         """By place, who plays."""
+        seats = np.arange(self._seats)
         longest = max(len(seat) for each in participants for seat in each.members)
         self._members = np.full((len(participants), self._seats, longest), -1, np.int64)
         self._lengths = np.zeros((len(participants), self._seats), np.int64)
@@ -68,6 +67,27 @@ class Schedule:
             for seat, members in enumerate(each.members):
                 self._lengths[entrant, seat] = len(members)
                 self._members[entrant, seat, : len(members)] = [places[id(m)] for m in members]
+        self._kinds: Integers = np.zeros(len(self.seatings), np.int64)
+        """[I]: seatings whose members may sit together alike have one number."""
+        self._turns: list[MemberTurns | None] = [None]
+        """By this number; None: each seat has one member."""
+        found: dict[tuple[tuple[int, ...], ...], int] = {}
+        for number in np.flatnonzero((self._lengths[self.seatings, seats] > 1).any(1)).tolist():
+            alike = self._members_alike(self.seatings[number])
+            if alike not in found:
+                found[alike] = len(self._turns)
+                self._turns.append(MemberTurns(alike))
+            self._kinds[number] = found[alike]
+
+    def _members_alike(self, entrants: Integers) -> tuple[tuple[int, ...], ...]:
+        """By seat, the members that may sit there, numbered as they are first named."""
+        numbers: dict[int, int] = {}
+        return tuple(
+            tuple(
+                numbers.setdefault(p, len(numbers)) for p in self._members[e, s].tolist() if p >= 0
+            )
+            for s, e in enumerate(entrants.tolist())
+        )
 
     @property
     def num_matches(self) -> int:
@@ -87,20 +107,29 @@ class Schedule:
     def places_of(self, numbers: Integers) -> Integers:
         """By match and seat, the place of who plays: [M, S].
 
-        The members of an entrant take turns on each of its seats from match to match, those of
-        neighbouring seats one after the other. After as many matches as it has members, the others
-        of a match move on by one besides, so that all meet all.
+        The members of an entrant take turns, so that all who may sit together meet equally often
+        (`MemberTurns`).
         """
         matches, seatings = np.divmod(numbers, len(self.seatings))
-        entrants = self.seatings[seatings]
-        seats = np.arange(self._seats)
-        lengths = self._lengths[entrants, seats]
-        turn = matches[:, None]
-        later = np.where(self._leads[seatings], 0, turn // lengths)
-        places: Integers = self._members[entrants, seats, (seats + turn + later) % lengths]
+        entrants, seats = self.seatings[seatings], np.arange(self._seats)
+        turn: Integers = np.zeros(entrants.shape, np.int64)
+        kinds = self._kinds[seatings]
+        for kind in np.unique(kinds).tolist():
+            turns = self._turns[kind]
+            if turns is not None:
+                of_kind = kinds == kind
+                turn[of_kind] = turns.of(matches[of_kind])
+        places: Integers = self._members[entrants, seats, turn]
         return places
 
-    def means_and_errors(self, returns: Floats) -> tuple[Numbers, Numbers, Integers]:
+    def by_seating(self, numbers: Integers, returns: Floats) -> list[Numbers]:
+        """The returns of matches [M, S] by their seating, each [matches, S]."""
+        seatings = numbers % len(self.seatings)
+        order = np.lexsort((numbers, seatings))
+        ends = np.searchsorted(seatings[order], np.arange(1, len(self.seatings)))
+        return np.split(returns[order].astype(np.float64), ends)
+
+    def means_and_errors(self, of_seating: Sequence[Numbers]) -> tuple[Numbers, Numbers, Integers]:
         """What matches amount to, by cell: means, their standard errors, matches; each [N, N].
 
         The mean is over seats, each as much; what one seat earns more than another is no chance,
@@ -108,13 +137,11 @@ class Schedule:
         error is that of the mean over the seats of a match.
 
         Args:
-            returns: [episodes, I, S]; not a number where a match has not been played.
+            of_seating: the returns of the matches of each seating, each [matches, S].
         """
         count = len(self.cells)
         means, errors = np.full((count, count), np.nan), np.full((count, count), np.nan)
         matches: Integers = np.zeros((count, count), np.int64)
-        of_seating = [returns[:, i].astype(np.float64) for i in range(len(self.seatings))]
-        of_seating = [each[~np.isnan(each).any(1)] for each in of_seating]
         for row in range(count):
             for column in range(count):
                 seatings = self.cells[row, column]

@@ -16,7 +16,7 @@ import numpy as np
 from remuda.actor.batch_plan import STEP
 from remuda.actor.policy_group import Kind, PolicyGroup
 from remuda.actor.role import network_layout
-from remuda.envs.checks import TurnChecks
+from remuda.actor.stream_seats import StreamSeats
 from remuda.envs.registry import Game
 from remuda.envs.scripted import ScriptedPolicy
 from remuda.envs.vector_env import VectorEnv
@@ -64,7 +64,7 @@ class Scripted:
     random: np.random.Generator
 
 
-class TournamentSeats:
+class TournamentSeats(StreamSeats):
     """Seats that are dealt from a list of matches, in its order.
 
     What it guarantees:
@@ -84,6 +84,7 @@ class TournamentSeats:
         left: Integers,
         results: Results,
         seed: int,
+        part: int = 0,
     ) -> None:
         """Take the seats, and deal the first matches.
 
@@ -94,31 +95,29 @@ class TournamentSeats:
             left: the numbers of those that are to be played, in order; as many as copies at least.
             results: takes note of what came of them.
             seed: of the tournament.
+            part: which of the processes that play this is; what is not drawn by the match is drawn
+                otherwise in each.
         """
-        self._env, self._schedule, self._results = env, schedule, results
+        self._schedule, self._results = schedule, results
         self.groups: Sequence[tuple[int, ...]] = env.turn_groups
-        self.checks: TurnChecks | None = None
-        at = (env.num_envs, env.num_agents)
-        self.acted: Bools = np.zeros(at, np.bool_)
         self.numbers: Integers = np.full(env.num_envs, -1, np.int64)
         """[num_envs]: the match that a copy plays; -1: none, and its game does not count."""
-        self.seated: Integers = np.zeros(at, np.int64)
+        self.seated: Integers = np.zeros((env.num_envs, env.num_agents), np.int64)
         """[num_envs, S]: the place of who sits there."""
         self.closed = 0
         """Matches that are over."""
         self._left, self._next, self._dealing = left, 0, True
         self._seed = int(stream(seed, "tournament").integers(2**63))
         keys: Keys = np.zeros(env.num_agents * env.num_envs, np.uint64)
-        self._keys, self._turns = keys, np.zeros(len(keys), np.int64)
+        turns: Integers = np.zeros(len(keys), np.int64)
+        self._keys, self._turns = keys, turns
         self._matches: Keys = np.zeros(env.num_envs, np.uint64)
-        rest = stream(seed, "tournament", "rest")
+        self._part = (part,) if part else ()
+        rest = stream(seed, "tournament", "rest", *self._part)
         self.seeds = MatchSeeds(self._matches, rest)
         """What an actor draws the episodes' seeds from."""
-        self._masked = [spec.masked for spec in env.agents]
-        self._kinds, self.policy_groups = _policy_groups(
-            env, schedule, self._keys, self._turns, rest
-        )
-        self._kind_of = {agent: kind for kind in self._kinds for agent in kind.agents}
+        kinds, groups = _policy_groups(env, schedule, keys, turns, rest)
+        super().__init__(env, groups, kinds)
         self._scripted = self._find_scripted(game, seed)
         self._versions: Integers = np.array(
             [-1 if isinstance(who, str) else who.snapshot.version for who in schedule.players]
@@ -139,29 +138,6 @@ class TournamentSeats:
     def end_dealing(self) -> None:
         """Begin no more matches."""
         self._dealing = False
-
-    def observe(self, agent: int) -> None:
-        """See what there is to see, and what may be done."""
-        kind = self._kind_of[agent]
-        local, part = kind.agents.index(agent), kind.streams_of(agent)
-        self._env.observe(agent, kind.observations[local])
-        acts = kind.acted[local]
-        acts[...] = self._env.active[:, agent]
-        self.acted[:, agent] = acts
-        for group in self.policy_groups:
-            if group.kind is kind:
-                strange = group.frames[local].push(kind.observations_flat[part], acts)
-                if self.checks is not None:
-                    self.checks.observed(agent, kind.observations[local], strange)
-        if self._masked[agent]:
-            self._env.mask(agent, kind.masks[part])
-            if self.checks is not None:
-                self.checks.masked(agent, kind.masks[part], acts)
-
-    def choose(self, group: int, random: np.random.Generator | None = None) -> None:
-        """Forward passes, and a choice for every stream."""
-        for policy_group in self.policy_groups:
-            policy_group.choose(group, random)
 
     def decide(self, group: int) -> None:
         """Write nothing."""
@@ -233,11 +209,6 @@ class TournamentSeats:
     def _streams_of(self, agent: int) -> Integers:
         return np.arange(agent * self._env.num_envs, (agent + 1) * self._env.num_envs)
 
-    def _forget(self, agent: int, copies: Bools) -> None:
-        for group in self.policy_groups:
-            if group.kind is self._kind_of[agent]:
-                group.forget(agent, copies)
-
     def _find_scripted(self, game: Game, seed: int) -> list[list[Scripted]]:
         """By seat, the scripted policies that play it in some match."""
         found: list[list[Scripted]] = []
@@ -247,7 +218,7 @@ class TournamentSeats:
                 name = self._schedule.players[place]
                 if not isinstance(name, str):
                     continue
-                random = stream(seed, "tournament", "scripted", name, agent)
+                random = stream(seed, "tournament", "scripted", name, agent, *self._part)
                 if is_of_remuda(game, name):
                     random = MatchRandom(self._keys, self._turns, random)
                 here.append(Scripted(place, game.policy(name), random))

@@ -24,6 +24,7 @@ from remuda.population.ratings import sides_of
 from remuda.population.records import PolicyRef
 from remuda.population.roster import Roster
 from remuda.tournaments.record import DESCRIPTION
+from remuda.tournaments.until import missing_matches as missing_in_rounds
 
 MOST = 64
 """Policies that are looked at unless the user asks for others."""
@@ -75,7 +76,8 @@ def _ledger_of(source: Path) -> tuple[Path, Path, Sequence[int]]:
     """The ledger of a run or of a tournament, the directory that it is in, and sides by seat."""
     if (source / DESCRIPTION).is_file():
         ledger = source / "ledger.bin"
-        missing = missing_matches(ledger)
+        in_rounds = missing_in_rounds(source)
+        missing = missing_matches(ledger) if in_rounds is None else in_rounds
         if missing:
             print(
                 f"remuda: {missing:,} matches are missing in {source}, long ones rather than short "

@@ -13,8 +13,8 @@ from remuda.crossplay import Entrant, setup_of_entrants
 from remuda.envs.registry import RANDOM, find_game
 from remuda.errors import ConfigError, UsageError
 from remuda.saved import Reference, SavedPolicies, is_of_run
-from remuda.tournaments.engine import TournamentSetup
 from remuda.tournaments.record import read_description
+from remuda.tournaments.setup import TournamentSetup
 
 if TYPE_CHECKING:
     from remuda.ui.commands.several_runs import TournamentOptions
@@ -23,7 +23,7 @@ TOURNAMENTS = Path("runs/tournaments")
 """Where tournaments are kept if no directory is named."""
 ALL, FROZEN = "all", "frozen"
 """`RUN:all`: all policies of a run; `RUN:all@frozen`: all their frozen copies."""
-ASKED = ("run", "checkpoints", "game", "env", "seed", "sampled", "episodes")
+ASKED = ("run", "checkpoints", "game", "env", "seed", "sampled", "episodes", "until", "matches")
 """The options by which a tournament can be asked for again."""
 
 
@@ -35,24 +35,34 @@ class Crossplay:
     options: Mapping[str, Any]
     entrants: Mapping[str, Entrant]
     """By name, in the order in which the user named them."""
+    sources: Mapping[str, str]
+    """By name, the directory of the run that a trained one is of."""
 
     def setup(self, seed: int, sampled: bool) -> TournamentSetup:
         """It with its seed; see `play_across`."""
         return setup_of_entrants(self.game, self.options, self.entrants, seed, sampled)
 
 
-def directory_of(setup: TournamentSetup, named: Path | None) -> Path:
+def directory_of(setup: TournamentSetup, named: Path | None, until: str = "") -> Path:
     """Where a tournament is kept: as it was named, or after all that its matches follow from."""
     if named is not None:
         return named.expanduser()
     game = re.sub(r"[^A-Za-z0-9_.-]+", "_", setup.game)[:48]
-    return TOURNAMENTS / f"{game}-{setup.digest()}"
+    return TOURNAMENTS / f"{game}-{setup.digest(until)}"
 
 
-def asked_by(options: TournamentOptions) -> dict[str, Any]:
-    """The options of a tournament as plain data, runs with whole paths."""
+def asked_by(options: TournamentOptions, sources: Mapping[str, str]) -> dict[str, Any]:
+    """The options of a tournament as plain data, runs with whole paths.
+
+    Args:
+        options: of the command.
+        sources: by entrant, the run that it is of, where its weights are found again.
+    """
     asked = options.model_dump(mode="json", include=set(ASKED))
     asked["run"] = [_whole(word) for word in options.run]
+    asked["sources"] = dict(sources)
+    if is_among_checkpoints(options.run):
+        asked["checkpoints_of"] = asked["run"][0]
     return asked
 
 
@@ -68,7 +78,7 @@ def asked_before(tree: Mapping[str, Any]) -> dict[str, Any]:
         UsageError: it was not begun by the command.
     """
     for key in tree:
-        if key not in ("resume", "episodes", "format"):
+        if key not in ("resume", "episodes", "matches", "seconds", "processes", "format"):
             raise ConfigError(
                 f"--resume goes on with a tournament as it was begun; leave out {key}, or begin "
                 "another without --resume"
@@ -80,7 +90,20 @@ def asked_before(tree: Mapping[str, Any]) -> dict[str, Any]:
             f"{directory} was begun by remuda.tournament in Python; call that again, with "
             "directory="
         )
+    foreign = "episodes" if asked.get("until") else "matches"
+    if foreign in tree:
+        how = "is played --until it is sure" if asked.get("until") else "is not played --until"
+        raise ConfigError(f"{directory} {how}; leave out --{foreign}")
     return {**{key: asked[key] for key in ASKED if key in asked}, **tree}
+
+
+def recorded_sources(directory: Path) -> dict[str, str] | None:
+    """By entrant of a tournament that was begun, the run that it is of.
+
+    None: it was begun before that was written down; its entrants are to be named anew.
+    """
+    sources: dict[str, str] | None = read_description(directory)["asked"].get("sources")
+    return sources
 
 
 def check_unchanged(setup: TournamentSetup, directory: Path) -> None:
@@ -110,6 +133,11 @@ def is_one_run(words: Sequence[str]) -> bool:
     return len(words) == 1 and Path(words[0]).expanduser().is_dir()
 
 
+def is_among_checkpoints(words: Sequence[str]) -> bool:
+    """Whether the checkpoints of a single run play."""
+    return len(words) == 1 and (is_one_run(words) or ":" not in words[0])
+
+
 def set_up(words: Sequence[str], game: str, options: Mapping[str, Any]) -> Crossplay:
     """Find out who plays what.
 
@@ -127,9 +155,11 @@ def set_up(words: Sequence[str], game: str, options: Mapping[str, Any]) -> Cross
     """
     opened: dict[Path, SavedPolicies] = {}
     found: list[tuple[str, str, Entrant]] = []
+    runs: list[str] = []
     for word in words:
         if word == RANDOM or not is_of_run(word):
             found.append((word, word, word))
+            runs.append("")
             continue
         reference = Reference.parse(word)
         if reference.run not in opened:
@@ -137,11 +167,13 @@ def set_up(words: Sequence[str], game: str, options: Mapping[str, Any]) -> Cross
         several = _all_of(reference, opened[reference.run])
         if several:
             found += [(own, f"{reference.run.name}:{own}", who) for own, who in several.items()]
+            runs += [str(reference.run.resolve())] * len(several)
             continue
         saved = reference.find(opened[reference.run])
         name = reference.which and f"{reference.policy or saved.name}@{reference.which}"
         own = name or saved.name
         found.append((own, f"{reference.run.name}:{own}", saved.player))
+        runs.append(str(reference.run.resolve()))
     if not game:
         if not opened:
             raise ConfigError(
@@ -153,7 +185,9 @@ def set_up(words: Sequence[str], game: str, options: Mapping[str, Any]) -> Cross
     for _, _, entrant in found:
         if isinstance(entrant, str):
             kind.policy(entrant)  # what cannot be loaded is told before anything is played
-    return Crossplay(game, options, _named(found))
+    named = _named(found)
+    sources = {name: run for name, run in zip(named, runs, strict=True) if run}
+    return Crossplay(game, options, named, sources)
 
 
 def _all_of(reference: Reference, saved: SavedPolicies) -> dict[str, Entrant]:

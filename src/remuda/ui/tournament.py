@@ -21,6 +21,7 @@ from rich.table import Table
 from rich.text import Text
 
 from remuda.crossplay import Tournament
+from remuda.tournaments.until import Look
 from remuda.types import Integers
 from remuda.ui.progress import Progress as PlainProgress
 
@@ -44,6 +45,7 @@ class MatchProgress:
         self.done = self.wanted = 0
         """Matches that are over, and those that were asked for."""
         self._game, self._stopped = game, stopped
+        self._sure = game
         self._console = console or Console(stderr=True)
         self._bar: Progress | None = None
         self._task = TaskID(0)
@@ -83,8 +85,23 @@ class MatchProgress:
             return
         task = self._bar.tasks[0]
         rate = f"{task.speed:,.0f}/s" if task.speed else ""
-        what = f"{self._game}: the last matches" if self._stopped() else self._game
+        what = f"{self._game}: the last matches" if self._stopped() else self._sure
         self._bar.update(self._task, completed=done, total=wanted, rate=rate, description=what)
+
+    def look(self, found: Look) -> None:
+        """Tell what is known after a round, and what is the least sure."""
+        told = f"{found.words}: {100.0 * found.sure:.1f}% sure"
+        if self._bar is None:
+            print(
+                f"remuda: after {found.matches:,} matches {told}; least sure: {found.unsure}",
+                file=sys.stderr,
+                flush=True,
+            )
+        else:
+            self._sure = f"{100.0 * found.sure:.0f}% sure"
+            self._bar.console.print(
+                Text(f"{found.matches:,} matches: {told}; least sure: {found.unsure}", "dim")
+            )
 
 
 def print_tournament(game: str, found: Tournament, console: Console | None = None) -> None:
@@ -95,30 +112,49 @@ def print_tournament(game: str, found: Tournament, console: Console | None = Non
     decimals = 0 if size >= 1000 else 1 if size >= 10 else 2
     least, most = (float(known.min()), float(known.max())) if len(known) else (0.0, 0.0)
     heads, labels, with_errors = _columns(found, decimals, console.width)
-    table = Table(box=box.SIMPLE_HEAD, header_style="dim", pad_edge=False, show_edge=False)
-    table.add_column("", style="bold", no_wrap=True)
-    for head in heads:
-        table.add_column(head, justify="right", no_wrap=True)
-    for row, label in enumerate(labels):
-        cells = [
+    cells = [
+        [
             _cell(
-                mean,
-                error if with_errors else None,
+                found.means[row, column],
+                found.errors[row, column] if with_errors else None,
                 decimals,
-                (mean - least) / (most - least) if most > least else 0.5,
+                (found.means[row, column] - least) / (most - least) if most > least else 0.5,
             )
-            for mean, error in zip(found.means[row], found.errors[row], strict=True)
+            for column in range(len(heads))
         ]
-        table.add_row(label, *cells)
+        for row in range(len(labels))
+    ]
     console.print(f"{game}: return of an agent of the row, when all others are of the column")
-    console.print(table)
+    for columns in _folded(heads, labels, cells, console.width):
+        table = Table(box=box.SIMPLE_HEAD, header_style="dim", pad_edge=False, show_edge=False)
+        table.add_column("", style="bold", no_wrap=True)
+        for column in columns:
+            table.add_column(heads[column], justify="right", no_wrap=True)
+        for label, row in zip(labels, cells, strict=True):
+            table.add_row(label, *(row[column] for column in columns))
+        console.print(table)
     told = f"{found.episodes:,} episodes for each pair and seat"
-    if found.cut and found.matches is not None:
-        told = f"{found.cut}: {_range(found.matches)} matches in each cell"
+    if found.matches is not None and (found.cut or not found.episodes):
+        why = f"{found.cut}: " if found.cut else ""
+        apart = ~np.eye(len(found.matches), dtype=np.bool_) | (found.episodes > 0)
+        told = f"{why}{_range(found.matches[apart])} matches in each cell"
     told += "; ± standard error" if with_errors else "; standard errors with --format json"
     console.print(f"[dim]{told}[/]")
+    if found.until is not None:
+        console.print(Text(_known(found.until)), soft_wrap=True)
     if found.directory is not None:
         console.print(Text(f"kept in {found.directory}", "dim"), soft_wrap=True)
+
+
+def _known(look: Look) -> str:
+    """What was found, or that it was not, in a line."""
+    wanted = f"{100.0 * look.wanted:g}%"
+    if look.reached:
+        return f"{look.words}: {wanted} sure after {look.matches:,} matches"
+    return (
+        f"not {wanted} sure after {look.matches:,} matches: {look.words} "
+        f"({100.0 * look.sure:.1f}% sure); least sure: {look.unsure}"
+    )
 
 
 GAP = 3
@@ -142,7 +178,26 @@ def _columns(
     for heads, labels, each in ((names, names, both), (numbers, numbered, both)):
         if max(map(len, labels)) + sum(max(len(head), each) + GAP for head in heads) <= width:
             return heads, labels, True
-    return numbers, numbered, False
+    longest = max(width - GAP - max(cell, len(numbers[-1])), 8)
+    short = [name if len(name) <= longest else f"{name[: longest - 1]}…" for name in numbered]
+    return numbers, short, False
+
+
+def _folded(
+    heads: Sequence[str], labels: Sequence[str], cells: Sequence[Sequence[Text]], width: int
+) -> list[list[int]]:
+    """The columns of each table below another, so that all fit into the terminal."""
+    free = width - max(map(len, labels))
+    tables: list[list[int]] = []
+    left = 0
+    for column, head in enumerate(heads):
+        needs = GAP + max(len(head), *(len(row[column]) for row in cells))
+        if needs > left or not tables:
+            tables.append([])
+            left = free
+        tables[-1].append(column)
+        left -= needs
+    return tables
 
 
 def _cell(mean: float, error: float | None, decimals: int, share: float) -> Text:

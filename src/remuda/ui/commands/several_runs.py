@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-from pydantic import Field, NonNegativeInt, PositiveInt
+from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt
 
 from remuda.config import Section
 from remuda.errors import ConfigError
@@ -16,7 +16,7 @@ from remuda.ui.arguments import parse_flags, validate
 from remuda.ui.commands.games import GameOptions
 
 if TYPE_CHECKING:
-    from remuda.tournaments.engine import TournamentSetup
+    from remuda.tournaments.setup import TournamentSetup
 
 ONE_OF_SEEDS = "train-one-of-seeds"
 """The command, not listed, by which `remuda train --seeds` trains one of them in a process."""
@@ -59,16 +59,28 @@ class TournamentOptions(Section):
     env: GameOptions = GameOptions()
     episodes: PositiveInt = 100
     """Episodes for each pair and seat."""
+    until: str = ""
+    """Play in rounds, each of those matches on which the answer hangs, until it is as sure as this
+    says: `rank of the top 3 is 95% sure`, `the best is 95% sure` or `the response graph is 95%
+    sure`. Empty: `--episodes` says how many there are."""
+    matches: PositiveInt = 1_000_000
+    """With `--until`: matches at most, over all pairs."""
+    seconds: PositiveFloat | None = None
+    """Begin no match after so many seconds; None: it takes as long as it takes."""
     sampled: bool = False
     """Let policies explore as at the end of training; else they are greedy."""
     seed: NonNegativeInt = 0
     """Seed of the games."""
+    processes: PositiveInt | None = None
+    """That play at once; what comes of it is the same. None: as many as are useful, one for each
+    core at most."""
     directory: Path | None = None
     """Where matches are kept as they end; the same command goes on with what is there. None: a
     directory under `runs/tournaments/` that is named after the game and all that the matches
     follow from."""
     resume: Path | None = None
-    """A tournament's directory to go on with, with no other option than `--episodes`."""
+    """A tournament's directory to go on with, with no other option than how far: `--episodes`,
+    `--matches`, `--seconds`."""
     format: Literal["table", "json"] = "table"
     """A table to read, or one line of JSON."""
 
@@ -114,40 +126,83 @@ def tournament(words: Sequence[str]) -> int:
     options = validate(tree, TournamentOptions)
     if not options.run:
         raise ConfigError("run is missing: name a run, several as RUN:policy, or --resume DIR")
+    _check_how_far(tree, options)
 
     from remuda.coordinator.coordinator import Signals
-    from remuda.crossplay import play_setup
+    from remuda.crossplay import play_setup, play_setup_until
     from remuda.evaluation import Limits
-    from remuda.ui.crossplay import asked_by, check_unchanged, directory_of
+    from remuda.tournaments.until import SPENT
+    from remuda.ui.crossplay import asked_by, directory_of
     from remuda.ui.tournament import MatchProgress, print_tournament
 
-    setup = _tournament_of(options)
-    directory = directory_of(setup, options.resume or options.directory)
-    if options.resume is not None:
-        check_unchanged(setup, directory)
-    signals = Signals()
+    setup, sources = _tournament_of(options)
+    directory = directory_of(setup, options.resume or options.directory, options.until)
+    signals, asked = Signals(), asked_by(options, sources)
     with signals.watching(), MatchProgress(setup.game, signals.stopped) as progress:
-        limits = Limits(interrupted=signals.stopped, watch=progress)
-        found = play_setup(setup, options.episodes, directory, asked_by(options), limits)
+        limits = Limits(options.seconds, interrupted=signals.stopped, watch=progress)
+        if options.until:
+            found = play_setup_until(
+                setup,
+                options.until,
+                directory,
+                asked,
+                limits,
+                options.matches,
+                progress.look,
+                options.processes,
+            )
+        else:
+            found = play_setup(setup, options.episodes, directory, asked, limits, options.processes)
     code = 0 if signals.caught is None else 128 + signals.caught
     if options.format == "json":
         print(json.dumps(found.as_summary()))
     else:
         print_tournament(setup.game, found)
     if found.cut:
+        more = f" --matches {2 * options.matches}" if found.cut == SPENT else ""
         print(
             f"remuda: {found.cut} after {progress.done:,} of {progress.wanted:,} matches; "
-            f"`remuda tournament --resume {directory}` goes on",
+            f"`remuda tournament --resume {directory}{more}` goes on",
             file=sys.stderr,
         )
     return code if found.cut else 0
 
 
-def _tournament_of(options: TournamentOptions) -> TournamentSetup:
-    """Who plays what."""
-    from remuda.ui.crossplay import is_one_run, set_up
+def _check_how_far(tree: Mapping[str, Any], options: TournamentOptions) -> None:
+    """Raise a `ConfigError` for ways to say how far it goes that do not belong together."""
+    if options.until and "episodes" in tree and options.resume is None:
+        raise ConfigError(
+            "--until says how far it goes, and so does --episodes; leave out one of them"
+        )
+    if not options.until and "matches" in tree and options.resume is None:
+        raise ConfigError(
+            "--matches is for --until; without it, --episodes says how many there are"
+        )
 
-    if len(options.run) == 1 and (is_one_run(options.run) or ":" not in options.run[0]):
+
+def _tournament_of(options: TournamentOptions) -> tuple[TournamentSetup, Mapping[str, str]]:
+    """Who plays what, and by entrant the run that it is of."""
+    from remuda.ui.crossplay import check_unchanged, recorded_sources
+
+    if options.resume is None:
+        return _tournament_of_named(options)
+    directory = options.resume.expanduser()
+    sources = recorded_sources(directory)
+    if sources is None:
+        setup, named = _tournament_of_named(options)
+        check_unchanged(setup, directory)
+        return setup, named
+
+    from remuda.ui.recorded_tournament import recorded_setup
+
+    return recorded_setup(directory, sources), sources
+
+
+def _tournament_of_named(options: TournamentOptions) -> tuple[TournamentSetup, Mapping[str, str]]:
+    """Likewise, by the names that entrants have now."""
+    from remuda.ui.crossplay import is_among_checkpoints, set_up
+
+    if is_among_checkpoints(options.run):
         return _among_checkpoints(options)
     if options.checkpoints:
         raise ConfigError(
@@ -155,10 +210,10 @@ def _tournament_of(options: TournamentOptions) -> TournamentSetup:
             "RUN:policy@checkpoint-N"
         )
     crossplay = set_up(options.run, options.game, options.env.options)
-    return crossplay.setup(options.seed, options.sampled)
+    return crossplay.setup(options.seed, options.sampled), crossplay.sources
 
 
-def _among_checkpoints(options: TournamentOptions) -> TournamentSetup:
+def _among_checkpoints(options: TournamentOptions) -> tuple[TournamentSetup, Mapping[str, str]]:
     """The tournament of the checkpoints of a single run."""
     from remuda.coordinator.run_directory import RunDirectory
     from remuda.crossplay import setup_of_snapshots
@@ -175,4 +230,5 @@ def _among_checkpoints(options: TournamentOptions) -> TournamentSetup:
     entrants = {str(number): load_run(run, number)[1] for number in numbers}
     if not options.checkpoints:
         entrants["final"] = final
-    return setup_of_snapshots(config, entrants, options.seed, options.sampled)
+    sources = dict.fromkeys(entrants, str(run.path.resolve()))
+    return setup_of_snapshots(config, entrants, options.seed, options.sampled), sources

@@ -1,0 +1,197 @@
+"""Which members of the entrants play a match, so that all who may sit together meet equally often.
+
+An entrant with several policies, such as all of a population at a checkpoint, has a list of members
+for each seat. From match to match of a seating those are chosen whose meetings, seat by seat, were
+the fewest so far. For two seats each pair then meets equally often within one after any number of
+matches. For more seats that may be impossible: six members on each of four seats would need two
+orthogonal Latin squares of order six, and there are none (Tarry 1900, "Le probleme des 36
+officiers"); then the search keeps all pairs as near to each other as it finds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from remuda.kernels import njit
+from remuda.types import Bools, Integers
+
+TRIES = 20_000
+"""Choices of a member that are looked at for one match, at most."""
+FAR = 1 << 40
+"""What it costs to seat a policy twice in one match where that need not be."""
+STEEP = 6
+"""A pair that is one meeting further ahead costs 2**STEEP times as much."""
+
+
+class MemberTurns:
+    """The members that play a seating, match by match.
+
+    What it guarantees:
+
+    1. The members of a match follow from its number alone, not from what was asked before.
+    2. Of two seats every pair of members meets equally often within one after any number of
+       matches; where both seats have the same members, every pair of two different ones.
+    3. No policy has two seats of a match where all seats that share members have as many of them
+       as there are such seats.
+    """
+
+    def __init__(self, seats: Sequence[Sequence[int]]) -> None:
+        """Nothing has been played.
+
+        Args:
+            seats: by seat, the members that may sit there, as numbers.
+        """
+        count = len(seats)
+        lengths = np.array([len(each) for each in seats], np.int64)
+        members: Integers = np.full((count, int(lengths.max())), -1, np.int64)
+        for seat, each in enumerate(seats):
+            members[seat, : len(each)] = each
+        self._lengths = lengths
+        sets = [set(each) for each in seats]
+        together = [sum(bool(one & other) for other in sets) for one in sets]
+        self._apart = all(lengths[s] >= together[s] or together[s] == 1 for s in range(count))
+        allowed: Bools = np.zeros((count, count, *[members.shape[1]] * 2), np.bool_)
+        for s in range(count):
+            for t in range(count):
+                one, other = members[s][:, None], members[t][None, :]
+                fits = (one >= 0) & (other >= 0)
+                allowed[s, t] = fits & ((one != other) | (not self._apart))
+        self._allowed = allowed
+        self._met: Integers = np.zeros(allowed.shape, np.int64)
+        self._sat: Integers = np.zeros(members.shape, np.int64)
+        self._turns: Integers = np.zeros((0, count), np.int64)
+        self._known = 0
+
+    def of(self, matches: Integers) -> Integers:
+        """Who plays, by seat the position in its list: [M, S].
+
+        Args:
+            matches: [M] their numbers within the seating, from 0 on.
+        """
+        self._find(int(matches.max(initial=-1)) + 1)
+        found: Integers = self._turns[matches]
+        return found
+
+    def _find(self, count: int) -> None:
+        """Choose the members of the first so many matches."""
+        if count <= self._known:
+            return
+        size = max(count, 2 * self._known, 64)
+        grown: Integers = np.zeros((size, len(self._lengths)), np.int64)
+        grown[: self._known] = self._turns[: self._known]
+        self._turns = grown
+        _choose(
+            self._turns,
+            self._known,
+            size,
+            self._lengths,
+            self._allowed,
+            self._met,
+            self._sat,
+        )
+        self._known = size
+
+
+@njit(cache=True)
+def _make_ready(
+    match: int,
+    lengths: Integers,
+    allowed: Bools,
+    met: Integers,
+    sat: Integers,
+    order: Integers,
+    least: Integers,
+) -> None:
+    """Find in which order members are tried for a match, and the fewest meetings of each two seats.
+
+    Args:
+        match: its number.
+        lengths: [S] members by seat.
+        allowed: [S, S, L, L] whether two may sit together.
+        met: [S, S, L, L] how often they did.
+        sat: [S, L] matches of a member on a seat.
+        order: [S, L] members by seat, in the order in which they are tried; written.
+        least: [S, S] how often those met who may meet and did so least; written.
+    """
+    seats = len(lengths)
+    for s in range(seats):
+        # Those who sat least come first; of these a different one from match to match.
+        shift = (match + s) % lengths[s]
+        for j in range(lengths[s]):
+            who = (shift + j) % lengths[s]
+            at = j
+            while at > 0 and sat[s, order[s, at - 1]] > sat[s, who]:
+                order[s, at] = order[s, at - 1]
+                at -= 1
+            order[s, at] = who
+        for t in range(seats):
+            low = FAR
+            for i in range(lengths[s]):
+                for j in range(lengths[t]):
+                    if allowed[s, t, i, j] and met[s, t, i, j] < low:
+                        low = met[s, t, i, j]
+            least[s, t] = low
+
+
+@njit(cache=True)
+def _choose(
+    turns: Integers,
+    begin: int,
+    end: int,
+    lengths: Integers,
+    allowed: Bools,
+    met: Integers,
+    sat: Integers,
+) -> None:
+    """Choose members for the matches from `begin` to `end`, by branch and bound.
+
+    Args:
+        turns: [matches, S] the members' places in the lists of their seats; written.
+        begin: the first match.
+        end: the match behind the last.
+        lengths: [S] members by seat.
+        allowed: [S, S, L, L] whether two may sit together.
+        met: [S, S, L, L] how often they did; counted on.
+        sat: [S, L] matches of a member on a seat; counted on.
+    """
+    seats, most = sat.shape
+    order = np.zeros((seats, most), np.int64)
+    chosen, best = np.zeros(seats, np.int64), np.zeros(seats, np.int64)
+    position, costs = np.zeros(seats, np.int64), np.zeros(seats + 1, np.int64)
+    least = np.zeros((seats, seats), np.int64)
+    for match in range(begin, end):
+        _make_ready(match, lengths, allowed, met, sat, order, least)
+        found, depth, tries = np.int64(1) << 62, 0, 0
+        position[0] = 0
+        while depth >= 0:
+            tries += 1
+            if position[depth] == lengths[depth] or (tries > TRIES and found < FAR):
+                depth -= 1
+                continue
+            who = order[depth, position[depth]]
+            position[depth] += 1
+            cost = costs[depth]
+            for t in range(depth):
+                ahead = met[t, depth, chosen[t], who] - least[t, depth]
+                if not allowed[t, depth, chosen[t], who]:
+                    cost += FAR
+                elif ahead > 0:
+                    cost += np.int64(1) << (STEEP * min(ahead - 1, 5))
+            if cost >= found:
+                continue
+            chosen[depth], costs[depth + 1] = who, cost
+            if depth == seats - 1:
+                found = cost
+                best[:] = chosen
+                if cost == 0:
+                    break
+                continue
+            depth += 1
+            position[depth] = 0
+        for s in range(seats):
+            turns[match, s] = best[s]
+            sat[s, best[s]] += 1
+            for t in range(seats):
+                met[s, t, best[s], best[t]] += 1

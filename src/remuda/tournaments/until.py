@@ -1,0 +1,323 @@
+"""Play a tournament in rounds until a question is answered, and no longer.
+
+Each round plays the pairs on which the answer hangs (`remuda.analysis.plan.allocate`), adds to the
+record, and asks again. What is planned is written down before it is played (`rounds.jsonl`), so
+that a tournament that was cut off plays the same matches when it is gone on with.
+
+Who looks often and ends as soon as it looks well ends too often by luck. There are few looks, since
+the matches grow by `GROWTH` from one to the next, and each asks for more than was asked for: only a
+share `STRICT` of the doubt that is allowed may be left. That is measured, and no proof: of two that
+are equally good one is called the better in the end.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from remuda.analysis.payoff import Payoffs, add_up, from_sums
+from remuda.analysis.plan import Question, allocate, answer, parse_until
+from remuda.errors import RunDirectoryError, UsageError
+from remuda.evaluation import Limits
+from remuda.population.ledger import read_records
+from remuda.streams import stream
+from remuda.tournaments.engine import OpenTournament, Played, open_tournament
+from remuda.tournaments.record import LEDGER
+from remuda.tournaments.setup import TournamentSetup
+from remuda.types import Integers
+
+ROUNDS = "rounds.jsonl"
+GROWTH = 0.5
+"""Matches of a round as a share of all before it."""
+LOOKED_AT = 8
+"""Matches of each pair before the first look, at least; each seating is played as often."""
+STRICT = 0.5
+"""How much of the doubt that is allowed may be left at a look."""
+DRAWS = 4000
+"""Of the payoffs, for one look."""
+SPENT = "the matches were spent"
+"""Why a tournament ended before the question was answered."""
+MATCHES = 1_000_000
+"""At most, where nothing else is said."""
+
+
+@dataclass(frozen=True)
+class Look:
+    """What is known after a round."""
+
+    rounds: int
+    matches: int
+    """That are over."""
+    words: str
+    """The answer."""
+    sure: float
+    """0 to 1."""
+    wanted: float
+    """As sure it is to be, 0 to 1."""
+    reached: bool
+    """Whether it is, strictly enough for one look among several."""
+    unsure: str
+    """The comparison that is the least sure, in words."""
+
+    def as_summary(self) -> dict[str, object]:
+        """Plain data."""
+        return {
+            "rounds": self.rounds,
+            "matches": self.matches,
+            "answer": self.words,
+            "sure": self.sure,
+            "wanted": self.wanted,
+            "reached": self.reached,
+            "unsure": self.unsure,
+        }
+
+
+def play_until(
+    setup: TournamentSetup,
+    until: str,
+    directory: Path | None = None,
+    asked: Mapping[str, Any] | None = None,
+    limits: Limits | None = None,
+    most: int = MATCHES,
+    told: Callable[[Look], None] | None = None,
+    copies: int | None = None,
+    processes: int | None = 1,
+) -> tuple[Played, Look | None]:
+    """Play round after round until a question is answered, or a limit is reached.
+
+    Args:
+        setup: who plays what.
+        until: the question, and how sure its answer is to be (`parse_until`).
+        directory: where matches are written as they end, and gone on from; None: nowhere.
+        asked: plain data that is kept there, by which it may be asked for again.
+        limits: when to end before, and who watches.
+        most: matches, at most.
+        told: is told what is known after each round.
+        copies: of the game in a process, at most; None: as many as are good for it.
+        processes: that play; 1: this one; None: as many as are useful, up to its cores.
+
+    Returns:
+        What came of the matches, and what is known in the end; None: too little was played.
+
+    Raises:
+        UsageError: there is no such question, less than two play, no two of them meet, or the
+            directory holds another tournament.
+        RunDirectoryError: the directory is in use, damaged, or cannot be written.
+    """
+    question, wanted = parse_until(until)
+    if len(setup.participants) < 2:
+        raise UsageError("until: one entrant only; two at least are to be compared")
+    limits = limits or Limits()
+    more = {"until": " ".join(until.lower().split())}
+    with open_tournament(setup, 0, directory, asked, more, processes) as opened:
+        rounds = _Rounds(opened, question, wanted, directory, most)
+        begun, cut = time.monotonic(), ""
+        while not cut:
+            planned = opened.results.left_of(rounds.planned())
+            done = opened.results.done
+            limits.watch(done, most)
+            left = limits.part(0, 1, time.monotonic() - begun)
+            if left.reached(0.0):
+                cut = "interrupted" if limits.interrupted() else "the time was up"
+                break
+            cut = opened.play(planned, left, most, copies)
+            if cut:
+                break
+            if rounds.number:
+                look = rounds.look()
+                if told is not None:
+                    told(look)
+                if look.reached:
+                    break
+            if not rounds.plan():
+                cut = SPENT
+        found = rounds.look() if rounds.may_look() else None
+        return opened.played(most, cut), found
+
+
+class _Rounds:
+    """The rounds of a tournament: what was planned, and what is to come.
+
+    1. What a round plays is written down before its first match.
+    2. It follows from the matches of the rounds before it and from the seed.
+    """
+
+    def __init__(
+        self,
+        opened: OpenTournament,
+        question: Question,
+        wanted: float,
+        directory: Path | None,
+        most: int,
+    ) -> None:
+        self._opened, self._question, self._wanted = opened, question, wanted
+        self._most = most
+        self._path = None if directory is None else directory / ROUNDS
+        self._names = tuple(each.name for each in opened.setup.participants)
+        self._seed = opened.setup.seed
+        schedule = opened.schedule
+        if len(opened.agents) < 2:
+            raise UsageError(
+                f"until: {opened.setup.game} is a game for one agent, in which no two meet; "
+                "leave it out, and compare the returns"
+            )
+        self._counts: Integers = np.zeros(len(schedule.seatings), np.int64)
+        """[I]: planned matches by seating."""
+        self.number = 0
+        """Rounds that were planned."""
+        for line in _read_rounds(self._path):
+            self._counts[line["seatings"]] += np.array(line["matches"], np.int64)
+            self.number += 1
+
+    def planned(self) -> Integers:
+        """The numbers of all matches of all rounds, in order."""
+        seatings = np.repeat(np.arange(len(self._counts)), self._counts)
+        first = np.repeat(np.cumsum(self._counts) - self._counts, self._counts)
+        turns = np.arange(len(seatings)) - first
+        numbers: Integers = np.sort(turns * len(self._counts) + seatings)
+        return numbers
+
+    def plan(self) -> bool:
+        """Plan a further round; False: no match is left to be played."""
+        total = int(self._counts.sum())
+        count = len(self._names)
+        left = self._most - total
+        if self.number == 0:
+            each = -(-LOOKED_AT // (2 * len(self._opened.agents))) * 2 * len(self._opened.agents)
+            pairs: Integers = np.triu(np.full((count, count), each, np.int64), 1)
+            if pairs.sum() > left:
+                raise UsageError(
+                    f"--matches is {self._most:,}; before anything can be said {count} entrants "
+                    f"play {int(pairs.sum()):,}"
+                )
+        elif left <= 0:
+            return False
+        else:
+            size = min(left, max(count, math.ceil(GROWTH * total)))
+            rng = stream(self._seed, "tournament", "plan", self.number)
+            pairs = allocate(self.payoffs(), self._question, size, rng)
+        self._write(self._shared(pairs))
+        return True
+
+    def look(self) -> Look:
+        """What the matches say that are over."""
+        payoffs = self.payoffs()
+        rng = stream(self._seed, "tournament", "look", self.number)
+        found = answer(payoffs, self._question, rng, DRAWS)
+        return Look(
+            rounds=self.number,
+            matches=self._opened.results.done,
+            words=found.words,
+            sure=found.sure,
+            wanted=self._wanted,
+            reached=1.0 - found.sure <= STRICT * (1.0 - self._wanted),
+            unsure=least_sure(payoffs, self._question),
+        )
+
+    def may_look(self) -> bool:
+        """Whether each two met twice at least."""
+        counts = self.payoffs().counts
+        return bool((counts[np.triu_indices(len(counts), 1)] >= 2).all())
+
+    def payoffs(self) -> Payoffs:
+        """Of the matches that are over, seats pooled; as `remuda analyse` reads them."""
+        numbers, returns = self._opened.results.played()
+        count, seats = len(self._names), len(self._opened.agents)
+        sums = np.zeros((6, count, count))
+        entrants = self._opened.schedule.entrants_of(numbers)
+        add_up(entrants, returns.astype(np.float64), np.arange(seats), True, False, sums)
+        return from_sums(self._names, sums, True)
+
+    def _shared(self, pairs: Integers) -> Integers:
+        """[I] matches by seating, from those of pairs [N, N]: those played least come first."""
+        found: Integers = np.zeros(len(self._counts), np.int64)
+        cells = self._opened.schedule.cells
+        for row, column in np.argwhere(pairs).tolist():
+            seatings = np.unique([cells[row, column], cells[column, row]])
+            before = self._counts[seatings]
+            total = int(before.sum() + pairs[row, column])
+            # The level up to which all are filled, by those that have least.
+            after = before.copy()
+            while after.sum() < total:
+                low = after == after.min()
+                above = after[~low].min() if (~low).any() else total
+                room = min(int((above - after.min()) * low.sum()), total - int(after.sum()))
+                each, rest = divmod(room, int(low.sum()))
+                after[low] += each
+                after[np.flatnonzero(low)[:rest]] += 1
+            found[seatings] += after - before
+        return found
+
+    def _write(self, counts: Integers) -> None:
+        """Note a round; what was written of another in part is gone."""
+        if self._path is not None:
+            places = np.flatnonzero(counts)
+            line = {"seatings": places.tolist(), "matches": counts[places].tolist()}
+            try:
+                with self._path.open("a+b") as file:
+                    file.seek(0)
+                    file.truncate(file.read().rfind(b"\n") + 1)
+                    file.write(json.dumps(line).encode() + b"\n")
+            except OSError as error:
+                raise RunDirectoryError(f"cannot write {self._path}: {error.strerror}") from None
+        self._counts += counts
+        self.number += 1
+
+
+def _read_rounds(path: Path | None) -> list[dict[str, Any]]:
+    """Each round that was written down: its seatings, and how many matches of each."""
+    if path is None or not path.exists():
+        return []
+    lines = path.read_bytes().split(b"\n")
+    try:
+        return [json.loads(line) for line in lines[:-1]]  # the last is empty, or cut off
+    except ValueError:
+        raise RunDirectoryError(f"{path} is damaged; begin anew in another directory") from None
+
+
+def missing_matches(directory: Path) -> int | None:
+    """How many matches of the rounds of a tournament are not in its ledger.
+
+    None: it is not played in rounds.
+
+    Raises:
+        RunDirectoryError: it is damaged.
+    """
+    if not (directory / ROUNDS).exists():
+        return None
+    planned = sum(sum(line["matches"]) for line in _read_rounds(directory / ROUNDS))
+    return max(planned - len(np.unique(read_records(directory / LEDGER)[1]["number"])), 0)
+
+
+def least_sure(payoffs: Payoffs, question: Question) -> str:
+    """The comparison of a question's answer that is the least sure, as `a before b (71% sure)`.
+
+    By the normal distribution of its sum of payoffs: comparison d is the sum of w_ij m_ij, whose
+    variance is the sum over pairs of that of w_ij m_ij + w_ji m_ji.
+    """
+    matrix = np.where(np.eye(len(payoffs.names), dtype=np.bool_), 0.0, payoffs.matrix)
+    weights = question.comparisons(matrix)
+    one, other = np.triu_indices(len(matrix), 1)
+    covariances = payoffs.moderated[:, :, one, other]
+    there, back = weights[:, one, other], weights[:, other, one]
+    variances = (
+        there**2 * covariances[0, 0]
+        + 2.0 * there * back * covariances[0, 1]
+        + back**2 * covariances[1, 1]
+    ) / np.maximum(payoffs.counts[one, other], 1)
+    distances = (weights * matrix).sum((1, 2))
+    sure = [
+        0.5 * (1.0 + math.erf(distance / math.sqrt(max(2.0 * variance, 1e-300))))
+        for distance, variance in zip(distances, variances.sum(1), strict=True)
+    ]
+    least = int(np.argmin(sure))
+    sums = weights[least].sum(1)
+    better, worse = payoffs.names[int(sums.argmax())], payoffs.names[int(sums.argmin())]
+    return f"{better} before {worse} ({min(100.0 * sure[least], 99.9):.1f}% sure)"
