@@ -119,3 +119,46 @@ def test_what_is_no_run_is_refused(tmp_path, capsys):
     path.write_text("policy,a,b\na,0,x\n")
     assert run(["analyse", str(path)]) in (1, 2)
     assert 'line 2: "x" is no number' in capsys.readouterr().err.replace("\n", " ")
+
+
+def tournament(directory, payoffs, game="rock_paper_scissors", options=None, matches=40):
+    """A tournament's directory that tells its game."""
+    ledger(directory, payoffs, matches)
+    told = {"tournament": 1, "game": game, "options": options or {}, "entrants": []}
+    (directory / "tournament.json").write_text(json.dumps(told))
+    return directory
+
+
+def test_several_of_one_game_stand_side_by_side(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    skill = SKILL[:, None] - SKILL[None]
+    one, two = (tournament(tmp_path / name, skill) for name in ("one", "two"))
+    assert run(["analyse", str(one), str(two), "--samples", "50"]) == 0
+    shown = capsys.readouterr().out
+    assert "2 runs of one game" in shown
+    assert "policies of different runs never met" in shown.replace("\n", " ")
+    written = json.loads((tmp_path / "analysis" / "analysis.json").read_text())
+    assert list(written["runs"]) == ["one", "two"]
+    assert written["members"] == [f"{run}/p{i}" for run in ("one", "two") for i in range(3)]
+    values = written["common"]["share of skill"]["values"]
+    assert values == [written["runs"][each]["structure"]["transitive"] for each in ("one", "two")]
+    assert written["by_policy"]["p0"]["mean"] > 0.0 > written["by_policy"]["p2"]["mean"]
+    assert (tmp_path / "analysis" / "two" / "payoffs.png").is_file()
+
+
+def test_payoffs_of_different_games_are_not_put_together(tmp_path, capsys):
+    skill = SKILL[:, None] - SKILL[None]
+    one = tournament(tmp_path / "one", skill)
+    other = tournament(tmp_path / "other", skill, "kuhn_poker")
+    longer = tournament(tmp_path / "longer", skill, options={"rounds": 3})
+    table = tmp_path / "game.csv"
+    table.write_text(",a,b\na,0,1\nb,-1,0\n")
+    for second, told in (
+        (other, f"{one} is of rock_paper_scissors, and {other} is of kuhn_poker: only runs of one"),
+        (longer, "with other options: env.options.rounds is the default and 3"),
+        (table, f"{table} tells no game"),
+    ):
+        assert run(["analyse", str(one), str(second)]) in (1, 2)
+        shown = capsys.readouterr()
+        assert told in shown.err.replace("\n", " ")
+        assert not shown.out

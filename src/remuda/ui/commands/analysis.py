@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
@@ -16,8 +18,10 @@ from remuda.ui.arguments import parse_flags, validate
 class AnalyseOptions(Section):
     """Who is good, what rational players would play, and how sure that is."""
 
-    source: Path
-    """A run with a ledger of matches, or a file of payoffs (.csv, .npz)."""
+    sources: tuple[Path, ...] = Field(min_length=1)
+    """Runs, directories of runs as `remuda train --seeds` makes them, or tournaments, all of one
+    game; or files of payoffs (.csv, .npz). Several stand side by side: what each says, and what is
+    common to them."""
     only: tuple[str, ...] = ()
     """Names of the policies to look at, such as `policy_0` or `policy_0@12`; none: all."""
     frozen: bool = False
@@ -32,29 +36,42 @@ class AnalyseOptions(Section):
     seed: NonNegativeInt = 0
     """Seed of the draws."""
     out: Path | None = None
-    """The directory for analysis.json and the pictures; none: that of the run or the file."""
+    """The directory for analysis.json and the pictures; none: that of the run or the file, and of
+    several `analysis`."""
     format: Literal["table", "json"] = "table"
     """A screen to read, or all of it as JSON."""
 
 
 def analyse(words: Sequence[str]) -> int:
     """Analyse a population: ranking, equilibrium, cycles and diversity, with how sure each is."""
-    options = validate(parse_flags(words, AnalyseOptions, positional="source"), AnalyseOptions)
+    options = validate(parse_flags(words, AnalyseOptions, positional="sources"), AnalyseOptions)
+    _limit_threads()
 
     import numpy as np
 
-    from remuda.analysis.overall import analyse as analysis_of
-    from remuda.ui.analysing import payoffs_of, print_analysis, write_analysis
+    from remuda.ui.analysing import analyse_sources, print_report, write_report
+    from remuda.ui.analysis_sources import Choice, open_sources
 
-    payoffs, place = payoffs_of(
-        options.source, options.only, options.frozen, options.wins, options.roles
-    )
-    found = analysis_of(payoffs, np.random.default_rng(options.seed), options.samples)
+    sources = open_sources(options.sources)
+    choice = Choice(options.only, options.frozen, options.wins, options.roles)
+    report = analyse_sources(sources, choice, np.random.default_rng(options.seed), options.samples)
     if options.format == "json":
-        print(json.dumps(found.as_summary(), allow_nan=False))
+        print(json.dumps(report.as_summary(), allow_nan=False))
     else:
-        print_analysis(found)
-    written = write_analysis(found, options.out or place)
+        print_report(report)
+    place = sources[0].place if len(sources) == 1 else Path("analysis")
+    written = write_report(report, options.out or place)
     if options.format == "table":
         print(f"wrote {', '.join(str(path) for path in written)}")
     return 0
+
+
+def _limit_threads() -> None:
+    """Let linear algebra compute in one thread.
+
+    The matrices are small, and on many cores threads would cost more than they bring, most of all
+    beside those of the solver of linear programs. The variable is read when NumPy is loaded, so
+    this does nothing in a program that has loaded it.
+    """
+    if "numpy" not in sys.modules:
+        os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
