@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 from gymnasium.spaces import Discrete, MultiDiscrete
-from support import Tape
 
 from remuda.config import load_config
 from remuda.envs.recorded import Recorded, _mask_size
@@ -12,6 +11,7 @@ from remuda.evaluate import evaluate, play_recorded
 from remuda.policies.spec import first_weights, policy_specs
 from remuda.publish.snapshot import Snapshot
 from remuda.streams import torch_stream
+from support import Tape
 
 
 def play(env, turns, actions):
