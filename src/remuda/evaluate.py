@@ -82,6 +82,7 @@ def play_recorded(
     *,
     sampled: bool = False,
     states: int = 0,
+    frames: int = 1,
     seconds: float | None = None,
 ) -> Recorded:
     """Play episodes as `evaluate` does, and keep what happened in them turn by turn.
@@ -93,6 +94,7 @@ def play_recorded(
         seed: of the games.
         sampled: whether policies explore as they do at the end of training; else they are greedy.
         states: so many observations of each agent are kept.
+        frames: each with those before it, so many together.
         seconds: after which play ends; None: as long as it takes.
 
     Returns:
@@ -102,7 +104,7 @@ def play_recorded(
 
     def make_actor(copies: int) -> Actor:
         def wrap(env: VectorEnv) -> VectorEnv:
-            recorded.append(Recorded(env, -(-episodes // copies), states))
+            recorded.append(Recorded(env, -(-episodes // copies), states, frames))
             return recorded[-1]
 
         actor = actor_for_play(config, snapshots, copies, seed, sampled=sampled, wrap=wrap)

@@ -30,7 +30,7 @@ def player_of(biases, game="kuhn_poker", **policy):
 def states(count=40, shape=(8,), masks=True):
     rng = np.random.default_rng(0)
     allowed = np.tile([False, True, True], (count, 1)) if masks else None
-    seen = rng.random((count, *shape)).astype(np.float32)
+    seen = rng.random((count, 1, *shape)).astype(np.float32)
     return ObservedStates(seen, allowed, np.arange(count) // 4)
 
 
@@ -62,6 +62,19 @@ def test_two_kinds_are_found():
     found = policy_behaviour(players, states(), np.random.default_rng(0))
     assert found.kinds.labels.tolist() == [0, 1] * 4
     assert "there are 2 kinds: p0 p2 p4 p6 | p1 p3 p5 p7" in found.in_words()
+
+
+def test_policies_that_stack_frames_are_asked_with_those_before():
+    players = {
+        "stacks": player_of([0.0, 0.0, 0.0], n_frames=2),
+        "newest": player_of([0.0, 30.0, 0.0]),
+    }
+    seen = states()
+    with pytest.raises(UsageError, match="stacks 2 observations, and 1 are known"):
+        policy_behaviour(players, seen, np.random.default_rng(0))
+    seen = ObservedStates(np.repeat(seen.observations, 3, axis=1), seen.masks, seen.episodes)
+    found = policy_behaviour(players, seen, np.random.default_rng(0))
+    assert found.distances.mean == pytest.approx(np.sqrt(1.5 - 0.75 * np.log2(3)), abs=1e-5)
 
 
 def test_few_states_are_chosen_of_many():

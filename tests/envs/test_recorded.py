@@ -36,12 +36,23 @@ def test_rewards_are_kept_by_turn_until_each_episode_ends():
     assert played.returns.tolist() == [[4, 2], [5, 3]]
     seen = env.observed([1])
     # Copy, agent, episode, turn and acts of this turn, of two copies in four turns.
-    assert seen.observations.shape == (8, 5)
-    assert seen.observations[:, 1].tolist() == [1.0] * 8
+    assert seen.observations.shape == (8, 1, 5)
+    assert seen.observations[:, 0, 1].tolist() == [1.0] * 8
     assert seen.masks is None
     # The first copy began a second episode after two turns, the second after three.
     assert len(set(seen.episodes.tolist())) == 4
     assert len(env.observed([0, 1]).observations) == 16
+
+
+def test_frames_are_those_of_the_same_episode_with_the_newest_last():
+    env = Recorded(Tape(1, lengths=(3,)), episodes=0, states=10, frames=2)
+    env.reset(np.zeros(1, np.int64), np.ones(1, np.bool_))
+    env.start()
+    play(env, 4, [(0, 0)] * 4)
+    turns = env.observed([0]).observations[:, :, 3]
+    episodes = env.observed([0]).observations[:, :, 2]
+    assert turns.tolist() == [[0, 0], [0, 1], [1, 2], [0, 0]]
+    assert episodes.tolist() == [[0, 0], [0, 0], [0, 0], [0, 1]]
 
 
 def test_nothing_is_kept_before_the_start_and_no_more_than_was_asked_for():
@@ -72,7 +83,7 @@ def test_returns_and_facts_are_those_of_greedy_play(game):
     for name, told in wanted.facts.items():
         np.testing.assert_allclose(sorted(played.facts[name]), sorted(told))
     seen = found.observed([0])
-    assert seen.observations.shape[1:] == specs[0].observation
+    assert seen.observations.shape[2:] == specs[0].observation
     assert (seen.masks is not None) == specs[0].masked
     if seen.masks is not None:
         assert seen.masks.any(1).all()

@@ -32,7 +32,8 @@ def probabilities(
     Args:
         spec: of the policy.
         weights: [P] of its network.
-        observations: [S, *shape] as the environment writes them.
+        observations: [S, *shape] as the environment writes them; [S, n_frames, *shape] of a policy
+            that stacks them, the newest last.
         allowed: [S, A] bool, at least one action each.
 
     Raises:
@@ -45,7 +46,6 @@ def probabilities(
 
     what = f"the policy {spec.name}"
     if not isinstance(spec.actions, DiscreteActions) or spec.actions.sizes != allowed.shape[1:]:
-        _check_memory(spec)
         raise UsageError(f"{what} has {spec.actions}; the game has actions of {allowed.shape[1:]}")
     if len(allowed) != len(observations):
         raise UsageError(f"{what}: {len(allowed)} masks for {len(observations)} observations")
@@ -66,7 +66,7 @@ def gaussians(spec: PolicySpec, weights: Floats, observations: Array) -> tuple[N
     Args:
         spec: of the policy.
         weights: [P] of its network.
-        observations: [S, *shape] as the environment writes them.
+        observations: as of `probabilities`.
 
     Returns:
         Means and standard deviations, each [S, D], before actions are brought within bounds.
@@ -83,26 +83,27 @@ def gaussians(spec: PolicySpec, weights: Floats, observations: Array) -> tuple[N
     return means, np.exp(logarithms)
 
 
-def _check_memory(spec: PolicySpec) -> None:
-    """Raise a `UsageError` where a policy goes by more than the newest observation."""
-    if spec.memory or spec.config.n_frames > 1:
-        raise UsageError(
-            f"the policy {spec.name} goes by earlier observations too (recurrent, or stacked "
-            "frames); what it does is worked out only for policies that go by the newest"
-        )
-
-
 def _outputs(spec: PolicySpec, weights: Floats, observations: Array) -> Numbers:
-    """[S, O]: what the network makes of observations [S, *shape]."""
+    """[S, O]: what the network makes of observations."""
     import torch
 
     from remuda.policies.stack import ParameterStack
 
-    _check_memory(spec)
-    what, count = f"the policy {spec.name}", len(observations)
-    if observations.shape[1:] != spec.observation:
+    what, count, frames = f"the policy {spec.name}", len(observations), spec.config.n_frames
+    if spec.memory:
         raise UsageError(
-            f"{what} sees observations of {spec.observation}; these are {observations.shape[1:]}"
+            f"{what} goes by earlier observations too (its network is recurrent); what it does is "
+            "worked out only for policies that go by the newest"
+        )
+    wanted = spec.observation if frames == 1 else (frames, *spec.observation)
+    if frames > 1 and observations.shape[1:] == spec.observation:
+        raise UsageError(
+            f"{what} goes by earlier observations too ({frames} are stacked), which are not known "
+            "here"
+        )
+    if observations.shape[1:] != wanted:
+        raise UsageError(
+            f"{what} sees observations of {wanted}; these are {observations.shape[1:]}"
         )
     network = spec.network()
     stack = ParameterStack(network.shapes, 1)

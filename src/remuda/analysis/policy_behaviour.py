@@ -13,7 +13,7 @@ from remuda.analysis.clusters import Clusters, clusters
 from remuda.analysis.network_play import gaussians, probabilities
 from remuda.envs.recorded import ObservedStates
 from remuda.errors import UsageError
-from remuda.types import Floats
+from remuda.types import Array, Floats
 
 if TYPE_CHECKING:
     from remuda.policies.spec import PolicySpec
@@ -97,7 +97,7 @@ def policy_behaviour(
     Raises:
         UsageError: fewer than two policies can be asked.
     """
-    count = len(states.observations)
+    count, frames = states.observations.shape[:2]
     chosen = np.sort(rng.choice(count, min(most, count), replace=False))
     observations = states.observations[chosen]
     masks = None if states.masks is None else states.masks[chosen]
@@ -105,12 +105,13 @@ def policy_behaviour(
     untold: dict[str, str] = {}
     for name, (spec, weights) in players.items():
         try:
+            seen = _as_seen(spec, observations, frames)
             if spec.actions.mask_size:
                 size = spec.actions.mask_size
                 allowed = np.ones((len(chosen), size), np.bool_) if masks is None else masks
-                answers[name] = probabilities(spec, weights, observations, allowed)
+                answers[name] = probabilities(spec, weights, seen, allowed)
             else:
-                answers[name] = gaussians(spec, weights, observations)
+                answers[name] = gaussians(spec, weights, seen)
         except UsageError as error:
             untold[name] = str(error)
     if len(answers) < 2:
@@ -120,6 +121,17 @@ def policy_behaviour(
     found, measure = _distances(list(answers.values()), episodes, rng)
     kinds = clusters(found.distances, rng)
     return PolicyBehaviour(tuple(answers), found, kinds, measure, len(chosen), untold)
+
+
+def _as_seen(spec: PolicySpec, observations: Array, frames: int) -> Array:
+    """Of observations [S, frames, *shape] those that a policy goes by."""
+    stacked = spec.config.n_frames
+    if stacked > frames:
+        raise UsageError(
+            f"the policy {spec.name} stacks {stacked} observations, and {frames} are known"
+        )
+    found: Array = observations[:, -1] if stacked == 1 else observations[:, -stacked:]
+    return found
 
 
 def _distances(

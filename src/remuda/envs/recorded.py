@@ -43,7 +43,8 @@ class ObservedStates:
     """What agents that were about to act observed.
 
     Attributes:
-        observations: [S, *shape] as the game writes them.
+        observations: [S, frames, *shape] as the game writes them, with those before them of the
+            same episode, the newest last; zeros before its first.
         masks: [S, mask_size] what was allowed; None: the game does not tell.
         episodes: [S] the number of the episode that each is from.
     """
@@ -56,13 +57,14 @@ class ObservedStates:
 class Recorded(Wrapped):
     """The game itself, and what happened in it since `start`."""
 
-    def __init__(self, game: VectorEnv, episodes: int, states: int = 0) -> None:
+    def __init__(self, game: VectorEnv, episodes: int, states: int = 0, frames: int = 1) -> None:
         """Wrap a game.
 
         Args:
             game: the game.
             episodes: that are kept of each copy, its first ones; of 0 none.
             states: what is observed is kept until there are so many observations of an agent.
+            frames: observations of an agent that are kept together, the newest and those before.
         """
         super().__init__(game)
         self._episodes, self._states, self._is_on = episodes, states, False
@@ -73,6 +75,11 @@ class Recorded(Wrapped):
         self._told: list[list[list[float]]] = [[] for _ in range(self.num_envs)]
         self._observed: list[list[tuple[Array, Bools | None, Integers]]] = [[] for _ in self.agents]
         self._counts = [0] * len(self.agents)
+        self._frames: list[Array] = [
+            np.zeros((self.num_envs, frames, *(spec.shape or ())), spec.dtype)
+            for spec in (agent.observation_space for agent in self.agents)
+        ]
+        """By agent, what it observed last when it acted."""
 
     def start(self) -> None:
         """Begin to record; the turn before, by which an actor compiles, is none of the game's."""
@@ -83,6 +90,8 @@ class Recorded(Wrapped):
         self.game.reset(seeds, mask)
         for copy in np.flatnonzero(mask):
             self._going[copy] = []
+            for frames in self._frames:
+                frames[copy] = 0
             self._numbers[copy], self._next = self._next, self._next + 1
 
     def observe(self, agent: int, out: Array) -> None:
@@ -91,15 +100,16 @@ class Recorded(Wrapped):
         if not self._is_on or self._counts[agent] >= self._states:
             return
         rows = np.flatnonzero(self.active[:, agent])
+        frames = self._frames[agent]
+        frames[rows, :-1] = frames[rows, 1:]
+        frames[rows, -1] = out.reshape(self.num_envs, *frames.shape[2:])[rows]
         masks: Bools | None = None
         if self.agents[agent].masked:
             size = _mask_size(self.agents[agent].action_space)
             allowed = np.zeros((self.num_envs, size), np.bool_)
             self.game.mask(agent, allowed)
             masks = allowed[rows]
-        shape = self.agents[agent].observation_space.shape
-        seen = out.reshape(self.num_envs, *(shape or ()))[rows].copy()
-        self._observed[agent].append((seen, masks, self._numbers[rows].copy()))
+        self._observed[agent].append((frames[rows].copy(), masks, self._numbers[rows].copy()))
         self._counts[agent] += len(rows)
 
     def end_turn(self) -> TurnResult:

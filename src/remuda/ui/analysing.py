@@ -18,7 +18,9 @@ from remuda.analysis.overall import analyse as analysis_of
 from remuda.analysis.payoff import KNOWN, Payoffs
 from remuda.analysis.several import Several
 from remuda.coordinator.run_directory import write_file
-from remuda.errors import RunDirectoryError
+from remuda.errors import RunDirectoryError, UsageError
+from remuda.saved import SavedPolicies
+from remuda.ui.analysis_extras import extras_of
 from remuda.ui.analysis_sources import Choice, Source, payoffs_of
 from remuda.ui.numbers import number
 
@@ -72,8 +74,56 @@ def _with_extras(summary: dict[str, Any], extras: Mapping[str, Extra]) -> dict[s
     return summary | told | {"in_words": words}
 
 
+@dataclass(frozen=True)
+class PartialReport:
+    """What is told of a run whose matches say nothing, as where policies play themselves alone.
+
+    Attributes:
+        why: its matches say nothing.
+        extras: by name, what is told all the same.
+    """
+
+    why: str
+    extras: Mapping[str, Extra]
+
+    def as_summary(self) -> dict[str, Any]:
+        """Plain data: what `analysis.json` holds."""
+        return _with_extras({"analysis": 1, "in_words": {"payoffs": self.why}}, self.extras)
+
+
+def analyse_what_there_is(
+    sources: Sequence[Source],
+    choice: Choice,
+    rng: np.random.Generator,
+    samples: int,
+    seconds: float = 0.0,
+    seed: int = 0,
+) -> Report | PartialReport:
+    """Analyse as `analyse_sources` does; where matches of a run say nothing, its policies alone.
+
+    Raises:
+        RunDirectoryError: a ledger is damaged.
+        UsageError: as `analyse_sources`, and policies cannot be asked either.
+    """
+    try:
+        return analyse_sources(sources, choice, rng, samples, seconds, seed)
+    except UsageError as error:
+        run = sources[0].run
+        if len(sources) > 1 or run is None or choice != Choice():
+            raise
+        extras = extras_of(run, SavedPolicies(run).names(), rng, seconds, seed)
+        if not extras:
+            raise
+        return PartialReport(str(error), extras)
+
+
 def analyse_sources(
-    sources: Sequence[Source], choice: Choice, rng: np.random.Generator, samples: int
+    sources: Sequence[Source],
+    choice: Choice,
+    rng: np.random.Generator,
+    samples: int,
+    seconds: float = 0.0,
+    seed: int = 0,
 ) -> Report:
     """Analyse the payoffs of each source.
 
@@ -82,18 +132,28 @@ def analyse_sources(
         choice: which policies are looked at.
         rng: what draws of the payoffs are made with.
         samples: so many.
+        seconds: of fresh play of each run, for what matches do not tell; 0: none.
+        seed: of the games.
 
     Raises:
         RunDirectoryError: a ledger is damaged.
         UsageError: a file cannot be read, a policy is not there, or two never met.
     """
     analyses = tuple(analysis_of(payoffs_of(source, choice), rng, samples) for source in sources)
-    return Report(tuple(source.label for source in sources), analyses, ({},) * len(sources))
+    extras = tuple(
+        {} if source.run is None else extras_of(source.run, each.payoffs.names, rng, seconds, seed)
+        for source, each in zip(sources, analyses, strict=True)
+    )
+    return Report(tuple(source.label for source in sources), analyses, extras)
 
 
-def print_report(report: Report, console: Console | None = None) -> None:
+def print_report(report: Report | PartialReport, console: Console | None = None) -> None:
     """One screen: of one source all of it; of several a line each, and what is common."""
     console = console or Console()
+    if isinstance(report, PartialReport):
+        for part, words in report.as_summary()["in_words"].items():
+            console.print(Text.assemble((f"{part}: ", "bold"), words))
+        return
     if len(report.analyses) == 1:
         print_analysis(report.analyses[0], console)
         for name, extra in report.extras[0].items():
@@ -171,7 +231,7 @@ def _matches(payoffs: Payoffs) -> int:
     return int(upper[upper < KNOWN].sum())
 
 
-def write_report(report: Report, directory: Path) -> tuple[Path, ...]:
+def write_report(report: Report | PartialReport, directory: Path) -> tuple[Path, ...]:
     """Write `analysis.json` and the pictures; returns where.
 
     Of several sources each has its pictures in a directory of its own, named by its label.
@@ -179,6 +239,8 @@ def write_report(report: Report, directory: Path) -> tuple[Path, ...]:
     Raises:
         RunDirectoryError: the disk is full or not writable.
     """
+    if isinstance(report, PartialReport):
+        return write_summary(report.as_summary(), directory)
     if len(report.analyses) == 1:
         places = {directory: report.analyses[0]}
     else:

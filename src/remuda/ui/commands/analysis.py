@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import Field, NonNegativeInt
 
 from remuda.config import Section
+from remuda.errors import UsageError
 from remuda.ui.arguments import parse_flags, validate
 
 
@@ -33,8 +34,11 @@ class AnalyseOptions(Section):
     more often on the better one has nothing of it; all pairs must have met both ways."""
     samples: int = Field(400, ge=50)
     """Draws of the payoffs, from which intervals are made."""
+    seconds: float = Field(10.0, ge=0.0)
+    """Seconds of fresh play of each run, kept apart from its training: for how differently its
+    policies act and, where each agent has one policy for good, for returns and welfare; 0: none."""
     seed: NonNegativeInt = 0
-    """Seed of the draws."""
+    """Seed of the draws, and of fresh play."""
     out: Path | None = None
     """The directory for analysis.json and the pictures; none: that of the run or the file, and of
     several `analysis`."""
@@ -49,21 +53,47 @@ def analyse(words: Sequence[str]) -> int:
 
     import numpy as np
 
-    from remuda.ui.analysing import analyse_sources, print_report, write_report
+    from remuda.ui.analysing import analyse_what_there_is, print_report, write_report, write_summary
     from remuda.ui.analysis_sources import Choice, open_sources
+    from remuda.ui.society_report import print_societies, report_societies
 
     sources = open_sources(options.sources)
-    choice = Choice(options.only, options.frozen, options.wins, options.roles)
-    report = analyse_sources(sources, choice, np.random.default_rng(options.seed), options.samples)
-    if options.format == "json":
-        print(json.dumps(report.as_summary(), allow_nan=False))
+    rng = np.random.default_rng(options.seed)
+    place = options.out or (sources[0].place if len(sources) == 1 else Path("analysis"))
+    if sources[0].has_payoffs:
+        choice = Choice(options.only, options.frozen, options.wins, options.roles)
+        report = analyse_what_there_is(
+            sources, choice, rng, options.samples, options.seconds, options.seed
+        )
+        _show(options, report.as_summary(), lambda: print_report(report))
+        written = write_report(report, place)
     else:
-        print_report(report)
-    place = sources[0].place if len(sources) == 1 else Path("analysis")
-    written = write_report(report, options.out or place)
+        _refuse_choice(options, sources[0].path)
+        societies = report_societies(sources, rng, options.seconds, options.seed)
+        _show(options, societies.as_summary(), lambda: print_societies(societies))
+        written = write_summary(societies.as_summary(), place)
     if options.format == "table":
         print(f"wrote {', '.join(str(path) for path in written)}")
     return 0
+
+
+def _show(
+    options: AnalyseOptions, summary: Mapping[str, Any], print_table: Callable[[], None]
+) -> None:
+    if options.format == "json":
+        print(json.dumps(summary, allow_nan=False))
+    else:
+        print_table()
+
+
+def _refuse_choice(options: AnalyseOptions, path: Path) -> None:
+    """Raise a `UsageError` for options that are about matches, where there are none."""
+    for flag in ("only", "frozen", "wins", "roles"):
+        if getattr(options, flag):
+            raise UsageError(
+                f"--{flag} is about matches, and {path} has none: each of its agents has one "
+                "policy for good"
+            )
 
 
 def _limit_threads() -> None:
