@@ -191,6 +191,12 @@ def analyse(payoffs: Payoffs, rng: np.random.Generator, samples: int = SAMPLES) 
         UsageError: there is one policy only, the roles have other policies each, or two policies
             never met.
     """
+    if len({frozenset(names) for names in payoffs.strategies}) > 1:
+        one, *_, other = (", ".join(names[:5]) for names in payoffs.strategies)
+        raise UsageError(
+            f"the roles have other policies each, {one} and {other}; an analysis is of policies "
+            "that stand in the rows and in the columns"
+        )
     if len(payoffs.names) < 2:
         raise UsageError(
             f"there is one policy only, {payoffs.names[0]}; an analysis compares two or more"

@@ -116,7 +116,7 @@ class Recorded(Wrapped):
         """As the game; rewards are kept, and whole episodes with what was told of them."""
         result = self.game.end_turn()
         if self._is_on and self._episodes:
-            over = ~self.active.any(1)
+            over: Bools = np.logical_not(self.active.any(axis=1))
             for copy in range(self.num_envs):
                 if len(self._over[copy]) >= self._episodes:
                     continue

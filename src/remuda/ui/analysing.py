@@ -17,6 +17,7 @@ from remuda.analysis.overall import Analysis
 from remuda.analysis.overall import analyse as analysis_of
 from remuda.analysis.payoff import KNOWN, Payoffs
 from remuda.analysis.several import Several
+from remuda.analysis.trade_off import TradeOff
 from remuda.coordinator.run_directory import write_file
 from remuda.errors import RunDirectoryError, UsageError
 from remuda.saved import SavedPolicies
@@ -231,22 +232,39 @@ def _matches(payoffs: Payoffs) -> int:
     return int(upper[upper < KNOWN].sum())
 
 
-def write_report(report: Report | PartialReport, directory: Path) -> tuple[Path, ...]:
+def print_part(name: str, words: str, console: Console | None = None) -> None:
+    """One part of an analysis, in words."""
+    (console or Console()).print(Text.assemble((f"{name}: ", "bold"), words))
+
+
+def with_part(summary: Mapping[str, Any], part: TradeOff | None) -> dict[str, Any]:
+    """What `analysis.json` holds, and what is traded for what."""
+    return dict(summary) if part is None else {**summary, "pareto": part.as_summary()}
+
+
+def write_report(
+    report: Report | PartialReport, directory: Path, part: TradeOff | None = None
+) -> tuple[Path, ...]:
     """Write `analysis.json` and the pictures; returns where.
 
     Of several sources each has its pictures in a directory of its own, named by its label.
+
+    Args:
+        report: what was found.
+        directory: where it belongs.
+        part: what is traded for what; None: that was not asked for.
 
     Raises:
         RunDirectoryError: the disk is full or not writable.
     """
     if isinstance(report, PartialReport):
-        return write_summary(report.as_summary(), directory)
+        return write_summary(with_part(report.as_summary(), part), directory)
     if len(report.analyses) == 1:
         places = {directory: report.analyses[0]}
     else:
         labels = (label.replace("/", "-") for label in report.labels)
         places = dict(zip((directory / label for label in labels), report.analyses, strict=True))
-    written = write_summary(report.as_summary(), directory)
+    written = write_summary(with_part(report.as_summary(), part), directory)
     try:
         for place, found in places.items():
             place.mkdir(parents=True, exist_ok=True)

@@ -178,9 +178,9 @@ def _check_together(sources: Sequence[Source]) -> None:
                 f"{other.options.get(names[0], 'the default')}; analyse them apart"
             )
         if other.has_payoffs != first.has_payoffs:
-            one, two = (first, other) if first.has_payoffs else (other, first)
+            with_matches, without = (first, other) if first.has_payoffs else (other, first)
             raise UsageError(
-                f"{one.path} has matches, and in {two.path} each agent has one policy for good; "
+                f"{with_matches.path} has matches, and in {without.path} each agent has one policy for good; "
                 "analyse them apart"
             )
 

@@ -7,13 +7,16 @@ import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field, NonNegativeInt
 
 from remuda.config import Section
 from remuda.errors import UsageError
 from remuda.ui.arguments import parse_flags, validate
+
+if TYPE_CHECKING:
+    from remuda.analysis.trade_off import TradeOff
 
 
 class AnalyseOptions(Section):
@@ -32,6 +35,13 @@ class AnalyseOptions(Section):
     roles: bool = False
     """Keep the first and the second seat apart before they are pooled, so that a policy that sat
     more often on the better one has nothing of it; all pairs must have met both ways."""
+    pareto: tuple[str, ...] = ()
+    """Metrics that are traded for each other, as `payoff:max gain_against:min`: which policies
+    cannot be bettered in all of them. Metrics of the run, `payoff`, `worst_payoff` and
+    `gain_against`; where each agent has one policy for good `return`, or of whole runs `efficiency`
+    and the others that are shown."""
+    reference: tuple[float, ...] = ()
+    """Of the hypervolume of these: a point that is worse than all that matter."""
     samples: int = Field(400, ge=50)
     """Draws of the payoffs, from which intervals are made."""
     seconds: float = Field(10.0, ge=0.0)
@@ -53,10 +63,27 @@ def analyse(words: Sequence[str]) -> int:
 
     import numpy as np
 
-    from remuda.ui.analysing import analyse_what_there_is, print_report, write_report, write_summary
+    from remuda.analysis.trade_off import Objective, trade_off
+    from remuda.ui.analysing import (
+        Report,
+        analyse_what_there_is,
+        print_report,
+        with_part,
+        write_report,
+        write_summary,
+    )
+    from remuda.ui.analysis_metrics import tables_of_populations, tables_of_societies
     from remuda.ui.analysis_sources import Choice, open_sources
     from remuda.ui.society_report import print_societies, report_societies
 
+    objectives = [
+        Objective.parse(word) for words in options.pareto for word in words.split(",") if word
+    ]
+    if options.reference and len(options.reference) != len(objectives):
+        raise UsageError(
+            f"--reference has {len(options.reference)} numbers, and --pareto {len(objectives)} "
+            "objectives; give one for each"
+        )
     sources = open_sources(options.sources)
     rng = np.random.default_rng(options.seed)
     place = options.out or (sources[0].place if len(sources) == 1 else Path("analysis"))
@@ -65,25 +92,40 @@ def analyse(words: Sequence[str]) -> int:
         report = analyse_what_there_is(
             sources, choice, rng, options.samples, options.seconds, options.seed
         )
-        _show(options, report.as_summary(), lambda: print_report(report))
-        written = write_report(report, place)
+        summary, part = report.as_summary(), None
+        if objectives and isinstance(report, Report):
+            tables = tables_of_populations(sources, report.analyses)
+            part = trade_off(tables, objectives, rng, options.reference)
+        _show(options, summary, lambda: print_report(report), part)
+        written = write_report(report, place, part)
     else:
         _refuse_choice(options, sources[0].path)
         societies = report_societies(sources, rng, options.seconds, options.seed)
-        _show(options, societies.as_summary(), lambda: print_societies(societies))
-        written = write_summary(societies.as_summary(), place)
+        summary, part = societies.as_summary(), None
+        if objectives:
+            tables = tables_of_societies(sources, societies.societies)
+            part = trade_off(tables, objectives, rng, options.reference)
+        _show(options, summary, lambda: print_societies(societies), part)
+        written = write_summary(with_part(summary, part), place)
     if options.format == "table":
         print(f"wrote {', '.join(str(path) for path in written)}")
     return 0
 
 
 def _show(
-    options: AnalyseOptions, summary: Mapping[str, Any], print_table: Callable[[], None]
+    options: AnalyseOptions,
+    summary: Mapping[str, Any],
+    print_table: Callable[[], None],
+    part: TradeOff | None,
 ) -> None:
+    from remuda.ui.analysing import print_part, with_part
+
     if options.format == "json":
-        print(json.dumps(summary, allow_nan=False))
-    else:
-        print_table()
+        print(json.dumps(with_part(summary, part), allow_nan=False))
+        return
+    print_table()
+    if part is not None:
+        print_part("pareto", part.in_words())
 
 
 def _refuse_choice(options: AnalyseOptions, path: Path) -> None:
