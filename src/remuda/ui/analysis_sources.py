@@ -180,8 +180,8 @@ def _check_together(sources: Sequence[Source]) -> None:
         if other.has_payoffs != first.has_payoffs:
             with_matches, without = (first, other) if first.has_payoffs else (other, first)
             raise UsageError(
-                f"{with_matches.path} has matches, and in {without.path} each agent has one policy for good; "
-                "analyse them apart"
+                f"{with_matches.path} has matches, and in {without.path} each agent has one policy "
+                "for good; analyse them apart"
             )
 
 
