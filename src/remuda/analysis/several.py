@@ -182,12 +182,14 @@ def _exploitability(found: Analysis) -> float:
 
 MEASURES = {
     "share of skill": lambda found: float(found.structure.transitive),
-    "policies in the equilibrium": _played,
-    "value of the equilibrium": _value,
-    "gain against a policy, within its population": _exploitability,
+    "mixed policies": _played,
+    "value": _value,
+    "gain within the population": _exploitability,
     "diversity": _diversity,
 }
-"""What is compared between runs; NaN: an analysis does not tell it."""
+"""What is compared between runs; NaN: an analysis does not tell it. By name: the transitive share of
+the payoffs, how many policies the equilibrium mixes, what it earns, what the best of a population
+gains against one of it on the mean, and response diversity."""
 
 
 def side_by_side(payoffs: Mapping[str, Payoffs]) -> Payoffs:
