@@ -182,12 +182,12 @@ def _exploitability(found: Analysis) -> float:
 
 MEASURES = {
     "share of skill": lambda found: float(found.structure.transitive),
-    "mixed policies": _played,
+    "mixed": _played,
     "value": _value,
-    "gain within the population": _exploitability,
+    "gain within": _exploitability,
     "diversity": _diversity,
 }
-"""What is compared between runs; NaN: an analysis does not tell it. By name: the transitive share of
+"""What is compared between runs; NaN: an analysis does not tell it. By name: the share of skill in
 the payoffs, how many policies the equilibrium mixes, what it earns, what the best of a population
 gains against one of it on the mean, and response diversity."""
 
