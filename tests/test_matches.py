@@ -98,14 +98,17 @@ def test_payoffs_are_means_over_meetings_with_the_live_policies_first(tmp_path):
         ],
     )
     payoffs = run.payoffs()
-    assert payoffs.policies == ("a", "b", "a@5")
-    assert payoffs.counts.tolist() == [[2, 1, 0], [1, 0, 2], [0, 2, 0]]
+    assert payoffs.names == ("a", "b", "a@5")
+    assert payoffs.counts.tolist() == [[1, 1, 0], [1, 0, 2], [0, 2, 0]]
     nan = np.nan  # who never met
-    np.testing.assert_array_equal(payoffs.means, [[4, 1, nan], [1, nan, 2], [nan, 3, nan]])
-    np.testing.assert_array_equal(
-        payoffs.win_rates, [[0.5, 0.5, nan], [0.5, nan, 0.5], [nan, 0.5, nan]]
-    )
-    assert run.payoffs(most=2).policies == ("a", "b")
+    np.testing.assert_array_equal(payoffs.matrix, [[4, 1, nan], [1, nan, 2], [nan, 3, nan]])
+    assert np.isfinite(payoffs.errors[0]).tolist() == (~np.isnan(payoffs.matrix)).tolist()
+    low, high = payoffs.intervals(0.95)[:, 0]
+    assert low[1, 2] < 2.0 < high[1, 2]
+    won = run.payoffs(wins=True)
+    np.testing.assert_array_equal(won.matrix, [[0.5, 0.5, nan], [0.5, nan, 0.5], [nan, 0.5, nan]])
+    assert run.payoffs(roles=True).counts[2, 1] == 1
+    assert run.payoffs(most=2).names == ("a", "b")
     with pytest.raises(remuda.UsageError, match="one policy at least; this is 0"):
         run.payoffs(most=0)
 
@@ -114,16 +117,16 @@ def test_payoffs_of_a_run_are_those_of_its_ledger(league):
     ledger, payoffs = league.ledger(), league.payoffs()
     assert ledger.num_rows > 100
     one, other = (ledger[f"{agent}/policy"] for agent in league.agents)
-    assert {"policy_0", "policy_1"} < {*one, *other} == set(payoffs.policies)
-    for i, row in enumerate(payoffs.policies):
-        for j, column in enumerate(payoffs.policies):
+    assert {"policy_0", "policy_1"} < {*one, *other} == set(payoffs.names)
+    for i, row in enumerate(payoffs.names):
+        for j, column in enumerate(payoffs.names):
             earned = [
                 *ledger[f"{league.agents[0]}/return"][(one == row) & (other == column)],
                 *ledger[f"{league.agents[1]}/return"][(other == row) & (one == column)],
             ]
-            assert payoffs.counts[i, j] == len(earned)
+            assert payoffs.counts[i, j] == (len(earned) // 2 if i == j else len(earned))
             if earned:
-                assert payoffs.means[i, j] == pytest.approx(np.mean(earned))
+                assert payoffs.matrix[i, j] == pytest.approx(np.mean(earned))
 
 
 def test_a_run_without_matches_is_told(tmp_path, league):
@@ -147,7 +150,8 @@ def test_a_ledger_that_is_not_of_the_run_is_told(tmp_path):
         run.payoffs()
     run = by_hand(tmp_path / "y", [])
     assert run.ledger().num_rows == 0
-    assert run.payoffs().policies == ()
+    with pytest.raises(remuda.UsageError, match="has no match that is over"):
+        run.payoffs()
     (run.path / "ledger.bin").unlink()
     LedgerFile(run.path / "ledger.bin", ("a", "b"), 3).append(np.zeros(1, record_type(3)))
     with pytest.raises(RunDirectoryError, match="of a game of 3 agents, and the run's has 2"):

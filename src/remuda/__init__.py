@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
+    from remuda.analysis.payoff import Payoffs
     from remuda.api import Run, load, tournament, train
     from remuda.callbacks import ActiveRun, Callback, EpisodeSummary
     from remuda.crossplay import Tournament
     from remuda.errors import ConfigError, RemudaError, UsageError
     from remuda.evaluation import Evaluation
     from remuda.frame import Frame
-    from remuda.matches import Payoffs
     from remuda.policies.algorithms.rollout_algorithm import RolloutAlgorithm
     from remuda.policies.algorithms.transition_algorithm import TransitionAlgorithm
     from remuda.result import Result
@@ -61,7 +61,7 @@ _HOMES = {
     "EpisodeSummary": "callbacks",
     "Evaluation": "evaluate",
     "Frame": "frame",
-    "Payoffs": "matches",
+    "Payoffs": "analysis.payoff",
     "Policy": "trained",
     "PolicyState": "trained",
     "RemudaError": "errors",

@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from remuda.analysis.payoff import Payoffs
 from remuda.config import Config, load_config, overlay
 from remuda.coordinator.metrics import View, row_of
 from remuda.coordinator.run_directory import RunDirectory
@@ -22,7 +23,7 @@ from remuda.evaluate import evaluate as play_greedily
 from remuda.evaluation import Evaluation
 from remuda.forkserver.child import check_guard
 from remuda.frame import Frame
-from remuda.matches import Payoffs, read_ledger, read_payoffs
+from remuda.matches import read_ledger, read_payoffs
 from remuda.own_code import gone_on_with, name_objects, name_scripted, tree_of
 from remuda.result import Result
 from remuda.saved import CHECKPOINT, SavedPolicies, UnknownPolicyError
@@ -345,17 +346,29 @@ class Run(Mapping[str, Policy]):
         """
         return read_ledger(self._files, self.agents)
 
-    def payoffs(self, most: int | None = None) -> Payoffs:
-        """What policies earned against each other, in the matches of the ledger.
+    def payoffs(
+        self, most: int | None = None, *, wins: bool = False, roles: bool = False
+    ) -> Payoffs:
+        """What policies earned against each other in the matches of the ledger, and how sure.
+
+        A live policy is one, whatever version of it acted; each of its frozen copies is another.
 
         Args:
             most: so many policies at most: the live ones, then the newest frozen copies; None: all.
+            wins: count wins, with draws as half of one, instead of returns.
+            roles: keep the earlier and the later seat of a meeting apart; else they are pooled.
+
+        Returns:
+            `names` [N]; `matrix` [N, N], the mean return of the row against the column, NaN where
+            they never met; `errors[0]` [N, N], its standard errors; `counts` [N, N] of matches;
+            `intervals(0.95)[:, 0]` [2, N, N]. `remuda.analysis` takes it, and `to_pandas()` gives
+            the means with their names.
 
         Raises:
-            UsageError: `most` is less than 1.
+            UsageError: `most` is less than 1, or no match is over.
             RunDirectoryError: the run has no ledger, or it is damaged.
         """
-        return read_payoffs(self._files, most)
+        return read_payoffs(self._files, self._saved.agents, most, wins=wins, roles=roles)
 
     def evaluate(
         self,

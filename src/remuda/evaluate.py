@@ -13,6 +13,7 @@ from remuda.actor.fixed import FixedSeats
 from remuda.actor.match_seats import MatchSeats
 from remuda.actor.seating import make_policy_groups, make_seats
 from remuda.config import Config
+from remuda.envs.recorded import Recorded
 from remuda.envs.registry import find_game, make_env
 from remuda.envs.vector_env import VectorEnv
 from remuda.envs.wrapped import with_scripted
@@ -70,6 +71,48 @@ def evaluate(
 
     silent = {*config.env.scripted, *(scripted or {})}
     return play_episodes(make_actor, tuple(snapshots), episodes, silent, limits)
+
+
+@naming_user_code()
+def play_recorded(
+    config: Config,
+    snapshots: Mapping[str, Snapshot],
+    episodes: int,
+    seed: int = 0,
+    *,
+    sampled: bool = False,
+    states: int = 0,
+    frames: int = 1,
+    seconds: float | None = None,
+) -> Recorded:
+    """Play episodes as `evaluate` does, and keep what happened in them turn by turn.
+
+    Args:
+        config: of the run.
+        snapshots: the policies, by name.
+        episodes: how many, over all copies.
+        seed: of the games.
+        sampled: whether policies explore as they do at the end of training; else they are greedy.
+        states: so many observations of each agent are kept.
+        frames: each with those before it, so many together.
+        seconds: after which play ends; None: as long as it takes.
+
+    Returns:
+        The game with what was recorded; it is closed.
+    """
+    recorded: list[Recorded] = []
+
+    def make_actor(copies: int) -> Actor:
+        def wrap(env: VectorEnv) -> VectorEnv:
+            recorded.append(Recorded(env, -(-episodes // copies), states, frames))
+            return recorded[-1]
+
+        actor = actor_for_play(config, snapshots, copies, seed, sampled=sampled, wrap=wrap)
+        recorded[-1].start()
+        return actor
+
+    play_episodes(make_actor, tuple(snapshots), episodes, config.env.scripted, Limits(seconds))
+    return recorded[-1]
 
 
 def play_episodes(
@@ -196,6 +239,7 @@ def actor_for_play(
     scripted: Mapping[str, str] | None = None,
     sampled: bool = False,
     seating: Mapping[str, str] | None = None,
+    wrap: Callable[[VectorEnv], VectorEnv] = lambda env: env,
 ) -> Actor:
     """The actor by which `evaluate` plays; see there.
 
@@ -207,6 +251,7 @@ def actor_for_play(
         scripted: by agent, who plays in its place without having learned, besides those of the run.
         sampled: whether policies explore as they do at the end of training.
         seating: by agent, the policy whose network plays it for good.
+        wrap: makes of the copies of the game, with its scripted policies, what is played.
     """
     env = make_env(config.game, copies, **config.env.options)
     env.check = config.env.check
@@ -215,6 +260,7 @@ def actor_for_play(
     env = with_scripted(
         find_game(config.game), env, {**config.env.scripted, **(scripted or {})}, random
     )
+    env = wrap(env)
     if seating is None:  # of a population, those whose places were not empty
         specs = tuple(spec for spec in specs if spec.name in snapshots)
     else:

@@ -3,46 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from remuda.analysis.meetings import read_payoffs as payoffs_of_ledger
+from remuda.analysis.payoff import Payoffs
+from remuda.config import Config
 from remuda.coordinator.run_directory import RunDirectory
-from remuda.errors import RunDirectoryError, UsageError
-from remuda.frame import Frame, data_frame
-from remuda.population.ledger import EARNED, MATCH, MET, WON, payoffs, read_records
+from remuda.errors import RunDirectoryError
+from remuda.frame import Frame
+from remuda.population.ledger import MATCH, read_records
+from remuda.population.ratings import sides_of
 from remuda.population.records import PolicyRef
-from remuda.types import Array
-
-
-@dataclass(frozen=True)
-class Payoffs:
-    """What policies earned in the matches of a run, policy by policy: the row's against the column.
-
-    The live policies are first, then the frozen copies, each by name and version. The result of a
-    live policy is of all versions that it had meanwhile. Every pair of seats in a match is one
-    meeting of those who sat there; in the diagonal, a policy met itself.
-    """
-
-    policies: tuple[str, ...]
-    """[N] names; of a frozen copy, `policy@version`."""
-    means: npt.NDArray[np.float64] = field(repr=False)
-    """[N, N] the mean return of the row over its meetings with the column; NaN: none."""
-    win_rates: npt.NDArray[np.float64] = field(repr=False)
-    """[N, N] the share of these that the row won, draws halved; NaN: none."""
-    counts: npt.NDArray[np.int64] = field(repr=False)
-    """[N, N] how many meetings there were."""
-
-    def to_pandas(self) -> Any:
-        """`means` as a `pandas.DataFrame`, with names of rows and columns.
-
-        Raises:
-            UsageError: pandas is not installed.
-        """
-        names = list(self.policies)
-        return data_frame(self.means, index=names, columns=names)
+from remuda.population.roster import Roster
+from remuda.types import AgentSpec, Array
 
 
 def read_ledger(run: RunDirectory, agents: Sequence[str]) -> Frame:
@@ -81,28 +55,33 @@ def read_ledger(run: RunDirectory, agents: Sequence[str]) -> Frame:
     return Frame(columns, len(records), "ledger")
 
 
-def read_payoffs(run: RunDirectory, most: int | None = None) -> Payoffs:
-    """What policies earned against each other in the matches of a run.
+def read_payoffs(
+    run: RunDirectory,
+    agents: Sequence[AgentSpec],
+    most: int | None = None,
+    *,
+    wins: bool = False,
+    roles: bool = False,
+) -> Payoffs:
+    """What policies earned against each other in the matches of a run, and how sure that is.
+
+    Agents of one team do not meet each other.
 
     Args:
         run: where its files are.
+        agents: the game's, by seat.
         most: so many policies at most: the live ones, then the newest frozen copies. None: all.
+        wins: who has more than the other earns 1, less 0, and as much 0.5; else returns.
+        roles: whether the earlier of two seats is the first role; else seats are pooled.
 
     Raises:
-        UsageError: `most` is less than 1.
+        UsageError: `most` is less than 1, or no match is over.
         RunDirectoryError: there is no ledger, or it is damaged.
     """
-    if most is not None and most < 1:
-        raise UsageError(f"most: there must be one policy at least; this is {most}")
-    names, records = _matches(run)
-    found, sums = payoffs(records, most)
-    refs = [PolicyRef(names[policy], version) for policy, version in found]
-    order = sorted(range(len(refs)), key=lambda i: (refs[i].is_frozen, found[i]))
-    sums = sums[:, order][:, :, order]
-    counts = sums[MET].astype(np.int64)
-    met = np.where(counts > 0, sums[MET], np.nan)
-    policies = tuple(str(refs[i]) for i in order)
-    return Payoffs(policies, sums[EARNED] / met, sums[WON] / met, counts)
+    config = run.read_config()
+    _check_ledger(run, config)
+    sides = sides_of(Roster.of(config, agents).teams, len(agents)).tolist()
+    return payoffs_of_ledger(run.ledger, symmetric=not roles, sides=sides, wins=wins, most=most)
 
 
 def _matches(run: RunDirectory) -> tuple[tuple[str, ...], Array]:
@@ -111,18 +90,24 @@ def _matches(run: RunDirectory) -> tuple[tuple[str, ...], Array]:
     Raises:
         RunDirectoryError: there is no ledger, or it is damaged.
     """
-    if not run.ledger.exists():
-        if not run.read_config().population.dealt:
-            raise RunDirectoryError(
-                f"{run.path} has no ledger of matches: each of its agents has one policy for good; "
-                "a run with population.matchmaker has a ledger"
-            )
-        raise RunDirectoryError(f"{run.path} has no ledger of matches yet: none is over")
+    _check_ledger(run, run.read_config())
     names, records = read_records(run.ledger)
     matches = records[records["kind"] == MATCH]
     if len(matches) and not 0 <= matches["policy"].min() <= matches["policy"].max() < len(names):
         raise RunDirectoryError(f"{run.ledger} is damaged: it names policies that do not exist")
     return names, matches
+
+
+def _check_ledger(run: RunDirectory, config: Config) -> None:
+    """Raise a `RunDirectoryError` where there is no ledger."""
+    if run.ledger.exists():
+        return
+    if not config.population.dealt:
+        raise RunDirectoryError(
+            f"{run.path} has no ledger of matches: each of its agents has one policy for good; "
+            "a run with population.matchmaker has a ledger"
+        )
+    raise RunDirectoryError(f"{run.path} has no ledger of matches yet: none is over")
 
 
 def _names_of(names: Sequence[str], policies: Array, versions: Array) -> Array:

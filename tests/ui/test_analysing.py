@@ -1,12 +1,15 @@
 """`remuda analyse` shows one screen, writes its file and pictures, and tells what is wrong."""
 
 import json
+import shutil
 
 import numpy as np
 import pytest
 
+import remuda
 from remuda.population.ledger import LedgerFile, record_type
 from remuda.ui.cli import run
+from remuda.ui.live import PlainView
 
 
 def ledger(directory, payoffs, matches=40):
@@ -119,3 +122,182 @@ def test_what_is_no_run_is_refused(tmp_path, capsys):
     path.write_text("policy,a,b\na,0,x\n")
     assert run(["analyse", str(path)]) in (1, 2)
     assert 'line 2: "x" is no number' in capsys.readouterr().err.replace("\n", " ")
+
+
+def tournament(directory, payoffs, game="rock_paper_scissors", options=None, matches=40):
+    """A tournament's directory that tells its game."""
+    ledger(directory, payoffs, matches)
+    told = {"tournament": 1, "game": game, "options": options or {}, "entrants": []}
+    (directory / "tournament.json").write_text(json.dumps(told))
+    return directory
+
+
+def test_several_of_one_game_stand_side_by_side(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    skill = SKILL[:, None] - SKILL[None]
+    one, two = (tournament(tmp_path / name, skill) for name in ("one", "two"))
+    assert run(["analyse", str(one), str(two), "--samples", "50"]) == 0
+    shown = capsys.readouterr().out
+    assert "2 runs of one game" in shown
+    assert "policies of different runs never met" in shown.replace("\n", " ")
+    written = json.loads((tmp_path / "analysis" / "analysis.json").read_text())
+    assert list(written["runs"]) == ["one", "two"]
+    assert written["members"] == [f"{run}/p{i}" for run in ("one", "two") for i in range(3)]
+    values = written["common"]["share of skill"]["values"]
+    assert values == [written["runs"][each]["structure"]["transitive"] for each in ("one", "two")]
+    assert written["by_policy"]["p0"]["mean"] > 0.0 > written["by_policy"]["p2"]["mean"]
+    assert (tmp_path / "analysis" / "two" / "payoffs.png").is_file()
+
+
+def test_payoffs_of_different_games_are_not_put_together(tmp_path, capsys):
+    skill = SKILL[:, None] - SKILL[None]
+    one = tournament(tmp_path / "one", skill)
+    other = tournament(tmp_path / "other", skill, "kuhn_poker")
+    longer = tournament(tmp_path / "longer", skill, options={"rounds": 3})
+    table = tmp_path / "game.csv"
+    table.write_text(",a,b\na,0,1\nb,-1,0\n")
+    for second, told in (
+        (other, f"{one} is of rock_paper_scissors, and {other} is of kuhn_poker: only runs of one"),
+        (longer, "with other options: env.options.rounds is the default and 3"),
+        (table, f"{table} tells no game"),
+    ):
+        assert run(["analyse", str(one), str(second)]) in (1, 2)
+        shown = capsys.readouterr()
+        assert told in shown.err.replace("\n", " ")
+        assert not shown.out
+
+
+def trained(directory, game="kuhn_poker", **settings):
+    """A short run of small networks."""
+    policy = {"algorithm": "ppo", "network": {"hidden": (8,)}, "ppo": {"rollout_length": 20}}
+    return remuda.train(
+        game,
+        schedule="sequential",
+        policy=policy,
+        run={"turns": 300, "evaluate_episodes": 0, "directory": directory},
+        checkpoint={"evaluate_episodes": 0},
+        view=PlainView(),
+        **settings,
+    ).directory
+
+
+@pytest.fixture(scope="module")
+def league(tmp_path_factory):
+    """A run in which three policies meet."""
+    population = {"matchmaker": "random", "policies": 3}
+    return trained(tmp_path_factory.mktemp("runs") / "league", population=population)
+
+
+@pytest.fixture(scope="module")
+def fixed(tmp_path_factory):
+    """A run in which each agent has one policy for good."""
+    return trained(tmp_path_factory.mktemp("runs") / "fixed", "prisoners_dilemma")
+
+
+def test_a_run_is_told_by_its_payoffs_and_by_its_policies(league, capsys, tmp_path):
+    out = tmp_path / "out"
+    command = ["analyse", str(league), "--samples", "50", "--out", str(out), "--seconds", "3"]
+    assert run(command) == 0
+    shown = capsys.readouterr().out.replace("\n", " ")
+    assert "3 policies, " in shown
+    for part in (
+        "exploitability: Against policy_",
+        "exact exploitability: policy_",
+        "behaviour: On",
+    ):
+        assert part in shown
+    written = json.loads((out / "analysis.json").read_text())
+    exact = written["exact exploitability"]["policies"]
+    assert set(exact) == {"policy_0", "policy_1", "policy_2"}
+    # Of uniform play NashConv is 11/12, and of any play at most 4: each seat wins or loses 2.
+    assert all(0.0 < each["nash_conv"] <= 4.0 for each in exact.values())
+    assert np.array(written["behaviour"]["distances"]).shape == (3, 3)
+    assert written["in_words"]["behaviour"].startswith("On ")
+
+
+def test_without_fresh_play_nothing_is_played(league, capsys, tmp_path):
+    command = ["analyse", str(league), "--samples", "50", "--out", str(tmp_path), "--seconds", "0"]
+    assert run(command) == 0
+    assert "behaviour" not in capsys.readouterr().out
+    assert "behaviour" not in json.loads((tmp_path / "analysis.json").read_text())
+
+
+def test_agents_with_a_policy_each_are_told_by_fresh_episodes(fixed, capsys, tmp_path):
+    assert run(["analyse", str(fixed), "--out", str(tmp_path), "--seconds", "3"]) == 0
+    shown = capsys.readouterr().out.replace("\n", " ")
+    assert "2 agents, 200 greedy episodes" in shown
+    for part in (
+        "returns: ",
+        "efficiency: ",
+        "equality: ",
+        "exact exploitability: ",
+        "behaviour: ",
+    ):
+        assert part in shown
+    written = json.loads((tmp_path / "analysis.json").read_text())
+    assert written["episodes"] == 200
+    assert set(written["agents"]) == {"agent_0", "agent_1"}
+    assert list(written["exact exploitability"]["policies"]) == ["agent_0 with agent_1"]
+
+
+def test_runs_with_a_policy_for_each_agent_stand_side_by_side(fixed, capsys, tmp_path):
+    copy = tmp_path / "copy"
+    shutil.copytree(fixed, copy)
+    out = tmp_path / "out"
+    assert run(["analyse", str(fixed), str(copy), "--out", str(out), "--seconds", "3"]) == 0
+    assert "2 runs of one game" in capsys.readouterr().out
+    written = json.loads((out / "analysis.json").read_text())
+    assert list(written["runs"]) == ["fixed", "copy"]
+    # Play is greedy and the game is certain, so that both do the same.
+    assert written["common"]["efficiency"]["deviation"] == 0.0
+
+
+def test_policies_that_met_only_themselves_are_told_by_what_they_do(tmp_path, capsys):
+    directory = trained(tmp_path / "alone", population={"matchmaker": "self_play", "policies": 2})
+    assert run(["analyse", str(directory), "--seconds", "3"]) == 0
+    shown = capsys.readouterr().out.replace("\n", " ")
+    assert "payoffs: these never met: policy_0 and policy_1" in shown
+    assert "exact exploitability: policy_" in shown
+    written = json.loads((directory / "analysis.json").read_text())
+    assert "exact exploitability" in written
+
+
+@pytest.mark.parametrize("flag", [["--wins"], ["--only", "agent_0"], ["--seconds", "0"]])
+def test_what_is_about_matches_is_refused_where_there_are_none(fixed, capsys, flag):
+    assert run(["analyse", str(fixed), *flag]) in (1, 2)
+    told = capsys.readouterr().err.replace("\n", " ")
+    assert "each of its agents has one policy" in told or "each agent has one policy" in told
+
+
+def test_matches_and_runs_without_any_are_not_put_together(league, fixed, tmp_path, capsys):
+    other = trained(tmp_path / "other", population={"matchmaker": "fixed"})
+    assert run(["analyse", str(league), str(other)]) in (1, 2)
+    assert "analyse them apart" in capsys.readouterr().err.replace("\n", " ")
+    assert run(["analyse", str(league), str(fixed)]) in (1, 2)
+    assert "is of kuhn_poker, and" in capsys.readouterr().err.replace("\n", " ")
+
+
+def test_what_is_traded_for_what_is_told(matches, league, fixed, capsys, tmp_path):
+    command = [
+        "analyse",
+        str(matches),
+        "--samples",
+        "50",
+        "--pareto",
+        "payoff:max,gain_against:min",
+    ]
+    assert run(command) == 0
+    assert "pareto: Of 3 1 cannot be bettered in all of payoff (max)" in _flat(capsys)
+    written = json.loads((matches / "analysis.json").read_text())
+    assert written["pareto"]["on_front"] == ["p0"]
+    out = ["--out", str(tmp_path / "out"), "--samples", "50"]
+    flags = ["--seconds", "0", "--pareto", "payoff:max", "mean_return:max"]
+    assert run(["analyse", str(league), *out, *flags]) == 0
+    assert "policy_" in _flat(capsys).partition("pareto: Of 3")[2]
+    flags = ["--seconds", "3", "--pareto", "efficiency:max,episode_length:min"]
+    assert run(["analyse", str(fixed), *out, *flags]) == 0
+    assert "pareto: Of 1 1 cannot be bettered" in _flat(capsys)
+
+
+def _flat(capsys):
+    return capsys.readouterr().out.replace("\n", " ")

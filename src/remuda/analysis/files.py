@@ -52,6 +52,12 @@ def _read_csv(path: Path) -> Payoffs:
         raise UsageError(f"{path} has no line of numbers; it is to be {KINDS}")
     if set(MATCHES) <= set(lines[0]):
         return _of_matches(path, lines)
+    lacking = [column for column in MATCHES if column not in lines[0]]
+    if len(lacking) < len(MATCHES) - 1:
+        raise UsageError(
+            f"{path}: a list of matches needs the columns {', '.join(MATCHES)}; its first line "
+            f"lacks {', '.join(lacking)}"
+        )
     columns = lines[0][1:]
     rows = [line[0] for line in lines[1:]]
     matrix = np.array(
@@ -68,7 +74,9 @@ def _numbers(path: Path, line: int, words: Sequence[str], count: int) -> list[fl
         try:
             found.append(float(word) if word else np.nan)
         except ValueError:
-            raise UsageError(f'{path}, line {line}: "{word}" is no number') from None
+            raise UsageError(
+                f'{path}, line {line}: "{word}" is no number; the file is to be {KINDS}'
+            ) from None
     return found
 
 

@@ -153,9 +153,15 @@ def _keys_of(matches: Array) -> Integers:
 
 def _members(reader: LedgerReader) -> Integers:
     """[N] the keys of all members, in order."""
-    found: Integers = np.zeros(0, np.int64)
+    live = np.zeros(len(reader.policies), np.bool_)
+    frozen: Integers = np.zeros(0, np.int64)
     for matches in reader.pieces():
-        found = np.union1d(found, _keys_of(matches))
+        is_live = matches["version"] < 0
+        # Most are live, and of these there are few: they are marked, and only copies are sorted.
+        live[matches["policy"][is_live]] = True
+        if not is_live.all():
+            frozen = np.union1d(frozen, _keys_of(matches)[~is_live])
+    found: Integers = np.union1d(np.flatnonzero(live) * KEY, frozen)
     return found
 
 

@@ -32,7 +32,8 @@ def probabilities(
     Args:
         spec: of the policy.
         weights: [P] of its network.
-        observations: [S, *shape] as the environment writes them.
+        observations: [S, *shape] as the environment writes them; [S, n_frames, *shape] of a policy
+            that stacks them, the newest last.
         allowed: [S, A] bool, at least one action each.
 
     Raises:
@@ -42,20 +43,67 @@ def probabilities(
     import torch
 
     from remuda.policies.actions import DiscreteActions
-    from remuda.policies.stack import ParameterStack
 
-    count = len(observations)
     what = f"the policy {spec.name}"
-    if spec.memory or spec.config.n_frames > 1:
-        raise UsageError(
-            f"{what} goes by earlier observations too (recurrent, or stacked frames); what it does "
-            "is worked out only for policies that go by the newest"
-        )
     if not isinstance(spec.actions, DiscreteActions) or spec.actions.sizes != allowed.shape[1:]:
         raise UsageError(f"{what} has {spec.actions}; the game has actions of {allowed.shape[1:]}")
-    if observations.shape[1:] != spec.observation or len(allowed) != count:
+    if len(allowed) != len(observations):
+        raise UsageError(f"{what}: {len(allowed)} masks for {len(observations)} observations")
+    outputs = _outputs(spec, weights, observations)
+    masked = torch.from_numpy(outputs).masked_fill(~torch.from_numpy(allowed), -torch.inf)
+    if spec.config.entry.samples:
+        sampled: Numbers = masked.softmax(1).numpy()
+        return sampled
+    best = masked.argmax(1).numpy()
+    taken = np.zeros(allowed.shape)
+    taken[np.arange(len(allowed)), best] = 1.0
+    return taken
+
+
+def gaussians(spec: PolicySpec, weights: Floats, observations: Array) -> tuple[Numbers, Numbers]:
+    """From which normal distributions a policy draws continuous actions: means and deviations.
+
+    Args:
+        spec: of the policy.
+        weights: [P] of its network.
+        observations: as of `probabilities`.
+
+    Returns:
+        Means and standard deviations, each [S, D], before actions are brought within bounds.
+
+    Raises:
+        UsageError: what it does depends on more than the newest observation, its actions are not
+            continuous, or the observations do not fit.
+    """
+    from remuda.policies.actions import ContinuousActions
+
+    if not isinstance(spec.actions, ContinuousActions):
+        raise UsageError(f"the policy {spec.name} has {spec.actions}, which are not continuous")
+    means, logarithms = np.split(_outputs(spec, weights, observations), 2, axis=1)
+    return means, np.exp(logarithms)
+
+
+def _outputs(spec: PolicySpec, weights: Floats, observations: Array) -> Numbers:
+    """[S, O]: what the network makes of observations."""
+    import torch
+
+    from remuda.policies.stack import ParameterStack
+
+    what, count, frames = f"the policy {spec.name}", len(observations), spec.config.n_frames
+    if spec.memory:
         raise UsageError(
-            f"{what} sees observations of {spec.observation}; these are {observations.shape[1:]}"
+            f"{what} goes by earlier observations too (its network is recurrent); what it does is "
+            "worked out only for policies that go by the newest"
+        )
+    wanted = spec.observation if frames == 1 else (frames, *spec.observation)
+    if frames > 1 and observations.shape[1:] == spec.observation:
+        raise UsageError(
+            f"{what} goes by earlier observations too ({frames} are stacked), which are not known "
+            "here"
+        )
+    if observations.shape[1:] != wanted:
+        raise UsageError(
+            f"{what} sees observations of {wanted}; these are {observations.shape[1:]}"
         )
     network = spec.network()
     stack = ParameterStack(network.shapes, 1)
@@ -67,14 +115,8 @@ def probabilities(
         stack.flat[0].copy_(torch.from_numpy(np.array(weights, np.float32)))
         inputs = torch.from_numpy(np.asarray(observations, np.float32).reshape(1, count, -1))
         outputs = network.outputs(network.acting(stack.parameters, None), inputs)[0]
-        masked = outputs.double().masked_fill(~torch.from_numpy(allowed), -torch.inf)
-        if spec.config.entry.samples:
-            sampled: Numbers = masked.softmax(1).numpy()
-            return sampled
-        best = masked.argmax(1).numpy()
-    taken = np.zeros(allowed.shape)
-    taken[np.arange(count), best] = 1.0
-    return taken
+        found: Numbers = outputs.double().numpy()
+    return found
 
 
 def kuhn_observations(tree: Tree, player: int) -> tuple[Floats, Bools]:

@@ -14,6 +14,7 @@ from remuda.analysis.equilibrium import Equilibrium, nash
 from remuda.analysis.payoff import KNOWN, Payoffs
 from remuda.analysis.rank import RankIntervals, mean_payoff, plain, rank_intervals, with_own
 from remuda.analysis.structure import SplitIntervals, split_intervals
+from remuda.analysis.within import WithinPopulation, within_population
 from remuda.errors import UsageError
 
 SAMPLES = 400
@@ -38,7 +39,9 @@ class Analysis:
         structure: how much of the payoffs is skill, and how much cycles.
         cycles: who beats whom beats whom, among what is sure.
         diversity: how many of the policies differ in what they earn against the others, in units
-            of the spread of payoffs; None where the equilibrium is, for the same reason.
+            of the spread of payoffs; None where policies did not all meet themselves.
+        exploitability: what the best of these policies gains against each of them: a lower bound
+            of how exploitable they are; None likewise.
     """
 
     payoffs: Payoffs
@@ -47,6 +50,7 @@ class Analysis:
     structure: SplitIntervals
     cycles: Cycles
     diversity: Estimate | None
+    exploitability: WithinPopulation | None = None
 
     def as_summary(self) -> dict[str, object]:
         """Plain data: what `analysis.json` holds."""
@@ -67,6 +71,9 @@ class Analysis:
             "structure": self.structure.as_summary(),
             "cycles": self.cycles.as_summary(),
             "diversity": None if self.diversity is None else self.diversity.as_summary(),
+            "exploitability": (
+                None if self.exploitability is None else self.exploitability.as_summary()
+            ),
             "in_words": self.in_words(),
         }
 
@@ -75,6 +82,7 @@ class Analysis:
         return {
             "ranking": self._ranking_in_words(),
             "equilibrium": self._equilibrium_in_words(),
+            "exploitability": self._exploitability_in_words(),
             "structure": self._structure_in_words(),
             "diversity": self._diversity_in_words(),
         }
@@ -115,6 +123,25 @@ class Analysis:
             stays = float(self.equilibrium.in_support[0][played[0]])
             return f"A rational player plays {name} alone ({stays:.0%} of draws have it); {worth}."
         return f"A rational player mixes {len(played)} of {len(mixture)} policies; {worth}."
+
+    def _exploitability_in_words(self) -> str:
+        found = self.exploitability
+        if found is None:
+            return "Nothing is told: policies did not all meet themselves."
+        least = found.of(found.least)
+        low, high = least.interval
+        best = found.best_responses[found.names.index(found.least)]
+        told = f"Against {found.least}, the least exploitable, {best} gains {least.corrected:.3g}"
+        if best == found.least or least.corrected <= 0.0:
+            told = f"Against {found.least} none of these policies gains anything"
+        mixture = ""
+        if self.equilibrium is not None:
+            most = max(float(self.equilibrium.regrets[2].max()), 0.0)
+            mixture = f", against the equilibrium at most {most:.2g}"
+        return (
+            f"{told} ({low:.2g} to {high:.2g}){mixture}; this is within the population, a lower "
+            "bound: `remuda exploit` trains a better one."
+        )
 
     def _structure_in_words(self) -> str:
         share = self.structure.transitive
@@ -164,6 +191,12 @@ def analyse(payoffs: Payoffs, rng: np.random.Generator, samples: int = SAMPLES) 
         UsageError: there is one policy only, the roles have other policies each, or two policies
             never met.
     """
+    if len({frozenset(names) for names in payoffs.strategies}) > 1:
+        one, *_, other = (", ".join(names[:5]) for names in payoffs.strategies)
+        raise UsageError(
+            f"the roles have other policies each, {one} and {other}; an analysis is of policies "
+            "that stand in the rows and in the columns"
+        )
     if len(payoffs.names) < 2:
         raise UsageError(
             f"there is one policy only, {payoffs.names[0]}; an analysis compares two or more"
@@ -181,4 +214,5 @@ def analyse(payoffs: Payoffs, rng: np.random.Generator, samples: int = SAMPLES) 
         None
         if open_ended
         else response_diversity(whole, rng, scale=float(apart.std()) or 1.0, draws=samples),
+        None if open_ended else within_population(whole, rng, samples),
     )

@@ -18,6 +18,7 @@ import numpy.typing as npt
 from scipy import stats
 
 from remuda.errors import UsageError
+from remuda.frame import data_frame
 from remuda.kernels import njit
 from remuda.types import Bools, Integers
 
@@ -252,6 +253,16 @@ class Payoffs:
             means=np.where(own, half, self.means),
             covariances=np.where(own, 0.0, self.covariances),
             counts=np.where(own, KNOWN, self.counts),
+        )
+
+    def to_pandas(self) -> Any:
+        """What the first role earns as a `pandas.DataFrame`, with names of rows and columns.
+
+        Raises:
+            UsageError: pandas is not installed, or there are not two roles.
+        """
+        return data_frame(
+            self.matrix, index=list(self.strategies[0]), columns=list(self.strategies[1])
         )
 
     def pooled_roles(self) -> Payoffs:

@@ -3,114 +3,203 @@
 from __future__ import annotations
 
 import json
-import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal, Protocol
 
 import numpy as np
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from remuda.analysis.files import read_file
-from remuda.analysis.meetings import LedgerReader, read_payoffs
 from remuda.analysis.overall import Analysis
+from remuda.analysis.overall import analyse as analysis_of
 from remuda.analysis.payoff import KNOWN, Payoffs
-from remuda.coordinator.run_directory import RunDirectory, write_file
-from remuda.envs.registry import make_env
+from remuda.analysis.several import Several
+from remuda.analysis.trade_off import TradeOff
+from remuda.coordinator.run_directory import write_file
 from remuda.errors import RunDirectoryError, UsageError
-from remuda.population.ratings import sides_of
-from remuda.population.records import PolicyRef
-from remuda.population.roster import Roster
-from remuda.tournaments.record import DESCRIPTION
-from remuda.tournaments.until import missing_matches as missing_in_rounds
+from remuda.saved import SavedPolicies
+from remuda.ui.analysis_extras import extras_of
+from remuda.ui.analysis_sources import Choice, Source, payoffs_of
+from remuda.ui.numbers import number
 
-MOST = 64
-"""Policies that are looked at unless the user asks for others."""
 SHOWN = 20
 """Lines of the table on the screen."""
 
 
-def payoffs_of(
-    source: Path, only: Sequence[str], frozen: bool, wins: bool, roles: bool
-) -> tuple[Payoffs, Path]:
-    """The payoffs of a run, a ledger of matches or a file, and where its analysis belongs.
+class Extra(Protocol):
+    """A part of an analysis that payoffs alone do not tell."""
+
+    def as_summary(self) -> Mapping[str, Any]:
+        """Plain data."""
+
+    def in_words(self) -> str:
+        """One sentence."""
+
+
+@dataclass(frozen=True)
+class Report:
+    """What is told of one source, or of several of one game.
+
+    Attributes:
+        sources: what was analysed.
+        analyses: of the payoffs of each.
+        extras: of each, by name, what else is told.
+    """
+
+    sources: tuple[Source, ...]
+    analyses: tuple[Analysis, ...]
+    extras: tuple[Mapping[str, Extra], ...]
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """Of the sources."""
+        return tuple(source.label for source in self.sources)
+
+    @property
+    def several(self) -> Several:
+        """The sources side by side."""
+        return Several(self.labels, self.analyses)
+
+    def as_summary(self) -> dict[str, Any]:
+        """Plain data: what `analysis.json` holds."""
+        parts = [
+            _with_extras(found.as_summary(), extras)
+            for found, extras in zip(self.analyses, self.extras, strict=True)
+        ]
+        if len(parts) == 1:
+            return parts[0]
+        return self.several.as_summary() | {"runs": dict(zip(self.labels, parts, strict=True))}
+
+
+def _with_extras(summary: dict[str, Any], extras: Mapping[str, Extra]) -> dict[str, Any]:
+    words = summary["in_words"] | {name: extra.in_words() for name, extra in extras.items()}
+    told = {name: dict(extra.as_summary()) for name, extra in extras.items()}
+    return summary | told | {"in_words": words}
+
+
+@dataclass(frozen=True)
+class PartialReport:
+    """What is told of a run whose matches say nothing, as where policies play themselves alone.
+
+    Attributes:
+        why: its matches say nothing.
+        extras: by name, what is told all the same.
+    """
+
+    why: str
+    extras: Mapping[str, Extra]
+
+    def as_summary(self) -> dict[str, Any]:
+        """Plain data: what `analysis.json` holds."""
+        return _with_extras({"analysis": 1, "in_words": {"payoffs": self.why}}, self.extras)
+
+
+def analyse_what_there_is(
+    sources: Sequence[Source],
+    choice: Choice,
+    rng: np.random.Generator,
+    samples: int,
+    seconds: float = 0.0,
+    seed: int = 0,
+) -> Report | PartialReport:
+    """Analyse as `analyse_sources` does; where matches of a run say nothing, its policies alone.
+
+    Raises:
+        RunDirectoryError: a ledger is damaged.
+        UsageError: as `analyse_sources`, and policies cannot be asked either.
+    """
+    try:
+        return analyse_sources(sources, choice, rng, samples, seconds, seed)
+    except UsageError as error:
+        run = sources[0].run
+        if len(sources) > 1 or run is None or choice != Choice():
+            raise
+        extras = extras_of(run, SavedPolicies(run).names(), rng, seconds, seed)
+        if not extras:
+            raise
+        return PartialReport(str(error), extras)
+
+
+def analyse_sources(
+    sources: Sequence[Source],
+    choice: Choice,
+    rng: np.random.Generator,
+    samples: int,
+    seconds: float = 0.0,
+    seed: int = 0,
+) -> Report:
+    """Analyse the payoffs of each source.
 
     Args:
-        source: a run directory, a ledger, or a file of payoffs.
-        only: names of the policies to look at; empty: all.
-        frozen: whether frozen copies are looked at, too.
-        wins: whether wins are counted instead of returns.
-        roles: whether seats are told apart; else they are pooled.
+        sources: of one game, with payoffs.
+        choice: which policies are looked at.
+        rng: what draws of the payoffs are made with.
+        samples: so many.
+        seconds: of fresh play of each run, for what matches do not tell; 0: none.
+        seed: of the games.
 
     Raises:
-        RunDirectoryError: the run has no ledger, or it is damaged.
-        UsageError: the file cannot be read, or a policy is not there.
+        RunDirectoryError: a ledger is damaged.
+        UsageError: a file cannot be read, a policy is not there, or two never met.
     """
-    if source.suffix in (".csv", ".npz"):
-        if frozen or wins or roles:
-            raise UsageError(f"--frozen, --wins and --roles are for runs; {source} has payoffs")
-        payoffs, place = read_file(source), source.parent
-    else:
-        ledger, place, sides = _ledger_of(source)
-
-        def keep(ref: PolicyRef) -> bool:
-            return str(ref) in only if only else frozen or not ref.is_frozen
-
-        payoffs = read_payoffs(ledger, symmetric=not roles, sides=sides, wins=wins, keep=keep)
-        if len(payoffs.names) > MOST and not only:
-            raise UsageError(
-                f"{source} has matches of {len(payoffs.names)} policies, and {MOST} are looked at "
-                "at once; name some with --only"
-            )
-    unknown = [name for name in only if name not in payoffs.names]
-    if unknown:
-        raise UsageError(f"--only: {unknown[0]} played no match in {source}")
-    if only and len(only) < len(payoffs.names):
-        payoffs = payoffs.part([payoffs.names.index(name) for name in only])
-    return payoffs, place
+    analyses = tuple(analysis_of(payoffs_of(source, choice), rng, samples) for source in sources)
+    extras = tuple(
+        {} if source.run is None else extras_of(source.run, each.payoffs.names, rng, seconds, seed)
+        for source, each in zip(sources, analyses, strict=True)
+    )
+    return Report(tuple(sources), analyses, extras)
 
 
-def _ledger_of(source: Path) -> tuple[Path, Path, Sequence[int]]:
-    """The ledger of a run or of a tournament, the directory that it is in, and sides by seat."""
-    if (source / DESCRIPTION).is_file():
-        ledger = source / "ledger.bin"
-        in_rounds = missing_in_rounds(source)
-        missing = missing_matches(ledger) if in_rounds is None else in_rounds
-        if missing:
-            print(
-                f"remuda: {missing:,} matches are missing in {source}, long ones rather than short "
-                f"ones; go on with remuda tournament --resume {source}",
-                file=sys.stderr,
-            )
-        return ledger, source, ()
-    run = RunDirectory.open(source)
-    if not run.ledger.exists():
-        raise RunDirectoryError(
-            f"{run.path} has no ledger of matches: only a run with population.matchmaker has one, "
-            "once a match is over"
+def print_report(report: Report | PartialReport, console: Console | None = None) -> None:
+    """One screen: of one source all of it; of several a line each, and what is common."""
+    console = console or Console()
+    if isinstance(report, PartialReport):
+        for part, words in report.as_summary()["in_words"].items():
+            console.print(Text.assemble((f"{part}: ", "bold"), words))
+        return
+    if len(report.analyses) == 1:
+        print_analysis(report.analyses[0], console)
+        for name, extra in report.extras[0].items():
+            console.print(Text.assemble((f"{name}: ", "bold"), extra.in_words()))
+        return
+    several = report.several
+    common = several.common
+    table = Table(title=f"{len(several.labels)} runs of one game")
+    table.add_column("run", no_wrap=True)
+    table.add_column("matches", justify="right")
+    table.add_column("earns the most", no_wrap=True)
+    for name in common:
+        table.add_column(name, justify="right")
+    for place, (label, found) in enumerate(zip(several.labels, several.analyses, strict=True)):
+        best = found.ranking.names[int(np.argmin(found.ranking.ranks))]
+        told = [number(measure.values[place]) for measure in common.values()]
+        table.add_row(Text(label), f"{_matches(found.payoffs):,}", Text(best), *told)
+    console.print(table)
+    if several.by_policy:
+        _print_policies(several, console)
+    for part, words in several.in_words().items():
+        console.print(Text.assemble((f"{part}: ", "bold"), words))
+    for label, extras in zip(report.labels, report.extras, strict=True):
+        for name, extra in extras.items():
+            console.print(Text.assemble((f"{label}, {name}: ", "bold"), extra.in_words()))
+
+
+def _print_policies(several: Several, console: Console) -> None:
+    table = Table(title="payoff against the others of the run, by policy")
+    for column in ("policy", "mean", "95%", "deviation between runs"):
+        table.add_column(column, justify="left" if column == "policy" else "right")
+    order = sorted(several.by_policy.items(), key=lambda item: -item[1].mean)
+    for name, found in order[:SHOWN]:
+        low, high = found.interval
+        table.add_row(
+            Text(name), number(found.mean), f"{low:.2g} to {high:.2g}", number(found.deviation)
         )
-    config = run.read_config()
-    env = make_env(config.game, 1, **config.env.options)
-    env.close()
-    teams = Roster.of(config, env.agents).teams
-    return run.ledger, run.path, sides_of(teams, len(env.agents)).tolist()
-
-
-def missing_matches(ledger: Path) -> int:
-    """How many matches of a tournament are not in its ledger although later ones are.
-
-    Those that take long are the last to be written, so means without them are of the short ones.
-
-    Raises:
-        RunDirectoryError: it is missing, or damaged.
-    """
-    found, last = 0, -1
-    for matches in LedgerReader.open(ledger).pieces():
-        found += len(np.unique(matches["number"]))
-        last = max(last, int(matches["number"].max()))
-    return max(last + 1 - found, 0)
+    console.print(table)
+    if len(order) > SHOWN:
+        console.print(f"and {len(order) - SHOWN} more, in analysis.json")
 
 
 def print_analysis(found: Analysis, console: Console | None = None) -> None:
@@ -148,22 +237,82 @@ def _matches(payoffs: Payoffs) -> int:
     return int(upper[upper < KNOWN].sum())
 
 
-def write_analysis(found: Analysis, directory: Path) -> tuple[Path, ...]:
-    """Write `analysis.json`, its pictures and a page of them; returns where.
+def print_part(name: str, words: str, console: Console | None = None) -> None:
+    """One part of an analysis, in words."""
+    (console or Console()).print(Text.assemble((f"{name}: ", "bold"), words))
+
+
+def with_part(summary: Mapping[str, Any], part: TradeOff | None) -> dict[str, Any]:
+    """What `analysis.json` holds, and what is traded for what."""
+    return dict(summary) if part is None else {**summary, "pareto": part.as_summary()}
+
+
+def write_report(
+    report: Report | PartialReport, directory: Path, part: TradeOff | None = None
+) -> tuple[Path, ...]:
+    """Write `analysis.json` and the pictures; returns where.
+
+    Of several sources each has its pictures in a directory of its own, named by its label.
+
+    Args:
+        report: what was found.
+        directory: where it belongs.
+        part: what is traded for what; None: that was not asked for.
 
     Raises:
         RunDirectoryError: the disk is full or not writable.
     """
-    from remuda.ui.pictures.page import draw_into  # it takes long to load
+    if isinstance(report, PartialReport):
+        return write_summary(with_part(report.as_summary(), part), directory)
+    if len(report.analyses) == 1:
+        places = [directory]
+    else:
+        places = [directory / label.replace("/", "-") for label in report.labels]
+    written = write_summary(with_part(report.as_summary(), part), directory)
+    try:
+        for place, found, source in zip(places, report.analyses, report.sources, strict=True):
+            place.mkdir(parents=True, exist_ok=True)
+            written += draw(found, place, source)
+    except OSError as error:
+        raise _unwritable(directory, error) from None
+    return written
 
-    text = json.dumps(found.as_summary(), indent=1, allow_nan=False)
+
+def write_summary(summary: Mapping[str, Any], directory: Path) -> tuple[Path, ...]:
+    """Write `analysis.json`; returns where.
+
+    Raises:
+        RunDirectoryError: the disk is full or not writable.
+    """
+    path = directory / "analysis.json"
     try:
         directory.mkdir(parents=True, exist_ok=True)
-        write_file(directory / "analysis.json", text.encode())
-        page = draw_into(directory, found)
+        write_file(path, json.dumps(summary, indent=1, allow_nan=False).encode())
     except OSError as error:
-        raise RunDirectoryError(
-            f"the analysis cannot be written into {directory}: {error.strerror or error}; name "
-            "another directory with --out"
-        ) from None
-    return directory / "analysis.json", page
+        raise _unwritable(directory, error) from None
+    return (path,)
+
+
+def _unwritable(directory: Path, error: OSError) -> RunDirectoryError:
+    return RunDirectoryError(
+        f"the analysis cannot be written into {directory}: {error.strerror or error}; name "
+        "another directory with --out"
+    )
+
+
+def draw(found: Analysis, directory: Path, source: Source | None = None) -> tuple[Path, ...]:
+    """Draw the pictures of an analysis into a directory, and a page of them; returns its path.
+
+    Args:
+        found: what is drawn.
+        directory: where.
+        source: what was analysed; None: it has no matches whose ratings could be drawn over time.
+
+    Raises:
+        OSError: the disk is full or not writable.
+    """
+    from remuda.ui.pictures.page import draw_into  # it takes long to load
+
+    learned = source is not None and source.run is not None
+    ledger, sides = (source.ledger, source.sides) if source and learned else (None, ())
+    return (draw_into(directory, found, ledger, sides),)

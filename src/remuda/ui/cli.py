@@ -56,7 +56,7 @@ COMMANDS = {
     "status": Command(status, StatusOptions, "run"),
     "evaluate": Command(evaluate, EvaluateOptions, "run"),
     "tournament": Command(tournament, TournamentOptions, "run"),
-    "analyse": Command(analyse, AnalyseOptions, "source"),
+    "analyse": Command(analyse, AnalyseOptions, "sources"),
     "watch": Command(watch, WatchOptions, "run"),
     "report": Command(report, ReportOptions, "run"),
     "runs": Command(runs, RunsOptions, "directory"),

@@ -3,21 +3,29 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+import os
+import sys
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field, NonNegativeInt
 
 from remuda.config import Section
+from remuda.errors import UsageError
 from remuda.ui.arguments import parse_flags, validate
+
+if TYPE_CHECKING:
+    from remuda.analysis.trade_off import TradeOff
 
 
 class AnalyseOptions(Section):
     """Who is good, what rational players would play, and how sure that is."""
 
-    source: Path
-    """A run with a ledger of matches, or a file of payoffs (.csv, .npz)."""
+    sources: tuple[Path, ...] = Field(min_length=1)
+    """Runs, directories of runs as `remuda train --seeds` makes them, or tournaments, all of one
+    game; or files of payoffs (.csv, .npz). Several stand side by side: what each says, and what is
+    common to them."""
     only: tuple[str, ...] = ()
     """Names of the policies to look at, such as `policy_0` or `policy_0@12`; none: all."""
     frozen: bool = False
@@ -27,34 +35,115 @@ class AnalyseOptions(Section):
     roles: bool = False
     """Keep the first and the second seat apart before they are pooled, so that a policy that sat
     more often on the better one has nothing of it; all pairs must have met both ways."""
+    pareto: tuple[str, ...] = ()
+    """Metrics that are traded for each other, as `payoff:max gain_against:min`: which policies
+    cannot be bettered in all of them. Metrics of the run, `payoff`, `worst_payoff` and
+    `gain_against`; where each agent has one policy for good `return`, or of whole runs `efficiency`
+    and the others that are shown."""
+    reference: tuple[float, ...] = ()
+    """Of the hypervolume of these: a point that is worse than all that matter."""
     samples: int = Field(400, ge=50)
     """Draws of the payoffs, from which intervals are made."""
+    seconds: float = Field(10.0, ge=0.0)
+    """Seconds of fresh play of each run, kept apart from its training: for how differently its
+    policies act and, where each agent has one policy for good, for returns and welfare; 0: none."""
     seed: NonNegativeInt = 0
-    """Seed of the draws."""
+    """Seed of the draws, and of fresh play."""
     out: Path | None = None
-    """The directory for analysis.json and the pictures; none: that of the run or the file."""
+    """The directory for analysis.json and the pictures; none: that of the run or the file, and of
+    several `analysis`."""
     format: Literal["table", "json"] = "table"
     """A screen to read, or all of it as JSON."""
 
 
 def analyse(words: Sequence[str]) -> int:
     """Analyse a population: ranking, equilibrium, cycles and diversity, with how sure each is."""
-    options = validate(parse_flags(words, AnalyseOptions, positional="source"), AnalyseOptions)
+    options = validate(parse_flags(words, AnalyseOptions, positional="sources"), AnalyseOptions)
+    _limit_threads()
 
     import numpy as np
 
-    from remuda.analysis.overall import analyse as analysis_of
-    from remuda.ui.analysing import payoffs_of, print_analysis, write_analysis
-
-    payoffs, place = payoffs_of(
-        options.source, options.only, options.frozen, options.wins, options.roles
+    from remuda.analysis.trade_off import Objective, trade_off
+    from remuda.ui.analysing import (
+        Report,
+        analyse_what_there_is,
+        print_report,
+        with_part,
+        write_report,
+        write_summary,
     )
-    found = analysis_of(payoffs, np.random.default_rng(options.seed), options.samples)
-    if options.format == "json":
-        print(json.dumps(found.as_summary(), allow_nan=False))
+    from remuda.ui.analysis_metrics import tables_of_populations, tables_of_societies
+    from remuda.ui.analysis_sources import Choice, open_sources
+    from remuda.ui.society_report import print_societies, report_societies
+
+    objectives = [
+        Objective.parse(word) for words in options.pareto for word in words.split(",") if word
+    ]
+    if options.reference and len(options.reference) != len(objectives):
+        raise UsageError(
+            f"--reference has {len(options.reference)} numbers, and --pareto {len(objectives)} "
+            "objectives; give one for each"
+        )
+    sources = open_sources(options.sources)
+    rng = np.random.default_rng(options.seed)
+    place = options.out or (sources[0].place if len(sources) == 1 else Path("analysis"))
+    if sources[0].has_payoffs:
+        choice = Choice(options.only, options.frozen, options.wins, options.roles)
+        report = analyse_what_there_is(
+            sources, choice, rng, options.samples, options.seconds, options.seed
+        )
+        summary, part = report.as_summary(), None
+        if objectives and isinstance(report, Report):
+            tables = tables_of_populations(sources, report.analyses)
+            part = trade_off(tables, objectives, rng, options.reference)
+        _show(options, summary, lambda: print_report(report), part)
+        written = write_report(report, place, part)
     else:
-        print_analysis(found)
-    written = write_analysis(found, options.out or place)
+        _refuse_choice(options, sources[0].path)
+        societies = report_societies(sources, rng, options.seconds, options.seed)
+        summary, part = societies.as_summary(), None
+        if objectives:
+            tables = tables_of_societies(sources, societies.societies)
+            part = trade_off(tables, objectives, rng, options.reference)
+        _show(options, summary, lambda: print_societies(societies), part)
+        written = write_summary(with_part(summary, part), place)
     if options.format == "table":
         print(f"wrote {', '.join(str(path) for path in written)}")
     return 0
+
+
+def _show(
+    options: AnalyseOptions,
+    summary: Mapping[str, Any],
+    print_table: Callable[[], None],
+    part: TradeOff | None,
+) -> None:
+    from remuda.ui.analysing import print_part, with_part
+
+    if options.format == "json":
+        print(json.dumps(with_part(summary, part), allow_nan=False))
+        return
+    print_table()
+    if part is not None:
+        print_part("pareto", part.in_words())
+
+
+def _refuse_choice(options: AnalyseOptions, path: Path) -> None:
+    """Raise a `UsageError` for options that are about matches, where there are none."""
+    for flag in ("only", "frozen", "wins", "roles"):
+        if getattr(options, flag):
+            raise UsageError(
+                f"--{flag} is about matches, and {path} has none: each of its agents has one "
+                "policy for good"
+            )
+
+
+def _limit_threads() -> None:
+    """Let linear algebra compute in one thread.
+
+    The matrices are small, and on many cores threads would cost more than they bring, most of all
+    beside those of the solver of linear programs. The variable is read when NumPy is loaded, so
+    this does nothing in a program that has loaded it.
+    """
+    if "numpy" not in sys.modules:
+        os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")

@@ -1,0 +1,147 @@
+"""How exploitable trained policies are, exactly, in games that a run plays and that can be walked.
+
+These are matrix games of one round, Kuhn poker and tic-tac-toe. A best response is to a policy as
+it acts in the end: one that samples draws from its probabilities, one of Q-learning is greedy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from remuda.analysis.exploitability import Exploitability, measure
+from remuda.analysis.network_play import (
+    kuhn_observations,
+    probabilities,
+    tic_tac_toe_observations,
+)
+from remuda.analysis.tree_games import KuhnPoker, MatrixGame, TicTacToe
+from remuda.analysis.tree_walk import flatten
+from remuda.analysis.trees import Tree
+from remuda.envs.kuhn_poker import KuhnPoker as KuhnEnv
+from remuda.envs.matrix_games import MatrixGame as MatrixEnv
+from remuda.envs.vector_env import VectorEnv
+from remuda.errors import UsageError
+from remuda.types import Array, Bools, Floats
+
+if TYPE_CHECKING:
+    from remuda.policies.spec import PolicySpec
+
+Numbers = npt.NDArray[np.float64]
+TIC_TAC_TOE = "pettingzoo:classic/tictactoe-v3"
+
+
+@dataclass(frozen=True)
+class WalkedGame:
+    """A game of a run as a tree.
+
+    Attributes:
+        tree: of the game.
+        observe: by player, what the run's game shows in its information sets [I_p, *shape], and
+            which of the run's actions are allowed there [I_p, actions].
+        first: the run's action that is the first of the tree.
+    """
+
+    tree: Tree
+    observe: Callable[[int], tuple[Array, Bools]]
+    first: int = 0
+
+    def play(self, player: int, spec: PolicySpec, weights: Floats) -> Numbers:
+        """How a policy plays one seat: [I_p, A] probabilities.
+
+        Raises:
+            UsageError: it is of another game, or goes by earlier observations too.
+        """
+        return probabilities(spec, weights, *self.observe(player))[:, self.first :]
+
+
+def walked_game(game: str, env: VectorEnv) -> WalkedGame | None:
+    """The tree of a run's game; None: it is none that can be walked.
+
+    Args:
+        game: its name.
+        env: a copy of it, with the run's options.
+    """
+    if isinstance(env, MatrixEnv):
+        return _matrix_game(env)
+    if isinstance(env, KuhnEnv):
+        tree = flatten(KuhnPoker())
+        return WalkedGame(tree, lambda player: kuhn_observations(tree, player), 1)
+    if game == TIC_TAC_TOE:
+        tree = flatten(TicTacToe())
+        return WalkedGame(tree, lambda player: tic_tac_toe_observations(tree, player))
+    return None
+
+
+def _matrix_game(env: MatrixEnv) -> WalkedGame | None:
+    """Of one round; of several, what is observed does not tell the whole history."""
+    if env.rounds > 1:
+        return None
+    tree = flatten(MatrixGame(*np.moveaxis(env.payoffs.astype(np.float64), 2, 0)))
+
+    def observe(player: int) -> tuple[Array, Bools]:
+        size = env.agents[player].observation_space.shape
+        assert size is not None
+        seen = np.zeros((1, *size), np.float32)
+        seen[:, 0] = 1.0
+        return seen, np.ones((1, env.payoffs.shape[player]), np.bool_)
+
+    return WalkedGame(tree, observe)
+
+
+@dataclass(frozen=True)
+class ExactExploitability:
+    """How exploitable policies are in the game itself.
+
+    Attributes:
+        found: by policy, or by the names of those that play together.
+        untold: by policy, why it is not told.
+    """
+
+    found: Mapping[str, Exploitability]
+    untold: Mapping[str, str]
+
+    def as_summary(self) -> dict[str, Any]:
+        """Plain data."""
+        return {
+            "policies": {name: each.as_summary() for name, each in self.found.items()},
+            "untold": dict(self.untold),
+        }
+
+    def in_words(self) -> str:
+        """One sentence."""
+        if not self.found:
+            return next(iter(self.untold.values()), "There is no policy to be measured.")
+        best = min(self.found, key=lambda name: self.found[name].nash_conv)
+        worst = max(self.found, key=lambda name: self.found[name].nash_conv)
+        told = f"{best} has exploitability {self.found[best].exploitability:.3g}"
+        told += f" (NashConv {self.found[best].nash_conv:.3g}), by a walk through the whole game"
+        if worst != best:
+            told += f"; {worst} has the most, {self.found[worst].exploitability:.3g}"
+        return told + "; 0 is an equilibrium."
+
+
+def exact_exploitability(
+    game: WalkedGame, profiles: Mapping[str, Sequence[tuple[PolicySpec, Floats]]]
+) -> ExactExploitability:
+    """Measure policies exactly.
+
+    Args:
+        game: that they play.
+        profiles: by name, who sits on each seat, as specification and weights [P]. A policy that
+            plays all seats stands on each of them.
+    """
+    found: dict[str, Exploitability] = {}
+    untold: dict[str, str] = {}
+    for name, seats in profiles.items():
+        try:
+            policies = [game.play(player, *seat) for player, seat in enumerate(seats)]
+        except UsageError as error:
+            untold[name] = str(error)
+            continue
+        found[name] = measure(game.tree, policies)
+    return ExactExploitability(found, untold)

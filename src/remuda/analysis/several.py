@@ -1,0 +1,222 @@
+"""Several runs of one game side by side: what each says, and what is common to them.
+
+Policies of different runs never met, so that no payoff between them is known; what runs have in
+common is how much they have of each measure. Runs that differ by their seed are samples of one
+setting, and what varies between them tells how far a single run can be trusted (Agarwal et al.
+2021, "Deep reinforcement learning at the edge of the statistical precipice").
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy import stats
+
+from remuda.analysis.bias import plain
+from remuda.analysis.overall import Analysis
+from remuda.analysis.payoff import Payoffs, check_level
+from remuda.errors import UsageError
+
+
+@dataclass(frozen=True)
+class Spread:
+    """A measure over several runs.
+
+    Attributes:
+        values: [runs] of each; NaN where a run does not tell it.
+        mean: over those that tell it; NaN: none does.
+        deviation: their standard deviation; NaN of fewer than two.
+        interval: (low, high) between what the mean of all runs of this setting lies, by Student's
+            t; NaN of fewer than two.
+        level: of the interval.
+    """
+
+    values: tuple[float, ...]
+    mean: float
+    deviation: float
+    interval: tuple[float, float]
+    level: float = 0.95
+
+    def as_summary(self) -> dict[str, Any]:
+        """All of it as plain data; None stands for what is not known."""
+        return {
+            "values": [plain(value) for value in self.values],
+            "mean": plain(self.mean),
+            "deviation": plain(self.deviation),
+            "interval": [plain(end) for end in self.interval],
+            "level": self.level,
+        }
+
+
+def spread(values: Sequence[float], level: float = 0.95) -> Spread:
+    """The mean of a measure over runs, and how far they differ.
+
+    Args:
+        values: [runs]; NaN where a run does not tell it.
+        level: of the interval.
+
+    Raises:
+        UsageError: `level` is not between 0 and 1.
+    """
+    check_level(level)
+    known = np.array([value for value in values if math.isfinite(value)])
+    if not len(known):
+        return Spread(tuple(values), math.nan, math.nan, (math.nan, math.nan), level)
+    mean = float(known.mean())
+    if len(known) == 1:
+        return Spread(tuple(values), mean, math.nan, (math.nan, math.nan), level)
+    deviation = float(known.std(ddof=1))
+    half = float(stats.t.ppf(0.5 + level / 2.0, len(known) - 1)) * deviation / math.sqrt(len(known))
+    return Spread(tuple(values), mean, deviation, (mean - half, mean + half), level)
+
+
+@dataclass(frozen=True)
+class Several:
+    """The analyses of several runs of one game.
+
+    Attributes:
+        labels: of the runs, in the order in which they were given.
+        analyses: one each.
+    """
+
+    labels: tuple[str, ...]
+    analyses: tuple[Analysis, ...]
+
+    @property
+    def members(self) -> tuple[str, ...]:
+        """All policies, as `run/policy`."""
+        return tuple(
+            f"{label}/{name}"
+            for label, found in zip(self.labels, self.analyses, strict=True)
+            for name in found.payoffs.names
+        )
+
+    @property
+    def common(self) -> dict[str, Spread]:
+        """By measure, its spread over the runs."""
+        return {
+            name: spread([measure(found) for found in self.analyses])
+            for name, measure in MEASURES.items()
+        }
+
+    @property
+    def by_policy(self) -> dict[str, Spread]:
+        """What policies that all runs have by the same name earn against the others of their run.
+
+        Empty where runs have other policies each.
+        """
+        names = self.analyses[0].ranking.names
+        if any(set(found.ranking.names) != set(names) for found in self.analyses):
+            return {}
+        return {
+            name: spread(
+                [
+                    float(found.ranking.scores[found.ranking.names.index(name)])
+                    for found in self.analyses
+                ]
+            )
+            for name in names
+        }
+
+    def as_summary(self) -> dict[str, Any]:
+        """Plain data: what `analysis.json` holds of several runs."""
+        return {
+            "analysis": 1,
+            "runs": {
+                label: found.as_summary()
+                for label, found in zip(self.labels, self.analyses, strict=True)
+            },
+            "members": list(self.members),
+            "never_met": "policies of different runs",
+            "common": {name: found.as_summary() for name, found in self.common.items()},
+            "by_policy": {name: found.as_summary() for name, found in self.by_policy.items()},
+            "in_words": self.in_words(),
+        }
+
+    def in_words(self) -> dict[str, str]:
+        """By part, one sentence."""
+        told = {
+            "runs": f"{len(self.labels)} runs; policies of different runs never met, so that each "
+            "run is ranked by itself (`remuda tournament` lets them meet)."
+        }
+        for name, found in self.common.items():
+            if math.isnan(found.mean):
+                told[name] = "No run tells it."
+            elif math.isnan(found.deviation):
+                told[name] = f"{found.mean:.3g}, of the one run that tells it."
+            else:
+                low, high = found.interval
+                known = sum(math.isfinite(value) for value in found.values)
+                told[name] = (
+                    f"{found.mean:.3g} on the mean of {known} runs ({low:.2g} to {high:.2g}); a "
+                    f"single run differs by {found.deviation:.2g}."
+                )
+        return told
+
+
+def _value(found: Analysis) -> float:
+    return math.nan if found.equilibrium is None else float(found.equilibrium.answer.values[0])
+
+
+def _played(found: Analysis) -> float:
+    """How many policies the equilibrium mixes."""
+    if found.equilibrium is None:
+        return math.nan
+    return float((found.equilibrium.answer.mixtures[0] > 1e-6).sum())
+
+
+def _diversity(found: Analysis) -> float:
+    return math.nan if found.diversity is None else found.diversity.corrected
+
+
+def _exploitability(found: Analysis) -> float:
+    """Of the policies on the mean, by the best of their population."""
+    if found.exploitability is None:
+        return math.nan
+    return float(np.mean([each.corrected for each in found.exploitability.gains]))
+
+
+MEASURES = {
+    "share of skill": lambda found: float(found.structure.transitive),
+    "mixed": _played,
+    "value": _value,
+    "gain within": _exploitability,
+    "diversity": _diversity,
+}
+"""What is compared between runs; NaN: an analysis does not tell it. By name: the share of skill in
+the payoffs, how many policies the equilibrium mixes, what it earns, what the best of a population
+gains against one of it on the mean, and response diversity."""
+
+
+def side_by_side(payoffs: Mapping[str, Payoffs]) -> Payoffs:
+    """The payoffs of several runs as those of one population, in which runs never met.
+
+    Cells of policies of different runs have no match; they are missing, and not zero.
+
+    Args:
+        payoffs: by run, of a symmetric game each; its policies are called `run/policy`.
+
+    Raises:
+        UsageError: there are none, or one is of a game that is not symmetric.
+    """
+    if not payoffs:
+        raise UsageError("there are no payoffs to put side by side")
+    for label, each in payoffs.items():
+        if not each.symmetric:
+            raise UsageError(f"the payoffs of {label} are not of a symmetric game")
+    names = tuple(f"{label}/{name}" for label, each in payoffs.items() for name in each.names)
+    count = len(names)
+    means, covariances = np.full((2, count, count), np.nan), np.full((2, 2, count, count), np.nan)
+    counts = np.zeros((count, count), np.int64)
+    begin = 0
+    for each in payoffs.values():
+        end = begin + len(each.names)
+        means[:, begin:end, begin:end] = each.means
+        covariances[:, :, begin:end, begin:end] = each.covariances
+        counts[begin:end, begin:end] = each.counts
+        begin = end
+    return Payoffs((names, names), means, covariances, counts, True)

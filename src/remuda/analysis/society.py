@@ -1,0 +1,179 @@
+"""What agents make of a game together, of which each has one policy for good: from its episodes.
+
+Where seats are not dealt there are no meetings of one policy with many, and so no payoffs between
+them; what there is to know is what each agent earns, and what becomes of all of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from remuda.analysis.payoff import Numbers
+from remuda.analysis.welfare import Measure, SocialOutcomes, social_outcomes
+from remuda.errors import UsageError
+from remuda.types import Integers
+
+SAID = 4
+"""Metrics of a game that are told in a sentence; the others are in the summary."""
+
+
+@dataclass(frozen=True)
+class Society:
+    """What became of a group of agents.
+
+    Attributes:
+        agents: their names.
+        returns: [E, N] of each agent in each episode.
+        lengths: [E] turns of the episodes.
+        outcomes: efficiency, equality and sustainability.
+        facts: by name, what the game told of its episodes: the mean with its standard error.
+    """
+
+    agents: tuple[str, ...]
+    returns: Numbers = field(repr=False)
+    lengths: Integers = field(repr=False)
+    outcomes: SocialOutcomes
+    facts: Mapping[str, Measure]
+
+    @property
+    def earned(self) -> tuple[Measure, ...]:
+        """By agent, the mean return of an episode with its standard error."""
+        return tuple(_mean(column) for column in self.returns.T)
+
+    @property
+    def measures(self) -> dict[str, Measure]:
+        """All that is known of the whole group, by name."""
+        outcomes = {
+            name: measure for name, measure in vars(self.outcomes).items() if measure is not None
+        }
+        return outcomes | {"episode_length": _mean(self.lengths)} | dict(self.facts)
+
+    @property
+    def is_constant_sum(self) -> bool:
+        """Whether all agents together earned the same in every episode: then they compete.
+
+        Not where every episode brought each of them the same, which may be a shared success.
+        """
+        if len(self.agents) < 2:
+            return False
+        scale = max(float(np.abs(self.returns).max()), 1e-12)
+        varies = np.ptp(self.returns, axis=0).max() > 1e-3 * scale
+        return bool(varies and np.ptp(self.returns.sum(1)) <= 1e-5 * scale)
+
+    def as_summary(self) -> dict[str, Any]:
+        """Plain data: what `analysis.json` holds of such a run."""
+        return {
+            "analysis": 1,
+            "episodes": len(self.returns),
+            "agents": {
+                name: earned.as_summary()
+                for name, earned in zip(self.agents, self.earned, strict=True)
+            },
+            "welfare": self.outcomes.as_summary(),
+            "facts": {name: told.as_summary() for name, told in self.facts.items()},
+            "episode_length": _mean(self.lengths).as_summary(),
+            "in_words": self.in_words(),
+        }
+
+    def in_words(self) -> dict[str, str]:
+        """By part, one sentence."""
+        told = {
+            "returns": self._returns_in_words(),
+            "efficiency": f"All agents together earn {_words(self.outcomes.efficiency)} a turn.",
+            "equality": self._equality_in_words(),
+            "sustainability": self._sustainability_in_words(),
+        }
+        if self.is_constant_sum:
+            told["efficiency"] = (
+                "Agents share out a constant sum: what one earns another loses, so that welfare "
+                "says nothing here; who is better shows in `remuda tournament`."
+            )
+            del told["equality"], told["sustainability"]
+        if self.facts:
+            few = list(self.facts.items())[:SAID]
+            told["the game tells"] = (
+                ", ".join(f"{name.replace('_', ' ')} {_words(each)}" for name, each in few) + "."
+            )
+        return told
+
+    def _returns_in_words(self) -> str:
+        means = [earned.value for earned in self.earned]
+        best, worst = int(np.argmax(means)), int(np.argmin(means))
+        if best == worst:
+            return f"{self.agents[best]} earns {_words(self.earned[best])} an episode."
+        apart = self.returns[:, best] - self.returns[:, worst]
+        found = _mean(apart)
+        sure = np.isfinite(found.error) and found.value > 2.0 * found.error
+        return (
+            f"{self.agents[best]} earns the most, {_words(self.earned[best])} an episode, and "
+            f"{self.agents[worst]} the least, {_words(self.earned[worst])}"
+            + ("." if sure else "; that may be chance.")
+        )
+
+    def _equality_in_words(self) -> str:
+        found = self.outcomes.equality
+        if np.isnan(found.value):
+            return (
+                "It is not told: an agent earned less than nothing, of which there are no shares."
+            )
+        long_run = self.outcomes.long_run_equality
+        over = "" if np.isnan(long_run.value) else f", {_words(long_run)} over all episodes"
+        return f"{_words(found)} within an episode{over}; 1: all earn the same."
+
+    def _sustainability_in_words(self) -> str:
+        found = self.outcomes.sustainability
+        if found is None or np.isnan(found.value):
+            return "It is not told: no reward was collected."
+        length = float(self.lengths.mean())
+        return (
+            f"Rewards are collected in turn {_words(found)} on the mean; "
+            f"{(length + 1.0) / 2.0:.3g} would be evenly."
+        )
+
+
+def society(
+    agents: tuple[str, ...],
+    rewards: npt.ArrayLike,
+    lengths: npt.ArrayLike,
+    facts: Mapping[str, npt.ArrayLike] | None = None,
+) -> Society:
+    """Work out what became of a group of agents.
+
+    Args:
+        agents: [N] their names.
+        rewards: [E, T, N] of each turn.
+        lengths: [E] turns of each episode.
+        facts: by name, what the game told of each episode: [E].
+
+    Raises:
+        UsageError: no episode was over, shapes differ, or rewards are not numbers.
+    """
+    given = np.asarray(rewards, np.float64)
+    if not len(given):
+        raise UsageError("no episode was over in the time that there was; give more `--seconds`")
+    return Society(
+        agents,
+        given.sum(1),
+        np.asarray(lengths, np.int64),
+        social_outcomes(given, lengths=lengths),
+        {name: _mean(np.asarray(told, np.float64)) for name, told in (facts or {}).items()},
+    )
+
+
+def _mean(values: npt.NDArray[Any]) -> Measure:
+    """The mean of [E] with its standard error."""
+    count = len(values)
+    error = float(values.std(ddof=1) / np.sqrt(count)) if count > 1 else float("nan")
+    mean = float(values.mean())
+    return Measure(mean, error, mean, count)
+
+
+def _words(measure: Measure) -> str:
+    if np.isnan(measure.error) or measure.error == 0.0:
+        return f"{measure.value:.3g}"
+    return f"{measure.value:.3g} ± {measure.error:.2g}"

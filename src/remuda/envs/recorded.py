@@ -1,0 +1,162 @@
+"""A game that keeps what happens in it: rewards turn by turn, and what agents that act observe."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from remuda.envs.vector_env import VectorEnv
+from remuda.envs.wrapped import Wrapped
+from remuda.types import Array, Bools, Floats, Integers, TurnResult
+
+Numbers = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class PlayedEpisodes:
+    """Whole episodes, turn by turn.
+
+    Attributes:
+        agents: of the game.
+        rewards: [E, T, N] of each turn; 0 after an episode's end.
+        lengths: [E] turns of each episode.
+        facts: by name, what the game told of each episode: [E].
+    """
+
+    agents: tuple[str, ...]
+    rewards: Numbers = field(repr=False)
+    lengths: Integers = field(repr=False)
+    facts: dict[str, Numbers] = field(repr=False)
+
+    @property
+    def returns(self) -> Numbers:
+        """[E, N]: the undiscounted return of each agent in each episode."""
+        returns: Numbers = self.rewards.sum(1)
+        return returns
+
+
+@dataclass(frozen=True)
+class ObservedStates:
+    """What agents that were about to act observed.
+
+    Attributes:
+        observations: [S, frames, *shape] as the game writes them, with those before them of the
+            same episode, the newest last; zeros before its first.
+        masks: [S, mask_size] what was allowed; None: the game does not tell.
+        episodes: [S] the number of the episode that each is from.
+    """
+
+    observations: Array
+    masks: Bools | None
+    episodes: Integers
+
+
+class Recorded(Wrapped):
+    """The game itself, and what happened in it since `start`."""
+
+    def __init__(self, game: VectorEnv, episodes: int, states: int = 0, frames: int = 1) -> None:
+        """Wrap a game.
+
+        Args:
+            game: the game.
+            episodes: that are kept of each copy, its first ones; of 0 none.
+            states: what is observed is kept until there are so many observations of an agent.
+            frames: observations of an agent that are kept together, the newest and those before.
+        """
+        super().__init__(game)
+        self._episodes, self._states, self._is_on = episodes, states, False
+        self._numbers: Integers = np.arange(self.num_envs)
+        self._next = self.num_envs
+        self._going: list[list[Floats]] = [[] for _ in range(self.num_envs)]
+        self._over: list[list[Floats]] = [[] for _ in range(self.num_envs)]
+        self._told: list[list[list[float]]] = [[] for _ in range(self.num_envs)]
+        self._observed: list[list[tuple[Array, Bools | None, Integers]]] = [[] for _ in self.agents]
+        self._counts = [0] * len(self.agents)
+        self._frames: list[Array] = [
+            np.zeros((self.num_envs, frames, *(spec.shape or ())), spec.dtype)
+            for spec in (agent.observation_space for agent in self.agents)
+        ]
+        """By agent, what it observed last when it acted."""
+
+    def start(self) -> None:
+        """Begin to record; the turn before, by which an actor compiles, is none of the game's."""
+        self._is_on = True
+
+    def reset(self, seeds: Integers, mask: Bools) -> None:
+        """As the game; the copies in the mask begin new episodes."""
+        self.game.reset(seeds, mask)
+        for copy in np.flatnonzero(mask):
+            self._going[copy] = []
+            for frames in self._frames:
+                frames[copy] = 0
+            self._numbers[copy], self._next = self._next, self._next + 1
+
+    def observe(self, agent: int, out: Array) -> None:
+        """As the game; what agents see that act now is kept."""
+        self.game.observe(agent, out)
+        if not self._is_on or self._counts[agent] >= self._states:
+            return
+        rows = np.flatnonzero(self.active[:, agent])
+        frames = self._frames[agent]
+        frames[rows, :-1] = frames[rows, 1:]
+        frames[rows, -1] = out.reshape(self.num_envs, *frames.shape[2:])[rows]
+        masks: Bools | None = None
+        if self.agents[agent].masked:
+            size = _mask_size(self.agents[agent].action_space)
+            allowed = np.zeros((self.num_envs, size), np.bool_)
+            self.game.mask(agent, allowed)
+            masks = allowed[rows]
+        self._observed[agent].append((frames[rows].copy(), masks, self._numbers[rows].copy()))
+        self._counts[agent] += len(rows)
+
+    def end_turn(self) -> TurnResult:
+        """As the game; rewards are kept, and whole episodes with what was told of them."""
+        result = self.game.end_turn()
+        if self._is_on and self._episodes:
+            over: Bools = np.logical_not(self.active.any(axis=1))
+            for copy in range(self.num_envs):
+                if len(self._over[copy]) >= self._episodes:
+                    continue
+                self._going[copy].append(result.rewards[copy].copy())
+                if over[copy]:
+                    self._over[copy].append(np.array(self._going[copy], np.float32))
+                    self._told[copy].append([float(result.info[n][copy]) for n in self.facts])
+                    self._going[copy] = []
+        return result
+
+    def played(self) -> PlayedEpisodes:
+        """The episodes that are over."""
+        rewards = [episode for of_copy in self._over for episode in of_copy]
+        lengths = np.array([len(episode) for episode in rewards], np.int64)
+        whole = np.zeros((len(rewards), int(lengths.max(initial=0)), len(self.agents)))
+        for row, episode in zip(whole, rewards, strict=True):
+            row[: len(episode)] = episode
+        told = np.array([facts for of_copy in self._told for facts in of_copy], np.float64)
+        columns = told.reshape(len(rewards), len(self.facts)).T
+        names = tuple(agent.name for agent in self.agents)
+        return PlayedEpisodes(names, whole, lengths, dict(zip(self.facts, columns, strict=True)))
+
+    def observed(self, agents: Sequence[int]) -> ObservedStates | None:
+        """What some agents observed, all of one kind; None: none of them acted.
+
+        Args:
+            agents: their numbers; they observe and act alike.
+        """
+        parts = [part for agent in agents for part in self._observed[agent] if len(part[0])]
+        if not parts:
+            return None
+        masks = [part[1] for part in parts if part[1] is not None]
+        return ObservedStates(
+            np.concatenate([part[0] for part in parts]),
+            np.concatenate(masks) if len(masks) == len(parts) else None,
+            np.concatenate([part[2] for part in parts]),
+        )
+
+
+def _mask_size(space: object) -> int:
+    """How many possibilities the choices of an action space have together."""
+    choices = getattr(space, "nvec", None)
+    return int(np.sum(choices)) if choices is not None else int(getattr(space, "n", 0))

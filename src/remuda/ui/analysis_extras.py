@@ -1,0 +1,188 @@
+"""What an analysis tells of a run's policies that matches alone do not: by asking the policies."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from remuda.analysis.exact_play import exact_exploitability, walked_game
+from remuda.analysis.policy_behaviour import PolicyBehaviour, policy_behaviour
+from remuda.analysis.society import Society, society
+from remuda.coordinator.run_directory import RunDirectory
+from remuda.crossplay import Player
+from remuda.envs.recorded import Recorded
+from remuda.envs.registry import make_env
+from remuda.errors import RemudaError, UsageError
+from remuda.evaluate import play_recorded
+from remuda.saved import SavedPolicies
+
+EPISODES = 200
+"""Fresh episodes of a run, at most."""
+STATES = 4000
+"""Observations of each agent that are kept of them."""
+
+Seat = tuple[Any, Any]
+"""A specification and weights [P]."""
+
+
+def extras_of(
+    run: RunDirectory, names: Sequence[str], rng: np.random.Generator, seconds: float, seed: int
+) -> dict[str, Any]:
+    """What is told of the policies of a population besides their payoffs.
+
+    What cannot be told, because weights are missing or the game cannot be played, is said on
+    standard error and left out: the payoffs are no worse for it.
+
+    Args:
+        run: whose seats are dealt.
+        names: of the policies, as the ledger has them.
+        rng: for resampling.
+        seconds: of fresh play; 0: none, and nothing that needs it.
+        seed: of the games.
+
+    Returns:
+        By name, parts with `as_summary()` and `in_words()`: `exact exploitability` where the game
+        can be walked, and `behaviour`.
+    """
+    found: dict[str, Any] = {}
+    try:
+        players = _players(SavedPolicies(run), names)
+        if not players:
+            return found
+        config = run.read_config()
+        env = make_env(config.game, 1, **config.env.options)
+        walked = walked_game(config.game, env)
+        env.close()
+        if walked is not None:
+            profiles = {name: [_seat(each)] * len(env.agents) for name, each in players.items()}
+            found["exact exploitability"] = exact_exploitability(walked, profiles)
+        live = {name: each.snapshot for name, each in players.items() if "@" not in name}
+        if seconds > 0.0 and len(players) > 1 and live:
+            every = {name: each.snapshot for name, each in SavedPolicies(run).all().items()}
+            played = play_recorded(
+                config,
+                every,
+                EPISODES,
+                seed,
+                sampled=True,
+                states=STATES,
+                frames=_frames(players),
+                seconds=seconds,
+            )
+            found["behaviour"] = _behaviour(played, players, config.env.scripted, rng)
+    except RemudaError as error:
+        _leave_out(run, error)
+    return found
+
+
+def society_of(
+    run: RunDirectory, rng: np.random.Generator, seconds: float, seed: int
+) -> tuple[Society, dict[str, Any]]:
+    """What becomes of the agents of a run, each of which has one policy for good; by fresh play.
+
+    Args:
+        run: whose seats are not dealt.
+        rng: for resampling.
+        seconds: of play.
+        seed: of the games.
+
+    Returns:
+        What became of them, and parts as of `extras_of`.
+
+    Raises:
+        RunDirectoryError: there are no weights, or they are damaged.
+        UsageError: no episode was over in time.
+    """
+    if seconds <= 0.0:
+        raise UsageError(
+            f"{run.path}: each agent has one policy for good, so that there are no matches to look "
+            "at; fresh episodes are played, which takes more `--seconds` than 0"
+        )
+    saved = SavedPolicies(run)
+    if not saved.names():
+        raise UsageError(f"{run.path} has saved no policy yet; wait for its first checkpoint")
+    players = saved.all()
+    snapshots = {name: each.snapshot for name, each in players.items()}
+    config = saved.config
+    played = play_recorded(
+        config,
+        snapshots,
+        EPISODES,
+        seed,
+        states=STATES,
+        frames=_frames(players),
+        seconds=seconds,
+    )
+    episodes = played.played()
+    found = society(episodes.agents, episodes.rewards, episodes.lengths, episodes.facts)
+    extras: dict[str, Any] = {}
+    env = make_env(config.game, 1, **config.env.options)
+    walked = walked_game(config.game, env)
+    env.close()
+    names = [agent.name for agent in env.agents]
+    if walked is not None and not config.env.scripted:
+        seats = [_seat(players[name]) for name in names]
+        extras["exact exploitability"] = exact_exploitability(walked, {" with ".join(names): seats})
+    if len(players) > 1:
+        try:
+            extras["behaviour"] = _behaviour(played, players, config.env.scripted, rng)
+        except UsageError as error:
+            _leave_out(run, error)
+    return found, extras
+
+
+def _players(saved: SavedPolicies, names: Sequence[str]) -> dict[str, Player]:
+    """Those of the policies whose weights are kept."""
+    live = saved.all()
+    found: dict[str, Player] = {}
+    for name in names:
+        if name in live:
+            found[name] = live[name]
+        elif "@" in name:
+            try:
+                found[name] = saved.find(name).player
+            except UsageError:
+                continue  # the run let go of this frozen copy
+    return found
+
+
+def _frames(players: Mapping[str, Player]) -> int:
+    """The most observations that any of the policies stacks."""
+    return max(each.spec.config.n_frames for each in players.values())
+
+
+def _seat(player: Player) -> Seat:
+    return player.spec, player.snapshot.weights
+
+
+def _behaviour(
+    played: Recorded,
+    players: Mapping[str, Player],
+    scripted: Mapping[str, str],
+    rng: np.random.Generator,
+) -> PolicyBehaviour:
+    """How differently policies act on what agents observed that see and act alike.
+
+    Raises:
+        UsageError: fewer than two policies can be asked.
+    """
+    first = next(iter(players.values())).agent
+    alike = [
+        place
+        for place, agent in enumerate(played.agents)
+        if agent.name not in scripted
+        and agent.observation_space == first.observation_space
+        and agent.action_space == first.action_space
+    ]
+    states = played.observed(alike)
+    if states is None:
+        raise UsageError("how differently policies act is not told: none of them acted in time")
+    seats = {name: _seat(player) for name, player in players.items()}
+    return policy_behaviour(seats, states, rng)
+
+
+def _leave_out(run: RunDirectory, error: RemudaError) -> None:
+    print(f"remuda: {run.path}: left out: {error}", file=sys.stderr)

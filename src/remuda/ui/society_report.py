@@ -1,0 +1,124 @@
+"""What `remuda analyse` shows of runs in which each agent has one policy for good."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from remuda.analysis.several import Spread, spread
+from remuda.analysis.society import Society
+from remuda.ui.analysis_extras import society_of
+from remuda.ui.analysis_sources import Source
+from remuda.ui.numbers import number, with_error
+
+SHOWN = 20
+"""Lines of a table on the screen."""
+
+
+@dataclass(frozen=True)
+class SocietyReport:
+    """What is told of one run, or of several of one game.
+
+    Attributes:
+        labels: of the runs.
+        societies: what became of the agents of each.
+        extras: of each, by name, what else is told.
+    """
+
+    labels: tuple[str, ...]
+    societies: tuple[Society, ...]
+    extras: tuple[Mapping[str, Any], ...]
+
+    @property
+    def common(self) -> dict[str, Spread]:
+        """By measure that all runs have, its spread over them."""
+        every = [found.measures for found in self.societies]
+        return {
+            name: spread([measures[name].value for measures in every])
+            for name in every[0]
+            if all(name in measures for measures in every)
+        }
+
+    def as_summary(self) -> dict[str, Any]:
+        """Plain data: what `analysis.json` holds."""
+        parts = []
+        for found, extras in zip(self.societies, self.extras, strict=True):
+            summary = found.as_summary()
+            words = summary["in_words"] | {name: each.in_words() for name, each in extras.items()}
+            told = {name: each.as_summary() for name, each in extras.items()}
+            parts.append(summary | told | {"in_words": words})
+        if len(parts) == 1:
+            return parts[0]
+        return {
+            "analysis": 1,
+            "runs": dict(zip(self.labels, parts, strict=True)),
+            "common": {name: each.as_summary() for name, each in self.common.items()},
+        }
+
+
+def report_societies(
+    sources: Sequence[Source], rng: np.random.Generator, seconds: float, seed: int
+) -> SocietyReport:
+    """Play fresh episodes of each run, and tell what became of its agents.
+
+    Raises:
+        RunDirectoryError: weights are missing or damaged.
+        UsageError: no episode was over in time.
+    """
+    found = []
+    for source in sources:
+        assert source.run is not None
+        found.append(society_of(source.run, rng, seconds, seed))
+    return SocietyReport(
+        tuple(source.label for source in sources),
+        tuple(each for each, _ in found),
+        tuple(extras for _, extras in found),
+    )
+
+
+def print_societies(report: SocietyReport, console: Console | None = None) -> None:
+    """One screen: of one run a line for each agent; of several one for each run."""
+    console = console or Console()
+    if len(report.societies) == 1:
+        _print_one(report.societies[0], report.extras[0], console)
+        return
+    table = Table(title=f"{len(report.labels)} runs of one game, fresh greedy episodes of each")
+    table.add_column("run", no_wrap=True)
+    for name in report.common:
+        table.add_column(name.replace("_", " "), justify="right")
+    for place, label in enumerate(report.labels):
+        values = (number(each.values[place]) for each in report.common.values())
+        table.add_row(Text(label), *values)
+    console.print(table)
+    for name, each in report.common.items():
+        low, high = each.interval
+        told = f"{number(each.mean)} on the mean of the runs ({low:.2g} to {high:.2g})."
+        console.print(Text.assemble((f"{name.replace('_', ' ')}: ", "bold"), told))
+    for label, extras in zip(report.labels, report.extras, strict=True):
+        for name, extra in extras.items():
+            console.print(Text.assemble((f"{label}, {name}: ", "bold"), extra.in_words()))
+
+
+def _print_one(found: Society, extras: Mapping[str, Any], console: Console) -> None:
+    table = Table(title=f"{len(found.agents)} agents, {len(found.returns):,} greedy episodes")
+    for column in ("agent", "return", "lowest", "highest"):
+        table.add_column(column, justify="left" if column == "agent" else "right")
+    earned = found.earned
+    order = sorted(range(len(found.agents)), key=lambda place: -earned[place].value)
+    for place in order[:SHOWN]:
+        error = earned[place].error
+        told = with_error(earned[place].value, None if np.isnan(error) else error)
+        ends = found.returns[:, place].min(), found.returns[:, place].max()
+        table.add_row(Text(found.agents[place]), told, *(number(float(end)) for end in ends))
+    console.print(table)
+    if len(order) > SHOWN:
+        console.print(f"and {len(order) - SHOWN} more, in analysis.json")
+    words = found.in_words() | {name: extra.in_words() for name, extra in extras.items()}
+    for part, sentence in words.items():
+        console.print(Text.assemble((f"{part}: ", "bold"), sentence))

@@ -1,0 +1,70 @@
+"""Trained policies are measured exactly in games of runs that can be walked."""
+
+import json
+
+import numpy as np
+import pytest
+import torch
+
+from remuda.analysis.exact_play import TIC_TAC_TOE, exact_exploitability, walked_game
+from remuda.config import load_config
+from remuda.envs.registry import make_env
+from remuda.policies.spec import first_weights, policy_specs
+
+
+def player_of(game, weights=None, algorithm="ppo", **policy):
+    """A policy of a game; `weights`: the biases of its last layer, all else being 0."""
+    config = load_config({"game": game, "policy": {"algorithm": algorithm, **policy}})
+    spec = policy_specs(config, make_env(game, 1).agents)[0]
+    drawn = first_weights(spec, torch.Generator().manual_seed(0))
+    if weights is None:
+        return spec, drawn
+    flat, at = np.zeros_like(drawn), 0
+    for name, shape in spec.network().shapes.items():
+        size = int(np.prod(shape))
+        if name == "policy.bias":
+            flat[at : at + size] = weights
+        at += size
+    return spec, flat
+
+
+def test_rock_paper_scissors_is_that_of_the_matrix():
+    walked = walked_game("rock_paper_scissors", make_env("rock_paper_scissors", 1))
+    # Logarithms of (1/2, 1/4, 1/4): paper earns 1/2 - 1/4 against it, on either seat.
+    biased = player_of("rock_paper_scissors", np.log([0.5, 0.25, 0.25]))
+    uniform = player_of("rock_paper_scissors", np.zeros(3))
+    found = exact_exploitability(walked, {"biased": [biased] * 2, "uniform": [uniform] * 2})
+    assert found.found["biased"].nash_conv == pytest.approx(0.5, abs=1e-6)
+    assert found.found["biased"].exploitability == pytest.approx(0.25, abs=1e-6)
+    assert found.found["uniform"].nash_conv == pytest.approx(0.0, abs=1e-6)
+    assert found.in_words().startswith("uniform has exploitability ")
+    assert "biased has the most, 0.25" in found.in_words()
+    json.dumps(found.as_summary(), allow_nan=False)
+
+
+def test_uniform_play_of_kuhn_poker_has_the_known_value():
+    walked = walked_game("kuhn_poker", make_env("kuhn_poker", 1))
+    spec, drawn = player_of("kuhn_poker")
+    found = exact_exploitability(walked, {"uniform": [(spec, np.zeros_like(drawn))] * 2})
+    assert found.found["uniform"].nash_conv == pytest.approx(11 / 12, abs=1e-6)
+
+
+def test_tic_tac_toe_is_walked():
+    pytest.importorskip("pettingzoo")
+    walked = walked_game(TIC_TAC_TOE, make_env(TIC_TAC_TOE, 1))
+    spec, drawn = player_of(TIC_TAC_TOE)
+    found = exact_exploitability(walked, {"uniform": [(spec, np.zeros_like(drawn))] * 2})
+    assert 1.0 < found.found["uniform"].nash_conv < 2.0
+
+
+def test_what_goes_by_earlier_observations_is_named_and_not_measured():
+    walked = walked_game("kuhn_poker", make_env("kuhn_poker", 1))
+    recurrent = player_of("kuhn_poker", network={"recurrent": 8})
+    found = exact_exploitability(walked, {"a": [recurrent] * 2})
+    assert not found.found
+    assert "goes by earlier observations too" in found.in_words()
+
+
+def test_other_games_are_not_walked():
+    assert walked_game("connect_four", make_env("connect_four", 1)) is None
+    assert walked_game("prisoners_dilemma", make_env("prisoners_dilemma", 1, rounds=2)) is None

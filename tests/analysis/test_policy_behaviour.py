@@ -1,0 +1,99 @@
+"""Trained policies are asked on the same states, and told apart by what they would do."""
+
+import json
+
+import numpy as np
+import pytest
+import torch
+
+from remuda.analysis.policy_behaviour import policy_behaviour
+from remuda.config import load_config
+from remuda.envs.recorded import ObservedStates
+from remuda.envs.registry import make_env
+from remuda.errors import UsageError
+from remuda.policies.spec import first_weights, policy_specs
+
+
+def player_of(biases, game="kuhn_poker", **policy):
+    """A policy that does the same everywhere: the biases of its last layer, all else being 0."""
+    config = load_config({"game": game, "policy": {"algorithm": "ppo", **policy}})
+    spec = policy_specs(config, make_env(game, 1).agents)[0]
+    flat, at = np.zeros_like(first_weights(spec, torch.Generator().manual_seed(0))), 0
+    for name, shape in spec.network().shapes.items():
+        size = int(np.prod(shape))
+        if name == "policy.bias":
+            flat[at : at + size] = biases
+        at += size
+    return spec, flat
+
+
+def states(count=40, shape=(8,), masks=True):
+    rng = np.random.default_rng(0)
+    allowed = np.tile([False, True, True], (count, 1)) if masks else None
+    seen = rng.random((count, 1, *shape)).astype(np.float32)
+    return ObservedStates(seen, allowed, np.arange(count) // 4)
+
+
+def test_distances_are_those_of_the_probabilities_over_what_is_allowed():
+    # Pass or bet with even odds, and pass alone; what is not allowed makes no difference.
+    players = {
+        "even": player_of([5.0, 0.0, 0.0]),
+        "even too": player_of([-5.0, 0.0, 0.0]),
+        "passes": player_of([0.0, 30.0, 0.0]),
+    }
+    found = policy_behaviour(players, states(), np.random.default_rng(0))
+    # Jensen and Shannon's divergence of (1/2, 1/2) and (1, 0) in bits, by hand: H(3/4) - 1/2.
+    divergence = 2 - 0.75 * np.log2(3) - 0.5
+    away = found.distances.distances
+    assert away[0, 2] == pytest.approx(np.sqrt(divergence), abs=1e-5)
+    assert away[0, 1] == pytest.approx(0.0, abs=1e-6)
+    told = found.in_words()
+    assert told.startswith("On 40 states the policies act 0.37 apart on the mean")
+    assert "even and even too the least, 0.00" in told
+    json.dumps(found.as_summary(), allow_nan=False)
+
+
+def test_two_kinds_are_found():
+    rng = np.random.default_rng(1)
+    players = {
+        f"p{place}": player_of([0.0, (4.0 if place % 2 else -4.0) + 0.1 * rng.normal(), 0.0])
+        for place in range(8)
+    }
+    found = policy_behaviour(players, states(), np.random.default_rng(0))
+    assert found.kinds.labels.tolist() == [0, 1] * 4
+    assert "there are 2 kinds: p0 p2 p4 p6 | p1 p3 p5 p7" in found.in_words()
+
+
+def test_policies_that_stack_frames_are_asked_with_those_before():
+    players = {
+        "stacks": player_of([0.0, 0.0, 0.0], n_frames=2),
+        "newest": player_of([0.0, 30.0, 0.0]),
+    }
+    seen = states()
+    with pytest.raises(UsageError, match="stacks 2 observations, and 1 are known"):
+        policy_behaviour(players, seen, np.random.default_rng(0))
+    seen = ObservedStates(np.repeat(seen.observations, 3, axis=1), seen.masks, seen.episodes)
+    found = policy_behaviour(players, seen, np.random.default_rng(0))
+    assert found.distances.mean == pytest.approx(np.sqrt(1.5 - 0.75 * np.log2(3)), abs=1e-5)
+
+
+def test_few_states_are_chosen_of_many():
+    players = {"a": player_of([0.0, 0.0, 1.0]), "b": player_of([0.0, 1.0, 0.0])}
+    found = policy_behaviour(players, states(400), np.random.default_rng(0), most=50)
+    assert found.states == 50
+
+
+def test_who_cannot_be_asked_is_named():
+    players = {"a": player_of([0.0, 0.0, 1.0]), "b": player_of([0.0, 1.0, 0.0])}
+    config = load_config(
+        {"game": "kuhn_poker", "policy": {"algorithm": "ppo", "network": {"recurrent": 8}}}
+    )
+    spec = policy_specs(config, make_env("kuhn_poker", 1).agents)[0]
+    weights = first_weights(spec, torch.Generator().manual_seed(0))
+    found = policy_behaviour(players | {"c": (spec, weights)}, states(), np.random.default_rng(0))
+    assert found.names == ("a", "b")
+    assert "earlier observations" in found.untold["c"]
+    with pytest.raises(UsageError, match=r"not told: the policy .* goes by earlier observations"):
+        policy_behaviour(
+            {"a": players["a"], "c": (spec, weights)}, states(), np.random.default_rng(0)
+        )

@@ -1,0 +1,68 @@
+"""What could be gained against each policy by another of the population."""
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from remuda.analysis.payoff import add_up, exact, from_sums
+from remuda.analysis.within import within_population
+from remuda.errors import UsageError
+
+NAMES = ("rock", "paper", "scissors")
+
+
+def game(matrix):
+    a = np.array(matrix, np.float64)
+    return exact(a, a.T, names=(NAMES, NAMES), symmetric=True)
+
+
+def test_gains_are_those_worked_out_by_hand():
+    # Against rock, paper earns 0.25 where rock earns 0; against paper, scissors loses and rock
+    # does, so nothing is gained; against scissors, rock earns 0.5.
+    payoffs = game([[0, -0.25, 0.5], [0.25, 0, 0.1], [-0.5, -0.1, 0]])
+    found = within_population(payoffs, np.random.default_rng(0), 50)
+    assert [each.value for each in found.gains] == [0.25, 0.0, 0.5]
+    assert found.best_responses == ("paper", "paper", "rock")
+    assert found.least == "paper"
+    assert json.loads(json.dumps(found.as_summary()))["policies"][2] == {
+        "policy": "scissors",
+        "best_response": "rock",
+        "gain": found.gains[2].as_summary(),
+    }
+
+
+def test_a_game_that_is_not_zero_sum_counts_what_the_policy_itself_would_earn():
+    # The prisoner's dilemma: to defect against a cooperator gains 5 - 3, against a defector 0.
+    a = np.array([[3.0, 0.0], [5.0, 1.0]])
+    names = ("cooperate", "defect")
+    payoffs = exact(a, a.T, names=(names, names), symmetric=True)
+    found = within_population(payoffs, np.random.default_rng(0), 50)
+    assert [each.value for each in found.gains] == [2.0, 0.0]
+
+
+def test_few_matches_are_told_by_a_wide_interval_that_holds_the_truth():
+    truth = np.array([[0.0, -1.0, 1.0], [1.0, 0.0, -1.0], [-1.0, 1.0, 0.0]])
+    one, other = (np.repeat(axis, 60) for axis in np.triu_indices(3, 1))
+    first = np.random.default_rng(3).normal(truth[one, other], 1.0)
+    sums = np.zeros((6, 3, 3))
+    add_up(np.stack([one, other], 1), np.stack([first, -first], 1), np.arange(2), True, False, sums)
+    payoffs = from_sums(NAMES, sums, True).completed()
+    for each in within_population(payoffs, np.random.default_rng(0), 400).gains:
+        low, high = each.interval
+        assert low < 1.0 < high
+        assert 0.2 < high - low < 1.0
+
+
+def test_what_a_policy_earns_against_itself_must_be_known():
+    payoffs = game(np.zeros((3, 3)))
+    counts = payoffs.counts.copy()
+    np.fill_diagonal(counts, 0)
+    means = np.where(counts == 0, np.nan, payoffs.means)
+    with pytest.raises(UsageError, match="rock and rock"):
+        within_population(
+            replace(payoffs, means=means, counts=counts), np.random.default_rng(0), 50
+        )
+    with pytest.raises(UsageError, match="of a symmetric game"):
+        within_population(exact(np.zeros((2, 3))), np.random.default_rng(0), 50)

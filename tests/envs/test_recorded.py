@@ -1,0 +1,94 @@
+"""What happens in a game is kept turn by turn, as it was."""
+
+import numpy as np
+import pytest
+from gymnasium.spaces import Discrete, MultiDiscrete
+
+from remuda.config import load_config
+from remuda.envs.recorded import Recorded, _mask_size
+from remuda.envs.registry import make_env
+from remuda.evaluate import evaluate, play_recorded
+from remuda.policies.spec import first_weights, policy_specs
+from remuda.publish.snapshot import Snapshot
+from remuda.streams import torch_stream
+from support import Tape
+
+
+def play(env, turns, actions):
+    seen = np.zeros((env.num_envs, 5), np.float32)
+    for turn in range(turns):
+        env.begin_turn()
+        for agent in range(env.num_agents):
+            env.observe(agent, seen)
+            env.act(agent, np.full(env.num_envs, actions[turn][agent]))
+        env.end_turn()
+        env.reset(np.zeros(env.num_envs, np.int64), ~env.active.any(1))
+
+
+def test_rewards_are_kept_by_turn_until_each_episode_ends():
+    env = Recorded(Tape(2, lengths=(2, 3)), episodes=1, states=100)
+    env.reset(np.zeros(2, np.int64), np.ones(2, np.bool_))
+    env.start()
+    play(env, 4, [(1, 2), (3, 0), (1, 1), (2, 2)])
+    played = env.played()
+    assert played.lengths.tolist() == [2, 3]
+    assert played.rewards.tolist() == [[[1, 2], [3, 0], [0, 0]], [[1, 2], [3, 0], [1, 1]]]
+    assert played.returns.tolist() == [[4, 2], [5, 3]]
+    seen = env.observed([1])
+    # Copy, agent, episode, turn and acts of this turn, of two copies in four turns.
+    assert seen.observations.shape == (8, 1, 5)
+    assert seen.observations[:, 0, 1].tolist() == [1.0] * 8
+    assert seen.masks is None
+    # The first copy began a second episode after two turns, the second after three.
+    assert len(set(seen.episodes.tolist())) == 4
+    assert len(env.observed([0, 1]).observations) == 16
+
+
+def test_frames_are_those_of_the_same_episode_with_the_newest_last():
+    env = Recorded(Tape(1, lengths=(3,)), episodes=0, states=10, frames=2)
+    env.reset(np.zeros(1, np.int64), np.ones(1, np.bool_))
+    env.start()
+    play(env, 4, [(0, 0)] * 4)
+    turns = env.observed([0]).observations[:, :, 3]
+    episodes = env.observed([0]).observations[:, :, 2]
+    assert turns.tolist() == [[0, 0], [0, 1], [1, 2], [0, 0]]
+    assert episodes.tolist() == [[0, 0], [0, 0], [0, 0], [0, 1]]
+
+
+def test_nothing_is_kept_before_the_start_and_no_more_than_was_asked_for():
+    env = Recorded(Tape(1, lengths=(2,)), episodes=2, states=1)
+    env.reset(np.zeros(1, np.int64), np.ones(1, np.bool_))
+    play(env, 2, [(1, 1)] * 2)
+    assert len(env.played().lengths) == 0
+    assert env.observed([0]) is None
+    env.start()
+    play(env, 8, [(1, 1)] * 8)
+    assert env.played().lengths.tolist() == [2, 2]
+    assert len(env.observed([0]).observations) == 1
+
+
+@pytest.mark.parametrize("game", ["kuhn_poker", "cleanup"])
+def test_returns_and_facts_are_those_of_greedy_play(game):
+    tree = {"game": game, "policy": {"algorithm": "ppo", "network": {"hidden": [8]}}}
+    config = load_config(tree)
+    specs = policy_specs(config, make_env(game, 1).agents)
+    snapshots = {
+        spec.name: Snapshot(first_weights(spec, torch_stream(0, spec.name)), 0, 0, 0.0)
+        for spec in specs
+    }
+    found = play_recorded(config, snapshots, 6, seed=3, states=20)
+    wanted = evaluate(config, snapshots, 6, seed=3)
+    played = found.played()
+    np.testing.assert_allclose(played.returns, wanted.returns, rtol=1e-5, atol=1e-5)
+    for name, told in wanted.facts.items():
+        np.testing.assert_allclose(sorted(played.facts[name]), sorted(told))
+    seen = found.observed([0])
+    assert seen.observations.shape[2:] == specs[0].observation
+    assert (seen.masks is not None) == specs[0].masked
+    if seen.masks is not None:
+        assert seen.masks.any(1).all()
+
+
+def test_masks_are_as_long_as_the_choices_are_many():
+    assert _mask_size(Discrete(4)) == 4
+    assert _mask_size(MultiDiscrete([2, 3])) == 5
