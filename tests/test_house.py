@@ -40,7 +40,7 @@ FLOORS = (
         "experience_layout",
         "matches",
     },
-    {"own_code", "trained"},
+    {"exploiting", "own_code", "trained"},
     {"ui"},
     {"api"},
 )

@@ -21,12 +21,14 @@ if TYPE_CHECKING:
     from remuda.crossplay import Tournament
     from remuda.errors import ConfigError, RemudaError, UsageError
     from remuda.evaluation import Evaluation
+    from remuda.exploiting.bounds import LowerBound
     from remuda.frame import Frame
     from remuda.policies.algorithms.rollout_algorithm import RolloutAlgorithm
     from remuda.policies.algorithms.transition_algorithm import TransitionAlgorithm
     from remuda.result import Result
     from remuda.trained import Policy, PolicyState
     from remuda.ui.comparison import Comparison, compare
+    from remuda.ui.exploiting import exploit
 
 __all__ = [
     "ActiveRun",
@@ -36,6 +38,7 @@ __all__ = [
     "EpisodeSummary",
     "Evaluation",
     "Frame",
+    "LowerBound",
     "Payoffs",
     "Policy",
     "PolicyState",
@@ -48,6 +51,7 @@ __all__ = [
     "UsageError",
     "__version__",
     "compare",
+    "exploit",
     "load",
     "tournament",
     "train",
@@ -61,6 +65,7 @@ _HOMES = {
     "EpisodeSummary": "callbacks",
     "Evaluation": "evaluate",
     "Frame": "frame",
+    "LowerBound": "exploiting.bounds",
     "Payoffs": "analysis.payoff",
     "Policy": "trained",
     "PolicyState": "trained",
@@ -72,6 +77,7 @@ _HOMES = {
     "TransitionAlgorithm": "policies.algorithms.transition_algorithm",
     "UsageError": "errors",
     "compare": "ui.comparison",
+    "exploit": "ui.exploiting",
     "load": "api",
     "tournament": "api",
     "train": "api",

@@ -12,6 +12,7 @@ from remuda.config import Config, Section
 from remuda.errors import ConfigError, RemudaError
 from remuda.ui.arguments import help_of
 from remuda.ui.commands.analysis import AnalyseOptions, analyse
+from remuda.ui.commands.exploit import ExploitOptions, exploit
 from remuda.ui.commands.games import GamesOptions, PlayOptions, games, play
 from remuda.ui.commands.one_run import (
     EvaluateOptions,
@@ -57,6 +58,7 @@ COMMANDS = {
     "evaluate": Command(evaluate, EvaluateOptions, "run"),
     "tournament": Command(tournament, TournamentOptions, "run"),
     "analyse": Command(analyse, AnalyseOptions, "sources"),
+    "exploit": Command(exploit, ExploitOptions, "target"),
     "watch": Command(watch, WatchOptions, "run"),
     "report": Command(report, ReportOptions, "run"),
     "runs": Command(runs, RunsOptions, "directory"),
