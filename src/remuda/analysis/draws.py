@@ -51,13 +51,13 @@ def draws(payoffs: Payoffs, samples: int, rng: np.random.Generator) -> Iterator[
     for begin in range(0, samples, at_once):
         now = min(at_once, samples - begin)
         if whole.symmetric:
-            for row in _symmetric_draws(whole, now, rng):
+            for row in symmetric_draws(whole, now, rng):
                 yield np.stack([row, row.T])
         else:
             yield from whole.sample(now, rng)
 
 
-def _symmetric_draws(payoffs: Payoffs, samples: int, rng: np.random.Generator) -> Numbers:
+def symmetric_draws(payoffs: Payoffs, samples: int, rng: np.random.Generator) -> Numbers:
     """Draw the row's payoffs of a symmetric game: [samples, N, N].
 
     These are distributed as those of `Payoffs.sample`, but each two strategies are drawn once.

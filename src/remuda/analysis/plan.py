@@ -3,9 +3,9 @@
 A round robin plays every pair equally often, also those that the answer does not hang on. Here the
 payoffs as they may be (`Payoffs.sample`) are asked the question, draw by draw: how often they agree
 is how sure the answer is. What is played next follows from the comparisons that the answer is made
-of: each is to be as clear as the others, with as few matches as possible in all. Rowland et al.
-2019, "Multiagent evaluation under incomplete information", do the like for the response graph, by
-intervals of its edges one by one.
+of: all of them are to be right with as few matches as possible. Rowland et al. 2019, "Multiagent
+evaluation under incomplete information", do the like for the response graph, by intervals of its
+edges one by one.
 """
 
 from __future__ import annotations
@@ -15,8 +15,11 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 import numpy as np
+from scipy.special import ndtr
 
+from remuda.analysis.draws import symmetric_draws
 from remuda.analysis.payoff import KNOWN, Numbers, Payoffs
+from remuda.analysis.shrinkage import shrink
 from remuda.errors import UsageError
 from remuda.types import Integers
 
@@ -33,6 +36,15 @@ class Question(Protocol):
         """What each draw says, as numbers: [S, A], by payoffs of the row [S, N, N].
 
         What a policy earns against itself is not known here, and must not be used.
+        """
+
+    def alike(self, matrix: Numbers, draws: Numbers, rng: np.random.Generator) -> Numbers:
+        """Draws given that what is compared is of one population (`shrink`): [S, N, N].
+
+        Args:
+            matrix: [N, N] the row's payoffs as they are known.
+            draws: [S, N, N] around it; 0 for what a policy earns against itself.
+            rng: what is drawn with.
         """
 
     def comparisons(self, matrix: Numbers) -> Numbers:
@@ -59,6 +71,13 @@ class Order:
         sums = draws.sum(2) - np.einsum("sii->si", draws)
         order: Integers = np.argsort(-sums, axis=1, kind="stable")[:, : min(self.top, count)]
         return order
+
+    def alike(self, matrix: Numbers, draws: Numbers, rng: np.random.Generator) -> Numbers:
+        """Policies are alike in their mean payoff."""
+        sums = draws.sum(2)
+        moved = shrink(matrix.sum(1), sums, rng) - sums
+        found: Numbers = draws + moved[:, :, None] / (len(matrix) - 1)
+        return found
 
     def comparisons(self, matrix: Numbers) -> Numbers:
         """Each of the best against each that comes after it, by their means."""
@@ -87,6 +106,17 @@ class ResponseGraph:
         one, other = np.triu_indices(draws.shape[-1], 1)
         better: Integers = (draws[:, one, other] > draws[:, other, one]).astype(np.int64)
         return better
+
+    def alike(self, matrix: Numbers, draws: Numbers, rng: np.random.Generator) -> Numbers:
+        """Pairs are alike in how much more the one earns than the other."""
+        one, other = np.triu_indices(len(matrix), 1)
+        more = draws[:, one, other] - draws[:, other, one]
+        known = matrix[one, other] - matrix[other, one]
+        moved = shrink(known, more, rng, center=0.0, independent=True) - more
+        found = draws.copy()
+        found[:, one, other] += moved / 2.0
+        found[:, other, one] -= moved / 2.0
+        return found
 
     def comparisons(self, matrix: Numbers) -> Numbers:
         """Each two with each other."""
@@ -126,14 +156,24 @@ def answer(
 ) -> Answer:
     """What the payoffs say to a question, and how sure that is.
 
+    This is sure to be asked again after every few matches, until the answer is sure enough. Draws
+    around the estimates alone would then be too sure too often, where policies are nearly equal: of
+    many looks the luckiest ends the search. How sure one is given that policies are of one
+    population (`shrink`) does not hang on when one looks (Deng, Lu and Chen 2016, "Continuous
+    monitoring of A/B tests without pain").
+
     Raises:
         UsageError: two policies never met, or seats are not pooled.
     """
-    found, said = _ask(payoffs, question, rng, draws)
+    _check_symmetric(payoffs)
+    whole = _without_own(payoffs)
+    whole.check_whole()
+    drawn = symmetric_draws(whole, draws, rng)
+    said = question.answers(question.alike(whole.matrix, drawn, rng))
     modes, counts = np.unique(said, axis=0, return_counts=True)
     mode = modes[counts.argmax()]
     words = question.in_words(mode, payoffs.names)
-    return Answer(tuple(mode.tolist()), words, float(counts.max() / len(found)))
+    return Answer(tuple(mode.tolist()), words, float(counts.max() / draws))
 
 
 def allocate(
@@ -141,13 +181,9 @@ def allocate(
 ) -> Integers:
     """How many matches to play next of each pair: [N, N], the earlier policy's row.
 
-    Pairs that met less than `FIRST` times come first. If the payoffs were known, numbers n of
-    matches could be sought with which every comparison of the question is as clear, for the least
-    sum: comparison d is known to sum_c s_dc / n_c, with s_dc the variance of what one match of the
-    pair c adds to it, and is to be known to a share of D_d^2, where D_d is how far it is from 0. At
-    the minimum n_c is the root of sum_d l_d s_dc, with multipliers l_d that are 0 where d is
-    clearer than it need be (for one comparison that is the allocation of Neyman 1934). Since they
-    are not known, it is the mean of these numbers over draws of the payoffs as they may be. The
+    Pairs that met less than `FIRST` times come first. If the payoffs were known, the shares of
+    matches could be sought with which the fewest in all make the answer sure (`_wanted`). Since
+    they are not known, it is the mean of these shares over draws of the payoffs as they may be. The
     matches go to the pairs that have less than this.
 
     Raises:
@@ -162,7 +198,9 @@ def allocate(
     if lacking.any():
         planned = _share_out(lacking, min(matches, int(lacking.sum())))
     else:
-        draws = _without_own(payoffs).sample(WORLDS, rng)[:, 0]
+        whole = _without_own(payoffs)
+        whole.check_whole()
+        draws = symmetric_draws(whole, WORLDS, rng)
         covariances = payoffs.moderated[:, :, pairs[0], pairs[1]]
         wanted = np.mean([_wanted(draw, question, pairs, covariances) for draw in draws], 0)
         target = wanted * (counts.sum() + matches)
@@ -174,14 +212,33 @@ def allocate(
 
 WORLDS = 40
 """Draws of the payoffs for which matches are planned."""
+WRONG = 0.05
+"""How often the answer may be wrong that the matches are planned for."""
 ROUNDS = 60
-"""In which the multipliers are found: each is multiplied by the root of what it lacks."""
+"""In which the shares are found."""
+STEP = 0.3
+"""So far the first round goes towards the multipliers that it finds; later ones go less far."""
+STEPS_AT_MOST = 0.7
+"""By so much a round changes the logarithm of a multiplier, at most."""
+NEWTON = 30
+"""Steps in search of a number of matches, at most."""
+LEAST = 1e-12
+"""The share of a pair that decides nothing."""
 
 
 def _wanted(
     matrix: Numbers, question: Question, pairs: tuple[Integers, ...], covariances: Numbers
 ) -> Numbers:
-    """[C]: the shares of matches that make all comparisons as clear as each other.
+    """[C]: the shares of matches with which the fewest make the answer sure, if this were true.
+
+    After n_c matches of each pair c the comparison d is known with the variance
+    v_d = sum_c s_dc / n_c, where s_dc is the variance of what one match of the pair adds to it, and
+    comes out wrong with the probability Phi(-D_d / sqrt(v_d)), where D_d is how far it is from 0.
+    The sum of these is to be `WRONG` with the smallest sum of matches. There the derivatives by all
+    n_c are the same: n_c is the root of sum_d l_d s_dc, with multipliers
+    l_d = phi(z_d) z_d / v_d and z_d = D_d / sqrt(v_d) (for one comparison that is the allocation of
+    Neyman 1934; Glynn and Juneja 2004, "A large deviations perspective on ordinal optimization",
+    have the same for large numbers). They are found by going towards them in small steps.
 
     Args:
         matrix: [N, N] the row's payoffs.
@@ -192,35 +249,56 @@ def _wanted(
     one, other = pairs
     weights = question.comparisons(matrix)
     there, back = weights[:, one, other], weights[:, other, one]
-    share = (
+    variances = (
         there**2 * covariances[0, 0]
         + 2.0 * there * back * covariances[0, 1]
         + back**2 * covariances[1, 1]
     )
-    distance = (weights * matrix).sum((1, 2)) ** 2
-    asked = share / np.maximum(distance, 1e-12 * (distance.max() + 1e-300))[:, None]
-    asked = asked[asked.any(1)]
-    if not len(asked):
-        return np.full(len(one), 1.0 / len(one))
-    asked = asked / asked.max()
-    multipliers = np.ones(len(asked)) / len(asked)
-    for _ in range(ROUNDS):
-        numbers = np.sqrt(multipliers @ asked)
-        unclear = np.divide(asked, numbers, out=np.zeros_like(asked), where=numbers > 0.0).sum(1)
-        multipliers *= np.sqrt(unclear / unclear.max())
-        multipliers /= multipliers.sum()
-    found: Numbers = np.sqrt(multipliers @ asked)
-    found /= found.sum()
+    apart = (weights * matrix).sum((1, 2))
+    open_ = variances.any(1)
+    variances, apart = variances[open_], np.maximum(apart[open_], 0.0)
+    shares = np.full(len(one), 1.0 / len(one))
+    if not apart.any():
+        return shares
+    apart = np.maximum(apart, 1e-6 * apart.max())
+    logs, matches = np.zeros(len(apart)), 0.0
+    for number in range(ROUNDS):
+        variance = variances @ (1.0 / shares)
+        clear = apart / np.sqrt(variance)
+        matches = _until_sure(clear, matches if number else -2.0 * np.log(clear.min()))
+        clear *= np.exp(0.5 * matches)
+        wanted = np.log(clear / variance) - 0.5 * clear**2
+        wanted -= wanted.max()
+        if number:
+            step = np.clip(STEP * (wanted - logs), -STEPS_AT_MOST, STEPS_AT_MOST)
+            logs = logs + step / (1.0 + number / 30.0)
+        else:
+            logs = np.maximum(wanted, -6.0)
+        logs -= logs.max()
+        shares = np.sqrt(np.exp(np.maximum(logs, -60.0)) @ variances)
+        shares = np.maximum(shares / shares.sum(), LEAST)
+    found: Numbers = shares / shares.sum()
     return found
 
 
-def _ask(
-    payoffs: Payoffs, question: Question, rng: np.random.Generator, draws: int
-) -> tuple[Numbers, Integers]:
-    """Draws of the row's payoffs [S, N, N], and what they say [S, A]."""
-    _check_symmetric(payoffs)
-    found = _without_own(payoffs).sample(draws, rng)[:, 0]
-    return found, question.answers(found)
+def _until_sure(clear: Numbers, log: float) -> float:
+    """The logarithm of the number of matches after which comparisons are wrong in `WRONG` of cases.
+
+    Args:
+        clear: [D] how clear each is after one match, in standard deviations.
+        log: where to begin.
+    """
+    for _ in range(NEWTON):
+        at = clear * np.exp(0.5 * log)
+        wrong = ndtr(-at)
+        slope = -0.5 * float(at @ np.exp(-0.5 * at**2)) / np.sqrt(2.0 * np.pi)
+        total = float(wrong.sum())
+        # The logarithm of errors is nearly straight in the number of matches.
+        move = total * np.log(total / WRONG) / slope if slope < 0.0 and total > 0.0 else 1.0
+        log -= float(np.clip(move, -1.0, 1.0))
+        if abs(move) < 1e-3:
+            break
+    return log
 
 
 def _without_own(payoffs: Payoffs) -> Payoffs:
