@@ -17,7 +17,7 @@ from typing import Protocol
 import numpy as np
 from scipy.special import ndtr
 
-from remuda.analysis.draws import symmetric_draws
+from remuda.analysis.draws import PIECE, symmetric_draws
 from remuda.analysis.payoff import KNOWN, Numbers, Payoffs
 from remuda.analysis.shrinkage import shrink
 from remuda.errors import UsageError
@@ -75,7 +75,7 @@ class Order:
     def alike(self, matrix: Numbers, draws: Numbers, rng: np.random.Generator) -> Numbers:
         """Policies are alike in their mean payoff."""
         sums = draws.sum(2)
-        moved = shrink(matrix.sum(1), sums, rng) - sums
+        moved = shrink(matrix.sum(1), sums, rng, cautious=True) - sums
         found: Numbers = draws + moved[:, :, None] / (len(matrix) - 1)
         return found
 
@@ -112,7 +112,7 @@ class ResponseGraph:
         one, other = np.triu_indices(len(matrix), 1)
         more = draws[:, one, other] - draws[:, other, one]
         known = matrix[one, other] - matrix[other, one]
-        moved = shrink(known, more, rng, center=0.0, independent=True) - more
+        moved = shrink(known, more, rng, center=0.0, independent=True, cautious=True) - more
         found = draws.copy()
         found[:, one, other] += moved / 2.0
         found[:, other, one] -= moved / 2.0
@@ -202,7 +202,11 @@ def allocate(
         whole.check_whole()
         draws = symmetric_draws(whole, WORLDS, rng)
         covariances = payoffs.moderated[:, :, pairs[0], pairs[1]]
-        wanted = np.mean([_wanted(draw, question, pairs, covariances) for draw in draws], 0)
+        at_once = max(1, PIECE // question.comparisons(draws[0])[:, *pairs].size)
+        parts = [draws[begin : begin + at_once] for begin in range(0, WORLDS, at_once)]
+        wanted = np.mean(
+            np.vstack([_wanted(part, question, pairs, covariances) for part in parts]), 0
+        )
         target = wanted * (counts.sum() + matches)
         planned = _share_out(np.maximum(target - counts, 0.0), matches)
     found: Integers = np.zeros(payoffs.counts.shape, np.int64)
@@ -227,9 +231,9 @@ LEAST = 1e-12
 
 
 def _wanted(
-    matrix: Numbers, question: Question, pairs: tuple[Integers, ...], covariances: Numbers
+    draws: Numbers, question: Question, pairs: tuple[Integers, ...], covariances: Numbers
 ) -> Numbers:
-    """[C]: the shares of matches with which the fewest make the answer sure, if this were true.
+    """[S, C]: the shares of matches with which the fewest make the answer sure, if draws were true.
 
     After n_c matches of each pair c the comparison d is known with the variance
     v_d = sum_c s_dc / n_c, where s_dc is the variance of what one match of the pair adds to it, and
@@ -241,64 +245,77 @@ def _wanted(
     have the same for large numbers). They are found by going towards them in small steps.
 
     Args:
-        matrix: [N, N] the row's payoffs.
+        draws: [S, N, N] the row's payoffs.
         question: that is asked.
         pairs: two of [C], the places of each pair.
         covariances: [2, 2, C] of one match of each pair.
     """
     one, other = pairs
-    weights = question.comparisons(matrix)
-    there, back = weights[:, one, other], weights[:, other, one]
-    variances = (
-        there**2 * covariances[0, 0]
-        + 2.0 * there * back * covariances[0, 1]
-        + back**2 * covariances[1, 1]
-    )
-    apart = (weights * matrix).sum((1, 2))
-    open_ = variances.any(1)
-    variances, apart = variances[open_], np.maximum(apart[open_], 0.0)
-    shares = np.full(len(one), 1.0 / len(one))
-    if not apart.any():
+    variances, apart = [], []
+    for matrix in draws:
+        weights = question.comparisons(matrix)
+        there, back = weights[:, one, other], weights[:, other, one]
+        variances.append(
+            there**2 * covariances[0, 0]
+            + 2.0 * there * back * covariances[0, 1]
+            + back**2 * covariances[1, 1]
+        )
+        apart.append((weights * matrix).sum((1, 2)))
+    return _shares(np.array(variances), np.array(apart))
+
+
+def _shares(variances: Numbers, apart: Numbers) -> Numbers:
+    """[S, C]: as `_wanted`, of variances s [S, D, C] and distances D [S, D]."""
+    shares = np.full((len(variances), variances.shape[2]), 1.0 / variances.shape[2])
+    largest = apart.max(1, keepdims=True)
+    known = ~variances.any(2)
+    if not ((largest > 0.0).all() and not known.all(1).any()):
         return shares
-    apart = np.maximum(apart, 1e-6 * apart.max())
-    logs, matches = np.zeros(len(apart)), 0.0
+    apart = np.where(known, 1e6 * largest, np.maximum(apart, 1e-6 * largest))
+    variances = np.where(
+        known[:, :, None], np.max(variances, axis=(1, 2), keepdims=True), variances
+    )
+    logs, matches = np.zeros_like(apart), np.zeros((len(apart), 1))
     for number in range(ROUNDS):
-        variance = variances @ (1.0 / shares)
+        variance = (variances @ (1.0 / shares)[:, :, None])[:, :, 0]
         clear = apart / np.sqrt(variance)
-        matches = _until_sure(clear, matches if number else -2.0 * np.log(clear.min()))
+        begin = matches if number else -2.0 * np.log(clear.min(1, keepdims=True))
+        matches = _until_sure(clear, begin)
         clear *= np.exp(0.5 * matches)
         wanted = np.log(clear / variance) - 0.5 * clear**2
-        wanted -= wanted.max()
+        wanted -= wanted.max(1, keepdims=True)
         if number:
             step = np.clip(STEP * (wanted - logs), -STEPS_AT_MOST, STEPS_AT_MOST)
             logs = logs + step / (1.0 + number / 30.0)
         else:
             logs = np.maximum(wanted, -6.0)
-        logs -= logs.max()
-        shares = np.sqrt(np.exp(np.maximum(logs, -60.0)) @ variances)
-        shares = np.maximum(shares / shares.sum(), LEAST)
-    found: Numbers = shares / shares.sum()
+        logs -= logs.max(1, keepdims=True)
+        multipliers = np.where(known, 0.0, np.exp(np.maximum(logs, -60.0)))
+        shares = np.sqrt((multipliers[:, None] @ variances)[:, 0])
+        shares = np.maximum(shares / shares.sum(1, keepdims=True), LEAST)
+    found: Numbers = shares / shares.sum(1, keepdims=True)
     return found
 
 
-def _until_sure(clear: Numbers, log: float) -> float:
-    """The logarithm of the number of matches after which comparisons are wrong in `WRONG` of cases.
+def _until_sure(clear: Numbers, logs: Numbers) -> Numbers:
+    """[S, 1]: the logarithms of how many matches make comparisons wrong in `WRONG` of cases.
 
     Args:
-        clear: [D] how clear each is after one match, in standard deviations.
-        log: where to begin.
+        clear: [S, D] how clear each is after one match, in standard deviations.
+        logs: [S, 1] where to begin.
     """
     for _ in range(NEWTON):
-        at = clear * np.exp(0.5 * log)
-        wrong = ndtr(-at)
-        slope = -0.5 * float(at @ np.exp(-0.5 * at**2)) / np.sqrt(2.0 * np.pi)
-        total = float(wrong.sum())
+        at = clear * np.exp(0.5 * logs)
+        total = ndtr(-at).sum(1, keepdims=True)
+        slope = -0.5 / np.sqrt(2.0 * np.pi) * (at * np.exp(-0.5 * at**2)).sum(1, keepdims=True)
         # The logarithm of errors is nearly straight in the number of matches.
-        move = total * np.log(total / WRONG) / slope if slope < 0.0 and total > 0.0 else 1.0
-        log -= float(np.clip(move, -1.0, 1.0))
-        if abs(move) < 1e-3:
+        usable = (slope < -1e-300) & (total > 1e-300)
+        move = np.where(usable, total * np.log(np.maximum(total, 1e-300) / WRONG), -1.0)
+        move = np.clip(move / np.where(usable, slope, -1.0), -1.0, 1.0)
+        logs = logs - move
+        if (np.abs(move) < 1e-3).all():
             break
-    return log
+    return logs
 
 
 def _without_own(payoffs: Payoffs) -> Payoffs:

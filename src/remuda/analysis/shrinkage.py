@@ -4,7 +4,10 @@ Estimates of policies that are nearly equal lie farther apart than the policies 
 the spread. Draws around the estimates have that noise twice, and take orders for surer than they
 are. Here the quantities are taken for a sample of a normal distribution whose spread tau is unknown
 (Rubin 1981, "Estimation in parallel randomized experiments"), with the same density for every tau
-(Gelman 2006, "Prior distributions for variance parameters in hierarchical models", section 7.1).
+(Gelman 2006, "Prior distributions for variance parameters in hierarchical models", section 7.1), or
+with sigma / (sigma + tau)^2, where sigma is the noise: a population is then as likely to spread by
+less than its noise as by more (DuMouchel 1994, "Hierarchical Bayes linear models for
+meta-analysis"), which a few quantities that are looked at again and again call for.
 Where they are far apart that changes nothing; where noise is all that is seen, it draws them
 together. Ranks of such draws are those of Laird and Louis 1989, "Empirical Bayes ranking methods".
 """
@@ -29,6 +32,7 @@ def shrink(
     *,
     center: float | None = None,
     independent: bool = False,
+    cautious: bool = False,
 ) -> Numbers:
     """Draw what quantities may be, given that they are of one population: [S, n].
 
@@ -41,6 +45,7 @@ def shrink(
         rng: what is drawn with.
         center: the mean of the population; None: unknown.
         independent: whether the noise of each quantity is independent of that of the others.
+        cautious: take the second density of tau.
 
     Raises:
         UsageError: the arrays do not fit each other, or there are fewer than 2 draws.
@@ -59,6 +64,9 @@ def shrink(
     seen, around = _turned(estimates - middle, vectors), _turned(drawn - middle, vectors)
     ones = _turned(np.full(count, float(center is None)), vectors)
     spreads, chances = _spreads(seen, variances, ones, float(estimates.std()))
+    if cautious:
+        chances = chances / (np.sqrt(variances.mean()) + spreads) ** 2
+        chances /= chances.sum()
     spread = rng.choice(spreads, (samples, 1), p=chances)
     # A draw from the posterior is one from the prior, moved by what its noisy observation lacks
     # (Matheron's rule; Hoffman and Ribak 1991, "Constrained realizations of Gaussian fields").
