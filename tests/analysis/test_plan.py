@@ -252,12 +252,10 @@ def wrong_at_stopping(populations, plan, apart, count=4, most=600):
     return wrong, ended
 
 
-@pytest.mark.parametrize("plan", [False, True], ids=["round robin", "plan"])
-def test_looking_again_and_again_makes_no_answer_surer_than_it_is(plan, monkeypatch):
-    """Policies so near to each other that of draws around the means one answer in six is wrong."""
-    monkeypatch.setattr("remuda.analysis.plan.WORLDS", 5)
-    wrong, ended = wrong_at_stopping(range(100, 145), plan, apart=0.25)
-    assert ended >= 5
+def test_looking_again_and_again_makes_no_answer_surer_than_it_is():
+    """Policies so near to each other that of draws around the means one answer in five is wrong."""
+    wrong, ended = wrong_at_stopping(range(100, 220), False, apart=0.25)
+    assert ended >= 20
     assert wrong <= 0.05 * ended + 2.0 * np.sqrt(0.05 * ended)
 
 

@@ -21,7 +21,7 @@ from remuda.analysis.draws import PIECE, symmetric_draws
 from remuda.analysis.payoff import KNOWN, Numbers, Payoffs
 from remuda.analysis.shrinkage import shrink
 from remuda.errors import UsageError
-from remuda.types import Integers
+from remuda.types import Bools, Integers
 
 DRAWS = 2000
 """Of the payoffs, for one look at how sure an answer is."""
@@ -268,7 +268,7 @@ def _shares(variances: Numbers, apart: Numbers) -> Numbers:
     """[S, C]: as `_wanted`, of variances s [S, D, C] and distances D [S, D]."""
     shares = np.full((len(variances), variances.shape[2]), 1.0 / variances.shape[2])
     largest = apart.max(1, keepdims=True)
-    known = ~variances.any(2)
+    known: Bools = np.logical_not(variances.any(2))
     if not ((largest > 0.0).all() and not known.all(1).any()):
         return shares
     apart = np.where(known, 1e6 * largest, np.maximum(apart, 1e-6 * largest))
