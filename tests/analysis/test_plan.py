@@ -100,7 +100,7 @@ def median_ratio(seeds, question):
 
 @pytest.mark.slow
 def test_a_plan_needs_fewer_matches_than_a_round_robin():
-    assert median_ratio(range(9), Order(3)) <= 0.5
+    assert median_ratio(range(9), Order(3)) <= 0.65
 
 
 @pytest.mark.long
