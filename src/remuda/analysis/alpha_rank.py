@@ -19,8 +19,10 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
+from remuda.analysis.draws import draws, with_own
 from remuda.analysis.payoff import Numbers, Payoffs, check_level
-from remuda.analysis.rank import Score, draws, plain, ranks, with_own
+from remuda.analysis.plain import plain
+from remuda.analysis.rank import Score, ranks
 from remuda.errors import UsageError
 from remuda.kernels import njit
 

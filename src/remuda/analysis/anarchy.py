@@ -23,8 +23,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from remuda.analysis.bias import Estimate, check_draws, estimate_from, plain, plain_array
+from remuda.analysis.bias import Estimate, check_draws, estimate_from
 from remuda.analysis.payoff import Numbers, Payoffs
+from remuda.analysis.plain import plain
 from remuda.errors import UsageError
 
 Profile = npt.ArrayLike | Sequence[npt.ArrayLike]
@@ -70,7 +71,7 @@ class PriceOfAnarchy:
             "stability": plain(self.stability),
             "loss": self.loss,
             "sign": self.sign,
-            "regrets": plain_array(self.regrets),
+            "regrets": plain(self.regrets),
         }
 
 
@@ -127,7 +128,7 @@ class UncertainPrice:
             "price": self.price.as_summary(),
             "loss": self.loss.as_summary(),
             "worst": self.worst.as_summary(),
-            "regret_intervals": plain_array(self.regrets),
+            "regret_intervals": plain(self.regrets),
         }
 
 

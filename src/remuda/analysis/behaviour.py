@@ -21,8 +21,9 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import entr
 
-from remuda.analysis.bias import check_draws, plain, plain_array
+from remuda.analysis.bias import check_draws
 from remuda.analysis.payoff import Numbers, check_level
+from remuda.analysis.plain import plain
 from remuda.errors import UsageError
 from remuda.types import Integers
 
@@ -55,10 +56,10 @@ class BehaviourDistances:
     def as_summary(self) -> dict[str, Any]:
         """All of it as plain data; None stands for what is not known."""
         return {
-            "distances": plain_array(self.distances),
-            "low": plain_array(self.intervals[0]),
-            "high": plain_array(self.intervals[1]),
-            "overlap": plain_array(self.overlap),
+            "distances": plain(self.distances),
+            "low": plain(self.intervals[0]),
+            "high": plain(self.intervals[1]),
+            "overlap": plain(self.overlap),
             "mean": plain(self.mean),
             "mean_interval": [plain(end) for end in self.mean_interval],
             "level": self.level,

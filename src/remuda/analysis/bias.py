@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from remuda.analysis.payoff import Numbers, Payoffs, check_level
+from remuda.analysis.plain import plain
 from remuda.errors import UsageError
 
 Plain = dict[str, Any]
@@ -159,15 +160,3 @@ def check_draws(draws: int) -> None:
     """Raise a `UsageError` unless there are samples enough for an interval."""
     if draws < 2:
         raise UsageError(f"draws is {draws}; an interval takes at least 2, better 400")
-
-
-def plain(value: float) -> float | None:
-    """A number as JSON can hold it: None where it is not finite."""
-    return float(value) if np.isfinite(value) else None
-
-
-def plain_array(values: Numbers) -> Any:
-    """An array as nested lists of numbers, None where one is not finite."""
-    if values.ndim == 0:
-        return plain(float(values))
-    return [plain_array(each) for each in values]

@@ -10,10 +10,11 @@ import numpy.typing as npt
 from scipy.cluster import hierarchy
 from scipy.spatial.distance import pdist, squareform
 
-from remuda.analysis.bias import check_draws, plain, plain_array
+from remuda.analysis.bias import check_draws
 from remuda.analysis.diversity import payoff_distances
 from remuda.analysis.mds import check_distances, full_coordinates
 from remuda.analysis.payoff import Numbers, Payoffs
+from remuda.analysis.plain import plain
 from remuda.errors import UsageError
 from remuda.kernels import njit
 from remuda.types import Integers
@@ -223,8 +224,8 @@ class PayoffClusters:
         return {
             "names": list(self.names),
             **self.found.as_summary(),
-            "together": plain_array(self.together),
-            "number_shares": plain_array(self.number_shares),
+            "together": plain(self.together),
+            "number_shares": plain(self.number_shares),
         }
 
 

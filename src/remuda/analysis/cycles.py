@@ -15,7 +15,7 @@ from scipy import sparse, stats
 from scipy.sparse import csgraph
 
 from remuda.analysis.payoff import KNOWN, Numbers, Payoffs, check_level
-from remuda.analysis.rank import plain
+from remuda.analysis.plain import plain
 from remuda.analysis.structure import margin_variances
 from remuda.errors import UsageError
 from remuda.kernels import njit

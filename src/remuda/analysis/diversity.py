@@ -16,8 +16,9 @@ import numpy as np
 import numpy.typing as npt
 from scipy.spatial.distance import pdist, squareform
 
-from remuda.analysis.bias import Estimate, check_draws, estimate, plain_array
+from remuda.analysis.bias import Estimate, check_draws, estimate
 from remuda.analysis.payoff import Numbers, Payoffs
+from remuda.analysis.plain import plain
 from remuda.errors import UsageError
 from remuda.types import Bools
 
@@ -210,9 +211,9 @@ class TrainingPlan:
         """All of it as plain data."""
         return {
             "names": list(self.names),
-            "weights": plain_array(self.weights),
-            "shares": plain_array(self.shares),
-            "trains": plain_array(self.trains),
+            "weights": plain(self.weights),
+            "shares": plain(self.shares),
+            "trains": plain(self.trains),
         }
 
 

@@ -8,12 +8,13 @@ draw is solved as the means are.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from remuda.analysis import correlated, general_sum, zero_sum
 from remuda.analysis.payoff import Numbers, Payoffs
+from remuda.analysis.plain import plain
 from remuda.analysis.regret import correlated_regret, regret, values
 from remuda.errors import UsageError
 from remuda.types import Bools
@@ -26,6 +27,8 @@ LISTED = 5_000
 """Pairs of supports up to which all equilibria of a game are listed, to choose from."""
 CHUNK = 2_000_000
 """Numbers in the draws that are made at once."""
+ZERO_SUM = "zero-sum"
+"""The kind of a game of two roles in which one earns what the other loses."""
 INTERVAL = (0.025, 0.975)
 """The quantiles of an interval of 95%."""
 
@@ -61,7 +64,8 @@ class Equilibrium:
         masses: by role, [3, n_r] of each strategy's probability in the equilibria of the draws:
             the mean, and the interval of 95%.
         in_support: by role, [n_r] the share of draws in whose equilibrium a strategy is.
-        values: [3, R] of what each role earns in them: likewise.
+        values: [3, R] of what each role earns in them: likewise; of a zero-sum game the interval
+            is the one of `_value_intervals`, which holds the value of the game in 95% of cases.
         regrets: [3, R] of what each role could gain by departing from the equilibrium of the
             means, if the payoffs are those of a draw: likewise.
         samples: draws.
@@ -86,9 +90,9 @@ class Equilibrium:
                 {
                     "strategy": name,
                     "mass": float(self.answer.mixtures[role][place]),
-                    "mean": _plain(self.masses[role][0, place]),
-                    "interval": [_plain(end) for end in self.masses[role][1:, place]],
-                    "in_support": _plain(self.in_support[role][place]),
+                    "mean": plain(self.masses[role][0, place]),
+                    "interval": plain(self.masses[role][1:, place]),
+                    "in_support": plain(self.in_support[role][place]),
                 }
                 for place, name in enumerate(names)
             ]
@@ -101,13 +105,11 @@ class Equilibrium:
             "roles": roles[:1] if self.symmetric else roles,
             "joint": None if joint is None else joint.tolist(),
             "values": self.answer.values.tolist(),
-            "values_mean": [_plain(value) for value in self.values[0]],
-            "values_intervals": [[_plain(end) for end in ends] for ends in self.values[1:].T],
+            "values_mean": plain(self.values[0]),
+            "values_intervals": plain(self.values[1:].T),
             "regret": self.answer.regret.tolist(),
-            "regret_if_drawn": [_plain(value) for value in self.regrets[0]],
-            "regret_if_drawn_intervals": [
-                [_plain(end) for end in ends] for ends in self.regrets[1:].T
-            ],
+            "regret_if_drawn": plain(self.regrets[0]),
+            "regret_if_drawn_intervals": plain(self.regrets[1:].T),
             "samples": self.samples,
             "unsolved": self.unsolved,
             "note": self.answer.note,
@@ -152,17 +154,41 @@ def nash(
             "strategies"
         )
     found: list[Answer] = []
-    regrets = []
+    regrets, earned = [], []
     last, latest = payoffs.means, answer
     for draw in _draws(payoffs, samples, rng):
         regrets.append(_regret(draw, answer))
+        if kind == ZERO_SUM:
+            earned.append(values(draw, answer.mixtures))
         if not np.array_equal(draw, last):
             solved = solver(draw, seconds / 10.0)
             if solved is None:
                 continue
             last, latest = draw, solved
         found.append(latest)
-    return _gathered(payoffs, kind, answer, found, np.array(regrets))
+    gathered = _gathered(payoffs, kind, answer, found, np.array(regrets))
+    if kind != ZERO_SUM:
+        return gathered
+    intervals = _value_intervals(answer.values, np.array(earned))
+    return replace(gathered, values=np.vstack([gathered.values[:1], intervals]))
+
+
+def _value_intervals(at_means: Numbers, earned: Numbers) -> Numbers:
+    """Between what the value of a zero-sum game lies with a probability of 95%: [2, R].
+
+    Values of draws do not tell that: each role's best answer to the noise of a draw moves the value
+    by more than the truth is away, to either side, and the interval of their quantiles holds the
+    truth in 84% of cases. To the first order noise moves the value by what it adds to the payoffs
+    of the optimal mixtures (Mills 1956, "Marginal values of matrix games and linear programs",
+    theorem 1), so that the value at the means is as uncertain as what these mixtures earn.
+
+    Args:
+        at_means: [R] what the equilibrium of the means earns at the means.
+        earned: [S, R] what it earns in each draw.
+    """
+    # What is drawn lies as far to one side as to the other: both tell how far.
+    half = np.quantile(np.abs(earned - at_means), INTERVAL[1] - INTERVAL[0], axis=0)
+    return np.stack([at_means - half, at_means + half])
 
 
 def _gathered(
@@ -198,7 +224,7 @@ def _solver(payoffs: Payoffs) -> tuple[str, Solver]:
         return "correlated", _correlated
     symmetric = payoffs.symmetric
     if payoffs.is_zero_sum:
-        return "zero-sum", lambda game, _: _zero_sum(game, symmetric)
+        return ZERO_SUM, lambda game, _: _zero_sum(game, symmetric)
     return "general-sum", lambda game, seconds: _general_sum(game, symmetric, seconds)
 
 
@@ -276,7 +302,3 @@ def _summed(drawn: Numbers) -> Numbers:
 def _mean(drawn: Bools) -> Numbers:
     found: Numbers = drawn.mean(0) if len(drawn) else np.full(drawn.shape[1], np.nan)
     return found
-
-
-def _plain(number: float) -> float | None:
-    return None if np.isnan(number) else float(number)

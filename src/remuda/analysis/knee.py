@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from remuda.analysis.bias import plain_array
 from remuda.analysis.pareto import Maximise, check_finite, fronts, minimised
 from remuda.analysis.payoff import Numbers
+from remuda.analysis.plain import plain
 from remuda.errors import UsageError
 
 
@@ -31,7 +31,7 @@ class Knee:
 
     def as_summary(self) -> dict[str, Any]:
         """All of it as plain data; None stands for what is not known."""
-        return {"index": self.index, "distances": plain_array(self.distances)}
+        return {"index": self.index, "distances": plain(self.distances)}
 
 
 def knee(points: npt.ArrayLike, maximise: Maximise = False) -> Knee:

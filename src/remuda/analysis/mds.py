@@ -14,9 +14,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from remuda.analysis.bias import check_draws, plain_array
+from remuda.analysis.bias import check_draws
 from remuda.analysis.diversity import payoff_distances
 from remuda.analysis.payoff import Numbers, Payoffs
+from remuda.analysis.plain import plain
 from remuda.errors import UsageError
 
 TIED = 1e-8
@@ -48,10 +49,10 @@ class PolicyMap:
     def as_summary(self) -> dict[str, Any]:
         """All of it as plain data."""
         return {
-            "positions": plain_array(self.positions),
-            "shares": plain_array(self.shares),
+            "positions": plain(self.positions),
+            "shares": plain(self.shares),
             "share": self.share,
-            "spread": plain_array(self.spread),
+            "spread": plain(self.spread),
         }
 
 

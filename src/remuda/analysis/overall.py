@@ -10,9 +10,11 @@ import numpy as np
 from remuda.analysis.bias import Estimate
 from remuda.analysis.cycles import Cycles, cycles
 from remuda.analysis.diversity import response_diversity
+from remuda.analysis.draws import with_own
 from remuda.analysis.equilibrium import Equilibrium, nash
 from remuda.analysis.payoff import KNOWN, Payoffs
-from remuda.analysis.rank import RankIntervals, mean_payoff, plain, rank_intervals, with_own
+from remuda.analysis.plain import plain
+from remuda.analysis.rank import RankIntervals, mean_payoff, rank_intervals
 from remuda.analysis.structure import SplitIntervals, split_intervals
 from remuda.analysis.within import WithinPopulation, within_population
 from remuda.errors import UsageError

@@ -14,8 +14,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from remuda.analysis.bias import Estimate, check_draws, estimate_from, plain_array
+from remuda.analysis.bias import Estimate, check_draws, estimate_from
 from remuda.analysis.payoff import Numbers
+from remuda.analysis.plain import plain
 from remuda.errors import UsageError
 from remuda.kernels import njit
 from remuda.types import Bools, Integers
@@ -122,10 +123,10 @@ class UncertainFront:
     def as_summary(self) -> dict[str, Any]:
         """All of it as plain data."""
         return {
-            "probabilities": plain_array(self.probabilities),
-            "errors": plain_array(self.errors),
+            "probabilities": plain(self.probabilities),
+            "errors": plain(self.errors),
             "ranks": self.ranks.tolist(),
-            "expected_ranks": plain_array(self.expected_ranks),
+            "expected_ranks": plain(self.expected_ranks),
             "draws": self.draws,
         }
 

@@ -3,9 +3,9 @@
 A round robin plays every pair equally often, also those that the answer does not hang on. Here the
 payoffs as they may be (`Payoffs.sample`) are asked the question, draw by draw: how often they agree
 is how sure the answer is. What is played next follows from the comparisons that the answer is made
-of: each is to be as clear as the others, with as few matches as possible in all. Rowland et al.
-2019, "Multiagent evaluation under incomplete information", do the like for the response graph, by
-intervals of its edges one by one.
+of: all of them are to be right with as few matches as possible. Rowland et al. 2019, "Multiagent
+evaluation under incomplete information", do the like for the response graph, by intervals of its
+edges one by one.
 """
 
 from __future__ import annotations
@@ -15,10 +15,13 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 import numpy as np
+from scipy.special import ndtr
 
+from remuda.analysis.draws import PIECE, symmetric_draws
 from remuda.analysis.payoff import KNOWN, Numbers, Payoffs
+from remuda.analysis.shrinkage import shrink
 from remuda.errors import UsageError
-from remuda.types import Integers
+from remuda.types import Bools, Integers
 
 DRAWS = 2000
 """Of the payoffs, for one look at how sure an answer is."""
@@ -33,6 +36,15 @@ class Question(Protocol):
         """What each draw says, as numbers: [S, A], by payoffs of the row [S, N, N].
 
         What a policy earns against itself is not known here, and must not be used.
+        """
+
+    def alike(self, matrix: Numbers, draws: Numbers, rng: np.random.Generator) -> Numbers:
+        """Draws given that what is compared is of one population (`shrink`): [S, N, N].
+
+        Args:
+            matrix: [N, N] the row's payoffs as they are known.
+            draws: [S, N, N] around it; 0 for what a policy earns against itself.
+            rng: what is drawn with.
         """
 
     def comparisons(self, matrix: Numbers) -> Numbers:
@@ -59,6 +71,13 @@ class Order:
         sums = draws.sum(2) - np.einsum("sii->si", draws)
         order: Integers = np.argsort(-sums, axis=1, kind="stable")[:, : min(self.top, count)]
         return order
+
+    def alike(self, matrix: Numbers, draws: Numbers, rng: np.random.Generator) -> Numbers:
+        """Policies are alike in their mean payoff."""
+        sums = draws.sum(2)
+        moved = shrink(matrix.sum(1), sums, rng, cautious=True) - sums
+        found: Numbers = draws + moved[:, :, None] / (len(matrix) - 1)
+        return found
 
     def comparisons(self, matrix: Numbers) -> Numbers:
         """Each of the best against each that comes after it, by their means."""
@@ -87,6 +106,17 @@ class ResponseGraph:
         one, other = np.triu_indices(draws.shape[-1], 1)
         better: Integers = (draws[:, one, other] > draws[:, other, one]).astype(np.int64)
         return better
+
+    def alike(self, matrix: Numbers, draws: Numbers, rng: np.random.Generator) -> Numbers:
+        """Pairs are alike in how much more the one earns than the other."""
+        one, other = np.triu_indices(len(matrix), 1)
+        more = draws[:, one, other] - draws[:, other, one]
+        known = matrix[one, other] - matrix[other, one]
+        moved = shrink(known, more, rng, center=0.0, independent=True, cautious=True) - more
+        found = draws.copy()
+        found[:, one, other] += moved / 2.0
+        found[:, other, one] -= moved / 2.0
+        return found
 
     def comparisons(self, matrix: Numbers) -> Numbers:
         """Each two with each other."""
@@ -126,14 +156,24 @@ def answer(
 ) -> Answer:
     """What the payoffs say to a question, and how sure that is.
 
+    This is sure to be asked again after every few matches, until the answer is sure enough. Draws
+    around the estimates alone would then be too sure too often, where policies are nearly equal: of
+    many looks the luckiest ends the search. How sure one is given that policies are of one
+    population (`shrink`) does not hang on when one looks (Deng, Lu and Chen 2016, "Continuous
+    monitoring of A/B tests without pain").
+
     Raises:
         UsageError: two policies never met, or seats are not pooled.
     """
-    found, said = _ask(payoffs, question, rng, draws)
+    _check_symmetric(payoffs)
+    whole = _without_own(payoffs)
+    whole.check_whole()
+    drawn = symmetric_draws(whole, draws, rng)
+    said = question.answers(question.alike(whole.matrix, drawn, rng))
     modes, counts = np.unique(said, axis=0, return_counts=True)
     mode = modes[counts.argmax()]
     words = question.in_words(mode, payoffs.names)
-    return Answer(tuple(mode.tolist()), words, float(counts.max() / len(found)))
+    return Answer(tuple(mode.tolist()), words, float(counts.max() / draws))
 
 
 def allocate(
@@ -141,13 +181,9 @@ def allocate(
 ) -> Integers:
     """How many matches to play next of each pair: [N, N], the earlier policy's row.
 
-    Pairs that met less than `FIRST` times come first. If the payoffs were known, numbers n of
-    matches could be sought with which every comparison of the question is as clear, for the least
-    sum: comparison d is known to sum_c s_dc / n_c, with s_dc the variance of what one match of the
-    pair c adds to it, and is to be known to a share of D_d^2, where D_d is how far it is from 0. At
-    the minimum n_c is the root of sum_d l_d s_dc, with multipliers l_d that are 0 where d is
-    clearer than it need be (for one comparison that is the allocation of Neyman 1934). Since they
-    are not known, it is the mean of these numbers over draws of the payoffs as they may be. The
+    Pairs that met less than `FIRST` times come first. If the payoffs were known, the shares of
+    matches could be sought with which the fewest in all make the answer sure (`_wanted`). Since
+    they are not known, it is the mean of these shares over draws of the payoffs as they may be. The
     matches go to the pairs that have less than this.
 
     Raises:
@@ -162,9 +198,15 @@ def allocate(
     if lacking.any():
         planned = _share_out(lacking, min(matches, int(lacking.sum())))
     else:
-        draws = _without_own(payoffs).sample(WORLDS, rng)[:, 0]
+        whole = _without_own(payoffs)
+        whole.check_whole()
+        draws = symmetric_draws(whole, WORLDS, rng)
         covariances = payoffs.moderated[:, :, pairs[0], pairs[1]]
-        wanted = np.mean([_wanted(draw, question, pairs, covariances) for draw in draws], 0)
+        at_once = max(1, PIECE // question.comparisons(draws[0])[:, *pairs].size)
+        parts = [draws[begin : begin + at_once] for begin in range(0, WORLDS, at_once)]
+        wanted = np.mean(
+            np.vstack([_wanted(part, question, pairs, covariances) for part in parts]), 0
+        )
         target = wanted * (counts.sum() + matches)
         planned = _share_out(np.maximum(target - counts, 0.0), matches)
     found: Integers = np.zeros(payoffs.counts.shape, np.int64)
@@ -174,53 +216,106 @@ def allocate(
 
 WORLDS = 40
 """Draws of the payoffs for which matches are planned."""
+WRONG = 0.05
+"""How often the answer may be wrong that the matches are planned for."""
 ROUNDS = 60
-"""In which the multipliers are found: each is multiplied by the root of what it lacks."""
+"""In which the shares are found."""
+STEP = 0.3
+"""So far the first round goes towards the multipliers that it finds; later ones go less far."""
+STEPS_AT_MOST = 0.7
+"""By so much a round changes the logarithm of a multiplier, at most."""
+NEWTON = 30
+"""Steps in search of a number of matches, at most."""
+LEAST = 1e-12
+"""The share of a pair that decides nothing."""
 
 
 def _wanted(
-    matrix: Numbers, question: Question, pairs: tuple[Integers, ...], covariances: Numbers
+    draws: Numbers, question: Question, pairs: tuple[Integers, ...], covariances: Numbers
 ) -> Numbers:
-    """[C]: the shares of matches that make all comparisons as clear as each other.
+    """[S, C]: the shares of matches with which the fewest make the answer sure, if draws were true.
+
+    After n_c matches of each pair c the comparison d is known with the variance
+    v_d = sum_c s_dc / n_c, where s_dc is the variance of what one match of the pair adds to it, and
+    comes out wrong with the probability Phi(-D_d / sqrt(v_d)), where D_d is how far it is from 0.
+    The sum of these is to be `WRONG` with the smallest sum of matches. There the derivatives by all
+    n_c are the same: n_c is the root of sum_d l_d s_dc, with multipliers
+    l_d = phi(z_d) z_d / v_d and z_d = D_d / sqrt(v_d) (for one comparison that is the allocation of
+    Neyman 1934; Glynn and Juneja 2004, "A large deviations perspective on ordinal optimization",
+    have the same for large numbers). They are found by going towards them in small steps.
 
     Args:
-        matrix: [N, N] the row's payoffs.
+        draws: [S, N, N] the row's payoffs.
         question: that is asked.
         pairs: two of [C], the places of each pair.
         covariances: [2, 2, C] of one match of each pair.
     """
     one, other = pairs
-    weights = question.comparisons(matrix)
-    there, back = weights[:, one, other], weights[:, other, one]
-    share = (
-        there**2 * covariances[0, 0]
-        + 2.0 * there * back * covariances[0, 1]
-        + back**2 * covariances[1, 1]
+    variances, apart = [], []
+    for matrix in draws:
+        weights = question.comparisons(matrix)
+        there, back = weights[:, one, other], weights[:, other, one]
+        variances.append(
+            there**2 * covariances[0, 0]
+            + 2.0 * there * back * covariances[0, 1]
+            + back**2 * covariances[1, 1]
+        )
+        apart.append((weights * matrix).sum((1, 2)))
+    return _shares(np.array(variances), np.array(apart))
+
+
+def _shares(variances: Numbers, apart: Numbers) -> Numbers:
+    """[S, C]: as `_wanted`, of variances s [S, D, C] and distances D [S, D]."""
+    shares = np.full((len(variances), variances.shape[2]), 1.0 / variances.shape[2])
+    largest = apart.max(1, keepdims=True)
+    known: Bools = np.logical_not(variances.any(2))
+    if not ((largest > 0.0).all() and not known.all(1).any()):
+        return shares
+    apart = np.where(known, 1e6 * largest, np.maximum(apart, 1e-6 * largest))
+    variances = np.where(
+        known[:, :, None], np.max(variances, axis=(1, 2), keepdims=True), variances
     )
-    distance = (weights * matrix).sum((1, 2)) ** 2
-    asked = share / np.maximum(distance, 1e-12 * (distance.max() + 1e-300))[:, None]
-    asked = asked[asked.any(1)]
-    if not len(asked):
-        return np.full(len(one), 1.0 / len(one))
-    asked = asked / asked.max()
-    multipliers = np.ones(len(asked)) / len(asked)
-    for _ in range(ROUNDS):
-        numbers = np.sqrt(multipliers @ asked)
-        unclear = np.divide(asked, numbers, out=np.zeros_like(asked), where=numbers > 0.0).sum(1)
-        multipliers *= np.sqrt(unclear / unclear.max())
-        multipliers /= multipliers.sum()
-    found: Numbers = np.sqrt(multipliers @ asked)
-    found /= found.sum()
+    logs, matches = np.zeros_like(apart), np.zeros((len(apart), 1))
+    for number in range(ROUNDS):
+        variance = (variances @ (1.0 / shares)[:, :, None])[:, :, 0]
+        clear = apart / np.sqrt(variance)
+        begin = matches if number else -2.0 * np.log(clear.min(1, keepdims=True))
+        matches = _until_sure(clear, begin)
+        clear *= np.exp(0.5 * matches)
+        wanted = np.log(clear / variance) - 0.5 * clear**2
+        wanted -= wanted.max(1, keepdims=True)
+        if number:
+            step = np.clip(STEP * (wanted - logs), -STEPS_AT_MOST, STEPS_AT_MOST)
+            logs = logs + step / (1.0 + number / 30.0)
+        else:
+            logs = np.maximum(wanted, -6.0)
+        logs -= logs.max(1, keepdims=True)
+        multipliers = np.where(known, 0.0, np.exp(np.maximum(logs, -60.0)))
+        shares = np.sqrt((multipliers[:, None] @ variances)[:, 0])
+        shares = np.maximum(shares / shares.sum(1, keepdims=True), LEAST)
+    found: Numbers = shares / shares.sum(1, keepdims=True)
     return found
 
 
-def _ask(
-    payoffs: Payoffs, question: Question, rng: np.random.Generator, draws: int
-) -> tuple[Numbers, Integers]:
-    """Draws of the row's payoffs [S, N, N], and what they say [S, A]."""
-    _check_symmetric(payoffs)
-    found = _without_own(payoffs).sample(draws, rng)[:, 0]
-    return found, question.answers(found)
+def _until_sure(clear: Numbers, logs: Numbers) -> Numbers:
+    """[S, 1]: the logarithms of how many matches make comparisons wrong in `WRONG` of cases.
+
+    Args:
+        clear: [S, D] how clear each is after one match, in standard deviations.
+        logs: [S, 1] where to begin.
+    """
+    for _ in range(NEWTON):
+        at = clear * np.exp(0.5 * logs)
+        total = ndtr(-at).sum(1, keepdims=True)
+        slope = -0.5 / np.sqrt(2.0 * np.pi) * (at * np.exp(-0.5 * at**2)).sum(1, keepdims=True)
+        # The logarithm of errors is nearly straight in the number of matches.
+        usable = (slope < -1e-300) & (total > 1e-300)
+        move = np.where(usable, total * np.log(np.maximum(total, 1e-300) / WRONG), -1.0)
+        move = np.clip(move / np.where(usable, slope, -1.0), -1.0, 1.0)
+        logs = logs - move
+        if (np.abs(move) < 1e-3).all():
+            break
+    return logs
 
 
 def _without_own(payoffs: Payoffs) -> Payoffs:

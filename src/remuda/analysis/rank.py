@@ -3,18 +3,23 @@
 A ranking is what a score function makes of payoffs: the mean payoff, the share of the others that
 are beaten, the skills of Nash averaging (Balduzzi et al. 2018, "Re-evaluating evaluation"), or the
 masses of alpha-rank (`remuda.analysis.alpha_rank`). How sure it is comes from payoffs as they may
-be, given what was seen (`Payoffs.sample`): each draw is ranked, and the ranks are counted.
+be, given what was seen (`Payoffs.sample`): each draw is ranked, and the ranks are counted. Mean
+payoffs are first shrunk to each other as far as their noise asks for (`shrink`): else ranks of
+policies that are nearly equal would look surer than they are.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
 
-from remuda.analysis.payoff import KNOWN, Numbers, Payoffs, check_level
+from remuda.analysis.draws import draws, with_own
+from remuda.analysis.payoff import Numbers, Payoffs, check_level
+from remuda.analysis.plain import plain
+from remuda.analysis.shrinkage import shrink
 from remuda.errors import UsageError
 from remuda.types import Integers
 
@@ -23,57 +28,9 @@ Score = Callable[[Numbers], Numbers]
 
 SAMPLES = 1000
 """Draws of the payoffs, for intervals to two digits."""
-PIECE = 1 << 22
-"""Numbers that are drawn at once: some tens of megabytes."""
 TIE = 1e-9
 """Scores that differ by less than this share of the largest of all are equal: what solvers leave of
 exact ties is no order."""
-
-
-def plain(values: npt.ArrayLike) -> object:
-    """Numbers as nested lists; None stands for what is not finite."""
-    array = np.asarray(values, np.float64)
-    if array.ndim:
-        return [plain(each) for each in array]
-    return float(array) if np.isfinite(array) else None
-
-
-def with_own(payoffs: Payoffs) -> Payoffs:
-    """Return payoffs that can be drawn, also where strategies never met themselves.
-
-    In a symmetric game of constant sum symmetry tells what a strategy earns against itself; in
-    another one 0 stands for what was never played, and must not be used.
-
-    Raises:
-        UsageError: two strategies never met, or no two of them met twice.
-    """
-    if not payoffs.symmetric:
-        payoffs.check_whole()
-        return payoffs
-    unplayed = np.eye(len(payoffs.names), dtype=np.bool_) & payoffs.missing
-    filled = replace(
-        payoffs,
-        means=np.where(unplayed, 0.0, payoffs.means),
-        covariances=np.where(unplayed, 0.0, payoffs.covariances),
-        counts=np.where(unplayed, 1, payoffs.counts),
-    )
-    filled.check_whole()
-    filled = replace(filled, counts=np.where(unplayed, KNOWN, filled.counts))
-    return payoffs.completed() if payoffs.is_zero_sum else filled
-
-
-def draws(payoffs: Payoffs, samples: int, rng: np.random.Generator) -> Iterator[Numbers]:
-    """Draw payoffs as they may be, one after another: [R, n_1, ..., n_R] each.
-
-    Raises:
-        UsageError: there is nothing to draw from (`with_own`), or `samples` is less than 2.
-    """
-    if samples < 2:
-        raise UsageError(f"samples: at least 2 draws tell an uncertainty; this is {samples}")
-    whole = with_own(payoffs)
-    at_once = max(1, PIECE // whole.means.size)
-    for begin in range(0, samples, at_once):
-        yield from whole.sample(min(at_once, samples - begin), rng)
 
 
 def mean_payoff(payoffs: Numbers) -> Numbers:
@@ -215,9 +172,13 @@ class RankIntervals:
         scores: [n] by the mean payoffs.
         score_intervals: [2, n] between what a score lies with probability `level`.
         ranks: [n] by `scores`; 1 is the best, equal scores share the better rank.
-        intervals: [2, n] between what a rank lies with probability `level` at least.
+        intervals: [2, n] between what a rank lies with probability `level` at least, for each
+            strategy by itself: the shortest such range of ranks. Ranks are whole numbers, so that
+            a range may be surer than it has to be: `held` tells.
+        held: [n] the share of draws in which the rank lies in its interval.
         probabilities: [n, n] the share of draws in which a strategy (row) has rank 1 + column;
-            columns may add up to more than 1 where strategies are equal.
+            columns may add up to more than 1 where strategies are equal. By a mean payoff no two
+            draws are equal: then strategies that are equal in truth share all their ranks.
         samples: draws of the payoffs.
         level: of the intervals.
     """
@@ -227,6 +188,7 @@ class RankIntervals:
     score_intervals: Numbers = field(repr=False)
     ranks: Integers
     intervals: Integers
+    held: Numbers = field(repr=False)
     probabilities: Numbers = field(repr=False)
     samples: int
     level: float
@@ -248,6 +210,7 @@ class RankIntervals:
                     "name": self.names[place],
                     "rank": int(self.ranks[place]),
                     "rank_interval": self.intervals[:, place].tolist(),
+                    "rank_interval_held": float(self.held[place]),
                     "first": float(self.first[place]),
                     "score": plain(self.scores[place]),
                     "score_interval": plain(self.score_intervals[:, place]),
@@ -266,6 +229,10 @@ def rank_intervals(
     role: int = 0,
 ) -> RankIntervals:
     """Rank the strategies of a role, and tell how sure each rank is.
+
+    Mean payoffs (`mean_payoff`, `role_mean`) are drawn as those of one population (`shrink`); any
+    other score is worked out of each draw of the payoffs as it is. Score intervals are those of
+    each score by itself, as if no other had been seen.
 
     Args:
         payoffs: of the game.
@@ -286,21 +253,47 @@ def rank_intervals(
     drawn = np.array(
         [_scores(score, each[role], role) for each in draws(payoffs, samples, rng)], np.float64
     )
-    found = np.array([ranks(each) for each in drawn])
+    alike = shrink(scores, drawn, rng) if score in (mean_payoff, role_mean) else drawn
     probabilities = np.zeros((len(names), len(names)))
-    np.add.at(probabilities, (np.arange(len(names)), found - 1), 1.0)
+    for each in alike:
+        probabilities[np.arange(len(names)), ranks(each) - 1] += 1.0
     probabilities /= samples
+    intervals, held = _shortest(probabilities, level)
     ends = (0.5 - level / 2.0, 0.5 + level / 2.0)
     return RankIntervals(
         names,
         scores,
         np.quantile(drawn, ends, axis=0),
         ranks(scores),
-        np.quantile(found, ends, axis=0, method="inverted_cdf").astype(np.int64),
+        intervals,
+        held,
         probabilities,
         samples,
         level,
     )
+
+
+def _shortest(probabilities: Numbers, level: float) -> tuple[Integers, Numbers]:
+    """Find the shortest range of ranks [2, n] that is as sure as `level`, and how sure it is [n].
+
+    Of several as short it is the surest, and of those the one of the better ranks.
+
+    Args:
+        probabilities: [n, n] of each strategy's ranks.
+        level: that they are to add up to.
+    """
+    count = len(probabilities)
+    sums = np.pad(np.cumsum(probabilities, axis=1), ((0, 0), (1, 0)))
+    low, length, held = np.zeros(count, np.int64), np.full(count, count), np.ones(count)
+    waiting = np.ones(count, np.bool_)
+    for size in range(1, count + 1):
+        inside = sums[:, size:] - sums[:, : count + 1 - size]
+        best = inside.argmax(1)
+        surest = inside[np.arange(count), best]
+        now = waiting & (surest >= level - 1e-12)
+        low[now], length[now], held[now] = best[now], size, surest[now]
+        waiting &= ~now
+    return np.stack([low + 1, low + length]), np.minimum(held, 1.0)
 
 
 def kendall_tau(one: npt.ArrayLike, other: npt.ArrayLike) -> float:

@@ -20,7 +20,7 @@ from scipy import special
 
 from remuda.analysis.meetings import KEY, LedgerReader
 from remuda.analysis.payoff import KNOWN, Numbers, Payoffs, check_level
-from remuda.analysis.rank import plain
+from remuda.analysis.plain import plain
 from remuda.errors import UsageError
 from remuda.kernels import njit
 from remuda.population.ratings import TAU, rate_all

@@ -14,8 +14,10 @@ import numpy as np
 import numpy.typing as npt
 from scipy import linalg
 
+from remuda.analysis.draws import draws, with_own
 from remuda.analysis.payoff import Numbers, Payoffs, check_level
-from remuda.analysis.rank import SAMPLES, draws, plain, with_own
+from remuda.analysis.plain import plain
+from remuda.analysis.rank import SAMPLES
 from remuda.errors import UsageError
 
 

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from remuda.analysis.bias import plain
 from remuda.analysis.payoff import Numbers
+from remuda.analysis.plain import plain
 from remuda.errors import UsageError
 from remuda.types import Bools, Integers
 
