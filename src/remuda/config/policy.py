@@ -241,7 +241,7 @@ class PolicyConfig(Section):
             entry = find_algorithm(str(data.get("algorithm", "iqn")))
         except ConfigError as error:
             raise ValueError(str(error)) from None
-        network = plain.get("network")
+        network = plain.get("network", {})
         if isinstance(network, Mapping) and entry.takes == "transitions":
             presets: list[Mapping[str, Any]] = [p.get("network", {}) for p in entry.presets]
             if reduce(overlay, [*presets, network]).get("recurrent"):

@@ -11,6 +11,7 @@ from pydantic import (
     ValidationError,
 )
 
+from remuda.config.differences import with_former_order
 from remuda.config.faults import explain
 from remuda.config.moved import with_moved_keys
 from remuda.config.plain import read_yaml, write_yaml
@@ -38,7 +39,7 @@ def load_saved_config(data: Mapping[str, Any], source: str = "") -> Config:
     Raises:
         ConfigError: as `load_config`.
     """
-    return load_config(with_moved_keys(data), source)
+    return load_config(with_former_order(with_moved_keys(data)), source)
 
 
 def read_config(path: Path) -> dict[str, Any]:
