@@ -20,6 +20,7 @@ from remuda.config.reading import (
     load_config,
     load_saved_config,
     read_config,
+    read_tree,
     write_config,
 )
 from remuda.config.run import (
@@ -64,6 +65,7 @@ __all__ = [
     "overlay",
     "plain_data",
     "read_config",
+    "read_tree",
     "read_yaml",
     "unknown_key",
     "write_config",

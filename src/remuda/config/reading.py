@@ -48,6 +48,17 @@ def read_config(path: Path) -> dict[str, Any]:
     Raises:
         ConfigError: the file is missing, no YAML, or no tree of keys.
     """
+    data = read_tree(path)
+    read_beside(path, data)
+    return data
+
+
+def read_tree(path: Path) -> dict[str, Any]:
+    """The tree in a YAML file, not yet validated, and nothing besides; no code is run or known.
+
+    Raises:
+        ConfigError: the file is missing, no YAML, or no tree of keys.
+    """
     import yaml
 
     try:
@@ -61,7 +72,6 @@ def read_config(path: Path) -> dict[str, Any]:
         return {}
     if not isinstance(data, dict):
         raise ConfigError(f"the configuration {path} must hold keys and values, as in `seed: 1`")
-    read_beside(path, data)
     return data
 
 
