@@ -15,7 +15,7 @@ from functools import reduce
 from typing import Any
 
 from remuda.algorithms import AlgorithmEntry, find_algorithm
-from remuda.config.policy import OF_RECURRENT_VALUES, PolicyConfig, with_module
+from remuda.config.policy import OF_OWN_VALUES, OF_RECURRENT_VALUES, PolicyConfig, with_module
 from remuda.config.sections import Section, overlay
 from remuda.errors import ConfigError
 
@@ -123,11 +123,14 @@ def _defaults(entry: AlgorithmEntry, policy: Mapping[str, Any]) -> dict[str, Any
     plain = PolicyConfig.model_construct().model_dump()
     found = reduce(overlay, entry.presets, plain)
     network = overlay(found, policy)["network"]
-    if isinstance(network, Mapping) and network.get("module"):
+    if not isinstance(network, Mapping):
+        return found
+    draws = entry.takes == "transitions"
+    if network.get("module"):
+        if draws:
+            found = reduce(overlay, (OF_OWN_VALUES, *entry.presets), plain)
         found = overlay(found, {"network": {"hidden": ()}})
-    if isinstance(network, Mapping) and network.get("recurrent") and entry.takes == "transitions":
-        found = overlay(found, OF_RECURRENT_VALUES)
-    return found
+    return overlay(found, OF_RECURRENT_VALUES) if draws and network.get("recurrent") else found
 
 
 def _against(presets: Mapping[str, Any], said: Mapping[str, Any]) -> dict[str, Any]:

@@ -11,6 +11,8 @@ from pydantic import (
     NonNegativeInt,
     PositiveFloat,
     PositiveInt,
+    ValidatorFunctionWrapHandler,
+    WrapValidator,
     model_validator,
 )
 
@@ -20,6 +22,14 @@ from remuda.config.faults import fields_of, unknown_key
 from remuda.config.plain import Options
 from remuda.config.sections import Only, Section, Share, for_ppo, for_values, overlay, text_of_path
 from remuda.errors import ConfigError
+
+
+def _or_none(value: Any, check: ValidatorFunctionWrapHandler) -> Any:
+    return None if value is None else check(value)
+
+
+ByNetwork = Annotated[PositiveInt, WrapValidator(_or_none)]
+"""A number, or None until the network is made: `PolicyConfig.with_network` puts a number there."""
 
 
 class NetworkConfig(Section):
@@ -82,9 +92,10 @@ class ExperienceConfig(Section):
     ] = 100_000
     """Steps that are kept; the oldest segment makes room. In the learning mode `on_policy`: what
     rollouts need."""
-    segment_length: PositiveInt = 100
+    segment_length: ByNetwork = 100
     """The most steps in one segment. PPO: 32. Where episodes are much shorter, set it to their
-    length, or their segments fill the ring before a rollout is complete."""
+    length, or their segments fill the ring before a rollout is complete. None: as with
+    `batch_size`."""
     burn_in: Annotated[
         NonNegativeInt,
         Only(
@@ -149,6 +160,10 @@ GROUPED = (
 )
 OF_RECURRENT_VALUES: dict[str, Any] = {"batch_size": 256, "experience": {"segment_length": 32}}
 """Defaults of algorithms that learn from transitions, where their network is recurrent."""
+OF_OTHER_VALUES: dict[str, Any] = {"batch_size": 64, "experience": {"segment_length": 100}}
+"""The same where it is not."""
+OF_OWN_VALUES: dict[str, Any] = {"batch_size": None, "experience": {"segment_length": None}}
+"""The same where only the network, a module of the user's, can tell whether it is."""
 
 
 class PolicyConfig(Section):
@@ -181,9 +196,10 @@ class PolicyConfig(Section):
     """Rewards summed before bootstrapping."""
     discount: Share = 0.95
     """Discount per step."""
-    batch_size: Annotated[PositiveInt, for_values("ppo.rollout_length ppo.minibatches")] = 64
+    batch_size: Annotated[ByNetwork, for_values("ppo.rollout_length ppo.minibatches")] = 64
     """Samples in an update. With a recurrent network: so many steps, in whole segments, one at
-    least."""
+    least. None, as it is by default with `network.module`: what is usual for the network, once it
+    is made and known to be recurrent or not."""
     learning_rate: PositiveFloat = 5e-4
     """Step size of Adam."""
     adam_epsilon: PositiveFloat = 1e-5
@@ -244,10 +260,13 @@ class PolicyConfig(Section):
         network = plain.get("network", {})
         if isinstance(network, Mapping) and entry.takes == "transitions":
             presets: list[Mapping[str, Any]] = [p.get("network", {}) for p in entry.presets]
-            if reduce(overlay, [*presets, network]).get("recurrent"):
+            network = reduce(overlay, [*presets, network])
+            if network.get("recurrent"):
                 plain = overlay(OF_RECURRENT_VALUES, plain)
         for preset in reversed(entry.presets):
             plain = overlay(preset, plain)
+        if entry.takes == "transitions" and isinstance(network, Mapping) and network.get("module"):
+            plain = overlay(OF_OWN_VALUES, plain)
         return plain
 
     @property
@@ -321,6 +340,17 @@ class PolicyConfig(Section):
                 said = unknown_key(key, PolicyConfig)
                 raise ValueError(f"algorithm {self.algorithm} names what it does not use: {said}")
         network = self.network
+        if not (network.module and self.entry.takes == "transitions"):
+            sizes: dict[str, int | None] = {
+                "batch_size": self.batch_size,
+                "experience.segment_length": self.experience.segment_length,
+            }
+            for key, value in sizes.items():
+                if value is None:
+                    raise ValueError(
+                        f"{key} is None, which is for a network.module of an algorithm that "
+                        "learns from transitions; give a number"
+                    )
         if network.module and network.convolutions:
             raise ValueError(
                 f"network.module is {network.module!r}, which stands in place of "
@@ -335,9 +365,14 @@ class PolicyConfig(Section):
                 f"learning_mode is {self.learning_mode!r}, which is for ppo; {self.algorithm} "
                 "learns off_policy"
             )
-        experience = self.experience
+        return self._fits_values()
+
+    def _fits_values(self) -> PolicyConfig:
+        experience, network = self.experience, self.network
         if network.recurrent and experience.group:
             raise ValueError(GROUPED.format(network.recurrent))
+        if self.waits_for_network:
+            return self  # `with_network` checks it
         if experience.burn_in >= experience.segment_length:
             raise ValueError(
                 f"experience.burn_in is {experience.burn_in}, and a segment has "
@@ -360,6 +395,31 @@ class PolicyConfig(Section):
             )
         self.check_waiting(bool(network.recurrent))
         return self
+
+    @property
+    def waits_for_network(self) -> bool:
+        """Whether it is left to the network how many steps are trained on at a time."""
+        sizes: tuple[int | None, ...] = (self.batch_size, self.experience.segment_length)
+        return None in sizes
+
+    def with_network(self, recurrent: bool) -> PolicyConfig:
+        """The same once it is known whether a network of the user's own is recurrent.
+
+        Where neither the user nor the algorithm says `batch_size` or `experience.segment_length`,
+        they are those of a built-in network of its kind.
+
+        Raises:
+            ValueError: they do not fit the rest.
+        """
+        if not self.waits_for_network:
+            return self
+        usual = OF_RECURRENT_VALUES if recurrent else OF_OTHER_VALUES
+        said = self.model_dump()
+        for section, there in ((said, usual), (said["experience"], usual["experience"])):
+            for key in ("batch_size", "segment_length"):
+                if section.get(key, 0) is None:
+                    section[key] = there[key]
+        return PolicyConfig.model_validate(said)
 
     def check_waiting(self, recurrent: bool) -> None:
         """Refuse a capacity with which the actor and the learner would wait for each other.
