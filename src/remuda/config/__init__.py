@@ -7,11 +7,11 @@ the child processes, is written into the run directory, and is read back by `rem
 from remuda.config.algorithms import DQNConfig, IQNConfig, PPOConfig
 from remuda.config.faults import explain, fields_of, unknown_key
 from remuda.config.plain import plain_data, read_yaml
-from remuda.config.policy import (
+from remuda.config.policy import PolicyConfig
+from remuda.config.policy_sections import (
     ExperienceConfig,
     ExplorationConfig,
     NetworkConfig,
-    PolicyConfig,
     PublishConfig,
 )
 from remuda.config.population import BirthsConfig, PopulationConfig, SnapshotsConfig, TeamConfig
