@@ -44,7 +44,7 @@ def with_own_defaults(data: Mapping[str, Any]) -> dict[str, Any]:
     entry = _entry_of(said)
     if entry is not None and (is_section or _is_whole(said)):
         # A section that was made from its values holds its algorithm's presets as if they were said
-        usual = reduce(overlay, entry.presets, {}) if is_section else _defaults(entry, said)
+        usual = _presets_of(entry) if is_section else _defaults(entry, said)
         said = {"algorithm": entry.name} | _beyond(said, usual, {})
     filled = {
         name: _filled(said, _plain(own)) if isinstance(own, Mapping) and own else own
@@ -68,7 +68,7 @@ def with_former_order(data: Mapping[str, Any]) -> dict[str, Any]:
         if isinstance(own, Mapping) and "algorithm" in own:
             entry = _entry_of(own)
             if entry is not None and entry.name != policy.get("algorithm", "iqn"):
-                filled[name] = overlay(reduce(overlay, entry.presets, {}), with_module(own))
+                filled[name] = overlay(_presets_of(entry), with_module(own))
     return {**data, "policies": filled}
 
 
@@ -97,7 +97,7 @@ def _filled(said: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
     if first is None or second is None:
         return own
     here, there = _defaults(second, merged), _defaults(first, said)
-    presets = reduce(overlay, second.presets, {}) if first is not second else {}
+    presets = _presets_of(second) if first is not second else {}
     return overlay(overlay(_beyond(here, there, said), _against(presets, said)), own)
 
 
@@ -116,6 +116,12 @@ def _entry_of(policy: Mapping[str, Any]) -> AlgorithmEntry | None:
         return find_algorithm(name) if isinstance(name, str) else None
     except ConfigError:
         return None
+
+
+def _presets_of(entry: AlgorithmEntry) -> dict[str, Any]:
+    """All presets of an algorithm as one tree."""
+    found: dict[str, Any] = {}
+    return reduce(overlay, entry.presets, found)
 
 
 def _defaults(entry: AlgorithmEntry, policy: Mapping[str, Any]) -> dict[str, Any]:

@@ -25,7 +25,7 @@ def with_plain_cells(module: nn.Module) -> nn.Module:
     found = copy.deepcopy(module)
     for part in found.modules():
         if type(part) is nn.LSTMCell:
-            part.forward = MethodType(lstm_step, part)
+            part.forward = MethodType(lstm_step, part)  # type: ignore[method-assign]
     return found
 
 
