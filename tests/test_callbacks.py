@@ -85,16 +85,6 @@ def test_a_callback_ends_the_run_in_order(tmp_path, schedule):
     assert run["agent_0"].version > 0
 
 
-class Wordy(remuda.TransitionAlgorithm):
-    """Has settings of several kinds."""
-
-    heads = ("q",)
-    settings = {"rate": 0.1, "tries": 3, "scale": 3.0, "way": "a", "firm": True}  # noqa: RUF012
-
-    def loss(self, batch, part):
-        raise NotImplementedError
-
-
 class Fails(remuda.Callback):
     def __init__(self, event):
         self.told = []

@@ -287,6 +287,16 @@ def test_settings_of_an_own_algorithm_are_set_while_it_goes_on(tmp_path, algorit
         assert equal == all((plain[k] == v).all() for k, v in weights["set"][i].items())
 
 
+class Wordy(remuda.TransitionAlgorithm):
+    """Has settings of several kinds."""
+
+    heads = ("q",)
+    settings = {"rate": 0.1, "tries": 3, "scale": 3.0, "way": "a", "firm": True}  # noqa: RUF012
+
+    def loss(self, batch, part):
+        raise NotImplementedError
+
+
 def test_settings_that_are_no_numbers_stay_as_they_are():
     kind = {"algorithm": f"{__name__}:Wordy", "settings": {"rate": 0.5, "way": "b"}}
     config = PolicyConfig.model_validate(kind)
