@@ -100,3 +100,71 @@ def test_only_the_ray_runtime_may_import_ray():
         or (isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "ray")
     ]
     assert set(users) <= {"ray.py"}
+
+
+LONGEST_FILE = 450
+"""Lines of a file. Games are longer: each is one file that can be read from top to bottom."""
+GAMES = {"bucket_brigade.py", "cleanup.py"}
+LONGEST_FUNCTION = 60
+"""Lines of a function's body; kernels take what they work on as many flat arguments."""
+
+
+def test_files_are_short_enough_to_scroll_once():
+    lengths = {path: len(path.read_text().splitlines()) for path in ROOT.rglob("*.py")}
+    long = {path.name: n for path, n in lengths.items() if n > LONGEST_FILE}
+    assert set(long) == GAMES, long
+
+
+def lines_of(function):
+    """The lines of a function's body, without its docstring."""
+    body = function.body[1:] if ast.get_docstring(function) is not None else function.body
+    return body[-1].end_lineno - body[0].lineno + 1 if body else 0
+
+
+def test_functions_are_short_enough_to_hold_in_the_head():
+    kinds = (ast.FunctionDef, ast.AsyncFunctionDef)
+    long = {
+        f"{path.relative_to(ROOT)}: {node.name}": lines_of(node)
+        for path in ROOT.rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, kinds) and lines_of(node) > LONGEST_FUNCTION
+    }
+    assert long == {}
+
+
+def loaded_by(path):
+    """The modules of Remuda that a file imports when it is imported itself."""
+    waiting = list(ast.parse(path.read_text()).body)
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
+            waiting += node.orelse
+        elif isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            yield node.module
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+        elif not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):
+            waiting += [
+                child for child in ast.iter_child_nodes(node) if isinstance(child, ast.stmt)
+            ]
+
+
+def test_no_two_modules_import_each_other():
+    """But for the file of a package itself, which hands on what is in the package."""
+    modules = {
+        ".".join(("remuda", *path.relative_to(ROOT).with_suffix("").parts)): path
+        for path in ROOT.rglob("*.py")
+        if path.name != "__init__.py"
+    }
+    used = {name: {m for m in loaded_by(path) if m in modules} for name, path in modules.items()}
+
+    def reached(name):
+        seen, waiting = set(), [name]
+        while waiting:
+            for other in used[waiting.pop()] - seen:
+                seen.add(other)
+                waiting.append(other)
+        return seen
+
+    assert [name for name in modules if name in reached(name)] == []

@@ -1,10 +1,23 @@
 """What differs for one policy is the same in every session, also once it was saved and read."""
 
-import pytest
+from dataclasses import replace
 
-from remuda.config import PolicyConfig, config_text, load_config, overlay, read_config
+import numpy as np
+import pytest
+from gymnasium.spaces import Box, Discrete
+
+from remuda.config import (
+    PolicyConfig,
+    config_text,
+    load_config,
+    load_saved_config,
+    overlay,
+    read_config,
+)
 from remuda.effects import without_effect
 from remuda.errors import ConfigError
+from remuda.policies.spec import policy_specs
+from remuda.types import AgentSpec
 
 RECURRENT = {"network": {"recurrent": 8}}
 CASES = {
@@ -85,3 +98,128 @@ def test_differences_that_are_no_such_thing_are_told(own):
 def test_a_policy_that_is_no_such_thing_is_told_beside_differences(policy):
     with pytest.raises(ConfigError, match=r"^policy[. ]"):
         load_config({"policy": policy, "policies": {"a": RECURRENT}})
+
+
+OWN = tuple(f"policies.own_algorithms:{name}" for name in ("Vanilla", "Soft", "Finer"))
+ALGORITHMS = ("iqn", "dqn", "ppo", *OWN)
+SAID = {
+    "n_frames": 3,
+    "discount": 0.9,
+    "learning_rate": 2e-4,
+    "max_grad_norm": 3.0,
+    "network": {"hidden": (48,), "activation": "relu"},
+    "experience": {"segment_length": 16},
+    "publish": {"every": 7},
+}
+PAIRS = [(one, other) for one in ALGORITHMS for other in ALGORITHMS]
+
+
+@pytest.mark.parametrize(("common", "own"), PAIRS)
+def test_what_is_said_of_all_wins_over_the_preset_of_an_own_algorithm(common, own, tmp_path):
+    """The order: the presets of its algorithm, what `policy` says, what `policies.a` says."""
+    said = {"algorithm": common} | SAID
+    config = load_config({"policy": said, "policies": {"a": {"algorithm": own}}})
+    found = config.policy_of("a")
+    assert found == PolicyConfig.model_validate(SAID | {"algorithm": own})
+    path = tmp_path / "config.yaml"
+    path.write_text(config_text(config))
+    assert load_saved_config(read_config(path)).policy_of("a") == found
+    last = {"algorithm": own, "discount": 0.5, "publish": {"every": 2}}
+    found = load_config({"policy": said, "policies": {"a": last}}).policy_of("a")
+    assert found == PolicyConfig.model_validate(overlay(SAID, last))
+
+
+@pytest.mark.parametrize(("common", "own"), PAIRS)
+def test_of_what_nothing_says_a_policy_has_the_presets_of_its_own_algorithm(common, own):
+    config = load_config({"policy": {"algorithm": common}, "policies": {"a": {"algorithm": own}}})
+    assert config.policy_of("a") == PolicyConfig(algorithm=own)
+    section = PolicyConfig(algorithm=common)
+    config = load_config({"policy": section, "policies": {"a": {"algorithm": own}}})
+    assert config.policy_of("a") == PolicyConfig(algorithm=own)
+
+
+@pytest.mark.parametrize(("common", "own"), PAIRS)
+def test_even_a_default_that_is_said_wins_over_a_preset(common, own):
+    usual = PolicyConfig(algorithm=common)
+    said = {"algorithm": common, "learning_rate": usual.learning_rate, "n_frames": usual.n_frames}
+    found = load_config({"policy": said, "policies": {"a": {"algorithm": own}}}).policy_of("a")
+    assert (found.learning_rate, found.n_frames) == (usual.learning_rate, usual.n_frames)
+
+
+@pytest.mark.parametrize(("common", "own"), PAIRS)
+def test_a_policy_that_is_added_to_a_whole_file_has_its_presets(common, own):
+    """A saved configuration has a value for every key: what is as by default was not said."""
+    saved = load_config({"policy": {"algorithm": common, "discount": 0.9}}).model_dump(mode="json")
+    found = load_config(overlay(saved, {"policies": {"a": {"algorithm": own}}})).policy_of("a")
+    assert found == PolicyConfig(algorithm=own, discount=0.9)
+
+
+def test_a_run_that_an_earlier_version_saved_keeps_the_presets_it_was_trained_with():
+    """There they went over what `policy` said."""
+    saved = load_config({"policy": {"algorithm": "dqn", "discount": 0.9}}).model_dump(mode="json")
+    saved["policies"] = {"a": {"algorithm": "ppo"}}
+    assert load_saved_config(saved).policy_of("a").discount == 0.99
+
+
+def test_a_preset_of_ones_own_that_makes_a_network_recurrent_brings_its_batches():
+    found = PolicyConfig(algorithm="policies.own_algorithms:Remembers")
+    assert (found.batch_size, found.experience.segment_length) == (256, 32)
+
+
+NETWORKS = "policies.own_networks"
+DRAWS = ("dqn", "iqn", "policies.own_algorithms:Plain")
+SEES = AgentSpec("a", Box(-1.0, 1.0, (5,), np.float32), Discrete(3))
+
+
+def sizes_of(tree, name="a"):
+    """What a policy is trained with, once its network is known, before and after it was saved."""
+    config = load_config(tree)
+    agents = [SEES, replace(SEES, name="b")]
+    found = [
+        {spec.name: spec for spec in policy_specs(one, agents)}[name].config
+        for one in (config, load_saved_config(config.model_dump(mode="json")))
+    ]
+    assert found[0] == found[1]
+    return found[0].batch_size, found[0].experience.segment_length
+
+
+@pytest.mark.parametrize("algorithm", DRAWS)
+@pytest.mark.parametrize(
+    ("module", "sizes"), [("Gated", (256, 32)), ("Remembers", (256, 32)), ("small", (64, 100))]
+)
+def test_a_module_of_ones_own_has_the_batches_of_a_built_in_network(algorithm, module, sizes):
+    of = {"network": {"module": f"{NETWORKS}:{module}"}, "n_frames": 1}
+    policy = {"algorithm": algorithm} | of
+    assert sizes_of({"policy": policy}) == sizes
+    assert sizes_of({"policy": policy | {"batch_size": 96}}) == (96, sizes[1])
+    assert sizes_of({"policy": policy | {"batch_size": 64}}) == (64, sizes[1])
+    said = policy | {"experience": {"segment_length": 100}}
+    assert sizes_of({"policy": said}) == (sizes[0], 100)
+    for common in ("ppo", "dqn", "iqn"):
+        assert sizes_of({"policy": {"algorithm": common}, "policies": {"a": policy}}) == sizes
+        told = {"algorithm": common, "batch_size": 96}
+        assert sizes_of({"policy": told, "policies": {"a": policy}}) == (96, sizes[1])
+    beside = {"b": {"algorithm": "ppo"}}
+    assert sizes_of({"policy": policy, "policies": beside}) == sizes
+    assert sizes_of({"policy": policy, "policies": beside}, "b") == (64, 32)  # as PPO has it
+
+
+def test_a_recurrent_module_of_ppo_has_what_ppo_has():
+    policy = {"algorithm": "ppo", "network": {"module": f"{NETWORKS}:Gated"}, "n_frames": 1}
+    assert sizes_of({"policy": policy}) == (64, 32)
+
+
+def test_what_does_not_fit_a_recurrent_module_is_told_once_it_is_known():
+    policy = {"algorithm": "dqn", "network": {"module": f"{NETWORKS}:Gated"}, "n_frames": 1}
+    with pytest.raises(ConfigError, match=r"burn_in is 40, and a segment has 32 steps"):
+        sizes_of({"policy": policy | {"experience": {"burn_in": 40}}})
+    with pytest.raises(ConfigError, match=r"learning_starts is 100, less than one batch of 256"):
+        sizes_of({"policy": policy | {"experience": {"learning_starts": 100}}})
+
+
+@pytest.mark.parametrize("algorithm", ["dqn", "ppo"])
+@pytest.mark.parametrize("key", ["batch_size", "experience"])
+def test_only_a_module_may_leave_its_batches_open(algorithm, key):
+    value = None if key == "batch_size" else {"segment_length": None}
+    with pytest.raises(ConfigError, match=r"policy\.\S+ is None, which is for a network\.module"):
+        load_config({"policy": {"algorithm": algorithm, key: value}})

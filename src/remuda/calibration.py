@@ -155,7 +155,7 @@ def _sooner(policy: PolicyConfig, num_envs: int) -> dict[str, object]:
     if policy.rollout_length:
         enough = -(-policy.ppo.minibatches * MINIBATCH // num_envs)
         return {"ppo": {"rollout_length": min(policy.rollout_length, enough)}}
-    return {"experience": {"learning_starts": policy.batch_size}}
+    return {"experience": {"learning_starts": policy.with_network(recurrent=True).batch_size}}
 
 
 def _never_pauses(spec: PolicySpec) -> bool:

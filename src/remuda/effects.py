@@ -46,7 +46,9 @@ def without_effect(config: Config, said: Collection[str] = (), resumed: bool = F
             policy = config.policy_of(name)
             prefix = f"policies.{name}."
             usual = _value(defaults[policy.algorithm], key)
-            named = not resumed and _value(own, key) not in (MISSING, usual)
+            # What `policy` says otherwise than its preset stands among its own, too.
+            common = _value(config.policy, key)
+            named = not resumed and _value(own, key) not in (MISSING, usual, common)
             if (named or wrote(prefix + key)) and not only.reads(policy):
                 found.append(f"{prefix}{key} {only.words(policy.algorithm, prefix)}")
     for prefix, policy in (("policy.", config.policy), *_of_policies(config)):

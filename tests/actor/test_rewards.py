@@ -4,7 +4,6 @@ Each test plays a game with the actor, plays what it did again in a plain loop, 
 transitions in the rings with those of the loop, number by number.
 """
 
-import warnings
 from collections import Counter
 
 import numpy as np
@@ -12,19 +11,15 @@ import pytest
 from gymnasium import spaces
 from pettingzoo import AECEnv
 
+from actor.played_games import PlayedAEC, PlayedHere, pettingzoo, transition
 from remuda.actor.role import ActorRole
 from remuda.assembly import Assembly
 from remuda.config import load_config
 from remuda.envs.adapters.export import AECGame
-from remuda.envs.adapters.pettingzoo import AECCopies
 from remuda.envs.registry import make_env
-from remuda.envs.scripted import room_for
-from remuda.envs.wrapped import SharedRewards, Wrapped
+from remuda.envs.wrapped import SharedRewards
 from remuda.policies.spec import policy_specs
 from remuda.runtime.layout import Layout
-
-NEVER_OVER = -1.0
-"""Stands in a transition's place for what was seen after a termination, which nobody reads."""
 
 
 class GivesToOthers(AECEnv):
@@ -140,172 +135,6 @@ class DiesLater(FallsOut):
         self._was_dead_step(action)
         if self.agents:
             self.agent_selection = following
-
-
-def pettingzoo(name, **options):
-    def make():
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # they import what is deprecated
-            return make_env(f"pettingzoo:{name}", 1, api="aec", **options)._copies[0]
-
-    return make
-
-
-class Recorded(AECEnv):
-    """An AEC game, with the seed and the actions of each of its episodes."""
-
-    def __init__(self, game):
-        self.__dict__.update(game=game, episodes=[])
-
-    def __getattr__(self, name):
-        return getattr(self.game, name)
-
-    def __setattr__(self, name, value):
-        setattr(self.game, name, value)
-
-    def reset(self, seed=None, options=None):
-        self.episodes.append((seed, []))
-        self.game.reset(seed=seed)
-
-    def step(self, action):
-        self.episodes[-1][1].append(action)
-        self.game.step(action)
-
-    def observe(self, agent):
-        return self.game.observe(agent)
-
-    def observation_space(self, agent):
-        return self.game.observation_space(agent)
-
-    def action_space(self, agent):
-        return self.game.action_space(agent)
-
-
-class PlayedAEC:
-    """Copies of an AEC game, played by an actor, and again in a plain loop."""
-
-    def __init__(self, make):
-        self.make, self.env = make, AECCopies(lambda: Recorded(make()), 3)
-
-    def begin(self):
-        """Forget what was played until now, but for the episodes that have just begun."""
-        for copy in self.env._copies:
-            del copy.episodes[:-1]
-
-    def plain(self):
-        """What a loop over `last()` collects: (agent, seen, action, reward, over, seen after)."""
-        found = Counter()
-        for copy in self.env._copies:
-            for seed, actions in copy.episodes:
-                game, open_steps, actions = self.make(), {}, list(actions)
-                game.reset(seed=seed)
-                for name in game.agent_iter():
-                    dead = game.terminations[name] or game.truncations[name]
-                    if not actions and not dead:
-                        break
-                    seen, reward, terminated, *_ = game.last()
-                    agent = game.possible_agents.index(name)
-                    seen = seen["observation"] if isinstance(seen, dict) else seen
-                    seen = self.env._sights[agent].flatten(seen)
-                    if name in open_steps:
-                        step = (*open_steps.pop(name), float(reward))
-                        found[transition(*step, terminated, seen)] += 1
-                    action = actions.pop(0) if actions else None
-                    if not dead:
-                        open_steps[name] = (agent, seen, action)
-                    game.step(action)
-        return found
-
-
-class PlayedHere(Wrapped):
-    """A game of this project, played by an actor, and again in a plain loop over its rules."""
-
-    def __init__(self, make):
-        self.make, self.events, self.began = make, [], False
-        super().__init__(make())
-        self.env = self
-
-    def begin(self):
-        self.began = True
-
-    def reset(self, seeds, mask):
-        if not self.began:
-            self.events.clear()
-        self.events.append(("reset", seeds.copy(), mask.copy()))
-        self.game.reset(seeds, mask)
-
-    def begin_turn(self):
-        self.events.append(("begin_turn",))
-        self.game.begin_turn()
-
-    def observe(self, agent, out):
-        self.events.append(("observe", agent))
-        self.game.observe(agent, out)
-
-    def act(self, agent, actions):
-        self.events.append(("act", agent, actions.copy()))
-        self.game.act(agent, actions)
-
-    def end_turn(self):
-        self.events.append(("end_turn",))
-        return self.game.end_turn()
-
-    def plain(self):
-        """As `PlayedAEC.plain`; who is given what is seen from the game's own array."""
-        game, found = self.make(), Counter()
-        given = rules(game)._rewards
-        share = getattr(game, "_mixture", np.eye(game.num_agents, dtype=np.float32))
-        seen = [room_for(game, agent) for agent in range(game.num_agents)]
-        open_steps, before = {}, np.zeros_like(given)
-        in_turn = False
-        for event, *rest in self.events:
-            in_turn = event == "begin_turn" or (in_turn and event != "end_turn")
-            if event == "reset":
-                open_steps = {at: step for at, step in open_steps.items() if not rest[1][at[0]]}
-                game.reset(*rest)
-            elif event == "observe":
-                (agent,) = rest
-                game.observe(agent, seen[agent])
-                # At the end of a turn it only looks at what those who ended saw last.
-                acts = game.active[:, agent] & in_turn
-                for e in np.flatnonzero(acts).tolist():
-                    now = seen[agent][e].copy()
-                    if (e, agent) in open_steps:
-                        found[transition(agent, *open_steps[e, agent], False, now)] += 1
-                    open_steps[e, agent] = [now, None, 0.0]
-            elif event == "begin_turn":
-                given[:] = before[:] = 0.0
-                game.begin_turn()
-            elif event == "act":
-                agent, actions = rest
-                for (e, other), step in open_steps.items():
-                    if other == agent and step[1] is None:
-                        step[1] = actions[e]
-                game.act(agent, actions)
-            else:
-                result = game.end_turn()
-            if event in ("begin_turn", "act", "end_turn"):
-                for (e, agent), step in open_steps.items():
-                    step[-1] += float(((given - before) @ share)[e, agent])
-                before = given.copy()
-            if event == "end_turn":
-                for e, agent in zip(*np.nonzero(result.terminated | result.truncated), strict=True):
-                    game.observe(agent, seen[agent])
-                    step = open_steps.pop((e, agent))
-                    over = result.terminated[e, agent]
-                    found[transition(agent, *step, over, seen[agent][e])] += 1
-        return found
-
-
-def rules(game):
-    return rules(game.game) if isinstance(game, Wrapped) else game
-
-
-def transition(agent, seen, action, reward, over, after):
-    after = (NEVER_OVER,) if over else tuple(np.ravel(after).astype(np.float32).tolist())
-    seen = tuple(np.ravel(seen).astype(np.float32).tolist())
-    action = tuple(np.ravel(action).astype(int).tolist())
-    return (int(agent), seen, action, round(float(reward), 3), bool(over), after)
 
 
 def written(experience, agents, num_envs):

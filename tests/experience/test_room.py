@@ -1,5 +1,6 @@
 """How long an actor waits for whom: for learners that make progress, and no longer."""
 
+import os
 import time
 
 import numpy as np
@@ -11,6 +12,7 @@ from remuda.experience.ring import StreamShape
 from remuda.experience.rollout_queue import AFTER, Rollout, RolloutQueue
 from remuda.experience.room import Rooms
 from remuda.experience.writer import ExperienceWriter
+from remuda.forkserver.activity import Activity
 from remuda.memory.waiting import Wakeup
 
 ROLLOUT = 8
@@ -67,10 +69,11 @@ def make(rollout=ROLLOUT, learner=None, actors=1, **config):
 class Game:
     """An actor that writes single steps of several policies, and waits as an actor does."""
 
-    def __init__(self, clock, *experiences, actor=0, length=4, exact=False):
+    def __init__(self, clock, *experiences, actor=0, length=4, exact=False, computes=None):
         self.clock, self.length = clock, length
         self.writers = [ExperienceWriter(experience, actor) for experience in experiences]
-        self.rooms = Rooms([writer.room for writer in self.writers if writer.room], exact)
+        rooms = [writer.room for writer in self.writers if writer.room]
+        self.rooms = Rooms(rooms, exact, computes or (lambda pid: None))
         self.turns, self.waited, self.standstills = 0, 0.0, []
         self.left_behind = 0
 
@@ -142,6 +145,68 @@ def test_a_learner_whose_updates_take_longer_than_the_limit_is_not_waited_for_lo
     game.play(3000, step=0.01)
     assert max(game.standstills) < 2.01
     assert learner.updates >= 5
+
+
+class Processor:
+    """What processes have had of a processor, as an actor sees it: all the time, till it stops."""
+
+    def __init__(self, clock):
+        self.clock, self.stops, self.asked = clock, float("inf"), set()
+
+    def __call__(self, pid):
+        self.asked.add(pid)
+        return Activity(min(self.clock.now, self.stops), self.clock.now < self.stops)
+
+
+@pytest.mark.parametrize("update", [2.5, 9.0])
+def test_a_first_update_that_computes_is_waited_for_and_loses_nothing(clock, update):
+    experience, processor = make(), Processor(clock)
+    game = Game(clock, experience, computes=processor)
+    learner = Learner(clock, experience, update)
+    clock.at(1.0, lambda: setattr(learner, "update", 0.05))  # it was only the first
+    game.play(400, step=0.001)
+    assert learner.updates > 10
+    assert (game.left_behind, learner.rollouts.lost) == (0, 0)
+    assert max(game.standstills) == pytest.approx(update, abs=0.05)
+    assert processor.asked == {os.getpid()}
+
+
+@pytest.mark.parametrize("after", [0.0, 1.0, 5.0])
+def test_a_learner_that_is_stopped_in_its_first_update_is_waited_for_as_long_as_the_limit(
+    clock, after
+):
+    """From when it was stopped, and once: the game goes on, and what is oldest is overwritten."""
+    experience, processor = make(), Processor(clock)
+    game = Game(clock, experience, computes=processor)
+    learner = Learner(clock, experience, 1000.0)
+    processor.stops = clock.now + after
+    game.play(1000, step=0.0)
+    assert learner.updates == 1
+    assert [s for s in game.standstills if s > 0.01] == [pytest.approx(after + 2.0, abs=0.25)]
+    assert experience.overwritten > 0
+
+
+def test_a_first_update_holds_up_the_others_of_its_process_without_a_loss_to_them(clock):
+    process, processor = Wakeup(), Processor(clock)
+    first, other = make(8, process), make(8, process)
+    game = Game(clock, first, other, computes=processor)
+    learner, others = Learner(clock, first, 6.0), []
+    clock.at(1.0, lambda: setattr(learner, "update", 0.05))
+    clock.at(6.1, lambda: others.append(Learner(clock, other, 0.05)))
+    game.play(400, step=0.001)
+    assert (game.left_behind, others[0].rollouts.lost) == (0, 0)
+    assert max(game.standstills) == pytest.approx(6.0, abs=0.1)
+
+
+def test_later_updates_are_not_waited_for_because_they_compute(clock):
+    experience, processor = make(), Processor(clock)
+    game = Game(clock, experience, computes=processor)
+    learner = Learner(clock, experience, 0.05)
+    game.play(200)
+    learner.update = 1000.0
+    game.standstills.clear()
+    game.play(200)
+    assert max(game.standstills) < 0.3
 
 
 def test_a_slow_learner_that_makes_progress_is_waited_for_and_loses_nothing(clock):

@@ -61,6 +61,12 @@ class Plain(DQN):
         return super().loss(batch, part)
 
 
+class Remembers(Plain):
+    """Has a recurrent network unless another is asked for."""
+
+    preset = {"network": {"recurrent": 8}}  # noqa: RUF012
+
+
 class Headless(remuda.TransitionAlgorithm):
     def loss(self, batch, part):
         return batch.r_t, batch.r_t

@@ -61,6 +61,38 @@ class Gated(nn.Module):
         return state, state
 
 
+class Long(nn.Module):
+    """Has long short-term memory, with its output and its cell in one state."""
+
+    def __init__(self, shape, units=6, layers=2):
+        super().__init__()
+        self.state_size = 2 * units * layers
+        self.cells = nn.ModuleList(
+            nn.LSTMCell(units if i else shape[0], units, bias=i == 0) for i in range(layers)
+        )
+
+    def forward(self, x, state):
+        parts, after = list(state.chunk(2 * len(self.cells), -1)), []
+        for cell in self.cells:
+            x, kept = cell(x, (parts.pop(0), parts.pop(0)))
+            after += [x, kept]
+        return x, torch.cat(after, -1)
+
+
+class OwnCell(nn.LSTMCell):
+    """Computes something else than its base."""
+
+    def forward(self, x, state):
+        after, kept = super().forward(x, state)
+        return -after, kept
+
+
+class LongOwn(Long):
+    def __init__(self, shape):
+        super().__init__(shape, layers=1)
+        self.cells[0] = OwnCell(shape[0], 6)
+
+
 class Forgets(Remembers):
     def forward(self, x, state):
         return super().forward(x, state)[0]

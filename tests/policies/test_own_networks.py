@@ -7,10 +7,12 @@ import pytest
 import torch
 
 import remuda
+from policies import own_networks
 from remuda.config import PolicyConfig, load_config, overlay
 from remuda.effects import without_effect
 from remuda.errors import ConfigError, ContractError
 from remuda.policies.actions import DiscreteActions
+from remuda.policies.networks.cells import lstm_step
 from remuda.policies.networks.lifted import LiftedModule, lifted
 from remuda.policies.spec import PolicySpec, first_weights
 from remuda.policies.stack import ParameterStack
@@ -67,13 +69,13 @@ def test_it_computes_what_the_module_computes(algorithm):
         torch.testing.assert_close(found[0], plain(inputs[0]))
 
 
-@pytest.mark.parametrize("module", ["Remembers", "Gated"])
+@pytest.mark.parametrize("module", ["Remembers", "Gated", "Long"])
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_a_recurrent_module_steps_with_a_state_of_its_own(algorithm, module):
     """Of three policies at once as of each alone, and along sequences as step by step."""
     spec = spec_of(algorithm, module)
     network, stack = stacked(spec, 3)
-    size = {"Remembers": 7, "Gated": 16}[module]
+    size = {"Remembers": 7, "Gated": 16, "Long": 24}[module]
     assert (spec.memory, network.memory) == (size, size)
     g = torch.Generator().manual_seed(1)
     inputs, state = torch.randn(3, 2, 4, 5, generator=g), torch.randn(3, 2, size, generator=g)
@@ -123,7 +125,7 @@ def test_a_recurrent_module_whose_segments_are_longer_than_the_actor_may_be_ahea
     experience = {"on_full": "wait", "capacity": 100, "learning_starts": 64, "replay_ratio": 1.0}
     experience["segment_length"] = length
     network = {"module": f"{OWN}:Remembers"}
-    own = {"network": network, "algorithm": "dqn", "experience": experience}
+    own = {"network": network, "algorithm": "dqn", "experience": experience, "batch_size": 64}
     config = PolicyConfig.model_validate(own)
     spec = PolicySpec("a", config, (5,), "float32", DiscreteActions((3,)))
     if fits:
@@ -168,6 +170,69 @@ def test_what_cannot_be_lifted_is_told_and_brought_through_one_after_another(cap
     assert "Branching: torch.func.vmap cannot lift it" in caplog.text
     weights = {name: torch.randn(2, *shape) for name, shape in encoder.shapes("hidden").items()}
     assert encoder.features("hidden", weights, torch.randn(2, 3, 5)).shape == (2, 3, 6)
+
+
+def test_long_short_term_memory_is_brought_through_for_several_policies_at_once(
+    caplog, monkeypatch
+):
+    """`vmap` has no rule for LSTMCell, so its policies were trained one after another."""
+    with caplog.at_level(logging.WARNING):
+        encoder = LiftedModule(f"{OWN}:Long", {}, (5,))
+    assert caplog.text == ""
+    g = torch.Generator().manual_seed(1)
+    shapes = encoder.shapes("hidden")
+    weights = {n: torch.randn(3, *s, generator=g).requires_grad_() for n, s in shapes.items()}
+    inputs, state = torch.randn(3, 4, 5, generator=g), torch.randn(3, 4, 24, generator=g)
+    expected = []
+    for k in range(3):
+        module = own_networks.Long((5,))
+        own = {n.removeprefix("hidden_module."): w[k] for n, w in weights.items()}
+        expected.append(torch.func.functional_call(module, own, (inputs[k], state[k])))
+    monkeypatch.setattr(torch.nn.LSTMCell, "forward", None)  # as it is, it is not called
+    found = encoder.step("hidden", weights, inputs, state)
+    for ours, theirs in zip(found, zip(*expected, strict=True), strict=True):
+        torch.testing.assert_close(ours, torch.stack(theirs))
+    total = sum(part.square().sum() for part in found)
+    theirs = sum(part.square().sum() for pair in expected for part in pair)
+    for ours, own in zip(
+        torch.autograd.grad(total, list(weights.values())),
+        torch.autograd.grad(theirs, list(weights.values())),
+        strict=True,
+    ):
+        torch.testing.assert_close(ours, own, rtol=1e-4, atol=1e-5)
+
+
+def test_a_single_policy_with_long_short_term_memory_computes_what_pytorch_does():
+    encoder, module = LiftedModule(f"{OWN}:Long", {}, (5,)), own_networks.Long((5,))
+    inputs, state = torch.randn(1, 4, 5), torch.randn(1, 4, 24)
+    own = dict(module.named_parameters())
+    weights = {f"hidden_module.{name}": w[None] for name, w in own.items()}
+    features, after = encoder.step("hidden", weights, inputs, state)
+    expected = module(inputs[0], state[0])
+    assert torch.equal(features[0], expected[0])
+    assert torch.equal(after[0], expected[1])
+
+
+def test_a_cell_of_ones_own_is_called_as_it_is(caplog):
+    with caplog.at_level(logging.WARNING):
+        encoder = LiftedModule(f"{OWN}:LongOwn", {}, (5,))
+    assert "LongOwn: torch.func.vmap cannot lift it" in caplog.text
+    weights = {n: torch.randn(2, *shape) for n, shape in encoder.shapes("hidden").items()}
+    inputs, state = torch.randn(2, 3, 5), torch.randn(2, 3, 12)
+    together = encoder.step("hidden", weights, inputs, state)
+    for k in range(2):
+        one = {name: w[k : k + 1] for name, w in weights.items()}
+        alone = encoder.step("hidden", one, inputs[k : k + 1], state[k : k + 1])
+        assert torch.equal(together[0][k], alone[0][0])
+
+
+@pytest.mark.parametrize("bias", [True, False])
+def test_a_step_of_long_short_term_memory_is_that_of_pytorch(bias):
+    cell = torch.nn.LSTMCell(4, 3, bias=bias)
+    inputs, state = torch.randn(5, 4), (torch.randn(5, 3), torch.randn(5, 3))
+    for given in ((inputs, state), (inputs,), (inputs[0], (state[0][0], state[1][0]))):
+        for ours, theirs in zip(lstm_step(cell, *given), cell(*given), strict=True):
+            torch.testing.assert_close(ours, theirs)
 
 
 def test_stacked_frames_come_first_and_observations_keep_their_shape():

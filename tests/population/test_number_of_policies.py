@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as some
 
-from population.test_births import World
+from population.birth_worlds import World
 from remuda.config import BirthsConfig
 from remuda.population.director import Birth, Replacement, Retire
 from remuda.population.league import League

@@ -90,6 +90,25 @@ def test_seats_and_members_of_teams_may_be_a_single_one():
     assert config_of("--population.policies", "a", "b").population.policies == ("a", "b")
 
 
+@pytest.mark.parametrize("name", ["my-agent", "my_agent", "a-b_c", "Ä-1"])
+def test_names_of_policies_agents_and_teams_are_as_they_are_written(name):
+    config = config_of(f"--policies.{name}.learning-rate", "1e-3", f"--env.scripted.{name}=random")
+    assert config.policies == {name: {"learning_rate": 1e-3}}
+    assert config.policy_of(name).learning_rate == 1e-3
+    assert config.env.scripted == {name: "random"}
+    words = (f"--population.seats.{name}", "agent-0", "--population.policies", name)
+    assert config_of(*words).population.seats == {name: ("agent-0",)}
+    config = config_of(f"--population.teams.{name}.policies", name)
+    assert config.population.teams[name].policies == (name,)
+    config = config_of(f"--policies.{name}.network.options.two-words", "3")
+    assert config.policies == {name: {"network": {"options": {"two_words": 3}}}}
+
+
+def test_options_are_keywords_of_python_and_have_underscores():
+    assert config_of("--env.options.num-agents", "3").env.options == {"num_agents": 3}
+    assert config_of("--run.evaluate-episodes", "3").run.evaluate_episodes == 3
+
+
 def test_an_unknown_key_of_one_policy_is_told():
     with pytest.raises(ConfigError, match=r"did you mean policies\.a\.batch_size\?"):
         config_of("--policies.a.batch_siz", "3")

@@ -88,6 +88,21 @@ main()
     assert (tmp_path / "run" / "summary.json").exists()
 
 
+def test_a_second_one_in_greedy_play_tells_how_the_policies_can_be_measured(tmp_path):
+    script = """
+from remuda import training
+training.evaluate = lambda *_, **__: (stubborn.swallow(), stubborn.swallow())
+from remuda.__main__ import main
+sys.argv[1:] = ["train", "--schedule", "sequential", "--run.turns", "1", "--run.directory", "run"]
+main()
+"""
+    done = start(tmp_path, script)
+    again = "the policies are saved; they can be measured by: remuda evaluate run"
+    assert (done.returncode, done.stderr) == (130, f"remuda: interrupted; {again}\n")
+    assert done.stdout.count("went on") == 1, "the first one only ends greedy play"
+    assert (tmp_path / "run" / "summary.json").exists()
+
+
 @pytest.mark.parametrize("second", TOLD)
 @pytest.mark.parametrize("first", TOLD)
 def test_a_second_signal_ends_a_run_at_once_and_says_so(first, second, tmp_path):

@@ -8,11 +8,11 @@ from remuda.config.algorithms import DQNConfig, IQNConfig, PPOConfig
 from remuda.config.analysis import AnalysisConfig
 from remuda.config.faults import explain, fields_of, unknown_key
 from remuda.config.plain import plain_data, read_yaml
-from remuda.config.policy import (
+from remuda.config.policy import PolicyConfig
+from remuda.config.policy_sections import (
     ExperienceConfig,
     ExplorationConfig,
     NetworkConfig,
-    PolicyConfig,
     PublishConfig,
 )
 from remuda.config.population import BirthsConfig, PopulationConfig, SnapshotsConfig, TeamConfig
@@ -21,6 +21,7 @@ from remuda.config.reading import (
     load_config,
     load_saved_config,
     read_config,
+    read_tree,
     write_config,
 )
 from remuda.config.run import (
@@ -66,6 +67,7 @@ __all__ = [
     "overlay",
     "plain_data",
     "read_config",
+    "read_tree",
     "read_yaml",
     "unknown_key",
     "write_config",

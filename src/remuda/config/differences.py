@@ -1,4 +1,12 @@
-"""What differs for one policy: its own defaults, written out before the rest is filled in."""
+"""What differs for one policy: its own defaults, written out before the rest is filled in.
+
+What holds for a policy X, the later ones over the earlier ones:
+
+1. the defaults of the fields;
+2. the presets of its algorithm, and what a recurrent network has by default;
+3. what `policy` says, its default values too;
+4. what `policies.X` says.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +15,7 @@ from functools import reduce
 from typing import Any
 
 from remuda.algorithms import AlgorithmEntry, find_algorithm
-from remuda.config.policy import OF_RECURRENT_VALUES, PolicyConfig, with_module
+from remuda.config.policy import OF_OWN_VALUES, OF_RECURRENT_VALUES, PolicyConfig, with_module
 from remuda.config.sections import Section, overlay
 from remuda.errors import ConfigError
 
@@ -17,22 +25,68 @@ def with_own_defaults(data: Mapping[str, Any]) -> dict[str, Any]:
 
     What nothing says has, for each policy, the default of its own algorithm and network. Only here
     it can be told what was said: once `policy` is validated, and in all that is saved of it, every
-    key has a value. So what is saved holds these defaults, and they stay.
+    key has a value. So what is saved holds these defaults, and they stay. It also holds what
+    `policy` says otherwise than a preset of the policy's algorithm.
+
+    In a tree in which every key of `policy` has a value, as in one that was saved, what is as it
+    would be by default counts as not said.
 
     Args:
         data: a whole tree, not yet validated; what is wrong in it is left for its check to refuse.
     """
     policies, policy = data.get("policies"), data.get("policy", {})
+    is_section = isinstance(policy, Section)
     if isinstance(policy, Section):
         policy = policy.model_dump(exclude_unset=True)
     if not isinstance(policies, Mapping) or not isinstance(policy, Mapping):
         return dict(data)
     said = with_module(_plain(policy))
+    entry = _entry_of(said)
+    if entry is not None and (is_section or _is_whole(said)):
+        # A section that was made from its values holds its algorithm's presets as if they were said
+        usual = _presets_of(entry) if is_section else _defaults(entry, said)
+        said = {"algorithm": entry.name} | _beyond(said, usual, {})
     filled = {
         name: _filled(said, _plain(own)) if isinstance(own, Mapping) and own else own
         for name, own in policies.items()
     }
     return {**data, "policies": filled}
+
+
+def with_former_order(data: Mapping[str, Any]) -> dict[str, Any]:
+    """A tree as a run saved it, with presets where an earlier version took them from.
+
+    There the presets of a policy's own algorithm went over what `policy` said, and were not
+    saved. What this version saves has a value of its own wherever that differs from a preset.
+    """
+    policies, policy = data.get("policies"), data.get("policy", {})
+    if not isinstance(policies, Mapping) or not isinstance(policy, Mapping):
+        return dict(data)
+    filled = {}
+    for name, own in policies.items():
+        filled[name] = own
+        if isinstance(own, Mapping) and "algorithm" in own:
+            entry = _entry_of(own)
+            if entry is not None and entry.name != policy.get("algorithm", "iqn"):
+                filled[name] = overlay(_presets_of(entry), with_module(own))
+    return {**data, "policies": filled}
+
+
+def _is_whole(policy: Mapping[str, Any]) -> bool:
+    """Whether every key of a policy has a value, so that it does not tell which were said."""
+    return _holds(policy, PolicyConfig.model_construct().model_dump())
+
+
+def _holds(tree: Mapping[str, Any], keys: Mapping[str, Any]) -> bool:
+    """Whether a tree has all keys of another."""
+    for key, below in keys.items():
+        if key not in tree:
+            return False
+        if isinstance(below, Mapping):
+            there = tree[key]
+            if not isinstance(there, Mapping) or not _holds(there, below):
+                return False
+    return True
 
 
 def _filled(said: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
@@ -43,7 +97,8 @@ def _filled(said: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
     if first is None or second is None:
         return own
     here, there = _defaults(second, merged), _defaults(first, said)
-    return overlay(_beyond(here, there, said), own)
+    presets = _presets_of(second) if first is not second else {}
+    return overlay(overlay(_beyond(here, there, said), _against(presets, said)), own)
 
 
 def _plain(policy: Mapping[str, Any]) -> dict[str, Any]:
@@ -63,16 +118,43 @@ def _entry_of(policy: Mapping[str, Any]) -> AlgorithmEntry | None:
         return None
 
 
+def _presets_of(entry: AlgorithmEntry) -> dict[str, Any]:
+    """All presets of an algorithm as one tree."""
+    found: dict[str, Any] = {}
+    return reduce(overlay, entry.presets, found)
+
+
 def _defaults(entry: AlgorithmEntry, policy: Mapping[str, Any]) -> dict[str, Any]:
     """All that holds for a policy of this algorithm where nothing is said."""
     plain = PolicyConfig.model_construct().model_dump()
     found = reduce(overlay, entry.presets, plain)
     network = overlay(found, policy)["network"]
-    if isinstance(network, Mapping) and network.get("module"):
+    if not isinstance(network, Mapping):
+        return found
+    draws = entry.takes == "transitions"
+    if network.get("module"):
+        if draws:
+            found = reduce(overlay, (OF_OWN_VALUES, *entry.presets), plain)
         found = overlay(found, {"network": {"hidden": ()}})
-    if isinstance(network, Mapping) and network.get("recurrent") and entry.takes == "transitions":
-        found = overlay(found, OF_RECURRENT_VALUES)
+    return overlay(found, OF_RECURRENT_VALUES) if draws and network.get("recurrent") else found
+
+
+def _against(presets: Mapping[str, Any], said: Mapping[str, Any]) -> dict[str, Any]:
+    """The leaves of `said` that are others in `presets`."""
+    found: dict[str, Any] = {}
+    for key in presets.keys() & said.keys():
+        preset, value = presets[key], said[key]
+        if isinstance(preset, Mapping) and isinstance(value, Mapping):
+            below = _against(preset, value)
+            found |= {key: below} if below else {}
+        elif _plain_value(value) != _plain_value(preset):
+            found[key] = value
     return found
+
+
+def _plain_value(value: Any) -> Any:
+    """Tuples as lists, as they are once they were saved."""
+    return [_plain_value(part) for part in value] if isinstance(value, tuple | list) else value
 
 
 def _beyond(
@@ -85,6 +167,6 @@ def _beyond(
         if isinstance(value, Mapping) and isinstance(other, Mapping):
             below = _beyond(value, other, own if isinstance(own, Mapping) else {})
             found |= {key: below} if below else {}
-        elif value != other and key not in said:
+        elif _plain_value(value) != _plain_value(other) and key not in said:
             found[key] = value
     return found

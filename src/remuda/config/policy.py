@@ -8,7 +8,6 @@ from typing import Annotated, Any, Literal
 
 from pydantic import (
     BeforeValidator,
-    NonNegativeInt,
     PositiveFloat,
     PositiveInt,
     model_validator,
@@ -18,121 +17,15 @@ from remuda.algorithms import AlgorithmEntry, find_algorithm
 from remuda.config.algorithms import DQNConfig, IQNConfig, PPOConfig, QLearningConfig
 from remuda.config.faults import fields_of, unknown_key
 from remuda.config.plain import Options
-from remuda.config.sections import Only, Section, Share, for_ppo, for_values, overlay, text_of_path
+from remuda.config.policy_sections import (
+    ByNetwork,
+    ExperienceConfig,
+    ExplorationConfig,
+    NetworkConfig,
+    PublishConfig,
+)
+from remuda.config.sections import Only, Section, Share, for_values, overlay, text_of_path
 from remuda.errors import ConfigError
-
-
-class NetworkConfig(Section):
-    """The network of a policy."""
-
-    module: str = ""
-    """Your own, as `module:Name` of a class or function that returns a torch.nn.Module: it maps
-    observations [B, *shape] to features [B, F], in place of convolutions and hidden layers."""
-    options: Annotated[
-        Options,
-        Only(when=lambda policy: bool(policy.network.module), needs="{}network.module"),
-    ] = {}
-    """What your own module is made with, by name."""
-    hidden: tuple[PositiveInt, ...] = (250, 250)
-    """Units of each hidden layer; with `module`: none, or those between it and the head. IQN
-    applies its quantile embedding after the first, or after what comes before them."""
-    activation: Annotated[
-        Literal["relu", "tanh"],
-        Only(
-            when=lambda policy: bool(policy.network.hidden or policy.network.convolutions),
-            needs="{}network.hidden",
-        ),
-    ] = "relu"
-    """What follows each hidden layer. PPO: tanh."""
-    convolutions: tuple[tuple[PositiveInt, PositiveInt, PositiveInt], ...] = ()
-    """For images: [channels,kernel,stride] of each layer before the hidden ones."""
-    recurrent: NonNegativeInt = 0
-    """Units of a gated recurrent layer (Cho et al. 2014). 0: none. PPO and DQN: after the hidden
-    ones. IQN: before its quantile embedding. IQN and DQN then learn from whole segments (as R2D2,
-    Kapturowski et al. 2019), with a `batch_size` of 256 and an `experience.segment_length` of 32
-    unless you say others."""
-    shared: Annotated[bool, for_ppo()] = True
-    """PPO: the policy and the value share the hidden layers; else each has its own."""
-    dueling: bool = True
-    """IQN and DQN: split the last layer into a state value and advantages (Wang et al. 2016)."""
-    noisy: bool = False
-    """Explore by noisy linear layers (Fortunato et al. 2018) after the first layer."""
-
-
-class ExplorationConfig(Section):
-    """Epsilon-greedy exploration; epsilon travels with the published weights."""
-
-    start: Share = 1.0
-    """Epsilon at the policy's first step."""
-    end: Share = 0.05
-    """Epsilon once the decay is over."""
-    decay_steps: PositiveInt = 100_000
-    """The policy's own steps over which epsilon falls in a straight line."""
-
-
-class ExperienceConfig(Section):
-    """What a policy remembers, and how much it trains on it."""
-
-    capacity: Annotated[
-        PositiveInt,
-        Only(
-            when=lambda policy: policy.keeps_experience,
-            needs="{0}learning_mode off_policy or hybrid; a rollout has {0}ppo.rollout_length",
-        ),
-    ] = 100_000
-    """Steps that are kept; the oldest segment makes room. In the learning mode `on_policy`: what
-    rollouts need."""
-    segment_length: PositiveInt = 100
-    """The most steps in one segment. PPO: 32. Where episodes are much shorter, set it to their
-    length, or their segments fill the ring before a rollout is complete."""
-    burn_in: Annotated[
-        NonNegativeInt,
-        Only(
-            "transitions",
-            when=lambda policy: bool(policy.network.recurrent or policy.network.module),
-            needs="{}network.recurrent",
-        ),
-    ] = 0
-    """IQN and DQN with a recurrent network: first steps of a segment that are not trained on, but
-    bring the state that older weights left up to date. None where an episode begins."""
-    replay_ratio: Annotated[PositiveFloat | None, for_values("ppo.epochs")] = 0.64
-    """Training samples per collected step, at most. None: train without pause, however much the
-    processor's scheduler happens to give."""
-    learning_starts: Annotated[PositiveInt, for_values("ppo.rollout_length")] = 2_000
-    """Steps that are collected before the first update."""
-    on_full: Literal["overwrite", "wait"] = "overwrite"
-    """`overwrite` the oldest steps and never wait, or make the actor `wait` while it is more than
-    `capacity` steps ahead of what the replay ratio lets the learner train on. PPO: `wait`, while a
-    whole rollout lies ready that its learner has not taken; with `overwrite` learners take the
-    newest whole rollout, and those passed over are counted as lost."""
-    wait_limit: Annotated[
-        PositiveFloat,
-        Only(
-            when=lambda policy: policy.experience.on_full == "wait",
-            needs="{}experience.on_full wait",
-        ),
-    ] = 2.0
-    """`wait`: the most seconds that the actor waits for a learner which takes nothing. A learner is
-    waited for as long as two of its updates usually take, at least 0.2 seconds and at most this;
-    then its steps are overwritten, and counted, until it takes some again."""
-    prioritised: Annotated[Share, for_values()] = 0.0
-    """How much more often steps are drawn whose values were further off: the exponent alpha of
-    prioritised replay (Schaul et al. 2016), such as 0.6. What is drawn more often counts less; that
-    makes up for it the more, the further `exploration.decay_steps` is over. 0: all alike."""
-    group: str = ""
-    """Policies that name the same group learn from what all of them live through, not only from
-    their own. Empty: each from its own. Not in the learning mode `on_policy`."""
-
-
-class PublishConfig(Section):
-    """How a learner hands its weights to the actor."""
-
-    mode: Literal["snapshot", "double_buffer"] = "double_buffer"
-    """`snapshot`: actors read one copy, which is overwritten in place; a second one is kept for the
-    successor of a learner that dies meanwhile. `double_buffer`: two in turn, of which one is active
-    while the other is written."""
-    every: PositiveInt = 10
-    """Updates between two publications."""
 
 
 def with_module(policy: Mapping[str, Any]) -> dict[str, Any]:
@@ -149,6 +42,10 @@ GROUPED = (
 )
 OF_RECURRENT_VALUES: dict[str, Any] = {"batch_size": 256, "experience": {"segment_length": 32}}
 """Defaults of algorithms that learn from transitions, where their network is recurrent."""
+OF_OTHER_VALUES: dict[str, Any] = {"batch_size": 64, "experience": {"segment_length": 100}}
+"""The same where it is not."""
+OF_OWN_VALUES: dict[str, Any] = {"batch_size": None, "experience": {"segment_length": None}}
+"""The same where only the network, a module of the user's, can tell whether it is."""
 
 
 class PolicyConfig(Section):
@@ -181,9 +78,10 @@ class PolicyConfig(Section):
     """Rewards summed before bootstrapping."""
     discount: Share = 0.95
     """Discount per step."""
-    batch_size: Annotated[PositiveInt, for_values("ppo.rollout_length ppo.minibatches")] = 64
+    batch_size: Annotated[ByNetwork, for_values("ppo.rollout_length ppo.minibatches")] = 64
     """Samples in an update. With a recurrent network: so many steps, in whole segments, one at
-    least."""
+    least. None, as it is by default with `network.module`: what is usual for the network, once it
+    is made and known to be recurrent or not."""
     learning_rate: PositiveFloat = 5e-4
     """Step size of Adam."""
     adam_epsilon: PositiveFloat = 1e-5
@@ -241,13 +139,16 @@ class PolicyConfig(Section):
             entry = find_algorithm(str(data.get("algorithm", "iqn")))
         except ConfigError as error:
             raise ValueError(str(error)) from None
-        network = plain.get("network")
+        network = plain.get("network", {})
         if isinstance(network, Mapping) and entry.takes == "transitions":
             presets: list[Mapping[str, Any]] = [p.get("network", {}) for p in entry.presets]
-            if reduce(overlay, [*presets, network]).get("recurrent"):
+            network = reduce(overlay, [*presets, network])
+            if network.get("recurrent"):
                 plain = overlay(OF_RECURRENT_VALUES, plain)
         for preset in reversed(entry.presets):
             plain = overlay(preset, plain)
+        if entry.takes == "transitions" and isinstance(network, Mapping) and network.get("module"):
+            plain = overlay(OF_OWN_VALUES, plain)
         return plain
 
     @property
@@ -321,6 +222,17 @@ class PolicyConfig(Section):
                 said = unknown_key(key, PolicyConfig)
                 raise ValueError(f"algorithm {self.algorithm} names what it does not use: {said}")
         network = self.network
+        if not (network.module and self.entry.takes == "transitions"):
+            sizes: dict[str, int | None] = {
+                "batch_size": self.batch_size,
+                "experience.segment_length": self.experience.segment_length,
+            }
+            for key, value in sizes.items():
+                if value is None:
+                    raise ValueError(
+                        f"{key} is None, which is for a network.module of an algorithm that "
+                        "learns from transitions; give a number"
+                    )
         if network.module and network.convolutions:
             raise ValueError(
                 f"network.module is {network.module!r}, which stands in place of "
@@ -335,9 +247,14 @@ class PolicyConfig(Section):
                 f"learning_mode is {self.learning_mode!r}, which is for ppo; {self.algorithm} "
                 "learns off_policy"
             )
-        experience = self.experience
+        return self._fits_values()
+
+    def _fits_values(self) -> PolicyConfig:
+        experience, network = self.experience, self.network
         if network.recurrent and experience.group:
             raise ValueError(GROUPED.format(network.recurrent))
+        if self.waits_for_network:
+            return self  # `with_network` checks it
         if experience.burn_in >= experience.segment_length:
             raise ValueError(
                 f"experience.burn_in is {experience.burn_in}, and a segment has "
@@ -360,6 +277,31 @@ class PolicyConfig(Section):
             )
         self.check_waiting(bool(network.recurrent))
         return self
+
+    @property
+    def waits_for_network(self) -> bool:
+        """Whether it is left to the network how many steps are trained on at a time."""
+        sizes: tuple[int | None, ...] = (self.batch_size, self.experience.segment_length)
+        return None in sizes
+
+    def with_network(self, recurrent: bool) -> PolicyConfig:
+        """The same once it is known whether a network of the user's own is recurrent.
+
+        Where neither the user nor the algorithm says `batch_size` or `experience.segment_length`,
+        they are those of a built-in network of its kind.
+
+        Raises:
+            ValueError: they do not fit the rest.
+        """
+        if not self.waits_for_network:
+            return self
+        usual = OF_RECURRENT_VALUES if recurrent else OF_OTHER_VALUES
+        said = self.model_dump()
+        for section, there in ((said, usual), (said["experience"], usual["experience"])):
+            for key in ("batch_size", "segment_length"):
+                if section.get(key, 0) is None:
+                    section[key] = there[key]
+        return PolicyConfig.model_validate(said)
 
     def check_waiting(self, recurrent: bool) -> None:
         """Refuse a capacity with which the actor and the learner would wait for each other.

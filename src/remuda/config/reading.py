@@ -11,6 +11,7 @@ from pydantic import (
     ValidationError,
 )
 
+from remuda.config.differences import with_former_order
 from remuda.config.faults import explain
 from remuda.config.moved import with_moved_keys
 from remuda.config.plain import read_yaml, write_yaml
@@ -38,11 +39,22 @@ def load_saved_config(data: Mapping[str, Any], source: str = "") -> Config:
     Raises:
         ConfigError: as `load_config`.
     """
-    return load_config(with_moved_keys(data), source)
+    return load_config(with_former_order(with_moved_keys(data)), source)
 
 
 def read_config(path: Path) -> dict[str, Any]:
     """The tree in a YAML file, not yet validated; the user's code that lies beside it is known.
+
+    Raises:
+        ConfigError: the file is missing, no YAML, or no tree of keys.
+    """
+    data = read_tree(path)
+    read_beside(path, data)
+    return data
+
+
+def read_tree(path: Path) -> dict[str, Any]:
+    """The tree in a YAML file, not yet validated, and nothing besides; no code is run or known.
 
     Raises:
         ConfigError: the file is missing, no YAML, or no tree of keys.
@@ -60,7 +72,6 @@ def read_config(path: Path) -> dict[str, Any]:
         return {}
     if not isinstance(data, dict):
         raise ConfigError(f"the configuration {path} must hold keys and values, as in `seed: 1`")
-    read_beside(path, data)
     return data
 
 

@@ -123,9 +123,7 @@ class Config(Section):
                     f"policies.{name}.algorithm is {algorithm!r}: give the name of one, such as "
                     f"{', '.join(BUILT_IN)}, or your own as module:Class"
                 )
-            if algorithm != base["algorithm"]:
-                for preset in find_algorithm(algorithm).presets:
-                    base = overlay(base, preset)
+            find_algorithm(algorithm)
             return PolicyConfig.model_validate(overlay(base, with_module(own)))
         except ValidationError as error:
             raise ValueError(explain(error, PolicyConfig, f"policies.{name}.")) from None

@@ -111,24 +111,7 @@ class Cleanup(ArrayGame):
         self.turn_groups = tuple((agent,) for agent in range(num_agents))
         shape = (num_envs, num_agents)
         self.active: Bools = np.zeros(shape, np.bool_)
-
-        # Maps lie in a wide frame of wall, so that a view needs no bounds: what an agent at (y, x)
-        # sees begins at (y, x) of the framed map.
-        framed = (num_envs, HEIGHT + 2 * vision_radius, WIDTH + 2 * vision_radius)
-        inside = slice(vision_radius, -vision_radius)
-        self._framed: Array = np.full(framed, WALL, np.int8)
-        self.tiles: Array = self._framed[:, inside, inside]
-        """[num_envs, 21, 31] int8: the ground, WALL to APPLE or SAND."""
-        self._terrain = terrain
-        self._framed_agents: Array = np.zeros(framed, np.int16)
-        self.standing: Array = self._framed_agents[:, inside, inside]
-        """[num_envs, 21, 31] int16: 1 + the agent that stands there, or 0."""
-        self._framed_beams: Array = np.zeros(framed, np.int8)
-        self.beams: Array = self._framed_beams[:, inside, inside]
-        """[num_envs, 21, 31] int8: which beam was there last..."""
-        self._framed_fired: Integers = np.full(framed, LONG_AGO, np.int64)
-        self.fired: Integers = self._framed_fired[:, inside, inside]
-        """[num_envs, 21, 31]: ...and when, on the copy's clock."""
+        self._make_maps(terrain)
         self._clock: Integers = np.zeros(num_envs, np.int64)  # acts of all agents, in all episodes
         self.positions: Integers = np.ones((*shape, 2), np.int64)
         """[num_envs, num_agents, 2]: row and column of each agent."""
@@ -149,6 +132,25 @@ class Cleanup(ArrayGame):
         self._result = TurnResult(
             self._rewards, never, self._truncated, dict(zip(FACTS, told, strict=True))
         )
+
+    def _make_maps(self, terrain: Array) -> None:
+        # Maps lie in a wide frame of wall, so that a view needs no bounds: what an agent at (y, x)
+        # sees begins at (y, x) of the framed map.
+        framed = (self.num_envs, HEIGHT + 2 * self._radius, WIDTH + 2 * self._radius)
+        inside = slice(self._radius, -self._radius)
+        self._framed: Array = np.full(framed, WALL, np.int8)
+        self.tiles: Array = self._framed[:, inside, inside]
+        """[num_envs, 21, 31] int8: the ground, WALL to APPLE or SAND."""
+        self._terrain = terrain
+        self._framed_agents: Array = np.zeros(framed, np.int16)
+        self.standing: Array = self._framed_agents[:, inside, inside]
+        """[num_envs, 21, 31] int16: 1 + the agent that stands there, or 0."""
+        self._framed_beams: Array = np.zeros(framed, np.int8)
+        self.beams: Array = self._framed_beams[:, inside, inside]
+        """[num_envs, 21, 31] int8: which beam was there last..."""
+        self._framed_fired: Integers = np.full(framed, LONG_AGO, np.int64)
+        self.fired: Integers = self._framed_fired[:, inside, inside]
+        """[num_envs, 21, 31]: ...and when, on the copy's clock."""
 
     def reset(self, seeds: Integers, mask: Bools) -> None:
         """Restart the copies in `mask`, each from its own seed."""

@@ -8,6 +8,7 @@ share: the others fill up what it leaves.
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Sequence
 
@@ -197,7 +198,7 @@ class Experience:
         """
         found: bool = _has(self.counters, WRITTEN, steps)
         if begins and found and self.may_wait and self._began is None:
-            self._began = time.monotonic()
+            self._begin_update()
         return found
 
     def has_rollout(self, early: bool = False) -> bool:
@@ -245,7 +246,7 @@ class Experience:
     def take(self, actor: int, segments: int, steps: int) -> None:
         """Tell an actor that the first closed segments, and their steps, are copied."""
         if self.may_wait:
-            self._began = time.monotonic()
+            self._begin_update()
         self._pass(actor, segments, steps)
 
     def _pass(self, actor: int, segments: int, steps: int) -> None:
@@ -287,6 +288,13 @@ class Experience:
                 store(ring.counters, TAKEN_STEPS, steps)
             elif load(ring.counters, TAKEN_STEPS) > steps:  # it died while it began to take again
                 self._pass(ring.actor, segments, steps)
+
+    def _begin_update(self) -> None:
+        """Note when it began. Of the first one, actors cannot know how long it will take."""
+        self._began = time.monotonic()
+        if self._usual is None:
+            for ring in self.rings:
+                store(ring.counters, UPDATE_TIME, -os.getpid())
 
     def _end_update(self) -> None:
         """Count what the update took that ends now, if one does: actors wait by that."""

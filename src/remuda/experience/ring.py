@@ -70,7 +70,8 @@ TAKEN = 9 * STRIDE
 TAKEN_STEPS = 10 * STRIDE
 """Steps in them."""
 UPDATE_TIME = 11 * STRIDE
-"""Microseconds that an update takes the learner as a rule; 0: it has made none."""
+"""Microseconds that an update takes the learner as a rule; 0: it has made none. Below 0: it is at
+its first, and this is minus the id of its process."""
 EXCUSED = 12 * STRIDE
 """Steps that an off-policy learner may be further behind than the capacity, because they were
 written while it was not waited for."""

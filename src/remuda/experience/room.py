@@ -6,10 +6,15 @@ consumed, how long an update takes it, as a rule, and what it need not make up f
 written while no actor waited for it. The actor reads these and keeps the rest, who is late since
 when, to itself; so it misses nothing while it is stopped or asleep, and a process that dies leaves
 nothing here that another would have to mend.
+
+How long a learner's first update takes cannot be known, and it may take long: what is only done
+once comes with it. So it is waited for as long as the learner's process computes; one that hangs
+meanwhile is ended by supervision.
 """
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
@@ -24,6 +29,7 @@ from remuda.experience.ring import (
     is_tight,
 )
 from remuda.experience.words import total, untaken
+from remuda.forkserver.activity import Activity
 from remuda.kernels import njit
 from remuda.memory.atomic import fence_full, load, store
 from remuda.memory.waiting import Wakeup
@@ -36,6 +42,13 @@ UPDATES = 2.0
 """A learner is waited for as long as so many of its updates take, as a rule..."""
 LEAST = 0.2
 """...but at least so many seconds, unless the user's own limit is less."""
+
+
+LOOK = 0.1
+"""Seconds between two looks at whether a process computes that is at its first update."""
+
+Look = Callable[[int], Activity | None]
+"""What the process of an id does; None: it is gone."""
 
 
 class Room:
@@ -99,9 +112,14 @@ class Room:
     def limit(self) -> float:
         """Seconds that a learner is waited for which takes nothing."""
         usual = load(self._counters, UPDATE_TIME) / 1e6
-        if not usual:  # it has not made an update yet
+        if usual <= 0:  # it has not made an update yet
             return self.config.wait_limit
         return min(max(UPDATES * usual, LEAST), self.config.wait_limit)
+
+    @property
+    def at_first_update(self) -> int:
+        """The id of the learner's process while it makes its first update; 0: it does not."""
+        return max(-load(self._counters, UPDATE_TIME), 0)
 
     def leave_behind(self) -> None:
         """Wait no more for the learner, until it takes something.
@@ -143,6 +161,21 @@ class LearnerProcess:
         self.rooms = rooms
         self.stands_still = False
         """Whether it has taken nothing of any policy for as long as one of them was waited for."""
+        self.computed_at = -math.inf
+        """When it was last seen to compute at a first update."""
+        self._computed = 0.0
+
+    @property
+    def at_first_update(self) -> int:
+        """Its id while it makes the first update of any of its policies; 0: it does not."""
+        return max((room.at_first_update for room in self.rooms), default=0)
+
+    def look(self, pid: int, look: Look) -> None:
+        """Note whether it has computed since the last look, or would if it had a processor."""
+        activity = look(pid)
+        if activity is not None and (activity.runnable or activity.cpu > self._computed):
+            self.computed_at = time.monotonic()
+            self._computed = activity.cpu
 
     def progress(self) -> int:
         """Changes whenever the process has taken something."""
@@ -158,9 +191,17 @@ class LearnerProcess:
 class Rooms:
     """All rooms of one actor."""
 
-    def __init__(self, rooms: Sequence[Room], exact: bool = False) -> None:
-        """Gather them; `exact`: whether a run is repeated turn by turn, so that none excuses."""
-        self._rooms = tuple(rooms)
+    def __init__(
+        self, rooms: Sequence[Room], exact: bool = False, look: Look = Activity.of
+    ) -> None:
+        """Gather them.
+
+        Args:
+            rooms: of one actor.
+            exact: whether a run is repeated turn by turn, so that none excuses.
+            look: tells what the process of a learner does.
+        """
+        self._rooms, self._look = tuple(rooms), look
         processes: dict[Wakeup, LearnerProcess] = {}
         for room in self._rooms:
             room.excuses = not exact
@@ -188,20 +229,45 @@ class Rooms:
         late = self._late()  # of all of them, so that the time of each begins now
         if not late:
             return None
-        now = time.monotonic()
-        until = min([now + timeout, *(since + room.limit for room, since in late)])
-        late[0][0].wakeup.wait(lambda: interrupted() or self.has_room(), max(until - now, 0.0))
+        until = time.monotonic() + timeout
+        while True:
+            looks = self._look_at_first_updates(late)
+            now = time.monotonic()
+            ends = [until, *(_end(room, since) for room, since in late)]
+            if looks:
+                ends.append(now + LOOK)
+            late[0][0].wakeup.wait(
+                lambda: interrupted() or self.has_room(), max(min(ends) - now, 0.0)
+            )
+            late = self._late()
+            if not looks or not late or time.monotonic() >= min(ends[:-1]) or interrupted():
+                break
         left = 0
-        for room, since in self._late():
-            if not room.process.stands_still and time.monotonic() >= since + room.limit:
+        for room, since in late:
+            if not room.process.stands_still and time.monotonic() >= _end(room, since):
                 room.leave_behind()
                 left += 1
         return left
+
+    def _look_at_first_updates(self, late: Sequence[tuple[Room, float]]) -> bool:
+        """Look at the processes that are late because of a first update; whether there are any."""
+        found = False
+        for process in {room.process for room, _ in late}:
+            pid = process.at_first_update
+            if pid:
+                process.look(pid, self._look)
+                found = True
+        return found
 
     def _late(self) -> list[tuple[Room, float]]:
         """The rooms without room, with the time since when."""
         late = [room for room in self._rooms if not room.has_room()]
         return [(room, room.late_since) for room in late if room.late_since is not None]
+
+
+def _end(room: Room, since: float) -> float:
+    """Until when a learner is waited for that has taken nothing since a time."""
+    return max(since, room.process.computed_at) + room.limit
 
 
 @njit(cache=True)

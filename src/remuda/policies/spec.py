@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
+from pydantic import ValidationError
 
-from remuda.config import Config, PolicyConfig
+from remuda.config import Config, PolicyConfig, explain
 from remuda.errors import ConfigError, ContractError
 from remuda.population.roster import Roster
 from remuda.types import AgentSpec
@@ -226,7 +227,7 @@ def _spec(config: Config, name: str, agent: AgentSpec) -> PolicySpec:
             "class; or use --policy.algorithm dqn"
         )
     pixels = sees.dtype == np.uint8 and bool((sees.high == 255).all())
-    return PolicySpec(
+    spec = PolicySpec(
         name=name,
         config=found,
         observation=sees.shape,
@@ -235,3 +236,12 @@ def _spec(config: Config, name: str, agent: AgentSpec) -> PolicySpec:
         masked=agent.masked,
         scale=1.0 / 255.0 if pixels else 1.0,
     )
+    try:
+        known = found.with_network(spec.memory > 0) if found.waits_for_network else found
+    except ValueError as error:
+        raise ConfigError(f"policies.{name}: {_first_fault(error)}") from None
+    return replace(spec, config=known)
+
+
+def _first_fault(error: ValueError) -> str:
+    return explain(error, PolicyConfig) if isinstance(error, ValidationError) else str(error)

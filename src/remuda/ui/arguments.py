@@ -16,7 +16,7 @@ from pydantic import ValidationError
 
 from remuda.config import Section, explain, fields_of, overlay, unknown_key
 from remuda.errors import ConfigError
-from remuda.ui.words import is_tuple, type_of, value_of
+from remuda.ui.words import is_tuple, key_of, type_of, value_of
 
 Tree = dict[str, Any]
 S = TypeVar("S", bound=Section)
@@ -31,7 +31,8 @@ def parse_flags(words: Sequence[str], model: type[Section], positional: str = ""
 
     Args:
         words: the command line after the command.
-        model: the section whose fields are the flags; `-` and `_` are the same in their names.
+        model: the section whose fields are the flags; `-` and `_` are the same in their names, but
+            not in names that a user gave, such as a policy's.
         positional: the field that takes the word before the first flag; all of them, where it is
             a tuple.
 
@@ -46,7 +47,7 @@ def parse_flags(words: Sequence[str], model: type[Section], positional: str = ""
         if word.startswith("--"):
             name, equals, value = word[2:].partition("=")
             values = [value] if equals else []
-            flags.append((name.replace("-", "_"), values))
+            flags.append((key_of(name, model), values))
         elif flags:
             values.append(word)
         elif positional and is_tuple(type_of(positional, model)):

@@ -1,4 +1,8 @@
-"""The runs in a directory: which there are, and what is known of each at a glance."""
+"""The runs in a directory: which there are, and what is known of each at a glance.
+
+All of it comes from plain files. A configuration is not validated: that would run code of the
+user's that it names, and a pickle that lies beside it runs whatever it holds.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from remuda.config import Config, read_tree
 from remuda.coordinator.run_directory import RunDirectory
 from remuda.coordinator.status import read_status
 from remuda.errors import RemudaError, RunDirectoryError
@@ -75,10 +80,7 @@ def look_at(path: Path) -> FoundRun:
     files, faults = RunDirectory(path), []
     facts: dict[str, Any] = {"last": _modified(path)}
     try:
-        config = files.read_config() if files.config.exists() else None
-        if config is None:
-            raise RunDirectoryError("it has no config.yaml")
-        facts["game"] = config.game
+        facts["game"] = _game_of(files.config)
     except (RemudaError, OSError, UnicodeDecodeError) as error:
         faults.append(_fault(path, error))
     running = files.is_running()
@@ -94,6 +96,24 @@ def look_at(path: Path) -> FoundRun:
     if best is not None:
         facts["best"] = max(best["mean_return"], facts.get("best", best["mean_return"]))
     return FoundRun(path, damaged="; ".join(faults), **facts)
+
+
+def _game_of(path: Path) -> str:
+    """The game's name in a run's configuration.
+
+    Raises:
+        RunDirectoryError: there is no configuration, or it names no game.
+        ConfigError: it is no YAML, or no tree of keys.
+    """
+    if not path.exists():
+        raise RunDirectoryError("it has no config.yaml")
+    tree = read_tree(path)
+    if not tree:
+        raise RunDirectoryError(f"{path} is damaged: it is empty")
+    game = tree.get("game", Config.model_fields["game"].default)
+    if not isinstance(game, str):
+        raise RunDirectoryError(f"{path} is damaged: its game is {game!r}, and no name")
+    return game
 
 
 def _by_status(files: RunDirectory, running: bool) -> dict[str, Any]:

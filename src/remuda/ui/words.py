@@ -29,6 +29,20 @@ def type_of(name: str, model: type[Section]) -> Any:
     return kind
 
 
+def key_of(name: str, model: type[Section]) -> str:
+    """The key that a flag means, in which `-` is `_`, but in the names of policies and the like.
+
+    Such a name stands in a mapping of sections, texts or tuples. A mapping to values of any type
+    holds keywords of Python, which have no `-`.
+    """
+    parts: list[str] = []
+    for part in name.split("."):
+        kind = type_of(".".join(parts), model) if parts else model
+        is_name = get_origin(kind) is dict and get_args(kind)[1] is not Any
+        parts.append(part if is_name else part.replace("-", "_"))
+    return ".".join(parts)
+
+
 def is_tuple(kind: Any) -> bool:
     """Whether a field of this type takes any number of words."""
     return get_origin(kind) is tuple

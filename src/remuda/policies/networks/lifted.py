@@ -22,6 +22,7 @@ from torch.func import functional_call, vmap
 
 from remuda.errors import ConfigError, ContractError
 from remuda.loading import load
+from remuda.policies.networks.cells import with_plain_cells
 from remuda.policies.networks.encoders import Encoder
 from remuda.policies.networks.network import Weights
 from remuda.policies.stack import Parameters
@@ -103,6 +104,7 @@ class LiftedModule(Encoder):
                     "GroupNorm do not"
                 )
         held = [*self._pattern.named_parameters(), *self._pattern.named_buffers()]
+        self._liftable = with_plain_cells(self._pattern)
         self._floats = {name: t for name, t in held if t.is_floating_point()}
         self._fixed = frozenset(name for name, _ in self._pattern.named_buffers())
         self.memory = self._state_size()
@@ -145,7 +147,7 @@ class LiftedModule(Encoder):
         own = {name: weights[f"{tower}_module.{name}"] for name in self._floats}
         given = (inputs.reshape(policies, batch, *self._shape), *state)
         if policies > 1 and self._in_one_pass:
-            found: Outputs = vmap(self._call)(own, *given)
+            found: Outputs = vmap(self._call_liftable)(own, *given)
             return found
         each = [
             self._call({name: w[k] for name, w in own.items()}, *(part[k] for part in given))
@@ -156,6 +158,11 @@ class LiftedModule(Encoder):
     def _call(self, weights: Mapping[str, Tensor], *given: Tensor) -> Outputs:
         """Of one policy: what the module returns, as a tuple."""
         found = functional_call(self._pattern, dict(weights), given)
+        return tuple(found) if self.memory else (found,)
+
+    def _call_liftable(self, weights: Mapping[str, Tensor], *given: Tensor) -> Outputs:
+        """The same by operations that can be brought through `vmap`, as far as there are such."""
+        found = functional_call(self._liftable, dict(weights), given)
         return tuple(found) if self.memory else (found,)
 
     def _make(self) -> nn.Module:
@@ -223,7 +230,7 @@ class LiftedModule(Encoder):
         try:
             with torch.no_grad():
                 state = (torch.zeros(2, 2, self.memory),) if self.memory else ()
-                vmap(self._call)(two, torch.zeros(2, 2, *self._shape), *state)
+                vmap(self._call_liftable)(two, torch.zeros(2, 2, *self._shape), *state)
         except Exception as error:  # whatever torch finds that it cannot lift
             log.warning(
                 "%s: torch.func.vmap cannot lift it (%s), so its policies are brought through it "

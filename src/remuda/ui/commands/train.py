@@ -72,6 +72,8 @@ def _train_run(words: Sequence[str], resumed: str, with_report: bool) -> int:
     preparation = Preparation()
 
     def prepare(directory: Path, turns: int) -> None:
+        again = f"they can be measured by: remuda evaluate {directory}"
+        tell_at_the_end("the policies are saved", again)
         if with_report:
             preparation.begin(RunDirectory.open(directory), turns > 0)
 

@@ -1,0 +1,82 @@
+"""PPO with made rollouts."""
+
+import numpy as np
+import torch
+
+from remuda.config import PolicyConfig
+from remuda.experience.experience import Experience
+from remuda.experience.ring import StreamShape
+from remuda.experience.rollout_queue import AFTER, Rollout
+from remuda.memory.waiting import Wakeup
+from remuda.policies.actions import DiscreteActions
+from remuda.policies.spec import PolicySpec, make_algorithm
+from remuda.streams import stream, torch_stream
+
+DISCRETE = DiscreteActions((3,))
+
+
+LENGTH = 8
+
+
+def make(policies=1, actions=DISCRETE, own=(), masked=False, **options):
+    network = {"hidden": (16, 16), "shared": options.pop("shared", True)}
+    tree = {"algorithm": "ppo", "network": network, "ppo": {"minibatches": 2} | options}
+    tree["learning_rate"] = tree["ppo"].pop("learning_rate", 1e-2)
+    specs = [
+        PolicySpec(
+            f"p{k}",
+            PolicyConfig.model_validate(tree | (own[k] if own else {})),
+            (2,),
+            "float32",
+            actions,
+            masked,
+        )
+        for k in range(policies)
+    ]
+    algorithm = make_algorithm(specs, [stream(0, "test", k) for k in range(policies)])
+    for k in range(policies):
+        algorithm.network.initialise(algorithm.online.of(k), torch_stream(0, "weights", k))
+    return algorithm
+
+
+def act(algorithm, policy, observations, random, masks=None):
+    """What a policy chooses, as an actor would: actions and log-probabilities."""
+    weights = algorithm.network.acting(algorithm.online.of(policy), None)
+    with torch.no_grad():
+        seen = torch.from_numpy(observations)[None]
+        outputs = algorithm.network.outputs(weights, seen)[0].numpy()
+    kind = algorithm.network.actions
+    chosen = np.zeros((len(observations), kind.size), kind.dtype)
+    log_probs = np.zeros(len(observations), np.float32)
+    masks = np.ones((len(observations), 0), bool) if masks is None else masks
+    kind.choose(outputs, masks, random, chosen, log_probs)
+    return chosen, log_probs
+
+
+def play(algorithm, reward, random, segments=32, masks=None):
+    """A rollout of bandits: what is seen is uniform, a reward depends on it and on the action."""
+    kind = algorithm.network.actions
+    count = len(algorithm.configs)
+    shape = StreamShape((2,), np.float32, 1, kind.size, kind.dtype, 0 if masks is None else 3)
+    config = algorithm.configs[0].experience.model_copy(update={"segment_length": LENGTH})
+    experience = Experience(shape, config, (segments,), Wakeup(), (Wakeup(),), segments * LENGTH)
+    rollout = Rollout.empty(experience, count)
+    rows = segments * (LENGTH + 1)
+    rollout.num_rows[:], rollout.num_steps[:] = rows, segments * LENGTH
+    rollout.num_taken[:] = rollout.num_steps
+    for k in range(count):
+        seen = random.random((rows, 2), np.float32)
+        allowed = None if masks is None else np.tile(masks, (rows, 1))
+        chosen, log_probs = act(algorithm, k, seen, random, allowed)
+        rollout.observations[k, :rows], rollout.actions[k, :rows] = seen, chosen
+        rollout.log_probs[k, :rows] = log_probs
+        rollout.rewards[k, :rows] = reward(seen, chosen)
+        rollout.streams[k, :rows] = np.arange(rows) // (LENGTH + 1)
+        rollout.streams[k, LENGTH : rows : LENGTH + 1] = AFTER
+        if masks is not None:
+            rollout.masks[k, :rows] = masks
+    return rollout
+
+
+def bandit(seen, chosen):
+    return seen[:, 0] * (chosen[:, 0] == 1) - seen[:, 1] * (chosen[:, 0] == 2)

@@ -1,0 +1,190 @@
+"""PPO's gradients and corrections."""
+
+import numpy as np
+import pytest
+import torch
+
+from policies.ppo_cases import bandit, make, play
+from remuda.checkpoint.state import pack, unpack
+from remuda.experience.rollout_queue import AFTER
+from remuda.policies.actions import DiscreteActions
+from remuda.policies.algorithms.autograd import Autograd, Batch
+from remuda.policies.algorithms.fused import ROWS_AT_ONCE, Fused, Workspace
+from remuda.policies.algorithms.samples import Pick, Rows
+from remuda.policies.networks.actor_critic import MEAN, VARIANCE
+
+
+@pytest.mark.parametrize("activation", ["tanh", "relu"])
+@pytest.mark.parametrize("masked", [False, True])
+@pytest.mark.parametrize(
+    ("shared", "sizes", "options"),
+    [
+        (True, (3,), {}),
+        (False, (3,), {"value_clip": 0.05}),
+        (True, (2, 3), {"normalise_observations": True, "value_clip": 0.1}),
+    ],
+    ids=["trunk", "towers", "several choices"],
+)
+def test_fused_gradients_are_those_of_torch(shared, sizes, options, masked, activation):
+    """For more rows than go through together, and policies that differ in every cost."""
+    random = np.random.default_rng(0)
+    own = [
+        {"ppo": options | {"clip": 0.2}},
+        {"ppo": options | {"clip": 0.05, "entropy_cost": 0.1, "value_cost": 1.0}},
+    ]
+    network = {"hidden": (16, 12), "shared": shared, "activation": activation}
+    actions = DiscreteActions(sizes)
+    own = [{"network": network, **each} for each in own]
+    algorithm = make(2, actions=actions, own=own, masked=masked)
+    rows = ROWS_AT_ONCE + 300
+    if algorithm.network.normalised:
+        with torch.no_grad():
+            algorithm.online.parameters[MEAN].fill_(0.5)
+            algorithm.online.parameters[VARIANCE].fill_(0.1)
+    part = algorithm.online.rows(0, 2)
+    masks = None
+    if masked:
+        masks = torch.from_numpy(random.random((2, rows, sum(sizes))) < 0.7)
+        masks[..., 0] = masks[..., -1] = True
+    chosen = np.stack(
+        [
+            random.integers(0, 1, (2, rows)) if masked and i == 0 else np.full((2, rows), size - 1)
+            for i, size in enumerate(sizes)
+        ],
+        -1,
+    )
+    if masked and len(sizes) == 1:
+        chosen[:, ::2] = sizes[0] - 1
+    observations = torch.from_numpy(random.random((2, rows, 2), np.float32))
+    taken = torch.from_numpy(chosen)
+    costs, both, cpu = algorithm._costs, np.arange(2), torch.device("cpu")
+    engines = [
+        Autograd(algorithm.network, part, costs, algorithm.losses),
+        Fused(algorithm.network, part, costs, Workspace(algorithm.network)),
+    ]
+    each = np.tile(np.arange(rows), (2, 1))
+    every = Pick(both, each, rows, cpu, np.array([rows, rows]))
+    evaluated = [[torch.zeros(2, rows) for _ in range(2)] for _ in engines]
+    for engine, out in zip(engines, evaluated, strict=True):
+        engine.evaluate(observations, taken, masks, [every], *out)
+    for theirs, ours in zip(*evaluated, strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-5)
+    noise = torch.from_numpy(random.normal(0, 0.2, (3, 2, rows)).astype(np.float32))
+    log_prox, values = evaluated[0]
+    batch = Batch(
+        observations,
+        taken,
+        masks,
+        log_prox + noise[0],
+        noise[1].exp(),
+        noise[2],
+        values + 0.5 * noise[1],
+        values + noise[2],
+    )
+    index = np.stack([random.permutation(rows)[: rows - 7] for _ in range(2)])
+    for fewer in (0, 1, 500):  # one policy has so many rows less than the other
+        counts = np.array([rows - 7, rows - 7 - fewer])
+        valid = torch.from_numpy(np.arange(rows - 7) < counts[:, None]).float()
+        pick = Pick(both, index, rows, cpu, counts, valid if fewer else None)
+        found = []
+        for engine in engines:
+            means = engine.step(batch, pick, pick.of(batch.advantages))
+            found.append((means, part.gradients.clone()))
+        (theirs, gradients), (ours, fused) = found
+        torch.testing.assert_close(ours, theirs, rtol=1e-3, atol=1e-5)
+        assert gradients.abs().max() > 1e-3
+        torch.testing.assert_close(fused, gradients, rtol=1e-3, atol=2e-6)
+
+
+def test_steps_count_by_how_likely_the_policy_is_now_to_make_them():
+    algorithm = make()
+    rollout = play(algorithm, bandit, np.random.default_rng(0))
+    rollout.log_probs[0, 0] -= 0.5  # it is likelier now than when it was made
+    rollout.log_probs[0, 1] += 0.5
+    rollout.log_probs[0, 2] -= 5.0
+    samples = Rows(rollout, [0], torch.device("cpu"))
+    batch, credit = algorithm._prepare(rollout, samples, [0])
+    expected = [np.exp(0.5), np.exp(-0.5), 2.0, 1.0, 1.0]
+    assert batch.weights[0, :5].tolist() == pytest.approx(expected, rel=1e-4)
+    steps = int(rollout.num_steps[0])
+    ratios = np.array([np.exp(0.5), np.exp(-0.5), np.exp(5.0), *[1.0] * (steps - 3)])
+    assert credit.effective[0] == pytest.approx(
+        ratios.sum() ** 2 / steps / (ratios**2).sum(), rel=1e-3
+    )
+    plain, *_ = make(correction="none")._prepare(rollout, samples, [0])
+    assert plain.weights[0, :5].tolist() == [1.0] * 5
+    # By V-trace a step counts at most once, and less where it is less likely now; see below.
+    traced, *_ = make(correction="vtrace")._prepare(rollout, samples, [0])
+    expected = [1.0, np.exp(-0.5), 1.0, 1.0, 1.0]
+    assert traced.weights[0, :5].tolist() == pytest.approx(expected, rel=1e-4)
+
+
+def test_what_steps_count_is_not_fetched_back_from_the_device(monkeypatch):
+    """It was, in each update, which then waited for all that the device had been given to do."""
+    algorithm = make()
+    rollout = play(algorithm, bandit, np.random.default_rng(0))
+    prepare, cpu, prepared, fetched = algorithm._prepare, torch.Tensor.cpu, [], []
+
+    def noted(*args):
+        found = prepare(*args)
+        prepared.append(found[0])
+        return found
+
+    monkeypatch.setattr(algorithm, "_prepare", noted)
+    monkeypatch.setattr(torch.Tensor, "cpu", lambda self: (fetched.append(self), cpu(self))[1])
+    algorithm.update(rollout, [0])
+    assert fetched, "losses are"
+    assert not any(tensor is prepared[0].weights for tensor in fetched)
+
+
+def test_with_fresh_steps_every_correction_is_the_same():
+    found = []
+    for correction in ("decoupled", "vtrace", "none"):
+        algorithm = make(correction=correction)
+        rollout = play(algorithm, bandit, np.random.default_rng(0))
+        samples = Rows(rollout, [0], torch.device("cpu"))
+        batch, credit = algorithm._prepare(rollout, samples, [0])
+        assert credit.effective[0] == pytest.approx(1.0, abs=1e-5)
+        rows = rollout.streams[0] != AFTER
+        rows[int(rollout.num_rows[0]) :] = False
+        rows = rows[: batch.values.shape[1]]
+        found.append([x[0, rows] for x in (batch.weights, batch.advantages, batch.targets)])
+    for other in found[1:]:
+        for one, another in zip(found[0], other, strict=True):
+            torch.testing.assert_close(one, another, rtol=1e-4, atol=1e-5)
+
+
+def test_a_reward_that_is_no_number_is_forgotten_with_the_update_it_spoiled():
+    algorithm, random = make(normalise_rewards=True), np.random.default_rng(0)
+    algorithm.update(play(algorithm, bandit, random), [0])
+    good = algorithm.learned(0)
+    spoiled = play(algorithm, bandit, random)
+    spoiled.rewards[0, 3] = np.nan
+    assert not np.isfinite(algorithm.update(spoiled, [0]).loss[0])
+    algorithm.restore_learned(0, good)
+    assert np.isfinite(algorithm.update(play(algorithm, bandit, random), [0]).loss[0])
+    assert algorithm.is_finite(0)
+
+
+def test_an_anchor_holds_a_policy_and_moves_on():
+    moved = {}
+    for cost in (0.0, 5.0):
+        algorithm = make(anchor_cost=cost, anchor_every=3, entropy_cost=0.0)
+        random = np.random.default_rng(0)
+        before = algorithm.weights(0).copy()
+        for _ in range(3):
+            algorithm.update(play(algorithm, bandit, random), [0])
+        rollout = play(algorithm, bandit, random)
+        batch, *_ = algorithm._prepare(rollout, Rows(rollout, [0], torch.device("cpu")), [0])
+        moved[cost] = float(batch.log_prox.exp().max())
+        if cost:
+            assert np.array_equal(algorithm._anchor.flat[0].numpy(), before)
+            other = make(anchor_cost=cost, anchor_every=3, entropy_cost=0.0)
+            other.restore(0, unpack(pack(algorithm.state(0))))
+            state = random.bit_generator.state
+            algorithm.update(rollout, [0])
+            random.bit_generator.state = state
+            other.update(rollout, [0])
+            assert np.array_equal(algorithm.weights(0), other.weights(0))
+            assert not np.array_equal(algorithm._anchor.flat[0].numpy(), before)
+    assert moved[5.0] < moved[0.0] - 0.05

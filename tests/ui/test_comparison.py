@@ -1,0 +1,207 @@
+"""Several runs compared: their groups, curves, page and command."""
+
+import json
+
+import numpy as np
+import pytest
+import yaml
+from PIL import Image
+
+import remuda
+from remuda.loggers.common import flat
+from remuda.ui.cli import run as command
+from remuda.ui.comparison import MEAN, Score, compare
+from remuda.ui.comparison_page import band_of, curve_of, draw_curves, page_of
+from ui.made_runs import a_run
+
+
+@pytest.fixture
+def six(tmp_path):
+    """Two groups of three seeds."""
+    for rate in (0.001, 0.01):
+        for seed in range(3):
+            level = 4.0 if rate == 0.01 else 0.0
+            a_run(tmp_path / f"{rate}-{seed}", seed, level=level, policy={"learning_rate": rate})
+    return tmp_path
+
+
+def test_a_score_is_a_mean_over_runs_with_its_standard_error():
+    assert Score.of([]) is None
+    assert Score.of([3.0]) == Score(3.0, None, 1)
+    found = Score.of([1.0, 2.0, 6.0])
+    # The deviations are -2, -1 and 3: the sample variance is 14 / 2, and its error sqrt(7 / 3).
+    assert found == Score(3.0, pytest.approx((7 / 3) ** 0.5), 3)
+    assert found.words == "3.00 ± 1.53"
+
+
+def test_runs_that_differ_by_their_seed_are_one_group(six):
+    found = compare(sorted(six.iterdir()))
+    assert [group.name for group in found.groups] == ["learning_rate 0.001", "learning_rate 0.01"]
+    assert [group.seeds for group in found.groups] == [(0, 1, 2)] * 2
+    assert found.policies == ("agent_0", "agent_1")
+    score = found.groups[0].greedy("agent_0")
+    assert (score.mean, score.standard_error) == (11.0, pytest.approx(3**-0.5))
+    assert found.groups[1].greedy("agent_1").mean == 20.0
+    assert found.groups[1].greedy(MEAN).mean == 17.5
+    # The last tenth of 40 lines is lines 36 to 40, weighted alike.
+    lines = [r for r in found.groups[0].runs[0].records if r.turns >= 36000]
+    mean = np.mean([r.policies["agent_0"].mean_return for r in lines])
+    assert compare([six / "0.001-0"]).groups[0].in_training("agent_0").mean == pytest.approx(mean)
+
+
+def test_a_run_that_is_named_twice_counts_once(six):
+    (group,) = compare([six / "0.001-0", f"{six}/0.001-0", six / "0.001-1"]).groups
+    assert group.seeds == (0, 1)
+    assert group.name == "treasure_hunt"
+
+
+def test_what_does_not_change_learning_sets_no_runs_apart(tmp_path):
+    one = a_run(tmp_path / "a", 1, run={"live": False, "loggers": ["wandb"]})
+    other = a_run(tmp_path / "b", 2)
+    assert len(compare([one, other]).groups) == 1
+    longer = a_run(tmp_path / "c", 3, run={"turns": 7})
+    assert [g.name for g in compare([one, other, longer]).groups] == ["turns 1500000", "turns 7"]
+
+
+def test_a_number_that_was_computed_is_named_as_it_was_meant(tmp_path):
+    runs = [
+        a_run(tmp_path / str(k), policy={"learning_rate": k * 0.001})
+        for k in (3, 9)  # 9 * 0.001 is 0.009000000000000001
+    ]
+    assert [g.name for g in compare(runs).groups] == [
+        "learning_rate 0.003",
+        "learning_rate 0.009",
+    ]
+
+
+def test_many_policies_are_told_by_their_mean(tmp_path):
+    run = a_run(tmp_path / "a", names=[f"agent_{i}" for i in range(6)])
+    found = compare([run])
+    assert found.policies == (MEAN,)
+    assert found.groups[0].greedy().mean == 10 + 5 * 2.5
+    assert "mean of 6" in page_of(found)
+
+
+def test_a_band_is_the_standard_error_where_all_seeds_are_known():
+    turns = np.array([0.0, 10.0, 20.0])
+    curves = [(turns, turns * 1.0), (turns[1:], turns[1:] * 3.0), (turns, turns * 2.0)]
+    at, mean, error = band_of(curves)
+    assert (at[0], at[-1]) == (10.0, 20.0)
+    assert mean == pytest.approx(2.0 * at)
+    assert error == pytest.approx(at / 3**0.5)  # the sample deviation of 1, 2, 3 is 1
+    assert band_of([(turns[:1], turns[:1]), (turns[2:], turns[2:])])[0].size == 0
+
+
+def test_a_curve_is_of_one_policy_or_of_the_mean_of_all(six):
+    (group,) = compare([six / "0.001-0"]).groups
+    (run,) = group.runs
+    ours, theirs = curve_of(run, "agent_0")[1], curve_of(run, "agent_1")[1]
+    assert theirs == pytest.approx(ours + 5.0)
+    assert curve_of(run, MEAN)[1] == pytest.approx(ours + 2.5)
+    assert curve_of(run, "nobody") is None
+
+
+def test_the_picture_shows_groups_in_colours_of_their_own(six, tmp_path):
+    (tmp_path / "picture.png").write_bytes(draw_curves(compare(sorted(six.glob("0*")))))
+    with Image.open(tmp_path / "picture.png") as image:
+        assert image.width > 1000
+        pixels = np.asarray(image.convert("RGB")).reshape(-1, 3)
+    for colour in ((0x33, 0x66, 0xB0), (0xD9, 0x72, 0x2E)):
+        assert (pixels == colour).all(1).sum() > 500
+
+
+@pytest.mark.parametrize("lines", [0, 1, 2])
+def test_short_runs_can_be_compared(tmp_path, lines):
+    runs = [a_run(tmp_path / str(seed), seed, lines=lines) for seed in range(2)]
+    assert draw_curves(compare(runs))
+    assert "10.5 ± 0.50" in page_of(compare(runs))
+
+
+def test_the_page_escapes_everything_that_comes_from_a_run(tmp_path):
+    evil = "<script>alert('x')</script>"
+    run = a_run(tmp_path / "<i>&run", names=(evil,), game=f"a:{evil}")
+    facts = json.loads((run / "summary.json").read_text())
+    facts |= {"ended": f"stopped by a callback: {evil}", "game": f"a:{evil}"}
+    (run / "summary.json").write_text(json.dumps(facts))
+    other = a_run(tmp_path / "b", 1, names=(evil,), game="<b>other</b>")
+    html = page_of(compare([run, other]))
+    assert evil not in html
+    assert "<i>" not in html
+    assert "<b>" not in html
+    assert html.count("&lt;script&gt;") >= 4  # game, group, policy, how it ended
+    assert draw_curves(compare([run, other]))
+
+
+def test_the_command_compares(six, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    runs = [str(path) for path in sorted(six.glob("0*"))]
+    assert command(["compare", *runs, "--out", "made"]) == 0
+    said = capsys.readouterr().out
+    assert "learning_rate 0.001" in said
+    assert "11.0 ± 0.58" in said
+    assert "wrote made/report.html" in said
+    html = (tmp_path / "made" / "report.html").read_text()
+    assert "15.0 ± 0.58" in html
+    assert 'src="learning.png"' in html
+    assert (tmp_path / "made" / "learning.png").stat().st_size > 10_000
+    assert command(["compare", str(six), "--out", "made", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)["groups"]
+    assert [group["seeds"] for group in found] == [[0, 1, 2], [0, 1, 2]]
+    assert found[1]["policies"]["agent_1"]["greedy"]["mean"] == 20.0
+
+
+def test_a_single_run_or_directory_may_be_compared(six):
+    """It was taken apart: into letters, or the names of its policies."""
+    one = six / "0.001-0"
+    opened = remuda.load(one)
+    for single in (one, str(one), opened, [opened]):
+        assert [run.files.path for run in compare(single).groups[0].runs] == [one]
+    assert [len(group.runs) for group in compare(str(six)).groups] == [3, 3]
+    assert [len(group.runs) for group in compare(path for path in [one]).groups] == [1]
+
+
+@pytest.mark.parametrize(
+    ("runs", "said"),
+    [
+        (3, "give runs in a list; this is 3"),
+        (None, "give runs in a list; this is None"),
+        ({"a": "run"}, "give runs in a list; this is {'a'"),
+        ([3], "a run is its directory, .* this is 3"),
+        ([], "name the runs"),
+    ],
+)
+def test_what_is_no_run_is_not_compared(runs, said):
+    with pytest.raises(remuda.UsageError, match=f"compare: {said}"):
+        compare(runs)
+
+
+def test_a_policy_that_no_run_has_is_told(six):
+    """It was None, as of one that was not measured."""
+    (group,) = compare([six / "0.001-0", six / "0.001-1"]).groups
+    for score in (group.greedy, group.in_training):
+        with pytest.raises(remuda.UsageError, match=r"'typo' in treasure_hunt; there are agent_0"):
+            score("typo")
+        assert score("agent_1").runs == score().runs == 2
+
+
+def test_runs_of_an_earlier_version_are_of_the_group_of_equal_new_ones(tmp_path):
+    new = a_run(tmp_path / "new", 1, policy={"algorithm": "dqn"})
+    old = a_run(tmp_path / "old", 2, policy={"algorithm": "dqn"})
+    tree = yaml.safe_load((old / "config.yaml").read_text())
+    tree["policy"]["double"] = tree["policy"]["dqn"].pop("double")
+    tree["policy"]["iqn"].pop("double")
+    (old / "config.yaml").write_text(yaml.safe_dump(tree))
+    (group,) = compare([new, old]).groups
+    assert group.seeds == (1, 2)
+
+
+def test_names_with_dots_set_runs_apart_as_others_do(tmp_path):
+    """The key was split at each dot, and not found."""
+    runs = [
+        a_run(tmp_path / who, env={"scripted": {"player.0": who}, "options": {"a.b": 1}})
+        for who in ("random", "greedy_walker")
+    ]
+    names = [group.name for group in compare(runs).groups]
+    assert names == ["0 random", "0 greedy_walker"]
+    tree = {"env": {"scripted": {"player.0": "random"}, "options": {}}, "seed": 3}
+    assert flat(tree) == {"env.scripted.player.0": "random", "seed": 3}
