@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from remuda.analysis.plain import plain
 from remuda.config import Config
 from remuda.envs.registry import make_env
 from remuda.errors import ConfigError
@@ -76,8 +77,8 @@ class Tournament:
         """Plain data; a mean that is not known is None."""
         summary: dict[str, object] = {
             "entrants": list(self.entrants),
-            "means": _plain(self.means),
-            "standard_errors": _plain(self.errors),
+            "means": plain(self.means),
+            "standard_errors": plain(self.errors),
             "episodes": self.episodes,
             "cut": self.cut,
         }
@@ -88,10 +89,6 @@ class Tournament:
         if self.until is not None:
             summary["until"] = self.until.as_summary()
         return summary
-
-
-def _plain(numbers: Numbers) -> list[list[float | None]]:
-    return [[None if math.isnan(each) else each for each in row] for row in numbers.tolist()]
 
 
 def play_tournament(

@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 from scipy import stats
 
-from remuda.analysis.bias import plain
 from remuda.analysis.overall import Analysis
 from remuda.analysis.payoff import Payoffs, check_level
+from remuda.analysis.plain import plain
 from remuda.errors import UsageError
 
 

@@ -8,9 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from remuda.analysis.bias import Estimate, plain_array
+from remuda.analysis.bias import Estimate
 from remuda.analysis.pareto import UncertainFront, uncertain_front, uncertain_hypervolume
 from remuda.analysis.payoff import Numbers
+from remuda.analysis.plain import plain
 from remuda.analysis.welfare import Measure
 from remuda.errors import UsageError
 
@@ -78,8 +79,8 @@ class TradeOff:
         return {
             "objectives": [str(each) for each in self.objectives],
             "names": list(self.names),
-            "points": plain_array(self.points),
-            "standard_errors": plain_array(self.errors),
+            "points": plain(self.points),
+            "standard_errors": plain(self.errors),
             "front": self.front.as_summary(),
             "on_front": list(self.on_front),
             "hypervolume": None if self.hypervolume is None else self.hypervolume.as_summary(),

@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 
 from remuda.analysis.bias import Estimate, check_draws, estimate_from
+from remuda.analysis.draws import draws
 from remuda.analysis.payoff import Numbers, Payoffs
-from remuda.analysis.rank import draws
 from remuda.errors import UsageError
 
 

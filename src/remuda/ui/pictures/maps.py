@@ -10,10 +10,10 @@ from matplotlib.patches import Circle, Ellipse, FancyArrowPatch
 
 from remuda.analysis.clusters import clusters
 from remuda.analysis.diversity import payoff_distances
+from remuda.analysis.draws import draws
 from remuda.analysis.mds import PolicyMap, payoff_map
 from remuda.analysis.overall import Analysis
 from remuda.analysis.payoff import Numbers, Payoffs
-from remuda.analysis.rank import draws
 from remuda.analysis.structure import Disc, disc, split
 from remuda.types import Integers
 from remuda.ui.pictures.drawing import (
