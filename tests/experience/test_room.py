@@ -3,48 +3,11 @@
 import os
 import time
 
-import numpy as np
 import pytest
 
-from remuda.config import ExperienceConfig
-from remuda.experience.experience import Experience
-from remuda.experience.ring import StreamShape
-from remuda.experience.rollout_queue import AFTER, Rollout, RolloutQueue
-from remuda.experience.room import Rooms
-from remuda.experience.writer import ExperienceWriter
+from played_rooms import ROLLOUT, Clock, Game, Learner, make
 from remuda.forkserver.activity import Activity
 from remuda.memory.waiting import Wakeup
-
-ROLLOUT = 8
-
-
-class Clock:
-    """Time that passes only where somebody waits, and what happens at which time."""
-
-    def __init__(self):
-        self.now = 100.0
-        self.plans = []
-
-    def at(self, seconds, action):
-        """Let something happen so many seconds from now."""
-        self.plans.append((self.now + seconds, action))
-
-    def advance(self, seconds, is_over=lambda: False):
-        """Let time pass, until it is over or so much has passed; whether it is over."""
-        end = self.now + seconds
-        while True:
-            if is_over():
-                return True
-            due = min((when for when, _ in self.plans), default=end)
-            if due > end:
-                self.now = end
-                return is_over()
-            self.now = max(self.now, due)
-            if not self.plans:
-                return is_over()
-            for plan in [plan for plan in self.plans if plan[0] <= self.now]:
-                self.plans.remove(plan)
-                plan[1]()
 
 
 @pytest.fixture
@@ -55,66 +18,6 @@ def clock(monkeypatch):
         Wakeup, "wait", lambda self, predicate, timeout: clock.advance(timeout, predicate)
     )
     return clock
-
-
-def make(rollout=ROLLOUT, learner=None, actors=1, **config):
-    settings = {"segment_length": 4, "on_full": "wait", "capacity": 40, "replay_ratio": 1.0}
-    config = ExperienceConfig(**settings | config)
-    wakeups = [Wakeup() for _ in range(actors)]
-    streams = [1] * actors
-    learner = learner or Wakeup()
-    return Experience(StreamShape((1,), np.float32, 1), config, streams, learner, wakeups, rollout)
-
-
-class Game:
-    """An actor that writes single steps of several policies, and waits as an actor does."""
-
-    def __init__(self, clock, *experiences, actor=0, length=4, exact=False, computes=None):
-        self.clock, self.length = clock, length
-        self.writers = [ExperienceWriter(experience, actor) for experience in experiences]
-        rooms = [writer.room for writer in self.writers if writer.room]
-        self.rooms = Rooms(rooms, exact, computes or (lambda pid: None))
-        self.turns, self.waited, self.standstills = 0, 0.0, []
-        self.left_behind = 0
-
-    def play(self, turns, step=0.0):
-        one, none = np.ones(1, bool), np.zeros(1, bool)
-        for _ in range(turns):
-            began = self.clock.now
-            while not self.rooms.has_room():
-                self.left_behind += self.rooms.wait(1.0, lambda: False) or 0
-                assert self.clock.now < began + 100, "the game stands still"
-            if self.clock.now > began:
-                self.standstills.append(self.clock.now - began)
-            over = np.array([self.turns % self.length == self.length - 1])
-            for writer in self.writers:
-                seen = np.full((1, 1), self.turns, np.float32)
-                writer.decide(seen, np.array([[self.turns]]), 0, one)
-                writer.outcome(np.zeros(1, np.float32), over, none, seen, one)
-            self.turns += 1
-            self.clock.advance(step)
-
-
-class Learner:
-    """Takes rollouts whenever there is one, and trains so long on each."""
-
-    def __init__(self, clock, experience, update, **options):
-        self.clock, self.update = clock, update
-        self.rollouts = RolloutQueue(experience, **options)
-        self.out = Rollout.empty(experience, 1)
-        self.updates, self.stopped, self.taken = 0, False, []
-        self.look()
-
-    def look(self):
-        if self.stopped or not self.rollouts.ready():
-            self.clock.at(0.001, self.look)
-            return
-        self.rollouts.take(self.out, 0, 0)
-        rows = int(self.out.num_rows[0])
-        steps = self.out.streams[0, :rows] != AFTER
-        self.taken.append(self.out.actions[0, :rows, 0][steps].tolist())
-        self.updates += 1
-        self.clock.at(self.update, self.look)
 
 
 @pytest.mark.parametrize(("update", "limit"), [(0.01, 0.2), (0.3, 0.6), (0.9, 1.8), (1.7, 2.0)])
@@ -469,71 +372,3 @@ def test_where_a_run_repeats_itself_a_successor_waits_as_the_one_before_it_did(c
         game.play(1)
     assert not Game(clock, experience, exact=True).rooms.has_room()
     assert Game(clock, experience).rooms.has_room()
-
-
-def write(experience, turns, actor=0, start=0, length=4):
-    writer = ExperienceWriter(experience, actor)
-    one, none = np.ones(1, bool), np.zeros(1, bool)
-    for i in range(start, start + turns):
-        seen = np.full((1, 1), i, np.float32)
-        writer.decide(seen, np.array([[i]]), i, one)
-        over = np.array([i % length == length - 1])
-        writer.outcome(np.zeros(1, np.float32), over, none, seen, one)
-        yield i
-
-
-def taken(rollouts):
-    out = Rollout.empty(rollouts.experience, 1)
-    rollouts.take(out, 0, 0)
-    rows = int(out.num_rows[0])
-    return out.actions[0, :rows, 0][out.streams[0, :rows] != AFTER].tolist()
-
-
-def test_with_overwrite_the_newest_whole_rollout_is_taken_and_what_was_passed_over_counted():
-    experience = make(on_full="overwrite")
-    rollouts = RolloutQueue(experience, newest=True)
-    writer = write(experience, 10_000)
-    for _ in range(12):
-        next(writer)
-    assert taken(rollouts) == list(range(8))  # the next is not whole yet: nothing is passed over
-    for _ in range(20):
-        next(writer)
-    assert taken(rollouts) == list(range(24, 32))
-    assert rollouts.lost == 16
-    assert not rollouts.ready()
-    for _ in range(800):
-        next(writer)
-    assert taken(rollouts) == list(range(824, 832))
-    assert rollouts.lost == 832 - 3 * 8
-
-
-def test_with_overwrite_the_newest_are_taken_of_every_actor():
-    experience = make(on_full="overwrite", actors=2, rollout=16)
-    rollouts = RolloutQueue(experience, newest=True)
-    writers = [write(experience, 1000, actor, 10_000 * actor) for actor in range(2)]
-    for _ in range(200):
-        for writer in writers:
-            next(writer)
-    assert sorted(taken(rollouts)) == [*range(192, 200), *range(10_192, 10_200)]
-    assert rollouts.lost == 400 - 16
-
-
-def test_where_the_order_is_fixed_rollouts_are_taken_in_it():
-    experience = make(on_full="overwrite")
-    rollouts = RolloutQueue(experience)
-    for _ in write(experience, 24):
-        pass
-    assert [taken(rollouts) for _ in range(3)] == [[*range(i, i + 8)] for i in (0, 8, 16)]
-
-
-@pytest.mark.parametrize("length", [1, 2, 3])
-def test_with_overwrite_a_sleeping_learner_is_rung_before_short_episodes_run_out_of_places(length):
-    experience = make(rollout=200, on_full="overwrite", segment_length=50)
-    rollouts, steps = RolloutQueue(experience, newest=True), 0
-    assert not rollouts.ready()
-    for _ in write(experience, 5000, length=length):
-        if experience.learner.wait(lambda: False, 0.0) or rollouts.ready():
-            steps += len(taken(rollouts))
-    # Before it knows how short they are, some are lost.
-    assert rollouts.lost < 250
-    assert steps > 4500
