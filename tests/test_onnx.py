@@ -1,14 +1,7 @@
 """An ONNX file chooses what its policy chooses."""
 
-import errno
-import logging
 import pickle
-import re
-import subprocess
-import sys
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, fields, replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,117 +9,33 @@ import onnx
 import onnxruntime
 import pytest
 import torch
-from gymnasium.spaces import Box, Discrete, MultiDiscrete
+from gymnasium.spaces import Box
 from torch.nn import functional
 
 import remuda
+from onnx_cases import (
+    CASES,
+    DQN,
+    FOUR,
+    OBSERVATIONS,
+    PIXELS,
+    RAW,
+    ROUNDING,
+    STREAMS,
+    VECTOR,
+    made,
+    observations_of,
+    with_weights,
+)
 from remuda.config import load_config
 from remuda.errors import UsageError
 from remuda.policies.networks.layers import linear_shapes
-from remuda.policies.networks.module import PolicyModule
 from remuda.policies.networks.network import apply
 from remuda.policies.networks.q_network import MLP, QNetwork
 from remuda.policies.spec import PolicySpec, policy_specs
 from remuda.policies.stack import ParameterStack
-from remuda.publish.snapshot import Snapshot
-from remuda.trained import Policy
 from remuda.types import AgentSpec
 from remuda.ui.live import PlainView
-
-OBSERVATIONS = 1000
-STREAMS = 50
-ROUNDING = 1e-5
-"""How far the outputs may lie apart, relative to the greatest of them."""
-
-VECTOR = Box(-3.0, 3.0, (7,), np.float32)
-GRID = Box(-2.0, 2.0, (3, 8, 6), np.float32)
-PIXELS = Box(0, 255, (9, 8, 3), np.uint8)
-COUNTS = Box(-100, 100, (2, 3), np.int16)
-EXACT = Box(-3.0, 3.0, (7,), np.float64)
-
-FOUR, CHOICES = Discrete(4), MultiDiscrete([3, 2, 4])
-MOVES = Box(np.array([-0.5, -1.0, -np.inf], np.float32), np.array([0.5, np.inf, 0.2], np.float32))
-TABLE = Box(-0.5, 0.5, (2, 2), np.float32)
-
-DQN, IQN = {"algorithm": "dqn"}, {"algorithm": "iqn"}
-PPO = {"algorithm": "ppo", "ppo": {"normalise_observations": True}}
-RAW = {"algorithm": "ppo", "ppo": {"normalise_observations": False}}
-CONVOLUTIONS = [[8, 3, 1], [6, 2, 2]]
-
-CASES = {
-    "dqn": (DQN, {"hidden": [16, 16]}, VECTOR, FOUR),
-    "dqn, a plain head": (DQN, {"hidden": [16], "dueling": False}, EXACT, FOUR),
-    "dqn, noisy, tanh": (DQN, {"noisy": True, "activation": "tanh"}, VECTOR, FOUR),
-    "dqn, frames of pixels": (DQN | {"n_frames": 3}, {"hidden": [16]}, PIXELS, FOUR),
-    "iqn": (IQN, {"hidden": [16, 16]}, VECTOR, FOUR),
-    "iqn, noisy, frames": (IQN | {"n_frames": 4}, {"noisy": True}, VECTOR, FOUR),
-    "ppo": (PPO, {"hidden": [16, 16]}, VECTOR, FOUR),
-    "ppo, not normalised": (RAW, {"hidden": [16]}, VECTOR, FOUR),
-    "ppo, frames of integers": (PPO | {"n_frames": 2}, {"shared": False}, COUNTS, FOUR),
-    "ppo, masks": (PPO, {"hidden": [16]}, VECTOR, FOUR, "masked"),
-    "ppo, choices": (RAW, {"hidden": [16]}, VECTOR, CHOICES),
-    "ppo, choices and masks": (PPO, {"hidden": [16]}, VECTOR, CHOICES, "masked"),
-    "ppo, continuous": (PPO, {"hidden": [16]}, VECTOR, MOVES),
-    "ppo, a table of numbers": (RAW, {"hidden": [16], "activation": "relu"}, VECTOR, TABLE),
-    "convolution": (RAW, {"convolutions": CONVOLUTIONS}, GRID, FOUR),
-    "convolution of pixels": (PPO, {"convolutions": CONVOLUTIONS}, PIXELS, CHOICES),
-    "convolution of frames": (RAW | {"n_frames": 3}, {"convolutions": CONVOLUTIONS}, PIXELS, FOUR),
-    "convolution, continuous": (RAW, {"convolutions": CONVOLUTIONS}, GRID, TABLE),
-    "recurrent": (RAW, {"recurrent": 8}, VECTOR, FOUR),
-    "recurrent, masks and frames": (
-        PPO | {"n_frames": 2},
-        {"recurrent": 8},
-        VECTOR,
-        FOUR,
-        "masked",
-    ),
-    "recurrent dqn": (DQN | {"n_frames": 2}, {"recurrent": 8}, VECTOR, FOUR, "masked"),
-    "recurrent iqn": (IQN, {"recurrent": 8, "noisy": True}, VECTOR, CHOICES),
-    "recurrent, continuous": (PPO, {"recurrent": 8}, VECTOR, MOVES),
-    "recurrent convolution": (RAW, {"convolutions": CONVOLUTIONS, "recurrent": 8}, PIXELS, FOUR),
-}
-
-
-def made(policy, network, sees, does, masked="", name="", game="support:Tape"):
-    """A policy of random weights, which prefers different actions at different observations."""
-    agent = AgentSpec("agent_0", sees, does, masked=bool(masked))
-    network = {"hidden": [16]} | network
-    config = load_config({"game": "tag", "policy": policy | {"network": network}})
-    (spec,) = policy_specs(config, [agent])
-    return with_weights(spec, agent, drawn(spec, sees), name, game)
-
-
-def with_weights(spec, agent, weights, name="", game=""):
-    return Policy(
-        spec, Snapshot(weights, version=7, learner_step=3, epsilon=0.1), agent, name, game
-    )
-
-
-def drawn(spec, sees):
-    """Weights [P] of which every layer counts, and no action is the best everywhere."""
-    network, rng = spec.network(), np.random.default_rng(5)
-    stack = ParameterStack(network.shapes, 1)
-    parameters = stack.parameters
-    network.initialise(parameters, torch.Generator().manual_seed(1))
-    for name, values in parameters.items():
-        draw = torch.from_numpy(rng.normal(0.0, 0.3, values.shape).astype(np.float32))
-        if name.endswith(".variance"):
-            values.copy_(draw.abs() * 10.0 + 0.3)
-        elif name.endswith("sigma"):  # noise that must not be heard
-            values.copy_(draw * 10.0)
-        else:
-            values.add_(draw)
-    seen = observations_of(sees, 100 * spec.config.n_frames, 9).reshape(100, -1)
-    with torch.no_grad():
-        outputs = PolicyModule(network, parameters)(torch.from_numpy(seen))
-        outputs = outputs[0] if network.memory else outputs
-        if "head.bias" in parameters:
-            parameters["head.bias"][..., -outputs.shape[1] :] -= outputs.mean(0)
-        else:
-            scales, means = torch.std_mean(outputs[:, : spec.actions.num_logits], 0)
-            parameters["policy.weight"] /= scales
-            parameters["policy.bias"].sub_(means).div_(scales)
-    return stack.flat[0].numpy().copy()
 
 
 @pytest.fixture
@@ -166,11 +75,6 @@ def clear_of(policy, outputs, mask):
         best = np.sort(part, 1)
         clear &= best[:, -1] - best[:, -2] > rounding
     return clear
-
-
-def observations_of(space, count, seed):
-    space.seed(seed)
-    return np.array([space.sample() for _ in range(count)], space.dtype).reshape(-1, *space.shape)
 
 
 def masks_of(policy, rng, count):
@@ -436,126 +340,3 @@ def test_a_file_of_a_run_tells_a_stranger_all(tmp_path, exported):
         clear, _ = compare(one, session, 200, 1, begins=0.5)
         assert clear.sum() > 150
         assert one.game == pickle.loads(pickle.dumps(one)).game == "connect_four"
-
-
-def test_every_input_and_output_is_explained(tmp_path):
-    policy = made(*CASES["recurrent, masks and frames"])
-    graph = onnx.load(policy.to_onnx(tmp_path / "policy.onnx")).graph
-    said = {value.name: value.doc_string for value in (*graph.input, *graph.output)}
-    assert said.keys() == {
-        *("observation", "mask", "recurrent_state", "starts"),
-        *("action", "network_output", "next_recurrent_state"),
-    }
-    assert all(said.values())
-    assert "newest 2 observations of the episode, the oldest first" in said["observation"]
-    meaning = {"dqn": "values of all actions", "ppo, continuous": "means, then logarithms"}
-    for case, words in meaning.items():
-        graph = onnx.load(made(*CASES[case]).to_onnx(tmp_path / "policy.onnx")).graph
-        assert words in graph.output[1].doc_string
-
-
-def test_equal_policies_have_equal_files_that_tell_nothing_of_the_machine(tmp_path):
-    case = CASES["recurrent, masks and frames"]
-    one = made(*case).to_onnx(tmp_path / "one.onnx").read_bytes()
-    assert one == made(*case).to_onnx(str(tmp_path / "other.onnx")).read_bytes()
-    for word in (b".py", b"site-packages", str(Path(remuda.__file__).parent).encode(), b"torch"):
-        assert word not in one
-
-
-@pytest.mark.slow
-def test_it_does_not_matter_what_torch_is_set_to(tmp_path):
-    policy = made(*CASES["recurrent"])
-    expected = policy.to_onnx(tmp_path / "one.onnx").read_bytes()
-    for mode in (torch.no_grad, torch.inference_mode):
-        with mode():
-            assert policy.to_onnx(tmp_path / "two.onnx").read_bytes() == expected
-
-
-def test_nothing_else_is_changed(tmp_path):
-    policy = made(*CASES["recurrent"])
-    policy.act(observations_of(policy.observation_space, 3, 0))
-    state, weights = policy._own.copy(), policy.weights()
-    random, log = torch.random.get_rng_state(), logging.getLogger("torch.onnx")
-    log.setLevel(logging.INFO)
-    try:
-        policy.to_onnx(tmp_path / "policy.onnx")
-        assert log.level == logging.INFO
-    finally:
-        log.setLevel(logging.NOTSET)
-    assert (torch.random.get_rng_state() == random).all()
-    assert (policy._own.recurrent_state == state.recurrent_state).all()
-    assert all((weights[name] == values).all() for name, values in policy.weights().items())
-
-
-@pytest.mark.slow
-def test_nothing_is_said(tmp_path):
-    """In a program of a user's, which pytest does not listen to."""
-    (tmp_path / "policy").write_bytes(pickle.dumps(made(*CASES["recurrent"])))
-    program = "import pickle; pickle.load(open('policy', 'rb')).to_onnx('policy.onnx')"
-    words = [sys.executable, "-W", "default::UserWarning", "-W", "default::FutureWarning"]
-    done = subprocess.run(
-        [*words, "-c", program], cwd=tmp_path, capture_output=True, text=True, check=False
-    )
-    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
-    assert (tmp_path / "policy.onnx").stat().st_size > 1000
-
-
-@pytest.mark.slow
-def test_several_threads_may_write(tmp_path):
-    policies = [made(*CASES[case]) for case in ("dqn", "ppo", "recurrent")]
-    with ThreadPoolExecutor(3) as pool:
-        files = [f"{i}.onnx" for i in range(3)]
-        paths = list(pool.map(lambda one, file: one.to_onnx(tmp_path / file), policies, files))
-    for policy, path in zip(policies, paths, strict=True):
-        assert path.read_bytes() == policy.to_onnx(tmp_path / "again.onnx").read_bytes()
-
-
-@pytest.mark.parametrize("package", ["onnx", "onnxscript"])
-def test_a_package_that_is_missing_is_named_with_what_to_do(package, tmp_path, monkeypatch):
-    policy = made(*CASES["dqn"])
-    monkeypatch.setitem(sys.modules, package, None)
-    words = rf"^to_onnx needs packages that are not .*{package}.*: pip install \"remuda\[onnx\]\"$"
-    with pytest.raises(UsageError, match=words):
-        policy.to_onnx(tmp_path / "policy.onnx")
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_a_file_is_replaced_whole_or_not_at_all(tmp_path, monkeypatch):
-    policy = made(*CASES["dqn"])
-    path = tmp_path / "policy.onnx"
-    path.write_text("old")
-
-    def full(self, target):
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(Path, "replace", full)
-        with pytest.raises(UsageError, match=r"agent_0: cannot write .*policy.onnx: No space left"):
-            policy.to_onnx(path)
-    assert path.read_text() == "old"
-    assert [file.name for file in tmp_path.iterdir()] == ["policy.onnx"]
-    policy.to_onnx(path)
-    onnx.checker.check_model(str(path))
-
-
-def test_a_place_that_cannot_be_written_is_told(tmp_path):
-    policy = made(*CASES["dqn"])
-    with pytest.raises(UsageError, match=r"cannot write .*/nowhere/policy.onnx: No such file"):
-        policy.to_onnx(tmp_path / "nowhere" / "policy.onnx")
-    with pytest.raises(UsageError, match=r"cannot write .*: Is a directory"):
-        policy.to_onnx(tmp_path)
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_the_program_of_the_page_runs_without_remuda(tmp_path):
-    """As printed, in a process that cannot import Remuda or torch."""
-    page = (Path(__file__).parent.parent / "docs" / "api.md").read_text()
-    (program,) = re.findall(r"```python\n(import json\n.*?onnxruntime.*?)```", page, re.DOTALL)
-    policy = made(*CASES["recurrent, masks and frames"])
-    policy.to_onnx(tmp_path / "agent_0.onnx")
-    hidden = "import sys\nsys.modules['remuda'] = sys.modules['torch'] = None\n"
-    (tmp_path / "choose.py").write_text(hidden + program)
-    words = [sys.executable, "choose.py"]
-    done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    assert len(done.stdout.splitlines()) == 10
