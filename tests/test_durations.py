@@ -11,15 +11,16 @@ SECONDS = {
 }
 
 
-def test_further_cases_of_a_test_go_before_any_test_goes_whole():
+def test_the_longest_go_first_and_of_each_test_the_quickest_case_stays_longer():
     assert durations.choose(SECONDS, 100.0) == []
-    assert durations.choose(SECONDS, 20.0) == ["a.py::test_x[1]"]
-    assert durations.choose(SECONDS, 14.0) == ["a.py::test_x[1]", "b.py::test_x[2]"]
-    assert durations.choose(SECONDS, 13.0) == [
+    assert durations.choose(SECONDS, 16.0) == ["a.py::test_x[1]"]
+    assert durations.choose(SECONDS, 12.0) == ["a.py::test_x[1]", "a.py::test_y"]
+    assert durations.choose(SECONDS, 5.0) == [
         "a.py::test_x[1]",
         "a.py::test_y",
         "b.py::test_x[2]",
     ]
+    assert durations.choose(SECONDS, 0.0) == sorted(SECONDS)
 
 
 def test_the_list_names_tests_of_files_that_are_there():
