@@ -192,7 +192,12 @@ def test_modes_that_cannot_be_are_told(policy, said):
     ("own", "said"),
     [
         ({"n_frames": 2}, "agent_0 and agent_1 see or do different things"),
-        (DQN | {"experience": DQN["experience"] | {"group": "us"}}, "agent_0 learns by ppo and"),
+        (
+            DQN
+            | {"learning_mode": "off_policy"}
+            | {"experience": DQN["experience"] | {"group": "us"}},
+            "agent_0 learns by ppo and",
+        ),
         (
             {"experience": {"segment_length": 7, "group": "us"}},
             "segment_length of 5 and a",
