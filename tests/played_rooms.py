@@ -58,7 +58,7 @@ class Game:
         self.clock, self.length = clock, length
         self.writers = [ExperienceWriter(experience, actor) for experience in experiences]
         rooms = [writer.room for writer in self.writers if writer.room]
-        self.rooms = Rooms(rooms, exact, computes or (lambda pid: None))
+        self.rooms = Rooms(rooms, exact, computes or (lambda pid, began: None))
         self.turns, self.waited, self.standstills = 0, 0.0, []
         self.left_behind = 0
 

@@ -6,7 +6,8 @@ import time
 import pytest
 
 from played_rooms import ROLLOUT, Clock, Game, Learner, make
-from remuda.forkserver.activity import Activity
+from remuda.experience import room
+from remuda.forkserver.activity import Activity, started
 from remuda.memory.waiting import Wakeup
 
 
@@ -56,9 +57,98 @@ class Processor:
     def __init__(self, clock):
         self.clock, self.stops, self.asked = clock, float("inf"), set()
 
-    def __call__(self, pid):
+    def __call__(self, pid, began):
+        assert began == started(pid) > 0
         self.asked.add(pid)
         return Activity(min(self.clock.now, self.stops), self.clock.now < self.stops)
+
+
+class Processes:
+    """What there is of processes by id: when each started, and what it has had of a processor.
+
+    Each computes half of the time, and rests when it is looked at.
+    """
+
+    def __init__(self, clock, monkeypatch):
+        self.clock, self.there = clock, {}
+        self.monkeypatch = monkeypatch
+        monkeypatch.setattr(room, "started", lambda pid: self.there.get(pid, (0, 0.0))[0])
+
+    def start(self, pid, had=0.0):
+        """Let one start that has had so many seconds before; learners made from now on are it."""
+        self.there[pid] = (int(self.clock.now * 1000), had - self.clock.now / 2)
+        self.monkeypatch.setattr(os, "getpid", lambda: pid)
+
+    def __call__(self, pid, began):
+        start, had = self.there.get(pid, (None, 0.0))
+        if start is None or began not in (0, start):
+            return None
+        return Activity(had + self.clock.now / 2, False)
+
+
+def test_a_successor_in_its_first_update_is_waited_for_by_its_own_processor_time(
+    clock, monkeypatch
+):
+    """Though the learner before it had had more, and died in its first update too."""
+    experience, processes = make(), Processes(clock, monkeypatch)
+    processes.start(7, had=100.0)
+    game, learners = Game(clock, experience, computes=processes), []
+    learners.append(Learner(clock, experience, 1000.0))
+
+    def replace():
+        learners[0].stopped = True
+        del processes.there[7]
+        experience.release()
+        experience._began = experience._usual = None  # another process knows neither
+        processes.start(8)
+        learners.append(Learner(clock, experience, 9.0))
+        clock.at(1.0, lambda: setattr(learners[1], "update", 0.05))
+
+    clock.at(1.0, replace)
+    game.play(400, step=0.001)
+    assert learners[1].updates > 10
+    assert game.left_behind == 0
+    assert max(game.standstills) == pytest.approx(9.0, abs=0.2)
+
+
+def test_a_process_that_has_the_id_of_a_learner_that_died_is_not_waited_for(clock, monkeypatch):
+    experience, processes = make(), Processes(clock, monkeypatch)
+    processes.start(7)
+    game = Game(clock, experience, computes=processes)
+    learner = Learner(clock, experience, 1000.0)
+
+    def replace():
+        learner.stopped = True
+        processes.start(7)  # something else, before anything tells that the learner died
+
+    clock.at(1.0, replace)
+    game.play(400)
+    assert [s for s in game.standstills if s > 0.01] == [pytest.approx(3.0, abs=0.25)]
+
+
+@pytest.mark.parametrize("former", [7, 9])
+def test_what_a_learner_that_died_left_of_another_policy_does_not_hide_its_successor(
+    clock, monkeypatch, former
+):
+    """It died in the first update of one; its successor begins with the other."""
+    wakeup, processes = Wakeup(), Processes(clock, monkeypatch)
+    first, other = make(8, wakeup), make(8, wakeup)
+    processes.start(former)
+    game = Game(clock, first, other, computes=processes)
+    dead, learners = Learner(clock, other, 1000.0), []
+
+    def replace():
+        dead.stopped = True
+        del processes.there[former]
+        processes.start(8)
+        learners.append(Learner(clock, first, 9.0))
+        clock.at(1.0, lambda: setattr(learners[0], "update", 0.05))
+        clock.at(9.1, lambda: learners.append(Learner(clock, other, 0.05)))
+
+    clock.at(1.0, replace)
+    game.play(400, step=0.001)
+    assert (game.left_behind, learners[0].rollouts.lost) == (0, 0)
+    assert max(game.standstills) == pytest.approx(9.0, abs=0.2)
 
 
 @pytest.mark.parametrize("update", [2.5, 9.0])

@@ -26,7 +26,8 @@ def with_own_defaults(data: Mapping[str, Any]) -> dict[str, Any]:
     What nothing says has, for each policy, the default of its own algorithm and network. Only here
     it can be told what was said: once `policy` is validated, and in all that is saved of it, every
     key has a value. So what is saved holds these defaults, and they stay. It also holds what
-    `policy` says otherwise than a preset of the policy's algorithm.
+    `policy` says otherwise than a preset of the policy's algorithm, and what `policy` says that is
+    its own default but not the policy's: such a policy is read back as it was.
 
     In a tree in which every key of `policy` has a value, as in one that was saved, what is as it
     would be by default counts as not said.
@@ -97,8 +98,12 @@ def _filled(said: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
     if first is None or second is None:
         return own
     here, there = _defaults(second, merged), _defaults(first, said)
+    # What is said and is the default of `policy` will count as not said, once all has been saved
+    lost = _against(here, _against(there, said, same=True))
+    # And an earlier version's order, in which a saved tree is read, puts the presets over `policy`
     presets = _presets_of(second) if first is not second else {}
-    return overlay(overlay(_beyond(here, there, said), _against(presets, said)), own)
+    covered = _against(presets, overlay(here, said))
+    return reduce(overlay, (covered, lost, own), _beyond(here, there, said))
 
 
 def _plain(policy: Mapping[str, Any]) -> dict[str, Any]:
@@ -139,15 +144,17 @@ def _defaults(entry: AlgorithmEntry, policy: Mapping[str, Any]) -> dict[str, Any
     return overlay(found, OF_RECURRENT_VALUES) if draws and network.get("recurrent") else found
 
 
-def _against(presets: Mapping[str, Any], said: Mapping[str, Any]) -> dict[str, Any]:
-    """The leaves of `said` that are others in `presets`."""
+def _against(
+    defaults: Mapping[str, Any], said: Mapping[str, Any], same: bool = False
+) -> dict[str, Any]:
+    """The leaves of `said` that are others in `defaults`; or those that are the same there."""
     found: dict[str, Any] = {}
-    for key in presets.keys() & said.keys():
-        preset, value = presets[key], said[key]
-        if isinstance(preset, Mapping) and isinstance(value, Mapping):
-            below = _against(preset, value)
+    for key in defaults.keys() & said.keys():
+        default, value = defaults[key], said[key]
+        if isinstance(default, Mapping) and isinstance(value, Mapping):
+            below = _against(default, value, same)
             found |= {key: below} if below else {}
-        elif _plain_value(value) != _plain_value(preset):
+        elif (_plain_value(value) == _plain_value(default)) is same:
             found[key] = value
     return found
 

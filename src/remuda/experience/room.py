@@ -9,7 +9,8 @@ nothing here that another would have to mend.
 
 How long a learner's first update takes cannot be known, and it may take long: what is only done
 once comes with it. So it is waited for as long as the learner's process computes; one that hangs
-meanwhile is ended by supervision.
+meanwhile is ended by supervision. Only what the process computes itself counts, in any of its
+threads: one that waits for a process of its own, such as a compiler, computes nothing.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from remuda.experience.ring import (
     is_tight,
 )
 from remuda.experience.words import total, untaken
-from remuda.forkserver.activity import Activity
+from remuda.forkserver.activity import Activity, ProcessId, started
 from remuda.kernels import njit
 from remuda.memory.atomic import fence_full, load, store
 from remuda.memory.waiting import Wakeup
@@ -47,8 +48,8 @@ LEAST = 0.2
 LOOK = 0.1
 """Seconds between two looks at whether a process computes that is at its first update."""
 
-Look = Callable[[int], Activity | None]
-"""What the process of an id does; None: it is gone."""
+Look = Callable[[int, int], Activity | None]
+"""What the process of an id does that started then; None: it is gone."""
 
 
 class Room:
@@ -163,19 +164,27 @@ class LearnerProcess:
         """Whether it has taken nothing of any policy for as long as one of them was waited for."""
         self.computed_at = -math.inf
         """When it was last seen to compute at a first update."""
-        self._computed = 0.0
+        self._computed: dict[ProcessId, float] = {}
+        """Seconds of processor time at the last look, by the processes that were looked at."""
 
-    @property
-    def at_first_update(self) -> int:
-        """Its id while it makes the first update of any of its policies; 0: it does not."""
-        return max((room.at_first_update for room in self.rooms), default=0)
+    def look(self, look: Look) -> bool:
+        """Note whether it has computed since the last look, or would if it had a processor.
 
-    def look(self, pid: int, look: Look) -> None:
-        """Note whether it has computed since the last look, or would if it had a processor."""
-        activity = look(pid)
-        if activity is not None and (activity.runnable or activity.cpu > self._computed):
-            self.computed_at = time.monotonic()
-            self._computed = activity.cpu
+        Returns whether it makes the first update of any of its policies. The processes that say so
+        may be several: one that died during such an update goes on saying so, until its successor
+        comes to that policy. An id stands for the process that had it when it was first seen.
+        """
+        ids = {room.at_first_update for room in self.rooms} - {0}
+        known = {pid: (pid, began) for pid, began in self._computed}
+        processes = [known.get(pid) or (pid, started(pid)) for pid in ids]
+        before = self._computed
+        self._computed = {process: before.get(process, 0.0) for process in processes}
+        for process in processes:
+            activity = look(*process) if process[1] else None  # else it was gone already
+            if activity and (activity.runnable or activity.cpu > self._computed[process]):
+                self.computed_at = time.monotonic()
+                self._computed[process] = activity.cpu
+        return bool(ids)
 
     def progress(self) -> int:
         """Changes whenever the process has taken something."""
@@ -251,13 +260,8 @@ class Rooms:
 
     def _look_at_first_updates(self, late: Sequence[tuple[Room, float]]) -> bool:
         """Look at the processes that are late because of a first update; whether there are any."""
-        found = False
-        for process in {room.process for room, _ in late}:
-            pid = process.at_first_update
-            if pid:
-                process.look(pid, self._look)
-                found = True
-        return found
+        processes = {room.process for room, _ in late}
+        return sum(process.look(self._look) for process in processes) > 0  # each is looked at
 
     def _late(self) -> list[tuple[Room, float]]:
         """The rooms without room, with the time since when."""
