@@ -6,7 +6,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from remuda.analysis.payoff import add_up, exact, from_sums
+from remuda.analysis.payoff import exact, from_sums
+from remuda.analysis.sums import add_up
 from remuda.analysis.within import within_population
 from remuda.errors import UsageError
 
