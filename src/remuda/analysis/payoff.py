@@ -430,6 +430,6 @@ def from_sums(
         covariances[role, role] = np.maximum(covariances[role, role], 0.0)
     # What rounding made of thirds and sevenths is taken out.
     count, meetings = np.round(count, 9), np.round(meetings, 9)
-    units = np.where(np.isnan(freedom), count, units)
+    units = np.where(np.isnan(freedom) & (count > 0), count, units)
     names = tuple(strategies)
     return Payoffs((names, names), means, covariances, count, symmetric, units, meetings, matches)

@@ -211,7 +211,8 @@ def side_by_side(payoffs: Mapping[str, Payoffs]) -> Payoffs:
     names = tuple(f"{label}/{name}" for label, each in payoffs.items() for name in each.names)
     count = len(names)
     means, covariances = np.full((2, count, count), np.nan), np.full((2, 2, count, count), np.nan)
-    counts, units, meetings = (np.zeros((count, count)) for _ in range(3))
+    counts, meetings = np.zeros((count, count)), np.zeros((count, count))
+    units = np.ones((count, count))
     begin = 0
     for each in payoffs.values():
         end = begin + len(each.names)
