@@ -61,9 +61,9 @@ def test_seats_that_are_unlike_are_two_roles(ledger):
 def test_those_of_one_team_do_not_meet(ledger):
     rows = [((A, B, C), (1.0, 2.0, 3.0))]
     assert read_payoffs(ledger(rows, seats=3), sides=[0, 0, 1]).counts.tolist() == [
-        [0, 0, 1],
-        [0, 0, 1],
-        [1, 1, 0],
+        [0, 0, 0.5],
+        [0, 0, 0.5],
+        [0.5, 0.5, 0],
     ]
     with pytest.raises(UsageError, match="there are 3 seats, and this is for 2"):
         read_payoffs(ledger(rows, seats=3), sides=[0, 1])

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from remuda.analysis.overall import analyse
-from remuda.analysis.payoff import add_up, exact, from_sums
+from remuda.analysis.payoff import exact, from_sums
+from remuda.analysis.sums import add_up
 from remuda.errors import UsageError
 
 ROCK_PAPER_SCISSORS = np.array([[0.0, -1.0, 1.0], [1.0, 0.0, -1.0], [-1.0, 1.0, 0.0]])

@@ -3,12 +3,13 @@
 import numpy as np
 import pytest
 
-from remuda.analysis.payoff import Payoffs, add_up, exact, from_sums
+from remuda.analysis.payoff import Payoffs, exact, from_sums
+from remuda.analysis.sums import ROWS, add_up
 from remuda.errors import UsageError
 
 
 def sums_of(places, returns, count, symmetric=True):
-    sums = np.zeros((6, count, count))
+    sums = np.zeros((ROWS, count, count))
     sides = np.arange(len(places[0]))
     add_up(np.array(places), np.array(returns, np.float64), sides, symmetric, False, sums)
     return sums
@@ -52,7 +53,8 @@ def test_two_roles_are_kept_apart_where_seats_are_unlike():
 
 def test_every_two_seats_of_a_match_meet_and_a_policy_meets_itself_once():
     found = from_sums("abc", sums_of([(0, 1, 0)], [(1.0, 2.0, 5.0)], 3), True)
-    assert found.counts.tolist() == [[1, 1, 0], [1, 0, 0], [0, 0, 0]]
+    assert found.counts.tolist() == [[0.5, 1, 0], [1, 0, 0], [0, 0, 0]]
+    assert found.met.tolist() == [[1, 1, 0], [1, 0, 0], [0, 0, 0]]
     assert found.means[0, 0, 0] == 3.0
     assert found.means[0, 0, 1] == 3.0
     assert found.means[0, 1, 0] == 2.0

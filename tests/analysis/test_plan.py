@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.special import ndtr
 
-from remuda.analysis.payoff import add_up, from_sums
+from remuda.analysis.payoff import from_sums
 from remuda.analysis.plan import (
     FIRST,
     WRONG,
@@ -15,6 +15,7 @@ from remuda.analysis.plan import (
     answer,
     parse_until,
 )
+from remuda.analysis.sums import add_up
 from remuda.errors import UsageError
 
 

@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 
 from remuda.analysis.overall import analyse
-from remuda.analysis.payoff import add_up, exact, from_sums
+from remuda.analysis.payoff import exact, from_sums
 from remuda.analysis.several import Several, side_by_side, spread
+from remuda.analysis.sums import add_up
 from remuda.errors import UsageError
 
 

@@ -36,6 +36,31 @@ def test_a_difference_is_sure_where_it_is_many_standard_errors():
     assert told.endswith("; that may be chance.")
 
 
+@pytest.mark.parametrize("agents", [2, 4, 8, 16])
+@pytest.mark.parametrize("episodes", [5, 40])
+@pytest.mark.parametrize("together", [False, True])
+def test_of_equal_agents_a_difference_is_told_as_sure_in_one_of_twenty(agents, episodes, together):
+    """Also where they compete for a constant sum, and of unlike noise."""
+    rng = np.random.default_rng(0)
+    names = tuple(f"agent{place}" for place in range(agents))
+    noise = np.linspace(0.5, 2.0, agents) if episodes > 20 else 1.0
+    sure = 0
+    for _ in range(300):
+        rewards = rng.normal(0.0, noise, (episodes, 1, agents))
+        if together:
+            rewards -= rewards.mean(2, keepdims=True)
+        told = society(names, rewards, [1] * episodes).in_words()["returns"]
+        sure += not told.endswith("; that may be chance.")
+    assert sure <= 300 * 0.05 + 2.5 * np.sqrt(300 * 0.05 * 0.95)
+
+
+def test_one_of_many_that_earns_more_is_told_as_sure():
+    rewards = np.random.default_rng(0).normal(np.eye(8)[0], 0.5, (60, 1, 8))
+    told = society(tuple("abcdefgh"), rewards, [1] * 60).in_words()["returns"]
+    assert told.startswith("a earns the most")
+    assert "chance" not in told
+
+
 def test_competition_is_told_as_such():
     rewards = np.array([[[1.0, -1.0]], [[-1.0, 1.0]]])
     told = society(("a", "b"), rewards, [1, 1]).in_words()

@@ -6,7 +6,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from remuda.analysis.payoff import add_up, exact, from_sums
+from remuda.analysis.payoff import exact, from_sums
+from remuda.analysis.sums import ROWS, add_up
 from remuda.analysis.within import within_population
 from remuda.errors import UsageError
 
@@ -53,6 +54,57 @@ def test_few_matches_are_told_by_a_wide_interval_that_holds_the_truth():
         low, high = each.interval
         assert low < 1.0 < high
         assert 0.2 < high - low < 1.0
+
+
+def played(truth, matches, rng):
+    """The payoffs of a zero-sum game from so many matches a pair, whose returns deviate by 1."""
+    count = len(truth)
+    one, other = (np.repeat(axis, matches) for axis in np.triu_indices(count, 1))
+    first = rng.normal(truth[one, other], 1.0)
+    sums = np.zeros((ROWS, count, count))
+    add_up(np.stack([one, other], 1), np.stack([first, -first], 1), np.arange(2), True, False, sums)
+    return from_sums([f"p{place}" for place in range(count)], sums, True).completed()
+
+
+def several_times(truth, matches, times=100):
+    """Values, corrected values and whether intervals hold the truth: [times, N] each."""
+    rng = np.random.default_rng(1)
+    gains = (truth - np.diagonal(truth)).max(0)
+    found = [within_population(played(truth, matches, rng), rng, 100).gains for _ in range(times)]
+    values, corrected = (
+        np.array([[getattr(each, what) for each in gains] for gains in found])
+        for what in ("value", "corrected")
+    )
+    lows, highs = np.moveaxis([[each.interval for each in gains] for gains in found], 2, 0)
+    assert (lows <= corrected).all()
+    assert (corrected <= highs).all()
+    return values, corrected, (lows <= gains) & (gains <= highs)
+
+
+@pytest.mark.parametrize("matches", [5, 30])
+def test_of_equal_policies_nothing_is_gained_on_the_mean(matches):
+    values, corrected, held = several_times(np.zeros((8, 8)), matches)
+    error = 1.0 / np.sqrt(matches)
+    assert values.mean() > 0.8 * error, "the largest of several noisy means"
+    assert abs(corrected.mean()) < 0.1 * error
+    assert 0.92 <= held.mean() <= 1.0 - 0.005
+
+
+def test_the_gain_of_a_clear_best_response_is_found():
+    truth = np.array([[0.0, -1.0, 1.0], [1.0, 0.0, -1.0], [-1.0, 1.0, 0.0]])
+    _, corrected, held = several_times(truth, 40)
+    assert corrected.mean() == pytest.approx(1.0, abs=0.05)
+    assert 0.92 <= held.mean() <= 0.995
+
+
+def test_what_is_told_is_a_lower_bound_where_several_are_nearly_as_good():
+    truth = np.zeros((6, 6))
+    truth[1:, 0] = [0.3, 0.25, 0.2, 0.1, 0.0]
+    truth[0, 1:] = -truth[1:, 0]
+    values, corrected, held = several_times(truth, 30)
+    assert values[:, 0].mean() > 0.35
+    assert 0.15 < corrected[:, 0].mean() < 0.31
+    assert held[:, 0].mean() >= 0.92
 
 
 def test_what_a_policy_earns_against_itself_must_be_known():

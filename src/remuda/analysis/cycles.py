@@ -160,7 +160,7 @@ def _margins(payoffs: Payoffs, level: float, joint: bool) -> tuple[Numbers, Numb
     if not payoffs.symmetric:
         raise UsageError("cycles: this is for symmetric games; pool the seats (`pooled_roles`)")
     apart = ~np.eye(len(payoffs.names), dtype=np.bool_)
-    if not (payoffs.counts[apart] > 1).any():
+    if not (payoffs.own_freedom[apart] > 0.0).any():
         raise UsageError("no two strategies met twice: how sure their payoffs are is unknown")
     of_pairs = np.where(apart, (payoffs.matrix - payoffs.matrix.T) / 2.0, 0.0)
     unsure = np.triu((payoffs.counts > 0) & (payoffs.counts < KNOWN), 1).sum()

@@ -10,7 +10,8 @@ from typing import NoReturn
 
 import numpy as np
 
-from remuda.analysis.payoff import Numbers, Payoffs, add_up, exact, from_sums
+from remuda.analysis.payoff import Numbers, Payoffs, exact, from_sums
+from remuda.analysis.sums import add_up
 from remuda.errors import UsageError
 from remuda.types import Array
 
@@ -102,7 +103,7 @@ def _of_matches(path: Path, lines: Sequence[Sequence[str]]) -> Payoffs:
     places = np.array([[place[name] for name in pair] for pair in who])
     sums = np.zeros((6, len(names), len(names)))
     add_up(places, returns, np.arange(2), True, False, sums)
-    return from_sums(names, sums, True)
+    return from_sums(names, sums, True, len(places))
 
 
 def _read_npz(path: Path) -> Payoffs:

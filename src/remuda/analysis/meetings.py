@@ -10,7 +10,8 @@ from pathlib import Path
 
 import numpy as np
 
-from remuda.analysis.payoff import Numbers, Payoffs, add_up, from_sums
+from remuda.analysis.payoff import Numbers, Payoffs, from_sums
+from remuda.analysis.sums import ROWS, add_up
 from remuda.errors import RunDirectoryError, UsageError
 from remuda.population.ledger import MATCH, record_type
 from remuda.population.records import PolicyRef
@@ -135,14 +136,22 @@ def read_payoffs(
         raise UsageError(f"{path}: no policy is left to be looked at")
     place_of = np.full(len(keys), -1, np.int64)
     place_of[kept] = np.arange(len(kept))
-    sums = np.zeros((6, len(kept), len(kept)))
+    sums, number = np.zeros((ROWS, len(kept), len(kept))), 0
     for matches in reader.pieces():
-        found = np.searchsorted(keys, _keys_of(matches))
-        add_up(
-            place_of[found], matches["returns"].astype(np.float64), of_seat, symmetric, wins, sums
-        )
+        places = place_of[np.searchsorted(keys, _keys_of(matches))]
+        returns = matches["returns"].astype(np.float64)
+        add_up(places, returns, of_seat, symmetric, wins, sums)
+        number += _number_of_matches(places, of_seat)
     names = [str(_ref(reader, int(keys[place]))) for place in kept]
-    return from_sums(names, sums, symmetric)
+    return from_sums(names, sums, symmetric, number)
+
+
+def _number_of_matches(places: Integers, sides: Integers) -> int:
+    """In how many matches [M, seats] two who are looked at sat on two sides."""
+    there = places >= 0
+    lowest = np.where(there, sides, sides.max() + 1).min(1)
+    highest = np.where(there, sides, sides.min() - 1).max(1)
+    return int((lowest < highest).sum())
 
 
 def _keys_of(matches: Array) -> Integers:

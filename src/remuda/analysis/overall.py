@@ -64,8 +64,8 @@ class Analysis:
                 "means": plain(payoffs.matrix),
                 "standard_errors": plain(payoffs.errors[0]),
                 "matches": [
-                    [None if count >= KNOWN else count for count in row]
-                    for row in payoffs.counts.tolist()
+                    [None if count >= KNOWN else int(count) for count in row]
+                    for row in payoffs.met.tolist()
                 ],
             },
             "ranking": self.ranking.as_summary(),

@@ -19,8 +19,7 @@ from scipy import stats
 
 from remuda.errors import UsageError
 from remuda.frame import data_frame
-from remuda.kernels import njit
-from remuda.types import Bools, Integers
+from remuda.types import Bools
 
 Numbers = npt.NDArray[np.float64]
 
@@ -48,15 +47,23 @@ class Payoffs:
         means: [R, n_1, ..., n_R] the mean return of each role; NaN where no match was played.
         covariances: [R, R, n_1, ..., n_R] of the roles' returns in one match, the unbiased ones;
             NaN where fewer than two were played.
-        counts: [n_1, ..., n_R] matches; one with several opponents is shared out among them.
+        counts: [n_1, ..., n_R] matches; one with several opponents is shared out among them, so
+            that these need not be whole.
         symmetric: as above.
+        units: [n_1, ..., n_R] of `counts`, what one match counts on the mean, by its own weight.
+        meetings: [n_1, ..., n_R] matches in which these met, however many others were there; None:
+            as many as `counts`.
+        matches: all in which any two of them met; None: it is unknown.
     """
 
     strategies: tuple[tuple[str, ...], ...]
     means: Numbers = field(repr=False)
     covariances: Numbers = field(repr=False)
-    counts: Integers = field(repr=False)
+    counts: npt.NDArray[Any] = field(repr=False)
     symmetric: bool = False
+    units: npt.NDArray[Any] | None = field(default=None, repr=False)
+    meetings: npt.NDArray[Any] | None = field(default=None, repr=False)
+    matches: int | None = None
 
     def __post_init__(self) -> None:
         """Refuse arrays that do not fit each other.
@@ -111,6 +118,12 @@ class Payoffs:
         missing: Bools = self.counts == 0
         return missing
 
+    @property
+    def met(self) -> npt.NDArray[Any]:
+        """[n_1, ..., n_R]: matches in which these met; `KNOWN`: no match is needed."""
+        met = self.counts if self.meetings is None else self.meetings
+        return np.where(self.counts < KNOWN, met, KNOWN)
+
     def missing_names(self, most: int = 5) -> str:
         """Cells without a match, in words: `a and b, and 7 others`; empty: none."""
         cells = np.argwhere(self.missing)
@@ -127,7 +140,7 @@ class Payoffs:
     @property
     def pooled(self) -> Numbers:
         """[R, R]: the covariances of returns within cells, over all matches that were played."""
-        weights = np.where(self.counts < KNOWN, np.maximum(self.counts - 1, 0), 0)
+        weights = np.where(self.counts < KNOWN, self.own_freedom, 0.0)
         if not weights.any():
             unknown = 0.0 if self._is_known else np.nan
             return np.full((self.num_roles,) * 2, unknown)
@@ -151,7 +164,7 @@ class Payoffs:
     @property
     def moderated(self) -> Numbers:
         """[R, R, n_1, ..., n_R]: covariances of one match, drawn to the pooled ones (`PRIOR`)."""
-        weights = np.maximum(self.counts - 1, 0)
+        weights = self.own_freedom
         known = np.where(weights > 0, self.covariances, 0.0)
         prior = np.where(self.counts < KNOWN, PRIOR, 0.0)
         pooled = self.pooled.reshape(self.num_roles, self.num_roles, *([1] * self.counts.ndim))
@@ -159,9 +172,18 @@ class Payoffs:
         return found
 
     @property
+    def own_freedom(self) -> Numbers:
+        """[n_1, ..., n_R]: degrees of freedom of the covariances themselves; 0: none met twice.
+
+        Over the opponents that a match is shared out among they add up to one less than matches.
+        """
+        unit = 1.0 if self.units is None else self.units
+        return np.maximum(self.counts - unit, 0.0)
+
+    @property
     def freedom(self) -> Numbers:
         """[n_1, ..., n_R]: degrees of freedom of the moderated covariances."""
-        return np.maximum(self.counts - 1, 0) + PRIOR
+        return self.own_freedom + PRIOR
 
     @property
     def errors(self) -> Numbers:
@@ -188,7 +210,7 @@ class Payoffs:
             return False
         sums = self.means.sum(0)[self.counts > 0]
         scale = float(np.nanmax(np.abs(self.means))) + 1e-12
-        together = self.covariances.sum((0, 1))[self.counts > 1]
+        together = self.covariances.sum((0, 1))[self.own_freedom > 0.0]
         return bool(np.ptp(sums) <= 1e-6 * scale and (np.abs(together) <= 1e-6 * scale**2).all())
 
     def sample(self, number: int, rng: np.random.Generator) -> Numbers:
@@ -236,6 +258,9 @@ class Payoffs:
             means=self.means[(slice(None), *index)],
             covariances=self.covariances[(slice(None), slice(None), *index)],
             counts=self.counts[index],
+            units=None if self.units is None else self.units[index],
+            meetings=None if self.meetings is None else self.meetings[index],
+            matches=None,
         )
 
     def completed(self) -> Payoffs:
@@ -276,7 +301,7 @@ class Payoffs:
             return self
         if self.strategies[0] != self.strategies[1]:
             raise UsageError("payoffs: the roles have other strategies each, and cannot be pooled")
-        if not self._is_known and not (self.counts > 1).any():
+        if not self._is_known and not (self.own_freedom > 0.0).any():
             raise UsageError("no two policies met twice in these seats: leave out `--roles`")
         both = (self.counts > 0) & (self.counts.T > 0)
         if ((self.counts > 0) & ~both).any():
@@ -285,12 +310,12 @@ class Payoffs:
                 "`--roles`"
             )
         itself = np.eye(len(self.names), dtype=np.bool_)
-        counts = np.where(both, self.counts + np.where(itself, 0, self.counts.T), 0)
+        counts, units, meetings = self._counts_of_both(both, itself)
         errors = self.errors**2
         own = (self.means[0] + self.means[1].T) / 2.0
         # The mean of both roles is as sure as these are; of so many matches as there were.
         moderated = self.moderated
-        shared = moderated[0, 1] / np.maximum(self.counts, 1)
+        shared = moderated[0, 1] / np.where(self.counts > 0, self.counts, 1)
         variance = (errors[0] + errors[1].T) / 4.0 * counts
         covariance = (shared + shared.T) / 4.0 * counts
         # Of a match against itself a policy has both returns.
@@ -299,7 +324,21 @@ class Payoffs:
         covariances = np.stack(
             [np.stack([variance, covariance]), np.stack([covariance, variance.T])]
         )
-        return Payoffs(self.strategies, np.stack([own, own.T]), covariances, counts, True)
+        means = np.stack([own, own.T])
+        return Payoffs(
+            self.strategies, means, covariances, counts, True, units, meetings, self.matches
+        )
+
+    def _counts_of_both(self, both: Bools, itself: Bools) -> tuple[Numbers, Numbers, Numbers]:
+        """[N, N] counts, units and meetings, each of both orders of seats."""
+
+        def added(each: npt.NDArray[Any]) -> npt.NDArray[Any]:
+            return np.where(both, each + np.where(itself, 0, each.T), 0)
+
+        counts = added(self.counts)
+        squares = added(self.counts * (1.0 if self.units is None else self.units))
+        meetings = counts if self.meetings is None else added(self.meetings)
+        return counts, squares / np.where(counts > 0, counts, 1), meetings
 
     def _one_way_names(self, both: Bools) -> str:
         found = np.argwhere((self.counts > 0) & ~both)
@@ -314,7 +353,7 @@ class Payoffs:
                 f"these never met: {missing}; let them play (`remuda tournament`), or leave out "
                 "policies with `--only`"
             )
-        if not self._is_known and not ((self.counts > 1) & (self.counts < KNOWN)).any():
+        if not self._is_known and not ((self.own_freedom > 0.0) & (self.counts < KNOWN)).any():
             raise UsageError("no two policies met twice: how sure their payoffs are is unknown")
 
     @property
@@ -363,81 +402,34 @@ def exact(
     )
 
 
-def from_sums(strategies: Sequence[str], sums: Numbers, symmetric: bool) -> Payoffs:
+def from_sums(
+    strategies: Sequence[str], sums: Numbers, symmetric: bool, matches: int | None = None
+) -> Payoffs:
     """The payoffs of two roles, from what `add_up` found.
+
+    Covariances are the unbiased ones of weighted observations: the sum of squares is divided by
+    V1 - V2 / V1, with the sums of the weights and of their squares (Galassi et al. 2009, "GNU
+    Scientific Library reference manual", weighted samples).
 
     Args:
         strategies: of both roles.
-        sums: [6, N, N] as of `add_up`.
+        sums: [8, N, N] as of `add_up`; [6, N, N]: each match was of two seats, and counts 1.
         symmetric: whether both roles are one.
+        matches: all of them; None: it is unknown, unless one match is one meeting.
     """
-    count, one, other, one_squared, other_squared, product = sums
-    with np.errstate(divide="ignore", invalid="ignore"):
-        means = np.stack([one, other]) / np.where(count > 0, count, np.nan)
-        freedom = np.where(count > 1, count - 1.0, np.nan)
-        squares = np.array([[one_squared, product], [product, other_squared]])
-        centered = squares - count * np.einsum("i...,j...->ij...", means, means)
-        covariances = centered / freedom
+    count, one, other, one_squared, other_squared, product = sums[:6]
+    played = np.where(count > 0, count, np.nan)
+    units, meetings = (sums[6] / played, sums[7]) if len(sums) > 6 else (np.ones_like(count), count)
+    units = np.where(count > 0, units, 1.0)
+    means = np.stack([one, other]) / played
+    freedom = np.where(count - units > 1e-9 * count, count - units, np.nan)
+    squares = np.array([[one_squared, product], [product, other_squared]])
+    centered = squares - count * np.einsum("i...,j...->ij...", means, means)
+    covariances = centered / freedom
     for role in range(2):
         covariances[role, role] = np.maximum(covariances[role, role], 0.0)
+    # What rounding made of thirds and sevenths is taken out.
+    count, meetings = np.round(count, 9), np.round(meetings, 9)
+    units = np.where(np.isnan(freedom) & (count > 0), count, units)
     names = tuple(strategies)
-    return Payoffs(
-        (names, names), means, covariances, np.ceil(count - 1e-6).astype(np.int64), symmetric
-    )
-
-
-@njit(inline="always")
-def _add(sums: Numbers, one: int, other: int, a: float, b: float, weight: float) -> None:
-    sums[0, one, other] += weight
-    sums[1, one, other] += weight * a
-    sums[2, one, other] += weight * b
-    sums[3, one, other] += weight * a * a
-    sums[4, one, other] += weight * b * b
-    sums[5, one, other] += weight * a * b
-
-
-@njit(cache=True)
-def add_up(
-    places: Integers,
-    returns: Numbers,
-    sides: Integers,
-    symmetric: bool,
-    wins: bool,
-    sums: Numbers,
-) -> None:
-    """Add the returns of matches to the sums of the pairs who met.
-
-    Every two seats of a match that are on two sides are a meeting. A return that is met by several
-    opponents is one observation all the same: it is shared out among their meetings, so that means
-    over them are as sure as there were matches. In a symmetric game a meeting counts for both
-    orders; between two seats of one policy half each way, so that it counts once.
-
-    Args:
-        places: [M, seats] who sat where; -1: one that is left out.
-        returns: [M, seats].
-        sides: [seats] the team of each seat, as a number.
-        symmetric: whether seats are alike; else the first of two seats is the first role.
-        wins: count who has more with 1, less with 0 and as much with 0.5, instead of returns.
-        sums: [6, N, N] to be added to: meetings, returns of the row and of the column, their
-            squares, and their products.
-    """
-    seats = places.shape[1]
-    opponents = np.zeros(seats, np.int64)
-    for i in range(seats):
-        for j in range(seats):
-            opponents[i] += sides[i] != sides[j]
-    for m in range(places.shape[0]):
-        for i in range(seats):
-            for j in range(i + 1, seats):
-                one, other = places[m, i], places[m, j]
-                if one < 0 or other < 0 or sides[i] == sides[j]:
-                    continue
-                a, b = returns[m, i], returns[m, j]
-                if wins:
-                    a, b = 0.5 + 0.5 * np.sign(a - b), 0.5 + 0.5 * np.sign(b - a)
-                weight = 1.0 / max(opponents[i], opponents[j])
-                if symmetric and one == other:
-                    weight *= 0.5
-                _add(sums, one, other, a, b, weight)
-                if symmetric:
-                    _add(sums, other, one, b, a, weight)
+    return Payoffs((names, names), means, covariances, count, symmetric, units, meetings, matches)

@@ -211,12 +211,18 @@ def side_by_side(payoffs: Mapping[str, Payoffs]) -> Payoffs:
     names = tuple(f"{label}/{name}" for label, each in payoffs.items() for name in each.names)
     count = len(names)
     means, covariances = np.full((2, count, count), np.nan), np.full((2, 2, count, count), np.nan)
-    counts = np.zeros((count, count), np.int64)
+    counts, meetings = np.zeros((count, count)), np.zeros((count, count))
+    units = np.ones((count, count))
     begin = 0
     for each in payoffs.values():
         end = begin + len(each.names)
         means[:, begin:end, begin:end] = each.means
         covariances[:, :, begin:end, begin:end] = each.covariances
         counts[begin:end, begin:end] = each.counts
+        units[begin:end, begin:end] = 1.0 if each.units is None else each.units
+        meetings[begin:end, begin:end] = each.counts if each.meetings is None else each.meetings
         begin = end
-    return Payoffs((names, names), means, covariances, counts, True)
+    numbers = [each.matches for each in payoffs.values()]
+    known = [number for number in numbers if number is not None]
+    matches = sum(known) if len(known) == len(numbers) else None
+    return Payoffs((names, names), means, covariances, counts, True, units, meetings, matches)

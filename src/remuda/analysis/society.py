@@ -6,18 +6,22 @@ them; what there is to know is what each agent earns, and what becomes of all of
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from scipy import stats
 
 from remuda.analysis.payoff import Numbers
 from remuda.analysis.welfare import Measure, SocialOutcomes, social_outcomes
 from remuda.errors import UsageError
 from remuda.types import Integers
 
+CHANCE = 0.05
+"""A difference that equal agents would show with a greater probability may be chance."""
 SAID = 4
 """Metrics of a game that are told in a sentence; the others are in the summary."""
 
@@ -106,14 +110,25 @@ class Society:
         best, worst = int(np.argmax(means)), int(np.argmin(means))
         if best == worst:
             return f"{self.agents[best]} earns {_words(self.earned[best])} an episode."
-        apart = self.returns[:, best] - self.returns[:, worst]
-        found = _mean(apart)
-        sure = np.isfinite(found.error) and found.value > 2.0 * found.error
+        sure = self._share_by_chance(best, worst) <= CHANCE
         return (
             f"{self.agents[best]} earns the most, {_words(self.earned[best])} an episode, and "
             f"{self.agents[worst]} the least, {_words(self.earned[worst])}"
             + ("." if sure else "; that may be chance.")
         )
+
+    def _share_by_chance(self, best: int, worst: int) -> float:
+        """How often equal agents would differ as surely as these two do: a p-value, at most.
+
+        That of the t test of their differences by episode, times the pairs of agents, since any two
+        might have been these (Bonferroni; Dunn 1961, "Multiple comparisons among means").
+        """
+        found = _mean(self.returns[:, best] - self.returns[:, worst])
+        if not np.isfinite(found.error):
+            return 1.0
+        ratio = found.value / found.error if found.error > 0.0 else np.inf
+        pairs = math.comb(len(self.agents), 2)
+        return min(1.0, 2.0 * pairs * float(stats.t.sf(ratio, found.episodes - 1)))
 
     def _equality_in_words(self) -> str:
         found = self.outcomes.equality

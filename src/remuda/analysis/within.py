@@ -13,10 +13,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+from scipy import stats
 
-from remuda.analysis.bias import Estimate, check_draws, estimate_from
+from remuda.analysis.bias import Estimate, check_draws
 from remuda.analysis.draws import draws
-from remuda.analysis.payoff import Numbers, Payoffs
+from remuda.analysis.payoff import Numbers, Payoffs, check_level
 from remuda.errors import UsageError
 
 
@@ -28,7 +29,9 @@ class WithinPopulation:
         names: [N] of the policies.
         gains: [N] what a player gains that changes to the best response, in units of return; 0
             where it is the policy itself. The largest of several noisy payoffs is too large on
-            average, which `corrected` takes out.
+            average. `corrected` is without bias what a response gains that is chosen by half of the
+            matches, which is at most what the best one gains; it may be less than 0 by chance. The
+            interval is of the largest gain itself.
         best_responses: [N] the names of the best responses to the mean payoffs.
     """
 
@@ -63,6 +66,11 @@ def within_population(
 ) -> WithinPopulation:
     """Work out what the best of a population gains against each of its policies.
 
+    Each draw e of the noise parts the means x into two, x + e and x - e, which are independent of
+    each other where noise is normal (Rasines and Young 2023, "Splitting strategies for
+    post-selection inference", section 2; Leiner et al. 2023, "Data fission"): by the one the
+    response is chosen, and by the other measured. `corrected` is the mean over the draws.
+
     Args:
         payoffs: of a symmetric game; what policies earn against themselves must be known.
         rng: what draws of the payoffs are made with.
@@ -81,20 +89,68 @@ def within_population(
     missing = payoffs.missing_names()
     if missing:
         raise UsageError(f"these never met: {missing}; let them play (`remuda tournament`)")
-    found = _gains(payoffs.matrix)
-    drawn = np.array([_gains(each[0]) for each in draws(payoffs, samples, rng)])
-    best = (payoffs.matrix - np.diagonal(payoffs.matrix)).argmax(0)
+    check_level(level)
+    gains = _gains(payoffs.matrix)
+    errors = _errors(payoffs)
+    # Draws are of t distributions, which are wider than the noise itself.
+    narrower = np.sqrt(1.0 - 2.0 / payoffs.freedom)
+    columns = np.arange(len(gains))
+    measured, largest = np.zeros(len(gains)), np.empty((samples, len(gains)))
+    for place, drawn in enumerate(draws(payoffs, samples, rng)):
+        away = drawn[0] - payoffs.matrix
+        noise = _gains(away)
+        chosen = (gains + _gains(away * narrower)).argmax(0)
+        measured += (gains - _gains(away * narrower))[chosen, columns]
+        ratios = np.divide(noise, errors, out=np.zeros_like(noise), where=errors > 0.0)
+        largest[place] = ratios.max(0)
+    corrected = measured / samples
+    low, high = _interval(gains, errors, payoffs.freedom, largest, level)
+    low, high = np.minimum(low, corrected), np.maximum(high, corrected)
     return WithinPopulation(
         payoffs.names,
         tuple(
-            estimate_from(float(gain), of_draws, bounds=(0.0, np.inf), level=level)
-            for gain, of_draws in zip(found, drawn.T, strict=True)
+            Estimate(*map(float, told), (float(least), float(most)), draws=samples, level=level)
+            for *told, least, most in zip(gains.max(0), corrected, low, high, strict=True)
         ),
-        tuple(payoffs.names[place] for place in best),
+        tuple(payoffs.names[place] for place in gains.argmax(0)),
     )
 
 
 def _gains(matrix: Numbers) -> Numbers:
-    """[N]: the largest u(j, i) - u(i, i) over j, of what the row j earns against the column i."""
-    gains: Numbers = (matrix - np.diagonal(matrix)).max(0)
+    """[N, N]: u(j, i) - u(i, i), of what the row j earns against the column i."""
+    gains: Numbers = matrix - np.diagonal(matrix)
     return gains
+
+
+def _errors(payoffs: Payoffs) -> Numbers:
+    """[N, N]: standard errors of the gains; 0 where the policy changes to itself."""
+    variances = payoffs.errors[0] ** 2
+    # Of a match against itself a policy has the mean of both seats.
+    own = np.diagonal(payoffs.moderated.sum((0, 1)) / 4.0 / payoffs.counts)
+    errors: Numbers = np.sqrt(np.maximum(variances + own, 0.0))
+    np.fill_diagonal(errors, 0.0)
+    return errors
+
+
+def _interval(
+    gains: Numbers, errors: Numbers, freedom: Numbers, largest: Numbers, level: float
+) -> tuple[Numbers, Numbers]:
+    """[N] each: between what the largest true gain lies with at least this probability.
+
+    It is at most that of the response that is truly best, whose own interval ends below the largest
+    of all upper ends; and at least each lower end, as all of them hold together by the largest of
+    the standardized deviations (Romano and Wolf 2005, "Stepwise multiple testing as formalized data
+    snooping", section 3).
+
+    Args:
+        gains: [N, N] at the means.
+        errors: [N, N] their standard errors.
+        freedom: [N, N] degrees of freedom of these.
+        largest: [samples, N] of the deviations of drawn gains from the means, by standard errors.
+        level: of the interval.
+    """
+    tail = 0.5 + level / 2.0
+    freedom = np.minimum(freedom, np.diagonal(freedom))
+    high = (gains + stats.t.ppf(tail, freedom) * errors).max(0)
+    low = (gains - np.quantile(largest, tail, axis=0) * errors).max(0)
+    return low, high

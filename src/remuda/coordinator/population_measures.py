@@ -41,7 +41,7 @@ def measure(payoffs: Payoffs, live: Bools) -> tuple[AnalysisNumbers, Numbers, Nu
     whole = payoffs.completed()
     count = len(live)
     apart = ~np.eye(count, dtype=np.bool_)
-    known = (payoffs.counts >= MET) & apart
+    known = (payoffs.met >= MET) & apart
     with np.errstate(invalid="ignore"):
         earned: Numbers = np.where(known, whole.matrix, 0.0).sum(1) / known.sum(1)
     mixed = np.full(count, np.nan)

@@ -8,7 +8,8 @@ import numpy as np
 import numpy.typing as npt
 
 from remuda.analysis.meetings import KEY, PIECE, LedgerReader
-from remuda.analysis.payoff import Numbers, Payoffs, add_up, from_sums
+from remuda.analysis.payoff import Numbers, Payoffs, from_sums
+from remuda.analysis.sums import ROWS, add_up
 from remuda.errors import RunDirectoryError
 from remuda.population.ledger import BIRTH, MATCH
 from remuda.types import Array, Bools, Integers
@@ -37,7 +38,7 @@ class RecentPayoffs:
         """
         self._path, self._sides = path, np.asarray(sides, np.int64)
         self._keys: Integers = np.zeros(0, np.int64)
-        self._sums: Numbers = np.zeros((6, 0, 0))
+        self._sums: Numbers = np.zeros((ROWS, 0, 0))
         self._read = 0
         """Bytes of the ledger that are added up; 0: none."""
 
@@ -48,7 +49,7 @@ class RecentPayoffs:
             members: [N, 2] the number of each one's policy and its version, -1: it learns.
         """
         keys = members[:, 0] * KEY + members[:, 1] + 1
-        sums = np.zeros((6, len(keys), len(keys)))
+        sums = np.zeros((ROWS, len(keys), len(keys)))
         _, now, before = np.intersect1d(keys, self._keys, return_indices=True)
         sums[:, now[:, None], now] = self._sums[:, before[:, None], before]
         self._keys, self._sums = keys, sums
@@ -96,8 +97,9 @@ class RecentPayoffs:
         live = self._is_live
         changing = live[:, None] | live
         with np.errstate(divide="ignore"):
-            scale = np.where(changing, np.minimum(RECENT / self._sums[0], 1.0), 1.0)
+            scale = np.where(changing, np.minimum(RECENT / self._sums[7], 1.0), 1.0)
         self._sums *= scale
+        self._sums[6] *= scale  # of squared weights
         returns = matches["returns"].astype(np.float64)
         add_up(places, returns, self._sides, True, False, self._sums)
 

@@ -22,8 +22,9 @@ from typing import Any
 
 import numpy as np
 
-from remuda.analysis.payoff import Payoffs, add_up, from_sums
+from remuda.analysis.payoff import Payoffs, from_sums
 from remuda.analysis.plan import Question, allocate, answer, parse_until
+from remuda.analysis.sums import ROWS, add_up
 from remuda.errors import RunDirectoryError, UsageError
 from remuda.evaluation import Limits
 from remuda.population.ledger import read_records
@@ -223,14 +224,14 @@ class _Rounds:
 
     def may_look(self) -> bool:
         """Whether each two met twice at least."""
-        counts = self.payoffs().counts
-        return bool((counts[np.triu_indices(len(counts), 1)] >= 2).all())
+        freedom = self.payoffs().own_freedom
+        return bool((freedom[np.triu_indices(len(freedom), 1)] > 0.0).all())
 
     def payoffs(self) -> Payoffs:
         """Of the matches that are over, seats pooled; as `remuda analyse` reads them."""
         numbers, returns = self._opened.results.played()
         count, seats = len(self._names), len(self._opened.agents)
-        sums = np.zeros((6, count, count))
+        sums = np.zeros((ROWS, count, count))
         entrants = self._opened.schedule.entrants_of(numbers)
         add_up(entrants, returns.astype(np.float64), np.arange(seats), True, False, sums)
         return from_sums(self._names, sums, True)
@@ -311,7 +312,7 @@ def least_sure(payoffs: Payoffs, question: Question) -> str:
         there**2 * covariances[0, 0]
         + 2.0 * there * back * covariances[0, 1]
         + back**2 * covariances[1, 1]
-    ) / np.maximum(payoffs.counts[one, other], 1)
+    ) / np.where(payoffs.missing, 1, payoffs.counts)[one, other]
     distances = (weights * matrix).sum((1, 2))
     sure = [
         0.5 * (1.0 + math.erf(distance / math.sqrt(max(2.0 * variance, 1e-300))))

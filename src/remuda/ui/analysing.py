@@ -15,8 +15,9 @@ from rich.text import Text
 
 from remuda.analysis.overall import Analysis
 from remuda.analysis.overall import analyse as analysis_of
-from remuda.analysis.payoff import KNOWN, Payoffs
+from remuda.analysis.payoff import Payoffs
 from remuda.analysis.several import Several
+from remuda.analysis.told_matches import count_matches
 from remuda.analysis.trade_off import TradeOff
 from remuda.coordinator.run_directory import write_file
 from remuda.errors import RunDirectoryError, UsageError
@@ -169,14 +170,14 @@ def print_report(report: Report | PartialReport, console: Console | None = None)
     common = several.common
     table = Table(title=f"{len(several.labels)} runs of one game")
     table.add_column("run", no_wrap=True)
-    table.add_column("matches", justify="right")
+    table.add_column("of", justify="right")
     table.add_column("earns the most", no_wrap=True)
     for name in common:
         table.add_column(name, justify="right")
     for place, (label, found) in enumerate(zip(several.labels, several.analyses, strict=True)):
         best = found.ranking.names[int(np.argmin(found.ranking.ranks))]
         told = [number(measure.values[place]) for measure in common.values()]
-        table.add_row(Text(label), f"{_matches(found.payoffs):,}", Text(best), *told)
+        table.add_row(Text(label), _matches(found.payoffs), Text(best), *told)
     console.print(table)
     if several.by_policy:
         _print_policies(several, console)
@@ -208,7 +209,7 @@ def print_analysis(found: Analysis, console: Console | None = None) -> None:
     ranking, mixture = found.ranking, None
     if found.equilibrium is not None:
         mixture = found.equilibrium.answer.mixtures[0]
-    table = Table(title=f"{len(ranking.names)} policies, {_matches(found.payoffs):,} matches")
+    table = Table(title=f"{len(ranking.names)} policies, {_matches(found.payoffs)}")
     for column in ("rank", "policy", "payoff", "95%", "rank, 95%", "first", "equilibrium"):
         justify: Literal["left", "right"] = "left" if column == "policy" else "right"
         table.add_column(column, justify=justify, no_wrap=True)
@@ -232,9 +233,8 @@ def print_analysis(found: Analysis, console: Console | None = None) -> None:
         console.print(Text.assemble((f"{part}: ", "bold"), words))
 
 
-def _matches(payoffs: Payoffs) -> int:
-    upper = np.triu(payoffs.counts)
-    return int(upper[upper < KNOWN].sum())
+def _matches(payoffs: Payoffs) -> str:
+    return count_matches(payoffs) or "0 matches"
 
 
 def print_part(name: str, words: str, console: Console | None = None) -> None:

@@ -15,7 +15,8 @@ from matplotlib.figure import Figure
 from matplotlib.font_manager import FontProperties
 from matplotlib.ticker import MaxNLocator
 
-from remuda.analysis.payoff import KNOWN, Payoffs
+from remuda.analysis.payoff import Payoffs
+from remuda.analysis.told_matches import count_matches
 
 INK, QUIET, FAINT = "#33373d", "#666c75", "#e4e6e9"
 BLUE, ORANGE = "#3366b0", "#d9722e"
@@ -101,12 +102,8 @@ class Picture:
 
 
 def matches_in_words(payoffs: Payoffs) -> str:
-    """How many matches payoffs are made of: `12,345 matches`."""
-    upper = np.triu(payoffs.counts)
-    number = int(upper[upper < KNOWN].sum())
-    if number:
-        return "1 match" if number == 1 else f"{number:,} matches"
-    return "payoffs that are known without matches"
+    """How many matches payoffs are made of: `12,345 matches`; not known: how many meetings."""
+    return count_matches(payoffs) or "payoffs that are known without matches"
 
 
 def shorten(names: Sequence[str], longest: int = LONGEST) -> list[str]:

@@ -1,0 +1,107 @@
+"""The sums that payoffs are worked out from: each match is added once, in compiled code."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from remuda.kernels import njit
+from remuda.types import Integers
+
+Numbers = npt.NDArray[np.float64]
+
+ROWS = 8
+"""Sums that `add_up` makes."""
+
+
+@njit(inline="always")
+def _add(sums: Numbers, one: int, other: int, a: float, b: float, weight: float) -> None:
+    sums[0, one, other] += weight
+    sums[1, one, other] += weight * a
+    sums[2, one, other] += weight * b
+    sums[3, one, other] += weight * a * a
+    sums[4, one, other] += weight * b * b
+    sums[5, one, other] += weight * a * b
+
+
+@njit(inline="always")
+def _add_match(sums: Numbers, one: int, other: int, weight: float, share: float) -> None:
+    sums[6, one, other] += share * weight * weight
+    sums[7, one, other] += share
+
+
+@njit(cache=True)
+def add_up(
+    places: Integers,
+    returns: Numbers,
+    sides: Integers,
+    symmetric: bool,
+    wins: bool,
+    sums: Numbers,
+) -> None:
+    """Add the returns of matches to the sums of the pairs who met.
+
+    Every two seats of a match that are on two sides are a meeting. A return that is met by several
+    opponents is one observation all the same, and so are those of a policy that has several seats
+    of a team, which may earn together: these are shared out among their meetings, so that no
+    policy counts more than once for a side, and means over opponents are as sure as there were
+    matches. What two policies who sit several times in one match earn there is one observation, of
+    the weight of all these meetings. In a symmetric game a meeting counts for both orders; between
+    two seats of one policy half each way, so that it counts once.
+
+    Args:
+        places: [M, seats] who sat where; -1: one that is left out.
+        returns: [M, seats].
+        sides: [seats] the team of each seat, as a number.
+        symmetric: whether seats are alike; else the first of two seats is the first role.
+        wins: count who has more with 1, less with 0 and as much with 0.5, instead of returns.
+        sums: [8, N, N] to be added to: weights, returns of the row and of the column, their
+            squares, their products, squared weights of matches, and matches in which they met. Or
+            [6, N, N], without the last two.
+    """
+    seats = places.shape[1]
+    size, opponents = np.zeros(seats, np.int64), 0
+    for i in range(seats):
+        begins = True
+        for j in range(seats):
+            size[i] += sides[i] == sides[j]
+            begins &= j >= i or sides[i] != sides[j]
+        opponents += begins
+    opponents -= 1
+    weights = np.zeros((seats, seats))
+    first, beside = np.zeros(seats, np.int64), np.zeros(seats, np.int64)
+    for m in range(places.shape[0]):
+        for i in range(seats):
+            first[i], beside[i] = i, 0
+            for j in range(seats):
+                if places[m, j] == places[m, i]:
+                    first[i] = min(first[i], j)
+                    beside[i] += sides[i] == sides[j]
+        for i in range(seats):
+            for j in range(i + 1, seats):
+                one, other = places[m, i], places[m, j]
+                if one < 0 or other < 0 or sides[i] == sides[j]:
+                    continue
+                a, b = returns[m, i], returns[m, j]
+                if wins:
+                    a, b = 0.5 + 0.5 * np.sign(a - b), 0.5 + 0.5 * np.sign(b - a)
+                weight = 1.0 / (opponents * max(size[j] * beside[i], size[i] * beside[j]))
+                row, column = first[i], first[j]
+                if symmetric and row > column:
+                    row, column = column, row
+                weights[row, column] += weight
+                if symmetric and one == other:
+                    weight *= 0.5
+                _add(sums, one, other, a, b, weight)
+                if symmetric:
+                    _add(sums, other, one, b, a, weight)
+        for i in range(seats):
+            for j in range(seats):
+                if weights[i, j] > 0.0:
+                    one, other = places[m, i], places[m, j]
+                    if sums.shape[0] > 6:
+                        share = 0.5 if symmetric and one == other else 1.0
+                        _add_match(sums, one, other, weights[i, j], share)
+                        if symmetric:
+                            _add_match(sums, other, one, weights[i, j], share)
+                    weights[i, j] = 0.0
