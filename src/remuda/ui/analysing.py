@@ -23,7 +23,7 @@ from remuda.errors import RunDirectoryError, UsageError
 from remuda.saved import SavedPolicies
 from remuda.ui.analysis_extras import extras_of
 from remuda.ui.analysis_sources import Choice, Source, payoffs_of
-from remuda.ui.numbers import number
+from remuda.ui.numbers import between, number, to_width
 
 SHOWN = 20
 """Lines of the table on the screen."""
@@ -193,13 +193,17 @@ def _print_policies(several: Several, console: Console) -> None:
         table.add_column(column, justify="left" if column == "policy" else "right")
     order = sorted(several.by_policy.items(), key=lambda item: -item[1].mean)
     for name, found in order[:SHOWN]:
-        low, high = found.interval
-        table.add_row(
-            Text(name), number(found.mean), f"{low:.2g} to {high:.2g}", number(found.deviation)
-        )
+        mean, interval = _with_interval(found.mean, *found.interval)
+        table.add_row(Text(name), mean, interval, number(found.deviation))
     console.print(table)
     if len(order) > SHOWN:
         console.print(f"and {len(order) - SHOWN} more, in analysis.json")
+
+
+def _with_interval(value: float, low: float, high: float) -> tuple[str, str]:
+    """A value and its interval, with as many digits as the interval needs."""
+    told = to_width((value, low, high), high - low)
+    return told[0], between(low, high)
 
 
 def print_analysis(found: Analysis, console: Console | None = None) -> None:
@@ -214,13 +218,14 @@ def print_analysis(found: Analysis, console: Console | None = None) -> None:
         table.add_column(column, justify=justify, no_wrap=True)
     order = np.argsort(ranking.ranks, kind="stable")
     for place in order[:SHOWN]:
-        low, high = ranking.score_intervals[:, place]
+        ends = ranking.score_intervals[:, place]
+        score, interval = _with_interval(float(ranking.scores[place]), *map(float, ends))
         first, last = ranking.intervals[:, place]
         table.add_row(
             str(ranking.ranks[place]),
             Text(ranking.names[place]),
-            f"{ranking.scores[place]:.3g}",
-            f"{low:.2g} to {high:.2g}",
+            score,
+            interval,
             str(first) if first == last else f"{first} to {last}",
             f"{ranking.first[place]:.0%}",
             "" if mixture is None or mixture[place] < 1e-6 else f"{mixture[place]:.1%}",
@@ -267,7 +272,7 @@ def write_report(
     if len(report.analyses) == 1:
         places = [directory]
     else:
-        places = [directory / label.replace("/", "-") for label in report.labels]
+        places = [directory / name for name in _directories(report.sources)]
     written = write_summary(with_part(report.as_summary(), part), directory)
     try:
         for place, found, source in zip(places, report.analyses, report.sources, strict=True):
@@ -276,6 +281,19 @@ def write_report(
     except OSError as error:
         raise _unwritable(directory, error) from None
     return written
+
+
+def _directories(sources: Sequence[Source]) -> list[str]:
+    """By source a name for the directory of its pictures, which is none of a file's beside it."""
+    labels = [source.label.replace("/", "-") for source in sources]
+    short = [
+        label.removesuffix(source.path.suffix) if source.path.is_file() else label
+        for label, source in zip(labels, sources, strict=True)
+    ]
+    return [
+        each if short.count(each) == 1 else label.replace(".", "-")
+        for each, label in zip(short, labels, strict=True)
+    ]
 
 
 def write_summary(summary: Mapping[str, Any], directory: Path) -> tuple[Path, ...]:
