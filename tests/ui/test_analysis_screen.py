@@ -1,14 +1,19 @@
 """What `remuda analyse` leaves on the screen and on the disk is whole and right."""
 
 import io
+import json
 
 import numpy as np
 import pytest
 from rich.console import Console
 
+import remuda
 from remuda.analysis.payoff import exact
 from remuda.analysis.society import society
+from remuda.envs.recorded import PlayedEpisodes
+from remuda.evaluate import RecordedPlay
 from remuda.ui.cli import run
+from remuda.ui.live import PlainView
 from remuda.ui.society_report import SocietyReport, print_societies
 
 
@@ -82,3 +87,63 @@ def test_large_payoffs_from_python_are_seen_to_be_zero_sum():
     matrix = np.array([[0.0, 1e200], [-1e200, 0.0]])
     assert exact(matrix, matrix.T, symmetric=True).is_zero_sum
     assert not exact(matrix, -matrix.T + 1e200, symmetric=False).is_zero_sum
+
+
+class CutGame:
+    """Of what `play_recorded` records, that which tells how many episodes were over."""
+
+    num_envs = 2
+    agents = ()
+
+    def __init__(self, over):
+        self.episodes_over = over
+
+    def played(self, most=None):
+        rewards = [[[1.0, 2.0]], [[3.0, 2.0]]] * min(most, 9)
+        return PlayedEpisodes(("agent_0", "agent_1"), np.array(rewards), np.ones(2 * most, int), {})
+
+    def observed(self, agents):
+        return None
+
+
+@pytest.fixture(scope="module")
+def fixed(tmp_path_factory):
+    """A run in which each agent has one policy for good."""
+    return remuda.train(
+        "prisoners_dilemma",
+        schedule="sequential",
+        policy={"algorithm": "ppo", "network": {"hidden": (8,)}, "ppo": {"rollout_length": 20}},
+        run={
+            "turns": 300,
+            "evaluate_episodes": 0,
+            "directory": tmp_path_factory.mktemp("runs") / "fixed",
+        },
+        checkpoint={"evaluate_episodes": 0},
+        view=PlainView(),
+    ).directory
+
+
+def cut(monkeypatch, over):
+    played = RecordedPlay(CutGame(over), 200, "the time was up")
+    monkeypatch.setattr("remuda.ui.analysis_extras.play_recorded", lambda *_, **__: played)
+
+
+def test_that_play_was_cut_is_told(fixed, capsys, tmp_path, monkeypatch):
+    cut(monkeypatch, (3, 8))
+    assert run(["analyse", str(fixed), "--out", str(tmp_path)]) == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "2 agents, 6 greedy episodes" in shown
+    assert "cut: The time was up when 11 of 200 episodes were over; 6 are counted" in shown
+    assert "Long ones are missing" in shown
+    written = json.loads((tmp_path / "analysis.json").read_text())
+    told = {"asked": 200, "over": 11, "counted": 6, "why": "the time was up"}
+    assert written["cut"] == told
+    assert "Long ones are missing" in written["in_words"]["cut"]
+
+
+def test_means_of_short_episodes_alone_are_refused(fixed, capsys, tmp_path, monkeypatch):
+    cut(monkeypatch, (0, 8))
+    assert run(["analyse", str(fixed), "--out", str(tmp_path)]) in (1, 2)
+    told = " ".join(capsys.readouterr().err.split())
+    assert "8 of 200 episodes were over in 10 s, and none in 1 of 2 copies of the game" in told
+    assert not (tmp_path / "analysis.json").exists()

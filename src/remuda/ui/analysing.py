@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, Protocol
@@ -104,34 +104,9 @@ def analyse_what_there_is(
     samples: int,
     seconds: float = 0.0,
     seed: int = 0,
+    weigh: Callable[[Sequence[Analysis]], None] | None = None,
 ) -> Report | PartialReport:
-    """Analyse as `analyse_sources` does; where matches of a run say nothing, its policies alone.
-
-    Raises:
-        RunDirectoryError: a ledger is damaged.
-        UsageError: as `analyse_sources`, and policies cannot be asked either.
-    """
-    try:
-        return analyse_sources(sources, choice, rng, samples, seconds, seed)
-    except UsageError as error:
-        run = sources[0].run
-        if len(sources) > 1 or run is None or choice != Choice():
-            raise
-        extras = extras_of(run, SavedPolicies(run).names(), rng, seconds, seed)
-        if not extras:
-            raise
-        return PartialReport(str(error), extras)
-
-
-def analyse_sources(
-    sources: Sequence[Source],
-    choice: Choice,
-    rng: np.random.Generator,
-    samples: int,
-    seconds: float = 0.0,
-    seed: int = 0,
-) -> Report:
-    """Analyse the payoffs of each source.
+    """Analyse the payoffs of each source; where matches of a run say nothing, its policies alone.
 
     Args:
         sources: of one game, with payoffs.
@@ -140,12 +115,45 @@ def analyse_sources(
         samples: so many.
         seconds: of fresh play of each run, for what matches do not tell; 0: none.
         seed: of the games.
+        weigh: what else is asked of the analyses, before the play, which takes a while; None:
+            nothing.
 
     Raises:
         RunDirectoryError: a ledger is damaged.
-        UsageError: a file cannot be read, a policy is not there, or two never met.
+        UsageError: a file cannot be read, a policy is not there, or two never met and policies
+            cannot be asked either, or `weigh` is to be done.
     """
-    analyses = tuple(analysis_of(payoffs_of(source, choice), rng, samples) for source in sources)
+    try:
+        analyses = _analyses_of(sources, choice, rng, samples)
+    except UsageError as error:
+        run = sources[0].run
+        if len(sources) > 1 or run is None or choice != Choice():
+            raise
+        if weigh is not None:
+            raise UsageError(f"--pareto needs payoffs, and {run.path} has none: {error}") from None
+        extras = extras_of(run, SavedPolicies(run).names(), rng, seconds, seed)
+        if not extras:
+            raise
+        return PartialReport(str(error), extras)
+    return _report(sources, analyses, rng, seconds, seed, weigh)
+
+
+def _analyses_of(
+    sources: Sequence[Source], choice: Choice, rng: np.random.Generator, samples: int
+) -> tuple[Analysis, ...]:
+    return tuple(analysis_of(payoffs_of(source, choice), rng, samples) for source in sources)
+
+
+def _report(
+    sources: Sequence[Source],
+    analyses: tuple[Analysis, ...],
+    rng: np.random.Generator,
+    seconds: float,
+    seed: int,
+    weigh: Callable[[Sequence[Analysis]], None] | None,
+) -> Report:
+    if weigh is not None:
+        weigh(analyses)
     extras = tuple(
         {} if source.run is None else extras_of(source.run, each.payoffs.names, rng, seconds, seed)
         for source, each in zip(sources, analyses, strict=True)
