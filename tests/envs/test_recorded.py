@@ -100,7 +100,10 @@ def test_masks_are_as_long_as_the_choices_are_many():
 
 
 class Uneven(Tape):
-    """Every second copy never ends its later episodes; with `first` not even its first."""
+    """Every second copy never ends its later episodes; with `first` not even its first.
+
+    Its first is that after the one in which an actor compiles.
+    """
 
     def __init__(self, num_envs=1, first=False):
         super().__init__(num_envs, lengths=(2,))
@@ -109,7 +112,7 @@ class Uneven(Tape):
 
     def reset(self, seeds, mask):
         super().reset(seeds, mask)
-        self._lengths[mask & self._endless & (self._first | (self._episode > 0))] = 10**9
+        self._lengths[mask & self._endless & (self._first | (self._episode > 1))] = 10**9
 
 
 def play_until(monkeypatch, turns, episodes, **options):
