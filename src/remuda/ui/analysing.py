@@ -223,7 +223,7 @@ def print_analysis(found: Analysis, console: Console | None = None) -> None:
     table = Table(title=f"{len(ranking.names)} policies, {_matches(found.payoffs):,} matches")
     for column in ("rank", "policy", "payoff", "95%", "rank, 95%", "first", "equilibrium"):
         justify: Literal["left", "right"] = "left" if column == "policy" else "right"
-        table.add_column(column, justify=justify, no_wrap=True)
+        table.add_column(column, justify=justify, no_wrap=column == "policy")
     order = np.argsort(ranking.ranks, kind="stable")
     for place in order[:SHOWN]:
         ends = ranking.score_intervals[:, place]
