@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -13,7 +13,7 @@ from remuda.actor.fixed import FixedSeats
 from remuda.actor.match_seats import MatchSeats
 from remuda.actor.seating import make_policy_groups, make_seats
 from remuda.config import Config
-from remuda.envs.recorded import Recorded
+from remuda.envs.recorded import PlayedEpisodes, Recorded
 from remuda.envs.registry import find_game, make_env
 from remuda.envs.vector_env import VectorEnv
 from remuda.envs.wrapped import with_scripted
@@ -73,6 +73,39 @@ def evaluate(
     return play_episodes(make_actor, tuple(snapshots), episodes, silent, limits)
 
 
+@dataclass(frozen=True)
+class RecordedPlay:
+    """What was recorded of play, and whether it came to its end.
+
+    Attributes:
+        game: with what was recorded; it is closed.
+        asked: episodes that were to be played.
+        cut: why fewer were, as of `Evaluation`; empty: all were.
+    """
+
+    game: Recorded
+    asked: int
+    cut: str = ""
+
+    @property
+    def over(self) -> int:
+        """Episodes that were over."""
+        return sum(self.game.episodes_over)
+
+    @property
+    def counted(self) -> int:
+        """Episodes of `played`."""
+        return min(self.game.episodes_over) * self.game.num_envs if self.cut else self.over
+
+    def played(self) -> PlayedEpisodes:
+        """The episodes that count: of play that was cut, the first ones of each copy of the game.
+
+        Of each as many as every copy finished: what else is over by then are short ones, and means
+        with them would be of these rather than of all.
+        """
+        return self.game.played(min(self.game.episodes_over) if self.cut else None)
+
+
 @naming_user_code()
 def play_recorded(
     config: Config,
@@ -84,7 +117,7 @@ def play_recorded(
     states: int = 0,
     frames: int = 1,
     seconds: float | None = None,
-) -> Recorded:
+) -> RecordedPlay:
     """Play episodes as `evaluate` does, and keep what happened in them turn by turn.
 
     Args:
@@ -98,7 +131,7 @@ def play_recorded(
         seconds: after which play ends; None: as long as it takes.
 
     Returns:
-        The game with what was recorded; it is closed.
+        What was recorded, and whether the time was up before all of it was played.
     """
     recorded: list[Recorded] = []
 
@@ -111,8 +144,9 @@ def play_recorded(
         recorded[-1].start()
         return actor
 
-    play_episodes(make_actor, tuple(snapshots), episodes, config.env.scripted, Limits(seconds))
-    return recorded[-1]
+    silent = config.env.scripted
+    found = play_episodes(make_actor, tuple(snapshots), episodes, silent, Limits(seconds))
+    return RecordedPlay(recorded[-1], episodes, found.cut)
 
 
 def play_episodes(

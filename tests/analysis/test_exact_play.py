@@ -65,6 +65,21 @@ def test_what_goes_by_earlier_observations_is_named_and_not_measured():
     assert "goes by earlier observations too" in found.in_words()
 
 
+def test_how_many_of_them_are_measured_is_told():
+    walked = walked_game("kuhn_poker", make_env("kuhn_poker", 1))
+    plain = player_of("kuhn_poker")
+    stacked = player_of("kuhn_poker", network={"recurrent": 8})
+    other = player_of("rock_paper_scissors")
+    seats = {"plain": [plain] * 2} | {f"stacked_{i}": [stacked] * 2 for i in range(4)}
+    told = exact_exploitability(walked, seats).in_words()
+    assert told.startswith("plain has exploitability ")
+    assert told.endswith(" (1 of 5; the others go by earlier observations too).")
+    told = exact_exploitability(walked, {"plain": [plain] * 2, "other": [other] * 2}).in_words()
+    assert "(1 of 2; of the others, the policy agent_0 " in told
+    told = exact_exploitability(walked, {"plain": [plain] * 2}).in_words()
+    assert told.endswith("0 is an equilibrium.")
+
+
 def test_other_games_are_not_walked():
     assert walked_game("connect_four", make_env("connect_four", 1)) is None
     assert walked_game("prisoners_dilemma", make_env("prisoners_dilemma", 1, rounds=2)) is None

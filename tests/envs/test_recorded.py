@@ -1,5 +1,7 @@
 """What happens in a game is kept turn by turn, as it was."""
 
+import itertools
+
 import numpy as np
 import pytest
 from gymnasium.spaces import Discrete, MultiDiscrete
@@ -8,6 +10,7 @@ from remuda.config import load_config
 from remuda.envs.recorded import Recorded, _mask_size
 from remuda.envs.registry import make_env
 from remuda.evaluate import evaluate, play_recorded
+from remuda.evaluation import Limits
 from remuda.policies.spec import first_weights, policy_specs
 from remuda.publish.snapshot import Snapshot
 from remuda.streams import torch_stream
@@ -78,11 +81,13 @@ def test_returns_and_facts_are_those_of_greedy_play(game):
     }
     found = play_recorded(config, snapshots, 6, seed=3, states=20)
     wanted = evaluate(config, snapshots, 6, seed=3)
+    assert not found.cut
+    assert found.asked == found.over == found.counted == 6
     played = found.played()
     np.testing.assert_allclose(played.returns, wanted.returns, rtol=1e-5, atol=1e-5)
     for name, told in wanted.facts.items():
         np.testing.assert_allclose(sorted(played.facts[name]), sorted(told))
-    seen = found.observed([0])
+    seen = found.game.observed([0])
     assert seen.observations.shape[2:] == specs[0].observation
     assert (seen.masks is not None) == specs[0].masked
     if seen.masks is not None:
@@ -92,3 +97,54 @@ def test_returns_and_facts_are_those_of_greedy_play(game):
 def test_masks_are_as_long_as_the_choices_are_many():
     assert _mask_size(Discrete(4)) == 4
     assert _mask_size(MultiDiscrete([2, 3])) == 5
+
+
+class Uneven(Tape):
+    """Every second copy never ends its later episodes; with `first` not even its first.
+
+    Its first is that after the one in which an actor compiles.
+    """
+
+    def __init__(self, num_envs=1, first=False):
+        super().__init__(num_envs, lengths=(2,))
+        self._endless = np.arange(num_envs) % 2 == 1
+        self._first = first
+
+    def reset(self, seeds, mask):
+        super().reset(seeds, mask)
+        self._lengths[mask & self._endless & (self._first | (self._episode > 1))] = 10**9
+
+
+def play_until(monkeypatch, turns, episodes, **options):
+    """Play of `Uneven` that is cut after so many turns."""
+    asked = itertools.count()
+    limits = Limits(interrupted=lambda: next(asked) >= turns)
+    monkeypatch.setattr("remuda.evaluate.Limits", lambda seconds: limits)
+    tree = {
+        "game": f"{__name__}:Uneven",
+        "env": {"options": options},
+        "policy": {"algorithm": "ppo", "network": {"hidden": [8]}},
+    }
+    config = load_config(tree)
+    specs = policy_specs(config, make_env(config.game, 1).agents)
+    snapshots = {
+        spec.name: Snapshot(first_weights(spec, torch_stream(0, spec.name)), 0, 0, 0.0)
+        for spec in specs
+    }
+    return play_recorded(config, snapshots, episodes, seconds=9.0)
+
+
+def test_of_play_that_is_cut_each_copy_counts_as_often(monkeypatch):
+    found = play_until(monkeypatch, 20, 300)
+    assert found.cut
+    # Of 100 copies half are over with all three of theirs, and half with the first alone.
+    assert (found.asked, found.over, found.counted) == (300, 200, 100)
+    assert found.played().lengths.tolist() == [2] * 100
+    assert found.played().returns.shape == (100, 2)
+
+
+def test_where_only_short_episodes_are_over_none_counts(monkeypatch):
+    found = play_until(monkeypatch, 20, 300, first=True)
+    assert (found.over, found.counted) == (150, 0)
+    assert found.game.episodes_over.count(0) == 50
+    assert len(found.played().returns) == 0

@@ -122,7 +122,15 @@ class ExactExploitability:
         told += f" (NashConv {self.found[best].nash_conv:.3g}), by a walk through the whole game"
         if worst != best:
             told += f"; {worst} has the most, {self.found[worst].exploitability:.3g}"
-        return told + "; 0 is an equilibrium."
+        told += "; 0 is an equilibrium"
+        if self.untold:
+            told += f" ({len(self.found)} of {len(self.found) + len(self.untold)}; "
+            reasons = list(self.untold.values())
+            if all("goes by earlier observations too" in each for each in reasons):
+                told += "the others go by earlier observations too)"
+            else:
+                told += f"of the others, {reasons[0]})"
+        return told + "."
 
 
 def exact_exploitability(

@@ -15,6 +15,8 @@ from remuda.analysis.sums import add_up
 from remuda.errors import UsageError
 from remuda.types import Array
 
+LARGEST = 1e100
+"""Payoffs up to this size are read: squares of larger ones overflow."""
 KINDS = (
     "a table of payoffs (a first line with the names of the columns, and in each line a name and "
     "what it earns against each), or a list of matches (columns row, column, row_return, "
@@ -98,6 +100,12 @@ def _of_matches(path: Path, lines: Sequence[Sequence[str]]) -> Payoffs:
     damaged = ~np.isfinite(returns).all(1)
     if damaged.any():
         raise UsageError(f"{path}, line {int(damaged.argmax()) + 2}: a return is no number")
+    large = (np.abs(returns) > LARGEST).any(1)
+    if large.any():
+        raise UsageError(
+            f"{path}, line {int(large.argmax()) + 2}: a return is larger than {LARGEST:g}; give "
+            "returns in a larger unit"
+        )
     names = list(dict.fromkeys(name for pair in who for name in pair))
     place = {name: number for number, name in enumerate(names)}
     places = np.array([[place[name] for name in pair] for pair in who])
@@ -156,8 +164,10 @@ def _with_errors(
     counts = arrays.get("counts")
     if counts is None or counts.shape != matrix.shape or arrays["errors"].shape != matrix.shape:
         raise UsageError(f"{path}: `errors` and `counts` must be there, both {matrix.shape}")
-    if (counts < 2).any() or not np.isfinite(arrays["errors"]).all():
-        raise UsageError(f"{path}: `counts` must be 2 at least, and `errors` numbers")
+    if (counts < 2).any() or not (np.abs(arrays["errors"]) <= LARGEST).all():
+        raise UsageError(
+            f"{path}: `counts` must be 2 at least, and `errors` numbers up to {LARGEST:g}"
+        )
     _check(path, matrix)
     variances = arrays["errors"].astype(np.float64) ** 2 * counts
     if list(rows) != list(columns):
@@ -183,4 +193,11 @@ def _check(path: Path, matrix: Numbers) -> None:
         row, column = damaged[0]
         raise UsageError(
             f"{path}: the payoff in row {row + 1}, column {column + 1} is missing or no number"
+        )
+    large = np.argwhere(np.abs(matrix) > LARGEST)
+    if len(large):
+        row, column = large[0]
+        raise UsageError(
+            f"{path}: the payoff in row {row + 1}, column {column + 1} is larger than "
+            f"{LARGEST:g}; give payoffs in a larger unit"
         )

@@ -211,7 +211,8 @@ class Payoffs:
         sums = self.means.sum(0)[self.counts > 0]
         scale = float(np.nanmax(np.abs(self.means))) + 1e-12
         together = self.covariances.sum((0, 1))[self.own_freedom > 0.0]
-        return bool(np.ptp(sums) <= 1e-6 * scale and (np.abs(together) <= 1e-6 * scale**2).all())
+        spread = np.abs(together) / scale / scale  # the square of a scale may be too large a number
+        return bool(np.ptp(sums) <= 1e-6 * scale and (spread <= 1e-6).all())
 
     def sample(self, number: int, rng: np.random.Generator) -> Numbers:
         """Draw payoffs as they may be, given what was seen: [number, R, n_1, ..., n_R].

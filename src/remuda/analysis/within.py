@@ -109,8 +109,10 @@ def within_population(
     return WithinPopulation(
         payoffs.names,
         tuple(
-            Estimate(*map(float, told), (float(least), float(most)), draws=samples, level=level)
-            for *told, least, most in zip(gains.max(0), corrected, low, high, strict=True)
+            Estimate(
+                float(raw), float(mean), (float(least), float(most)), draws=samples, level=level
+            )
+            for raw, mean, least, most in zip(gains.max(0), corrected, low, high, strict=True)
         ),
         tuple(payoffs.names[place] for place in gains.argmax(0)),
     )

@@ -127,14 +127,19 @@ class Recorded(Wrapped):
                     self._going[copy] = []
         return result
 
-    def played(self) -> PlayedEpisodes:
-        """The episodes that are over."""
-        rewards = [episode for of_copy in self._over for episode in of_copy]
+    @property
+    def episodes_over(self) -> tuple[int, ...]:
+        """By copy, how many of the episodes that are kept are over."""
+        return tuple(len(of_copy) for of_copy in self._over)
+
+    def played(self, most: int | None = None) -> PlayedEpisodes:
+        """The episodes that are over; of each copy the first ones, at most so many."""
+        rewards = [episode for of_copy in self._over for episode in of_copy[:most]]
         lengths = np.array([len(episode) for episode in rewards], np.int64)
         whole = np.zeros((len(rewards), int(lengths.max(initial=0)), len(self.agents)))
         for row, episode in zip(whole, rewards, strict=True):
             row[: len(episode)] = episode
-        told = np.array([facts for of_copy in self._told for facts in of_copy], np.float64)
+        told = np.array([facts for of_copy in self._told for facts in of_copy[:most]], np.float64)
         columns = told.reshape(len(rewards), len(self.facts)).T
         names = tuple(agent.name for agent in self.agents)
         return PlayedEpisodes(names, whole, lengths, dict(zip(self.facts, columns, strict=True)))

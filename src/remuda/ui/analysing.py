@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, Protocol
@@ -24,7 +24,7 @@ from remuda.errors import RunDirectoryError, UsageError
 from remuda.saved import SavedPolicies
 from remuda.ui.analysis_extras import extras_of
 from remuda.ui.analysis_sources import Choice, Source, payoffs_of
-from remuda.ui.numbers import number
+from remuda.ui.numbers import between, number, to_width
 
 SHOWN = 20
 """Lines of the table on the screen."""
@@ -105,34 +105,9 @@ def analyse_what_there_is(
     samples: int,
     seconds: float = 0.0,
     seed: int = 0,
+    weigh: Callable[[Sequence[Analysis]], None] | None = None,
 ) -> Report | PartialReport:
-    """Analyse as `analyse_sources` does; where matches of a run say nothing, its policies alone.
-
-    Raises:
-        RunDirectoryError: a ledger is damaged.
-        UsageError: as `analyse_sources`, and policies cannot be asked either.
-    """
-    try:
-        return analyse_sources(sources, choice, rng, samples, seconds, seed)
-    except UsageError as error:
-        run = sources[0].run
-        if len(sources) > 1 or run is None or choice != Choice():
-            raise
-        extras = extras_of(run, SavedPolicies(run).names(), rng, seconds, seed)
-        if not extras:
-            raise
-        return PartialReport(str(error), extras)
-
-
-def analyse_sources(
-    sources: Sequence[Source],
-    choice: Choice,
-    rng: np.random.Generator,
-    samples: int,
-    seconds: float = 0.0,
-    seed: int = 0,
-) -> Report:
-    """Analyse the payoffs of each source.
+    """Analyse the payoffs of each source; where matches of a run say nothing, its policies alone.
 
     Args:
         sources: of one game, with payoffs.
@@ -141,12 +116,45 @@ def analyse_sources(
         samples: so many.
         seconds: of fresh play of each run, for what matches do not tell; 0: none.
         seed: of the games.
+        weigh: what else is asked of the analyses, before the play, which takes a while; None:
+            nothing.
 
     Raises:
         RunDirectoryError: a ledger is damaged.
-        UsageError: a file cannot be read, a policy is not there, or two never met.
+        UsageError: a file cannot be read, a policy is not there, or two never met and policies
+            cannot be asked either, or `weigh` is to be done.
     """
-    analyses = tuple(analysis_of(payoffs_of(source, choice), rng, samples) for source in sources)
+    try:
+        analyses = _analyses_of(sources, choice, rng, samples)
+    except UsageError as error:
+        run = sources[0].run
+        if len(sources) > 1 or run is None or choice != Choice():
+            raise
+        if weigh is not None:
+            raise UsageError(f"--pareto needs payoffs, and {run.path} has none: {error}") from None
+        extras = extras_of(run, SavedPolicies(run).names(), rng, seconds, seed)
+        if not extras:
+            raise
+        return PartialReport(str(error), extras)
+    return _report(sources, analyses, rng, seconds, seed, weigh)
+
+
+def _analyses_of(
+    sources: Sequence[Source], choice: Choice, rng: np.random.Generator, samples: int
+) -> tuple[Analysis, ...]:
+    return tuple(analysis_of(payoffs_of(source, choice), rng, samples) for source in sources)
+
+
+def _report(
+    sources: Sequence[Source],
+    analyses: tuple[Analysis, ...],
+    rng: np.random.Generator,
+    seconds: float,
+    seed: int,
+    weigh: Callable[[Sequence[Analysis]], None] | None,
+) -> Report:
+    if weigh is not None:
+        weigh(analyses)
     extras = tuple(
         {} if source.run is None else extras_of(source.run, each.payoffs.names, rng, seconds, seed)
         for source, each in zip(sources, analyses, strict=True)
@@ -194,13 +202,17 @@ def _print_policies(several: Several, console: Console) -> None:
         table.add_column(column, justify="left" if column == "policy" else "right")
     order = sorted(several.by_policy.items(), key=lambda item: -item[1].mean)
     for name, found in order[:SHOWN]:
-        low, high = found.interval
-        table.add_row(
-            Text(name), number(found.mean), f"{low:.2g} to {high:.2g}", number(found.deviation)
-        )
+        mean, interval = _with_interval(found.mean, *found.interval)
+        table.add_row(Text(name), mean, interval, number(found.deviation))
     console.print(table)
     if len(order) > SHOWN:
         console.print(f"and {len(order) - SHOWN} more, in analysis.json")
+
+
+def _with_interval(value: float, low: float, high: float) -> tuple[str, str]:
+    """A value and its interval, with as many digits as the interval needs."""
+    told = to_width((value, low, high), high - low)
+    return told[0], between(low, high)
 
 
 def print_analysis(found: Analysis, console: Console | None = None) -> None:
@@ -212,16 +224,17 @@ def print_analysis(found: Analysis, console: Console | None = None) -> None:
     table = Table(title=f"{len(ranking.names)} policies, {_matches(found.payoffs)}")
     for column in ("rank", "policy", "payoff", "95%", "rank, 95%", "first", "equilibrium"):
         justify: Literal["left", "right"] = "left" if column == "policy" else "right"
-        table.add_column(column, justify=justify, no_wrap=True)
+        table.add_column(column, justify=justify, no_wrap=column == "policy")
     order = np.argsort(ranking.ranks, kind="stable")
     for place in order[:SHOWN]:
-        low, high = ranking.score_intervals[:, place]
+        ends = ranking.score_intervals[:, place]
+        score, interval = _with_interval(float(ranking.scores[place]), *map(float, ends))
         first, last = ranking.intervals[:, place]
         table.add_row(
             str(ranking.ranks[place]),
             Text(ranking.names[place]),
-            f"{ranking.scores[place]:.3g}",
-            f"{low:.2g} to {high:.2g}",
+            score,
+            interval,
             str(first) if first == last else f"{first} to {last}",
             f"{ranking.first[place]:.0%}",
             "" if mixture is None or mixture[place] < 1e-6 else f"{mixture[place]:.1%}",
@@ -267,7 +280,7 @@ def write_report(
     if len(report.analyses) == 1:
         places = [directory]
     else:
-        places = [directory / label.replace("/", "-") for label in report.labels]
+        places = [directory / name for name in _directories(report.sources)]
     written = write_summary(with_part(report.as_summary(), part), directory)
     try:
         for place, found, source in zip(places, report.analyses, report.sources, strict=True):
@@ -276,6 +289,19 @@ def write_report(
     except OSError as error:
         raise _unwritable(directory, error) from None
     return written
+
+
+def _directories(sources: Sequence[Source]) -> list[str]:
+    """By source a name for the directory of its pictures, which is none of a file's beside it."""
+    labels = [source.label.replace("/", "-") for source in sources]
+    short = [
+        label.removesuffix(source.path.suffix) if source.path.is_file() else label
+        for label, source in zip(labels, sources, strict=True)
+    ]
+    return [
+        each if short.count(each) == 1 else label.replace(".", "-")
+        for each, label in zip(short, labels, strict=True)
+    ]
 
 
 def write_summary(summary: Mapping[str, Any], directory: Path) -> tuple[Path, ...]:

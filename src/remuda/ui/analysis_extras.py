@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ from remuda.crossplay import Player
 from remuda.envs.recorded import Recorded
 from remuda.envs.registry import make_env
 from remuda.errors import RemudaError, UsageError
-from remuda.evaluate import play_recorded
+from remuda.evaluate import RecordedPlay, play_recorded
 from remuda.saved import SavedPolicies
 
 EPISODES = 200
@@ -26,6 +27,35 @@ STATES = 4000
 
 Seat = tuple[Any, Any]
 """A specification and weights [P]."""
+
+
+@dataclass(frozen=True)
+class CutPlay:
+    """Fresh play that the time did not suffice for.
+
+    Attributes:
+        asked: episodes that were to be played.
+        over: that were over in time.
+        counted: of these, as many of each copy of the game as of any other.
+        why: it was cut.
+    """
+
+    asked: int
+    over: int
+    counted: int
+    why: str
+
+    def as_summary(self) -> dict[str, Any]:
+        """Plain data."""
+        return vars(self).copy()
+
+    def in_words(self) -> str:
+        """One sentence."""
+        return (
+            f"{self.why.capitalize()} when {self.over} of {self.asked} episodes were over; "
+            f"{self.counted} are counted, as many of each copy of the game. Long ones are "
+            "missing: give more --seconds."
+        )
 
 
 def extras_of(
@@ -72,7 +102,7 @@ def extras_of(
                 frames=_frames(players),
                 seconds=seconds,
             )
-            found["behaviour"] = _behaviour(played, players, config.env.scripted, rng)
+            found["behaviour"] = _behaviour(played.game, players, config.env.scripted, rng)
     except RemudaError as error:
         _leave_out(run, error)
     return found
@@ -94,7 +124,7 @@ def society_of(
 
     Raises:
         RunDirectoryError: there are no weights, or they are damaged.
-        UsageError: no episode was over in time.
+        UsageError: no episode was over in time, or only in some copies of the game.
     """
     if seconds <= 0.0:
         raise UsageError(
@@ -116,9 +146,13 @@ def society_of(
         frames=_frames(players),
         seconds=seconds,
     )
-    episodes = played.played()
-    found = society(episodes.agents, episodes.rewards, episodes.lengths, episodes.facts)
-    extras: dict[str, Any] = {}
+    episodes, extras = played.played(), dict[str, Any]()
+    if played.cut:
+        _check_counted(run, played, seconds)
+        extras["cut"] = CutPlay(EPISODES, played.over, played.counted, played.cut)
+    facts = {name: each[np.isfinite(each)] for name, each in episodes.facts.items()}
+    facts = {name: each for name, each in facts.items() if len(each)}
+    found = society(episodes.agents, episodes.rewards, episodes.lengths, facts)
     env = make_env(config.game, 1, **config.env.options)
     walked = walked_game(config.game, env)
     env.close()
@@ -128,10 +162,21 @@ def society_of(
         extras["exact exploitability"] = exact_exploitability(walked, {" with ".join(names): seats})
     if len(players) > 1:
         try:
-            extras["behaviour"] = _behaviour(played, players, config.env.scripted, rng)
+            extras["behaviour"] = _behaviour(played.game, players, config.env.scripted, rng)
         except UsageError as error:
             _leave_out(run, error)
     return found, extras
+
+
+def _check_counted(run: RunDirectory, played: RecordedPlay, seconds: float) -> None:
+    """Raise a `UsageError` where only the short episodes were over when play was cut."""
+    lacking = played.game.episodes_over.count(0)
+    if played.over and lacking:
+        raise UsageError(
+            f"{run.path}: {played.over} of {played.asked} episodes were over in {seconds:g} s, and "
+            f"none in {lacking} of {played.game.num_envs} copies of the game: means of them would "
+            "be of short ones; give more `--seconds`"
+        )
 
 
 def _players(saved: SavedPolicies, names: Sequence[str]) -> dict[str, Player]:

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import fields
 
 import numpy as np
 
 from remuda.analysis.overall import Analysis
 from remuda.analysis.society import Society
-from remuda.analysis.trade_off import Table
-from remuda.analysis.welfare import Measure
+from remuda.analysis.trade_off import Objective, Table
+from remuda.analysis.welfare import Measure, SocialOutcomes
 from remuda.coordinator.metrics import row_of
 from remuda.coordinator.run_directory import RunDirectory
-from remuda.errors import RunDirectoryError
+from remuda.envs.registry import make_env
+from remuda.errors import RunDirectoryError, UsageError
 from remuda.ui.analysis_sources import Source
 
 LAST = 0.1
@@ -62,6 +64,27 @@ def tables_of_societies(sources: Sequence[Source], societies: Sequence[Society])
             f"{name}/return": each for name, each in earned.items()
         }
     return [agents, runs]
+
+
+def check_of_societies(sources: Sequence[Source], objectives: Sequence[Objective]) -> None:
+    """Refuse objectives that fresh play cannot tell either, before it is played.
+
+    Raises:
+        UsageError: there is no such metric.
+    """
+    known = {each.name for each in fields(SocialOutcomes)} | {"episode_length", "return"}
+    for source in sources:
+        env = make_env(source.game, 1, **source.options)
+        env.close()
+        names = [agent.name for agent in env.agents]
+        known |= {*env.facts, *(f"{name}/return" for name in names)}
+        if source.run is not None:
+            known |= {metric for row in metrics_of(source.run, names).values() for metric in row}
+    for each in objectives:
+        if each.metric not in known:
+            raise UsageError(
+                f"--pareto: there is no metric {each.metric}; there are {', '.join(sorted(known))}"
+            )
 
 
 def metrics_of(run: RunDirectory, names: Sequence[str]) -> dict[str, dict[str, Measure]]:

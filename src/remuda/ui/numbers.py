@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 NOTHING = "–"
 """Stands where there is no number."""
@@ -28,6 +28,32 @@ def with_error(mean: float | None, error: float | None) -> str:
     if mean is None:
         return NOTHING
     return number(mean) if error is None else f"{number(mean)} ± {number(error)}"
+
+
+def to_width(values: Sequence[float], width: float) -> tuple[str, ...]:
+    """Numbers with as many digits as show an interval of this width to two digits.
+
+    Args:
+        values: such as an estimate, and the ends of its interval.
+        width: of the interval; 0 or not known: digits as of `number`.
+    """
+    known = [abs(value) for value in values if math.isfinite(value)]
+    if not known or not math.isfinite(width) or width <= 0.0:
+        return tuple(number(value) for value in values)
+    size, decimals = max(known), max(1 - math.floor(math.log10(width)), 0)
+    if size >= 1e6 or decimals > 6:  # too wide for a column
+        digits = math.floor(math.log10(max(size, width))) - math.floor(math.log10(width)) + 2
+        kind = f".{min(digits, 15)}g"
+    else:
+        kind = f",.{decimals}f"
+    return tuple(f"{value:{kind}}" if math.isfinite(value) else NOTHING for value in values)
+
+
+def between(low: float, high: float) -> str:
+    """An interval with as many digits as its width needs: `152 to 168`."""
+    if not (math.isfinite(low) and math.isfinite(high)):
+        return NOTHING
+    return " to ".join(to_width((low, high), high - low))
 
 
 def rate(value: float | None) -> str:

@@ -15,7 +15,7 @@ from remuda.analysis.several import Spread, spread
 from remuda.analysis.society import Society
 from remuda.ui.analysis_extras import society_of
 from remuda.ui.analysis_sources import Source
-from remuda.ui.numbers import number, with_error
+from remuda.ui.numbers import between, number, to_width, with_error
 
 SHOWN = 20
 """Lines of a table on the screen."""
@@ -37,12 +37,13 @@ class SocietyReport:
 
     @property
     def common(self) -> dict[str, Spread]:
-        """By measure that all runs have, its spread over them."""
+        """By measure that all runs have and some tell, its spread over them."""
         every = [found.measures for found in self.societies]
         return {
             name: spread([measures[name].value for measures in every])
             for name in every[0]
             if all(name in measures for measures in every)
+            and any(np.isfinite(measures[name].value) for measures in every)
         }
 
     def as_summary(self) -> dict[str, Any]:
@@ -98,7 +99,9 @@ def print_societies(report: SocietyReport, console: Console | None = None) -> No
     console.print(table)
     for name, each in report.common.items():
         low, high = each.interval
-        told = f"{number(each.mean)} on the mean of the runs ({low:.2g} to {high:.2g})."
+        mean = to_width((each.mean,), high - low)[0]
+        known = f" ({between(low, high)})" if np.isfinite([low, high]).all() else ""
+        told = f"{mean} on the mean of the runs{known}."
         console.print(Text.assemble((f"{name.replace('_', ' ')}: ", "bold"), told))
     for label, extras in zip(report.labels, report.extras, strict=True):
         for name, extra in extras.items():

@@ -16,6 +16,7 @@ from remuda.errors import UsageError
 from remuda.ui.arguments import parse_flags, validate
 
 if TYPE_CHECKING:
+    from remuda.analysis.overall import Analysis
     from remuda.analysis.trade_off import TradeOff
 
 
@@ -65,20 +66,25 @@ def analyse(words: Sequence[str]) -> int:
 
     from remuda.analysis.trade_off import Objective, trade_off
     from remuda.ui.analysing import (
-        Report,
         analyse_what_there_is,
         print_report,
         with_part,
         write_report,
         write_summary,
     )
-    from remuda.ui.analysis_metrics import tables_of_populations, tables_of_societies
+    from remuda.ui.analysis_metrics import (
+        check_of_societies,
+        tables_of_populations,
+        tables_of_societies,
+    )
     from remuda.ui.analysis_sources import Choice, open_sources
     from remuda.ui.society_report import print_societies, report_societies
 
     objectives = [
         Objective.parse(word) for words in options.pareto for word in words.split(",") if word
     ]
+    if options.pareto and len(objectives) < 2:
+        raise UsageError("--pareto: two objectives are needed, or more")
     if options.reference and len(options.reference) != len(objectives):
         raise UsageError(
             f"--reference has {len(options.reference)} numbers, and --pareto {len(objectives)} "
@@ -86,22 +92,33 @@ def analyse(words: Sequence[str]) -> int:
         )
     sources = open_sources(options.sources)
     rng = np.random.default_rng(options.seed)
+    part: TradeOff | None = None
     place = options.out or (sources[0].place if len(sources) == 1 else Path("analysis"))
     if sources[0].has_payoffs:
         choice = Choice(options.only, options.frozen, options.wins, options.roles)
+
+        def weigh(analyses: Sequence[Analysis]) -> None:
+            nonlocal part
+            tables = tables_of_populations(sources, analyses)
+            part = trade_off(tables, objectives, rng.spawn(1)[0], options.reference)
+
         report = analyse_what_there_is(
-            sources, choice, rng, options.samples, options.seconds, options.seed
+            sources,
+            choice,
+            rng,
+            options.samples,
+            options.seconds,
+            options.seed,
+            weigh if objectives else None,
         )
-        summary, part = report.as_summary(), None
-        if objectives and isinstance(report, Report):
-            tables = tables_of_populations(sources, report.analyses)
-            part = trade_off(tables, objectives, rng, options.reference)
+        summary = report.as_summary()
         _show(options, summary, lambda: print_report(report), part)
         written = write_report(report, place, part)
     else:
         _refuse_choice(options, sources[0].path)
+        check_of_societies(sources, objectives)
         societies = report_societies(sources, rng, options.seconds, options.seed)
-        summary, part = societies.as_summary(), None
+        summary = societies.as_summary()
         if objectives:
             tables = tables_of_societies(sources, societies.societies)
             part = trade_off(tables, objectives, rng, options.reference)

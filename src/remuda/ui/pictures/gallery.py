@@ -45,7 +45,10 @@ def draw_pictures(
 
 
 def write_pictures(
-    pictures: Sequence[Picture], directory: Path, formats: Sequence[str] = FORMATS
+    pictures: Sequence[Picture],
+    directory: Path,
+    formats: Sequence[str] = FORMATS,
+    prefix: str = "",
 ) -> tuple[Path, ...]:
     """Write pictures into a directory; returns where.
 
@@ -55,6 +58,7 @@ def write_pictures(
         pictures: of `draw_pictures`.
         directory: that exists.
         formats: some of `FORMATS`.
+        prefix: of the names of the files.
 
     Raises:
         RunDirectoryError: the disk is full or not writable.
@@ -62,7 +66,7 @@ def write_pictures(
     written = []
     for picture in pictures:
         for kind in FORMATS:
-            path = directory / f"{picture.name}.{kind}"
+            path = directory / f"{prefix}{picture.name}.{kind}"
             if picture.figure is None:
                 path.unlink(missing_ok=True)
             elif kind in formats:

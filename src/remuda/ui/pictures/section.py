@@ -32,6 +32,8 @@ IN_TRAINING = (
     "analyse</code> writes these pictures as SVG and PDF, too."
 )
 """What matches a run's are."""
+PREFIX = "report_"
+"""Of the names of the report's pictures; those of `remuda analyse` lie beside them."""
 HEADING = "Who is good, who exploits whom"
 
 
@@ -56,8 +58,8 @@ def write_section(run: RunDirectory) -> str:
     except RemudaError as error:
         why = str(error)
     pictures = draw_pictures(found, _ratings_of(run, sides))
-    write_pictures(pictures, run.path, ("png",))
-    return section_of(found, pictures, why)
+    write_pictures(pictures, run.path, ("png",), PREFIX)
+    return section_of(found, pictures, why, prefix=PREFIX)
 
 
 def _sides_of(run: RunDirectory) -> Sequence[int]:
@@ -82,7 +84,11 @@ def _ratings_of(run: RunDirectory, sides: Sequence[int]) -> Ratings | str:
 
 
 def section_of(
-    found: Analysis | None, pictures: Sequence[Picture], why: str = "", note: str = IN_TRAINING
+    found: Analysis | None,
+    pictures: Sequence[Picture],
+    why: str = "",
+    note: str = IN_TRAINING,
+    prefix: str = "",
 ) -> str:
     """The section as HTML; its pictures are the PNG files beside the page.
 
@@ -91,6 +97,7 @@ def section_of(
         pictures: that are drawn, and those that are not.
         why: there is no analysis.
         note: HTML on what matches these are.
+        prefix: of the names of the PNG files.
     """
     parts = [f"<h2>{HEADING}</h2>"]
     if found is not None:
@@ -100,7 +107,7 @@ def section_of(
         parts.append("</dl>")
     elif why:
         parts.append(f'<p class="note">Policies are not compared: {escape(why)}.</p>')
-    parts += [_figure(each) for each in pictures if each.figure is not None]
+    parts += [_figure(each, prefix) for each in pictures if each.figure is not None]
     left_out = [each for each in pictures if each.figure is None]
     if left_out:
         told = "".join(f"<br>{each.heading}: {escape(each.caption)}" for each in left_out)
@@ -108,12 +115,12 @@ def section_of(
     return "\n".join(parts)
 
 
-def _figure(picture: Picture) -> str:
+def _figure(picture: Picture, prefix: str) -> str:
     """A picture as wide as it was drawn, or as the page; its caption below."""
     width = 0.0 if picture.figure is None else float(picture.figure.get_size_inches()[0])
     words = escape(picture.caption)
     return (
         f'<figure class="drawn"><img class="chart" style="width: {width:.2f}in" '
-        f'src="{picture.name}.png" alt="{escape(picture.heading)}">'
+        f'src="{prefix}{picture.name}.png" alt="{escape(picture.heading)}">'
         f"<figcaption>{words}</figcaption></figure>"
     )

@@ -1,0 +1,30 @@
+"""Intervals have as many digits as their width needs."""
+
+import pytest
+
+from remuda.ui.numbers import between, to_width
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "told"),
+    [
+        (160.0, 170.0, "160 to 170"),
+        (152.3, 157.9, "152.3 to 157.9"),
+        (-0.1234, 0.1234, "-0.12 to 0.12"),
+        (0.9971, 0.9984, "0.9971 to 0.9984"),
+        (1234567.0, 1234599.0, "1.234567e+06 to 1.234599e+06"),
+        (1e-9, 3e-9, "1.0e-09 to 3.0e-09"),
+        (2.0, 2.0, "2.00 to 2.00"),
+        (float("nan"), float("nan"), "–"),
+    ],
+)
+def test_intervals_have_the_digits_of_their_width(low, high, told):
+    found = between(low, high)
+    if "e" in told:
+        assert [float(w) for w in found.split(" to ")] == [float(w) for w in told.split(" to ")]
+    else:
+        assert found == told
+
+
+def test_a_value_has_the_digits_of_its_interval():
+    assert to_width((1234.5678, 1230.1, 1239.2), 9.1) == ("1,234.6", "1,230.1", "1,239.2")
