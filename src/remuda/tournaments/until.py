@@ -5,9 +5,8 @@ record, and asks again. What is planned is written down before it is played (`ro
 that a tournament that was cut off plays the same matches when it is gone on with.
 
 Who looks often and ends as soon as it looks well ends too often by luck. There are few looks, since
-the matches grow by `GROWTH` from one to the next, and each asks for more than was asked for: only a
-share `STRICT` of the doubt that is allowed may be left. That is measured, and no proof: of two that
-are equally good one is called the better in the end.
+the matches grow by `GROWTH` from one to the next, and the doubt that is allowed is shared out among
+them (`remuda.tournaments.doubt`).
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from __future__ import annotations
 import json
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,11 +22,13 @@ from typing import Any
 import numpy as np
 
 from remuda.analysis.payoff import Payoffs, add_up, from_sums
-from remuda.analysis.plan import Question, allocate, answer, parse_until
+from remuda.analysis.plan import Question, allocate, parse_until
 from remuda.errors import RunDirectoryError, UsageError
 from remuda.evaluation import Limits
 from remuda.population.ledger import read_records
+from remuda.population.ratings import sides_of
 from remuda.streams import stream
+from remuda.tournaments.doubt import look_at
 from remuda.tournaments.engine import OpenTournament, Played, open_tournament
 from remuda.tournaments.record import LEDGER
 from remuda.tournaments.setup import TournamentSetup
@@ -38,10 +39,6 @@ GROWTH = 0.5
 """Matches of a round as a share of all before it."""
 LOOKED_AT = 8
 """Matches of each pair before the first look, at least; each seating is played as often."""
-STRICT = 0.5
-"""How much of the doubt that is allowed may be left at a look."""
-DRAWS = 4000
-"""Of the payoffs, for one look."""
 SPENT = "the matches were spent"
 """Why a tournament ended before the question was answered."""
 MATCHES = 1_000_000
@@ -58,11 +55,11 @@ class Look:
     words: str
     """The answer."""
     sure: float
-    """0 to 1."""
+    """0 to 1: at least so sure it is, over this look and all before it."""
     wanted: float
     """As sure it is to be, 0 to 1."""
     reached: bool
-    """Whether it is, strictly enough for one look among several."""
+    """Whether it is; never in the midst of a round."""
     unsure: str
     """The comparison that is the least sure, in words."""
 
@@ -123,10 +120,11 @@ def play_until(
             planned = opened.results.left_of(rounds.planned())
             done = opened.results.done
             limits.watch(done, most)
-            left = limits.part(0, 1, time.monotonic() - begun)
-            if left.reached(0.0):
-                cut = "interrupted" if limits.interrupted() else "the time was up"
+            gone = time.monotonic() - begun
+            if limits.reached(gone):
+                cut = _why(limits, gone)
                 break
+            left = limits.part(0, 1, gone)
             cut = opened.play(planned, left, most, copies)
             if cut:
                 break
@@ -136,10 +134,17 @@ def play_until(
                     told(look)
                 if look.reached:
                     break
-            if not rounds.plan():
-                cut = SPENT
+            if not rounds.plan(lambda: limits.reached(time.monotonic() - begun)):
+                cut = _why(limits, time.monotonic() - begun)
         found = rounds.look() if rounds.may_look() else None
         return opened.played(most, cut), found
+
+
+def _why(limits: Limits, gone: float) -> str:
+    """Why no further matches are played after so many seconds."""
+    if limits.interrupted():
+        return "interrupted"
+    return "the time was up" if limits.reached(gone) else SPENT
 
 
 class _Rounds:
@@ -184,8 +189,12 @@ class _Rounds:
         numbers: Integers = np.sort(turns * len(self._counts) + seatings)
         return numbers
 
-    def plan(self) -> bool:
-        """Plan a further round; False: no match is left to be played."""
+    def plan(self, stop: Callable[[], bool] = lambda: False) -> bool:
+        """Plan a further round; False: no match is left to be played, or it was stopped.
+
+        Args:
+            stop: whether to end now.
+        """
         total = int(self._counts.sum())
         count = len(self._names)
         left = self._most - total
@@ -202,23 +211,25 @@ class _Rounds:
         else:
             size = min(left, max(count, math.ceil(GROWTH * total)))
             rng = stream(self._seed, "tournament", "plan", self.number)
-            pairs = allocate(self.payoffs(), self._question, size, rng)
+            pairs = allocate(self.payoffs(), self._question, size, rng, stop)
+            if not pairs.any():
+                return False
         self._write(self._shared(pairs))
         return True
 
     def look(self) -> Look:
         """What the matches say that are over."""
         payoffs = self.payoffs()
-        rng = stream(self._seed, "tournament", "look", self.number)
-        found = answer(payoffs, self._question, rng, DRAWS)
+        over = not len(self._opened.results.left_of(self.planned()))
+        found = look_at(payoffs, self._question, self.number)
         return Look(
             rounds=self.number,
             matches=self._opened.results.done,
             words=found.words,
             sure=found.sure,
             wanted=self._wanted,
-            reached=1.0 - found.sure <= STRICT * (1.0 - self._wanted),
-            unsure=least_sure(payoffs, self._question),
+            reached=over and found.sure >= self._wanted,
+            unsure=found.unsure,
         )
 
     def may_look(self) -> bool:
@@ -229,10 +240,11 @@ class _Rounds:
     def payoffs(self) -> Payoffs:
         """Of the matches that are over, seats pooled; as `remuda analyse` reads them."""
         numbers, returns = self._opened.results.played()
-        count, seats = len(self._names), len(self._opened.agents)
+        count = len(self._names)
         sums = np.zeros((6, count, count))
         entrants = self._opened.schedule.entrants_of(numbers)
-        add_up(entrants, returns.astype(np.float64), np.arange(seats), True, False, sums)
+        sides = sides_between([agent.team for agent in self._opened.agents])
+        add_up(entrants, returns.astype(np.float64), sides, True, False, sums)
         return from_sums(self._names, sums, True)
 
     def _shared(self, pairs: Integers) -> Integers:
@@ -282,6 +294,17 @@ def _read_rounds(path: Path | None) -> list[dict[str, Any]]:
         raise RunDirectoryError(f"{path} is damaged; begin anew in another directory") from None
 
 
+def sides_between(teams: Sequence[str]) -> Integers:
+    """By seat, the number of its side, for who meets whom in a tournament: [seats].
+
+    Where all are of one team, each plays for itself: else none would have met.
+
+    Args:
+        teams: by seat, its team; an empty name: none.
+    """
+    return sides_of(teams if len(set(teams)) > 1 else (), len(teams))
+
+
 def missing_matches(directory: Path) -> int | None:
     """How many matches of the rounds of a tournament are not in its ledger.
 
@@ -294,30 +317,3 @@ def missing_matches(directory: Path) -> int | None:
         return None
     planned = sum(sum(line["matches"]) for line in _read_rounds(directory / ROUNDS))
     return max(planned - len(np.unique(read_records(directory / LEDGER)[1]["number"])), 0)
-
-
-def least_sure(payoffs: Payoffs, question: Question) -> str:
-    """The comparison of a question's answer that is the least sure, as `a before b (71% sure)`.
-
-    By the normal distribution of its sum of payoffs: comparison d is the sum of w_ij m_ij, whose
-    variance is the sum over pairs of that of w_ij m_ij + w_ji m_ji.
-    """
-    matrix = np.where(np.eye(len(payoffs.names), dtype=np.bool_), 0.0, payoffs.matrix)
-    weights = question.comparisons(matrix)
-    one, other = np.triu_indices(len(matrix), 1)
-    covariances = payoffs.moderated[:, :, one, other]
-    there, back = weights[:, one, other], weights[:, other, one]
-    variances = (
-        there**2 * covariances[0, 0]
-        + 2.0 * there * back * covariances[0, 1]
-        + back**2 * covariances[1, 1]
-    ) / np.maximum(payoffs.counts[one, other], 1)
-    distances = (weights * matrix).sum((1, 2))
-    sure = [
-        0.5 * (1.0 + math.erf(distance / math.sqrt(max(2.0 * variance, 1e-300))))
-        for distance, variance in zip(distances, variances.sum(1), strict=True)
-    ]
-    least = int(np.argmin(sure))
-    sums = weights[least].sum(1)
-    better, worse = payoffs.names[int(sums.argmax())], payoffs.names[int(sums.argmin())]
-    return f"{better} before {worse} ({min(100.0 * sure[least], 99.9):.1f}% sure)"
