@@ -23,6 +23,7 @@ import numpy as np
 
 from remuda.analysis.payoff import Payoffs, add_up, from_sums
 from remuda.analysis.plan import Question, allocate, parse_until
+from remuda.envs.registry import make_env
 from remuda.errors import RunDirectoryError, UsageError
 from remuda.evaluation import Limits
 from remuda.population.ledger import read_records
@@ -111,6 +112,7 @@ def play_until(
     question, wanted = parse_until(until)
     if len(setup.participants) < 2:
         raise UsageError("until: one entrant only; two at least are to be compared")
+    _check_first(setup, most, directory)
     limits = limits or Limits()
     more = {"until": " ".join(until.lower().split())}
     with open_tournament(setup, 0, directory, asked, more, processes) as opened:
@@ -138,6 +140,29 @@ def play_until(
                 cut = _why(limits, time.monotonic() - begun)
         found = rounds.look() if rounds.may_look() else None
         return opened.played(most, cut), found
+
+
+def _first_of_each(seats: int) -> int:
+    """Matches of each pair before the first look: each of its seatings as often."""
+    return -(-LOOKED_AT // (2 * seats)) * 2 * seats
+
+
+def _check_first(setup: TournamentSetup, most: int, directory: Path | None) -> None:
+    """Raise a `UsageError`, before anything is written, where the first round cannot be played."""
+    env = make_env(setup.game, 1, **setup.options)
+    env.close()
+    if env.num_agents < 2:
+        raise UsageError(
+            f"until: {setup.game} is a game for one agent, in which no two meet; leave it out, and "
+            "compare the returns"
+        )
+    count = len(setup.participants)
+    first = _first_of_each(env.num_agents) * count * (count - 1) // 2
+    begun = directory is not None and (directory / ROUNDS).exists()
+    if first > most and not begun:
+        raise UsageError(
+            f"--matches is {most:,}; before anything can be said {count} entrants play {first:,}"
+        )
 
 
 def _why(limits: Limits, gone: float) -> str:
@@ -168,16 +193,11 @@ class _Rounds:
         self._names = tuple(each.name for each in opened.setup.participants)
         self._seed = opened.setup.seed
         schedule = opened.schedule
-        if len(opened.agents) < 2:
-            raise UsageError(
-                f"until: {opened.setup.game} is a game for one agent, in which no two meet; "
-                "leave it out, and compare the returns"
-            )
         self._counts: Integers = np.zeros(len(schedule.seatings), np.int64)
         """[I]: planned matches by seating."""
         self.number = 0
         """Rounds that were planned."""
-        for line in _read_rounds(self._path):
+        for line in _read_rounds(self._path, len(self._counts)):
             self._counts[line["seatings"]] += np.array(line["matches"], np.int64)
             self.number += 1
 
@@ -199,13 +219,8 @@ class _Rounds:
         count = len(self._names)
         left = self._most - total
         if self.number == 0:
-            each = -(-LOOKED_AT // (2 * len(self._opened.agents))) * 2 * len(self._opened.agents)
+            each = _first_of_each(len(self._opened.agents))
             pairs: Integers = np.triu(np.full((count, count), each, np.int64), 1)
-            if pairs.sum() > left:
-                raise UsageError(
-                    f"--matches is {self._most:,}; before anything can be said {count} entrants "
-                    f"play {int(pairs.sum()):,}"
-                )
         elif left <= 0:
             return False
         else:
@@ -283,15 +298,45 @@ class _Rounds:
         self.number += 1
 
 
-def _read_rounds(path: Path | None) -> list[dict[str, Any]]:
-    """Each round that was written down: its seatings, and how many matches of each."""
+def _read_rounds(path: Path | None, seatings: int | None = None) -> list[dict[str, list[int]]]:
+    """Each round that was written down: its seatings, and how many matches of each.
+
+    Args:
+        path: of the file.
+        seatings: how many there are; None: that is not known.
+
+    Raises:
+        RunDirectoryError: a line is damaged.
+    """
     if path is None or not path.exists():
         return []
     lines = path.read_bytes().split(b"\n")
-    try:
-        return [json.loads(line) for line in lines[:-1]]  # the last is empty, or cut off
-    except ValueError:
-        raise RunDirectoryError(f"{path} is damaged; begin anew in another directory") from None
+    found = []
+    for number, line in enumerate(lines[:-1], 1):  # the last is empty, or cut off
+        try:
+            read = json.loads(line)
+        except ValueError:
+            read = None
+        if not _is_round(read, seatings):
+            raise RunDirectoryError(
+                f"{path} is damaged in line {number}; begin anew in another directory"
+            )
+        found.append(read)
+    return found
+
+
+def _is_round(read: object, seatings: int | None) -> bool:
+    """Whether a line is of a round: numbers of seatings, and matches of each."""
+    if not isinstance(read, dict):
+        return False
+    places, matches = read.get("seatings"), read.get("matches")
+    if not (isinstance(places, list) and isinstance(matches, list)):
+        return False
+    if len(places) != len(matches) or len(set(map(str, places))) != len(places):
+        return False
+    if not all(type(each) is int and each >= 0 for each in places + matches):
+        return False
+    return seatings is None or all(place < seatings for place in places)
 
 
 def sides_between(teams: Sequence[str]) -> Integers:
