@@ -10,6 +10,7 @@ import os
 import time
 import traceback
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection, wait
@@ -242,13 +243,20 @@ def work(connection: Connection, share: Share) -> None:
         except (EOFError, ConnectionError):
             return  # the tournament is over
         except RemudaError as error:
-            connection.send(str(error))
+            _tell(connection, str(error))
         except Exception as error:
             place = traceback.extract_tb(error.__traceback__)[-1]
-            connection.send(
+            _tell(
+                connection,
                 f"a process of the tournament failed: {type(error).__name__}: {error} "
-                f"({place.filename}, line {place.lineno}, in {place.name})"
+                f"({place.filename}, line {place.lineno}, in {place.name})",
             )
+
+
+def _tell(connection: Connection, words: str) -> None:
+    """Say what failed, unless another process has ended the tournament by then."""
+    with suppress(OSError):
+        connection.send(words)
 
 
 def play_share(
