@@ -96,12 +96,12 @@ def tournament(
     *,
     game: str | Callable[..., Any],
     options: Mapping[str, Any] | None = None,
-    episodes: int = 100,
+    episodes: int | None = None,
     seed: int = 0,
     deterministic: bool = True,
     directory: Path | str | None = None,
     until: str = "",
-    matches: int = MATCHES,
+    matches: int | None = None,
     seconds: float | None = None,
     processes: int | None = 1,
 ) -> Tournament:
@@ -116,7 +116,7 @@ def tournament(
             `remuda games GAME` lists); by name, or named as they are.
         game: that all of them can play, as `train` takes it.
         options: of the game, as `env.options`.
-        episodes: for each pair, and each seat of the first of it.
+        episodes: for each pair, and each seat of the first of it; None: 100. Not with `until`.
         seed: of the games; every pair plays others.
         deterministic: let them be greedy; else they explore as at the end of training.
         directory: where matches are written as they end (`ledger.bin`, and who played in
@@ -124,7 +124,7 @@ def tournament(
             nothing is kept.
         until: play in rounds, each of those matches on which the answer hangs, until it is as sure
             as this says, such as `rank of the top 3 is 95% sure`. Empty: as `episodes` says.
-        matches: at most, with `until`.
+        matches: at most, with `until`; None: a million.
         seconds: after which no match is begun; None: it takes as long as it takes.
         processes: that play; 1: this one; None: as many as are useful, one for each core at most.
             A script that asks for more than 1 needs `if __name__ == "__main__":`.
@@ -135,22 +135,37 @@ def tournament(
         `until` also `until`: what is known in the end.
 
     Raises:
-        UsageError: there are no entrants, one cannot play the game, or the directory holds another
-            tournament.
+        UsageError: there are no entrants, one cannot play the game, `episodes` and `until` or
+            `matches` do not belong together, or the directory holds another tournament.
+        UnguardedScriptError: a process that plays reads the script, which calls this as it is read.
         RunDirectoryError: the directory is in use, damaged, or cannot be written.
         ConfigError: there is no such game, or no such policy that plays without having learned.
     """
+    check_guard()
     _check_entrants(entrants)
     named = dict(entrants) if isinstance(entrants, Mapping) else _named(entrants)
+    _check_together(episodes, until, matches)
+    episodes = 100 if episodes is None else episodes
     _check_play(episodes, seed)
     players: dict[str, Entrant] = {
         name: who if isinstance(who, str) else who.player for name, who in named.items()
     }
     where = None if directory is None else Path(directory).expanduser()
-    how_far = HowFar(episodes, until, matches, seconds, processes)
-    return play_in_python(
-        name_game(game), options or {}, players, seed, not deterministic, where, how_far
-    )
+    how_far = HowFar(episodes, until, MATCHES if matches is None else matches, seconds, processes)
+    try:
+        return play_in_python(
+            name_game(game), options or {}, players, seed, not deterministic, where, how_far
+        )
+    except UnguardedScriptError as error:
+        raise error.with_traceback(None) from None  # the line says all, and the script is at fault
+
+
+def _check_together(episodes: int | None, until: str, matches: int | None) -> None:
+    """Raise a `UsageError` for ways to say how far it goes that do not belong together."""
+    if until and episodes is not None:
+        raise UsageError("until says how far it goes, and so does episodes; leave out one of them")
+    if not until and matches is not None:
+        raise UsageError("matches is for until; without it, episodes says how many there are")
 
 
 def _check_play(episodes: int, seed: int) -> None:

@@ -40,10 +40,13 @@ class UserCodeError(RemudaError):
 class UnguardedScriptError(RemudaError):
     """A script that calls `remuda.train` as soon as it is read, which children do too."""
 
-    def __init__(self, script: str) -> None:
+    def __init__(
+        self, script: str, does: str = "trains", instead: str = 'schedule="sequential"'
+    ) -> None:
+        who = "process of a run" if does == "trains" else "other process"
         super().__init__(
-            f"{script} trains as soon as it is read, and every process of a run reads it again: "
-            'put what it does under `if __name__ == "__main__":`, or take schedule="sequential"'
+            f"{script} {does} as soon as it is read, and every {who} reads it again: "
+            f'put what it does under `if __name__ == "__main__":`, or take {instead}'
         )
 
 

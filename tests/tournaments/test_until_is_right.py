@@ -6,23 +6,39 @@ import numpy as np
 import pytest
 
 from remuda.analysis.plan import parse_until
+from remuda.tournaments.doubt import share_of
 from remuda.tournaments.entrants import Participant
 from remuda.tournaments.record import MatchResults
 from remuda.tournaments.schedule import Schedule
 from remuda.tournaments.until import _Rounds
 
-QUESTION, WANTED = parse_until("rank of the top 3 is 95% sure")
+TOP_THREE, BEST = "rank of the top 3 is 95% sure", "the best is 95% sure"
+GRAPH = "the response graph is 95% sure"
 
 
-def claimed(seed, count, spread, most):
-    """Play policies of known strengths: whether it was sure, whether it was wrong, the matches.
+def of_spread(seed, count, spread):
+    """How often the row wins against the column: [N, N].
 
-    One wins 1 against another by the logistic function of the difference of their strengths, which
-    are drawn from a normal distribution of this spread.
+    By the logistic function of the difference of their strengths, which are drawn from a normal
+    distribution of this spread.
     """
-    rng = np.random.default_rng(seed)
-    strengths = rng.normal(0.0, spread, count)
-    wins = 1.0 / (1.0 + np.exp(strengths[None, :] - strengths[:, None]))
+    strengths = np.random.default_rng(seed).normal(0.0, spread, count)
+    return 1.0 / (1.0 + np.exp(strengths[None, :] - strengths[:, None]))
+
+
+def of_strengths(strengths):
+    """Likewise, so that the differences of strengths are those of returns."""
+    strengths = np.array(strengths)
+    return np.clip(0.5 + (strengths[:, None] - strengths[None, :]) / 2.0, 0.02, 0.98)
+
+
+def claimed(seed, wins, until, most):
+    """Play policies of which is known how often each wins 1 against each: [N, N].
+
+    Whether it was sure, whether it was wrong, and the matches.
+    """
+    rng, count = np.random.default_rng([seed, 1]), len(wins)
+    question, wanted = parse_until(until)
     names = tuple(f"p{i}" for i in range(count))
     schedule = Schedule([Participant(name, ((name,),) * 2) for name in names], 2, 0)
     results = MatchResults(schedule, 2)
@@ -30,11 +46,11 @@ def claimed(seed, count, spread, most):
         setup=SimpleNamespace(
             participants=[SimpleNamespace(name=name) for name in names], seed=seed, game="known"
         ),
-        agents=(0, 1),
+        agents=(SimpleNamespace(team=""),) * 2,
         schedule=schedule,
         results=results,
     )
-    rounds = _Rounds(opened, QUESTION, WANTED, None, most)
+    rounds = _Rounds(opened, question, wanted, None, most)
     while rounds.plan():
         numbers = results.left_of(rounds.planned())
         one, other = schedule.entrants_of(numbers).T
@@ -43,8 +59,7 @@ def claimed(seed, count, spread, most):
         results.add(numbers, numbers, returns, won)
         look = rounds.look()
         if look.reached:
-            order = np.argsort(-(wins.sum(1) - 0.5))[:3]
-            right = " before ".join(names[place] for place in order)
+            right = question.in_words(question.answers(2.0 * wins[None] - 1.0)[0], names)
             return True, look.words != right, look.matches
     return False, False, int(rounds.planned().size)
 
@@ -58,9 +73,61 @@ def claimed(seed, count, spread, most):
     ],
 )
 def test_the_claimed_top_three_are_wrong_no_more_often_than_said(populations, spread):
-    found = [claimed(seed, 5, spread, 20_000) for seed in range(populations)]
+    found = [
+        claimed(seed, of_spread(seed, 5, spread), TOP_THREE, 20_000) for seed in range(populations)
+    ]
     sure = sum(was for was, _, _ in found)
     wrong = sum(was for _, was, _ in found)
     assert sure >= populations // 3
     # Two standard errors above one in twenty of the claims.
     assert wrong <= 0.05 * sure + 2.0 * np.sqrt(0.05 * 0.95 * sure)
+
+
+NEAR = [
+    ("two, nearly alike", (0.02, 0.0), BEST),
+    ("two, near", (0.05, 0.0), BEST),
+    ("two", (0.2, 0.0), BEST),
+    ("two near, one far", (0.02, 0.0, -0.8), BEST),
+    ("two near, one far, in order", (0.05, 0.0, -0.8), "rank of the top 2 is 95% sure"),
+    ("three", (0.1, 0.05, 0.0), BEST),
+    ("three, each pair", (0.1, 0.05, 0.0), GRAPH),
+    ("five", (0.08, 0.06, 0.04, 0.02, 0.0), TOP_THREE),
+    ("five, two near", (0.02, 0.0, -0.6, -0.7, -0.8), BEST),
+]
+QUICK = ("two, nearly alike", "two near, one far")
+
+
+@pytest.mark.parametrize(
+    ("strengths", "until", "tournaments"),
+    [
+        pytest.param(
+            strengths,
+            until,
+            count,
+            id=f"{name}, {count}",
+            marks=[pytest.mark.slow] if count == 400 else [],
+        )
+        for name, strengths, until in NEAR
+        for count in (150, 400)
+        if count == 400 or name in QUICK
+    ],
+)
+def test_no_more_tournaments_end_wrong_than_said(strengths, until, tournaments, monkeypatch):
+    """Over all tournaments, whatever the differences: also those that would end by luck alone."""
+    if tournaments < 400:
+        monkeypatch.setattr("remuda.analysis.plan.WORLDS", 3)  # a rougher plan, and a quick one
+    wins = of_strengths(strengths)
+    most = 3000 if tournaments < 400 else 10_000
+    wrong = sum(claimed(seed, wins, until, most)[1] for seed in range(tournaments))
+    assert wrong <= 0.05 * tournaments + 2.0 * np.sqrt(0.05 * 0.95 * tournaments)
+
+
+def test_what_is_clear_is_called_soon():
+    """Doubt that is shared out among looks makes no tournament of unequal policies a long one."""
+    found = [claimed(seed, of_strengths((0.8, 0.0)), BEST, 3000) for seed in range(30)]
+    assert all(was and not wrong for was, wrong, _ in found)
+    assert np.median([matches for *_, matches in found]) <= 40
+
+
+def test_the_shares_of_all_looks_are_one_in_all():
+    assert sum(share_of(look) for look in range(1, 100_000)) == pytest.approx(1.0, abs=1e-4)

@@ -13,7 +13,7 @@ from remuda.crossplay import setup_of_entrants
 from remuda.errors import RemudaError
 from remuda.evaluation import Limits
 from remuda.population.ledger import read_records
-from remuda.tournaments.engine import play
+from remuda.tournaments.engine import open_tournament, play
 from remuda.tournaments.until import play_until
 from remuda.tournaments.workers import Workers, useful_processes
 from tournament_games import always, untrained
@@ -149,10 +149,45 @@ def is_alive(pid):
     return state != "Z"
 
 
-def test_a_failure_in_a_process_is_told(tmp_path):
+def test_a_failure_in_a_process_is_told(tmp_path, capfd):
     setup = setup_of_entrants("tournament_games:Fails", {}, {"a": "random", "b": "random"})
-    with pytest.raises(RemudaError, match=r"a process of the tournament failed: .*as it does"):
+    with pytest.raises(RemudaError, match=r"tournament_games.py, line .*: as it does") as raised:
         play(setup, 4, tmp_path / "t", processes=2)
+    assert "\n" not in str(raised.value)
+    assert "Traceback" not in capfd.readouterr().err
+
+
+UNGUARDED_SCRIPT = """
+import remuda
+remuda.tournament(["random", "tactician"], game="connect_four", episodes=4, processes=2)
+"""
+
+
+def test_a_script_without_a_guard_is_told_in_one_line(tmp_path):
+    script = tmp_path / "own.py"
+    script.write_text(UNGUARDED_SCRIPT)
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+    words = [sys.executable, str(script)]
+    ended = subprocess.run(words, env=environment, capture_output=True, text=True, check=False)
+    assert ended.returncode == 1
+    lines = ended.stderr.strip().splitlines()
+    assert "UnguardedScriptError: own.py plays a tournament as soon as it is read" in lines[-1]
+    assert "processes=1" in lines[-1]
+    assert len(lines) <= 8
+
+
+def test_more_processes_are_started_when_there_is_more_to_play(monkeypatch):
+    """The first round is the smallest one."""
+    counts = iter([2, 3, 2])
+    monkeypatch.setattr("remuda.tournaments.engine.useful_processes", lambda *_: next(counts))
+    seen = []
+    with open_tournament(four(), 3, processes=None) as opened:
+        for parts in (3, 2, 1):
+            left = opened.results.left()
+            assert not opened.play(left[: len(left) // parts], Limits(), 48)
+            seen.append(len(opened._workers[0].pids))
+        assert not len(opened.results.left())
+    assert seen == [2, 3, 3]
 
 
 def test_few_matches_are_played_by_this_process_alone(monkeypatch):

@@ -51,10 +51,15 @@ def test_options_are_taken_as_the_configuration_of_a_run_takes_them(tmp_path):
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ({"matches": 0}, "matches: a whole number, one at least; this is 0"),
+        (
+            {"until": "the best is 95% sure", "matches": 0},
+            "matches: a whole number, one at least; this is 0",
+        ),
         ({"processes": 1.5}, r"processes: a whole number, one at least; this is 1\.5"),
         ({"seconds": -1}, "seconds: a number above 0, or None; this is -1"),
         ({"until": 3}, "until: a text, as in 'the best is 95% sure'; this is 3"),
+        ({"matches": 10}, "matches is for until; without it, episodes says how many"),
+        ({"until": "soon", "episodes": 3}, "until says how far it goes, and so does episodes"),
         ({"until": "soon"}, 'until: this is "soon"'),
     ],
 )

@@ -11,6 +11,7 @@ edges one by one.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -27,6 +28,21 @@ DRAWS = 2000
 """Of the payoffs, for one look at how sure an answer is."""
 FIRST = 2
 """Matches of a pair before anything is made of them."""
+
+
+@dataclass(frozen=True)
+class Compared:
+    """The D comparisons that an answer is made of, in a symmetric game of C pairs."""
+
+    apart: Numbers
+    """[D]: how far each is from 0, 0 at least."""
+    variances: Numbers
+    """[D, C]: of what one match of each pair adds to each; [D] where comparison d is of pair d
+    alone."""
+    better: Integers
+    """[D]: the policy that is ahead."""
+    worse: Integers
+    """[D]: the other one."""
 
 
 class Question(Protocol):
@@ -47,11 +63,12 @@ class Question(Protocol):
             rng: what is drawn with.
         """
 
-    def comparisons(self, matrix: Numbers) -> Numbers:
-        """What the answer is made of: [D, N, N], weights of payoffs whose sums must be above 0.
+    def compared(self, matrix: Numbers, covariances: Numbers) -> Compared:
+        """What the answer is made of: comparisons, each of which must be above 0.
 
         Args:
             matrix: [N, N] the row's payoffs as they are known.
+            covariances: [2, 2, C] of one match of each pair, in the order of `triu_indices`.
         """
 
     def in_words(self, answer: Integers, names: tuple[str, ...]) -> str:
@@ -79,18 +96,24 @@ class Order:
         found: Numbers = draws + moved[:, :, None] / (len(matrix) - 1)
         return found
 
-    def comparisons(self, matrix: Numbers) -> Numbers:
+    def compared(self, matrix: Numbers, covariances: Numbers) -> Compared:
         """Each of the best against each that comes after it, by their means."""
         count = len(matrix)
-        order = np.argsort(-(matrix.sum(1) - np.diag(matrix)), kind="stable")
-        pairs = [
-            (order[i], order[j]) for i in range(min(self.top, count)) for j in range(i + 1, count)
-        ]
-        found = np.zeros((len(pairs), count, count))
-        for weights, (better, worse) in zip(found, pairs, strict=True):
-            weights[better], weights[worse] = 1.0 / (count - 1), -1.0 / (count - 1)
-            weights[better, better] = weights[worse, worse] = 0.0
-        return found
+        sums = (matrix.sum(1) - np.diag(matrix)) / (count - 1)
+        order = np.argsort(-sums, kind="stable")
+        ahead, behind = np.triu_indices(count, 1)
+        asked = ahead < self.top
+        better, worse = order[ahead[asked]], order[behind[asked]]
+        one, other = np.triu_indices(count, 1)
+        # The weight of what each of a pair earns: 1 for the better, -1 for the worse one.
+        there = (one == better[:, None]).astype(np.float64) - (one == worse[:, None])
+        back = (other == better[:, None]).astype(np.float64) - (other == worse[:, None])
+        variances = (
+            there**2 * covariances[0, 0]
+            + 2.0 * there * back * covariances[0, 1]
+            + back**2 * covariances[1, 1]
+        ) / (count - 1) ** 2
+        return Compared(sums[better] - sums[worse], variances, better, worse)
 
     def in_words(self, answer: Integers, names: tuple[str, ...]) -> str:
         """`policy_2 before policy_0`."""
@@ -118,14 +141,14 @@ class ResponseGraph:
         found[:, other, one] -= moved / 2.0
         return found
 
-    def comparisons(self, matrix: Numbers) -> Numbers:
+    def compared(self, matrix: Numbers, covariances: Numbers) -> Compared:
         """Each two with each other."""
         one, other = np.triu_indices(len(matrix), 1)
-        sign = np.where(matrix[one, other] >= matrix[other, one], 1.0, -1.0)
-        found = np.zeros((len(one), *matrix.shape))
-        number = np.arange(len(one))
-        found[number, one, other], found[number, other, one] = sign, -sign
-        return found
+        more = matrix[one, other] - matrix[other, one]
+        variances = covariances[0, 0] - 2.0 * covariances[0, 1] + covariances[1, 1]
+        first = more >= 0.0
+        better, worse = np.where(first, one, other), np.where(first, other, one)
+        return Compared(np.abs(more), variances, better, worse)
 
     def in_words(self, answer: Integers, names: tuple[str, ...]) -> str:
         """How many beat how many others."""
@@ -156,11 +179,11 @@ def answer(
 ) -> Answer:
     """What the payoffs say to a question, and how sure that is.
 
-    This is sure to be asked again after every few matches, until the answer is sure enough. Draws
-    around the estimates alone would then be too sure too often, where policies are nearly equal: of
-    many looks the luckiest ends the search. How sure one is given that policies are of one
-    population (`shrink`) does not hang on when one looks (Deng, Lu and Chen 2016, "Continuous
-    monitoring of A/B tests without pain").
+    Three policies or more are taken to be of one population (`shrink`): averaged over populations
+    that are spread like that, how sure one is does not hang on when one looks (Deng, Lu and Chen
+    2016, "Continuous monitoring of A/B tests without pain"). For two policies there is nothing to
+    shrink, and for two that are near each other and far from all others it is too little: who looks
+    again and again at these has to ask for more (`remuda.tournaments.doubt`).
 
     Raises:
         UsageError: two policies never met, or seats are not pooled.
@@ -177,7 +200,11 @@ def answer(
 
 
 def allocate(
-    payoffs: Payoffs, question: Question, matches: int, rng: np.random.Generator
+    payoffs: Payoffs,
+    question: Question,
+    matches: int,
+    rng: np.random.Generator,
+    stop: Callable[[], bool] = lambda: False,
 ) -> Integers:
     """How many matches to play next of each pair: [N, N], the earlier policy's row.
 
@@ -185,6 +212,13 @@ def allocate(
     matches could be sought with which the fewest in all make the answer sure (`_wanted`). Since
     they are not known, it is the mean of these shares over draws of the payoffs as they may be. The
     matches go to the pairs that have less than this.
+
+    Args:
+        payoffs: of the matches so far.
+        question: that is to be answered.
+        matches: to be shared out.
+        rng: what is drawn with.
+        stop: asked between two draws: whether to end now, and plan none.
 
     Raises:
         UsageError: seats are not pooled, or `matches` is less than 1.
@@ -202,11 +236,13 @@ def allocate(
         whole.check_whole()
         draws = symmetric_draws(whole, WORLDS, rng)
         covariances = payoffs.moderated[:, :, pairs[0], pairs[1]]
-        at_once = max(1, PIECE // question.comparisons(draws[0])[:, *pairs].size)
-        parts = [draws[begin : begin + at_once] for begin in range(0, WORLDS, at_once)]
-        wanted = np.mean(
-            np.vstack([_wanted(part, question, pairs, covariances) for part in parts]), 0
-        )
+        at_once = max(1, PIECE // question.compared(draws[0], covariances).variances.size)
+        shares = []
+        for begin in range(0, WORLDS, at_once):
+            if stop():
+                return np.zeros(payoffs.counts.shape, np.int64)
+            shares.append(_wanted(draws[begin : begin + at_once], question, covariances))
+        wanted = np.mean(np.vstack(shares), 0)
         target = wanted * (counts.sum() + matches)
         planned = _share_out(np.maximum(target - counts, 0.0), matches)
     found: Integers = np.zeros(payoffs.counts.shape, np.int64)
@@ -230,9 +266,7 @@ LEAST = 1e-12
 """The share of a pair that decides nothing."""
 
 
-def _wanted(
-    draws: Numbers, question: Question, pairs: tuple[Integers, ...], covariances: Numbers
-) -> Numbers:
+def _wanted(draws: Numbers, question: Question, covariances: Numbers) -> Numbers:
     """[S, C]: the shares of matches with which the fewest make the answer sure, if draws were true.
 
     After n_c matches of each pair c the comparison d is known with the variance
@@ -247,37 +281,34 @@ def _wanted(
     Args:
         draws: [S, N, N] the row's payoffs.
         question: that is asked.
-        pairs: two of [C], the places of each pair.
         covariances: [2, 2, C] of one match of each pair.
     """
-    one, other = pairs
-    variances, apart = [], []
-    for matrix in draws:
-        weights = question.comparisons(matrix)
-        there, back = weights[:, one, other], weights[:, other, one]
-        variances.append(
-            there**2 * covariances[0, 0]
-            + 2.0 * there * back * covariances[0, 1]
-            + back**2 * covariances[1, 1]
-        )
-        apart.append((weights * matrix).sum((1, 2)))
-    return _shares(np.array(variances), np.array(apart))
+    found = [question.compared(matrix, covariances) for matrix in draws]
+    return _shares(
+        np.array([each.variances for each in found]), np.array([each.apart for each in found])
+    )
 
 
 def _shares(variances: Numbers, apart: Numbers) -> Numbers:
-    """[S, C]: as `_wanted`, of variances s [S, D, C] and distances D [S, D]."""
-    shares = np.full((len(variances), variances.shape[2]), 1.0 / variances.shape[2])
+    """[S, C]: as `_wanted`, of variances s [S, D, C], or [S, D] as in `Compared`, and D [S, D]."""
+    whole = variances.ndim == 3
+    shares = np.full((len(variances), variances.shape[-1]), 1.0 / variances.shape[-1])
     largest = apart.max(1, keepdims=True)
-    known: Bools = np.logical_not(variances.any(2))
+    known: Bools = np.logical_not(variances.any(2) if whole else variances)
     if not ((largest > 0.0).all() and not known.all(1).any()):
         return shares
     apart = np.where(known, 1e6 * largest, np.maximum(apart, 1e-6 * largest))
+    most = variances.reshape(len(variances), -1).max(1)
     variances = np.where(
-        known[:, :, None], np.max(variances, axis=(1, 2), keepdims=True), variances
+        known[:, :, None] if whole else known,
+        most[:, None, None] if whole else most[:, None],
+        variances,
     )
     logs, matches = np.zeros_like(apart), np.zeros((len(apart), 1))
     for number in range(ROUNDS):
-        variance = (variances @ (1.0 / shares)[:, :, None])[:, :, 0]
+        variance = (
+            (variances @ (1.0 / shares)[:, :, None])[:, :, 0] if whole else variances / shares
+        )
         clear = apart / np.sqrt(variance)
         begin = matches if number else -2.0 * np.log(clear.min(1, keepdims=True))
         matches = _until_sure(clear, begin)
@@ -291,7 +322,9 @@ def _shares(variances: Numbers, apart: Numbers) -> Numbers:
             logs = np.maximum(wanted, -6.0)
         logs -= logs.max(1, keepdims=True)
         multipliers = np.where(known, 0.0, np.exp(np.maximum(logs, -60.0)))
-        shares = np.sqrt((multipliers[:, None] @ variances)[:, 0])
+        shares = np.sqrt(
+            (multipliers[:, None] @ variances)[:, 0] if whole else multipliers * variances
+        )
         shares = np.maximum(shares / shares.sum(1, keepdims=True), LEAST)
     found: Numbers = shares / shares.sum(1, keepdims=True)
     return found

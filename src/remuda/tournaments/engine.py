@@ -118,6 +118,8 @@ class OpenTournament:
         if count > 1 and not self._workers:
             made = Workers(self.setup, self.schedule.episodes, count)
             self._workers.append(self.held.enter_context(made))
+        elif self._workers:
+            self._workers[0].grow(count)
         if self._workers:
             return self._workers[0].play(numbers, self.results, limits, wanted, number)
         return _play(self, numbers, limits, wanted, min(len(numbers), number))

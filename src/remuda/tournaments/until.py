@@ -5,9 +5,8 @@ record, and asks again. What is planned is written down before it is played (`ro
 that a tournament that was cut off plays the same matches when it is gone on with.
 
 Who looks often and ends as soon as it looks well ends too often by luck. There are few looks, since
-the matches grow by `GROWTH` from one to the next, and each asks for more than was asked for: only a
-share `STRICT` of the doubt that is allowed may be left. That is measured, and no proof: of two that
-are equally good one is called the better in the end.
+the matches grow by `GROWTH` from one to the next, and the doubt that is allowed is shared out among
+them (`remuda.tournaments.doubt`).
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from __future__ import annotations
 import json
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,12 +22,15 @@ from typing import Any
 import numpy as np
 
 from remuda.analysis.payoff import Payoffs, from_sums
-from remuda.analysis.plan import Question, allocate, answer, parse_until
+from remuda.analysis.plan import Question, allocate, parse_until
 from remuda.analysis.sums import ROWS, add_up
+from remuda.envs.registry import make_env
 from remuda.errors import RunDirectoryError, UsageError
 from remuda.evaluation import Limits
 from remuda.population.ledger import read_records
+from remuda.population.ratings import sides_of
 from remuda.streams import stream
+from remuda.tournaments.doubt import look_at
 from remuda.tournaments.engine import OpenTournament, Played, open_tournament
 from remuda.tournaments.record import LEDGER
 from remuda.tournaments.setup import TournamentSetup
@@ -39,10 +41,6 @@ GROWTH = 0.5
 """Matches of a round as a share of all before it."""
 LOOKED_AT = 8
 """Matches of each pair before the first look, at least; each seating is played as often."""
-STRICT = 0.5
-"""How much of the doubt that is allowed may be left at a look."""
-DRAWS = 4000
-"""Of the payoffs, for one look."""
 SPENT = "the matches were spent"
 """Why a tournament ended before the question was answered."""
 MATCHES = 1_000_000
@@ -59,11 +57,11 @@ class Look:
     words: str
     """The answer."""
     sure: float
-    """0 to 1."""
+    """0 to 1: at least so sure it is, over this look and all before it."""
     wanted: float
     """As sure it is to be, 0 to 1."""
     reached: bool
-    """Whether it is, strictly enough for one look among several."""
+    """Whether it is; never in the midst of a round."""
     unsure: str
     """The comparison that is the least sure, in words."""
 
@@ -115,6 +113,7 @@ def play_until(
     question, wanted = parse_until(until)
     if len(setup.participants) < 2:
         raise UsageError("until: one entrant only; two at least are to be compared")
+    _check_first(setup, most, directory)
     limits = limits or Limits()
     more = {"until": " ".join(until.lower().split())}
     with open_tournament(setup, 0, directory, asked, more, processes) as opened:
@@ -124,10 +123,11 @@ def play_until(
             planned = opened.results.left_of(rounds.planned())
             done = opened.results.done
             limits.watch(done, most)
-            left = limits.part(0, 1, time.monotonic() - begun)
-            if left.reached(0.0):
-                cut = "interrupted" if limits.interrupted() else "the time was up"
+            gone = time.monotonic() - begun
+            if limits.reached(gone):
+                cut = _why(limits, gone)
                 break
+            left = limits.part(0, 1, gone)
             cut = opened.play(planned, left, most, copies)
             if cut:
                 break
@@ -137,10 +137,40 @@ def play_until(
                     told(look)
                 if look.reached:
                     break
-            if not rounds.plan():
-                cut = SPENT
+            if not rounds.plan(lambda: limits.reached(time.monotonic() - begun)):
+                cut = _why(limits, time.monotonic() - begun)
         found = rounds.look() if rounds.may_look() else None
         return opened.played(most, cut), found
+
+
+def _first_of_each(seats: int) -> int:
+    """Matches of each pair before the first look: each of its seatings as often."""
+    return -(-LOOKED_AT // (2 * seats)) * 2 * seats
+
+
+def _check_first(setup: TournamentSetup, most: int, directory: Path | None) -> None:
+    """Raise a `UsageError`, before anything is written, where the first round cannot be played."""
+    env = make_env(setup.game, 1, **setup.options)
+    env.close()
+    if env.num_agents < 2:
+        raise UsageError(
+            f"until: {setup.game} is a game for one agent, in which no two meet; leave it out, and "
+            "compare the returns"
+        )
+    count = len(setup.participants)
+    first = _first_of_each(env.num_agents) * count * (count - 1) // 2
+    begun = directory is not None and (directory / ROUNDS).exists()
+    if first > most and not begun:
+        raise UsageError(
+            f"--matches is {most:,}; before anything can be said {count} entrants play {first:,}"
+        )
+
+
+def _why(limits: Limits, gone: float) -> str:
+    """Why no further matches are played after so many seconds."""
+    if limits.interrupted():
+        return "interrupted"
+    return "the time was up" if limits.reached(gone) else SPENT
 
 
 class _Rounds:
@@ -164,16 +194,11 @@ class _Rounds:
         self._names = tuple(each.name for each in opened.setup.participants)
         self._seed = opened.setup.seed
         schedule = opened.schedule
-        if len(opened.agents) < 2:
-            raise UsageError(
-                f"until: {opened.setup.game} is a game for one agent, in which no two meet; "
-                "leave it out, and compare the returns"
-            )
         self._counts: Integers = np.zeros(len(schedule.seatings), np.int64)
         """[I]: planned matches by seating."""
         self.number = 0
         """Rounds that were planned."""
-        for line in _read_rounds(self._path):
+        for line in _read_rounds(self._path, len(self._counts)):
             self._counts[line["seatings"]] += np.array(line["matches"], np.int64)
             self.number += 1
 
@@ -185,41 +210,42 @@ class _Rounds:
         numbers: Integers = np.sort(turns * len(self._counts) + seatings)
         return numbers
 
-    def plan(self) -> bool:
-        """Plan a further round; False: no match is left to be played."""
+    def plan(self, stop: Callable[[], bool] = lambda: False) -> bool:
+        """Plan a further round; False: no match is left to be played, or it was stopped.
+
+        Args:
+            stop: whether to end now.
+        """
         total = int(self._counts.sum())
         count = len(self._names)
         left = self._most - total
         if self.number == 0:
-            each = -(-LOOKED_AT // (2 * len(self._opened.agents))) * 2 * len(self._opened.agents)
+            each = _first_of_each(len(self._opened.agents))
             pairs: Integers = np.triu(np.full((count, count), each, np.int64), 1)
-            if pairs.sum() > left:
-                raise UsageError(
-                    f"--matches is {self._most:,}; before anything can be said {count} entrants "
-                    f"play {int(pairs.sum()):,}"
-                )
         elif left <= 0:
             return False
         else:
             size = min(left, max(count, math.ceil(GROWTH * total)))
             rng = stream(self._seed, "tournament", "plan", self.number)
-            pairs = allocate(self.payoffs(), self._question, size, rng)
+            pairs = allocate(self.payoffs(), self._question, size, rng, stop)
+            if not pairs.any():
+                return False
         self._write(self._shared(pairs))
         return True
 
     def look(self) -> Look:
         """What the matches say that are over."""
         payoffs = self.payoffs()
-        rng = stream(self._seed, "tournament", "look", self.number)
-        found = answer(payoffs, self._question, rng, DRAWS)
+        over = not len(self._opened.results.left_of(self.planned()))
+        found = look_at(payoffs, self._question, self.number)
         return Look(
             rounds=self.number,
             matches=self._opened.results.done,
             words=found.words,
             sure=found.sure,
             wanted=self._wanted,
-            reached=1.0 - found.sure <= STRICT * (1.0 - self._wanted),
-            unsure=least_sure(payoffs, self._question),
+            reached=over and found.sure >= self._wanted,
+            unsure=found.unsure,
         )
 
     def may_look(self) -> bool:
@@ -230,10 +256,11 @@ class _Rounds:
     def payoffs(self) -> Payoffs:
         """Of the matches that are over, seats pooled; as `remuda analyse` reads them."""
         numbers, returns = self._opened.results.played()
-        count, seats = len(self._names), len(self._opened.agents)
+        count = len(self._names)
         sums = np.zeros((ROWS, count, count))
         entrants = self._opened.schedule.entrants_of(numbers)
-        add_up(entrants, returns.astype(np.float64), np.arange(seats), True, False, sums)
+        sides = sides_between([agent.team for agent in self._opened.agents])
+        add_up(entrants, returns.astype(np.float64), sides, True, False, sums)
         return from_sums(self._names, sums, True)
 
     def _shared(self, pairs: Integers) -> Integers:
@@ -272,15 +299,56 @@ class _Rounds:
         self.number += 1
 
 
-def _read_rounds(path: Path | None) -> list[dict[str, Any]]:
-    """Each round that was written down: its seatings, and how many matches of each."""
+def _read_rounds(path: Path | None, seatings: int | None = None) -> list[dict[str, list[int]]]:
+    """Each round that was written down: its seatings, and how many matches of each.
+
+    Args:
+        path: of the file.
+        seatings: how many there are; None: that is not known.
+
+    Raises:
+        RunDirectoryError: a line is damaged.
+    """
     if path is None or not path.exists():
         return []
     lines = path.read_bytes().split(b"\n")
-    try:
-        return [json.loads(line) for line in lines[:-1]]  # the last is empty, or cut off
-    except ValueError:
-        raise RunDirectoryError(f"{path} is damaged; begin anew in another directory") from None
+    found = []
+    for number, line in enumerate(lines[:-1], 1):  # the last is empty, or cut off
+        try:
+            read = json.loads(line)
+        except ValueError:
+            read = None
+        if not _is_round(read, seatings):
+            raise RunDirectoryError(
+                f"{path} is damaged in line {number}; begin anew in another directory"
+            )
+        found.append(read)
+    return found
+
+
+def _is_round(read: object, seatings: int | None) -> bool:
+    """Whether a line is of a round: numbers of seatings, and matches of each."""
+    if not isinstance(read, dict):
+        return False
+    places, matches = read.get("seatings"), read.get("matches")
+    if not (isinstance(places, list) and isinstance(matches, list)):
+        return False
+    if len(places) != len(matches) or len(set(map(str, places))) != len(places):
+        return False
+    if not all(type(each) is int and each >= 0 for each in places + matches):
+        return False
+    return seatings is None or all(place < seatings for place in places)
+
+
+def sides_between(teams: Sequence[str]) -> Integers:
+    """By seat, the number of its side, for who meets whom in a tournament: [seats].
+
+    Where all are of one team, each plays for itself: else none would have met.
+
+    Args:
+        teams: by seat, its team; an empty name: none.
+    """
+    return sides_of(teams if len(set(teams)) > 1 else (), len(teams))
 
 
 def missing_matches(directory: Path) -> int | None:
@@ -295,30 +363,3 @@ def missing_matches(directory: Path) -> int | None:
         return None
     planned = sum(sum(line["matches"]) for line in _read_rounds(directory / ROUNDS))
     return max(planned - len(np.unique(read_records(directory / LEDGER)[1]["number"])), 0)
-
-
-def least_sure(payoffs: Payoffs, question: Question) -> str:
-    """The comparison of a question's answer that is the least sure, as `a before b (71% sure)`.
-
-    By the normal distribution of its sum of payoffs: comparison d is the sum of w_ij m_ij, whose
-    variance is the sum over pairs of that of w_ij m_ij + w_ji m_ji.
-    """
-    matrix = np.where(np.eye(len(payoffs.names), dtype=np.bool_), 0.0, payoffs.matrix)
-    weights = question.comparisons(matrix)
-    one, other = np.triu_indices(len(matrix), 1)
-    covariances = payoffs.moderated[:, :, one, other]
-    there, back = weights[:, one, other], weights[:, other, one]
-    variances = (
-        there**2 * covariances[0, 0]
-        + 2.0 * there * back * covariances[0, 1]
-        + back**2 * covariances[1, 1]
-    ) / np.where(payoffs.missing, 1, payoffs.counts)[one, other]
-    distances = (weights * matrix).sum((1, 2))
-    sure = [
-        0.5 * (1.0 + math.erf(distance / math.sqrt(max(2.0 * variance, 1e-300))))
-        for distance, variance in zip(distances, variances.sum(1), strict=True)
-    ]
-    least = int(np.argmin(sure))
-    sums = weights[least].sum(1)
-    better, worse = payoffs.names[int(sums.argmax())], payoffs.names[int(sums.argmin())]
-    return f"{better} before {worse} ({min(100.0 * sure[least], 99.9):.1f}% sure)"

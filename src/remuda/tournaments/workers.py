@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import os
 import time
+import traceback
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection, wait
@@ -19,10 +21,10 @@ import numpy as np
 
 from remuda.actor.actor import Actor
 from remuda.envs.registry import find_game, make_env
-from remuda.errors import RemudaError
+from remuda.errors import RemudaError, UnguardedScriptError
 from remuda.evaluation import Limits
 from remuda.forkserver import client as forkserver
-from remuda.forkserver.child import ignore_held_signals
+from remuda.forkserver.child import UNGUARDED, ignore_held_signals, script_name
 from remuda.forkserver.process import Process
 from remuda.memory.lifeline import Lifeline
 from remuda.runtime.host import threads
@@ -33,6 +35,7 @@ from remuda.tournaments.schedule import Schedule
 from remuda.tournaments.seats import TournamentSeats
 from remuda.tournaments.setup import TournamentSetup
 from remuda.types import Bools, Floats, Integers
+from remuda.user_code import naming_user_code
 
 GLANCE = 0.1
 """Seconds between two looks at the limits, and between two messages of a process, at most."""
@@ -72,13 +75,22 @@ class Workers:
         Raises:
             RemudaError: a process cannot be started.
         """
+        self._setup, self._episodes = setup, episodes
         self._lifeline = Lifeline()
         self._connections: list[Connection] = []
         self._processes: list[Process] = []
-        for part in range(count):
+        self.grow(count)
+
+    def grow(self, count: int) -> None:
+        """Start more of them, if there are less than so many; they are started as in the first.
+
+        Raises:
+            RemudaError: a process cannot be started.
+        """
+        for part in range(len(self._processes), count):
             ours, theirs = Pipe()
             self._connections.append(ours)
-            args = (theirs, Share(setup, episodes, part))
+            args = (theirs, Share(self._setup, self._episodes, part))
             try:
                 started = forkserver.start(
                     work, args, name=f"tournament-{part}", lifeline=self._lifeline
@@ -178,11 +190,13 @@ class Workers:
         process = self._processes[self._connections.index(connection)]
         process.join(ENDING)
         code = process.exitcode
+        if code == UNGUARDED:
+            raise UnguardedScriptError(script_name(), "plays a tournament", "processes=1") from None
         how = f"was killed by signal {-code}" if code is not None and code < 0 else "has ended"
         raise RemudaError(
             f"a process of the tournament {how}; what is over is kept where the tournament has a "
             "directory, and the same command goes on"
-        )
+        ) from None
 
 
 class _Sent(MatchResults):
@@ -220,16 +234,29 @@ def work(connection: Connection, share: Share) -> None:
                 if told is not None:  # else it came too late to end anything
                     numbers, copies = told
                     results = _Sent(connection)
-                    play_share(setup, schedule, numbers, results, copies, share.part, connection)
+                    with naming_user_code():
+                        play_share(
+                            setup, schedule, numbers, results, copies, share.part, connection
+                        )
                     results.flush()
                     connection.send(None)
         except (EOFError, ConnectionError):
             return  # the tournament is over
         except RemudaError as error:
-            connection.send(str(error))
+            _tell(connection, str(error))
         except Exception as error:
-            connection.send(f"a process of the tournament failed: {error!r}")
-            raise
+            place = traceback.extract_tb(error.__traceback__)[-1]
+            _tell(
+                connection,
+                f"a process of the tournament failed: {type(error).__name__}: {error} "
+                f"({place.filename}, line {place.lineno}, in {place.name})",
+            )
+
+
+def _tell(connection: Connection, words: str) -> None:
+    """Say what failed, unless another process has ended the tournament by then."""
+    with suppress(OSError):
+        connection.send(words)
 
 
 def play_share(

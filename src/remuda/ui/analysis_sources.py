@@ -22,6 +22,7 @@ from remuda.population.records import PolicyRef
 from remuda.population.roster import Roster
 from remuda.tournaments.record import DESCRIPTION
 from remuda.tournaments.until import missing_matches as missing_in_rounds
+from remuda.tournaments.until import sides_between
 from remuda.types import AgentSpec
 from remuda.ui.found_runs import find_runs
 
@@ -147,8 +148,7 @@ def _open_tournament(path: Path, label: str) -> Source:
     except (OSError, ValueError, AttributeError, TypeError) as error:
         raise RunDirectoryError(f"{path / DESCRIPTION} is damaged: {error}") from None
     teams = [agent.team for agent in _agents(game, options)] if game else []
-    # Where all are of one team, each plays for itself: else none would have met.
-    sides = sides_of(teams, len(teams)).tolist() if len(set(teams)) > 1 else ()
+    sides = sides_between(teams).tolist() if teams else ()
     return Source(path, label, path, game, options, ledger, tuple(sides))
 
 

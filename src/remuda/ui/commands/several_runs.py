@@ -159,7 +159,8 @@ def tournament(words: Sequence[str]) -> int:
     else:
         print_tournament(setup.game, found)
     if found.cut:
-        more = f" --matches {2 * options.matches}" if found.cut == SPENT else ""
+        enough = 2 * max(options.matches, progress.done)
+        more = f" --matches {enough}" if found.cut == SPENT else ""
         print(
             f"remuda: {found.cut} after {progress.done:,} of {progress.wanted:,} matches; "
             f"`remuda tournament --resume {directory}{more}` goes on",
