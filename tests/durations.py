@@ -1,9 +1,9 @@
 """Which tests of the quick suite are left to CI and `make test-all`, by how long each took.
 
 `slow.txt` names them. `pytest --choose-slow SECONDS` runs all that are not marked, as if there were
-no such file, and writes it anew: the tests that it leaves take so many seconds together. The longest
-go first. Of a test with many cases the quickest one counts a third, so that it stays longer than
-the others, and each guarantee is looked at.
+no such file, and writes it anew: the tests that it leaves take so many seconds together. The
+longest go first. Of a test with many cases the quickest one counts a third, so that it stays longer
+than the others, and each guarantee is looked at.
 """
 
 from pathlib import Path

@@ -31,7 +31,13 @@ from remuda.saved_weights import load_run
 from remuda.tournaments.until import MATCHES
 from remuda.trained import Policy
 from remuda.training import train as run_training
-from remuda.ui.python_tournament import HowFar, play_in_python
+from remuda.ui.python_tournament import (
+    HowFar,
+    check_entrants,
+    check_together,
+    named_entrants,
+    play_in_python,
+)
 
 Checkpoint = int | Literal["final", "best"]
 """A checkpoint's number; `final`: the weights at the end of the run, or its newest checkpoint where
@@ -142,9 +148,9 @@ def tournament(
         ConfigError: there is no such game, or no such policy that plays without having learned.
     """
     check_guard()
-    _check_entrants(entrants)
-    named = dict(entrants) if isinstance(entrants, Mapping) else _named(entrants)
-    _check_together(episodes, until, matches)
+    check_entrants(entrants)
+    named = dict(entrants) if isinstance(entrants, Mapping) else named_entrants(entrants)
+    check_together(episodes, until, matches)
     episodes = 100 if episodes is None else episodes
     _check_play(episodes, seed)
     players: dict[str, Entrant] = {
@@ -160,14 +166,6 @@ def tournament(
         raise error.with_traceback(None) from None  # the line says all, and the script is at fault
 
 
-def _check_together(episodes: int | None, until: str, matches: int | None) -> None:
-    """Raise a `UsageError` for ways to say how far it goes that do not belong together."""
-    if until and episodes is not None:
-        raise UsageError("until says how far it goes, and so does episodes; leave out one of them")
-    if not until and matches is not None:
-        raise UsageError("matches is for until; without it, episodes says how many there are")
-
-
 def _check_play(episodes: int, seed: int) -> None:
     if not _is_count(episodes) or episodes < 1:
         raise UsageError(f"episodes: a whole number, one at least; this is {episodes!r}")
@@ -177,36 +175,6 @@ def _check_play(episodes: int, seed: int) -> None:
 
 def _is_count(value: object) -> bool:
     return isinstance(value, int | np.integer) and not isinstance(value, bool)
-
-
-def _check_entrants(entrants: object) -> None:
-    """Raise a `UsageError` for what are no entrants of a tournament."""
-    if isinstance(entrants, str | Policy):
-        name = entrants if isinstance(entrants, str) else entrants.name
-        raise UsageError(f"entrants: give a list of them, as in [{name!r}]")
-    if not isinstance(entrants, Mapping | Sequence):
-        raise UsageError(f"entrants: give a list of them; this is {entrants!r}")
-    for who in entrants.values() if isinstance(entrants, Mapping) else entrants:
-        if not isinstance(who, str | Policy):
-            raise UsageError(
-                f"entrants: {who!r} is no remuda.Policy, nor the name of one that plays without "
-                "having learned, such as 'random'"
-            )
-    if not entrants:
-        raise UsageError("entrants: there are none")
-
-
-def _named(entrants: Sequence[Policy | str]) -> dict[str, Policy | str]:
-    """Named as they are; those of the same name are numbered."""
-    named: dict[str, Policy | str] = {}
-    for who in entrants:
-        name = own = who if isinstance(who, str) else who.name
-        number = 1
-        while name in named:
-            number += 1
-            name = f"{own} ({number})"
-        named[name] = who
-    return named
 
 
 def load(run: Result | Path | str) -> Run:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,7 @@ from remuda.errors import UsageError
 from remuda.evaluation import Limits
 from remuda.tournaments.setup import TournamentSetup
 from remuda.tournaments.until import Look
+from remuda.trained import Policy
 
 
 @dataclass(frozen=True)
@@ -105,3 +106,41 @@ def _play(
         told,
         how_far.processes,
     )
+
+
+def check_together(episodes: int | None, until: str, matches: int | None) -> None:
+    """Raise a `UsageError` for ways to say how far it goes that do not belong together."""
+    if until and episodes is not None:
+        raise UsageError("until says how far it goes, and so does episodes; leave out one of them")
+    if not until and matches is not None:
+        raise UsageError("matches is for until; without it, episodes says how many there are")
+
+
+def check_entrants(entrants: object) -> None:
+    """Raise a `UsageError` for what are no entrants of a tournament."""
+    if isinstance(entrants, str | Policy):
+        name = entrants if isinstance(entrants, str) else entrants.name
+        raise UsageError(f"entrants: give a list of them, as in [{name!r}]")
+    if not isinstance(entrants, Mapping | Sequence):
+        raise UsageError(f"entrants: give a list of them; this is {entrants!r}")
+    for who in entrants.values() if isinstance(entrants, Mapping) else entrants:
+        if not isinstance(who, str | Policy):
+            raise UsageError(
+                f"entrants: {who!r} is no remuda.Policy, nor the name of one that plays without "
+                "having learned, such as 'random'"
+            )
+    if not entrants:
+        raise UsageError("entrants: there are none")
+
+
+def named_entrants(entrants: Sequence[Policy | str]) -> dict[str, Policy | str]:
+    """Named as they are; those of the same name are numbered."""
+    named: dict[str, Policy | str] = {}
+    for who in entrants:
+        name = own = who if isinstance(who, str) else who.name
+        number = 1
+        while name in named:
+            number += 1
+            name = f"{own} ({number})"
+        named[name] = who
+    return named
