@@ -17,7 +17,8 @@ from remuda.ui.arguments import parse_flags, validate
 
 if TYPE_CHECKING:
     from remuda.analysis.overall import Analysis
-    from remuda.analysis.trade_off import TradeOff
+    from remuda.analysis.trade_off import Objective, TradeOff
+    from remuda.ui.analysis_sources import Source
 
 
 class AnalyseOptions(Section):
@@ -62,71 +63,88 @@ def analyse(words: Sequence[str]) -> int:
     options = validate(parse_flags(words, AnalyseOptions, positional="sources"), AnalyseOptions)
     _limit_threads()
 
-    import numpy as np
+    from remuda.ui.analysis_sources import open_sources
 
-    from remuda.analysis.trade_off import Objective, trade_off
-    from remuda.ui.analysing import (
-        analyse_what_there_is,
-        print_report,
-        with_part,
-        write_report,
-        write_summary,
-    )
-    from remuda.ui.analysis_metrics import (
-        check_of_societies,
-        tables_of_populations,
-        tables_of_societies,
-    )
-    from remuda.ui.analysis_sources import Choice, open_sources
-    from remuda.ui.society_report import print_societies, report_societies
-
-    objectives = [
-        Objective.parse(word) for words in options.pareto for word in words.split(",") if word
-    ]
-    if options.pareto and len(objectives) < 2:
-        raise UsageError("--pareto: two objectives are needed, or more")
-    if options.reference and len(options.reference) != len(objectives):
-        raise UsageError(
-            f"--reference has {len(options.reference)} numbers, and --pareto {len(objectives)} "
-            "objectives; give one for each"
-        )
+    objectives = _objectives(options)
     sources = open_sources(options.sources)
-    rng = np.random.default_rng(options.seed)
-    part: TradeOff | None = None
     place = options.out or (sources[0].place if len(sources) == 1 else Path("analysis"))
-    if sources[0].has_payoffs:
-        choice = Choice(options.only, options.frozen, options.wins, options.roles)
-
-        def weigh(analyses: Sequence[Analysis]) -> None:
-            nonlocal part
-            tables = tables_of_populations(sources, analyses)
-            part = trade_off(tables, objectives, rng.spawn(1)[0], options.reference)
-
-        report = analyse_what_there_is(
-            sources,
-            choice,
-            rng,
-            options.samples,
-            options.seconds,
-            options.seed,
-            weigh if objectives else None,
-        )
-        summary = report.as_summary()
-        _show(options, summary, lambda: print_report(report), part)
-        written = write_report(report, place, part)
-    else:
-        _refuse_choice(options, sources[0].path)
-        check_of_societies(sources, objectives)
-        societies = report_societies(sources, rng, options.seconds, options.seed)
-        summary = societies.as_summary()
-        if objectives:
-            tables = tables_of_societies(sources, societies.societies)
-            part = trade_off(tables, objectives, rng, options.reference)
-        _show(options, summary, lambda: print_societies(societies), part)
-        written = write_summary(with_part(summary, part), place)
+    written = (_analyse_matches if sources[0].has_payoffs else _analyse_societies)(
+        options, sources, objectives, place
+    )
     if options.format == "table":
         print(f"wrote {', '.join(str(path) for path in written)}")
     return 0
+
+
+def _objectives(options: AnalyseOptions) -> list[Objective]:
+    """What `--pareto` asks for."""
+    from remuda.analysis.trade_off import Objective
+
+    found = [Objective.parse(word) for words in options.pareto for word in words.split(",") if word]
+    if options.pareto and len(found) < 2:
+        raise UsageError("--pareto: two objectives are needed, or more")
+    if options.reference and len(options.reference) != len(found):
+        raise UsageError(
+            f"--reference has {len(options.reference)} numbers, and --pareto {len(found)} "
+            "objectives; give one for each"
+        )
+    return found
+
+
+def _analyse_matches(
+    options: AnalyseOptions, sources: Sequence[Source], objectives: list[Objective], place: Path
+) -> tuple[Path, ...]:
+    """Tell what matches say; returns what was written."""
+    import numpy as np
+
+    from remuda.analysis.trade_off import trade_off
+    from remuda.ui.analysing import analyse_what_there_is, print_report, write_report
+    from remuda.ui.analysis_metrics import tables_of_populations
+    from remuda.ui.analysis_sources import Choice
+
+    rng = np.random.default_rng(options.seed)
+    choice = Choice(options.only, options.frozen, options.wins, options.roles)
+    part: TradeOff | None = None
+
+    def weigh(analyses: Sequence[Analysis]) -> None:
+        nonlocal part
+        tables = tables_of_populations(sources, analyses)
+        part = trade_off(tables, objectives, rng.spawn(1)[0], options.reference)
+
+    report = analyse_what_there_is(
+        sources,
+        choice,
+        rng,
+        options.samples,
+        options.seconds,
+        options.seed,
+        weigh if objectives else None,
+    )
+    _show(options, report.as_summary(), lambda: print_report(report), part)
+    return write_report(report, place, part)
+
+
+def _analyse_societies(
+    options: AnalyseOptions, sources: Sequence[Source], objectives: list[Objective], place: Path
+) -> tuple[Path, ...]:
+    """Tell what becomes of agents that each have one policy for good; returns what was written."""
+    import numpy as np
+
+    from remuda.analysis.trade_off import trade_off
+    from remuda.ui.analysing import with_part, write_summary
+    from remuda.ui.analysis_metrics import check_of_societies, tables_of_societies
+    from remuda.ui.society_report import print_societies, report_societies
+
+    rng = np.random.default_rng(options.seed)
+    _refuse_choice(options, sources[0].path)
+    check_of_societies(sources, objectives)
+    societies = report_societies(sources, rng, options.seconds, options.seed)
+    summary, part = societies.as_summary(), None
+    if objectives:
+        tables = tables_of_societies(sources, societies.societies)
+        part = trade_off(tables, objectives, rng, options.reference)
+    _show(options, summary, lambda: print_societies(societies), part)
+    return write_summary(with_part(summary, part), place)
 
 
 def _show(
