@@ -7,7 +7,7 @@ import torch
 from remuda.policies.acting import ActingStack
 from remuda.policies.networks.gathered_pass import GatheredPass
 from remuda.policies.networks.plain_pass import PlainPass
-from remuda.policies.networks.products import LARGEST, LINEAR, finish, multiply
+from remuda.policies.networks.products import LARGEST, LINEAR, finish, layer, multiply
 
 COUNTS = ([0, 1, 2, 3, 4, 5, 9], [8, 0, 0, 16], [1], [0, 0, 7])
 
@@ -62,6 +62,8 @@ def test_products_do_not_depend_on_where_their_arrays_lie(sizes):
         views[0][...], views[1][...] = x, weight
         multiply(views[0], begins, views[1], views[2])
         finish(views[2], begins, bias, LINEAR)
+        found.add(views[2].tobytes())
+        layer(views[0], begins, views[1], bias, LINEAR, views[2])
         found.add(views[2].tobytes())
     assert len(found) == 1
 

@@ -10,7 +10,7 @@ from remuda.kernels import njit
 from remuda.memory.aligned import aligned_zeros
 from remuda.policies.networks.activations import KINDS
 from remuda.policies.networks.network import Weights
-from remuda.policies.networks.products import LARGEST, LINEAR, finish, multiply
+from remuda.policies.networks.products import LARGEST, LINEAR, layer
 from remuda.types import Floats, Integers
 
 
@@ -21,8 +21,8 @@ class GatheredPass:
         """Look at the weights [K, I, O] where they are: they may change between two passes."""
         kinds = [KINDS[activation]] * (len(layers) - 1) + [LINEAR]
         self._layers = [
-            (weights[f"{layer}.weight"].numpy(), weights[f"{layer}.bias"][:, 0].numpy(), kind)
-            for layer, kind in zip(layers, kinds, strict=True)
+            (weights[f"{name}.weight"].numpy(), weights[f"{name}.bias"][:, 0].numpy(), kind)
+            for name, kind in zip(layers, kinds, strict=True)
         ]
         self._inputs: Floats = np.zeros((0, self._layers[0][0].shape[1]), np.float32)
         self._between: list[Floats] = []
@@ -30,7 +30,7 @@ class GatheredPass:
     @staticmethod
     def suits(weights: Weights, layers: Sequence[str]) -> bool:
         """Whether layers are small enough to be read again for every few streams."""
-        return all(weights[f"{layer}.weight"][0].numel() <= LARGEST for layer in layers)
+        return all(weights[f"{name}.weight"][0].numel() <= LARGEST for name in layers)
 
     def __call__(self, inputs: Floats, begins: Integers, streams: Integers) -> Floats:
         """What the head says to these streams, [M, outputs]; written anew by the next pass.
@@ -47,8 +47,7 @@ class GatheredPass:
         _gather(inputs, streams, x)
         for (weight, bias, kind), room in zip(self._layers, self._between, strict=True):
             out = room[:count]
-            multiply(x, begins, weight, out)
-            finish(out, begins, bias, kind)
+            layer(x, begins, weight, bias, kind, out)
             x = out
         return x
 

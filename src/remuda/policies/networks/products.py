@@ -83,3 +83,12 @@ def finish(x: Floats, begins: Integers, bias: Floats, kind: int) -> None:
                 x[i, o] += bias[k, o]
     if kind != LINEAR:
         activate_in_place(x.reshape(-1), kind)
+
+
+@njit(cache=True)
+def layer(
+    x: Floats, begins: Integers, weight: Floats, bias: Floats, kind: int, out: Floats
+) -> None:
+    """`multiply`, then `finish`: a layer in one call, of which there are many in a turn."""
+    multiply(x, begins, weight, out)
+    finish(out, begins, bias, kind)
