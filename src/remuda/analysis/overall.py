@@ -135,7 +135,7 @@ class Analysis:
         best = found.best_responses[found.names.index(found.least)]
         told = f"Against {found.least}, the least exploitable, {best} gains {least.corrected:.3g}"
         if best == found.least or least.corrected <= 0.0:
-            told = f"Against {found.least} none of these policies gains anything"
+            told = f"Against {found.least} no gain of these policies is shown"
         mixture = ""
         if self.equilibrium is not None:
             most = max(float(self.equilibrium.regrets[2].max()), 0.0)
