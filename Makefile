@@ -17,6 +17,8 @@ JOBS ?= 2
 train: $(INSTALLED)
 	$(BIN)/remuda train treasure_hunt --policy.network.hidden 128 128 --run.turns 600000 $(ARGS)
 
+# In minutes: what took longest is listed in tests/slow.txt (`ARGS="--choose-slow 1000"` lists it
+# anew: so many seconds are left, over all jobs).
 test: $(READY)
 	$(BIN)/python -m pytest -n $(JOBS) $(ARGS)
 
