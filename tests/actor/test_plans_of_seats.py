@@ -71,5 +71,5 @@ def test_what_networks_act_on_grows_with_the_streams_not_with_policies_times_str
             rooms = [inputs.shape[0] for inputs, _ in stack._rooms.values()]
             assert max(rooms) * stack.network.num_inputs * 4 <= stack.inputs.nbytes
         else:
-            sizes[policies] += stack.by_stream.nbytes
+            sizes[policies] += stack.gathered_pass.nbytes
     assert sizes[64] < 2.5 * 8 * sizes[8]

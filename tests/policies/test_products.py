@@ -108,7 +108,7 @@ def test_gathered_streams_are_told_what_their_own_policy_says(counts):
     inputs = random.standard_normal((50, 27), np.float32)
     begins = np.concatenate(([0], np.cumsum(counts)))
     streams = random.permutation(50)[: begins[-1]]
-    said = stack.by_stream(inputs, begins, streams).copy()
+    said = stack.gathered_pass(inputs, begins, streams).copy()
     assert said.shape == (begins[-1], 6)
     for k in range(len(counts)):
         weights = {name: weight[k : k + 1] for name, weight in stack._weights.items()}
@@ -121,17 +121,17 @@ def test_gathered_streams_are_told_what_their_own_policy_says(counts):
 def test_a_snapshot_loaded_between_two_passes_is_what_the_next_one_uses():
     stack = loaded(2)
     inputs, begins, streams = np.ones((2, 27), np.float32), np.array([0, 1, 2]), np.arange(2)
-    before = stack.by_stream(inputs, begins, streams).copy()
+    before = stack.gathered_pass(inputs, begins, streams).copy()
     stack.load(1, 2 * stack.flat_weights(1))
-    after = stack.by_stream(inputs, begins, streams)
+    after = stack.gathered_pass(inputs, begins, streams)
     assert (after[0] == before[0]).all()
     assert (after[1] != before[1]).any()
 
 
 def test_layers_that_no_cache_holds_go_through_a_library():
-    assert loaded(1, num_inputs=256, hidden=256).by_stream is not None
+    assert loaded(1, num_inputs=256, hidden=256).gathered_pass is not None
     assert LARGEST == 256 * 256
-    assert loaded(1, num_inputs=257, hidden=256).by_stream is None
+    assert loaded(1, num_inputs=257, hidden=256).gathered_pass is None
 
 
 @pytest.mark.parametrize("streams", [1, 4, 6, 64, 68])

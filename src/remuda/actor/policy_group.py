@@ -222,13 +222,13 @@ class PolicyGroup:
         restore_random(self.random, state["random"])
 
     def _plan(self, rows: Integers, numbers: Integers) -> BatchPlan:
-        in_passes = self.stack.by_stream is None
+        in_passes = self.stack.gathered_pass is None
         return make_plan(rows, numbers, len(self.places), in_passes)
 
     def _said(self, plan: BatchPlan) -> Floats:
         """What the networks say to the streams of a plan, in its order: [M, O]."""
-        if self.stack.by_stream is not None:
-            return self.stack.by_stream(self.inputs, plan.begins, plan.streams)
+        if self.stack.gathered_pass is not None:
+            return self.stack.gathered_pass(self.inputs, plan.begins, plan.streams)
         for first, end, width in plan.passes:
             outputs = self._pass(plan, first, end, width)
             if outputs.shape[2] != self._outputs.shape[1]:

@@ -71,7 +71,7 @@ class ActingStack:
         self._parts: dict[tuple[int, int], Callable[[], Floats]] = {}
         self._rooms: dict[tuple[int, int, int], tuple[Floats, Callable[[], Floats]]] = {}
         self._kept_rooms = kept_rooms
-        self.by_stream = self._by_stream() if gathered else None
+        self.gathered_pass = self._gathered_pass() if gathered else None
         """The pass of streams gathered by policy; None: they go through `room`, pass by pass."""
 
     def load(self, policy: int, weights: Floats) -> None:
@@ -178,7 +178,7 @@ class ActingStack:
             return lambda: self._remember(weights, inputs, first, end)
         return self._pass(weights, inputs)
 
-    def _by_stream(self) -> GatheredPass | None:
+    def _gathered_pass(self) -> GatheredPass | None:
         layers = self.network.plain_layers
         if not layers or self._device.type != "cpu":
             return None
