@@ -22,6 +22,10 @@ GAP = 1.5
 """Points between names, and between names and markers of others."""
 
 
+FEW = 24
+"""The most policies whose uncertainty is drawn: more of it would hide the points."""
+
+
 def place_labels(
     axes: Axes,
     points: npt.ArrayLike,

@@ -30,13 +30,11 @@ from remuda.ui.pictures.drawing import (
     number_axes,
     shorten,
 )
-from remuda.ui.pictures.labels import place_labels
+from remuda.ui.pictures.labels import FEW, place_labels
 from remuda.ui.pictures.rows import best_first
 
 SAMPLES = 100
 """Draws of the payoffs, from which the uncertainty of places is made."""
-FEW = 24
-"""The most policies whose uncertainty is drawn: more of it would hide the points."""
 SECOND = 0.1
 """The share of the cycles that a second plane has to tell to be drawn."""
 SIDE = 4.4

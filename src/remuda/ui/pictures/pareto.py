@@ -24,12 +24,10 @@ from remuda.ui.pictures.drawing import (
     number_axes,
     shorten,
 )
-from remuda.ui.pictures.labels import place_labels
+from remuda.ui.pictures.labels import FEW, place_labels
 
 SAMPLES = 200
 """Draws of the payoffs, from which the uncertainty of objectives is made."""
-FEW = 24
-"""The most points whose uncertainty is drawn."""
 SURE = 0.95
 """A policy alone on the front in this share of the draws has no rival."""
 
