@@ -65,16 +65,17 @@ def claimed(seed, wins, until, most):
 
 
 @pytest.mark.parametrize(
-    ("populations", "spread"),
+    ("populations", "spread", "most"),
     [
-        (12, 1.0),
-        pytest.param(100, 1.0, marks=pytest.mark.slow),
-        pytest.param(100, 0.3, marks=pytest.mark.slow),
+        (12, 1.0, 20_000),
+        pytest.param(100, 1.0, 20_000, marks=pytest.mark.long),
+        # Doubt that is shared among all looks needs more matches where all are close.
+        pytest.param(100, 0.3, 60_000, marks=pytest.mark.long),
     ],
 )
-def test_the_claimed_top_three_are_wrong_no_more_often_than_said(populations, spread):
+def test_the_claimed_top_three_are_wrong_no_more_often_than_said(populations, spread, most):
     found = [
-        claimed(seed, of_spread(seed, 5, spread), TOP_THREE, 20_000) for seed in range(populations)
+        claimed(seed, of_spread(seed, 5, spread), TOP_THREE, most) for seed in range(populations)
     ]
     sure = sum(was for was, _, _ in found)
     wrong = sum(was for _, was, _ in found)
