@@ -24,12 +24,11 @@ def run(name, directory, **tree):
     """Train an example; returns the result, the names of the policies, and who sat where.
 
     Short as they are, they would be over on a busy machine before everybody has trained, if the
-    game did not wait for a learner's first update as long as that takes.
+    game did not wait for the learners: in lockstep it does, and nothing depends on the machine.
     """
     shorter = {"directory": directory, "evaluate_episodes": 20}
     tree = overlay(tree, {"run": shorter, "checkpoint": {"evaluate_episodes": 0}})
-    if read_config(EXAMPLES / f"{name}.yaml")["policy"]["algorithm"] == "ppo":
-        tree = overlay(tree, {"policy": {"experience": {"wait_limit": 300.0}}})
+    tree = overlay({"schedule": "lockstep"}, tree)
     config = load_config(overlay(read_config(EXAMPLES / f"{name}.yaml"), tree))
     result = train(config, PlainView())
     names, records = read_records(directory / "ledger.bin")

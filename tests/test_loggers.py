@@ -55,6 +55,8 @@ def entries(data):
             at += 32768 - at % 32768
             continue
         length, kind = int.from_bytes(data[at + 4 : at + 6], "little"), data[at + 6]
+        if at + 7 + length > len(data):
+            return  # W&B's own process is still writing it
         entry += data[at + 7 : at + 7 + length]
         at += 7 + length
         if kind in (1, 4):

@@ -44,9 +44,8 @@ def name_of(pid):
 
 def last_record(directory):
     path = directory / "metrics.jsonl"
-    if not path.exists() or not path.stat().st_size:
-        return None
-    return list(read_metrics(path))[-1]
+    records = list(read_metrics(path)) if path.exists() and path.stat().st_size else []
+    return records[-1] if records else None  # the first line may be half written
 
 
 def has_analysis(directory):
@@ -55,6 +54,11 @@ def has_analysis(directory):
         return record is not None and record.population["nash_support"] is not None
 
     return found
+
+
+def read_population(directory):
+    """What the status says of the population, which is written after the metrics."""
+    return read_status(directory / "status.json").get("population") or {}
 
 
 @pytest.mark.parametrize("schedule", ["async", pytest.param("sequential", marks=pytest.mark.slow)])
@@ -66,6 +70,7 @@ def test_a_run_tells_of_its_population_and_ends_in_order(schedule, tmp_path, cap
         os.kill(pid, signal.SIGKILL)
         terminal.until(lambda: [p for p in helpers(terminal) if p != pid])
         pids = [child.pid for child in terminal.children()]
+        terminal.until(lambda: read_population(directory).get("nash_support"))
         status = read_status(directory / "status.json")
         assert run(["status", str(directory)]) == 0
         os.killpg(terminal.process.pid, signal.SIGINT)
