@@ -132,6 +132,10 @@ def test_a_policy_has_what_is_said_of_all_and_of_it_over_its_own_defaults(policy
 
 @settings(max_examples=100, deadline=None)
 @given(policy=POLICIES, own=POLICIES)
+@example(
+    policy={"algorithm": f"{__name__}:Large", "experience": {"segment_length": 48}} | RECURRENT,
+    own={"algorithm": "ppo"},
+)
 def test_policies_beside_a_section_are_the_same_once_they_are_saved_and_read(policy, own):
     try:
         section = PolicyConfig.model_validate(policy)

@@ -44,8 +44,9 @@ def with_own_defaults(data: Mapping[str, Any]) -> dict[str, Any]:
     said = with_module(_plain(policy))
     entry = _entry_of(said)
     if entry is not None and (is_section or _is_whole(said)):
-        # A section that was made from its values holds its algorithm's presets as if they were said
-        usual = _presets_of(entry) if is_section else _defaults(entry, said)
+        # A section that was made from its values holds what it has by default of its algorithm and
+        # of its network as if that was said, but no plain default.
+        usual = _defaults(entry, said, {}) if is_section else _defaults(entry, said)
         said = {"algorithm": entry.name} | _beyond(said, usual, {})
     filled = {
         name: _filled(said, _plain(own)) if isinstance(own, Mapping) and own else own
@@ -129,11 +130,19 @@ def _presets_of(entry: AlgorithmEntry) -> dict[str, Any]:
     return reduce(overlay, entry.presets, found)
 
 
-def _defaults(entry: AlgorithmEntry, policy: Mapping[str, Any]) -> dict[str, Any]:
-    """All that holds for a policy of this algorithm where nothing is said."""
-    plain = PolicyConfig.model_construct().model_dump()
+def _defaults(
+    entry: AlgorithmEntry, policy: Mapping[str, Any], plain: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
+    """All that holds for a policy of this algorithm where nothing is said.
+
+    Args:
+        entry: its algorithm.
+        policy: what is said of it.
+        plain: over what the defaults of algorithm and network go; None: the fields' own.
+    """
+    plain = PolicyConfig.model_construct().model_dump() if plain is None else dict(plain)
     found = reduce(overlay, entry.presets, plain)
-    network = overlay(found, policy)["network"]
+    network = overlay(found, policy).get("network", {})
     if not isinstance(network, Mapping):
         return found
     draws = entry.takes == "transitions"
