@@ -7,6 +7,7 @@ import tempfile
 import time
 from pathlib import Path
 
+import hypothesis
 import pytest
 import torch
 
@@ -18,6 +19,9 @@ import places
 
 os.environ[places.MARK] = places.MINE  # before the first child
 
+
+hypothesis.settings.register_profile("same", derandomize=True, print_blob=True)
+hypothesis.settings.register_profile("drawn", print_blob=True)
 
 BEGAN = time.monotonic()
 
@@ -46,6 +50,9 @@ def pytest_configure(config):
     # Tests run beside each other, a process for each core: two threads of each would spin while
     # they wait for one another. What a run does in processes of its own is not touched.
     torch.set_num_threads(1)
+    # The quick suite finds on every machine what it finds on one; everything together looks
+    # further each time.
+    hypothesis.settings.load_profile("same" if config.getoption("markexpr") else "drawn")
     # Workers of pytest-xdist take it from here: all must come to the same order.
     if config.getoption("--slow-within") is not None and not hasattr(config, "workerinput"):
         os.environ[order.ORDER] = order.origin(config.rootpath)
