@@ -124,16 +124,18 @@ class ActorRole:
     def _dealt(self, env: VectorEnv, begins: str) -> Seats:
         from remuda.actor.match_seats import MatchSeats
         from remuda.actor.seating import make_policy_groups
+        from remuda.evolution.setup import make_evolution
         from remuda.population.league import League
         from remuda.population.setup import make_director, make_matchmaker, sits_once
 
         config = self.config
         assert self.table is not None
         roster = Roster.of(config, env.agents)
+        evolution = make_evolution(config, self.specs, roster)
         league = League(
             self.table,
             make_matchmaker(config.population, roster),
-            make_director(config.population),
+            make_director(config.population, [evolution] if evolution is not None else []),
             stream(config.seed, "matches", begins),
             env.num_envs,
             roster.with_imported(self.table.places.origins),
@@ -176,9 +178,3 @@ class ActorRole:
         if not env.share_rewards:
             return game
         return SharedRewards(game, env.share_rewards, Roster.of(self.config, game.agents).teams)
-
-
-def network_layout(spec: PolicySpec) -> tuple[object, ...]:
-    """What networks must have in common to act as one stack."""
-    network = spec.network()
-    return (type(network), tuple(network.shapes.items()), network.settings)
