@@ -5,10 +5,10 @@ import math
 import numpy as np
 import pytest
 import torch
-from evolving import actor_critic, alien, drawn, values
 from hypothesis import given, settings
 from hypothesis import strategies as some
 
+from evolving import actor_critic, alien, drawn, values
 from remuda.errors import UsageError
 from remuda.evolution.crossover import cross_hyperparameters, cross_layers, warm_start
 from remuda.evolution.layout import Layout, outputs_of

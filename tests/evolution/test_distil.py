@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 import torch
-from evolving import actor_critic, drawn, values
 from hypothesis import given, settings
 from hypothesis import strategies as some
 
+from evolving import actor_critic, drawn, values
 from remuda.errors import UsageError
 from remuda.evolution.distil import Teacher, distil, divergence_of, squared_error
 from remuda.evolution.layout import Layout, outputs_of
@@ -25,14 +25,9 @@ def rng(seed=0):
 def teacher(network, seed, side, count=60):
     """A parent with pronounced preferences, on states of one side."""
     weights = drawn(network, seed)
-    tensors = Layout.of(network).tensors(weights)
-    tensors[f"{network.layers[-2] if 'policy' in network.layers else network.layers[-1]}.weight"][
-        ...
-    ] = rng(seed).standard_normal(
-        tensors[
-            f"{network.layers[-2] if 'policy' in network.layers else network.layers[-1]}.weight"
-        ].shape
-    )
+    head = "policy" if "policy" in network.layers else network.layers[-1]
+    tensor = Layout.of(network).tensors(weights)[f"{head}.weight"]
+    tensor[...] = rng(seed).standard_normal(tensor.shape)
     states = rng(seed).standard_normal((count, 5)).astype(np.float32)
     states[:, 0] = side * (1.0 + np.abs(states[:, 0]))
     return Teacher(outputs_of(network), weights, states)

@@ -4,10 +4,10 @@ import math
 
 import numpy as np
 import pytest
-from evolving import HYPERPARAMETERS, NUMBERS, values_within
 from hypothesis import given
 from hypothesis import strategies as some
 
+from evolving import HYPERPARAMETERS, NUMBERS, values_within
 from remuda.errors import UsageError
 from remuda.evolution.explore import explore, perturb, resample
 from remuda.evolution.numbers import Evolvable

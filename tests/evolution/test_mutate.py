@@ -5,10 +5,10 @@ import math
 import numpy as np
 import pytest
 import torch
-from evolving import actor_critic, drawn, values
 from hypothesis import given, settings
 from hypothesis import strategies as some
 
+from evolving import actor_critic, drawn, values
 from remuda.errors import UsageError
 from remuda.evolution.layout import Layout, outputs_of
 from remuda.evolution.mutate import (

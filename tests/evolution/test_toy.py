@@ -10,8 +10,9 @@ BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 
 with pytest.MonkeyPatch.context() as patch:
     patch.syspath_prepend(BENCHMARKS)
-    import evolution as benchmark
     import recording
+
+    import evolution as benchmark
 
 
 def test_each_worker_alone_ends_where_the_paper_says():
