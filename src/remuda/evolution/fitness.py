@@ -132,6 +132,7 @@ class Fitness:
         if scale == 0.0:
             return 0.0 if difference > 0.0 else 1.0
         squares = (errors / scale) ** 2
-        freedom = squares.sum() ** 2 / (squares**2 / self.freedom[pair, objective]).sum()
+        doubt = float((squares**2 / self.freedom[pair, objective]).sum())  # 0: errors are known
+        freedom = float(squares.sum()) ** 2 / doubt if doubt else np.inf
         ratio = difference / (scale * np.sqrt(squares.sum()))
         return float(stats.t.sf(ratio, freedom) if np.isfinite(freedom) else stats.norm.sf(ratio))

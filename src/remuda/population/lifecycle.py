@@ -257,7 +257,7 @@ class Lifecycle:
         there = self._table.occupants.there[self._stand_ins]
         for place in self._stand_ins[there].tolist():
             copied = self._population.at(place).ref
-            if PolicyRef(copied.policy) in self._population and place not in self._standing_in:
+            if PolicyRef(copied.policy) in self._population:
                 self._let_go(copied)
 
     def _can_do_without(self, ref: PolicyRef, matchmaker: Matchmaker) -> bool:
