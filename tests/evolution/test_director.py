@@ -30,9 +30,7 @@ class Stage:
         self.names, self.strengths = tuple(names), np.array(strengths, np.float64)
         specified = {name: {RATE: 1e-3 * (i + 1)} for i, name in enumerate(names)}
         self.seats = len(names) if matchmaker == "fixed" else 2
-        self.table = Table(
-            dict.fromkeys(names, SIZE), self.seats, 1, specified, (), stand_ins=True
-        )
+        self.table = Table(dict.fromkeys(names, SIZE), self.seats, 1, specified, (), stand_ins=True)
         self.births = LearnerBirths(self.table, self.names)
         self.versions = dict.fromkeys(self.names, 1)
         self.random, self.copies = np.random.default_rng(seed), copies
@@ -176,7 +174,7 @@ def test_without_numbers_all_is_taken_over_as_it_is():
     assert stage.mutated == []
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(
     some.sampled_from(["fixed", "random"]),
     some.integers(3, 5),
@@ -188,8 +186,8 @@ def test_without_numbers_all_is_taken_over_as_it_is():
             some.booleans(),  # whether learners do what was ordered
             some.sampled_from(["", "", "", "", "dies", "dies and forgets"]),
         ),
-        min_size=20,
-        max_size=80,
+        min_size=10,
+        max_size=40,
     ),
 )
 def test_no_place_stays_empty_whoever_dies(matchmaker, count, copies, seed, turns):
@@ -210,9 +208,10 @@ def test_no_place_stays_empty_whoever_dies(matchmaker, count, copies, seed, turn
         assert live
         # A copy that stands in is there only while the policy is away.
         assert not {member.ref.policy for member in population.frozen} & live
-    for _ in range(100):
+    empty = dict.fromkeys(names, 0)
+    for _ in range(30):
         stage.turn(1.0, learns=True)
-        if not stage.league.population.empty and not stage.league.population.expected:
-            break
-    else:
-        pytest.fail(f"{stage.league.population.empty} stay empty")
+        stage.league.lifecycle.note_places()
+        gone = stage.league.population.empty
+        empty = {name: empty[name] + 1 if name in gone else 0 for name in names}
+        assert max(empty.values()) <= 1, f"{gone} stay empty"

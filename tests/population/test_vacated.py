@@ -116,3 +116,16 @@ def test_an_actor_that_dies_leaves_a_place_that_is_born_in():
         world.play(1)
     assert not world.league.population.past_of("agent_0")
     assert len(world.records(BIRTH)) == 1
+
+
+def test_who_is_away_is_saved_and_judged_all_the_same():
+    """Red before: greedy play failed, since nobody was there for its seat."""
+    world = world_of("fixed")
+    world.matches(40)
+    world.command(Vacate("agent_0"), learn=False)
+    assert "agent_0" not in world.names()
+    assert set(world.assembly.playing()) == {"agent_0", "agent_1"}
+    random = world_of("round robin")
+    random.matches(40)
+    random.command(Vacate("policy_0"), learn=False)
+    assert set(random.assembly.playing()) == {"policy_1", "policy_2"}  # all seats are taken

@@ -157,7 +157,8 @@ def _seats(
     if population.matchmaker == "fixed":
         for policy in names:
             own = [agent.name for i, agent in enumerate(agents) if names[i % len(names)] == policy]
-            allow(policy, own, "population.policies")
+            if own:
+                allow(policy, own, "population.policies")
     sides = _teams(population, agents)
     for team, members in population.teams.items():
         seats = [agents[i].name for i, side in enumerate(sides) if side == team]
