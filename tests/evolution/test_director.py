@@ -13,7 +13,6 @@ from remuda.population.league import League
 from remuda.population.learner_births import LearnerBirths
 from remuda.population.ledger import BIRTH, BORN_WITH, value_of
 from remuda.population.matchmakers import Fixed, Random
-from remuda.population.records import PolicyRef
 from remuda.population.table import Table
 from remuda.publish.snapshot import Snapshot
 from remuda.streams import stream

@@ -1,5 +1,6 @@
 """Whole runs in which policies evolve: what is in force, what is kept, and what is told."""
 
+import itertools
 import json
 
 import numpy as np
@@ -91,7 +92,7 @@ def test_numbers_stay_within_bounds_and_parents_are_known(evolved):
         assert [born.matches for born in line] == sorted(
             (born.matches for born in line), reverse=True
         )
-        for child, parent in zip(line, line[1:], strict=False):
+        for child, parent in itertools.pairwise(line):
             assert (child.parent, child.parent_generation) == (parent.policy, parent.generation)
 
 
