@@ -57,7 +57,7 @@ def read_ledger(run: RunDirectory, agents: Sequence[str]) -> Frame:
 
 
 def read_births(run: RunDirectory) -> Frame:
-    """The policies that were born in a run, a row for each, in order.
+    """The policies that were born in a run, a row for each, in order; those it began with first.
 
     Columns: `policy`, the place in which it was born, and `generation`, how many had been in it
     before; `matches` that were over then; `parent`, `parent_generation` and `parent_version` of

@@ -21,6 +21,7 @@ TREE = {
     "env": {"num_envs": 4, "options": {"num_agents": 3, "max_turns": 30}},
     "policy": {
         "algorithm": "ppo",
+        "learning_rate": 3e-3,
         "network": {"hidden": (16,)},
         "ppo": {"rollout_length": 20},
     },
@@ -78,6 +79,9 @@ def test_what_the_ledger_says_is_in_force(evolved):
 def test_numbers_stay_within_bounds_and_parents_are_known(evolved):
     births = read_lineage(evolved / "ledger.bin")
     living = {"agent_0", "agent_1", "agent_2"}
+    first, births = births[:3], births[3:]
+    assert {born.policy for born in first} == living
+    assert all(born.parent is None and born.generation == 0 for born in first)
     for born in births:
         assert born.parent in living - {born.policy}
         assert 1e-5 <= born.hyperparameters["learning_rate"] <= 1e-2
@@ -88,7 +92,8 @@ def test_numbers_stay_within_bounds_and_parents_are_known(evolved):
     for policy in living:
         own = [born.generation for born in births if born.policy == policy]
         assert own == list(range(1, len(own) + 1))
-        line = list(ancestors(births, policy))
+        line = list(ancestors([*first, *births], policy))
+        assert line[-1].generation == 0
         assert [born.matches for born in line] == sorted(
             (born.matches for born in line), reverse=True
         )
@@ -102,7 +107,28 @@ def test_lineage_is_a_table(evolved):
     assert frame.num_rows == len(births)
     assert frame["policy"].tolist() == [born.policy for born in births]
     assert frame["learning_rate"].tolist() == [b.hyperparameters["learning_rate"] for b in births]
-    assert np.isfinite(frame["fitness"]).all()
+    assert np.isfinite(frame["fitness"][3:]).all()
+    assert frame["learning_rate"][0] == 3e-3
+
+
+def test_first_numbers_are_drawn_for_each_policy_and_come_back_when_it_is_resumed(tmp_path):
+    directory = tmp_path / "run"
+    tree = {"population": {"evolution": {"draw_first": True, "every": 10**6}}}
+    train(configured(directory, **tree, run={"turns": 100}), PlainView())
+    first = read_lineage(directory / "ledger.bin")
+    rates = [born.hyperparameters["learning_rate"] for born in first]
+    assert len(set(rates)) == 3
+    assert all(1e-5 <= rate <= 1e-2 for rate in rates)
+    train(configured(directory, **tree, run={"turns": 300}), PlainView(), resume=True)
+    assert read_lineage(directory / "ledger.bin") == first
+    metrics = remuda.load(directory).metrics()
+    for born in first:
+        told = metrics[f"{born.policy}/learning_rate"]
+        assert told[-1] == pytest.approx(born.hyperparameters["learning_rate"])
+    other = configured(tmp_path / "other", **tree, run={"turns": 100}, seed=1)
+    train(other, PlainView())
+    again = read_lineage(tmp_path / "other" / "ledger.bin")
+    assert {born.hyperparameters["learning_rate"] for born in again}.isdisjoint(rates)
 
 
 def test_a_report_of_evolved_policies_is_written(evolved):

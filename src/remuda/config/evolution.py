@@ -64,6 +64,9 @@ class EvolutionConfig(Section):
     numbers: Annotated[dict[str, NumberConfig], EVOLUTION] = {}
     """By hyperparameter that evolves, such as `learning_rate` or `ppo.entropy_cost`: its bounds.
     None: policies take over weights and hyperparameters as they are."""
+    draw_first: Annotated[bool, EVOLUTION] = False
+    """Whether the policies that the run begins with have these drawn within their bounds, each its
+    own, instead of what is configured."""
     explore: Annotated[Literal["perturb", "resample", "pb2"], EVOLUTION] = "perturb"
     """How a hyperparameter changes when it is taken over. `perturb`: by one of `factors`.
     `resample`: drawn anew within its bounds. `pb2`: where a model of what was earned with which

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -13,6 +14,7 @@ from remuda.evolution.exploring import Explorer
 from remuda.evolution.numbers import Evolvable, check_numbers
 from remuda.evolution.select import binary_tournament, t_test, truncation
 from remuda.evolution.worth import Worth, fitness_of
+from remuda.hyperparameters import with_values
 from remuda.policies.sharing import network_layout, stream_shape
 from remuda.policies.spec import PolicySpec
 from remuda.population.lifecycle import can_do_without, can_stand_in
@@ -34,6 +36,22 @@ def make_evolution(config: Config, specs: Sequence[PolicySpec], roster: Roster) 
         Explorer(evolution, numbers_of(evolution)),
         lambda matches: stream(config.seed, "evolution", matches),
     )
+
+
+def with_first_numbers(config: Config, specs: Sequence[PolicySpec]) -> tuple[PolicySpec, ...]:
+    """The policies that a run begins with, their numbers drawn where that is asked for.
+
+    What is drawn follows from the seed of the run and a policy's name.
+    """
+    evolution = config.population.evolution
+    if not (evolution.on and evolution.draw_first):
+        return tuple(specs)
+    found = []
+    for spec in specs:
+        random = stream(config.seed, "evolution", "first", spec.name)
+        drawn = {number.name: number.draw(random) for number in numbers_of(evolution)}
+        found.append(replace(spec, config=with_values(spec.config, drawn)))
+    return tuple(found)
 
 
 def selection(config: EvolutionConfig) -> Select:

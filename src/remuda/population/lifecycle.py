@@ -291,6 +291,12 @@ class Lifecycle:
         digest = self._table.freeze(member, snapshot)
         self._log(FREEZE, member.ref, digest)
 
+    def log_first(self) -> None:
+        """Note what the policies begin with that were never born, where others will be."""
+        if len(self._stand_ins):
+            for member in self._population.learning:
+                self._log_numbers(member, None)
+
     def _log_numbers(self, newborn: Member, fitness: tuple[float, float] | None) -> None:
         """Note what a newborn begins with, and why it was born."""
         names = self._table.hyperparameters.names

@@ -24,11 +24,12 @@ class Born:
     policy: str
     """The place in which it was born, by whose name it goes."""
     generation: int
-    """How many were born in this place before it; that which the run began with is generation 0."""
+    """How many were in this place before it; that which the run began with is generation 0."""
     matches: int
     """That were over when it was born."""
     parent: str | None
-    """The policy that it began as a copy of; None: its weights were drawn."""
+    """The policy that it began as a copy of; None: its weights were drawn, or it was there first.
+    """
     parent_generation: int
     """Which of those in the parent's place that was."""
     parent_version: int
@@ -45,7 +46,7 @@ class Born:
 
 
 def read_lineage(ledger: Path) -> list[Born]:
-    """All births of a run, in order.
+    """All births of a run, in order; first those that it began with, where policies evolve.
 
     Raises:
         RunDirectoryError: there is no ledger, or it is damaged.
@@ -71,7 +72,10 @@ def read_lineage(ledger: Path) -> list[Born]:
             generations[policy] += 1
             newest[policy] = len(found)
             found.append(born)
-        elif policy in newest:  # else the record of its birth was lost
+        else:
+            if policy not in newest:  # it was there from the beginning
+                newest[policy] = len(found)
+                found.append(Born(names[policy], 0, int(record["number"]), None, 0, -1))
             name, value = int(record["version"][0]), value_of(record["digest"])
             found[newest[policy]] = _with_number(found[newest[policy]], name, value, numbers)
     return found
@@ -91,7 +95,7 @@ def _with_number(born: Born, name: int, value: float, numbers: Sequence[str]) ->
 def ancestors(lineage: list[Born], policy: str) -> Iterator[Born]:
     """The policy that is in a place now, its parent, the parent of that, and so on.
 
-    Who was there from the beginning is not among them: it was not born.
+    The last is one that the run began with, where policies evolve.
     """
     by_name = {(born.policy, born.generation): born for born in lineage}
     generation = max((born.generation for born in lineage if born.policy == policy), default=0)
