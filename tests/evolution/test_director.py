@@ -47,7 +47,7 @@ class Stage:
             kinds,
             selection(config),
             Explorer(config, numbers_of(config)),
-            lambda matches: stream(self.seed, "evolution", matches),
+            lambda matches, purpose: stream(self.seed, "evolution", matches, purpose),
         )
 
     def begin(self, state=None):
@@ -162,6 +162,15 @@ def test_weights_are_taken_over_with_noise():
     (policy, _), *_ = stage.born()
     assert stage.mutated[0] == (policy, 0.5, 1)
     assert np.array_equal(stage.table.births.newborn_weights(policy), np.full(SIZE, 1.5))
+
+
+def test_newborn_of_one_look_have_numbers_of_their_own():
+    """Red before: two copies of one parent, born at once, drew the same numbers."""
+    strengths = [0.0, 0.0, 4.0, 4.0]
+    stage = Stage(FOUR, "random", strengths, share=0.5, confidence=0.0, explore="resample")
+    while len(stage.born()) < 6:
+        stage.turn()
+    assert len(set(stage.rates())) == len(stage.rates())
 
 
 def test_without_numbers_all_is_taken_over_as_it_is():

@@ -52,7 +52,7 @@ class Evolution:
         kinds: Mapping[str, Hashable],
         select: Select,
         explorer: Explorer,
-        stream: Callable[[int], np.random.Generator],
+        stream: Callable[[int, str], np.random.Generator],
     ) -> None:
         """Direct the policies of a run.
 
@@ -61,7 +61,8 @@ class Evolution:
             kinds: by policy that evolves, what all have in common that may take over from another.
             select: who takes over from whom, as (policy, parent), of policies that are alike.
             explorer: chooses hyperparameters of the newborn.
-            stream: random numbers, by the matches that are over.
+            stream: random numbers, by the matches that are over and what they are for: a policy's
+                name, or nothing.
         """
         self._config, self._kinds = config, dict(kinds)
         self._select, self._explorer, self._stream = select, explorer, stream
@@ -87,7 +88,7 @@ class Evolution:
 
     def _replace(self, population: Population) -> list[Command]:
         """Judge all that have played enough, and let those go that take over from others."""
-        random = self._stream(population.matches)
+        random = self._stream(population.matches, "")
         judged = self._judge(population)
         commands: list[Command] = []
         # Who was to leave and could not be done without is there still: it is judged anew.
@@ -123,7 +124,7 @@ class Evolution:
 
     def _birth(self, name: str, population: Population) -> Birth:
         """Who begins in an empty place."""
-        random = self._stream(population.matches)
+        random = self._stream(population.matches, name)
         plan = self._planned.pop(name, None)
         if plan is None or PolicyRef(plan.parent) not in population:
             parent = self._best(name, population)

@@ -34,7 +34,7 @@ def make_evolution(config: Config, specs: Sequence[PolicySpec], roster: Roster) 
         kinds_of(config, specs, roster),
         selection(evolution),
         Explorer(evolution, numbers_of(evolution)),
-        lambda matches: stream(config.seed, "evolution", matches),
+        lambda matches, purpose: stream(config.seed, "evolution", matches, purpose),
     )
 
 
