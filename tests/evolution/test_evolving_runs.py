@@ -14,6 +14,7 @@ from remuda.population.lineage import ancestors, read_lineage
 from remuda.training import train
 from remuda.ui.live import PlainView
 from remuda.ui.report import write_report
+from remuda.ui.summary import read_run
 
 TREE = {
     "game": "treasure_hunt",
@@ -150,6 +151,8 @@ def test_a_run_that_ends_while_one_is_away_is_judged_with_its_copy(tmp_path):
         pytest.fail("none was ever away")
     summary = json.loads((directory / "summary.json").read_text())
     assert set(summary["evaluation"]["agents"]) == {"agent_0", "agent_1", "agent_2"}
+    shown = {policy.name for policy in read_run(directory).policies}
+    assert shown == {"agent_0", "agent_1", "agent_2"}
     run = remuda.load(directory)
     assert set(run) == {"agent_0", "agent_1", "agent_2"}
     newest = Checkpoints(directory / "checkpoints").numbers()[-1]

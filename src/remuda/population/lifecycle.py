@@ -278,7 +278,7 @@ class Lifecycle:
         if PolicyRef(policy, snapshot.version) in self._population:
             return None
         taken = {member.place for member in self._population.members} | set(self._leaving)
-        taken |= {self._table.places.stand_in_of(policy)}
+        taken |= set(self._stand_ins.tolist())
         free = [place for place in self._table.places.copies_of(policy) if place not in taken]
         if not free:
             return None
