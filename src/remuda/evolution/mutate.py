@@ -86,6 +86,8 @@ def add_safe_noise(
     Raises:
         UsageError: as for `add_noise`, or there are no states.
     """
+    if strength == 0.0:
+        return layout.checked(weights)
     sensitive = sensitivity(layout.checked(weights), outputs, states)
     moved = layout.learned & np.isfinite(sensitive) & (sensitive > 0.0)
     scales = np.zeros(layout.size)
