@@ -259,6 +259,14 @@ def test_of_two_that_trade_neither_is_replaced():
     assert non_dominated(equal, rng(), fraction=0.5, confidence=0.0) == []
 
 
+def test_every_objective_counts_as_looked_at():
+    one = Fitness.of_estimates(["a", "b"], [0.0, 3.0], [1.0, 0.0])
+    other = Fitness.of_estimates(["a", "b"], [0.0, 1.0], [1.0, 0.0])
+    (found,) = non_dominated(Fitness.joined([one, other]), rng(), fraction=0.5)
+    # Two ordered pairs in two objectives.
+    assert found == TakeOver("a", "b", pytest.approx(1.0 - 4.0 * stats.norm.sf(3.0)))
+
+
 @pytest.mark.parametrize("select", SELECTIONS)
 def test_one_policy_or_none_is_never_replaced(select):
     assert select(known(), rng()) == []

@@ -116,8 +116,8 @@ class Fitness:
     @property
     def judged(self) -> Bools:
         """[P]: whether a policy has a mean and an error in every objective."""
-        found: Bools = (np.isfinite(self.means) & np.isfinite(self.errors)).all(1)
-        return found & (self.freedom > 0.0).all(1)
+        known = np.isfinite(self.means) & np.isfinite(self.errors) & (self.freedom > 0.0)
+        return np.asarray(known.all(1))
 
     def p_value(self, better: int, worse: int, objective: int = 0) -> float:
         """How probable so great a difference is where `better` is not better: one-sided.
