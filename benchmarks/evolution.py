@@ -1,6 +1,6 @@
 """What evolution is worth: exploit and explore, on the toy problem of the paper.
 
-    python benchmarks/evolution.py toy                        # 20 seeds, four variants
+    python benchmarks/evolution.py toy                        # 200 seeds, four variants
     python benchmarks/evolution.py toy --picture toy.png      # and a picture of the first seed
 
 `toy` is figure 2 of Jaderberg et al. 2017, "Population based training of neural networks": the true
@@ -8,8 +8,9 @@ objective Q(theta) = 1.2 - theta_1^2 - theta_2^2 is only ever evaluated; workers
 1.2 - h_1 theta_1^2 - h_2 theta_2^2, whose hyperparameters h hide one of two dimensions from each.
 Workers take turns at random, and each compares what it has just reached with what the other had
 reached when it was evaluated last: nothing waits for a generation. Without exploration a worker
-takes over weights alone, since with the other's h both would climb in one dimension. What differs
-between variants is how fast they rise: the mean of Q over all evaluations of both workers.
+takes over weights alone, since with the other's h both would climb in one dimension. Given time,
+either half of it comes to the top too; what differs is how fast: the mean of Q over all evaluations
+of both workers. The number and the size of steps were chosen with other seeds than are played here.
 """
 
 from __future__ import annotations
@@ -40,6 +41,8 @@ from remuda.ui.pictures.drawing import (
 
 NUMBERS = (Evolvable("h_1", 0.0, 1.0), Evolvable("h_2", 0.0, 1.0))
 NAMES = ("worker 1", "worker 2")
+FIRST = 1000
+"""The first seed."""
 STEPS, EVERY, RATE = 600, 20, 0.01
 """Gradient steps of each worker, those between two evaluations, and their size."""
 HIGH, ALONE = 1.199, 0.39
@@ -113,7 +116,8 @@ def play(exploit: bool, explore: bool, seed: int) -> Course:
 def toy(results: Results, seeds: int, picture: Path | None) -> None:
     """Play all variants, and hold them to what the paper's figure shows."""
     found = {
-        name: [play(*flags, seed) for seed in range(seeds)] for name, flags in VARIANTS.items()
+        name: [play(*flags, FIRST + seed) for seed in range(seeds)]
+        for name, flags in VARIANTS.items()
     }
     ends = {name: np.array([c.q[-1].max() for c in courses]) for name, courses in found.items()}
     means = {
@@ -206,7 +210,7 @@ def main() -> None:
     """Run what was asked for, and print it beside its bars."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("what", choices=["toy"], help="which benchmark")
-    parser.add_argument("--seeds", type=int, default=20)
+    parser.add_argument("--seeds", type=int, default=200)
     parser.add_argument("--picture", type=Path, help="draw the first seed into this file")
     options = options_of(parser)
     results = Results(f"evolution.{options.what}")

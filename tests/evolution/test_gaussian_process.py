@@ -8,8 +8,10 @@ from hypothesis import strategies as some
 from remuda.evolution.gaussian_process import (
     GaussianProcess,
     Kernel,
+    cholesky,
     fit_kernel,
     loss_and_gradient,
+    solve_lower,
 )
 
 
@@ -56,7 +58,7 @@ def test_without_observations_nothing_is_known():
     assert deviation.tolist() == [2.0] * 5
 
 
-@settings(deadline=None)
+@settings(deadline=None, max_examples=30)
 @given(seed=some.integers(0, 1000), count=some.integers(1, 6))
 def test_hallucinated_observations_keep_means_and_shrink_deviations(seed, count):
     points, times, values = observed(seed)
@@ -113,3 +115,14 @@ def test_equal_points_and_equal_values_break_nothing():
     mean, deviation = process.predict(np.full((1, 3), 0.5), 0.0)
     assert mean[0] == 0.0
     assert 0.0 < deviation[0] < 1.0
+
+
+@given(seed=some.integers(0, 1000), count=some.integers(0, 12), columns=some.integers(0, 4))
+def test_factors_are_those_of_linear_algebra(seed, count, columns):
+    rng = np.random.default_rng(seed)
+    root, right = rng.standard_normal((count, count)), rng.standard_normal((count, columns))
+    matrix = root @ root.T + np.eye(count)
+    factor = cholesky(matrix)
+    np.testing.assert_allclose(factor @ factor.T, matrix, atol=1e-9)
+    assert not np.triu(factor, 1).any()
+    np.testing.assert_allclose(factor @ solve_lower(factor, right), right, atol=1e-9)

@@ -19,7 +19,7 @@ from remuda.errors import UsageError
 from remuda.evolution.gaussian_process import GaussianProcess, fit_kernel
 from remuda.evolution.numbers import Evolvable, from_units, to_units
 
-MOST = 200
+MOST = 100
 """Trials that are looked at, the newest: work grows with their third power."""
 CANDIDATES = 1000
 """Points that are compared for each suggestion."""
@@ -106,7 +106,7 @@ def standardised(gains: Numbers) -> Numbers:
     scaled = filled / max(float(np.abs(filled).max()), np.finfo(np.float64).tiny)
     away = scaled - scaled.mean()
     spread = float(away.std())
-    found: Numbers = away / spread if spread > 1e-12 else np.zeros_like(away)
+    found: Numbers = away / spread if spread > 1e-9 else np.zeros_like(away)
     return found
 
 

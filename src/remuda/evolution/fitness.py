@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
-from scipy import stats
+from scipy import special
 
 from remuda.analysis.payoff import Numbers
 from remuda.errors import UsageError
@@ -115,8 +116,8 @@ class Fitness:
     @property
     def judged(self) -> Bools:
         """[P]: whether a policy has a mean and an error in every objective."""
-        found: Bools = (np.isfinite(self.means) & np.isfinite(self.errors)).all(1)
-        return found & (self.freedom > 0.0).all(1)
+        known = np.isfinite(self.means) & np.isfinite(self.errors) & (self.freedom > 0.0)
+        return np.asarray(known.all(1))
 
     def p_value(self, better: int, worse: int, objective: int = 0) -> float:
         """How probable so great a difference is where `better` is not better: one-sided.
@@ -126,13 +127,15 @@ class Fitness:
         it is 0 or 1.
         """
         pair = [better, worse]
-        means, errors = self.means[pair, objective], self.errors[pair, objective]
-        difference = float(means[0] - means[1]) * (1.0 if self.maximise[objective] else -1.0)
-        scale = float(errors.max())
+        one, other = self.means[pair, objective].tolist()
+        errors, freedoms = self.errors[pair, objective].tolist(), self.freedom[pair, objective]
+        difference = one - other if self.maximise[objective] else other - one
+        scale = max(errors)
         if scale == 0.0:
             return 0.0 if difference > 0.0 else 1.0
-        squares = (errors / scale) ** 2
-        doubt = float((squares**2 / self.freedom[pair, objective]).sum())  # 0: errors are known
-        freedom = float(squares.sum()) ** 2 / doubt if doubt else np.inf
-        ratio = difference / (scale * np.sqrt(squares.sum()))
-        return float(stats.t.sf(ratio, freedom) if np.isfinite(freedom) else stats.norm.sf(ratio))
+        squares = [(error / scale) ** 2 for error in errors]  # so that none is too small a number
+        ratio = difference / scale / math.sqrt(sum(squares))
+        doubt = sum(s**2 / freedom for s, freedom in zip(squares, freedoms.tolist(), strict=True))
+        if doubt == 0.0:
+            return float(special.ndtr(-ratio))
+        return float(special.stdtr(sum(squares) ** 2 / doubt, -ratio))

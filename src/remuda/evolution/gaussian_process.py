@@ -3,6 +3,10 @@
 Bogunovic et al. 2016, "Time-varying Gaussian process bandit optimization", section 2; the kernel of
 time-varying rewards as PB2 has it (Parker-Holder et al. 2020, "Provably efficient online
 hyperparameter optimization with population-based bandits", section 4).
+
+Products and factors are written out here for a hundred observations. Libraries of linear algebra
+compute such small ones in threads: on a machine whose cores play and train, they wait for each
+other a hundred times as long as they compute.
 """
 
 from __future__ import annotations
@@ -10,7 +14,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import linalg, optimize
 
 from remuda.analysis.payoff import Numbers
 
@@ -65,8 +68,10 @@ class GaussianProcess:
         if len(points):
             covariances = kernel.between(points, times, points, times)
             covariances[np.diag_indices(len(points))] += kernel.noise
-            self._factor = linalg.cholesky(covariances, lower=True)
-            self._weights = linalg.cho_solve((self._factor, True), values)
+            self._factor = cholesky(covariances)
+            inverse = solve_lower(self._factor, np.eye(len(points)))
+            whitened = (inverse * values).sum(1)
+            self._weights = (inverse * whitened[:, None]).sum(0)
 
     def predict(self, points: Numbers, time: float) -> tuple[Numbers, Numbers]:
         """Mean and standard deviation, each [M], of the function at points [M, D] at a time."""
@@ -74,9 +79,10 @@ class GaussianProcess:
         if not len(self.points):
             return np.zeros(len(points)), np.full(len(points), np.sqrt(self.kernel.variance))
         covariances = self.kernel.between(self.points, self.times, points, times)
-        explained = linalg.solve_triangular(self._factor, covariances, lower=True)
+        explained = solve_lower(self._factor, covariances)
         left = self.kernel.variance - (explained**2).sum(0)
-        return covariances.T @ self._weights, np.sqrt(np.maximum(left, 0.0))
+        mean: Numbers = (covariances * self._weights[:, None]).sum(0)
+        return mean, np.sqrt(np.maximum(left, 0.0))
 
     def with_pending(self, points: Numbers, time: float) -> GaussianProcess:
         """The process as if points [M, D], which are tried now, had brought just what is expected.
@@ -102,10 +108,16 @@ are of the unit cube, values have variance 1, and time counts decisions."""
 _SPREAD = np.array([0.7, 0.7, 1.5, 1.5])
 """Standard deviations of these logarithms. With few observations they keep the kernel from being
 sure of what it cannot know."""
+ROUNDS = 60
+"""Gradients that the search of a kernel takes."""
 
 
 def fit_kernel(points: Numbers, times: Numbers, values: Numbers) -> Kernel:
     """The most probable kernel for observations, with a log-normal prior of its four numbers.
+
+    Found by resilient propagation, which looks at the signs of the gradient alone (Igel and Hüsken
+    2000, "Improving the Rprop learning algorithm", iRprop-; for Gaussian processes Blum and
+    Riedmiller 2013, "Optimization of Gaussian process hyperparameters using Rprop").
 
     Args:
         points: [N, D] in the unit cube.
@@ -116,15 +128,18 @@ def fit_kernel(points: Numbers, times: Numbers, values: Numbers) -> Kernel:
         return Kernel()
     square = ((points[:, None] - points) ** 2).sum(-1)
     apart = np.abs(times[:, None] - times)
-    found = optimize.minimize(
-        loss_and_gradient,
-        _PRIOR,
-        (square, apart, values),
-        method="L-BFGS-B",
-        jac=True,
-        bounds=list(zip(_PRIOR - 3.0 * _SPREAD, _PRIOR + 3.0 * _SPREAD, strict=True)),
-    )
-    variance, length, rate, noise = np.exp(found.x).tolist()
+    best = at = _PRIOR.copy()
+    least, before = np.inf, np.zeros(4)
+    steps = np.full(4, 0.2)
+    for _ in range(ROUNDS):
+        loss, gradient = loss_and_gradient(at, square, apart, values)
+        if loss < least:
+            least, best = loss, at
+        turned = gradient * before < 0.0
+        steps = np.clip(np.where(turned, 0.5, 1.2) * steps, 1e-5, 1.0)
+        before = np.where(turned, 0.0, gradient)
+        at = np.clip(at - steps * np.sign(before), _PRIOR - 3 * _SPREAD, _PRIOR + 3 * _SPREAD)
+    variance, length, rate, noise = np.exp(best).tolist()
     return Kernel(variance, length, float(-np.expm1(-2.0 * rate)), noise)
 
 
@@ -144,11 +159,30 @@ def loss_and_gradient(
     """
     variance, length, rate, noise = np.exp(logarithms)
     signal = variance * np.exp(-0.5 * square / length**2 - rate * apart)
-    factor = linalg.cholesky(signal + noise * np.eye(len(values)), lower=True)
-    weights = linalg.cho_solve((factor, True), values)
-    inner = linalg.cho_solve((factor, True), np.eye(len(values))) - np.outer(weights, weights)
+    factor = cholesky(signal + noise * np.eye(len(values)))
+    inverse = solve_lower(factor, np.eye(len(values)))
+    precision = np.einsum("ki,kj->ij", inverse, inverse)
+    weights = (precision * values).sum(1)
+    inner = precision - np.outer(weights, weights)
     slopes = (signal, signal * square / length**2, -rate * apart * signal)
     away = (logarithms - _PRIOR) / _SPREAD
-    loss = 0.5 * values @ weights + np.log(np.diag(factor)).sum() + 0.5 * (away**2).sum()
+    loss = 0.5 * (values * weights).sum() + np.log(np.diag(factor)).sum() + 0.5 * (away**2).sum()
     gradient = [0.5 * (inner * slope).sum() for slope in slopes] + [0.5 * noise * np.trace(inner)]
     return float(loss), np.array(gradient) + away / _SPREAD
+
+
+def cholesky(matrix: Numbers) -> Numbers:
+    """The lower triangular L with L L^T = matrix, [N, N] symmetric and positive definite."""
+    factor = np.zeros_like(matrix)
+    for j in range(len(matrix)):
+        column = matrix[j:, j] - np.einsum("ik,k->i", factor[j:, :j], factor[j, :j])
+        factor[j:, j] = column / np.sqrt(column[0])
+    return factor
+
+
+def solve_lower(factor: Numbers, right: Numbers) -> Numbers:
+    """X [N, M] with factor X = right, for a lower triangular factor [N, N]."""
+    found = np.zeros_like(right)
+    for j in range(len(factor)):
+        found[j] = (right[j] - np.einsum("k,km->m", factor[j, :j], found[:j])) / factor[j, j]
+    return found

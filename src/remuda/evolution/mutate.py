@@ -86,6 +86,8 @@ def add_safe_noise(
     Raises:
         UsageError: as for `add_noise`, or there are no states.
     """
+    if strength == 0.0:
+        return layout.checked(weights)
     sensitive = sensitivity(layout.checked(weights), outputs, states)
     moved = layout.learned & np.isfinite(sensitive) & (sensitive > 0.0)
     scales = np.zeros(layout.size)
@@ -112,8 +114,8 @@ def sensitivity(weights: Floats, outputs: Outputs, states: npt.ArrayLike) -> Num
         raise UsageError("sensitivities need at least one state; there is none")
     vector = torch.from_numpy(np.array(weights, np.float32)).requires_grad_()
     sums: Numbers = np.zeros(0)
-    for state in inputs.split(1):
-        found = outputs(vector, state)[0]
+    for place in range(len(inputs)):
+        found = outputs(vector, inputs[place : place + 1])[0]
         if not sums.size:
             sums = np.zeros((len(found), len(weights)))
         for k, output in enumerate(found):
