@@ -277,6 +277,7 @@ def load_and_begin(say: Callable[[str], None]) -> None:
     Args:
         say: where it is told if something has to be compiled.
     """
+    state = ProcessState
     fresh = threading.active_count() == 1 and "torch" not in sys.modules
     if (
         ProcessState.is_program
@@ -308,11 +309,8 @@ def give_up() -> None:
 
 def inherit(requests: socket.socket) -> None:
     """For a child of the server: it may ask for children too."""
-    ProcessState.server, ProcessState.why_not, ProcessState.lifeline = (
-        InheritedServer(requests),
-        "",
-        None,
-    )
+    state = ProcessState
+    state.server, state.why_not, state.lifeline = InheritedServer(requests), "", None
 
 
 def server_pid() -> int | None:
