@@ -279,12 +279,7 @@ def load_and_begin(say: Callable[[str], None]) -> None:
     """
     state = ProcessState
     fresh = threading.active_count() == 1 and "torch" not in sys.modules
-    if (
-        ProcessState.is_program
-        and fresh
-        and sys.platform == "linux"
-        and ProcessState.server is None
-    ):
+    if state.is_program and fresh and sys.platform == "linux" and state.server is None:
         from remuda.compiling import telling_of_compiling
 
         with telling_of_compiling(say):  # in this process only, so the fork comes after it
