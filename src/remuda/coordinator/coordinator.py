@@ -16,13 +16,13 @@ from remuda.config import RunConfig
 from remuda.coordinator.analysing import PopulationAnalyser
 from remuda.coordinator.checkpointing import BestKeeper, Challenge, Checkpointer
 from remuda.coordinator.frozen import FrozenTexts
+from remuda.coordinator.garbage import passed_over
 from remuda.coordinator.ledger_writer import LedgerWriter
 from remuda.coordinator.metrics import Record, View
 from remuda.coordinator.metrics_log import MetricsLog
 from remuda.coordinator.pieces import RECORD, VALUES
 from remuda.coordinator.run_directory import RunDirectory
 from remuda.coordinator.scoreboard_reader import Reading, ScoreboardReader
-from remuda.coordinator.settled import settled
 from remuda.coordinator.status import StatusFile
 from remuda.errors import RoleDiedError
 from remuda.publish.snapshot import Snapshot
@@ -159,7 +159,7 @@ class Coordinator:
                 return signals.stopped()
 
             self._runtime.start(stopped)
-            with settled():
+            with passed_over():
                 return self._go_on(self._make_board(), config, every, signals)
         finally:
             if self._analyser is not None:

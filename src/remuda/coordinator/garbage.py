@@ -15,7 +15,7 @@ class _State:
 
 
 @contextmanager
-def settled() -> Iterator[None]:
+def passed_over() -> Iterator[None]:
     """Inside the `with`, let garbage collections pass over all objects that were there before.
 
     A full one looks at all that Python holds, which with the libraries is 300,000 objects and takes
