@@ -119,7 +119,7 @@ def test_what_was_drawn_has_the_priority_of_its_error(monkeypatch):
 
     def noted(priorities, of, errors):
         learn(priorities, of, errors)
-        drawn.append((of.leaves.tolist(), priorities.leaves.ravel()))
+        drawn.append(of.leaves.tolist())
 
     monkeypatch.setattr(Priorities, "learn", noted)
     learner.algorithm.update = watched
@@ -127,13 +127,13 @@ def test_what_was_drawn_has_the_priority_of_its_error(monkeypatch):
         actor.work()
         while learner.ready():
             learner.update()
-            _, weights, errors = seen[-1]
+            k, weights, errors = seen[-1]
             assert weights.shape == (1, 16)
             assert weights.max() == 1.0
-            (leaves, priorities), known = drawn[-1], {}
-            for leaf, error in zip(leaves, errors[0].tolist(), strict=True):
+            known, priorities = {}, learner.replays[k].state(whole=True)["priorities"]
+            for leaf, error in zip(drawn[-1], errors[0].tolist(), strict=True):
                 known[leaf] = (abs(error) + 1e-6) ** 0.7  # the last of the same step counts
-            found = priorities[list(known)]
+            found = priorities["leaves"].ravel()[list(known)]
             assert found == pytest.approx(np.array(list(known.values())), rel=1e-4)
     assert len(seen) > 40
     assert min(float(weights.min()) for _, weights, _ in seen) < 0.7
