@@ -175,9 +175,7 @@ def test_a_coordinator_that_was_stopped_itself_does_not_blame_its_helper(run, mo
     a = run(patience=60.0)
     a.next_analysis()
     pid = a.signal(signal.SIGSTOP)
-    asked, request = [], analysing.request
-    monkeypatch.setattr(analysing, "request", lambda members: asked.append(1) or request(members))
-    a.until(lambda: asked)
+    a.until(lambda: a.analyser.busy)
     now = time.monotonic
     monkeypatch.setattr(analysing.time, "monotonic", lambda: now() + 3600.0)
     a.analyser.look()

@@ -78,7 +78,7 @@ def test_a_run_may_be_trained_in_a_directory_of_seeds(tmp_path, monkeypatch, cap
         raise ConfigError("one run begins")
 
     monkeypatch.setattr("remuda.ui.commands.train.read_arguments", begins)
-    assert command(["train", "tag"]) == 1
+    assert command(["train", "tag"]) == 2
     assert "one run begins" in capsys.readouterr().err
     assert entered == []
     assert command(["train", "--resume", "."]) == 1
