@@ -11,7 +11,6 @@ from remuda.experience.rollout_queue import AFTER, Rollout
 from remuda.policies.actions import ContinuousActions
 from remuda.policies.networks.actor_critic import COUNT, MEAN, VARIANCE
 from remuda.policies.running_returns import running_sums
-from remuda.streams import stream
 
 CONTINUOUS = ContinuousActions(np.full(1, -2, np.float32), np.full(1, 2, np.float32))
 

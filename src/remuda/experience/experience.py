@@ -213,7 +213,9 @@ class Experience:
         )
         if any(ring.tight for ring in self.rings):
             return True
-        return has_steps(self.counters, CLOSED_STEPS, wanted) or any(ring.tight for ring in self.rings)
+        return has_steps(self.counters, CLOSED_STEPS, wanted) or any(
+            ring.tight for ring in self.rings
+        )
 
     def consume(self, steps: int) -> None:
         """Tell waiting actors that the learner has had its share of the first `steps` steps."""
