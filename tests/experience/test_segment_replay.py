@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from experience.test_rollout_queue import SPAWN, write_for_ever, make_experience, turn
+from experience.test_rollout_queue import SPAWN, make_experience, turn, write_for_ever
 from remuda.experience.ring import CLOSED, OTHERS
 from remuda.experience.rollout_queue import AFTER, Rollout, RolloutQueue
 from remuda.experience.segment_replay import SegmentReplay
