@@ -85,7 +85,7 @@ def test_an_actor_tells_for_which_workers_it_waits(tmp_path, monkeypatch, compil
 
     def tell(self, worker, pid):
         tell_waiting(self, worker, pid)
-        if worker == 1:
+        if worker == 1 and pid is not None:
             told.append((status.waited_for(), status.is_compiling()))
             until.touch()
 
