@@ -51,10 +51,9 @@ class _Copies(VectorEnv):
             ContractError: what an agent sees cannot be written as numbers.
         """
         first = copies[0]
-        names = tuple(first.possible_agents)
-        self.copies: Sequence[Any] = copies
+        self._names = names = tuple(first.possible_agents)
+        self.copies = copies
         """The environments themselves, as the library made them."""
-        self._names = names
         self._index = {name: i for i, name in enumerate(names)}
         self._sights = [sight_of(first.observation_space(name)) for name in names]
         self._deeds = [deeds_of(first.action_space(name)) for name in names]
