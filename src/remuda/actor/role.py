@@ -75,7 +75,7 @@ class ActorRole:
         begins = f"{self.name} from turn {int(play[Play.TURNS])}"
         env = with_scripted(
             self.game,
-            self._environment(self.copies[self.index]),
+            self.make_env(),
             config.env.scripted,
             stream(config.seed, "scripted", begins),
         )
@@ -156,10 +156,11 @@ class ActorRole:
             env, policy_groups, league, rows, together, config.seed, mark, initial=self.initial
         )
 
-    def _environment(self, copies: int) -> VectorEnv:
+    def make_env(self) -> VectorEnv:
+        """Make this actor's copies of the game, in this process or in its workers."""
         env = self.config.env
         game: VectorEnv
-        first = sum(self.copies[: self.index])
+        copies, first = self.copies[self.index], sum(self.copies[: self.index])
         if env.workers == 1:
             game = self.game.make(copies, **env.options)
             game.check, game.first_copy = env.check, first
