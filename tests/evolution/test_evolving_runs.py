@@ -133,7 +133,11 @@ def test_first_numbers_are_drawn_for_each_policy_and_come_back_when_it_is_resume
 
 
 def test_a_report_of_evolved_policies_is_written(evolved):
-    write_report(evolved)
+    page = write_report(evolved).read_text()
+    assert 'src="report_lineage.png"' in page
+    assert (evolved / "report_lineage.png").stat().st_size > 10_000
+    births = sum(born.generation > 0 for born in read_lineage(evolved / "ledger.bin"))
+    assert f"{births} births in " in page
     summary = json.loads((evolved / "summary.json").read_text())
     assert set(summary["evaluation"]["agents"]) == {"agent_0", "agent_1", "agent_2"}
 
