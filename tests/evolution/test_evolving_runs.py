@@ -155,8 +155,8 @@ def test_a_run_that_ends_while_one_is_away_is_judged_with_its_copy(tmp_path):
         pytest.fail("none was ever away")
     summary = json.loads((directory / "summary.json").read_text())
     assert set(summary["evaluation"]["agents"]) == {"agent_0", "agent_1", "agent_2"}
-    shown = {policy.name for policy in read_run(directory).policies}
-    assert shown == {"agent_0", "agent_1", "agent_2"}
+    shown = [policy.name for policy in read_run(directory).policies]
+    assert shown == ["agent_0", "agent_1", "agent_2"]
     run = remuda.load(directory)
     assert set(run) == {"agent_0", "agent_1", "agent_2"}
     newest = Checkpoints(directory / "checkpoints").numbers()[-1]
