@@ -115,7 +115,9 @@ def population_words(record: Record) -> str:
     frozen, live = record.num_frozen, record.num_live
     copies = ", and 1 frozen copy" if frozen == 1 else f", and {frozen} frozen copies"
     policies = "1 policy" if live == 1 else f"{live} policies"
-    return f"{record.matches:,} matches of {policies}{f'{copies} of what they were' if frozen else ''}"
+    return (
+        f"{record.matches:,} matches of {policies}{f'{copies} of what they were' if frozen else ''}"
+    )
 
 
 def _table(summary: RunSummary, narrow: bool) -> Table:
