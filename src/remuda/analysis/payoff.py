@@ -139,8 +139,15 @@ class Payoffs:
 
     @property
     def pooled(self) -> Numbers:
-        """[R, R]: the covariances of returns within cells, over all matches that were played."""
-        weights = np.where(self.counts < KNOWN, self.own_freedom, 0.0)
+        """[R, R]: the covariances of returns within cells, over all cells that were played.
+
+        Cells vary unlike each other, as if by `PRIOR` degrees of freedom, besides by their own f:
+        each has the weight of 1 / (1 / f + 1 / `PRIOR`), so that a pair with very many matches does
+        not speak for all others (Cochran 1954, "The combination of estimates from different
+        experiments").
+        """
+        own = self.own_freedom
+        weights = np.where(self.counts < KNOWN, own / (own + PRIOR), 0.0)
         if not weights.any():
             unknown = 0.0 if self._is_known else np.nan
             return np.full((self.num_roles,) * 2, unknown)
