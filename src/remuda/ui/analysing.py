@@ -181,7 +181,7 @@ def print_report(report: Report | PartialReport, console: Console | None = None)
     table.add_column("of", justify="right")
     table.add_column("earns the most", no_wrap=True)
     for name in common:
-        table.add_column(name, justify="right")
+        table.add_column(Text(name), justify="right")
     for place, (label, found) in enumerate(zip(several.labels, several.analyses, strict=True)):
         best = found.ranking.names[int(np.argmin(found.ranking.ranks))]
         told = [number(measure.values[place]) for measure in common.values()]
@@ -298,10 +298,15 @@ def _directories(sources: Sequence[Source]) -> list[str]:
         label.removesuffix(source.path.suffix) if source.path.is_file() else label
         for label, source in zip(labels, sources, strict=True)
     ]
-    return [
-        each if short.count(each) == 1 else label.replace(".", "-")
-        for each, label in zip(short, labels, strict=True)
-    ]
+    found: list[str] = []
+    for each, label in zip(short, labels, strict=True):
+        name = base = each if short.count(each) == 1 else label.replace(".", "-")
+        number = 1
+        while name in found:
+            number += 1
+            name = f"{base}-{number}"
+        found.append(name)
+    return found
 
 
 def write_summary(summary: Mapping[str, Any], directory: Path) -> tuple[Path, ...]:

@@ -92,7 +92,7 @@ def print_societies(report: SocietyReport, console: Console | None = None) -> No
     table = Table(title=f"{len(report.labels)} runs of one game, fresh greedy episodes of each")
     table.add_column("run", no_wrap=True)
     for name in report.common:
-        table.add_column(name.replace("_", " "), justify="right")
+        table.add_column(Text(name.replace("_", " ")), justify="right")
     for place, label in enumerate(report.labels):
         values = (number(each.values[place]) for each in report.common.values())
         table.add_row(Text(label), *values)
