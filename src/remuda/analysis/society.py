@@ -16,6 +16,7 @@ import numpy.typing as npt
 from scipy import stats
 
 from remuda.analysis.payoff import Numbers
+from remuda.analysis.plain import figures
 from remuda.analysis.welfare import Measure, SocialOutcomes, social_outcomes
 from remuda.errors import UsageError
 from remuda.types import Integers
@@ -153,7 +154,7 @@ class Society:
         length = float(self.lengths.mean())
         return (
             f"Rewards are collected in turn {_words(found)} on the mean; "
-            f"{(length + 1.0) / 2.0:.3g} would be evenly."
+            f"{figures((length + 1.0) / 2.0)} would be evenly."
         )
 
 
@@ -196,5 +197,5 @@ def _mean(values: npt.NDArray[Any]) -> Measure:
 
 def _words(measure: Measure) -> str:
     if np.isnan(measure.error) or measure.error == 0.0:
-        return f"{measure.value:.3g}"
-    return f"{measure.value:.3g} ± {measure.error:.2g}"
+        return figures(measure.value)
+    return f"{figures(measure.value)} ± {figures(measure.error, 2)}"
