@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from rich.console import Console
 
+from remuda.analysis.files import read_file
 from remuda.analysis.overall import analyse
 from remuda.analysis.payoff import from_sums
 from remuda.analysis.society import society
@@ -15,6 +16,7 @@ from remuda.crossplay import Tournament
 from remuda.exploiting.bounds import Candidate, LowerBound, Mean, SeatBound
 from remuda.ui.analysing import Report, _directories, print_report
 from remuda.ui.analysis_sources import Source, _labels
+from remuda.ui.cli import run
 from remuda.ui.exploiting import print_bound
 from remuda.ui.pictures.drawing import FORMATS
 from remuda.ui.pictures.gallery import draw_pictures
@@ -105,6 +107,32 @@ def test_an_analysis_of_odd_names(analysis, tmp_path):
             assert all(len(each.encoded(kind)) > 1000 for kind in FORMATS)
     page = page_of(analysis, pictures)
     assert "<b>&amp;" not in page
+
+
+def test_long_names_take_no_room_from_numbers(tmp_path, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    rng = np.random.default_rng(0)
+    names = ["a" * 50, "runs/one:policy_0@checkpoint-12", "b"]
+    lines = ["row,column,row_return,column_return"]
+    for one, other in [(0, 1), (0, 2), (1, 2)] * 30:
+        earned = rng.normal(other - one, 1.0)
+        lines.append(f"{names[one]},{names[other]},{earned},{-earned}")
+    (tmp_path / "m.csv").write_text("\n".join(lines))
+    assert run(["analyse", str(tmp_path / "m.csv"), "--samples", "60"]) == 0
+    table = capsys.readouterr().out.partition("ranking: ")[0]
+    assert "…" not in table
+    assert table.count("a") >= 50
+    assert max(map(len, table.splitlines())) <= 80
+
+
+def test_names_in_a_file_are_a_line_each_and_no_command_of_a_terminal(tmp_path):
+    (tmp_path / "m.csv").write_text(
+        ',"a\nb",\x1b[31mred,对手 1\n'
+        + "".join(f"{name},0,0,0\n" for name in ('"a\nb"', "\x1b[31mred", "对手 1"))
+    )
+    assert read_file(tmp_path / "m.csv").names == ("a b", "[31mred", "对手 1")
+    np.savez(tmp_path / "m.npz", matrix=np.zeros((2, 2)), names=["a\tb", "\x9bc"])
+    assert read_file(tmp_path / "m.npz").names == ("a b", "c")
 
 
 def test_each_of_several_has_a_directory_of_its_own(tmp_path):

@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from rich.console import Console
@@ -28,6 +28,8 @@ from remuda.ui.numbers import between, number, to_width
 
 SHOWN = 20
 """Lines of the table on the screen."""
+NUMBERS = 58
+"""Columns of a terminal that its numbers may take, with what stands between them."""
 
 
 class Extra(Protocol):
@@ -215,6 +217,11 @@ def _with_interval(value: float, low: float, high: float) -> tuple[str, str]:
     return told[0], between(low, high)
 
 
+def _room_for_names(console: Console) -> int:
+    """Columns of the terminal that names may take, so that numbers beside them are told whole."""
+    return max(console.width - NUMBERS, 8)
+
+
 def print_analysis(found: Analysis, console: Console | None = None) -> None:
     """One screen: the ranking with its intervals, the mixture, and a sentence for each part."""
     console = console or Console()
@@ -223,8 +230,10 @@ def print_analysis(found: Analysis, console: Console | None = None) -> None:
         mixture = found.equilibrium.answer.mixtures[0]
     table = Table(title=f"{len(ranking.names)} policies, {_matches(found.payoffs)}")
     for column in ("rank", "policy", "payoff", "95%", "rank, 95%", "first", "equilibrium"):
-        justify: Literal["left", "right"] = "left" if column == "policy" else "right"
-        table.add_column(column, justify=justify, no_wrap=column == "policy")
+        if column == "policy":
+            table.add_column(column, overflow="fold", max_width=_room_for_names(console))
+        else:
+            table.add_column(column, justify="right")
     order = np.argsort(ranking.ranks, kind="stable")
     for place in order[:SHOWN]:
         ends = ranking.score_intervals[:, place]

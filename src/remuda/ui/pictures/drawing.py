@@ -67,7 +67,7 @@ def look() -> Iterator[None]:
     reason to warn a user, once a letter, who called a policy so.
     """
     with mpl.rc_context(LOOK), warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "Glyph .* missing from", UserWarning)
+        warnings.filterwarnings("ignore", "(?s)Glyph .* missing from", UserWarning)
         yield
 
 
