@@ -18,6 +18,7 @@ from remuda.ui.analysing import Report, _directories, print_report
 from remuda.ui.analysis_sources import Source, _labels
 from remuda.ui.cli import run
 from remuda.ui.exploiting import print_bound
+from remuda.ui.numbers import number
 from remuda.ui.pictures.drawing import FORMATS
 from remuda.ui.pictures.gallery import draw_pictures
 from remuda.ui.pictures.page import page_of
@@ -123,6 +124,20 @@ def test_long_names_take_no_room_from_numbers(tmp_path, capsys, monkeypatch):
     assert "…" not in table
     assert table.count("a") >= 50
     assert max(map(len, table.splitlines())) <= 80
+
+
+@pytest.mark.parametrize("width", [80, 120])
+def test_long_names_of_runs_take_no_room_from_numbers(analysis, tmp_path, width):
+    labels = [f"connect_four-20261123-22310{i}-of-a-long-name" for i in range(2)]
+    sources = tuple(Source(tmp_path / label, label, tmp_path) for label in labels)
+    report = Report(sources, (analysis,) * 2, ({}, {}))
+    shown = screen(lambda console: print_report(report, console), width).partition("runs: ")[0]
+    assert "…" not in shown
+    for heading in ("mixed", "value", "within", "diversity"):
+        assert heading in shown
+    for measure in report.several.common.values():
+        assert shown.count(number(measure.values[0])) >= 2
+    assert number(report.several.common["value"].values[0]) == "0"
 
 
 def test_names_in_a_file_are_a_line_each_and_no_command_of_a_terminal(tmp_path):

@@ -159,7 +159,11 @@ class Several:
 
 
 def _value(found: Analysis) -> float:
-    return math.nan if found.equilibrium is None else float(found.equilibrium.answer.values[0])
+    if found.equilibrium is None:
+        return math.nan
+    value = float(found.equilibrium.answer.values[0])
+    scale = 1e-9 * float(np.nanmax(np.abs(found.payoffs.matrix)))
+    return value if abs(value) >= scale else 0.0  # what rounding leaves of nothing
 
 
 def _played(found: Analysis) -> float:
