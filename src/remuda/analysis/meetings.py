@@ -74,23 +74,26 @@ class LedgerReader:
         born = self.births if present else None
         for first, records in self._records():
             is_match = records["kind"] == MATCH
-            matches = records[is_match]
+            matches = self._checked(records[is_match])
             if not len(matches):
                 continue
             policy = matches["policy"]
-            if policy.min() < 0 or policy.max() >= len(self.policies):
-                raise RunDirectoryError(
-                    f"{self.path} is damaged: it names policies that do not exist"
-                )
-            if not np.isfinite(matches["returns"]).all():
-                raise RunDirectoryError(
-                    f"{self.path} is damaged: a return of match "
-                    f"{_first_damaged(matches)} is no number"
-                )
             if born is not None and born.max(initial=-1) > first:
                 before = (first + np.flatnonzero(is_match))[:, None] < born[policy]
                 matches["version"][before & (matches["version"] == LIVE)] = FORMER
             yield matches
+
+    def generations(self) -> Iterator[tuple[Array, Array]]:
+        """All in order: the record of a birth, or none, and those of matches until the next birth.
+
+        Raises:
+            RunDirectoryError: as of `pieces`.
+        """
+        for _, records in self._records():
+            told = records[np.isin(records["kind"], (MATCH, BIRTH))]
+            for part in np.split(told, np.flatnonzero(told["kind"] == BIRTH)):
+                is_birth = part["kind"] == BIRTH
+                yield part[is_birth], self._checked(part[~is_birth])
 
     @cached_property
     def births(self) -> Integers:
@@ -102,6 +105,16 @@ class LedgerReader:
                 if 0 <= policy < len(found):
                     found[policy] = first + place
         return found
+
+    def _checked(self, matches: Array) -> Array:
+        policy = matches["policy"]
+        if policy.min(initial=0) < 0 or policy.max(initial=0) >= len(self.policies):
+            raise RunDirectoryError(f"{self.path} is damaged: it names policies that do not exist")
+        if not np.isfinite(matches["returns"]).all():
+            raise RunDirectoryError(
+                f"{self.path} is damaged: a return of match {_first_damaged(matches)} is no number"
+            )
+        return matches
 
     def _records(self) -> Iterator[tuple[int, Array]]:
         """All records, some at a time, and the number of the first of these."""
@@ -166,7 +179,7 @@ def read_payoffs(
     place_of[kept] = np.arange(len(kept))
     sums, number = np.zeros((ROWS, len(kept), len(kept))), 0
     for matches in reader.pieces(present=True):
-        found = np.searchsorted(keys, _keys_of(matches)).clip(max=len(keys) - 1)
+        found = np.searchsorted(keys, keys_of(matches)).clip(max=len(keys) - 1)
         places = np.where(matches["version"] == FORMER, -1, place_of[found])
         returns = matches["returns"].astype(np.float64)
         add_up(places, returns, of_seat, symmetric, wins, sums)
@@ -183,10 +196,28 @@ def _number_of_matches(places: Integers, sides: Integers) -> int:
     return int((lowest < highest).sum())
 
 
-def _keys_of(matches: Array) -> Integers:
+def keys_of(matches: Array) -> Integers:
     """[M, seats] one number for each member; that of a live policy comes before its copies'."""
     keys: Integers = matches["policy"].astype(np.int64) * KEY + matches["version"] + 1
     return keys
+
+
+def parents_of(births: Array, keys: Integers) -> list[tuple[int, int]]:
+    """Of births, the place of the newborn in `keys`, and that of its parent; -1: it has none.
+
+    Args:
+        births: their records.
+        keys: [N] of members, as of `keys_of`, in order.
+    """
+    places = {key: place for place, key in enumerate(keys.tolist())}
+    found = []
+    for record in births:
+        own, parent = int(record["policy"][0]) * KEY, int(record["oldest"][0]) * KEY
+        # It is told with the version that was copied, whether that is a frozen copy or learns.
+        frozen = places.get(parent + int(record["newest"][0]) + 1, -1)
+        if own in places:
+            found.append((places[own], frozen if frozen >= 0 else places.get(parent, -1)))
+    return found
 
 
 def _members(reader: LedgerReader) -> Integers:
@@ -199,7 +230,7 @@ def _members(reader: LedgerReader) -> Integers:
         live[matches["policy"][version == LIVE]] = True
         is_frozen = version > LIVE
         if is_frozen.any():
-            frozen = np.union1d(frozen, _keys_of(matches)[is_frozen])
+            frozen = np.union1d(frozen, keys_of(matches)[is_frozen])
     found: Integers = np.union1d(np.flatnonzero(live) * KEY, frozen)
     return found
 
