@@ -6,7 +6,7 @@ import pytest
 from remuda.analysis import meetings
 from remuda.analysis.meetings import LedgerReader, mean_against_others, read_payoffs
 from remuda.errors import RunDirectoryError, UsageError
-from remuda.population.ledger import FREEZE, LOST, MATCH, LedgerFile, record_type
+from remuda.population.ledger import BIRTH, FREEZE, LOST, MATCH, LedgerFile, record_type
 
 
 def records(rows, seats=2, kind=MATCH):
@@ -114,6 +114,27 @@ def test_commands_and_lost_records_are_no_matches(ledger):
     lost = records([(((-1, -1), (-1, -1)), (0.0, 0.0))], kind=LOST)
     file.append(lost)
     assert read_payoffs(path).names == ("a", "b")
+
+
+def test_a_policy_earned_nothing_before_it_was_born(ledger, monkeypatch):
+    """What is told of a name is told of who has it now; copies of the former one stay."""
+    path = ledger([((A, B), (5.0, -5.0)), (((0, 3), A), (1.0, -1.0)), ((B, C), (1.0, 0.0))])
+    file = LedgerFile(path, ("a", "b", "c"), 2)
+    born = records([((A, A), (0.0, 0.0))], kind=BIRTH)
+    file.append(born)
+    file.append(records([((C, B), (2.0, 1.0)), ((B, (0, 3)), (0.0, 4.0))]))
+    for piece in (1, 2, 1 << 18):
+        monkeypatch.setattr(meetings, "PIECE", piece)
+        found = read_payoffs(path)
+        assert found.names == ("b", "c", "a@3"), "nobody met the newborn yet"
+        assert found.met[0].tolist() == [0, 2, 1]
+        assert found.matches == 3
+    file.append(born)
+    file.append(records([((B, A), (-2.0, 2.0))]))
+    found = read_payoffs(path)
+    assert found.names == ("a", "b", "c", "a@3")
+    assert found.matrix[0, 1] == 2.0
+    assert found.met[0].tolist() == [0, 1, 0, 0]
 
 
 def test_a_record_that_was_cut_is_left_out(ledger):

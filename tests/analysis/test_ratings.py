@@ -10,7 +10,7 @@ from openskill.models import PlackettLuce
 from remuda.analysis.payoff import exact, from_sums
 from remuda.analysis.ratings import count_results, elo, elo_of, ledger_history, plackett_luce
 from remuda.errors import RunDirectoryError, UsageError
-from remuda.population.ledger import FREEZE, MATCH, LedgerFile, record_type
+from remuda.population.ledger import BIRTH, FREEZE, MATCH, LedgerFile, record_type
 from remuda.population.ratings import TAU
 
 
@@ -203,6 +203,31 @@ def test_a_ledger_is_rated_in_its_order_and_noted_evenly(tmp_path):
     assert np.array_equal(found.ratings, expected.ratings)
     assert np.array_equal(found.uncertainties, expected.uncertainties)
     assert len(ledger_history(path, checkpoints=1000).matches) == 30
+
+
+@pytest.mark.parametrize("piece", [3, 1 << 18])
+def test_a_newborn_is_rated_as_its_parent_and_not_as_who_was_there_before(
+    tmp_path, monkeypatch, piece
+):
+    """As in the run itself: `a` lost to `b` all the time, until a copy of `b` was born there."""
+    monkeypatch.setattr("remuda.analysis.meetings.PIECE", piece)
+    path = ledger(tmp_path / "ledger", [(((0, -1), (1, -1)), (0.0, 1.0))] * 40)
+    before = ledger_history(path, checkpoints=1)
+    born = np.zeros(2, record_type(2))
+    born["kind"] = BIRTH
+    born["oldest"], born["newest"] = [[1], [-1]], [[7], [-1]]
+    file = LedgerFile(path, ("a", "b"), 2)
+    file.append(born[:1])
+    draw = np.zeros(1, record_type(2))
+    draw["policy"], draw["version"], draw["returns"] = (0, 1), -1, 0.5
+    file.append(draw)
+    found = ledger_history(path, checkpoints=1)
+    assert before.ratings[-1, 0] < before.ratings[-1, 1] - 10.0
+    assert abs(found.ratings[-1, 0] - found.ratings[-1, 1]) < 1.0
+    assert found.uncertainties[-1, 0] > 7.0 > before.uncertainties[-1, 0]
+    file.append(born[1:])  # has no parent
+    file.append(draw)
+    assert abs(ledger_history(path, checkpoints=1).ratings[-1, 0] - 25.0) < 6.0
 
 
 def test_pieces_of_a_ledger_are_rated_as_one(tmp_path, monkeypatch):

@@ -19,7 +19,9 @@ def test_all_of_it_is_as_worked_out_by_hand():
     # The differences |3 - 1| of both orders, over 2 * 2 * 4: 1 - 4 / 16.
     assert found.outcomes.equality.value == pytest.approx(0.75)
     told = found.in_words()
-    assert told["returns"] == "a earns the most, 3 an episode, and b the least, 1."
+    assert told["returns"] == (
+        "a earns the most, 3 an episode, and b the least, 1; that may be chance."
+    )
     assert told["equality"].startswith("0.75 within an episode, 0.75 over all episodes")
     assert told["the game tells"] == "apples 5 ± 1."
     assert set(found.measures) >= {"efficiency", "equality", "episode_length", "apples"}
@@ -52,6 +54,27 @@ def test_of_equal_agents_a_difference_is_told_as_sure_in_one_of_twenty(agents, e
         told = society(names, rewards, [1] * episodes).in_words()["returns"]
         sure += not told.endswith("; that may be chance.")
     assert sure <= 300 * 0.05 + 2.5 * np.sqrt(300 * 0.05 * 0.95)
+
+
+@pytest.mark.parametrize("agents", [2, 4])
+@pytest.mark.parametrize("episodes", [2, 3, 5, 8, 20])
+@pytest.mark.parametrize("often", [1.0, 0.3])
+def test_of_equal_agents_few_wins_of_one_are_chance(agents, episodes, often):
+    """One of them wins all there is, in some of the episodes."""
+    rng = np.random.default_rng(0)
+    names, sure = tuple("abcd"[:agents]), 0
+    for _ in range(300):
+        won = rng.random((episodes, 1)) < often
+        rewards = np.where(won, np.eye(agents)[rng.integers(agents, size=episodes)], 0.0)
+        told = society(names, rewards[:, None], [1] * episodes).in_words()["returns"]
+        sure += "the most" in told and not told.endswith("; that may be chance.")
+    assert sure <= 300 * 0.05 + 2.5 * np.sqrt(300 * 0.05 * 0.95)
+
+
+def test_agents_that_earn_the_same_are_told_together():
+    told = society(("a", "b"), np.ones((4, 1, 2)), [1] * 4).in_words()["returns"]
+    assert told == "Each agent earns 1 an episode."
+    assert society(("a",), np.ones((4, 1, 1)), [1] * 4).in_words()["returns"].startswith("a earns")
 
 
 def test_one_of_many_that_earns_more_is_told_as_sure():

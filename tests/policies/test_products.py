@@ -9,7 +9,7 @@ from remuda.policies.networks.gathered_pass import GatheredPass
 from remuda.policies.networks.plain_pass import PlainPass
 from remuda.policies.networks.products import LARGEST, LINEAR, finish, layer, multiply
 
-COUNTS = ([0, 1, 2, 3, 4, 5, 9], [8, 0, 0, 16], [1], [0, 0, 7])
+COUNTS = ([0, 1, 2, 3, 4, 5, 9], [8, 0, 0, 16], [1], [0, 0, 7], [0, 0])
 
 
 def gathered(counts, num_inputs, num_outputs, seed=0):

@@ -19,6 +19,7 @@ from remuda.analysis.network_play import (
     probabilities,
     tic_tac_toe_observations,
 )
+from remuda.analysis.plain import figures
 from remuda.analysis.tree_games import KuhnPoker, MatrixGame, TicTacToe
 from remuda.analysis.tree_walk import flatten
 from remuda.analysis.trees import Tree
@@ -118,10 +119,12 @@ class ExactExploitability:
             return next(iter(self.untold.values()), "There is no policy to be measured.")
         best = min(self.found, key=lambda name: self.found[name].nash_conv)
         worst = max(self.found, key=lambda name: self.found[name].nash_conv)
-        told = f"{best} has exploitability {self.found[best].exploitability:.3g}"
-        told += f" (NashConv {self.found[best].nash_conv:.3g}), by a walk through the whole game"
+        told = f"{best} has exploitability {figures(self.found[best].exploitability)}"
+        told += (
+            f" (NashConv {figures(self.found[best].nash_conv)}), by a walk through the whole game"
+        )
         if worst != best:
-            told += f"; {worst} has the most, {self.found[worst].exploitability:.3g}"
+            told += f"; {worst} has the most, {figures(self.found[worst].exploitability)}"
         told += "; 0 is an equilibrium"
         if self.untold:
             told += f" ({len(self.found)} of {len(self.found) + len(self.untold)}; "

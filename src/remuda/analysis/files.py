@@ -48,7 +48,7 @@ def read_file(path: Path) -> Payoffs:
 def _read_csv(path: Path) -> Payoffs:
     try:
         with path.open(newline="", encoding="utf-8-sig") as file:
-            lines = [[word.strip() for word in line] for line in csv.reader(file) if any(line)]
+            lines = [[_clean(word) for word in line] for line in csv.reader(file) if any(line)]
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise UsageError(f"{path} cannot be read as a table: {error}") from None
     if len(lines) < 2:
@@ -67,6 +67,13 @@ def _read_csv(path: Path) -> Payoffs:
         [_numbers(path, number, line[1:], len(columns)) for number, line in enumerate(lines[1:], 2)]
     )
     return _of_matrix(path, rows, columns, matrix)
+
+
+def _clean(word: str) -> str:
+    """A word in one line, without what a terminal would take for a command."""
+    if not word.isprintable():
+        word = "".join(c if c.isprintable() else " " if c.isspace() else "" for c in word)
+    return word.strip()
 
 
 def _numbers(path: Path, line: int, words: Sequence[str], count: int) -> list[float]:
@@ -137,7 +144,9 @@ def _read_npz(path: Path) -> Payoffs:
 
 def _names(path: Path, arrays: dict[str, Array], what: str, size: int) -> list[str]:
     found = arrays.get(what, arrays.get("names"))
-    names = [str(place) for place in range(size)] if found is None else [str(n) for n in found]
+    names = (
+        [str(place) for place in range(size)] if found is None else [_clean(str(n)) for n in found]
+    )
     if len(names) != size:
         raise UsageError(f"{path}: there are {len(names)} names of {what}, and {size} {what}")
     return names

@@ -6,6 +6,7 @@ import json
 import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +14,7 @@ import numpy as np
 from remuda.analysis.payoff import Numbers, Payoffs, from_sums
 from remuda.analysis.sums import ROWS, add_up
 from remuda.errors import RunDirectoryError, UsageError
-from remuda.population.ledger import MATCH, record_type
+from remuda.population.ledger import BIRTH, MATCH, record_type
 from remuda.population.records import PolicyRef
 from remuda.types import Array, Integers
 
@@ -21,6 +22,8 @@ PIECE = 1 << 18
 """Records that are read at once: some tens of megabytes."""
 KEY = 1 << 40
 """Versions are less than this: policy and version make one number."""
+LIVE, FORMER = -1, -2
+"""In place of a version: a policy that learns, and one in whose place another was born since."""
 
 
 @dataclass(frozen=True)
@@ -58,35 +61,72 @@ class LedgerReader:
         whole = (size - len(line)) // kind.itemsize
         return LedgerReader(path, names, seats, kind, len(line), len(line) + whole * kind.itemsize)
 
-    def pieces(self) -> Iterator[Array]:
+    def pieces(self, present: bool = False) -> Iterator[Array]:
         """The records of matches that are over, some at a time.
+
+        Args:
+            present: a policy in whose place another was born since has the version `FORMER`.
 
         Raises:
             RunDirectoryError: a record names a policy that does not exist, or a return that is no
                 number.
         """
+        born = self.births if present else None
+        for first, records in self._records():
+            is_match = records["kind"] == MATCH
+            matches = self._checked(records[is_match])
+            if not len(matches):
+                continue
+            policy = matches["policy"]
+            if born is not None and born.max(initial=-1) > first:
+                before = (first + np.flatnonzero(is_match))[:, None] < born[policy]
+                matches["version"][before & (matches["version"] == LIVE)] = FORMER
+            yield matches
+
+    def generations(self) -> Iterator[tuple[Array, Array]]:
+        """All in order: the record of a birth, or none, and those of matches until the next birth.
+
+        Raises:
+            RunDirectoryError: as of `pieces`.
+        """
+        for _, records in self._records():
+            told = records[np.isin(records["kind"], (MATCH, BIRTH))]
+            for part in np.split(told, np.flatnonzero(told["kind"] == BIRTH)):
+                is_birth = part["kind"] == BIRTH
+                yield part[is_birth], self._checked(part[~is_birth])
+
+    @cached_property
+    def births(self) -> Integers:
+        """By policy, the number of the record of the last birth in its place; -1: none was."""
+        found = np.full(len(self.policies), -1, np.int64)
+        for first, records in self._records():
+            for place in np.flatnonzero(records["kind"] == BIRTH).tolist():
+                policy = int(records["policy"][place, 0])
+                if 0 <= policy < len(found):
+                    found[policy] = first + place
+        return found
+
+    def _checked(self, matches: Array) -> Array:
+        policy = matches["policy"]
+        if policy.min(initial=0) < 0 or policy.max(initial=0) >= len(self.policies):
+            raise RunDirectoryError(f"{self.path} is damaged: it names policies that do not exist")
+        if not np.isfinite(matches["returns"]).all():
+            raise RunDirectoryError(
+                f"{self.path} is damaged: a return of match {_first_damaged(matches)} is no number"
+            )
+        return matches
+
+    def _records(self) -> Iterator[tuple[int, Array]]:
+        """All records, some at a time, and the number of the first of these."""
         with self.path.open("rb") as file:
             file.seek(self.begin)
-            left = (self.end - self.begin) // self.kind.itemsize
-            while left > 0:
-                records = np.fromfile(file, self.kind, min(left, PIECE))
+            first, count = 0, (self.end - self.begin) // self.kind.itemsize
+            while first < count:
+                records = np.fromfile(file, self.kind, min(count - first, PIECE))
                 if not len(records):
                     return
-                left -= len(records)
-                matches = records[records["kind"] == MATCH]
-                if not len(matches):
-                    continue
-                policy = matches["policy"]
-                if policy.min() < 0 or policy.max() >= len(self.policies):
-                    raise RunDirectoryError(
-                        f"{self.path} is damaged: it names policies that do not exist"
-                    )
-                if not np.isfinite(matches["returns"]).all():
-                    raise RunDirectoryError(
-                        f"{self.path} is damaged: a return of match "
-                        f"{_first_damaged(matches)} is no number"
-                    )
-                yield matches
+                yield first, records
+                first += len(records)
 
 
 def _first_damaged(matches: Array) -> int:
@@ -107,7 +147,8 @@ def read_payoffs(
 
     Every two seats of a match are a meeting of those who sat there. A live policy is one member,
     whatever version acted; each of its frozen copies is another. The live ones stand first, then
-    the copies, each by name and version.
+    the copies, each by name and version. Where one policy was born in the place of another, what
+    the other earned while it learned is left out: the name is the newborn's.
 
     Args:
         path: of the ledger.
@@ -137,8 +178,9 @@ def read_payoffs(
     place_of = np.full(len(keys), -1, np.int64)
     place_of[kept] = np.arange(len(kept))
     sums, number = np.zeros((ROWS, len(kept), len(kept))), 0
-    for matches in reader.pieces():
-        places = place_of[np.searchsorted(keys, _keys_of(matches))]
+    for matches in reader.pieces(present=True):
+        found = np.searchsorted(keys, keys_of(matches)).clip(max=len(keys) - 1)
+        places = np.where(matches["version"] == FORMER, -1, place_of[found])
         returns = matches["returns"].astype(np.float64)
         add_up(places, returns, of_seat, symmetric, wins, sums)
         number += _number_of_matches(places, of_seat)
@@ -154,22 +196,41 @@ def _number_of_matches(places: Integers, sides: Integers) -> int:
     return int((lowest < highest).sum())
 
 
-def _keys_of(matches: Array) -> Integers:
+def keys_of(matches: Array) -> Integers:
     """[M, seats] one number for each member; that of a live policy comes before its copies'."""
     keys: Integers = matches["policy"].astype(np.int64) * KEY + matches["version"] + 1
     return keys
+
+
+def parents_of(births: Array, keys: Integers) -> list[tuple[int, int]]:
+    """Of births, the place of the newborn in `keys`, and that of its parent; -1: it has none.
+
+    Args:
+        births: their records.
+        keys: [N] of members, as of `keys_of`, in order.
+    """
+    places = {key: place for place, key in enumerate(keys.tolist())}
+    found = []
+    for record in births:
+        own, parent = int(record["policy"][0]) * KEY, int(record["oldest"][0]) * KEY
+        # It is told with the version that was copied, whether that is a frozen copy or learns.
+        frozen = places.get(parent + int(record["newest"][0]) + 1, -1)
+        if own in places:
+            found.append((places[own], frozen if frozen >= 0 else places.get(parent, -1)))
+    return found
 
 
 def _members(reader: LedgerReader) -> Integers:
     """[N] the keys of all members, in order."""
     live = np.zeros(len(reader.policies), np.bool_)
     frozen: Integers = np.zeros(0, np.int64)
-    for matches in reader.pieces():
-        is_live = matches["version"] < 0
+    for matches in reader.pieces(present=True):
+        version = matches["version"]
         # Most are live, and of these there are few: they are marked, and only copies are sorted.
-        live[matches["policy"][is_live]] = True
-        if not is_live.all():
-            frozen = np.union1d(frozen, _keys_of(matches)[~is_live])
+        live[matches["policy"][version == LIVE]] = True
+        is_frozen = version > LIVE
+        if is_frozen.any():
+            frozen = np.union1d(frozen, keys_of(matches)[is_frozen])
     found: Integers = np.union1d(np.flatnonzero(live) * KEY, frozen)
     return found
 

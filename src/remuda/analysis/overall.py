@@ -13,7 +13,7 @@ from remuda.analysis.diversity import response_diversity
 from remuda.analysis.draws import with_own
 from remuda.analysis.equilibrium import Equilibrium, nash
 from remuda.analysis.payoff import KNOWN, Payoffs
-from remuda.analysis.plain import plain
+from remuda.analysis.plain import figures, plain
 from remuda.analysis.rank import RankIntervals, mean_payoff, rank_intervals
 from remuda.analysis.structure import SplitIntervals, split_intervals
 from remuda.analysis.within import WithinPopulation, within_population
@@ -94,7 +94,8 @@ class Analysis:
         name, sure = self.ranking.names[best], float(self.ranking.first[best])
         score = self.ranking.scores[best]
         if sure >= self.ranking.level:
-            return f"{name} earns the most, {score:.3g} a match on the mean; it is {sure:.0%} sure."
+            told = f"{name} earns the most, {figures(score)} a match on the mean"
+            return f"{told}; it is {sure:.0%} sure."
         others = [
             self.ranking.names[place]
             for place in np.argsort(-self.ranking.first, kind="stable")
@@ -117,9 +118,9 @@ class Analysis:
         low, high = self.equilibrium.values[1:, 0]
         scale = 1e-9 * float(np.nanmax(np.abs(self.payoffs.matrix)))
         value, low, high = (0.0 if abs(each) < scale else each for each in (value, low, high))
-        worth = f"it earns {value:.3g} a match"
+        worth = f"it earns {figures(value)} a match"
         if low != high:
-            worth += f" ({low:.3g} to {high:.3g})"
+            worth += f" ({figures(low)} to {figures(high)})"
         if len(played) == 1:
             name = self.payoffs.names[played[0]]
             stays = float(self.equilibrium.in_support[0][played[0]])
@@ -133,16 +134,18 @@ class Analysis:
         least = found.of(found.least)
         low, high = least.interval
         best = found.best_responses[found.names.index(found.least)]
-        told = f"Against {found.least}, the least exploitable, {best} gains {least.corrected:.3g}"
+        told = (
+            f"Against {found.least}, the least exploitable, {best} gains {figures(least.corrected)}"
+        )
         if best == found.least or least.corrected <= 0.0:
             told = f"Against {found.least} no gain of these policies is shown"
         mixture = ""
         if self.equilibrium is not None:
             most = max(float(self.equilibrium.regrets[2].max()), 0.0)
-            mixture = f", against the equilibrium at most {most:.2g}"
+            mixture = f", against the equilibrium at most {figures(most, 2)}"
         return (
-            f"{told} ({low:.2g} to {high:.2g}){mixture}; this is within the population, a lower "
-            "bound: `remuda exploit` trains a better one."
+            f"{told} ({figures(low, 2)} to {figures(high, 2)}){mixture}; this is within the "
+            "population, a lower bound: `remuda exploit` trains a better one."
         )
 
     def _structure_in_words(self) -> str:

@@ -28,7 +28,9 @@ PRIOR = 4.0
 (Smyth 2004, "Linear models and empirical Bayes methods", equation 3): three equal results do not
 make a payoff certain."""
 
-
+UNLIKE = 6.0
+"""Variances of cells are unlike as if they were of so many degrees of freedom, however many matches
+they are of: they differ by more than half of their mean."""
 KNOWN = 1 << 40
 """Matches that stand for any number: of a payoff that is known."""
 
@@ -139,8 +141,14 @@ class Payoffs:
 
     @property
     def pooled(self) -> Numbers:
-        """[R, R]: the covariances of returns within cells, over all matches that were played."""
-        weights = np.where(self.counts < KNOWN, self.own_freedom, 0.0)
+        """[R, R]: the covariances of returns within cells, over all cells that were played.
+
+        Each with f degrees of freedom has the weight 1 / (1 / f + 1 / `UNLIKE`), so that a pair
+        with very many matches does not speak for all others (Cochran 1954, "The combination of
+        estimates from different experiments").
+        """
+        own = self.own_freedom
+        weights = np.where(self.counts < KNOWN, own / (own + UNLIKE), 0.0)
         if not weights.any():
             unknown = 0.0 if self._is_known else np.nan
             return np.full((self.num_roles,) * 2, unknown)

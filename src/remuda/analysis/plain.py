@@ -1,4 +1,4 @@
-"""Numbers as JSON can hold them."""
+"""Numbers as JSON can hold them, and as a sentence tells them."""
 
 from __future__ import annotations
 
@@ -18,3 +18,10 @@ def plain(values: npt.ArrayLike) -> Any:
     if array.ndim:
         return [plain(each) for each in array]
     return float(array) if np.isfinite(array) else None
+
+
+def figures(value: float, digits: int = 3) -> str:
+    """Return a number with so many significant digits, and large ones whole: `12,346`."""
+    if 10.0**digits - 0.5 <= abs(value) < 1e15:
+        return f"{value:,.0f}"
+    return f"{value:.{digits}g}"

@@ -18,14 +18,14 @@ import numpy as np
 import numpy.typing as npt
 from scipy import special
 
-from remuda.analysis.meetings import KEY, LedgerReader
+from remuda.analysis.meetings import KEY, LedgerReader, keys_of, parents_of
 from remuda.analysis.payoff import KNOWN, Numbers, Payoffs, check_level
 from remuda.analysis.plain import plain
 from remuda.errors import UsageError
 from remuda.kernels import njit
 from remuda.population.ratings import TAU, rate_all
 from remuda.population.records import FRESH, GAMES, RATING, UNCERTAINTY, PolicyRef
-from remuda.types import Array, Integers
+from remuda.types import Integers
 
 POINTS = 400.0 / math.log(10.0)
 """Elo points of a difference of 1 in the logarithm of odds."""
@@ -36,6 +36,8 @@ CHANGE = 25.0 / 300.0
 """Added to the uncertainty, in squares, before each match: openskill's default `tau`."""
 STEPS = 200
 """Newton's steps; ten are usual."""
+Piece = tuple[list[tuple[int, int]], Integers, Numbers]
+"""Places of newborn strategies and of their parents, then matches: `places` and `returns`."""
 
 
 @dataclass(frozen=True)
@@ -324,7 +326,7 @@ def plackett_luce(
     if every is not None and every < 1:
         raise UsageError(f"every: it must be 1 match at least; this is {every}")
     marks = np.unique([*range(every or len(who), len(who), every or 1), len(who)])
-    return _history([(who, what)], marks, tuple(names), of_seat, tau)
+    return _history([([], who, what)], marks, tuple(names), of_seat, tau)
 
 
 def ledger_history(
@@ -332,7 +334,8 @@ def ledger_history(
 ) -> RatingHistory:
     """Rate the matches of a ledger in their order, and note ratings evenly over its length.
 
-    A live policy is one strategy, whatever version acted; each of its frozen copies is another.
+    A live policy is one strategy, whatever version acted; each of its frozen copies is another. One
+    that is born in the place of another begins with its parent's rating, and is as unsure as any.
 
     Args:
         path: of the ledger.
@@ -349,13 +352,14 @@ def ledger_history(
     reader = LedgerReader.open(path)
     keys, total = np.zeros(0, np.int64), 0
     for matches in reader.pieces():
-        keys, total = np.union1d(keys, _keys(matches)), total + len(matches)
+        keys, total = np.union1d(keys, keys_of(matches)), total + len(matches)
     if not total:
         raise UsageError(f"{path} has no match that is over")
 
-    def pieces() -> Iterator[tuple[Integers, Numbers]]:
-        for matches in reader.pieces():
-            yield np.searchsorted(keys, _keys(matches)), matches["returns"].astype(np.float64)
+    def pieces() -> Iterator[Piece]:
+        for births, matches in reader.generations():
+            places, returns = np.searchsorted(keys, keys_of(matches)), matches["returns"]
+            yield parents_of(births, keys), places, returns.astype(np.float64)
 
     refs = [divmod(int(key), KEY) for key in keys]
     names = tuple(str(PolicyRef(reader.policies[policy], later - 1)) for policy, later in refs)
@@ -364,14 +368,8 @@ def ledger_history(
     return _history(pieces(), marks.astype(np.int64), names, of_seat, tau)
 
 
-def _keys(matches: Array) -> Integers:
-    """Return [M, seats] one number for each strategy: policy, and version + 1 of a frozen copy."""
-    keys: Integers = matches["policy"].astype(np.int64) * KEY + matches["version"] + 1
-    return keys
-
-
 def _history(
-    pieces: Iterable[tuple[Integers, Numbers]],
+    pieces: Iterable[Piece],
     marks: Integers,
     names: tuple[str, ...],
     sides: Integers,
@@ -382,7 +380,10 @@ def _history(
         raise UsageError(f"tau: it must be {TAU:.4g} at least (a run's own); this is {tau}")
     numbers = np.tile(np.array(FRESH), (len(names), 1))
     noted, over = [], 0
-    for places, returns in pieces:
+    for births, places, returns in pieces:
+        for born, parent in births:
+            numbers[born, UNCERTAINTY] = FRESH[UNCERTAINTY]
+            numbers[born, RATING] = numbers[parent, RATING] if parent >= 0 else FRESH[RATING]
         inside = marks[(marks > over) & (marks <= over + len(places))] - over
         begin = 0
         for end in inside.tolist():

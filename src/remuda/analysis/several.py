@@ -18,7 +18,7 @@ from scipy import stats
 
 from remuda.analysis.overall import Analysis
 from remuda.analysis.payoff import Payoffs, check_level
-from remuda.analysis.plain import plain
+from remuda.analysis.plain import figures, plain
 from remuda.errors import UsageError
 
 
@@ -147,19 +147,23 @@ class Several:
             if math.isnan(found.mean):
                 told[name] = "No run tells it."
             elif math.isnan(found.deviation):
-                told[name] = f"{found.mean:.3g}, of the one run that tells it."
+                told[name] = f"{figures(found.mean)}, of the one run that tells it."
             else:
                 low, high = found.interval
                 known = sum(math.isfinite(value) for value in found.values)
                 told[name] = (
-                    f"{found.mean:.3g} on the mean of {known} runs ({low:.2g} to {high:.2g}); a "
-                    f"single run differs by {found.deviation:.2g}."
+                    f"{figures(found.mean)} on the mean of {known} runs ({figures(low, 2)} to "
+                    f"{figures(high, 2)}); a single run differs by {figures(found.deviation, 2)}."
                 )
         return told
 
 
 def _value(found: Analysis) -> float:
-    return math.nan if found.equilibrium is None else float(found.equilibrium.answer.values[0])
+    if found.equilibrium is None:
+        return math.nan
+    value = float(found.equilibrium.answer.values[0])
+    scale = 1e-9 * float(np.nanmax(np.abs(found.payoffs.matrix)))
+    return value if abs(value) >= scale else 0.0  # what rounding leaves of nothing
 
 
 def _played(found: Analysis) -> float:

@@ -16,6 +16,7 @@ import numpy.typing as npt
 from scipy import stats
 
 from remuda.analysis.payoff import Numbers
+from remuda.analysis.plain import figures
 from remuda.analysis.welfare import Measure, SocialOutcomes, social_outcomes
 from remuda.errors import UsageError
 from remuda.types import Integers
@@ -109,7 +110,8 @@ class Society:
         means = [earned.value for earned in self.earned]
         best, worst = int(np.argmax(means)), int(np.argmin(means))
         if best == worst:
-            return f"{self.agents[best]} earns {_words(self.earned[best])} an episode."
+            who = self.agents[0] if len(means) == 1 else "Each agent"
+            return f"{who} earns {_words(self.earned[best])} an episode."
         sure = self._share_by_chance(best, worst) <= CHANCE
         return (
             f"{self.agents[best]} earns the most, {_words(self.earned[best])} an episode, and "
@@ -120,15 +122,20 @@ class Society:
     def _share_by_chance(self, best: int, worst: int) -> float:
         """How often equal agents would differ as surely as these two do: a p-value, at most.
 
-        That of the t test of their differences by episode, times the pairs of agents, since any two
-        might have been these (Bonferroni; Dunn 1961, "Multiple comparisons among means").
+        That of the t test of their differences by episode, or the least that a test by exchanging
+        the two agents in episodes can have, 2 of 2^n where n episodes tell them apart (Fisher 1935,
+        "The design of experiments", section 21): few results that all come out alike have no
+        spread. It is times the pairs of agents, since any two might have been these (Bonferroni;
+        Dunn 1961, "Multiple comparisons among means").
         """
-        found = _mean(self.returns[:, best] - self.returns[:, worst])
+        apart = self.returns[:, best] - self.returns[:, worst]
+        found = _mean(apart)
         if not np.isfinite(found.error):
             return 1.0
         ratio = found.value / found.error if found.error > 0.0 else np.inf
-        pairs = math.comb(len(self.agents), 2)
-        return min(1.0, 2.0 * pairs * float(stats.t.sf(ratio, found.episodes - 1)))
+        by_spread = 2.0 * float(stats.t.sf(ratio, found.episodes - 1))
+        by_exchange = 2.0 ** (1 - int(np.count_nonzero(apart)))
+        return min(1.0, math.comb(len(self.agents), 2) * max(by_spread, by_exchange))
 
     def _equality_in_words(self) -> str:
         found = self.outcomes.equality
@@ -147,7 +154,7 @@ class Society:
         length = float(self.lengths.mean())
         return (
             f"Rewards are collected in turn {_words(found)} on the mean; "
-            f"{(length + 1.0) / 2.0:.3g} would be evenly."
+            f"{figures((length + 1.0) / 2.0)} would be evenly."
         )
 
 
@@ -190,5 +197,5 @@ def _mean(values: npt.NDArray[Any]) -> Measure:
 
 def _words(measure: Measure) -> str:
     if np.isnan(measure.error) or measure.error == 0.0:
-        return f"{measure.value:.3g}"
-    return f"{measure.value:.3g} ± {measure.error:.2g}"
+        return figures(measure.value)
+    return f"{figures(measure.value)} ± {figures(measure.error, 2)}"

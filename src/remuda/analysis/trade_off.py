@@ -11,7 +11,7 @@ import numpy as np
 from remuda.analysis.bias import Estimate
 from remuda.analysis.pareto import UncertainFront, uncertain_front, uncertain_hypervolume
 from remuda.analysis.payoff import Numbers
-from remuda.analysis.plain import plain
+from remuda.analysis.plain import figures, plain
 from remuda.analysis.welfare import Measure
 from remuda.errors import UsageError
 
@@ -97,7 +97,8 @@ class TradeOff:
         )
         if self.hypervolume is not None:
             low, high = self.hypervolume.interval
-            told += f"; hypervolume {self.hypervolume.corrected:.3g} ({low:.3g} to {high:.3g})"
+            told += f"; hypervolume {figures(self.hypervolume.corrected)}"
+            told += f" ({figures(low)} to {figures(high)})"
         if self.left_out:
             told += f"; left out, since not measured: {', '.join(self.left_out[:5])}"
         return told + "."

@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from rich.console import Console
@@ -16,7 +16,7 @@ from rich.text import Text
 from remuda.analysis.overall import Analysis
 from remuda.analysis.overall import analyse as analysis_of
 from remuda.analysis.payoff import Payoffs
-from remuda.analysis.several import Several
+from remuda.analysis.several import Several, Spread
 from remuda.analysis.told_matches import count_matches
 from remuda.analysis.trade_off import TradeOff
 from remuda.coordinator.run_directory import write_file
@@ -28,6 +28,8 @@ from remuda.ui.numbers import between, number, to_width
 
 SHOWN = 20
 """Lines of the table on the screen."""
+NUMBERS = 58
+"""Columns of a terminal that its numbers may take, with what stands between them."""
 
 
 class Extra(Protocol):
@@ -176,17 +178,7 @@ def print_report(report: Report | PartialReport, console: Console | None = None)
         return
     several = report.several
     common = several.common
-    table = Table(title=f"{len(several.labels)} runs of one game")
-    table.add_column("run", no_wrap=True)
-    table.add_column("of", justify="right")
-    table.add_column("earns the most", no_wrap=True)
-    for name in common:
-        table.add_column(name, justify="right")
-    for place, (label, found) in enumerate(zip(several.labels, several.analyses, strict=True)):
-        best = found.ranking.names[int(np.argmin(found.ranking.ranks))]
-        told = [number(measure.values[place]) for measure in common.values()]
-        table.add_row(Text(label), _matches(found.payoffs), Text(best), *told)
-    console.print(table)
+    console.print(_table_of_runs(several, common, console.width))
     if several.by_policy:
         _print_policies(several, console)
     for part, words in several.in_words().items():
@@ -196,10 +188,44 @@ def print_report(report: Report | PartialReport, console: Console | None = None)
             console.print(Text.assemble((f"{label}, {name}: ", "bold"), extra.in_words()))
 
 
+def _table_of_runs(several: Several, common: Mapping[str, Spread], width: int) -> Table:
+    """A line for each run; names are folded, so that numbers are told whole.
+
+    Args:
+        several: the runs.
+        common: by name, measures of them.
+        width: of the terminal, in columns.
+    """
+    table = Table(title=f"{len(several.labels)} runs of one game")
+    numbers = {"of": [_matches(found.payoffs) for found in several.analyses]}
+    numbers |= {name: [number(x) for x in measure.values] for name, measure in common.items()}
+    widths = {
+        head: max(len(word) for words in (head, *cells) for word in words.split())
+        for head, cells in numbers.items()
+    }
+    room = max(width - sum(widths.values()) - 3 * (len(numbers) + 2) - 1, 12)
+    best = [found.ranking.names[int(np.argmin(found.ranking.ranks))] for found in several.analyses]
+    columns = {"run": list(several.labels), "of": numbers.pop("of"), "earns the most": best}
+    for head, cells in (columns | numbers).items():
+        if head in widths:
+            wide = widths[head]
+            table.add_column(Text(head), justify="right", min_width=wide, max_width=wide)
+        else:
+            part = room - room // 3 if head == "run" else room // 3
+            table.add_column(head, overflow="fold", max_width=part)
+        columns[head] = cells
+    for row in zip(*columns.values(), strict=True):
+        table.add_row(*map(Text, row))
+    return table
+
+
 def _print_policies(several: Several, console: Console) -> None:
     table = Table(title="payoff against the others of the run, by policy")
     for column in ("policy", "mean", "95%", "deviation between runs"):
-        table.add_column(column, justify="left" if column == "policy" else "right")
+        if column == "policy":
+            table.add_column(column, overflow="fold")
+        else:
+            table.add_column(column, justify="right")
     order = sorted(several.by_policy.items(), key=lambda item: -item[1].mean)
     for name, found in order[:SHOWN]:
         mean, interval = _with_interval(found.mean, *found.interval)
@@ -215,6 +241,11 @@ def _with_interval(value: float, low: float, high: float) -> tuple[str, str]:
     return told[0], between(low, high)
 
 
+def _room_for_names(console: Console) -> int:
+    """Columns of the terminal that names may take, so that numbers beside them are told whole."""
+    return max(console.width - NUMBERS, 8)
+
+
 def print_analysis(found: Analysis, console: Console | None = None) -> None:
     """One screen: the ranking with its intervals, the mixture, and a sentence for each part."""
     console = console or Console()
@@ -223,8 +254,10 @@ def print_analysis(found: Analysis, console: Console | None = None) -> None:
         mixture = found.equilibrium.answer.mixtures[0]
     table = Table(title=f"{len(ranking.names)} policies, {_matches(found.payoffs)}")
     for column in ("rank", "policy", "payoff", "95%", "rank, 95%", "first", "equilibrium"):
-        justify: Literal["left", "right"] = "left" if column == "policy" else "right"
-        table.add_column(column, justify=justify, no_wrap=column == "policy")
+        if column == "policy":
+            table.add_column(column, overflow="fold", max_width=_room_for_names(console))
+        else:
+            table.add_column(column, justify="right")
     order = np.argsort(ranking.ranks, kind="stable")
     for place in order[:SHOWN]:
         ends = ranking.score_intervals[:, place]
@@ -298,10 +331,15 @@ def _directories(sources: Sequence[Source]) -> list[str]:
         label.removesuffix(source.path.suffix) if source.path.is_file() else label
         for label, source in zip(labels, sources, strict=True)
     ]
-    return [
-        each if short.count(each) == 1 else label.replace(".", "-")
-        for each, label in zip(short, labels, strict=True)
-    ]
+    found: list[str] = []
+    for each, label in zip(short, labels, strict=True):
+        name = base = each if short.count(each) == 1 else label.replace(".", "-")
+        number = 1
+        while name in found:
+            number += 1
+            name = f"{base}-{number}"
+        found.append(name)
+    return found
 
 
 def write_summary(summary: Mapping[str, Any], directory: Path) -> tuple[Path, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -104,7 +105,7 @@ def _is_one(path: Path) -> bool:
 
 def _labels(paths: Sequence[Path]) -> list[str]:
     """As much of each path's end as tells it from the others."""
-    parts = [path.absolute().parts for path in paths]
+    parts = [Path(os.path.abspath(path)).parts for path in paths]  # without `..`
     for length in range(1, max(map(len, parts), default=1) + 1):
         labels = ["/".join(each[-length:]) for each in parts]
         if len(set(labels)) == len(labels):

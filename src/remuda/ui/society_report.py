@@ -90,9 +90,9 @@ def print_societies(report: SocietyReport, console: Console | None = None) -> No
         _print_one(report.societies[0], report.extras[0], console)
         return
     table = Table(title=f"{len(report.labels)} runs of one game, fresh greedy episodes of each")
-    table.add_column("run", no_wrap=True)
+    table.add_column("run", overflow="fold", max_width=max(console.width // 3, 10))
     for name in report.common:
-        table.add_column(name.replace("_", " "), justify="right")
+        table.add_column(Text(name.replace("_", " ")), justify="right")
     for place, label in enumerate(report.labels):
         values = (number(each.values[place]) for each in report.common.values())
         table.add_row(Text(label), *values)

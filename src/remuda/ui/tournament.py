@@ -8,6 +8,7 @@ from types import TracebackType
 
 import numpy as np
 from rich import box
+from rich.cells import cell_len, set_cell_size
 from rich.console import Console
 from rich.progress import (
     BarColumn,
@@ -54,7 +55,7 @@ class MatchProgress:
     def __enter__(self) -> MatchProgress:
         if self._console.is_terminal:
             self._bar = Progress(
-                TextColumn("{task.description}"),
+                TextColumn("{task.description}", markup=False),
                 BarColumn(bar_width=20),
                 MofNCompleteColumn(),
                 TextColumn("matches"),
@@ -124,14 +125,15 @@ def print_tournament(game: str, found: Tournament, console: Console | None = Non
         ]
         for row in range(len(labels))
     ]
-    console.print(f"{game}: return of an agent of the row, when all others are of the column")
+    about = f"{game}: return of an agent of the row, when all others are of the column"
+    console.print(Text(about))
     for columns in _folded(heads, labels, cells, console.width):
         table = Table(box=box.SIMPLE_HEAD, header_style="dim", pad_edge=False, show_edge=False)
         table.add_column("", style="bold", no_wrap=True)
         for column in columns:
-            table.add_column(heads[column], justify="right", no_wrap=True)
+            table.add_column(Text(heads[column]), justify="right", no_wrap=True)
         for label, row in zip(labels, cells, strict=True):
-            table.add_row(label, *(row[column] for column in columns))
+            table.add_row(Text(label), *(row[column] for column in columns))
         console.print(table)
     told = f"{found.episodes:,} episodes for each pair and seat"
     if found.matches is not None and (found.cut or not found.episodes):
@@ -176,22 +178,30 @@ def _columns(
     cell = max(map(len, means))
     both = cell + max(map(len, errors))
     for heads, labels, each in ((names, names, both), (numbers, numbered, both)):
-        if max(map(len, labels)) + sum(max(len(head), each) + GAP for head in heads) <= width:
+        if _widest(labels) + sum(max(cell_len(head), each) + GAP for head in heads) <= width:
             return heads, labels, True
     longest = max(width - GAP - max(cell, len(numbers[-1])), 8)
-    short = [name if len(name) <= longest else f"{name[: longest - 1]}…" for name in numbered]
+    short = [
+        name if cell_len(name) <= longest else f"{set_cell_size(name, longest - 1)}…"
+        for name in numbered
+    ]
     return numbers, short, False
+
+
+def _widest(words: Sequence[str]) -> int:
+    """Columns of a terminal that the widest of these takes: some letters take two."""
+    return max(map(cell_len, words))
 
 
 def _folded(
     heads: Sequence[str], labels: Sequence[str], cells: Sequence[Sequence[Text]], width: int
 ) -> list[list[int]]:
     """The columns of each table below another, so that all fit into the terminal."""
-    free = width - max(map(len, labels))
+    free = width - _widest(labels)
     tables: list[list[int]] = []
     left = 0
     for column, head in enumerate(heads):
-        needs = GAP + max(len(head), *(len(row[column]) for row in cells))
+        needs = GAP + max(cell_len(head), *(len(row[column]) for row in cells))
         if needs > left or not tables:
             tables.append([])
             left = free

@@ -41,7 +41,7 @@ class GatheredPass:
             streams: [M] ...in this list of stream numbers.
         """
         count = len(streams)
-        if count > len(self._inputs):
+        if count > len(self._inputs) or not self._between:
             self._make_room(2 * count)
         x = self._inputs[:count]
         _gather(inputs, streams, x)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Sequence
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -56,6 +58,19 @@ LOOK: dict[Any, Any] = {
 }
 """matplotlib's settings for the pictures."""
 
+
+@contextmanager
+def look() -> Iterator[None]:
+    """Draw with these settings inside the `with`.
+
+    A letter that the font lacks is drawn as a box, and an SVG has it all the same; that is no
+    reason to warn a user, once a letter, who called a policy so.
+    """
+    with mpl.rc_context(LOOK), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "(?s)Glyph .* missing from", UserWarning)
+        yield
+
+
 FORMATS = ("png", "svg", "pdf")
 DOTS = 160
 """An inch of a PNG."""
@@ -96,7 +111,7 @@ class Picture:
         else:
             about = {"Title": self.heading, "Subject": self.caption, "CreationDate": None}
         data = io.BytesIO()
-        with mpl.rc_context(LOOK):
+        with look():
             self.figure.savefig(data, format=kind, dpi=DOTS, metadata=about)
         return data.getvalue()
 

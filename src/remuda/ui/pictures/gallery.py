@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-import matplotlib as mpl
 import numpy as np
 
 from remuda.analysis.overall import Analysis
 from remuda.coordinator.run_directory import write_file
-from remuda.ui.pictures.drawing import FORMATS, LOOK, Picture
+from remuda.ui.pictures.drawing import FORMATS, Picture, look
 from remuda.ui.pictures.maps import diversity_picture, structure_picture
 from remuda.ui.pictures.pareto import analysis_pareto_picture
 from remuda.ui.pictures.ratings import Ratings, ratings_picture
@@ -28,7 +27,7 @@ def draw_pictures(
         seed: of the draws of payoffs, from which the uncertainty of places is made.
     """
     pictures = []
-    with mpl.rc_context(LOOK):
+    with look():
         if found is not None:
             rng = np.random.default_rng(seed)
             pictures += [

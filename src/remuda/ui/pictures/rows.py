@@ -13,6 +13,7 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from remuda.analysis.overall import Analysis
 from remuda.analysis.payoff import Numbers
+from remuda.analysis.plain import figures
 from remuda.types import Integers
 from remuda.ui.pictures.drawing import (
     BLUE,
@@ -64,7 +65,8 @@ def payoffs_picture(found: Analysis) -> Picture:
     figure = _payoffs_of_many(matrix, errors, labels, norm, map_name)
     known = errors[apart & np.isfinite(errors)]
     low, middle, high = np.quantile(known, (0.0, 0.5, 1.0)) if known.size else (0.0, 0.0, 0.0)
-    spread = f"standard errors {low:.2g} to {high:.2g}, the median {middle:.2g}, "
+    spread = f"standard errors {figures(low, 2)} to {figures(high, 2)}, "
+    spread += f"the median {figures(middle, 2)}, "
     return Picture("payoffs", heading, caption.format(spread), figure)
 
 
