@@ -189,6 +189,8 @@ class Lifecycle:
         for key in birth.hyperparameters:
             if key not in known:
                 raise RemudaError(f"{said} with {key}; there are {', '.join(known)}")
+        if parent is not None and parent.is_scripted:
+            raise RemudaError(f"{said} from {parent}, which is scripted and has no weights")
         if parent is not None and parent not in self._population:
             raise RemudaError(f"{said} from {parent}, which is not in the population")
         if parent is not None and not acting.fits(name, parent.policy):

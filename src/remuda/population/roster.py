@@ -30,7 +30,7 @@ class Roster:
     unborn: tuple[str, ...] = ()
     """Those that may be born later: the places that are empty at first."""
     seats: Mapping[str, frozenset[int]] = field(default_factory=dict)
-    """By policy, the seats that it may take, for those that may not take all."""
+    """By policy, scripted ones too, the seats that it may take, for those that may not take all."""
     teams: tuple[str, ...] = ()
     """By seat, its team; an empty name, or none at all: it stands for itself."""
 
@@ -113,19 +113,27 @@ def _first_names(config: Config, agents: Sequence[AgentSpec]) -> tuple[str, ...]
     if not names:
         raise ConfigError("population.policies is empty; give a number or names")
     for name in names:
-        if not _is_name(name):
-            shown = name if len(name) <= LONGEST else name[:LONGEST] + "…"
-            raise ConfigError(
-                f"population.policies: {shown!r} is no name; take 1 to {LONGEST} characters, none "
-                "of them / @ . or invisible, and no space or - in front"
-            )
+        check_name(name, "population.policies")
     return names
 
 
-def _is_name(name: str) -> bool:
-    """Whether a policy may be called so: its flags, copies and files are named after it."""
+def check_name(name: str, key: str) -> None:
+    """Refuse what no policy may be called: flags, copies and files are named after it.
+
+    Args:
+        name: of a policy.
+        key: where it is named, for the message.
+
+    Raises:
+        ConfigError: it is no name.
+    """
     plain = name.isprintable() and name == name.strip() and not name.startswith("-")
-    return plain and 0 < len(name) <= LONGEST and not set(name) & set("/@.")
+    if not (plain and 0 < len(name) <= LONGEST and not set(name) & set("/@.")):
+        shown = name if len(name) <= LONGEST else name[:LONGEST] + "…"
+        raise ConfigError(
+            f"{key}: {shown!r} is no name; take 1 to {LONGEST} characters, none of them / @ . or "
+            "invisible, and no space or - in front"
+        )
 
 
 def _seats(
@@ -133,12 +141,13 @@ def _seats(
 ) -> dict[str, frozenset[int]]:
     """By policy, the seats that it may take, for those that may not take all.
 
-    Who may take all seats by name is not among them either.
+    Scripted policies are among them. Who may take all seats by name is not among them either.
 
     Raises:
         ConfigError: a name that no policy, agent or team has.
     """
     population, numbers = config.population, {agent.name: i for i, agent in enumerate(agents)}
+    names = (*names, *population.scripted)
     found: dict[str, frozenset[int]] = {}
 
     def allow(name: str, seats: Sequence[str], key: str) -> None:
