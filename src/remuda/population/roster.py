@@ -33,6 +33,8 @@ class Roster:
     """By policy, scripted ones too, the seats that it may take, for those that may not take all."""
     teams: tuple[str, ...] = ()
     """By seat, its team; an empty name, or none at all: it stands for itself."""
+    scripted: tuple[str, ...] = ()
+    """The members that are written by hand."""
 
     @staticmethod
     def of(config: Config, agents: Sequence[AgentSpec]) -> Roster:
@@ -51,6 +53,7 @@ class Roster:
             later,
             _seats(config, agents, policies) if config.population.dealt else {},
             _teams(config.population, agents),
+            tuple(config.population.scripted),
         )
 
     @property

@@ -15,7 +15,7 @@ from remuda.population.director import Director, Directors, Replacement, Snapsho
 from remuda.population.ledger import Ledger
 from remuda.population.matchmakers import Fixed, Random, RoundRobin, SelfPlay, Teams
 from remuda.population.matchmaking import Matchmaker
-from remuda.population.records import Member, PolicyRef, Population
+from remuda.population.records import SCRIPTED, Member, PolicyRef, Population
 from remuda.population.refusals import check_scripted, check_seating
 from remuda.population.roster import Roster
 
@@ -134,8 +134,10 @@ def check_population(config: Config, roster: Roster) -> None:
 
 
 def _population(roster: Roster, policies: Sequence[str]) -> Population:
-    """These policies, before they have played."""
-    return Population([Member(PolicyRef(name), roster.seats.get(name)) for name in policies])
+    """These policies and the scripted ones, before they have played."""
+    refs = [PolicyRef(name) for name in policies]
+    refs += [PolicyRef(name, SCRIPTED) for name in roster.scripted]
+    return Population([Member(ref, roster.seats.get(ref.policy)) for ref in refs])
 
 
 def _check_dealt(config: Config, roster: Roster) -> None:
