@@ -41,6 +41,7 @@ WORLD = {
     "env": {"num_envs": 6},
     "policy": {
         "algorithm": "dqn",
+        "n_frames": 1,
         "network": {"hidden": (8,)},
         "experience": {"segment_length": 4, "learning_starts": 64, "capacity": 4000},
     },
@@ -127,6 +128,7 @@ def test_with_frozen_copies_all_of_the_past_are_dealt_alike(tmp_path):
 def test_they_are_named_in_the_status_the_report_and_analyses(tmp_path, capsys):
     tree = {"population": {"scripted": {"bot": "random", "other": "random"}}}
     trained(tmp_path / "run", run={"turns": 1000}, analysis={"every": 1}, **tree)
+    capsys.readouterr()
     assert command(["status", str(tmp_path / "run"), "--json"]) == 0
     members = json.loads(capsys.readouterr().out)["members"]
     assert {"bot", "other"} < set(members)
@@ -184,7 +186,7 @@ def test_what_they_do_is_no_experience_of_any_policy(together):
         experience = world.assembly.experience[policy]
         replay = TransitionReplay([experience], 1, 0.9, np.random.default_rng(0))
         found = set()
-        for _ in range(200):
+        for _ in range(300):
             batch = sample(replay, 64)
             found |= {tuple(step) for step in batch.s_tm1[:, :4].astype(int).tolist()}
             assert (batch.r_t == batch.a_tm1).all()
@@ -228,7 +230,7 @@ def test_agents_that_act_in_turn_play_against_one_that_looks_into_the_game(tmp_p
         population=population,
         env={"num_envs": 16, "share_rewards": 0.0},
     ).record.members
-    assert members["bot"].games > 100
+    assert members["bot"].games > 30
     assert members["bot"].win_rate > 0.9
 
 
@@ -244,7 +246,7 @@ def test_they_sit_where_they_may():
     for _ in range(40):
         world.actor.work()
         assert not world.seated("bot")[:, 0].any()
-    assert world.table.population()[BOT].games > 20
+    assert world.table.population()[BOT].games > 10
 
 
 def test_they_play_agents_that_see_and_do_other_things():
@@ -419,6 +421,6 @@ def test_they_play_in_tournaments_of_the_runs_members(tmp_path, capsys):
     assert set(set_up([f"{run}:all@frozen"], "", {}).entrants) == {*frozen, "bot"}
     with pytest.raises(UsageError, match="bot is scripted, and has no versions"):
         set_up([f"{run}:bot@3"], "", {})
-    words = ["tournament", f"{run}:policy_0", f"{run}:bot", "--matches", "20", "--json"]
+    words = ["tournament", f"{run}:policy_0", f"{run}:bot", "--episodes", "20", "--json"]
     assert command(words) == 0
     assert "bot" in capsys.readouterr().out
