@@ -19,11 +19,14 @@ from remuda.population.imported import Origin
 from remuda.population.ledger import read_records
 from remuda.population.places import Places
 from remuda.population.records import FRESH, SCRIPTED, PolicyRef
+from remuda.population.roster import Roster
+from remuda.population.setup import expected_shares
 from remuda.runtime.layout import make_layout
 from remuda.training import train
 from remuda.ui.cli import run as command
 from remuda.ui.crossplay import set_up
 from remuda.ui.live import PlainView
+from remuda.ui.report import write_report
 from support import Script, sample
 
 TREE = {
@@ -133,11 +136,14 @@ def test_they_are_named_in_the_status_the_report_and_analyses(tmp_path, capsys):
     members = json.loads(capsys.readouterr().out)["members"]
     assert {"bot", "other"} < set(members)
     assert members["bot"]["games"] > 10
-    assert "frozen or scripted" in (tmp_path / "run" / "report.html").read_text()
+    assert "frozen or scripted" in write_report(tmp_path / "run").read_text()
     run = remuda.load(tmp_path / "run")
     assert set(run.payoffs().names) == {"policy_0", "policy_1", "bot", "other"}
     assert "bot" in set(run.ledger()["agent_0/policy"])
-    assert command(["analyse", str(tmp_path / "run"), "--frozen", "--json"]) == 0
+    capsys.readouterr()
+    # Two that never learn never meet: a policy that learns has one of the seats.
+    words = ["analyse", str(tmp_path / "run"), "--only", "[policy_0,policy_1,bot]", "--json"]
+    assert command(words) == 0
     assert '"bot"' in capsys.readouterr().out
     assert list(run) == ["policy_0", "policy_1"]  # these have weights
     assert run.frozen == ()
@@ -247,6 +253,17 @@ def test_they_sit_where_they_may():
         world.actor.work()
         assert not world.seated("bot")[:, 0].any()
     assert world.table.population()[BOT].games > 10
+
+
+def test_policies_learn_from_as_many_seats_as_these_leave_them():
+    """Rollouts are as large as what policies are dealt, so that a stack has them together."""
+    seats = {"policy_0": ["agent_0"], "policy_1": ["agent_1"], "bot": ["agent_1"]}
+    population = {"seats": seats, "snapshots": {"share": 0.8}, "scripted": {"bot": "random"}}
+    config = load_config(overlay(WORLD, {"population": population}))
+    roster = Roster.of(config, make_env(config.game, 1).agents)
+    shares = expected_shares(config.population, roster)
+    # Agent 1 is for sure a live policy's in half of the matches, and else in a fifth of them.
+    assert shares == pytest.approx({"policy_0": 1.0, "policy_1": 0.6}, abs=0.05)
 
 
 def test_they_play_agents_that_see_and_do_other_things():
