@@ -23,6 +23,7 @@ class Places:
         copies: int,
         origins: Sequence[Origin] = (),
         scripted: Sequence[str] = (),
+        stand_ins: bool = False,
     ) -> None:
         """Number the places.
 
@@ -31,8 +32,11 @@ class Places:
             copies: places for frozen copies of each policy.
             origins: of the members from other runs.
             scripted: the names of members that are written by hand.
+            stand_ins: whether the last of these is for a stand-in: the copy that takes a policy's
+                seats while another is born in its place.
         """
         self.policies, self.copies = tuple(policies), copies
+        self._stand_ins = stand_ins
         self.origins = tuple(origins)
         """Of the members from other runs, by place."""
         self.scripted_names = tuple(scripted)
@@ -73,6 +77,10 @@ class Places:
         """The places of a policy's frozen copies."""
         first = len(self.policies) + self.policies.index(policy) * self.copies
         return range(first, first + self.copies)
+
+    def stand_in_of(self, policy: str) -> int | None:
+        """The place of the copy that takes a policy's seats while another is born in its place."""
+        return self.copies_of(policy)[-1] if self._stand_ins else None
 
     def of(self, name: str) -> int:
         """The place of a live or scripted policy, or the first of an imported member so called."""

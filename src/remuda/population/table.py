@@ -71,6 +71,7 @@ class Table:
         arena: Arena | None = None,
         imported: Sequence[Imported] = (),
         scripted: Sequence[str] = (),
+        stand_ins: bool = False,
     ) -> None:
         """Allocate it.
 
@@ -83,9 +84,10 @@ class Table:
             arena: where its memory is cut from; None: it has some of its own.
             imported: policies of other runs, members from the beginning.
             scripted: the names of policies that are written by hand, likewise.
+            stand_ins: whether the last copy of each is for a stand-in; see `Places`.
         """
         origins = [member.origin for member in imported]
-        self.places = Places(tuple(sizes), copies, origins, scripted)
+        self.places = Places(tuple(sizes), copies, origins, scripted, stand_ins)
         self.policies, self.names, self.seats = self.places.policies, self.places.names, seats
         self.specified = dict(hyperparameters or {})
         names = names_of(self.specified.values())
@@ -283,6 +285,9 @@ class Table:
                 f"it holds the policies {', '.join(state['policies'])}, and there are "
                 f"{', '.join(self.policies)} now"
             )
+        columns = state["numbers"].shape[-1]  # fewer, if an earlier version counted less
+        fresh = np.broadcast_to(FRESH[columns:], (len(state["numbers"]), len(FRESH[columns:])))
+        state = {**state, "numbers": np.hstack((state["numbers"], fresh))}
         for name in ("numbers", "pairs", "identity", "orders", "leaving"):
             self._shared[name][...] = fitting(state, name, self._shared[name])
         self.hyperparameters.restore(state)
