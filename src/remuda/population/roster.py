@@ -151,12 +151,12 @@ def _seats(
         ConfigError: a name that no policy, agent or team has.
     """
     population, numbers = config.population, {agent.name: i for i, agent in enumerate(agents)}
-    names = (*names, *population.scripted)
+    known = (*names, *population.scripted)
     found: dict[str, frozenset[int]] = {}
 
     def allow(name: str, seats: Sequence[str], key: str) -> None:
-        if name not in names:
-            raise ConfigError(f"{key}: there is no policy {name}; there are {', '.join(names)}")
+        if name not in known:
+            raise ConfigError(f"{key}: there is no policy {name}; there are {', '.join(known)}")
         for seat in seats:
             if seat not in numbers:
                 raise ConfigError(
