@@ -75,7 +75,11 @@ def trained(directory, *, resume=False, **tree):
         ),
         (
             {"population": {"matchmaker": "self_play", "snapshots": {"share": 0.0}}},
-            "population.snapshots.share is 0, so that self_play deals no seat to bot",
+            "population.snapshots.share is 0, and scripted policies such as bot take seats in",
+        ),
+        (
+            {"population": {"snapshots": {"share": 0.0}}},
+            "population.snapshots.share is 0, and scripted policies such as bot take seats in",
         ),
         (
             {"population": {"seats": {"policy_0": ["agent_0"], "policy_1": ["agent_0"]}}},

@@ -115,18 +115,20 @@ def check_scripted(config: Config, roster: Roster) -> None:
 
 
 def _check_share(config: Config) -> None:
-    """Refuse self-play that leaves nothing to scripted policies.
+    """Refuse shares that leave nothing to scripted policies; one's own matchmaker may have others.
 
     Raises:
-        ConfigError: the live weights take all seats.
+        ConfigError: live weights take all seats.
     """
     population, share = config.population, config.population.snapshots.share
-    if population.matchmaker != "self_play" or (
-        1.0 - population.newest if share is None else share
-    ):
-        return
-    key = "population.newest is 1" if share is None else "population.snapshots.share is 0"
-    raise ConfigError(
-        f"{key}, so that self_play deals no seat to {', '.join(population.scripted)}; let it leave "
-        "them some, or leave population.scripted out"
-    )
+    if share == 0.0 and ":" not in population.matchmaker:
+        raise ConfigError(
+            "population.snapshots.share is 0, and scripted policies such as "
+            f"{next(iter(population.scripted))} take seats in that share; make it more than 0, or "
+            "leave population.scripted out"
+        )
+    if population.matchmaker == "self_play" and share is None and population.newest == 1.0:
+        raise ConfigError(
+            f"population.newest is 1, so that self_play deals no seat to "
+            f"{', '.join(population.scripted)}; make it less, or leave population.scripted out"
+        )
