@@ -403,10 +403,11 @@ def test_a_director_may_retire_them_and_neither_copy_nor_freeze_them(tmp_path):
     Script.commands = [Freeze("bot")]
     result = trained(tmp_path / "frozen", population=population)
     assert list(result.record.members) == ["policy_0", "policy_1", "bot"]
-    Script.commands = [Birth("born_0", BOT)]
     population["births"] = {"places": 1}
-    with pytest.raises(RemudaError, match="from bot, which is scripted and has no weights"):
-        trained(tmp_path / "born", population=population)
+    for parents in ([BOT], [PolicyRef("policy_0"), {}, 0.0, BOT, 0.5]):
+        Script.commands = [Birth("born_0", *parents)]
+        with pytest.raises(RemudaError, match="from bot, which is scripted and has no weights"):
+            trained(tmp_path / str(len(parents)), population=population)
 
 
 def test_places_are_numbered_with_members_of_other_runs():

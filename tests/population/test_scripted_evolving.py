@@ -19,7 +19,15 @@ from remuda.ui.live import PlainView
 
 BEST = PolicyRef("best", SCRIPTED)
 RATES = {"learning_rate": {"low": 1e-5, "high": 1e-2, "log": True}}
-EVOLUTION = {"every": 10, "games": 3, "confidence": 0.0, "numbers": RATES, "mutation": 0.1}
+EVOLUTION = {
+    "every": 10,
+    "games": 3,
+    "confidence": 0.0,
+    "numbers": RATES,
+    "mutation": 0.1,
+    "crossover_layers": 0.5,
+    "crossover_numbers": 0.5,
+}
 BY_HAND = {"births": {"places": 0}, "evolution": {"every": 10**9}, "snapshots": {"every": None}}
 KINDS = {
     "random": {"matchmaker": "random", "policies": 2},
@@ -132,7 +140,7 @@ TREE = {
     },
     "population": {
         "matchmaker": "random",
-        "policies": 3,
+        "policies": 4,
         "scripted": {"best": "hand_written:three", "worst": "hand_written:nothing"},
         "evolution": EVOLUTION,
     },
@@ -167,7 +175,7 @@ def test_the_best_of_all_is_no_parent_and_the_worst_is_not_replaced(
     monkeypatch.setattr(Evolution, "_judge", judge)
     population = {"evolution": {"fitness": fitness, "select": select}}
     members = evolved(tmp_path / "r", population=population).record.members
-    policies = {f"policy_{i}" for i in range(3)}
+    policies = {f"policy_{i}" for i in range(4)}
     assert members["best"].rating > 30
     assert members["worst"].rating < 20
     births = read_lineage(tmp_path / "r" / "ledger.bin")
@@ -175,6 +183,9 @@ def test_the_best_of_all_is_no_parent_and_the_worst_is_not_replaced(
     assert len(born) > 5
     assert {each.policy for each in births} == policies
     assert {each.parent for each in born} <= policies
+    seconds = {each.second for each in born} - {None}
+    assert seconds
+    assert seconds <= policies
     assert set(judged) == policies
     names, records = ledger_of(tmp_path / "r")
     changes = records[np.isin(records["kind"], [BIRTH, BORN_WITH, FREEZE, RETIRE])]

@@ -115,10 +115,11 @@ def population_words(record: Record) -> str:
     fixed = [name for name, member in record.members.items() if not member.learns]
     scripted = sum("@" not in name for name in fixed)  # these have no versions
     frozen, live = record.num_frozen - scripted, record.num_live
-    copies = f", and {frozen} frozen copies of what they were" if frozen > 0 else ""
-    others = f", and {scripted} scripted" if scripted else ""
+    copies = "1 frozen copy" if frozen == 1 else f"{frozen} frozen copies"
+    others = f", and {copies} of what they were" if frozen > 0 else ""
+    others += f", and {scripted} scripted" if scripted else ""
     policies = "1 policy" if live == 1 else f"{live} policies"
-    return f"{record.matches:,} matches of {policies}{copies}{others}"
+    return f"{record.matches:,} matches of {policies}{others}"
 
 
 def _table(summary: RunSummary, narrow: bool) -> Table:
