@@ -151,7 +151,7 @@ def is_flag(name, keys):
     """Whether a flag is one of these keys, or lies under one that is open to any name."""
     name = name.replace("-", "_")
     open_ended = ("env.options.", "env.scripted.", "policies.", "scripted.", "population.seats.")
-    open_ended += ("policy.settings.", "policy.network.options.")
+    open_ended += ("policy.settings.", "policy.network.options.", "population.scripted.")
     if name in keys:
         return True
     if name.startswith("policies.") and name.count(".") > 1:

@@ -410,6 +410,7 @@ def _table(
         unborn(config),
         arena,
         imported,
+        tuple(config.population.scripted),
         config.population.evolution.on,
     )
 

@@ -221,8 +221,8 @@ def _table(config: Config, policies: int, seats: int) -> Sizes:
     copies = copies_of(config.population)
     every = [config.policy, *map(config.policy_of, config.policies)]
     width = len(names_of(policy.entry.hyperparameters for policy in every))
-    imported = len(config.population.members_from)
-    fields = dict(table_fields(policies, seats, copies, imported, width))
+    others = len(config.population.members_from) + len(config.population.scripted)
+    fields = dict(table_fields(policies, seats, copies, others, width))
     records = nbytes({"records": fields.pop("records")})
     size = nbytes(fields)
     key = "population.snapshots.keep" if copies > 4 else "population.policies"

@@ -6,6 +6,7 @@ Objects may stand for own code, and for policies of runs.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,9 +22,9 @@ def name_objects(settings: Mapping[str, Any]) -> dict[str, Any]:
     """Settings in which names stand for the objects that may be given in their place.
 
     Classes and functions as `algorithm` and `network.module` of a policy, as `matchmaker` and
-    `director` of a population and in `env.scripted`; policies of runs as `init_from` and in
-    `members_from`. A `Section`, as of another run's configuration, becomes a mapping of what was
-    set in it, so that it can be laid over others.
+    `director` of a population, in its `scripted` and in `env.scripted`; policies of runs as
+    `init_from` and in `members_from`. A `Section`, as of another run's configuration, becomes a
+    mapping of what was set in it, so that it can be laid over others.
 
     Args:
         settings: sections of a configuration.
@@ -42,13 +43,19 @@ def name_objects(settings: Mapping[str, Any]) -> dict[str, Any]:
     population = _at(named.get(key), "matchmaker", _name_code, key)
     population = _at(population, "director", _name_code, key)
     population = _at(population, "members_from", _name_members, key)
+    population = _at(population, "scripted", partial(name_scripted, example="rival"), key)
     named["env"] = _at(named.get("env"), "scripted", name_scripted, "env")
     named[key] = population
     return {name: section for name, section in named.items() if name in settings}
 
 
-def name_scripted(scripted: Any, key: str) -> Any:
-    """Who plays without having learned, by agent, functions by their names.
+def name_scripted(scripted: Any, key: str, example: str = "agent_1") -> Any:
+    """Who plays without having learned, by agent or member, functions by their names.
+
+    Args:
+        scripted: the mapping.
+        key: the setting, for messages...
+        example: ...and whose name stands in these.
 
     Raises:
         UsageError: a function cannot be sent to other processes, or it is no mapping of names and
@@ -56,13 +63,13 @@ def name_scripted(scripted: Any, key: str) -> Any:
     """
     if not isinstance(scripted, Mapping):
         raise UsageError(
-            f"{key}: give who plays by agent, as in {{'agent_1': 'random'}}; this is {scripted!r}"
+            f"{key}: give who plays by name, as in {{{example!r}: 'random'}}; this is {scripted!r}"
         )
-    named = {agent: _name_code(who, f"{key}.{agent}") for agent, who in scripted.items()}
-    for agent, who in named.items():
+    named = {name: _name_code(who, f"{key}.{name}") for name, who in scripted.items()}
+    for name, who in named.items():
         if not isinstance(who, str):
             raise UsageError(
-                f"{key}.{agent}: {who!r} plays nothing; give a name, such as 'random', or a "
+                f"{key}.{name}: {who!r} plays nothing; give a name, such as 'random', or a "
                 "function (env, agent, observations, random) to actions"
             )
     return named

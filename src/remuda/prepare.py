@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from remuda.actor.scripted_seats import load_scripted
 from remuda.assembly import check_births
 from remuda.config import Config
 from remuda.envs.registry import find_game, make_env
@@ -57,7 +58,9 @@ def prepare(config: Config) -> Prepared:
         check_evolution(config, specs, Roster.of(config, agents))
         specs = with_first_numbers(config, specs)
     shares_of(specs)
-    with_scripted(find_game(config.game), env, config.env.scripted, np.random.default_rng(0))
+    game = find_game(config.game)
+    with_scripted(game, env, config.env.scripted, np.random.default_rng(0))
+    load_scripted(game, config.population.scripted, config.env.workers)
     if config.env.observe_together and not env.can_observe_together:
         raise ConfigError(
             f"env.observe_together: in {config.game} one agent acts at a time, and sees what those "

@@ -79,6 +79,11 @@ class SavedPolicies:
         """Of all policies that the run can have."""
         return policy_specs(self.config, self.agents)
 
+    @property
+    def scripted(self) -> dict[str, str]:
+        """The members of its population that are written by hand: by name, who plays."""
+        return dict(self.config.population.scripted)
+
     def names(self) -> tuple[str, ...]:
         """The policies that there are weights of; none while nothing is saved."""
         names = [spec.name for spec in self.specs]

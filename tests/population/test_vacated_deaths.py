@@ -42,12 +42,12 @@ class Replacing:
 
 
 class World(deaths.World):
-    """Two or three policies for two seats."""
+    """Two or three policies for two seats, with members written by hand or not."""
 
-    def __init__(self, names, make):
+    def __init__(self, names, make, scripted=()):
         specified = {name: {HYPERPARAMETERS[0]: 0.5} for name in names}
         sizes = dict.fromkeys(names, deaths.SIZE)
-        self.table = Table(sizes, 2, 1, specified, (), stand_ins=True)
+        self.table = Table(sizes, 2, 1, specified, (), scripted=scripted, stand_ins=True)
         self.births, self.versions = LearnerBirths(self.table, names), dict.fromkeys(names, 1)
         self.random, self.make = np.random.default_rng(0), make
         self.over = np.ones(deaths.COPIES, np.bool_)
@@ -60,6 +60,7 @@ class World(deaths.World):
 KINDS = {
     "with a stand-in": (("a", "b"), lambda: Fixed(["a", "b"])),
     "without": (("a", "b", "c"), lambda: Random(2)),
+    "beside a scripted member": (("a", "b"), lambda: Random(2), ("bot",)),
 }
 
 
@@ -93,7 +94,8 @@ def test_one_is_born_in_its_place_wherever_an_actor_died(kind, stride):
             world.turn()
         deaths.check(world)
         population, table = world.league.population, world.table
-        assert {str(m.ref) for m in population.members} == set(KINDS[kind][0]), death
+        names, _, *scripted = KINDS[kind]
+        assert {str(m.ref) for m in population.members} == {*names, *sum(scripted, ())}, death
         assert population[A].parent == PolicyRef("b", 1)
         assert population[A].hyperparameters[HYPERPARAMETERS[0]] == 0.25
         assert population[A].games > 0

@@ -14,6 +14,7 @@ import numpy as np
 
 from remuda.actor.episodes import EpisodeCounter
 from remuda.actor.policy_group import PolicyGroup
+from remuda.actor.scripted_seats import ScriptedSeats
 from remuda.actor.seats import groups_of
 from remuda.actor.stream_seats import StreamSeats
 from remuda.checkpoint.state import fitting
@@ -46,6 +47,7 @@ class MatchSeats(StreamSeats):
         seed: int = 0,
         mark: Row | None = None,
         initial: InitialWeights | None = None,
+        scripted: ScriptedSeats | None = None,
     ) -> None:
         """Take the seats.
 
@@ -58,8 +60,9 @@ class MatchSeats(StreamSeats):
             seed: of the run, by which the weights of newborn policies are drawn.
             mark: `Scoreboard.mark`, by which extremes of returns are counted.
             initial: weights that newborn policies begin with instead; None: there are none.
+            scripted: chooses for members that are written by hand; None: there are none.
         """
-        self._seed, self._initial = seed, initial
+        self._seed, self._initial, self._scripted = seed, initial, scripted
         self._counter = EpisodeCounter(rows, mark)
         kinds = dict.fromkeys(policy_group.kind for policy_group in policy_groups)
         super().__init__(env, tuple(policy_groups), kinds)
@@ -74,8 +77,10 @@ class MatchSeats(StreamSeats):
         self._steps = dict.fromkeys(league.table.policies, 0)
         self._oldest: Integers = np.zeros((env.num_envs, env.num_agents), np.int64)
         self._fresh: Bools = np.zeros(env.num_envs, np.bool_)
-        for member in league.population.members:
-            if not member.learns:
+        for member in league.population.frozen:
+            if member.ref.is_scripted:
+                self._versions[member.place] = -1  # there are no weights
+            else:
                 self._load(member.place, league.table.snapshot(member.place))
         # Each seat has a policy from the beginning, so that everything can be tried once.
         for agent in range(env.num_agents):
@@ -92,14 +97,30 @@ class MatchSeats(StreamSeats):
             for room in writer.rooms
         ]
 
+    def choose(self, group: int, random: np.random.Generator | None = None) -> None:
+        """Forward passes, and a choice for every stream; scripted policies choose in `act`."""
+        super().choose(group, random)
+        if random is not None and self._scripted is not None:
+            members = [m for m in self.league.population.frozen if m.ref.is_scripted]
+            for agent in self.groups[group]:
+                kind = self._kind_of[agent]
+                seen = kind.observations[kind.agents.index(agent)]
+                names = [m.ref.policy for m in members if m.may_sit(agent)]
+                self._scripted.try_out(agent, seen, names, random)
+
     def decide(self, group: int) -> None:
         """Write down what the group saw and chose."""
         for policy_group in self.policy_groups:
             policy_group.decide(group)
 
     def act(self, agent: int) -> None:
-        """Let what was chosen take effect."""
-        self._env.act(agent, self._kind_of[agent].chosen(agent))
+        """Let what was chosen take effect; scripted policies choose as late as that."""
+        kind = self._kind_of[agent]
+        actions = kind.chosen(agent)
+        if self._scripted is not None:
+            seen = kind.observations[kind.agents.index(agent)]
+            actions = self._scripted.chosen(agent, seen, actions)
+        self._env.act(agent, actions)
 
     def outcome(self, result: TurnResult) -> None:
         """Write down what came of the turn."""
@@ -170,6 +191,7 @@ class MatchSeats(StreamSeats):
             "oldest": self._oldest.copy(),
             "fresh": self._fresh.copy(),
             "steps": dict(self._steps),
+            "scripted": self._scripted.state() if self._scripted is not None else None,
         }
 
     def restore(self, state: State) -> None:
@@ -181,6 +203,8 @@ class MatchSeats(StreamSeats):
         self._oldest[...] = fitting(state, "oldest", self._oldest)
         self._fresh[...] = fitting(state, "fresh", self._fresh)
         self._steps = dict(state["steps"])
+        if self._scripted is not None:
+            self._scripted.restore(state["scripted"])
         self._deal()
 
     def holds(self, state: State) -> bool:
@@ -293,3 +317,5 @@ class MatchSeats(StreamSeats):
     def _deal(self) -> None:
         for policy_group in self.policy_groups:
             policy_group.deal(self.league.seated, self.groups)
+        if self._scripted is not None:
+            self._scripted.deal(self.league.seated)

@@ -123,6 +123,7 @@ class ActorRole:
 
     def _dealt(self, env: VectorEnv, begins: str) -> Seats:
         from remuda.actor.match_seats import MatchSeats
+        from remuda.actor.scripted_seats import ScriptedSeats, load_scripted
         from remuda.actor.seating import make_policy_groups
         from remuda.evolution.setup import make_evolution
         from remuda.population.league import League
@@ -152,8 +153,20 @@ class ActorRole:
         )
         rows = self.scoreboard.policies_of(self.index)
         together, mark = config.env.observe_together, self.scoreboard.mark
+        scripted: ScriptedSeats | None = None
+        if config.population.scripted:
+            policies = load_scripted(self.game, config.population.scripted, config.env.workers)
+            scripted = ScriptedSeats(env, self.table, policies, seed=config.seed, purpose=begins)
         return MatchSeats(
-            env, policy_groups, league, rows, together, config.seed, mark, initial=self.initial
+            env,
+            policy_groups,
+            league,
+            rows,
+            together,
+            config.seed,
+            mark,
+            initial=self.initial,
+            scripted=scripted,
         )
 
     def make_env(self) -> VectorEnv:

@@ -76,8 +76,9 @@ class SnapshotsConfig(Section):
             when=lambda config: (
                 config.population.has_frozen and config.population.matchmaker != "fixed"
             ),
-            needs="population.snapshots.every, population.snapshots.win_rate or "
-            "population.members_from, and a population.matchmaker other than fixed",
+            needs="population.snapshots.every, population.snapshots.win_rate, "
+            "population.members_from or population.scripted, and a population.matchmaker other "
+            "than fixed",
         ),
     ] = None
     """The share of seats that frozen copies take in a match, besides one that is always a live
@@ -151,7 +152,7 @@ class PopulationConfig(Section):
                 and config.population.snapshots.share is None
             ),
             needs="population.matchmaker self_play, one of population.snapshots.every, "
-            "population.snapshots.win_rate and population.members_from, and "
+            "population.snapshots.win_rate, population.members_from and population.scripted, and "
             "population.snapshots.share None",
         ),
     ] = 0.5
@@ -195,11 +196,16 @@ class PopulationConfig(Section):
     director: str = ""
     """Your own, as `module:Class`, which commands who is frozen, is born and retires, besides what
     `snapshots` and `births` do."""
+    scripted: dict[str, str] = {}
+    """Members that are written by hand and never learn, by the name that each gets: `random`, one
+    of the game's own (`remuda games GAME`), or yours as `module:callable`, or as `module:Class`,
+    made with nothing. They take seats as frozen copies do, in their share
+    (`population.snapshots.share`): all, or those of `population.seats`."""
 
     @property
     def has_frozen(self) -> bool:
         """Whether members that do not learn may take seats."""
-        return self.snapshots.on or bool(self.members_from)
+        return self.snapshots.on or bool(self.members_from) or bool(self.scripted)
 
     @property
     def dealt(self) -> bool:

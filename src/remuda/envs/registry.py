@@ -65,12 +65,28 @@ class Game:
     def policy(self, name: str) -> ScriptedPolicy:
         """A policy that plays without learning: `random`, one of `scripted`, or `module:callable`.
 
-        It may be one of the user's that no process can import, by its pickle's name.
+        It may be one of the user's that no process can import, by its pickle's name; of a class an
+        object is made, with nothing.
 
         Raises:
-            ConfigError: there is none of that name.
+            ConfigError: there is none of that name, or nothing that plays.
             UserCodeError: its module raised as it was imported.
         """
+        found = self._find_policy(name)
+        if isinstance(found, type):
+            try:
+                found = found()
+            except TypeError as error:
+                raise ConfigError(f"the class {name} is made with nothing: {error}") from None
+        if not callable(found):
+            raise ConfigError(
+                f"the scripted policy {name!r} is {type(found).__name__}, and cannot be called; "
+                "give a function (env, agent, observations, random) to actions, or a class of such"
+            )
+        return cast("ScriptedPolicy", found)
+
+    def _find_policy(self, name: str) -> object:
+        """What a policy's name stands for."""
         if name == RANDOM:
             from remuda.envs.scripted import at_random
 
@@ -81,10 +97,10 @@ class Game:
                 f"it has {', '.join([RANDOM, *self.scripted])}, and takes yours as module:callable"
             )
         if pickled.is_pickled(name):
-            return cast("ScriptedPolicy", pickled.load_named(name))
+            return pickled.load_named(name)
         module, _, attribute = self.scripted.get(name, name).partition(":")
         try:
-            policy: ScriptedPolicy = getattr(loading.import_module(module), attribute)
+            policy: object = getattr(loading.import_module(module), attribute)
         except (ImportError, AttributeError, ValueError) as error:
             raise ConfigError(f"cannot load the scripted policy {name!r}: {error}") from None
         return policy

@@ -132,6 +132,11 @@ class SharedRewards(Wrapped):
         return replace(result, rewards=rewards)
 
 
+def inside(env: VectorEnv) -> VectorEnv:
+    """The game itself, as scripted policies look into it: without what shares its rewards."""
+    return env.game if isinstance(env, SharedRewards) else env
+
+
 class SeatsTaken(Wrapped):
     """Scripted policies sit on some seats, whatever others choose for them."""
 
@@ -168,7 +173,7 @@ class SeatsTaken(Wrapped):
         """As the game, but for the seats that are taken."""
         if agent in self._scripted:
             policy = self._scripted[agent]
-            actions = policy(self.game, agent, self._seen[agent], self._random)
+            actions = policy(inside(self.game), agent, self._seen[agent], self._random)
         self.game.act(agent, actions)
 
 

@@ -147,7 +147,7 @@ class Evolution:
         held = population[PolicyRef(plan.parent)]
         others = [member.hyperparameters for member in self._like(name, population)]
         second = PolicyRef(plan.second) if plan.second is not None else None
-        if second not in population:
+        if second is not None and second not in population:
             second = None  # it has left meanwhile
         numbers = population[second].hyperparameters if second is not None else None
         time = float(population.matches)

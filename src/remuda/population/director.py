@@ -59,7 +59,8 @@ class Vacate:
     """Let a live policy go, so that another may be born in its place.
 
     Where no match could be made without it, a frozen copy of it stands in: it takes its seats in
-    new matches until the newborn plays, and then goes. Who cannot be done without even so stays.
+    new matches until the newborn plays, and then goes. Who cannot be done without even so stays,
+    and so does a scripted member: no policy is born in its place.
     """
 
     policy: str

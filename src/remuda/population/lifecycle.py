@@ -230,9 +230,13 @@ class Lifecycle:
         if birth.second is not None and birth.parent is None:
             raise RemudaError(f"{said} from a second parent, {birth.second}, without a first one")
         for parent in (birth.parent, birth.second):
-            if parent is not None and parent not in self._population:
+            if parent is None:
+                continue
+            if parent.is_scripted:
+                raise RemudaError(f"{said} from {parent}, which is scripted and has no weights")
+            if parent not in self._population:
                 raise RemudaError(f"{said} from {parent}, which is not in the population")
-            if parent is not None and not acting.fits(name, parent.policy):
+            if not acting.fits(name, parent.policy):
                 raise RemudaError(f"{said} from {parent}, which has another network or other seats")
 
     def _retire(self, ref: PolicyRef, matchmaker: Matchmaker) -> None:
@@ -251,9 +255,10 @@ class Lifecycle:
 
     def _vacate(self, ref: PolicyRef, acting: ActingPolicies, matchmaker: Matchmaker) -> None:
         """Let a live policy go, with a copy of it that stands in where it is needed."""
-        population, place = self._population, self._table.places.stand_in_of(ref.policy)
+        population = self._population
         if ref not in population:
-            return
+            return  # among others a scripted member: no policy can be born where it is
+        place = self._table.places.stand_in_of(ref.policy)
         if not self._can_do_without(ref, matchmaker):
             if place is None or not can_stand_in(population.members, ref, matchmaker):
                 return
@@ -363,7 +368,8 @@ def can_stand_in(members: Sequence[Member], ref: PolicyRef, matchmaker: Matchmak
     """Whether matches can be made when a frozen copy of a policy plays in its stead."""
     live = next(member for member in members if member.ref == ref)
     others = [member for member in members if member.ref != ref]
-    newest = max((member.ref.version for member in others), default=0)
+    versions = (member.ref.version for member in others if not member.ref.is_scripted)
+    newest = max(versions, default=0)
     frozen = Member(PolicyRef(ref.policy, max(newest, 0) + 1), live.seats)
     frozen.place = live.place
     learns = any(member.learns for member in others)

@@ -1,10 +1,11 @@
-"""Places of a population: live policies, each one's frozen copies, members from other runs."""
+"""Places of a population: live policies, their frozen copies, scripted and imported members."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from remuda.population.imported import Origin
+from remuda.population.records import SCRIPTED, PolicyRef
 
 
 class Places:
@@ -12,8 +13,8 @@ class Places:
 
     A place for a frozen copy belongs to one policy for good, next to its others, so that networks
     of one kind are neighbours. The place of a live policy may be empty, and be taken by another
-    that is born there, under the same name. A policy of another run has its place from the
-    beginning, which stays empty once it has retired.
+    that is born there, under the same name. A scripted policy and a policy of another run have
+    their places from the beginning, which stay empty once they have retired.
     """
 
     def __init__(
@@ -21,6 +22,7 @@ class Places:
         policies: Sequence[str],
         copies: int,
         origins: Sequence[Origin] = (),
+        scripted: Sequence[str] = (),
         stand_ins: bool = False,
     ) -> None:
         """Number the places.
@@ -29,6 +31,7 @@ class Places:
             policies: live ones, and those that may be born.
             copies: places for frozen copies of each policy.
             origins: of the members from other runs.
+            scripted: the names of members that are written by hand.
             stand_ins: whether the last of these is for a stand-in: the copy that takes a policy's
                 seats while another is born in its place.
         """
@@ -36,17 +39,39 @@ class Places:
         self._stand_ins = stand_ins
         self.origins = tuple(origins)
         """Of the members from other runs, by place."""
-        self.names = (*self.policies, *dict.fromkeys(origin.name for origin in origins))
+        self.scripted_names = tuple(scripted)
+        """Of the members that are written by hand, by place."""
+        self.names = (
+            *self.policies,
+            *self.scripted_names,
+            *dict.fromkeys(origin.name for origin in origins),
+        )
         """By number, what members are called: those of policies first."""
 
     def __len__(self) -> int:
         return self.imported.stop
 
     @property
+    def scripted(self) -> range:
+        """The places of the members that are written by hand."""
+        first = len(self.policies) * (1 + self.copies)
+        return range(first, first + len(self.scripted_names))
+
+    @property
     def imported(self) -> range:
         """The places of the members from other runs."""
-        first = len(self.policies) * (1 + self.copies)
+        first = self.scripted.stop
         return range(first, first + len(self.origins))
+
+    @property
+    def outsiders(self) -> dict[int, PolicyRef]:
+        """By place, the members that are there from the beginning and never change."""
+        scripted = (PolicyRef(name, SCRIPTED) for name in self.scripted_names)
+        imported = (PolicyRef(origin.name, origin.version) for origin in self.origins)
+        return {
+            **dict(zip(self.scripted, scripted, strict=True)),
+            **dict(zip(self.imported, imported, strict=True)),
+        }
 
     def copies_of(self, policy: str) -> range:
         """The places of a policy's frozen copies."""
@@ -58,9 +83,11 @@ class Places:
         return self.copies_of(policy)[-1] if self._stand_ins else None
 
     def of(self, name: str) -> int:
-        """The place of a live policy, or the first of an imported member of this name."""
+        """The place of a live or scripted policy, or the first of an imported member so called."""
         if name in self.policies:
             return self.policies.index(name)
+        if name in self.scripted_names:
+            return self.scripted[self.scripted_names.index(name)]
         found = (origin.name == name for origin in self.origins)
         return self.imported[list(found).index(True)]
 

@@ -16,22 +16,30 @@ Numbers = npt.NDArray[np.float64]
 View = TypeVar("View")
 MOST_VIEWS = 1000
 """Views that a population remembers; with more it begins anew, so that memory has a bound."""
+SCRIPTED = 1 << 32
+"""In place of a version, of members that are written by hand: more than any frozen copy has."""
 
 
 class PolicyRef(NamedTuple):
-    """A policy as it plays: its live weights, or a frozen copy of them."""
+    """A policy as it plays: its live weights, a frozen copy of them, or one written by hand."""
 
     policy: str
     version: int = -1
-    """Of the frozen copy; -1: the live weights."""
+    """Of the frozen copy; -1: the live weights; `SCRIPTED`: there are no weights."""
 
     @property
     def is_frozen(self) -> bool:
-        """Whether these weights never change."""
+        """Whether it never changes: a frozen copy, or a scripted policy."""
         return self.version >= 0
 
+    @property
+    def is_scripted(self) -> bool:
+        """Whether it is written by hand."""
+        return self.version == SCRIPTED
+
     def __str__(self) -> str:
-        return f"{self.policy}@{self.version}" if self.is_frozen else self.policy
+        has_version = self.is_frozen and not self.is_scripted
+        return f"{self.policy}@{self.version}" if has_version else self.policy
 
 
 @dataclass(frozen=True)
@@ -197,13 +205,16 @@ class Population:
 
     @property
     def frozen(self) -> tuple[Member, ...]:
-        """Those whose weights do not change."""
+        """Those that do not change: frozen copies, policies of other runs, scripted policies."""
         return self.view("frozen", lambda: tuple(m for m in self.members if m.ref.version >= 0))
 
     @property
     def imported(self) -> tuple[Member, ...]:
-        """Those of `frozen` that are policies of other runs."""
-        return self.view("imported", lambda: tuple(m for m in self.frozen if m.is_imported))
+        """Those of `frozen` that no policy here ever was: of other runs, or scripted."""
+        return self.view(
+            "imported",
+            lambda: tuple(m for m in self.frozen if m.is_imported or m.ref.is_scripted),
+        )
 
     def past_of(self, policy: str) -> Sequence[Member]:
         """The frozen copies of a policy, the oldest first."""
@@ -240,7 +251,7 @@ class Population:
         return self._for_seat("learning", self.learning, seat)
 
     def past_for_seat(self, seat: int) -> tuple[Member, ...]:
-        """Who may take a seat, of the frozen copies."""
+        """Who may take a seat, of those that do not change."""
         return self._for_seat("frozen", self.frozen, seat)
 
     def add(self, member: Member, place: int | None = None) -> None:

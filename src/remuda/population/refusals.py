@@ -1,11 +1,13 @@
-"""What a matchmaker must not deal, and the messages that refuse it."""
+"""What must not be dealt, by a matchmaker or at all, and the messages that refuse it."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
+from remuda.config import Config
 from remuda.errors import ConfigError
 from remuda.population.records import PolicyRef, Population
+from remuda.population.roster import Roster, check_name
 
 
 def check_seating(
@@ -61,3 +63,72 @@ def check_seating(
                 f"population.seats.{name} keeps it to {kept}; {mend}, leave "
                 f"population.seats.{name} out, or take another population.matchmaker"
             )
+
+
+def check_scripted(config: Config, roster: Roster) -> None:
+    """Refuse scripted policies that cannot be members of a population, or would never play.
+
+    Args:
+        config: of a run whose seats are dealt.
+        roster: its policies and seats.
+
+    Raises:
+        ConfigError: one has no name, or that of a policy; or none could ever take a seat beside a
+            policy that learns.
+    """
+    population = config.population
+    if config.env.scripted:
+        raise ConfigError(
+            "env.scripted takes a seat for good, and population deals all seats by match; take "
+            "population.scripted, whose policies are dealt seats as others are (all, or those of "
+            "population.seats), or leave one of them out"
+        )
+    if not population.scripted:
+        return
+    for name in population.scripted:
+        check_name(name, "population.scripted")
+        if name in roster.policies:
+            raise ConfigError(
+                f"population.scripted.{name}: a policy that learns is called {name}; call the "
+                f"scripted one otherwise, as in --population.scripted.{name[:32]}_bot "
+                f"{population.scripted[name]}"
+            )
+    if population.matchmaker in ("fixed", "teams"):
+        raise ConfigError(
+            "population.scripted is for matchmakers that deal seats to frozen copies of any "
+            f"policy, and {population.matchmaker} names who plays; take another "
+            "population.matchmaker, such as random"
+        )
+    if len(roster.agents) == 1:
+        raise ConfigError(
+            f"population.scripted: {config.game} has one seat, which a policy that learns takes in "
+            "every match; leave population.scripted out"
+        )
+    learning = {seat for name in roster.policies for seat in roster.seats_of(name)}
+    for seat, agent in enumerate(roster.agents):
+        if seat not in learning:
+            raise ConfigError(
+                f"population.seats leaves {agent} to scripted policies alone; name it in "
+                "population.seats of a policy that learns too, which takes it in other matches"
+            )
+    _check_share(config)
+
+
+def _check_share(config: Config) -> None:
+    """Refuse shares that leave nothing to scripted policies; one's own matchmaker may have others.
+
+    Raises:
+        ConfigError: live weights take all seats.
+    """
+    population, share = config.population, config.population.snapshots.share
+    if share == 0.0 and ":" not in population.matchmaker:
+        raise ConfigError(
+            "population.snapshots.share is 0, and scripted policies such as "
+            f"{next(iter(population.scripted))} take seats in that share; make it more than 0, or "
+            "leave population.scripted out"
+        )
+    if population.matchmaker == "self_play" and share is None and population.newest == 1.0:
+        raise ConfigError(
+            f"population.newest is 1, so that self_play deals no seat to "
+            f"{', '.join(population.scripted)}; make it less, or leave population.scripted out"
+        )

@@ -30,9 +30,11 @@ class Roster:
     unborn: tuple[str, ...] = ()
     """Those that may be born later: the places that are empty at first."""
     seats: Mapping[str, frozenset[int]] = field(default_factory=dict)
-    """By policy, the seats that it may take, for those that may not take all."""
+    """By policy, scripted ones too, the seats that it may take, for those that may not take all."""
     teams: tuple[str, ...] = ()
     """By seat, its team; an empty name, or none at all: it stands for itself."""
+    scripted: tuple[str, ...] = ()
+    """The members that are written by hand."""
 
     @staticmethod
     def of(config: Config, agents: Sequence[AgentSpec]) -> Roster:
@@ -51,6 +53,7 @@ class Roster:
             later,
             _seats(config, agents, policies) if config.population.dealt else {},
             _teams(config.population, agents),
+            tuple(config.population.scripted),
         )
 
     @property
@@ -114,19 +117,27 @@ def _first_names(config: Config, agents: Sequence[AgentSpec]) -> tuple[str, ...]
     if not names:
         raise ConfigError("population.policies is empty; give a number or names")
     for name in names:
-        if not _is_name(name):
-            shown = name if len(name) <= LONGEST else name[:LONGEST] + "…"
-            raise ConfigError(
-                f"population.policies: {shown!r} is no name; take 1 to {LONGEST} characters, none "
-                "of them / @ . or invisible, and no space or - in front"
-            )
+        check_name(name, "population.policies")
     return names
 
 
-def _is_name(name: str) -> bool:
-    """Whether a policy may be called so: its flags, copies and files are named after it."""
+def check_name(name: str, key: str) -> None:
+    """Refuse what no policy may be called: flags, copies and files are named after it.
+
+    Args:
+        name: of a policy.
+        key: where it is named, for the message.
+
+    Raises:
+        ConfigError: it is no name.
+    """
     plain = name.isprintable() and name == name.strip() and not name.startswith("-")
-    return plain and 0 < len(name) <= LONGEST and not set(name) & set("/@.")
+    if not (plain and 0 < len(name) <= LONGEST and not set(name) & set("/@.")):
+        shown = name if len(name) <= LONGEST else name[:LONGEST] + "…"
+        raise ConfigError(
+            f"{key}: {shown!r} is no name; take 1 to {LONGEST} characters, none of them / @ . or "
+            "invisible, and no space or - in front"
+        )
 
 
 def _seats(
@@ -134,17 +145,18 @@ def _seats(
 ) -> dict[str, frozenset[int]]:
     """By policy, the seats that it may take, for those that may not take all.
 
-    Who may take all seats by name is not among them either.
+    Scripted policies are among them. Who may take all seats by name is not among them either.
 
     Raises:
         ConfigError: a name that no policy, agent or team has.
     """
     population, numbers = config.population, {agent.name: i for i, agent in enumerate(agents)}
+    known = (*names, *population.scripted)
     found: dict[str, frozenset[int]] = {}
 
     def allow(name: str, seats: Sequence[str], key: str) -> None:
-        if name not in names:
-            raise ConfigError(f"{key}: there is no policy {name}; there are {', '.join(names)}")
+        if name not in known:
+            raise ConfigError(f"{key}: there is no policy {name}; there are {', '.join(known)}")
         for seat in seats:
             if seat not in numbers:
                 raise ConfigError(

@@ -15,8 +15,8 @@ from remuda.population.director import Director, Directors, Replacement, Snapsho
 from remuda.population.ledger import Ledger
 from remuda.population.matchmakers import Fixed, Random, RoundRobin, SelfPlay, Teams
 from remuda.population.matchmaking import Matchmaker
-from remuda.population.records import Member, PolicyRef, Population
-from remuda.population.refusals import check_seating
+from remuda.population.records import SCRIPTED, Member, PolicyRef, Population
+from remuda.population.refusals import check_scripted, check_seating
 from remuda.population.roster import Roster
 
 _DIRECTOR = "remuda.population.director"
@@ -103,11 +103,7 @@ def check_population(config: Config, roster: Roster) -> None:
         ConfigError: no policy may take a seat, one is dealt a seat that it may not take, or
             whatever else is wrong.
     """
-    if config.env.scripted:
-        raise ConfigError(
-            "env.scripted takes a seat for good, and population deals all seats by match; leave "
-            "one of them out"
-        )
+    check_scripted(config, roster)
     if config.population.members_from and config.population.matchmaker in ("fixed", "teams"):
         raise ConfigError(
             f"population.members_from is for matchmakers that deal seats to frozen copies of any "
@@ -143,8 +139,10 @@ def check_population(config: Config, roster: Roster) -> None:
 
 
 def _population(roster: Roster, policies: Sequence[str]) -> Population:
-    """These policies, before they have played."""
-    return Population([Member(PolicyRef(name), roster.seats.get(name)) for name in policies])
+    """These policies and the scripted ones, before they have played."""
+    refs = [PolicyRef(name) for name in policies]
+    refs += [PolicyRef(name, SCRIPTED) for name in roster.scripted]
+    return Population([Member(ref, roster.seats.get(ref.policy)) for ref in refs])
 
 
 def _check_dealt(config: Config, roster: Roster) -> None:

@@ -70,6 +70,7 @@ class Table:
         empty: Collection[str] = (),
         arena: Arena | None = None,
         imported: Sequence[Imported] = (),
+        scripted: Sequence[str] = (),
         stand_ins: bool = False,
     ) -> None:
         """Allocate it.
@@ -82,15 +83,16 @@ class Table:
             empty: policies that are not there yet, and may be born.
             arena: where its memory is cut from; None: it has some of its own.
             imported: policies of other runs, members from the beginning.
+            scripted: the names of policies that are written by hand, likewise.
             stand_ins: whether the last copy of each is for a stand-in; see `Places`.
         """
         origins = [member.origin for member in imported]
-        self.places = Places(tuple(sizes), copies, origins, stand_ins)
+        self.places = Places(tuple(sizes), copies, origins, scripted, stand_ins)
         self.policies, self.names, self.seats = self.places.policies, self.places.names, seats
         self.specified = dict(hyperparameters or {})
         names = names_of(self.specified.values())
         shared = SharedArrays(
-            table_fields(len(sizes), seats, copies, len(imported), len(names)), arena
+            table_fields(len(sizes), seats, copies, len(self.places.outsiders), len(names)), arena
         )
         weights = weight_arrays(sizes, copies, arena)
         self._shared = shared
@@ -107,8 +109,8 @@ class Table:
             if policy not in empty:
                 self.occupants.put(place, Member(PolicyRef(policy)))
         self.numbers[: len(sizes)] = FRESH
-        for place, origin in zip(self.places.imported, self.places.origins, strict=True):
-            self.occupants.put(place, Member(PolicyRef(origin.name, origin.version)))
+        for place, ref in self.places.outsiders.items():
+            self.occupants.put(place, Member(ref))
             self.numbers[place] = FRESH
 
     @property
@@ -222,7 +224,7 @@ class Table:
         return digest
 
     def snapshot(self, place: int) -> Snapshot:
-        """The frozen copy, or the imported member, in a place."""
+        """The frozen copy, or the imported member, in a place: of those that have weights."""
         return self.frozen_weights.read(place, self.occupants.version(place))
 
     def repair(self) -> None:

@@ -37,7 +37,7 @@ def table_fields(
     policies: int,
     seats: int,
     copies: int,
-    imported: int = 0,
+    others: int = 0,
     hyperparameters: int = len(HYPERPARAMETERS),
 ) -> Fields:
     """What is shared of a population, without weights.
@@ -46,10 +46,10 @@ def table_fields(
         policies: live ones, and empty places of them.
         seats: of the game.
         copies: places for frozen copies of each policy.
-        imported: places for policies of other runs.
+        others: places for scripted policies, and for those of other runs.
         hyperparameters: of each.
     """
-    places = policies * (1 + copies) + imported
+    places = policies * (1 + copies) + others
     return {
         "identity": ((places, 5), np.int64),
         "orders": ((policies, 4), np.int64),

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 TOURNAMENTS = Path("runs/tournaments")
 """Where tournaments are kept if no directory is named."""
 ALL, FROZEN = "all", "frozen"
-"""`RUN:all`: all policies of a run; `RUN:all@frozen`: all their frozen copies."""
+"""`RUN:all`: all policies of a run; `RUN:all@frozen`: all members that do not change."""
 ASKED = ("run", "checkpoints", "game", "env", "seed", "sampled", "episodes", "until", "matches")
 """The options by which a tournament can be asked for again."""
 
@@ -143,7 +143,8 @@ def set_up(words: Sequence[str], game: str, options: Mapping[str, Any]) -> Cross
 
     Args:
         words: each `RUN:policy`, with a version or not, `RUN:all` for all policies of a run,
-            `RUN:all@frozen` for their frozen copies, or one that plays without having learned.
+            `RUN:all@frozen` for all members that do not change, or one that plays without having
+            learned.
         game: its name; empty: that of the first run, with its options.
         options: of the game; they go over those of that run.
 
@@ -167,7 +168,15 @@ def set_up(words: Sequence[str], game: str, options: Mapping[str, Any]) -> Cross
         several = _all_of(reference, opened[reference.run])
         if several:
             found += [(own, f"{reference.run.name}:{own}", who) for own, who in several.items()]
-            runs += [str(reference.run.resolve())] * len(several)
+            learned = (not isinstance(who, str) for who in several.values())
+            runs += [str(reference.run.resolve()) if has else "" for has in learned]
+            continue
+        scripted = opened[reference.run].scripted.get(reference.policy)
+        if scripted is not None:
+            if reference.which:
+                raise UsageError(f"{word}: {reference.policy} is scripted, and has no versions")
+            found.append((reference.policy, f"{reference.run.name}:{reference.policy}", scripted))
+            runs.append("")
             continue
         saved = reference.find(opened[reference.run])
         name = reference.which and f"{reference.policy or saved.name}@{reference.which}"
@@ -191,7 +200,9 @@ def set_up(words: Sequence[str], game: str, options: Mapping[str, Any]) -> Cross
 
 
 def _all_of(reference: Reference, saved: SavedPolicies) -> dict[str, Entrant]:
-    """All policies of a run by name, or their frozen copies, where these are meant; else none.
+    """All policies of a run by name, or all that do not change, where these are meant; else none.
+
+    Those that do not change are frozen copies, policies of other runs and scripted ones.
 
     Raises:
         UsageError: there are none of them.
@@ -206,7 +217,7 @@ def _all_of(reference: Reference, saved: SavedPolicies) -> dict[str, Entrant]:
     if not reference.which:
         found: dict[str, Entrant] = {**saved.all()}
     else:
-        found = {name: saved.find(name).player for name in saved.frozen()}
+        found = {name: saved.find(name).player for name in saved.frozen()} | saved.scripted
     if not found:
         what = "frozen copy" if reference.which else "policy"
         raise UsageError(f"{reference.run} has saved no {what} yet")

@@ -208,9 +208,11 @@ def _population(summary: RunSummary) -> str:
         f"<td>{number(m.mean_return).replace('-', '−')}</td></tr>"
         for name, m in frozen[:MOST]
     )
+    has_scripted = any("@" not in name for name, _ in frozen)
+    heading = "frozen or scripted" if has_scripted else "frozen copy"
     table = f"""<div class="scroll">
 <table>
-<thead><tr><th scope="col">frozen copy</th><th scope="col">rating</th><th scope="col">wins</th>
+<thead><tr><th scope="col">{heading}</th><th scope="col">rating</th><th scope="col">wins</th>
 <th scope="col">games</th><th scope="col">mean return</th></tr></thead>
 <tbody>
 {rows}

@@ -112,12 +112,14 @@ def print_results(run: Path, console: Console | None = None) -> None:
 
 def population_words(record: Record) -> str:
     """How large a population is, and how much it played."""
-    frozen, live = record.num_frozen, record.num_live
-    copies = ", and 1 frozen copy" if frozen == 1 else f", and {frozen} frozen copies"
+    fixed = [name for name, member in record.members.items() if not member.learns]
+    scripted = sum("@" not in name for name in fixed)  # these have no versions
+    frozen, live = record.num_frozen - scripted, record.num_live
+    copies = "1 frozen copy" if frozen == 1 else f"{frozen} frozen copies"
+    others = f", and {copies} of what they were" if frozen > 0 else ""
+    others += f", and {scripted} scripted" if scripted else ""
     policies = "1 policy" if live == 1 else f"{live} policies"
-    return (
-        f"{record.matches:,} matches of {policies}{f'{copies} of what they were' if frozen else ''}"
-    )
+    return f"{record.matches:,} matches of {policies}{others}"
 
 
 def _table(summary: RunSummary, narrow: bool) -> Table:

@@ -50,8 +50,8 @@ class TournamentOptions(Section):
     run: tuple[str, ...] = ()
     """A run, whose checkpoints play; or several that play: `RUN:policy`, with `@VERSION`, `@best`
     or `@checkpoint-N` behind it for others than its newest weights, `RUN:all` for all policies of
-    a run and `RUN:all@frozen` for their frozen copies, or one that plays without having learned,
-    such as `random`."""
+    a run and `RUN:all@frozen` for their frozen copies and scripted members, or one that plays
+    without having learned, such as `random`."""
     checkpoints: tuple[PositiveInt, ...] = ()
     """Of a single run, which; none: all there are, and the weights at the end of the run."""
     game: str = ""

@@ -1,0 +1,154 @@
+"""Members of a population that are written by hand, on the seats that they are dealt."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from remuda.checkpoint.state import random_state, restore_random
+from remuda.envs.registry import RANDOM, Game
+from remuda.envs.scripted import ScriptedPolicy
+from remuda.envs.vector_env import VectorEnv
+from remuda.envs.wrapped import inside
+from remuda.errors import ConfigError
+from remuda.population.table import Table
+from remuda.streams import stream
+from remuda.types import Array, Bools, Integers, State
+
+
+class ScriptedSeats:
+    """Chooses for scripted members, beside the networks that choose for all others.
+
+    What it guarantees:
+
+    1. A policy is asked for an agent in a turn only if it sits there in some copy, and its choices
+       count in these copies alone.
+    2. It is asked when its action takes effect, so it may look at what agents before it did, as
+       the policies of `env.scripted` do.
+    3. Each draws from a generator of its own: what it draws follows from the seats that it had.
+    """
+
+    def __init__(
+        self,
+        env: VectorEnv,
+        table: Table,
+        policies: Mapping[str, ScriptedPolicy],
+        *,
+        seed: int,
+        purpose: str,
+    ) -> None:
+        """Take no seat yet.
+
+        Args:
+            env: the copies of the game.
+            table: of the population.
+            policies: by name, those of its scripted members.
+            seed: of the run.
+            purpose: part of the names of the random streams.
+        """
+        self._env, self._policies = inside(env), dict(policies)
+        self._place_of = dict(zip(table.places.scripted_names, table.places.scripted, strict=True))
+        self._random = {name: stream(seed, purpose, "scripted", name) for name in self._policies}
+        self._seated: list[list[tuple[str, Bools]]] = [[] for _ in env.agents]
+        """By agent, the members that play it, and in which copies."""
+
+    def deal(self, seated: Integers) -> None:
+        """Find out who sits where, once seats [num_envs, num_agents] are dealt anew."""
+        self._seated = [[] for _ in self._seated]
+        for name, place in self._place_of.items():
+            theirs: Bools = seated == place
+            for agent in np.flatnonzero(theirs.any(0)).tolist():
+                self._seated[agent].append((name, theirs[:, agent]))
+
+    def chosen(self, agent: int, observations: Array, actions: Array) -> Array:
+        """What is done for an agent in all copies.
+
+        Args:
+            agent: which.
+            observations: [num_envs, *observation_shape] what it saw.
+            actions: [num_envs, *action_shape] what networks chose; it is not changed.
+
+        Raises:
+            ConfigError: a policy returns no action for each copy.
+        """
+        if not self._seated[agent]:
+            return actions
+        actions = actions.copy()
+        for name, copies in self._seated[agent]:
+            chosen = self._ask(name, agent, observations, actions.shape, self._random[name])
+            actions[copies] = chosen[copies]
+        return actions
+
+    def try_out(
+        self, agent: int, observations: Array, names: Sequence[str], random: np.random.Generator
+    ) -> None:
+        """Ask these members for an agent, to no effect: all is compiled, and what fails does so.
+
+        Args:
+            agent: which.
+            observations: [num_envs, *observation_shape] what it sees.
+            names: of the members.
+            random: what they draw from.
+
+        Raises:
+            ConfigError: a policy returns no action for each copy.
+        """
+        space = self._env.agents[agent].action_space
+        for name in names:
+            shape = (self._env.num_envs, *(space.shape or ()))
+            self._ask(name, agent, observations, shape, random)
+
+    def state(self) -> State:
+        """What each draws from."""
+        return {name: random_state(rng) for name, rng in self._random.items()}
+
+    def restore(self, state: State) -> None:
+        """Go on from what `state` returned."""
+        for name, rng in self._random.items():
+            restore_random(rng, state[name])
+
+    def _ask(
+        self,
+        name: str,
+        agent: int,
+        observations: Array,
+        shape: tuple[int, ...],
+        random: np.random.Generator,
+    ) -> Array:
+        """What a policy chooses in all copies: [num_envs, *action_shape]."""
+        found = np.asarray(self._policies[name](self._env, agent, observations, random))
+        if found.shape != shape or found.dtype.kind not in "biuf":
+            raise ConfigError(
+                f"population.scripted.{name} returns {found.dtype} {found.shape} for "
+                f"{self._env.agents[agent].name}; it must return an action for each copy, {shape}"
+            )
+        return found
+
+
+def load_scripted(
+    game: Game, scripted: Mapping[str, str], workers: int = 1
+) -> dict[str, ScriptedPolicy]:
+    """The policies of scripted members, by the members' names.
+
+    Args:
+        game: which game it is.
+        scripted: by member, the policy's name, as `Game.policy` takes it.
+        workers: processes that step the copies.
+
+    Raises:
+        ConfigError: there is no such policy, or it looks into copies that are in other processes.
+    """
+    found: dict[str, ScriptedPolicy] = {}
+    for name, who in scripted.items():
+        key = f"population.scripted.{name}"
+        if workers > 1 and who != RANDOM and who in game.scripted:
+            raise ConfigError(
+                f"{key}: {who} looks into the game, whose copies are in other processes with "
+                f"env.workers {workers}; take env.workers 1"
+            )
+        try:
+            found[name] = game.policy(who)
+        except ConfigError as error:
+            raise ConfigError(f"{key}: {error}") from None
+    return found

@@ -1,0 +1,72 @@
+"""Policies that are written by hand, by names that the children of a run can import."""
+
+from typing import ClassVar
+
+import numpy as np
+from gymnasium.spaces import Box, Discrete
+
+from remuda.envs.scripted import masks_of
+from remuda.types import AgentSpec
+from support import Tape
+
+
+def three(env, agent, observations, random):
+    """The best that there is on a tape: each is given its action."""
+    return np.full(len(observations), 3)
+
+
+def nothing(env, agent, observations, random):
+    return np.zeros(len(observations), np.int64)
+
+
+class Two:
+    """Made with nothing, and its object is called."""
+
+    def __call__(self, env, agent, observations, random):
+        return np.full(len(observations), 2)
+
+
+class Demanding(Two):
+    def __init__(self, strength):
+        self.strength = strength
+
+
+NOT_A_POLICY = 3
+
+
+def too_few(env, agent, observations, random):
+    return np.zeros(1, np.int64)
+
+
+def fails(env, agent, observations, random):
+    raise RuntimeError("no idea what to do")
+
+
+def last_allowed(env, agent, observations, random):
+    masks = masks_of(env, agent)
+    return masks.shape[1] - 1 - masks[:, ::-1].argmax(1)
+
+
+class Witness:
+    """Notes whom it was asked for, what it saw and how many had acted; plays 1."""
+
+    calls: ClassVar[list] = []
+
+    def __call__(self, env, agent, observations, random):
+        Witness.calls.append((agent, observations.copy(), env._acts))
+        return np.ones(len(observations), np.int64)
+
+
+class Unlike(Tape):
+    """Two agents of a tape, of whom the second sees less and has other actions."""
+
+    def __init__(self, num_envs=1):
+        super().__init__(num_envs)
+        first, second = self.agents
+        own = AgentSpec(second.name, Box(-1000, 1000, (3,), np.float32), Discrete(6))
+        self.agents = (first, own)
+
+    def observe(self, agent, out):
+        whole = np.zeros((self.num_envs, 5), np.float32)
+        super().observe(agent, whole)
+        out[...] = whole[:, : out.shape[1]]

@@ -1,0 +1,140 @@
+"""What a user can get wrong about policies that are written by hand, each told in one line."""
+
+import pytest
+
+import hand_written
+import remuda
+from remuda.config import load_config, overlay
+from remuda.errors import ConfigError, RemudaError, UsageError, UserCodeError
+from remuda.training import train
+from remuda.ui.live import PlainView
+
+TREE = {
+    "game": "kuhn_poker",
+    "schedule": "sequential",
+    "env": {"num_envs": 4},
+    "policy": {"algorithm": "ppo", "network": {"hidden": (8,)}, "ppo": {"rollout_length": 8}},
+    "run": {"turns": 300, "evaluate_episodes": 0},
+    "checkpoint": {"evaluate_episodes": 0},
+    "population": {"matchmaker": "random", "policies": 2, "scripted": {"bot": "random"}},
+}
+
+
+def trained(directory, *, resume=False, **tree):
+    whole = overlay(overlay(TREE, {"run": {"directory": directory}}), tree)
+    return train(load_config(whole), PlainView(), resume=resume)
+
+
+@pytest.mark.parametrize(
+    ("tree", "said"),
+    [
+        (
+            {"population": {"scripted": {"bot": "nobody"}}},
+            "population.scripted.bot: kuhn_poker has no scripted policy 'nobody'; it has random",
+        ),
+        (
+            {"population": {"scripted": {"bot": "hand_written:Nobody"}}},
+            "population.scripted.bot: cannot load the scripted policy 'hand_written:Nobody'",
+        ),
+        (
+            {"population": {"scripted": {"bot": "hand_written:NOT_A_POLICY"}}},
+            "population.scripted.bot: .* is int, and cannot be called; give a function",
+        ),
+        (
+            {"population": {"scripted": {"bot": "hand_written:Demanding"}}},
+            "population.scripted.bot: the class hand_written:Demanding is made with nothing: ",
+        ),
+        (
+            {"population": {"scripted": {"policy_1": "random"}}},
+            "population.scripted.policy_1: a policy that learns is called policy_1",
+        ),
+        (
+            {"population": {"scripted": {"born_0": "random"}, "births": {"places": 1}}},
+            "population.scripted.born_0: a policy that learns is called born_0",
+        ),
+        ({"population": {"scripted": {"a@3": "random"}}}, "population.scripted: 'a@3' is no name"),
+        (
+            {"population": {"matchmaker": "fixed"}},
+            "population.scripted is for .* and fixed names who plays; take another",
+        ),
+        (
+            {
+                "population": {
+                    "matchmaker": "teams",
+                    "teams": {
+                        "red": {"policies": ["policy_0"], "agents": ["agent_0"]},
+                        "blue": {"policies": ["policy_1"], "agents": ["agent_1"]},
+                    },
+                }
+            },
+            "population.scripted is for .* and teams names who plays",
+        ),
+        (
+            {"population": {"matchmaker": "self_play", "newest": 1.0}},
+            "population.newest is 1, so that self_play deals no seat to bot",
+        ),
+        (
+            {"population": {"matchmaker": "self_play", "snapshots": {"share": 0.0}}},
+            "population.snapshots.share is 0, and scripted policies such as bot take seats in",
+        ),
+        (
+            {"population": {"snapshots": {"share": 0.0}}},
+            "population.snapshots.share is 0, and scripted policies such as bot take seats in",
+        ),
+        (
+            {"population": {"seats": {"policy_0": ["agent_0"], "policy_1": ["agent_0"]}}},
+            "population.seats leaves agent_1 to scripted policies alone; name it",
+        ),
+        (
+            {"population": {"seats": {"bto": ["agent_0"]}}},
+            "population.seats.bto: there is no policy bto; there are policy_0, policy_1, bot",
+        ),
+        (
+            {"env": {"scripted": {"agent_1": "random"}}},
+            "env.scripted takes a seat for good, .* take population.scripted",
+        ),
+        ({"game": "support:Recall"}, "support:Recall has one seat, which a policy that learns"),
+        (
+            {
+                "game": "connect_four",
+                "env": {"workers": 2},
+                "population": {"scripted": {"bot": "tactician"}},
+            },
+            "tactician looks into the game, whose copies are in other processes with env.workers 2",
+        ),
+    ],
+)
+def test_what_cannot_be_is_refused_in_one_line(tree, said, tmp_path):
+    with pytest.raises(ConfigError, match=said) as told:
+        trained(tmp_path / "run", **tree)
+    assert "\n" not in str(told.value)
+    assert not (tmp_path / "run").exists()
+
+
+def test_what_returns_no_action_for_each_copy_is_told(tmp_path):
+    population = {"scripted": {"bot": "hand_written:too_few"}}
+    said = r"population.scripted.bot returns int64 \(1,\) for agent_0; it must return .* \(4,\)"
+    with pytest.raises(ConfigError, match=said):
+        trained(tmp_path / "run", population=population)
+
+
+def test_what_raises_is_told_with_its_line(tmp_path):
+    population = {"scripted": {"bot": "hand_written:fails"}}
+    with pytest.raises(UserCodeError, match=r"RuntimeError in .*hand_written.*: no idea what"):
+        trained(tmp_path / "run", population=population)
+
+
+def test_who_gives_no_mapping_is_told():
+    with pytest.raises(UsageError, match=r"population.scripted: give who plays by name"):
+        remuda.train("kuhn_poker", population={"scripted": hand_written.three})
+
+
+def test_a_resumed_run_has_the_same_members(tmp_path):
+    trained(tmp_path / "run")
+    with pytest.raises(RemudaError, match=r"population\.scripted\.other"):
+        trained(
+            tmp_path / "run",
+            resume=True,
+            population={"scripted": {"other": "random"}},
+            run={"turns": 400},
+        )
