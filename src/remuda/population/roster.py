@@ -92,7 +92,7 @@ def unborn(config: Config) -> tuple[str, ...]:
 
 def copies_of(population: PopulationConfig) -> int:
     """Places for frozen copies of each policy."""
-    return population.snapshots.keep + SPARE if population.snapshots.on else 0
+    return population.snapshots.keep + SPARE if population.keeps_copies else 0
 
 
 def _first_names(config: Config, agents: Sequence[AgentSpec]) -> tuple[str, ...]:
@@ -102,11 +102,11 @@ def _first_names(config: Config, agents: Sequence[AgentSpec]) -> tuple[str, ...]
         ConfigError: there are none, or one cannot be a name.
     """
     population = config.population
-    asked = population.policies
+    asked = population.league.policies if population.matchmaker == "league" else population.policies
     if population.teams and asked is None:
         asked = tuple(name for team in population.teams.values() for name in team.policies)
     if asked is None:
-        if population.matchmaker == "self_play":
+        if population.matchmaker in ("self_play", "mixed"):
             return ("policy",)
         return tuple(agent.name for agent in agents)
     names = tuple(f"policy_{i}" for i in range(asked)) if isinstance(asked, int) else asked
