@@ -5,10 +5,12 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from equivalence.runs import PPO, assert_same, run
+from equivalence.runs import PPO, assert_same, outcome, run
 from population.birth_worlds import World
 from remuda.checkpoint.state import pack, unpack
+from remuda.checkpoint.store import Checkpoints
 from remuda.config import LeagueConfig, SnapshotsConfig
+from remuda.coordinator.checkpointing import COORDINATOR
 from remuda.population.director import Birth, Freeze, Retire
 from remuda.population.league_director import LeagueDirector
 from remuda.population.ledger import BIRTH, FREEZE, MATCH, RETIRE, Ledger, read_records
@@ -268,20 +270,45 @@ LEAGUE_RUN = {
 }
 
 
-def test_lockstep_equals_sequential_in_a_league(tmp_path):
-    tree = {
-        "policy": {"algorithm": "ppo", "ppo": PPO | {"rollout_length": 10}},
-        "env": {"num_envs": 4, "options": {"num_agents": 2, "max_turns": 20}},
-        "learners": {"processes": 2},
-        "population": LEAGUE_RUN,
-        "run": {"turns": 400},
-    }
-    outcomes = [
-        run(tmp_path / schedule, schedule=schedule, **tree)
-        for schedule in ("sequential", "lockstep")
-    ]
-    assert_same(*outcomes, slice(3), updates=5)
-    ledgers = [(tmp_path / name / "ledger.bin").read_bytes() for name in ("sequential", "lockstep")]
+TREE = {
+    "policy": {"algorithm": "ppo", "ppo": PPO | {"rollout_length": 10}},
+    "env": {"num_envs": 4, "options": {"num_agents": 2, "max_turns": 20}},
+    "learners": {"processes": 2},
+    "population": LEAGUE_RUN,
+    "run": {"turns": 400},
+}
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    """A league in one process that was not interrupted: its directory and its outcome."""
+    directory = tmp_path_factory.mktemp("league") / "whole"
+    return directory, run(directory, schedule="sequential", **TREE)
+
+
+def assert_same_league(whole, other):
+    """Weights, counts, the ledger and the population are the same, byte by byte."""
+    directory, found = whole
+    assert_same(found, outcome(other), slice(3), updates=5)
+    ledgers = [(each / "ledger.bin").read_bytes() for each in (directory, other)]
     assert ledgers[0] == ledgers[1]
-    kinds = read_records(tmp_path / "lockstep" / "ledger.bin")[1]["kind"]
+    kinds = read_records(other / "ledger.bin")[1]["kind"]
     assert {MATCH, FREEZE, RETIRE, BIRTH} == set(kinds)
+    tables = []
+    for each in (directory, other):
+        kept = Checkpoints(each / "checkpoints")
+        tables.append(kept.read(kept.numbers()[-1], COORDINATOR)["population"])
+    assert pack(tables[0]) == pack(tables[1])
+    assert 0 < tables[0]["recent"][0].sum() < 0.9 * tables[0]["pairs"][0].sum()  # some is forgotten
+
+
+def test_lockstep_equals_sequential_in_a_league(whole, tmp_path):
+    run(tmp_path / "lockstep", schedule="lockstep", **TREE)
+    assert_same_league(whole, tmp_path / "lockstep")
+
+
+def test_a_resumed_league_equals_an_uninterrupted_one(whole, tmp_path):
+    tree = TREE | {"schedule": "sequential"}
+    run(tmp_path / "parts", **tree | {"run": {"turns": 131}})  # in the middle of a match
+    run(tmp_path / "parts", resume=True, **tree)
+    assert_same_league(whole, tmp_path / "parts")

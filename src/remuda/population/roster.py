@@ -81,7 +81,7 @@ def policy_names(config: Config, agents: Sequence[AgentSpec]) -> tuple[str, ...]
     names = (*_first_names(config, agents), *unborn(config))
     for name in names:
         if names.count(name) > 1:
-            raise ConfigError(f"population.policies names {name} twice")
+            raise ConfigError(f"{_names_key(config)} names {name} twice")
     return names
 
 
@@ -111,15 +111,21 @@ def _first_names(config: Config, agents: Sequence[AgentSpec]) -> tuple[str, ...]
         return tuple(agent.name for agent in agents)
     names = tuple(f"policy_{i}" for i in range(asked)) if isinstance(asked, int) else asked
     if not names:
-        raise ConfigError("population.policies is empty; give a number or names")
+        raise ConfigError(f"{_names_key(config)} is empty; give a number or names")
     for name in names:
         if not _is_name(name):
             shown = name if len(name) <= LONGEST else name[:LONGEST] + "…"
             raise ConfigError(
-                f"population.policies: {shown!r} is no name; take 1 to {LONGEST} characters, none "
+                f"{_names_key(config)}: {shown!r} is no name; take 1 to {LONGEST} characters, none "
                 "of them / @ . or invisible, and no space or - in front"
             )
     return names
+
+
+def _names_key(config: Config) -> str:
+    """The key under which the policies are named."""
+    is_league = config.population.matchmaker == "league"
+    return "population.league" if is_league else "population.policies"
 
 
 def _is_name(name: str) -> bool:
