@@ -133,6 +133,7 @@ def test_a_copied_main_exploiter_begins_anew_in_its_own_place():
     assert played.step() == []  # its last matches are being played
     played.leave()
     assert played.step() == [Birth(EXPLOITER)]  # of its own, with no parent
+    assert played.step() == []
     assert played.step(main_exploiter_0=39) == []
     assert played.step(main_exploiter_0=1) == [Freeze(EXPLOITER)]
     assert copies(played, EXPLOITER) == [41, 81]
@@ -161,7 +162,7 @@ def test_one_that_could_not_retire_goes_on():
 
 
 def test_main_agents_never_begin_anew_and_league_exploiters_do_by_chance():
-    played, resets, trials = Played(reset=0.25, keep=1000), Counter(), 1_000
+    played, resets, trials = Played(reset=0.25, keep=2000), Counter(), 1_000
     played.step()
     played.step()
     for _ in range(trials):
@@ -272,10 +273,10 @@ LEAGUE_RUN = {
 
 TREE = {
     "policy": {"algorithm": "ppo", "ppo": PPO | {"rollout_length": 10}},
-    "env": {"num_envs": 4, "options": {"num_agents": 2, "max_turns": 20}},
+    "env": {"num_envs": 4, "options": {"num_agents": 2, "max_turns": 10}},
     "learners": {"processes": 2},
     "population": LEAGUE_RUN,
-    "run": {"turns": 400},
+    "run": {"turns": 1200},
 }
 
 
@@ -309,6 +310,6 @@ def test_lockstep_equals_sequential_in_a_league(whole, tmp_path):
 
 def test_a_resumed_league_equals_an_uninterrupted_one(whole, tmp_path):
     tree = TREE | {"schedule": "sequential"}
-    run(tmp_path / "parts", **tree | {"run": {"turns": 131}})  # in the middle of a match
+    run(tmp_path / "parts", **tree | {"run": {"turns": 531}})  # in the middle of a match
     run(tmp_path / "parts", resume=True, **tree)
     assert_same_league(whole, tmp_path / "parts")

@@ -115,7 +115,8 @@ class Matchmaker(ABC):
         cycle = len(learning) * self.num_seats  # in which a matchmaker may go round
         drawn = -(-DRAWN // cycle) * cycle
         matches = dealer.propose(population, Ledger(population), drawn, np.random.default_rng(0))
-        seated = Counter(ref.policy for match in matches for ref in match.seats)
+        refs = (ref for match in matches for ref in match.seats)
+        seated = Counter(ref.policy for ref in refs if not ref.is_frozen)
         found = {member.ref.policy: seated[member.ref.policy] / drawn for member in learning}
         if not self.exchangeable:
             return _without_noise(found, drawn, dict.fromkeys(found, 1))
