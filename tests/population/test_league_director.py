@@ -1,18 +1,22 @@
 """When policies of a league are copied, and when they begin anew, in their own places."""
 
+import sys
 from collections import Counter
 
 import numpy as np
 import pytest
 
 from equivalence.runs import PPO, assert_same, outcome, run
+from population import test_deaths as deaths
 from population.birth_worlds import World
 from remuda.checkpoint.state import pack, unpack
 from remuda.checkpoint.store import Checkpoints
 from remuda.config import LeagueConfig, SnapshotsConfig
 from remuda.coordinator.checkpointing import COORDINATOR
 from remuda.population.director import Birth, Freeze, Retire
+from remuda.population.league import League
 from remuda.population.league_director import LeagueDirector
+from remuda.population.league_matchmaker import league_matchmaker
 from remuda.population.ledger import BIRTH, FREEZE, MATCH, RETIRE, Ledger, read_records
 from remuda.population.records import Member, PolicyRef, Population
 from remuda.population.table_layout import MATCHES
@@ -313,3 +317,65 @@ def test_a_resumed_league_equals_an_uninterrupted_one(whole, tmp_path):
     run(tmp_path / "parts", **tree | {"run": {"turns": 531}})  # in the middle of a match
     run(tmp_path / "parts", resume=True, **tree)
     assert_same_league(whole, tmp_path / "parts")
+
+
+class LeagueOfDying(deaths.World):
+    """A league whose actors die, and whose directors begin with nothing each time."""
+
+    config = LeagueConfig(
+        main=["a"], main_exploiters=["b"], league_exploiters=["c", "d"], after=2, timeout=3
+    )
+
+    def begin(self, director=None):
+        random = np.random.default_rng(3)
+        director = LeagueDirector(self.config, SnapshotsConfig(keep=1), random)
+        maker = league_matchmaker(2, self.config)
+        self.league = League(self.table, maker, director, self.random, deaths.COPIES, memory=5.0)
+        self.league.deal(self.over)
+
+    def turn(self):
+        super().turn()
+        for policy in self.versions:
+            self.versions[policy] += 1
+
+    def check(self):
+        deaths.check(self)
+        members = {member.place for member in self.league.population.members}
+        kept = members | set(self.table.occupants.leaving)
+        gone = [place for place in range(len(self.table.places)) if place not in kept]
+        assert not self.table.recent[:, :, gone].any()
+        assert (self.table.recent[0] <= self.table.pairs[0] + 1e-9).all()
+
+
+@pytest.mark.parametrize("stride", [173, pytest.param(7, marks=pytest.mark.slow)])
+def test_wherever_an_actor_dies_nobody_stays_away_and_exploiters_begin_anew(stride):
+    for death in range(0, 100_000, stride):
+        world = LeagueOfDying()
+        world.begin()
+        world.turn()
+        deaths.die_at(death)
+        try:
+            for _ in range(10):
+                world.turn()
+            died = False
+        except deaths.DiedError:
+            died = True
+        finally:
+            sys.settrace(None)
+        if died:
+            world.begin()
+        world.check()
+        before = world.table.births.ordered(1)
+        for _ in range(14):
+            world.turn()
+        world.check()
+        assert world.table.births.ordered(1) > before
+        assert world.table.births.ordered(0) == 0
+        seen = set()
+        for _ in range(6):  # who is away begins anew, and comes back
+            world.turn()
+            seen |= set(world.table.occupants.living)
+        assert seen == set(deaths.NAMES)
+        if not died:
+            break
+    assert death > 1_000
