@@ -237,3 +237,14 @@ def test_shares_of_those_who_all_have_their_own_need_no_others():
         policy_shares={"policy_0": {"random": 1.0}, "policy_1": {"self_play": 1.0}},
     )
     check_population(config, roster)
+
+
+@pytest.mark.parametrize("matchmaker", ["mixed", "league"])
+def test_a_game_of_one_agent_has_no_opponents(matchmaker):
+    population = {"matchmaker": matchmaker, "shares": {"self_play": 1.0}}
+    tree = {"game": "treasure_hunt", "env": {"options": {"num_agents": 1}}}
+    config = load_config(tree | {"population": population})
+    roster = Roster.of(config, make_env(config.game, 1, **config.env.options).agents)
+    said = f"population.matchmaker {matchmaker} chooses opponents, and the game has one agent"
+    with pytest.raises(ConfigError, match=said):
+        check_population(config, roster)
