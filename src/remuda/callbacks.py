@@ -156,8 +156,8 @@ class ActiveRun:
         if self.config.population.has_births:
             raise UsageError(
                 "hyperparameters cannot be set by a callback where policies are born "
-                "(population.births, population.director, population.league): a newborn brings "
-                "its own"
+                "(population.births, population.evolution, population.director, "
+                "population.league): a newborn brings its own"
             )
         if policy is not None:
             self._check_name(policy)

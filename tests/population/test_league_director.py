@@ -17,7 +17,7 @@ from remuda.population.director import Birth, Freeze, Retire
 from remuda.population.league import League
 from remuda.population.league_director import LeagueDirector
 from remuda.population.league_matchmaker import league_matchmaker
-from remuda.population.ledger import BIRTH, FREEZE, MATCH, RETIRE, Ledger, read_records
+from remuda.population.ledger import BIRTH, BORN_WITH, FREEZE, MATCH, RETIRE, Ledger, read_records
 from remuda.population.records import Member, PolicyRef, Population
 from remuda.population.table_layout import MATCHES
 
@@ -298,7 +298,7 @@ def assert_same_league(whole, other):
     ledgers = [(each / "ledger.bin").read_bytes() for each in (directory, other)]
     assert ledgers[0] == ledgers[1]
     kinds = read_records(other / "ledger.bin")[1]["kind"]
-    assert {MATCH, FREEZE, RETIRE, BIRTH} == set(kinds)
+    assert {MATCH, FREEZE, RETIRE, BIRTH, BORN_WITH} == set(kinds)
     tables = []
     for each in (directory, other):
         kept = Checkpoints(each / "checkpoints")

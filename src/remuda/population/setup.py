@@ -102,12 +102,15 @@ def _mixed(population: PopulationConfig, roster: Roster) -> Mixed:
 
 
 def make_director(
-    population: PopulationConfig, random: np.random.Generator | None = None
+    population: PopulationConfig,
+    more: Sequence[Director] = (),
+    random: np.random.Generator | None = None,
 ) -> Director | None:
     """Who exists; None: those who do.
 
     Args:
-        population: the configuration.
+        population: as it is configured.
+        more: directors besides.
         random: the generator that directors draw from; None: one that always begins alike.
 
     Raises:
@@ -132,6 +135,7 @@ def make_director(
             if not callable(getattr(director, method, None)):
                 raise ConfigError(f"{key} has no method {method}; see Director in {_DIRECTOR}")
         directors.append(director)
+    directors += more
     return Directors(directors) if directors else None
 
 
@@ -199,6 +203,7 @@ def _check_league(population: PopulationConfig) -> None:
         ("policies", population.policies is not None, "main and the numbers of exploiters"),
         ("births.places", population.births.places > 0, "reset: all begin anew in their places"),
         ("births.every", population.births.every is not None, "reset"),
+        ("evolution.every", population.evolution.on, "reset"),
         ("snapshots.every", population.snapshots.every is not None, "after and timeout"),
         ("snapshots.win_rate", population.snapshots.win_rate is not None, "win_rate"),
     ):
