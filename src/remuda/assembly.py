@@ -410,7 +410,7 @@ def _table(
         unborn(config),
         arena,
         imported,
-        config.population.evolution.on,
+        config.population.has_stand_ins,
     )
 
 

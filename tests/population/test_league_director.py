@@ -13,7 +13,7 @@ from remuda.checkpoint.state import pack, unpack
 from remuda.checkpoint.store import Checkpoints
 from remuda.config import LeagueConfig, SnapshotsConfig
 from remuda.coordinator.checkpointing import COORDINATOR
-from remuda.population.director import Birth, Freeze, Retire
+from remuda.population.director import Birth, Freeze, Retire, Vacate
 from remuda.population.league import League
 from remuda.population.league_director import LeagueDirector
 from remuda.population.league_matchmaker import league_matchmaker
@@ -57,8 +57,9 @@ class Played:
                 self.population.freeze(command.policy, version)
             elif isinstance(command, Retire):
                 self.population.retire(command.ref)
-                if not command.ref.is_frozen:
-                    self.population.leaving = (command.ref.policy,)
+            elif isinstance(command, Vacate):
+                self.population.retire(PolicyRef(command.policy))
+                self.population.leaving = (command.policy,)
             else:
                 self.population.empty = ()
                 self.population.matches += 1
@@ -133,7 +134,7 @@ def test_a_copied_main_exploiter_begins_anew_in_its_own_place():
     played.step()
     played.step()
     assert played.step(main_exploiter_0=40) == [Freeze(EXPLOITER)]
-    assert played.step() == [Retire(PolicyRef(EXPLOITER))]
+    assert played.step() == [Vacate(EXPLOITER)]
     assert played.step() == []  # its last matches are being played
     played.leave()
     assert played.step() == [Birth(EXPLOITER)]  # of its own, with no parent
@@ -151,16 +152,16 @@ def test_nobody_begins_anew_before_its_copy_is_there():
     for _ in range(3):
         assert played.ask(main_exploiter_0=1) == []  # there was no place for the copy yet
     played.population.freeze(EXPLOITER, played.versions[EXPLOITER])
-    assert played.ask() == [Retire(PolicyRef(EXPLOITER))]
+    assert played.ask() == [Vacate(EXPLOITER)]
 
 
-def test_one_that_could_not_retire_goes_on():
-    """A league of which no match could be made without it."""
+def test_one_that_could_not_leave_goes_on():
+    """No match could be made without it, and the copy that stood in before still plays."""
     played = Played()
     played.step()
     played.step()
     played.step(main_exploiter_0=40)
-    assert played.ask() == [Retire(PolicyRef(EXPLOITER))]
+    assert played.ask() == [Vacate(EXPLOITER)]
     assert played.ask() == []
     assert played.ask(main_exploiter_0=40) == [Freeze(EXPLOITER)]
 
@@ -175,7 +176,7 @@ def test_main_agents_never_begin_anew_and_league_exploiters_do_by_chance():
             commands = played.step()
             resets[name] += len(commands)
             if commands:
-                assert commands == [Retire(PolicyRef(name))]
+                assert commands == [Vacate(name)]
                 played.leave()
                 assert played.step() == [Birth(name)]
                 assert played.step() == []
@@ -265,6 +266,21 @@ def test_a_league_plays_on_with_names_and_roles_as_they_were():
     digests = births["digest"][births["policy"][:, 0] == 1]
     assert len(set(digests.tolist())) == len(digests)  # drawn anew each time
     assert world.table.word(MATCHES) > 100
+
+
+def test_an_exploiter_without_whom_no_match_could_be_made_begins_anew():
+    """A copy of it plays meanwhile: main agents and exploiters are kept to seats of their own."""
+    league = {"main": ["ann"], "main_exploiters": ["eve"], "league_exploiters": 0}
+    kept = {"seats": {"ann": ["agent_0"], "eve": ["agent_1"]}}
+    league |= {"after": 2, "timeout": 4}
+    world = World(game="support:Tape", population=LEAGUE_WORLD | kept | {"league": league})
+    place, left = world.table.policies.index("eve"), 300
+    while world.table.births.ordered(place) < 2:
+        world.play(5)
+        left -= 1
+        assert left, "nobody was born"
+        assert "ann" in world.names()
+    assert set(world.records(BIRTH)["policy"][:, 0]) == {place}
 
 
 LEAGUE_RUN = {

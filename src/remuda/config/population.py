@@ -302,6 +302,11 @@ class PopulationConfig(Section):
         return births or bool(self.director) or self.matchmaker == "league"
 
     @property
+    def has_stand_ins(self) -> bool:
+        """Whether a copy of a policy may play while another is born in its place."""
+        return self.evolution.on or self.matchmaker == "league"
+
+    @property
     def has_frozen(self) -> bool:
         """Whether members that do not learn may take seats."""
         return self.keeps_copies or bool(self.members_from)

@@ -9,7 +9,7 @@ import numpy as np
 
 from remuda.checkpoint.state import random_state, restore_random
 from remuda.config import LeagueConfig, SnapshotsConfig
-from remuda.population.director import Birth, Command, Retire, freeze
+from remuda.population.director import Birth, Command, Vacate, freeze
 from remuda.population.ledger import Ledger
 from remuda.population.records import Member, PolicyRef, Population
 from remuda.types import State
@@ -41,8 +41,8 @@ class LeagueDirector:
     1. A role belongs to a place: what begins anew keeps its name, and its copies are of that name.
     2. Who begins anew does so with weights of its own, as specified (drawn at random, or those of
        `init_from`), and with nothing of the record of the one before.
-    3. It begins anew only once its copy is in the population. Its place is empty until its last
-       matches are over.
+    3. It begins anew only once its copy is in the population, and its last matches are over. Where
+       no match could be made without it, a copy stands in meanwhile.
     4. Whatever an actor loses by dying, no place stays empty: what is empty is born anew.
     """
 
@@ -90,7 +90,7 @@ class LeagueDirector:
             if not past or past[-1].ref.version < life.frozen_at:
                 return []
             resets, life.frozen_at, life.since = life.resets, None, version
-            return [Retire(member.ref)] if resets else []
+            return [Vacate(policy)] if resets else []
         learned = version - life.since
         if learned < self._config.after:
             return []

@@ -93,7 +93,7 @@ def unborn(config: Config) -> tuple[str, ...]:
 def copies_of(population: PopulationConfig) -> int:
     """Places for frozen copies of each policy."""
     frozen = population.snapshots.keep + SPARE if population.keeps_copies else 0
-    return frozen + population.evolution.on  # one that stands in while another is born
+    return frozen + population.has_stand_ins  # one that stands in while another is born
 
 
 def _first_names(config: Config, agents: Sequence[AgentSpec]) -> tuple[str, ...]:
