@@ -289,6 +289,10 @@ def test_it_goes_on_exactly():
             "^population.births.places is not for a league; .* reset",
         ),
         (
+            {"evolution": {"every": 100}},
+            "^population.evolution.every is not for a league; .* reset",
+        ),
+        (
             {"snapshots": {"every": 5}},
             "^population.snapshots.every is not for a league; .* timeout",
         ),
