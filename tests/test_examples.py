@@ -72,6 +72,7 @@ def test_self_play_of_connect_four(tmp_path):
     assert earned[len(earned) // 2 :].mean() > 0.0
 
 
+@pytest.mark.slow  # tests/population/test_league_director.py plays smaller leagues
 def test_a_league_of_connect_four(tmp_path):
     short = {"turns": 24_000, "seconds": None}
     often = {"league": {"after": 1, "timeout": 2}}  # an hour of it in a minute
