@@ -12,7 +12,7 @@ import pytest
 
 import remuda
 from remuda.config import load_config, overlay, read_config
-from remuda.population.ledger import MATCH, read_records
+from remuda.population.ledger import BIRTH, MATCH, read_records
 from remuda.training import train
 from remuda.ui.live import PlainView
 from remuda.ui.report import write_report
@@ -36,9 +36,9 @@ def run(name, directory, **tree):
 
 
 def test_every_example_has_a_page():
+    pages = [page.read_text() for page in (EXAMPLES.parent / "docs").glob("*.md")]
     for path in EXAMPLES.glob("*.yaml"):
-        page = (EXAMPLES.parent / "docs" / f"{path.stem}.md").read_text()
-        assert f"remuda train --config examples/{path.name}" in page
+        assert any(f"remuda train --config examples/{path.name}" in page for page in pages)
 
 
 @pytest.mark.slow  # connect four is played the same way
@@ -70,6 +70,28 @@ def test_self_play_of_connect_four(tmp_path):
     against = (matches["version"] == -1) & (matches["version"][:, ::-1] == first)
     earned = matches["returns"][against]
     assert earned[len(earned) // 2 :].mean() > 0.0
+
+
+@pytest.mark.slow  # tests/population/test_league_director.py plays smaller leagues
+def test_a_league_of_connect_four(tmp_path):
+    short = {"turns": 24_000, "seconds": None}
+    often = {"league": {"after": 1, "timeout": 2}}  # an hour of it in a minute
+    result, names, matches, records = run(
+        "league", tmp_path / "run", run=short, population=often, env={"num_envs": 64}
+    )
+    assert names == ("main_0", "main_exploiter_0", "league_exploiter_0")
+    # Only exploiters begin anew, each after its copy, and copies of all of them play.
+    born = {names[policy] for policy in records["policy"][records["kind"] == BIRTH][:, 0]}
+    assert "main_exploiter_0" in born
+    assert "main_0" not in born
+    frozen = matches["version"] >= 0
+    assert {names[policy] for policy in matches["policy"][frozen]} == set(names)
+    assert not frozen.all(1).any()
+    # Once there is a past, the main agent has more seats than both exploiters together.
+    late = matches[len(matches) // 2 :]
+    seats = Counter(late["policy"][late["version"] < 0].tolist())
+    assert seats[0] > seats[1] + seats[2]
+    assert set(result.record.members) >= set(names)
 
 
 def records_of_past(matches):

@@ -223,14 +223,22 @@ def test_what_learners_cannot_take_is_refused_and_nothing_is_changed(
     assert tries.tried
 
 
-def test_hyperparameters_of_policies_that_are_born_are_left_alone(tmp_path):
+@pytest.mark.parametrize(
+    "population",
+    [
+        {"matchmaker": "random", "policies": 2, "births": {"places": 1, "every": 100}},
+        {"matchmaker": "random", "policies": 2, "evolution": {"every": 100}},
+        {"matchmaker": "league"},
+    ],
+    ids=["births", "evolution", "league"],
+)
+def test_hyperparameters_of_policies_that_are_born_are_left_alone(population, tmp_path):
     class Tries:
         def on_start(self, run):
             run.set_hyperparameters({"discount": 0.5})
 
-    births = {"matchmaker": "random", "policies": 2, "births": {"places": 1, "every": 100}}
     with pytest.raises(remuda.RemudaError, match="where policies are born"):
-        train(tmp_path / "run", Tries(), population=births)
+        train(tmp_path / "run", Tries(), population=population)
 
 
 OWN = {

@@ -332,7 +332,8 @@ class Run(Mapping[str, Policy]):
     def lineage(self) -> Frame:
         """The policies that were born while the run went on, a row for each, in order.
 
-        Where policies evolve (`population.evolution`), those come first that it began with.
+        Where policies evolve (`population.evolution`) or play in a league, those come first that
+        it began with.
 
         Columns: `policy`, the place in which it was born, and `generation`, how many had been in it
         before; `matches` that were over then; `parent`, `parent_generation` and `parent_version` of

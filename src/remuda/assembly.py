@@ -411,7 +411,7 @@ def _table(
         arena,
         imported,
         tuple(config.population.scripted),
-        config.population.evolution.on,
+        config.population.has_stand_ins,
     )
 
 

@@ -153,11 +153,11 @@ class ActiveRun:
         """
         if self._over:
             raise UsageError("hyperparameters cannot be set any more: the run is over")
-        population = self.config.population
-        if population.births.places or population.births.every or population.director:
+        if self.config.population.has_births:
             raise UsageError(
                 "hyperparameters cannot be set by a callback where policies are born "
-                "(population.births, population.director): a newborn brings its own"
+                "(population.births, population.evolution, population.director, "
+                "population.league): a newborn brings its own"
             )
         if policy is not None:
             self._check_name(policy)

@@ -138,7 +138,7 @@ def published(
 def _plays(config: Config, population: State, place: int, policies: int) -> bool:
     """Whether a policy was in a population, or a copy stood in for it."""
     places, copies = [place], copies_of(config.population)
-    if config.population.evolution.on:  # the last of its copies
+    if config.population.has_stand_ins:  # the last of its copies
         places.append(policies + (place + 1) * copies - 1)
     there = population["identity"][:, POLICY] != NO_POLICY
     there &= population["leaving"] == 0

@@ -379,7 +379,7 @@ def test_prioritized_opponents_are_drawn_one_after_another_however_that_is_done(
         ledger, place = Ledger(population), population[PolicyRef("p0")].place
         for i, other in enumerate(population.members):
             if other.place != place:
-                ledger.pairs[:2, place, other.place] = 10.0, 1.0 + 2.0 * i
+                ledger.recent[:, place, other.place] = 10.0, 1.0 + 2.0 * i
         found = Counter()
         for _ in range(matches):
             matchmaker.begin_at(0)  # p0 learns, on seat 0

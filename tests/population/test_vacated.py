@@ -16,6 +16,7 @@ ON = {"births": {"places": 0}, "evolution": {"every": 10**9}, "snapshots": {"eve
 BIRTHS = {"births": {"places": 1, "every": None}}
 TEAMS = {"red": {"policies": ["a"], "agents": ["agent_0"]}, "blue": {"policies": ["b"]}}
 TEAMS["blue"]["agents"] = ["agent_1"]
+SHARES = {"self_play": 0.4, "prioritized": 0.4, "verification": 0.2}
 KINDS = {
     "fixed": {"matchmaker": "fixed", "policies": None},
     "fixed, shared": {"matchmaker": "fixed", "policies": 2},
@@ -30,6 +31,13 @@ KINDS = {
     "fitness": {"matchmaker": "fitness", "policies": 2},
     "self-play": {"matchmaker": "self_play", "policies": 2},
     "round robin": {"matchmaker": "round_robin", "policies": 3},
+    "mixed": {"matchmaker": "mixed", "policies": 2, "shares": SHARES},
+    "mixed, with seats": {
+        "matchmaker": "mixed",
+        "policies": 2,
+        "shares": SHARES,
+        "seats": {"policy_0": ["agent_0"], "policy_1": ["agent_1"]},
+    },
 }
 
 
@@ -58,7 +66,7 @@ def test_a_policy_is_born_in_a_place_that_was_left(kind, algorithm):
     assert old not in world.league.population
     spare = world.table.places.stand_in_of(name)
     stands_in = spare in [m.place for m in world.league.population.past_of(name)]
-    assert stands_in == (kind not in ("round robin", "self-play"))
+    assert stands_in == (kind not in ("round robin", "self-play", "mixed"))
     while not world.table.births.is_expected(place):  # evolution lets one be born there
         world.play(1, learn=False)
         assert (live_seats(world) > 0).all()

@@ -136,11 +136,16 @@ class ActorRole:
         league = League(
             self.table,
             make_matchmaker(config.population, roster),
-            make_director(config.population, [evolution] if evolution is not None else []),
+            make_director(
+                config.population,
+                [evolution] if evolution is not None else [],
+                stream(config.seed, "director", begins),
+            ),
             stream(config.seed, "matches", begins),
             env.num_envs,
             roster.with_imported(self.table.places.origins),
             sits_once(config.population, roster),
+            config.population.memory,
         )
         policy_groups = make_policy_groups(
             env,

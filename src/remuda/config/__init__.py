@@ -16,7 +16,13 @@ from remuda.config.policy_sections import (
     NetworkConfig,
     PublishConfig,
 )
-from remuda.config.population import BirthsConfig, PopulationConfig, SnapshotsConfig, TeamConfig
+from remuda.config.population import (
+    BirthsConfig,
+    LeagueConfig,
+    PopulationConfig,
+    SnapshotsConfig,
+    TeamConfig,
+)
 from remuda.config.reading import (
     config_text,
     load_config,
@@ -49,6 +55,7 @@ __all__ = [
     "ExperienceConfig",
     "ExplorationConfig",
     "IQNConfig",
+    "LeagueConfig",
     "LearnersConfig",
     "NetworkConfig",
     "NumberConfig",

@@ -27,10 +27,26 @@ PLACES = Only(
 )
 """Marks what is for policies that are born."""
 SNAPSHOTS = Only(
-    when=lambda config: config.population.snapshots.on,
-    needs="population.snapshots.every or population.snapshots.win_rate",
+    when=lambda config: config.population.keeps_copies,
+    needs="population.snapshots.every, population.snapshots.win_rate or population.matchmaker "
+    "league",
 )
 """Marks what holds for frozen copies."""
+MIXED = Only(
+    when=lambda config: config.population.matchmaker == "mixed",
+    needs="population.matchmaker mixed",
+)
+"""Marks what says how matchmakers are combined."""
+LEAGUE = Only(
+    when=lambda config: config.population.matchmaker == "league",
+    needs="population.matchmaker league",
+)
+"""Marks what holds for a league of main agents and exploiters."""
+PRIORITIZED = Only(
+    when=lambda config: config.population.deals("prioritized"),
+    needs="population.matchmaker prioritized, or a share of it in population.shares",
+)
+"""Marks what opponents are weighed by."""
 
 
 class TeamConfig(Section):
@@ -74,11 +90,12 @@ class SnapshotsConfig(Section):
         Share | None,
         Only(
             when=lambda config: (
-                config.population.has_frozen and config.population.matchmaker != "fixed"
+                config.population.has_frozen
+                and config.population.matchmaker not in ("fixed", "league")
             ),
             needs="population.snapshots.every, population.snapshots.win_rate, "
             "population.members_from or population.scripted, and a population.matchmaker other "
-            "than fixed",
+            "than fixed and league",
         ),
     ] = None
     """The share of seats that frozen copies take in a match, besides one that is always a live
@@ -121,6 +138,62 @@ class BirthsConfig(Section):
     at anew every `every` matches."""
 
 
+class LeagueConfig(Section):
+    """Main agents, and exploiters that look for what these lose to.
+
+    Vinyals et al. 2019, "Grandmaster level in StarCraft II using multi-agent reinforcement
+    learning".
+    """
+
+    main: PositiveInt | tuple[str, ...] = 1
+    """How many main agents there are, `main_0` and so on, or their names. They never begin anew."""
+    main_exploiters: NonNegativeInt | tuple[str, ...] = 1
+    """How many play against the main agents alone, `main_exploiter_0` and so on, or their names.
+    They begin anew whenever they are copied."""
+    league_exploiters: NonNegativeInt | tuple[str, ...] = 1
+    """How many play against all frozen copies of the league, `league_exploiter_0` and so on, or
+    their names."""
+    self_play: Share = 0.5
+    """The share of a main agent's matches that are against main agents as they are now."""
+    prioritized: Share = 0.35
+    """The share of a main agent's matches that are against frozen copies of the whole league, by
+    the chance to lose to them, squared."""
+    verification: Share = 0.15
+    """The share of a main agent's matches that are against copies of main exploiters and of main
+    agents that it has come to lose to; where there are none, it is self-play. The three add up to
+    1."""
+    after: PositiveInt = 20
+    """Versions that a policy learns, at least, before it is copied because of what it wins."""
+    timeout: PositiveInt = 80
+    """Versions after which it is copied, whatever it wins."""
+    win_rate: Share = 0.7
+    """A policy is copied once it wins more than this share of its matches against each of those
+    that count, draws halved: live main agents for a main exploiter, all frozen copies for the
+    others."""
+    games: NonNegativeInt = 100
+    """Matches against them, all together, that this must stand on."""
+    reset: Share = 0.25
+    """The probability that a league exploiter begins anew when it is copied."""
+
+    @property
+    def roles(self) -> dict[str, tuple[str, ...]]:
+        """By role (`main`, `main_exploiter`, `league_exploiter`), the policies that have it."""
+        asked = {
+            "main": self.main,
+            "main_exploiter": self.main_exploiters,
+            "league_exploiter": self.league_exploiters,
+        }
+        return {
+            role: tuple(f"{role}_{i}" for i in range(found)) if isinstance(found, int) else found
+            for role, found in asked.items()
+        }
+
+    @property
+    def policies(self) -> tuple[str, ...]:
+        """The names of all of them, the main agents first."""
+        return tuple(name for names in self.roles.values() for name in names)
+
+
 class PopulationConfig(Section):
     """Who plays whom. Without it, every agent of the game has a policy of its own."""
 
@@ -128,10 +201,12 @@ class PopulationConfig(Section):
     """`fixed`: the same seats for good. `random`: all seatings are equally likely. `round_robin`:
     every combination on every seat, in turn. `fitness`: equals by rating. `self_play`: against
     itself and its frozen copies. `prioritized`: against those one loses to. `teams`: the policies
-    of one team against another's. Or your own, as `module:Class`."""
+    of one team against another's. `mixed`: several of these, by `population.shares`. `league`:
+    main agents and exploiters, by `population.league`. Or your own, as `module:Class`."""
     policies: PositiveInt | tuple[str, ...] | None = None
     """How many policies there are, or their names. None: one for each agent, of its name; with
-    `self_play`: one. `fixed`: agents take them in turn, so that with 1 all share one."""
+    `self_play` or `mixed`: one; `league` has its own. `fixed`: agents take them in turn, so that
+    with 1 all share one."""
     seats: Annotated[
         dict[str, tuple[str, ...]],
         Only(
@@ -143,17 +218,38 @@ class PopulationConfig(Section):
     seats it elsewhere, such as `fixed`, is refused."""
     teams: dict[str, TeamConfig] = {}
     """By team: `policies`, and the `agents` whose seats are its own."""
+    shares: Annotated[dict[str, Share], MIXED] = {}
+    """`mixed`: by matchmaker, the share of a policy's matches that it deals: of `self_play`,
+    `prioritized`, `random` and `verification`, which add up to 1."""
+    policy_shares: Annotated[dict[str, dict[str, Share]], MIXED] = {}
+    """`mixed`: the same by policy, for those that have shares of their own."""
+    league: Annotated[LeagueConfig, LEAGUE] = LeagueConfig()
+    """Who is in a league, and when they are copied."""
+    memory: Annotated[
+        PositiveFloat | None,
+        Only(
+            when=lambda config: (
+                config.population.matchmaker == "league"
+                or config.population.deals("prioritized", "verification")
+                or ":" in config.population.matchmaker
+                or bool(config.population.director)
+            ),
+            needs="population.matchmaker prioritized, mixed or league",
+        ),
+    ] = None
+    """Matches of a policy after which a result of its counts half in the win rates that its
+    opponents are chosen by, so that it is judged as it is now. None: all count alike."""
     newest: Annotated[
         Share,
         Only(
             when=lambda config: (
-                config.population.matchmaker == "self_play"
+                config.population.deals("self_play")
                 and config.population.has_frozen
                 and config.population.snapshots.share is None
             ),
-            needs="population.matchmaker self_play, one of population.snapshots.every, "
-            "population.snapshots.win_rate, population.members_from and population.scripted, and "
-            "population.snapshots.share None",
+            needs="population.matchmaker self_play, or a share of it in population.shares, one of "
+            "population.snapshots.every, population.snapshots.win_rate, population.members_from "
+            "and population.scripted, and population.snapshots.share None",
         ),
     ] = 0.5
     """`self_play`: the share of the other seats that the live weights take; frozen copies take the
@@ -167,14 +263,12 @@ class PopulationConfig(Section):
     ] = 4.0
     """`fitness`: the most that two ratings in a match may differ by; ratings begin at 25."""
     weighting: Annotated[
-        Literal["hard", "even"],
-        Only(
-            when=lambda config: config.population.matchmaker == "prioritized",
-            needs="population.matchmaker prioritized",
-        ),
+        Literal["hard", "even", "capped", "uniform"],
+        PRIORITIZED,
     ] = "hard"
-    """`prioritized`: by the chance to lose to them, squared, or `even`: by the chance to lose times
-    the chance to win."""
+    """`prioritized`: by the chance to lose to them, squared; `even`: by the chance to lose times
+    the chance to win; `capped`: by the chance to lose, which counts as 0.5 at most; `uniform`: all
+    alike."""
     options: Annotated[
         Options,
         Only(
@@ -203,9 +297,32 @@ class PopulationConfig(Section):
     (`population.snapshots.share`): all, or those of `population.seats`."""
 
     @property
+    def keeps_copies(self) -> bool:
+        """Whether frozen copies are kept of what policies were."""
+        return self.snapshots.on or self.matchmaker == "league"
+
+    @property
+    def has_births(self) -> bool:
+        """Whether policies may begin while the run goes on."""
+        births = self.births.places > 0 or self.births.every is not None or self.evolution.on
+        return births or bool(self.director) or self.matchmaker == "league"
+
+    @property
+    def has_stand_ins(self) -> bool:
+        """Whether a copy of a policy may play while another is born in its place."""
+        return self.evolution.on or self.matchmaker == "league"
+
+    @property
     def has_frozen(self) -> bool:
         """Whether members that do not learn may take seats."""
-        return self.snapshots.on or bool(self.members_from) or bool(self.scripted)
+        return self.keeps_copies or bool(self.members_from) or bool(self.scripted)
+
+    def deals(self, *matchmakers: str) -> bool:
+        """Whether one of these deals matches, alone or as a part of `mixed`."""
+        if self.matchmaker != "mixed":
+            return self.matchmaker in matchmakers
+        shares = (self.shares, *self.policy_shares.values())
+        return any(share.get(name) for share in shares for name in matchmakers)
 
     @property
     def dealt(self) -> bool:

@@ -1,4 +1,4 @@
-"""Matchmakers that go by ratings and results: equals, or those whom one loses to."""
+"""Matchmakers that go by ratings and results: equals, or those that a policy loses to."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 from remuda.errors import ConfigError
 from remuda.population.ledger import Ledger
 from remuda.population.matchmaking import Matchmaker, draw_uniformly
-from remuda.population.records import RATING, PolicyRef, Population
+from remuda.population.records import RATING, Member, PolicyRef, Population
 from remuda.population.seating import (
     Seating,
     Seatings,
@@ -127,7 +127,25 @@ def even(loses: Array) -> Array:
     return product
 
 
-WEIGHTINGS: Mapping[str, Callable[[Array], Array]] = {"hard": hard, "even": even}
+def capped(loses: Array) -> Array:
+    """The probability to lose, but 0.5 at most: all that are not weaker, alike."""
+    found: Array = np.minimum(loses, 0.5)
+    return found
+
+
+def uniform(loses: Array) -> Array:
+    """The same for all: fictitious self-play."""
+    return np.ones(len(loses))
+
+
+WEIGHTINGS: Mapping[str, Callable[[Array], Array]] = {
+    "hard": hard,
+    "even": even,
+    "capped": capped,
+    "uniform": uniform,
+}
+"""Of the probabilities to lose, 1 - x: (1 - x)^2, x (1 - x), min(0.5, 1 - x) and 1; the first three
+are `squared`, `variance` and `linear_capped` in the supplement of Vinyals et al. 2019."""
 
 
 class Prioritized(Matchmaker):
@@ -143,7 +161,7 @@ class Prioritized(Matchmaker):
     exchangeable = True
 
     def __init__(self, num_seats: int, weighting: str = "hard") -> None:
-        """Weigh by `hard` or `even`.
+        """Weigh by one of `WEIGHTINGS`.
 
         Raises:
             ConfigError: there is no such weighting.
@@ -172,6 +190,17 @@ class Prioritized(Matchmaker):
         learner = learning[turn % len(learning)]
         if not learner.may_sit(place):
             place = next(seat for seat in range(self.num_seats) if learner.may_sit(seat))
+        return self.seat_for(learner, place, population, ledger, random)
+
+    def seat_for(
+        self,
+        learner: Member,
+        place: int,
+        population: Population,
+        ledger: Ledger,
+        random: np.random.Generator,
+    ) -> Seating:
+        """This learner on this seat, and its opponents."""
         is_past = self._other_past_seats(place, population, random)
         places = population.places
         weights = self._weigh(1.0 - ledger.win_rates_at(learner.place, places))

@@ -128,9 +128,7 @@ class Snapshots:
             self._before[policy] = {
                 str(member.ref): (met[i], won[i]) for i, member in enumerate(past)
             }
-            if len(past) >= self._config.keep:
-                commands.append(Retire(DROPS[self._config.drop](past).ref))
-            commands.append(Freeze(policy))
+            commands += freeze(policy, past, self._config)
         return commands
 
     def _wins(
@@ -267,6 +265,18 @@ class Directors:
         """Go on from what `state` returned."""
         for i, director in enumerate(self._directors):
             director.restore(state[str(i)])
+
+
+def freeze(policy: str, past: Sequence[Member], config: SnapshotsConfig) -> list[Command]:
+    """Copy a policy, and make room for the copy where there are as many as are kept.
+
+    Args:
+        policy: to be copied.
+        past: its copies, the oldest first.
+        config: how many are kept, and which is dropped.
+    """
+    room = [Retire(DROPS[config.drop](past).ref)] if len(past) >= config.keep else []
+    return [*room, Freeze(policy)]
 
 
 def oldest(past: Sequence[Member]) -> Member:

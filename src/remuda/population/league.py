@@ -37,6 +37,7 @@ class League:
         num_envs: int,
         roster: Roster | None = None,
         once: bool = False,
+        memory: float | None = None,
     ) -> None:
         """Go on with a table.
 
@@ -49,12 +50,14 @@ class League:
             roster: the seats of the game, their teams, and who may take them; None: any policy may
                 take any, and each stands for itself.
             once: rings are only as large as if a policy had one seat of a match at most.
+            memory: matches of a policy after which a result counts half in its win rates; None:
+                they never forget.
         """
         table.repair()
         self.table, self.matchmaker = table, matchmaker
         self.roster = roster or Roster(tuple(f"seat {seat}" for seat in range(table.seats)))
         self.population = table.population(self.roster.seats, own=True)
-        self.ledger = Ledger(self.population, table.pairs)
+        self.ledger = Ledger(self.population, table.pairs, table.recent, memory)
         self._director, self._random = director, random
         self._sides = sides_of(self.roster.teams, table.seats)
         self._even = len(set(np.bincount(self._sides).tolist())) == 1
@@ -116,7 +119,8 @@ class League:
     def _count(self, returns: Numbers, over: Bools) -> None:
         """Add up and rate the matches of these copies."""
         numbers = self.population.numbers
-        count(self.seated, returns, over, self.ledger.pairs, numbers)
+        ledger = self.ledger
+        count(self.seated, returns, over, ledger.pairs, numbers, ledger.recent, ledger.kept)
         rate_all(self.seated, returns, over, self._sides, numbers)
 
     def step(self, versions: Mapping[str, int], acting: ActingPolicies) -> list[int]:

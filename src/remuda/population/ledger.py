@@ -72,19 +72,36 @@ class Ledger:
     Between two policies every pair of their seats in a match counts as one meeting; who has the
     greater return has won it, and a draw is half a win for both. Between two frozen copies nothing
     is added up here, since there are too many pairs of them; the ledger on disk holds all.
+
+    Win rates may forget: what a live policy won and lost counts half after so many of its further
+    matches, whoever these are against. A pair that has not met for long is known as little as one
+    that never did. Meetings, scores and payoffs count all matches alike.
     """
 
-    def __init__(self, population: Population, pairs: Numbers | None = None) -> None:
-        """Begin with what is in `pairs`.
+    def __init__(
+        self,
+        population: Population,
+        pairs: Numbers | None = None,
+        recent: Numbers | None = None,
+        memory: float | None = None,
+    ) -> None:
+        """Begin with what is in `pairs` and `recent`.
 
         Args:
             population: whose members meet.
             pairs: [4, rows, places] the sums, by `MET` and so on, between a member whose place is
                 less than `rows` and any other; None: memory of its own, for all.
+            recent: [2, rows, places] likewise of meetings and wins, as far as they are remembered;
+                None: memory of its own.
+            memory: matches of a live policy after which a result counts half in its win rates;
+                None: they never forget.
         """
         self._population = population
         places = len(population.numbers)
         self.pairs: Numbers = np.zeros((4, places, places)) if pairs is None else pairs
+        self.recent: Numbers = np.zeros((2, *self.pairs.shape[1:])) if recent is None else recent
+        self.kept = kept_of(memory)
+        """The share of a result's weight that is left after one more match."""
 
     def append(self, result: Result) -> bool:
         """Note a result; False: one of its members is gone."""
@@ -93,29 +110,31 @@ class Ledger:
             return False
         places = np.array([[self._population[ref].place for ref in seats]])
         returns = np.array([result.returns], np.float64)
-        count(places, returns, np.ones(1, np.bool_), self.pairs, self._population.numbers)
+        over, numbers = np.ones(1, np.bool_), self._population.numbers
+        count(places, returns, over, self.pairs, numbers, self.recent, self.kept)
         return True
 
     def forget(self, place: int) -> None:
         """Another member gets this place."""
         forget(self.pairs, place)
+        forget(self.recent, place)
 
     def meetings(self, one: PolicyRef, other: PolicyRef) -> int:
         """How often they met."""
         return int(self._between(MET, one, other))
 
     def win_rate(self, one: PolicyRef, other: PolicyRef, doubt: float = 1.0) -> float:
-        """The share of meetings that `one` won, draws halved, 0 to 1.
+        """The share of meetings that `one` won, draws halved, 0 to 1; as far as is remembered.
 
         Args:
             one: whose wins are counted.
             other: against whom.
             doubt: so many meetings are added that went half and half; with 0, and no meeting, 0.5.
         """
-        met = self._between(MET, one, other)
+        met = self._between(MET, one, other, self.recent)
         if met + doubt == 0.0:
             return 0.5
-        return (self._between(WON, one, other) + 0.5 * doubt) / (met + doubt)
+        return (self._between(WON, one, other, self.recent) + 0.5 * doubt) / (met + doubt)
 
     def win_rates(self, one: PolicyRef, others: Sequence[PolicyRef], doubt: float = 1.0) -> Numbers:
         """Likewise, of members of the population against several: [len(others)]."""
@@ -133,11 +152,11 @@ class Ledger:
 
     def win_rates_at(self, place: int, others: Integers, doubt: float = 1.0) -> Numbers:
         """Likewise, by places in the population; the first is a live policy's."""
-        if place >= self.pairs.shape[1]:
-            met, lost = self.pairs[MET, others, place], self.pairs[WON, others, place]
+        if place >= self.recent.shape[1]:
+            met, lost = self.recent[MET, others, place], self.recent[WON, others, place]
             won = met - lost
         else:
-            met, won = self.pairs[MET, place, others], self.pairs[WON, place, others]
+            met, won = self.recent[MET, place, others], self.recent[WON, place, others]
         rates: Numbers = (won + 0.5 * doubt) / (met + doubt)
         return rates
 
@@ -146,17 +165,30 @@ class Ledger:
         met = self._between(MET, one, other)
         return self._between(EARNED, one, other) / met if met else float("nan")
 
-    def _between(self, what: int, one: PolicyRef, other: PolicyRef) -> float:
+    def _between(
+        self, what: int, one: PolicyRef, other: PolicyRef, sums: Numbers | None = None
+    ) -> float:
+        """Of `sums`, or else of `pairs`, what stands between two members."""
+        sums = self.pairs if sums is None else sums
         if one not in self._population or other not in self._population:
             return 0.0
         place, others = self._population[one].place, self._population[other].place
-        rows = self.pairs.shape[1]
+        rows = sums.shape[1]
         if place < rows:
-            return float(self.pairs[what, place, others])
+            return float(sums[what, place, others])
         if others >= rows:
             return 0.0
-        turned = float(self.pairs[{EARNED: CONCEDED}.get(what, what), others, place])
-        return float(self.pairs[MET, others, place]) - turned if what == WON else turned
+        turned = float(sums[{EARNED: CONCEDED}.get(what, what), others, place])
+        return float(sums[MET, others, place]) - turned if what == WON else turned
+
+
+def kept_of(memory: float | None) -> float:
+    """The share of a result's weight that one more match leaves; None: all of it.
+
+    Args:
+        memory: matches after which half is left.
+    """
+    return 1.0 if memory is None else float(0.5 ** (1.0 / memory))
 
 
 def forget(pairs: Numbers, place: int) -> None:
@@ -166,9 +198,19 @@ def forget(pairs: Numbers, place: int) -> None:
     pairs[:, :, place] = 0.0
 
 
+FORGOTTEN = 1e-12
+"""Meetings that are none any more: numbers far below are slow to reckon with."""
+
+
 @njit(cache=True)
 def count(
-    places: Integers, returns: Numbers, over: Bools, pairs: Numbers, numbers: Numbers
+    places: Integers,
+    returns: Numbers,
+    over: Bools,
+    pairs: Numbers,
+    numbers: Numbers,
+    recent: Numbers,
+    kept: float,
 ) -> None:
     """Add up results between all pairs of seats, and for each seat.
 
@@ -178,10 +220,24 @@ def count(
         over: [M] which of these matches are over.
         pairs: [4, rows, places] to be added to, as in `Ledger`.
         numbers: [places, fields] of the members, to be added to.
+        recent: [2, rows, places] to be added to, as in `Ledger`...
+        kept: ...once so much is left of what a live policy won and lost before this match.
     """
     for m in range(len(over)):
         if not over[m]:
             continue
+        if kept < 1.0:
+            for i in range(places.shape[1]):
+                one = places[m, i]
+                first = one < recent.shape[1]
+                for j in range(i):
+                    first = first and places[m, j] != one
+                if not first:
+                    continue  # a match is one, on however many of its seats a policy sits
+                for what in (MET, WON):
+                    for other in range(recent.shape[2]):
+                        left = recent[what, one, other] * kept
+                        recent[what, one, other] = left if left > FORGOTTEN else 0.0
         for i in range(places.shape[1]):
             one = places[m, i]
             numbers[one, GAMES] += 1.0
@@ -204,6 +260,9 @@ def count(
                     pairs[WON, one, other] += won
                     pairs[EARNED, one, other] += returns[m, i]
                     pairs[CONCEDED, one, other] += returns[m, j]
+                if one < recent.shape[1]:
+                    recent[MET, one, other] += 1.0
+                    recent[WON, one, other] += won
 
 
 FILLED_AT_ONCE = 1 << 14
@@ -356,7 +415,8 @@ def payoffs(records: Array, most: int | None = None) -> tuple[list[tuple[int, in
     sums = np.zeros((4, len(kept) + 1, len(kept) + 1))
     unused = np.zeros((len(kept) + 1, len(FRESH)))
     over: Bools = np.ones(len(matches), np.bool_)
-    count(place_of[places], matches["returns"].astype(np.float64), over, sums, unused)
+    returns, none = matches["returns"].astype(np.float64), np.zeros((2, 0, 0))
+    count(place_of[places], returns, over, sums, unused, none, 1.0)
     refs = [(int(policy), int(version)) for policy, version in found[kept]]
     return refs, sums[:3, :-1, :-1]
 

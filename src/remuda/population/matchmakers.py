@@ -163,24 +163,41 @@ class SelfPlay(Matchmaker):
         """Those that may not take every seat: a learner takes all of them itself."""
         return tuple(m.ref.policy for m in population.learning if m not in population.free)
 
-    def seat(self, population: Population, ledger: Ledger, random: np.random.Generator) -> Seating:  # noqa: ARG002
+    def seat(self, population: Population, ledger: Ledger, random: np.random.Generator) -> Seating:
         """The learner on its seat, itself or its past on the others."""
         able = population.free
         if not able:
             raise ConfigError("self-play needs a policy that learns and may take every seat")
         turn, place = divmod(self.proposed, self.num_seats)
-        learner = able[turn % len(able)].ref
-        own = population.past_of(learner.policy)
+        return self.seat_for(able[turn % len(able)], place, population, ledger, random)
+
+    def seat_for(
+        self,
+        learner: Member,
+        place: int,
+        population: Population,
+        ledger: Ledger,  # noqa: ARG002
+        random: np.random.Generator,
+    ) -> Seating:
+        """This learner on this seat, itself or its past on the others.
+
+        A seat that it may not take goes to any live policy that may, and else to any copy.
+        """
+        ref = learner.ref
+        own = population.past_of(ref.policy)
 
         def other(seat: int) -> PolicyRef:
+            if not learner.may_sit(seat):
+                others = population.live_for_seat(seat) or population.for_seat(seat)
+                return others[int(random.random() * len(others))].ref
             past = own
             if population.imported:
                 past = [*own, *(m for m in population.imported if m.may_sit(seat))]
             if not past or random.random() < 1.0 - self.past_share:
-                return learner
+                return ref
             return past[int(random.random() * len(past))].ref
 
-        return tuple(learner if seat == place else other(seat) for seat in range(self.num_seats))
+        return tuple(ref if seat == place else other(seat) for seat in range(self.num_seats))
 
 
 class Teams(Matchmaker):

@@ -14,8 +14,8 @@ import copy
 import math
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Mapping
-from typing import ClassVar
+from collections.abc import Hashable, Mapping
+from typing import ClassVar, Protocol
 
 import numpy as np
 
@@ -38,6 +38,20 @@ PAST = 0.5
 """The share of the other seats that frozen copies take, unless told otherwise."""
 DRAWN = 4096
 """Matches that are drawn to find out who is seated how often."""
+
+
+class ForLearner(Protocol):
+    """Deals a match for a learner that has its seat already: a part of `mixed`."""
+
+    def seat_for(
+        self,
+        learner: Member,
+        place: int,
+        population: Population,
+        ledger: Ledger,
+        random: np.random.Generator,
+    ) -> Seating:
+        """By seat, who sits there; the learner on the seat `place`."""
 
 
 class Matchmaker(ABC):
@@ -94,23 +108,28 @@ class Matchmaker(ABC):
             population: before its first match.
         """
         learning = population.learning
-        kinds = {member.seats for member in learning}
-        if self.exchangeable and len(kinds) == 1:
+        kinds = {self.dealt_like(member) for member in learning}
+        if self.exchangeable and len(kinds) == 1 and not population.frozen:
             return {member.ref.policy: self.num_seats / len(learning) for member in learning}
         dealer = copy.deepcopy(self)
         cycle = len(learning) * self.num_seats  # in which a matchmaker may go round
         drawn = -(-DRAWN // cycle) * cycle
         matches = dealer.propose(population, Ledger(population), drawn, np.random.default_rng(0))
-        seated = Counter(ref.policy for match in matches for ref in match.seats)
+        refs = (ref for match in matches for ref in match.seats)
+        seated = Counter(ref.policy for ref in refs if not ref.is_frozen)
         found = {member.ref.policy: seated[member.ref.policy] / drawn for member in learning}
         if not self.exchangeable:
             return _without_noise(found, drawn, dict.fromkeys(found, 1))
         sizes: dict[str, int] = {}
         for kind in kinds:
-            alike = [member.ref.policy for member in learning if member.seats == kind]
+            alike = [m.ref.policy for m in learning if self.dealt_like(m) == kind]
             found |= dict.fromkeys(alike, sum(found[name] for name in alike) / len(alike))
             sizes |= dict.fromkeys(alike, len(alike))
         return _without_noise(found, drawn, sizes)
+
+    def dealt_like(self, member: Member) -> Hashable:
+        """What is equal for policies that are dealt alike, where the matchmaker is exchangeable."""
+        return member.seats
 
     def never_dealt(self, population: Population) -> tuple[str, ...]:
         """Return the live policies that no match will ever seat, as far as that is known.

@@ -84,7 +84,7 @@ def policy_names(config: Config, agents: Sequence[AgentSpec]) -> tuple[str, ...]
     names = (*_first_names(config, agents), *unborn(config))
     for name in names:
         if names.count(name) > 1:
-            raise ConfigError(f"population.policies names {name} twice")
+            raise ConfigError(f"{_names_key(config)} names {name} twice")
     return names
 
 
@@ -95,8 +95,8 @@ def unborn(config: Config) -> tuple[str, ...]:
 
 def copies_of(population: PopulationConfig) -> int:
     """Places for frozen copies of each policy."""
-    frozen = population.snapshots.keep + SPARE if population.snapshots.on else 0
-    return frozen + population.evolution.on  # one that stands in while another is born
+    frozen = population.snapshots.keep + SPARE if population.keeps_copies else 0
+    return frozen + population.has_stand_ins  # one that stands in while another is born
 
 
 def _first_names(config: Config, agents: Sequence[AgentSpec]) -> tuple[str, ...]:
@@ -106,19 +106,25 @@ def _first_names(config: Config, agents: Sequence[AgentSpec]) -> tuple[str, ...]
         ConfigError: there are none, or one cannot be a name.
     """
     population = config.population
-    asked = population.policies
+    asked = population.league.policies if population.matchmaker == "league" else population.policies
     if population.teams and asked is None:
         asked = tuple(name for team in population.teams.values() for name in team.policies)
     if asked is None:
-        if population.matchmaker == "self_play":
+        if population.matchmaker in ("self_play", "mixed"):
             return ("policy",)
         return tuple(agent.name for agent in agents)
     names = tuple(f"policy_{i}" for i in range(asked)) if isinstance(asked, int) else asked
     if not names:
-        raise ConfigError("population.policies is empty; give a number or names")
+        raise ConfigError(f"{_names_key(config)} is empty; give a number or names")
     for name in names:
-        check_name(name, "population.policies")
+        check_name(name, _names_key(config))
     return names
+
+
+def _names_key(config: Config) -> str:
+    """The key under which the policies are named."""
+    is_league = config.population.matchmaker == "league"
+    return "population.league" if is_league else "population.policies"
 
 
 def check_name(name: str, key: str) -> None:

@@ -12,9 +12,12 @@ from remuda.errors import ConfigError
 from remuda.loading import load
 from remuda.population.by_strength import Fitness, Prioritized
 from remuda.population.director import Director, Directors, Replacement, Snapshots
+from remuda.population.league_director import LeagueDirector
+from remuda.population.league_matchmaker import Verification, league_matchmaker
 from remuda.population.ledger import Ledger
 from remuda.population.matchmakers import Fixed, Random, RoundRobin, SelfPlay, Teams
-from remuda.population.matchmaking import Matchmaker
+from remuda.population.matchmaking import ForLearner, Matchmaker
+from remuda.population.mixed import Mixed, check_shares
 from remuda.population.records import SCRIPTED, Member, PolicyRef, Population
 from remuda.population.refusals import check_scripted, check_seating
 from remuda.population.roster import Roster
@@ -29,10 +32,10 @@ def make_matchmaker(population: PopulationConfig, roster: Roster) -> Matchmaker:
         ConfigError: there is no such matchmaker, or it cannot be made so.
     """
     seats, names = len(roster.agents), roster.policies
-    if population.teams and population.matchmaker != "teams":
+    if population.teams and population.matchmaker not in ("teams", "mixed"):
         raise ConfigError(
-            f"population.teams is for the matchmaker teams, and population.matchmaker is "
-            f"{population.matchmaker}"
+            f"population.teams is for the matchmakers teams and mixed, and population.matchmaker "
+            f"is {population.matchmaker}"
         )
     if population.matchmaker == "teams" and not population.teams:
         raise ConfigError(
@@ -50,6 +53,8 @@ def make_matchmaker(population: PopulationConfig, roster: Roster) -> Matchmaker:
             roster.teams,
             {team: members.policies for team, members in population.teams.items()},
         ),
+        "mixed": lambda: _mixed(population, roster),
+        "league": lambda: league_matchmaker(seats, population.league),
     }
     share = population.snapshots.share
     if population.matchmaker in known:
@@ -61,22 +66,60 @@ def make_matchmaker(population: PopulationConfig, roster: Roster) -> Matchmaker:
             f"population.matchmaker {population.matchmaker!r} is none; there are "
             f"{', '.join(known)}, or your own as module:Class"
         )
+    if seats < 2 and population.matchmaker in ("mixed", "league"):
+        raise ConfigError(
+            f"population.matchmaker {population.matchmaker} chooses opponents, and the game has "
+            "one agent; leave it out"
+        )
     matchmaker.name = population.matchmaker
     matchmaker.past_share = matchmaker.past_share if share is None else share
     return matchmaker
 
 
-def make_director(population: PopulationConfig, more: Sequence[Director] = ()) -> Director | None:
+def _mixed(population: PopulationConfig, roster: Roster) -> Mixed:
+    """Several matchmakers, by the shares of each policy.
+
+    Raises:
+        ConfigError: shares that are none.
+    """
+    seats, share = len(roster.agents), population.snapshots.share
+    self_play = SelfPlay(seats, population.newest)
+    prioritized, uniform = Prioritized(seats, population.weighting), Prioritized(seats, "uniform")
+    if share is not None:
+        self_play.past_share = prioritized.past_share = uniform.past_share = share
+    parts: dict[str, ForLearner] = {
+        "self_play": self_play,
+        "prioritized": prioritized,
+        "random": uniform,
+        "verification": Verification(seats, self_play),
+    }
+    own = population.policy_shares
+    for policy in own:
+        check_shares(own[policy], f"population.policy_shares.{policy}", parts)
+    if population.shares or set(roster.policies) - set(own):
+        check_shares(population.shares, "population.shares", parts)
+    return Mixed(seats, parts, population.shares, own, population.has_frozen)
+
+
+def make_director(
+    population: PopulationConfig,
+    more: Sequence[Director] = (),
+    random: np.random.Generator | None = None,
+) -> Director | None:
     """Who exists; None: those who do.
 
     Args:
         population: as it is configured.
         more: directors besides.
+        random: the generator that directors draw from; None: one that always begins alike.
 
     Raises:
         ConfigError: there is no such director, or it cannot be made so.
     """
     directors: list[Director] = []
+    if population.matchmaker == "league":
+        random = np.random.default_rng(0) if random is None else random
+        directors.append(LeagueDirector(population.league, population.snapshots, random))
     if population.snapshots.on:
         directors.append(Snapshots(population.snapshots))
     if population.births.every is not None:
@@ -121,6 +164,14 @@ def check_population(config: Config, roster: Roster) -> None:
             "population.births.every needs population.births.places, at least 1: the weakest "
             "policy retires once the newborn plays elsewhere"
         )
+    if config.population.matchmaker == "league":
+        _check_league(config.population)
+    for name in config.population.policy_shares:
+        if name not in roster.policies:
+            raise ConfigError(
+                f"population.policy_shares.{name}: there is no policy {name}; there are "
+                f"{', '.join(roster.policies)}"
+            )
     make_director(config.population)
     free = [name for name in roster.policies if name not in roster.seats]
     if births.every is not None and (
@@ -136,6 +187,27 @@ def check_population(config: Config, roster: Roster) -> None:
     matchmaker = make_matchmaker(config.population, roster.among(roster.first))
     (match,) = matchmaker.propose(population, Ledger(population), 1, np.random.default_rng(0))
     check_seating(population, match.seats, matchmaker.name, roster.agents)
+
+
+def _check_league(population: PopulationConfig) -> None:
+    """Refuse what a league decides itself.
+
+    Raises:
+        ConfigError: policies, births or copies by other rules, or a game of one agent.
+    """
+    for key, is_set, instead in (
+        ("policies", population.policies is not None, "main and the numbers of exploiters"),
+        ("births.places", population.births.places > 0, "reset: all begin anew in their places"),
+        ("births.every", population.births.every is not None, "reset"),
+        ("evolution.every", population.evolution.on, "reset"),
+        ("snapshots.every", population.snapshots.every is not None, "after and timeout"),
+        ("snapshots.win_rate", population.snapshots.win_rate is not None, "win_rate"),
+    ):
+        if is_set:
+            raise ConfigError(
+                f"population.{key} is not for a league; leave it out, and see population.league: "
+                f"{instead}"
+            )
 
 
 def _population(roster: Roster, policies: Sequence[str]) -> Population:

@@ -129,6 +129,12 @@ class Table:
         pairs: Numbers = self._shared["pairs"]
         return pairs
 
+    @property
+    def recent(self) -> Numbers:
+        """[2, policies, places]: likewise meetings and wins, as far as they are remembered."""
+        recent: Numbers = self._shared["recent"]
+        return recent
+
     def word(self, word: int) -> int:
         """How many there were."""
         return load(self._shared["words"], word)
@@ -237,6 +243,7 @@ class Table:
         for place in self.occupants.half_written:
             self.occupants.remove(place)
             forget(self.pairs, place)
+            forget(self.recent, place)
             self.occupants.end_writing(place, int(self.occupants.sequence[place]))
         self.occupants.finish_removals()
         self.member_numbers.finish_move()
@@ -250,6 +257,7 @@ class Table:
             "policies": list(self.policies),
             "hyperparameter_names": list(self.hyperparameters.names),
             "pairs": self.pairs.copy(),
+            "recent": self.recent.copy(),
             "leaving": self._shared["leaving"].copy(),
             "words": [self.word(word) for word in (MATCHES, PROPOSED, RECORDS)],
             "copies": {},
@@ -287,8 +295,12 @@ class Table:
             )
         columns = state["numbers"].shape[-1]  # fewer, if an earlier version counted less
         fresh = np.broadcast_to(FRESH[columns:], (len(state["numbers"]), len(FRESH[columns:])))
-        state = {**state, "numbers": np.hstack((state["numbers"], fresh))}
-        for name in ("numbers", "pairs", "identity", "orders", "leaving"):
+        state = {
+            "recent": state["pairs"][:2],  # of before win rates could forget
+            **state,
+            "numbers": np.hstack((state["numbers"], fresh)),
+        }
+        for name in ("numbers", "pairs", "recent", "identity", "orders", "leaving"):
             self._shared[name][...] = fitting(state, name, self._shared[name])
         self.hyperparameters.restore(state)
         for word, value in zip((MATCHES, PROPOSED, RECORDS), state["words"], strict=True):

@@ -56,6 +56,7 @@ def table_fields(
         "hyperparameters": ((places, hyperparameters), np.float64),
         "numbers": ((places, len(FRESH)), np.float64),
         "pairs": ((4, policies, places), np.float64),
+        "recent": ((2, policies, places), np.float64),
         "sequence": ((places,), np.int64),
         "leaving": ((places,), np.int64),
         "moved": ((places,), np.float64),

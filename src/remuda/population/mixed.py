@@ -1,0 +1,126 @@
+"""A matchmaker of several: each policy has a share of its matches from each of them."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Hashable, Mapping
+from itertools import accumulate
+
+import numpy as np
+
+from remuda.errors import ConfigError
+from remuda.population.ledger import Ledger
+from remuda.population.matchmaking import ForLearner, Matchmaker
+from remuda.population.records import Member, Population
+from remuda.population.seating import Seating
+
+SUMS_TO = 1e-6
+"""How far shares may add up beside 1."""
+
+
+class Mixed(Matchmaker):
+    """Each match is for one learner, and dealt by one matchmaker, drawn by that learner's shares.
+
+    What it guarantees:
+
+    1. Learners take turns, and each takes the seats that it may take in turn.
+    2. In the matches that are for a learner, each matchmaker has its share, drawn by chance.
+    3. A matchmaker that a learner has no share of deals it nothing.
+    """
+
+    exchangeable = True
+
+    def __init__(
+        self,
+        num_seats: int,
+        parts: Mapping[str, ForLearner],
+        shares: Mapping[str, float],
+        own_shares: Mapping[str, Mapping[str, float]] | None = None,
+        keeps_copies: bool = False,
+    ) -> None:
+        """Combine these.
+
+        Args:
+            num_seats: of the game.
+            parts: the matchmakers by name.
+            shares: by matchmaker, of those policies that have none of their own.
+            own_shares: by policy, and by matchmaker.
+            keeps_copies: whether there will be frozen copies, from which policies are dealt seats
+                of their own seldom or often, as their shares have it.
+        """
+        super().__init__(num_seats)
+        self.parts, self._keeps_copies = dict(parts), keeps_copies
+        self._names = list(self.parts)
+        own = own_shares or {}
+        self._own = {policy: self._cumulative(each) for policy, each in own.items()}
+        self._common = self._cumulative(shares)
+
+    def _cumulative(self, shares: Mapping[str, float]) -> tuple[float, ...]:
+        """The shares of the matchmakers, in order, added up."""
+        return tuple(accumulate(shares.get(name, 0.0) for name in self._names))
+
+    def seat(self, population: Population, ledger: Ledger, random: np.random.Generator) -> Seating:
+        """Whose turn it is, and what one of its matchmakers deals it."""
+        learning = population.learning
+        if not learning:
+            raise ConfigError("no policy in the population learns, so no match is for one")
+        turn, place = divmod(self.proposed, self.num_seats)
+        learner = learning[turn % len(learning)]
+        if learner.seats is not None:
+            own = sorted(learner.seats)
+            place = own[(turn // len(learning) * self.num_seats + place) % len(own)]
+        sums = self._sums_of(learner)
+        drawn = bisect_right(sums, random.random() * sums[-1])
+        part = self.parts[self._names[min(drawn, len(sums) - 1)]]
+        return part.seat_for(learner, place, population, ledger, random)
+
+    def _sums_of(self, learner: Member) -> tuple[float, ...]:
+        return self._own.get(learner.ref.policy, self._common)
+
+    def dealt_like(self, member: Member) -> Hashable:
+        """Its seats and its shares."""
+        return member.seats, self._sums_of(member)
+
+    def expected_shares(self, population: Population) -> dict[str, float]:
+        """Return, by live policy, the seats of a match that it is dealt on average.
+
+        Unlike shares draw on the past unlike much. So where there will be frozen copies it is asked
+        for a population in which each policy has one.
+        """
+        if self._keeps_copies:
+            learning = population.learning
+            population = Population([Member(m.ref, m.seats) for m in population.members])
+            for member in learning:
+                population.freeze(member.ref.policy, 0)
+        return super().expected_shares(population)
+
+
+def check_shares(
+    shares: Mapping[str, float], key: str, known: Mapping[str, ForLearner]
+) -> Mapping[str, float]:
+    """Return shares of matchmakers, if that is what they are.
+
+    Args:
+        shares: by matchmaker.
+        key: where they stand in the configuration.
+        known: the matchmakers that may be combined.
+
+    Raises:
+        ConfigError: there are none, one is of no matchmaker that may be combined, or they do not
+            add up to 1.
+    """
+    for name in shares:
+        if name not in known:
+            raise ConfigError(
+                f"{key}.{name}: {name!r} cannot be mixed; there are {', '.join(known)}"
+            )
+    total = sum(shares.values())
+    if not shares:
+        raise ConfigError(
+            f"{key} is empty; say who deals which share of the matches, as in "
+            f"--{key}.self_play 0.5 --{key}.prioritized 0.5"
+        )
+    if abs(total - 1.0) > SUMS_TO:
+        said = " + ".join(f"{name} {share:g}" for name, share in shares.items())
+        raise ConfigError(f"{key}: {said} is {total:g}; let them add up to 1")
+    return shares
