@@ -6,10 +6,10 @@ import signal
 import pytest
 
 from remuda.double_oracle import trained
-from remuda.double_oracle.iterations import ENOUGH, SPENT
+from remuda.double_oracle.iterations import SPENT
 from remuda.double_oracle.oracles import OracleSettings
 from remuda.double_oracle.record import Record, read
-from remuda.double_oracle.trained import run_trained
+from remuda.double_oracle.trained import ENOUGH, run_trained
 from remuda.double_oracle.trained_setup import TrainedSetup
 from remuda.errors import ConfigError, UsageError
 from remuda.ui.live import PlainView
@@ -63,7 +63,9 @@ def test_where_the_game_is_not_walked_gains_are_lower_bounds(tmp_path):
     assert found.play == ()
 
 
-@pytest.mark.parametrize("when", [1, 3, 4, 6, 7])
+@pytest.mark.parametrize(
+    "when", [4, *(pytest.param(when, marks=pytest.mark.slow) for when in (1, 3, 6, 7))]
+)
 def test_who_was_killed_goes_on_without_playing_anything_twice(tmp_path, monkeypatch, when):
     setup = setup_of(turns=640, matches=50)
     whole = run(setup, tmp_path / "whole", 2)
@@ -106,7 +108,7 @@ def test_who_was_killed_goes_on_without_playing_anything_twice(tmp_path, monkeyp
 def test_what_cannot_be_is_told_before_anything_is_written(tmp_path):
     place = tmp_path / "none"
     for setup, kind, words in (
-        (setup_of("treasure_hunt", {}), ConfigError, "oracles are trained for games of two"),
+        (setup_of("cleanup", {}), ConfigError, "oracles are trained for games of two"),
         (setup_of(matches=0), UsageError, "matches: a whole number, 2 at least"),
         (setup_of(turns=None), UsageError, "seconds, or turns"),
         (setup_of(algorithm="ppq"), ConfigError, "ppq"),
