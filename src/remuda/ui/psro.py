@@ -100,14 +100,13 @@ def psro(
         ConfigError: there is no such game, or it is not one for these oracles.
         RunDirectoryError: the directory is in use, damaged, or cannot be written.
     """
-    given = None if iterations is None else int(iterations)
     if resume is not None:
         if game is not None or directory is not None:
             raise UsageError("resume goes on with its own game and directory; leave both out")
-        return _go_on(Path(resume).expanduser(), given, enough, view, told)
+        return _go_on(Path(resume).expanduser(), iterations, enough, view, told)
     if game is None:
         raise UsageError("game: name one, such as kuhn_poker")
-    name, most = name_game(game), ITERATIONS if given is None else given
+    name, most = name_game(game), ITERATIONS if iterations is None else iterations
     where = None if directory is None else Path(directory).expanduser()
     setup: ExactSetup | TrainedSetup
     if oracle == ORACLE:
@@ -198,7 +197,7 @@ def print_double_oracle(found: DoubleOracle, console: Console | None = None) -> 
         table.add_column("player", style="bold")
         for name in ("policies", "played", "gain"):
             table.add_column(name, justify="right")
-        table.add_column("mixture: policy by number, and how often it is played")
+        table.add_column("mixture, by policy")
         last = found.last
         for player, mixture in enumerate(last.mixtures):
             table.add_row(
