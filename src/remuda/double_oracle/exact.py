@@ -92,7 +92,8 @@ class Populations:
         """Work out what those earn against each other that have not met, exactly."""
         self.payoffs = grown(self.payoffs, self.counts)
         returns = self.tree.returns[self._over]
-        for cell in np.argwhere(np.isnan(self.payoffs[0])).tolist():
+        missing: list[list[int]] = np.argwhere(np.isnan(self.payoffs[0])).tolist()
+        for cell in missing:
             reaches = [own[one] for own, one in zip(self._reaches, cell, strict=True)]
             self.payoffs[(slice(None), *cell)] = profile_returns(self._chance, reaches, returns)
 
