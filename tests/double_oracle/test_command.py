@@ -105,3 +105,19 @@ def test_the_front_door_stays_a_function_whatever_was_imported_before():
 
     assert callable(remuda.psro)
     assert exact.ORACLE == "exact"
+
+
+def test_trained_oracles_and_how_they_are_gone_on_with(capsys):
+    words = ["psro", "rock_paper_scissors", "--oracle", "ppo"]
+    words += ["--env.options.rounds", "1", "--env.options.biased", "true"]
+    words += ["--schedule", "sequential", "--seconds", "null", "--turns", "640"]
+    words += ["--num-envs", "32", "--policy.network.hidden", "8", "--matches", "50"]
+    words += ["--trials", "50", "--out", "x", "--iterations", "0", "--json"]
+    assert cli.run(words) == 0
+    first = json.loads(capsys.readouterr().out)
+    assert (first["oracle"], first["ended"]) == ("ppo", "the iterations were spent")
+    assert cli.run(["psro", "--resume", "x", "--iterations", "1", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert [each["iteration"] for each in found["iterations"]] == [0, 1]
+    assert found["iterations"][0] == first["iterations"][0]
+    assert found["settings"]["oracles"]["turns"] == 640

@@ -95,7 +95,8 @@ class Populations:
         missing: list[list[int]] = np.argwhere(np.isnan(self.payoffs[0])).tolist()
         for cell in missing:
             reaches = [own[one] for own, one in zip(self._reaches, cell, strict=True)]
-            self.payoffs[(slice(None), *cell)] = profile_returns(self._chance, reaches, returns)
+            place = (slice(None), *map(int, cell))
+            self.payoffs[place] = profile_returns(self._chance, reaches, returns)
 
     def played(self, mixtures: Mixtures) -> tuple[Numbers, ...]:
         """By player, the policy [I_p, A] that plays as its mixture does (Kuhn 1953)."""
