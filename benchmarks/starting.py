@@ -128,13 +128,13 @@ def main() -> None:
     ):
         found: dict[str, list[Found]] = {"forked": [], "spawned": []}
         for _ in range(options.rounds):
-            forkserver._State.why_not = ""
+            forkserver.ProcessState.why_not = ""
             forkserver.begin()
             found["forked"].append(start(config))
-            forkserver._State.server, server = None, forkserver._State.server
-            forkserver._State.why_not = "the benchmark wants it so"
+            forkserver.ProcessState.server, server = None, forkserver.ProcessState.server
+            forkserver.ProcessState.why_not = "the benchmark wants it so"
             found["spawned"].append(start(config))
-            forkserver._State.server = server
+            forkserver.ProcessState.server = server
         for way, rounds in found.items():
             add_row(results, f"{title}, {way}", rounds)
         later = median(_later(f) for f in found["forked"])

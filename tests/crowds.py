@@ -18,7 +18,12 @@ class Quiet:
 
 
 def crowd(policies, copies, seats=2):
-    """A table with so many policies and frozen copies, and its board."""
+    """A table with so many policies and frozen copies, and who reads its counters."""
+    return counted_crowd(policies, copies, seats)[:2]
+
+
+def counted_crowd(policies, copies, seats=2):
+    """The same, and the counters."""
     names = tuple(f"p{i}" for i in range(policies))
     table = Table(dict.fromkeys(names, SIZE), seats, copies)
     frozen = Snapshot(np.zeros(SIZE, np.float32), 1, 1, 0.0)
@@ -28,7 +33,8 @@ def crowd(policies, copies, seats=2):
             member.place = place
             table.freeze(member, frozen)
             table.numbers[place] = member.numbers
-    return table, ScoreboardReader(Scoreboard(names), dict.fromkeys(names, Quiet()), 0.0, table)
+    counters, experience = Scoreboard(names), dict.fromkeys(names, Quiet())
+    return table, ScoreboardReader(counters, experience, 0.0, table), counters
 
 
 class Slots:

@@ -81,8 +81,8 @@ def forget(monkeypatch):
     """Know no more of pickled games than another process does."""
 
     def forget():
-        monkeypatch.setattr(pickled, "_pickles", {})
-        monkeypatch.setattr(pickled, "_objects", {})
+        monkeypatch.setattr(pickled, "PICKLES", {})
+        monkeypatch.setattr(pickled, "OBJECTS", {})
 
     return forget
 

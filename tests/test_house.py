@@ -31,7 +31,7 @@ FLOORS = (
         "user_code",
     },
     {"envs", "policies", "experience", "publish", "population"},
-    {"actor", "learner", "analysis"},
+    {"actor", "learner", "analysis", "evolution"},
     {"runtime", "coordinator"},
     {
         *("assembly", "calibration", "memory_plan", "training", "evaluate", "crossplay", "judge"),

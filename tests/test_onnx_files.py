@@ -58,7 +58,7 @@ def test_it_does_not_matter_what_torch_is_set_to(tmp_path):
 def test_nothing_else_is_changed(tmp_path):
     policy = made(*CASES["recurrent"])
     policy.act(observations_of(policy.observation_space, 3, 0))
-    state, weights = policy._own.copy(), policy.weights()
+    state, weights = policy.remembered, policy.weights()
     random, log = torch.random.get_rng_state(), logging.getLogger("torch.onnx")
     log.setLevel(logging.INFO)
     try:
@@ -67,7 +67,7 @@ def test_nothing_else_is_changed(tmp_path):
     finally:
         log.setLevel(logging.NOTSET)
     assert (torch.random.get_rng_state() == random).all()
-    assert (policy._own.recurrent_state == state.recurrent_state).all()
+    assert (policy.remembered.recurrent_state == state.recurrent_state).all()
     assert all((weights[name] == values).all() for name, values in policy.weights().items())
 
 

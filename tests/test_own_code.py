@@ -88,8 +88,8 @@ def forget(monkeypatch):
     """Know no more of pickled code than another process does."""
 
     def forget():
-        monkeypatch.setattr(pickled, "_pickles", {})
-        monkeypatch.setattr(pickled, "_objects", {})
+        monkeypatch.setattr(pickled, "PICKLES", {})
+        monkeypatch.setattr(pickled, "OBJECTS", {})
         find_algorithm.cache_clear()
 
     yield forget

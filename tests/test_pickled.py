@@ -38,8 +38,8 @@ def fresh(monkeypatch):
     """What another process knows: nothing that this one was given."""
 
     def forget():
-        monkeypatch.setattr(pickled, "_pickles", {})
-        monkeypatch.setattr(pickled, "_objects", {})
+        monkeypatch.setattr(pickled, "PICKLES", {})
+        monkeypatch.setattr(pickled, "OBJECTS", {})
 
     forget()
     return forget

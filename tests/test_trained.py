@@ -9,10 +9,31 @@ import torch
 
 import remuda
 from remuda.coordinator.run_directory import RunDirectory
+from remuda.envs.wrapped import Wrapped
 from remuda.errors import UsageError
 from remuda.evaluate import actor_for_play
 from remuda.saved_weights import load_run
 from trained_policies import SETTINGS, trained
+
+
+class Watched(Wrapped):
+    """Keeps, by agent, what was observed and allowed last, and what was done."""
+
+    def __init__(self, game):
+        super().__init__(game)
+        self.observed, self.masks, self.acts = {}, {}, {}
+
+    def observe(self, agent, out):
+        self.game.observe(agent, out)
+        self.observed[agent] = out.copy()
+
+    def mask(self, agent, out):
+        self.game.mask(agent, out)
+        self.masks[agent] = out.copy()
+
+    def act(self, agent, actions):
+        self.acts[agent] = actions.copy()
+        self.game.act(agent, actions)
 
 
 @pytest.mark.parametrize("explores", [False, True], ids=["greedy", "exploring"])
@@ -26,40 +47,40 @@ def test_act_chooses_what_the_actor_chooses(setting, explores, tmp_path):
         for name, snapshot in snapshots.items():
             noise = draw.normal(0.0, 0.3, snapshot.weights.shape).astype(np.float32)
             snapshots[name] = replace(snapshot, weights=snapshot.weights + noise)
-    actor = actor_for_play(config, snapshots, 5, seed=3, sampled=explores)
-    seats, compared, episodes = actor.seats, [], set()
+    actor = actor_for_play(config, snapshots, 5, seed=3, sampled=explores, wrap=Watched)
+    env, seats, compared, episodes = actor.env, actor.seats, [], set()
     players = {name: run[name].player for name in run}
     asked = {
         name: remuda.Policy(player.spec, snapshots[name], player.agent)
         for name, player in players.items()
     }
     states = {name: asked[name].initial_state(5) for name in asked}
-    choose, begin, outcome = seats.choose, seats.begin, seats.outcome
+    choose, act, begin, outcome = seats.choose, seats.act, seats.begin, seats.outcome
+    expected = {}
 
     def watched_choose(group, random=None):
         """Ask the policy first, with a copy of the random numbers that the actor will use."""
-        expected = {}
         for agent in seats.groups[group]:
             seat = seats.seats[agent]
-            masks = seats._choices[agent].masks
             before, rng = states[seat.policy], copy.deepcopy(seat.random)
             chosen, after = asked[seat.policy].act_from(
                 before,
-                seats._observations[agent].copy(),
-                mask=masks.copy() if masks.shape[1] else None,
+                env.observed[agent],
+                mask=env.masks.get(agent),
                 deterministic=not explores,
                 rng=rng,
             )
-            acts = seats._acted_of[agent]
+            acts = seats.acted[:, agent].copy()
             for field in ("frames", "starts", "recurrent_state"):
                 getattr(before, field)[acts] = getattr(after, field)[acts]
-            expected[agent] = chosen, acts.copy()
+            expected[agent] = chosen, acts
         choose(group, random)
-        for agent, (chosen, acts) in expected.items():
-            choice = seats._choices[agent]
-            taken = seats.seats[agent].selector.actions.within_bounds(choice.actions)
-            assert (taken.reshape(choice.shape)[acts] == chosen[acts]).all()
-            compared.append(chosen[acts])
+
+    def watched_act(agent):
+        act(agent)
+        chosen, acts = expected.pop(agent)
+        assert (env.acts[agent][acts] == chosen[acts]).all()
+        compared.append(chosen[acts])
 
     def watched_begin(over):
         begin(over)
@@ -73,7 +94,8 @@ def test_act_chooses_what_the_actor_chooses(setting, explores, tmp_path):
         for agent, seat in enumerate(seats.seats):
             states[seat.policy].begin(ended[:, agent])
 
-    seats.choose, seats.begin, seats.outcome = watched_choose, watched_begin, watched_outcome
+    seats.choose, seats.act = watched_choose, watched_act
+    seats.begin, seats.outcome = watched_begin, watched_outcome
     for _ in range(60):
         actor.turn()
     actor.finish()
@@ -148,7 +170,7 @@ def test_without_a_state_it_remembers_by_itself(tmp_path):
     assert (state.recurrent_state[0] == 0.0).all()
     assert (state.recurrent_state[1] != 0.0).any()
     assert (policy.act(cues) == policy.act_from(state, cues)[0]).all()
-    assert policy._own.recurrent_state == pytest.approx(
+    assert policy.remembered.recurrent_state == pytest.approx(
         policy.act_from(state, cues)[1].recurrent_state, abs=0.0
     )
 

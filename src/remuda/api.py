@@ -23,7 +23,7 @@ from remuda.evaluate import evaluate as play_greedily
 from remuda.evaluation import Evaluation
 from remuda.forkserver.child import check_guard
 from remuda.frame import Frame
-from remuda.matches import read_ledger, read_payoffs
+from remuda.matches import read_births, read_ledger, read_payoffs
 from remuda.own_code import gone_on_with, name_objects, name_scripted, tree_of
 from remuda.result import Result
 from remuda.saved import CHECKPOINT, SavedPolicies, UnknownPolicyError
@@ -328,6 +328,22 @@ class Run(Mapping[str, Policy]):
             RunDirectoryError: the run has no ledger, or it is damaged.
         """
         return read_ledger(self._files, self.agents)
+
+    def lineage(self) -> Frame:
+        """The policies that were born while the run went on, a row for each, in order.
+
+        Where policies evolve (`population.evolution`), those come first that it began with.
+
+        Columns: `policy`, the place in which it was born, and `generation`, how many had been in it
+        before; `matches` that were over then; `parent`, `parent_generation` and `parent_version` of
+        the weights that it began with (an empty name: they were drawn); `fitness` of the policy
+        before it in its place and `parent_fitness`, NaN where they were not judged; and by name
+        each hyperparameter that it began with.
+
+        Raises:
+            RunDirectoryError: the run has no ledger, or it is damaged.
+        """
+        return read_births(self._files)
 
     def payoffs(
         self, most: int | None = None, *, wins: bool = False, roles: bool = False

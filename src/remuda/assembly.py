@@ -8,7 +8,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from remuda.actor.role import ActorRole, network_layout
+from remuda.actor.role import ActorRole
 from remuda.changes import lasting
 from remuda.checkpoint.names import file_name
 from remuda.checkpoint.store import Checkpoints, Manifest
@@ -35,7 +35,7 @@ from remuda.memory.descriptors import check_limit
 from remuda.memory.shared import Arena
 from remuda.memory.waiting import Wakeup
 from remuda.policies.initial import InitialWeights
-from remuda.policies.sharing import shares_of, stream_shape
+from remuda.policies.sharing import network_layout, shares_of, stream_shape
 from remuda.policies.spec import PolicySpec, first_weights
 from remuda.policies.stack import layout_checksum, layout_size
 from remuda.population.imported import Imported
@@ -410,6 +410,7 @@ def _table(
         unborn(config),
         arena,
         imported,
+        config.population.evolution.on,
     )
 
 

@@ -6,13 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from remuda.actor.role import network_layout
 from remuda.config import Config
 from remuda.experience.experience import Experience, segments_for
 from remuda.experience.ring import Block
 from remuda.memory.shared import Arena
 from remuda.memory.waiting import Wakeup
-from remuda.policies.sharing import stream_shape
+from remuda.policies.sharing import network_layout, stream_shape
 from remuda.policies.spec import PolicySpec, kinds_of
 from remuda.population.roster import Roster
 from remuda.population.setup import expected_shares, sits_once

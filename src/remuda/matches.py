@@ -13,6 +13,7 @@ from remuda.coordinator.run_directory import RunDirectory
 from remuda.errors import RunDirectoryError
 from remuda.frame import Frame
 from remuda.population.ledger import MATCH, read_records
+from remuda.population.lineage import read_lineage
 from remuda.population.ratings import sides_of
 from remuda.population.records import PolicyRef
 from remuda.population.roster import Roster
@@ -53,6 +54,43 @@ def read_ledger(run: RunDirectory, agents: Sequence[str]) -> Frame:
             f"{agent}/newest_version": records["newest"][:, seat].copy(),
         }
     return Frame(columns, len(records), "ledger")
+
+
+def read_births(run: RunDirectory) -> Frame:
+    """The policies that were born in a run, a row for each, in order; those it began with first.
+
+    Columns: `policy`, the place in which it was born, and `generation`, how many had been in it
+    before; `matches` that were over then; `parent`, `parent_generation` and `parent_version` of
+    what it began as a copy of (an empty name: its weights were drawn); `fitness` of the policy
+    before it in its place and `parent_fitness`, NaN where they were not judged; and each
+    hyperparameter that it began with, NaN where it has none.
+
+    Args:
+        run: where its files are.
+
+    Raises:
+        RunDirectoryError: there is no ledger, or it is damaged.
+    """
+    _check_ledger(run, run.read_config())
+    births = read_lineage(run.ledger)
+    columns: dict[str, Array] = {
+        "policy": np.array([b.policy for b in births], np.str_),
+        "generation": np.array([b.generation for b in births], np.int64),
+        "matches": np.array([b.matches for b in births], np.int64),
+        "parent": np.array([b.parent or "" for b in births], np.str_),
+        "parent_generation": np.array([b.parent_generation for b in births], np.int64),
+        "parent_version": np.array([b.parent_version for b in births], np.int64),
+        "fitness": _floats([b.fitness for b in births]),
+        "parent_fitness": _floats([b.parent_fitness for b in births]),
+    }
+    for name in dict.fromkeys(name for b in births for name in b.hyperparameters):
+        columns[name] = _floats([b.hyperparameters.get(name) for b in births])
+    return Frame(columns, len(births), "lineage")
+
+
+def _floats(values: Sequence[float | None]) -> Array:
+    """As numbers, NaN where there is none."""
+    return np.array([np.nan if value is None else value for value in values], np.float64)
 
 
 def read_payoffs(

@@ -34,9 +34,9 @@ DIGITS = 8
 PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}"
 """The version that pickled code is of: another one cannot run it."""
 
-_pickles: dict[str, bytes] = {}
+PICKLES: dict[str, bytes] = {}
 """By name, the pickles that this process knows."""
-_objects: dict[str, object] = {}
+OBJECTS: dict[str, object] = {}
 """By name, what they are of: what this process was given, or has read."""
 
 
@@ -89,12 +89,12 @@ def with_digests_of(tree: Any, other: Any) -> Any:
 
 def pickles_in(tree: object) -> dict[str, bytes]:
     """By name, the pickles that a tree names and this process knows: to be sent along with it."""
-    return {name: _pickles[name] for name in names_in(tree) if name in _pickles}
+    return {name: PICKLES[name] for name in names_in(tree) if name in PICKLES}
 
 
 def add_pickles(pickles: Mapping[str, bytes]) -> None:
     """Know what another process sent; nothing of it is run yet."""
-    _pickles.update(pickles)
+    PICKLES.update(pickles)
 
 
 def name_object(thing: object, what: str) -> str:
@@ -113,7 +113,7 @@ def name_object(thing: object, what: str) -> str:
     data = _pickle(thing, what)
     label = re.sub(r"\W+", "_", label_of(thing)).strip("_")
     name = f"{PREFIX}{label}-{_digest(data)}"
-    _pickles[name], _objects[name] = data, thing
+    PICKLES[name], OBJECTS[name] = data, thing
     return name
 
 
@@ -142,13 +142,13 @@ def pickle_of(name: str) -> bytes:
     Raises:
         MissingCodeError: this process does not know it.
     """
-    if name not in _pickles:
+    if name not in PICKLES:
         raise MissingCodeError(
             f"the code of {name} is not there: what is defined in a script or a notebook lies in "
             f"its run's directory as {file_name(name)}; open that run, or give the class or "
             "function itself to remuda.train"
         )
-    return _pickles[name]
+    return PICKLES[name]
 
 
 def load_object(name: str, data: bytes) -> Any:
@@ -157,8 +157,8 @@ def load_object(name: str, data: bytes) -> Any:
     Raises:
         MissingCodeError: it is damaged, of another Python, or imports what is not there.
     """
-    if name in _objects:
-        return _objects[name]
+    if name in OBJECTS:
+        return OBJECTS[name]
     if _digest_in(name) != _digest(data):
         raise MissingCodeError(f"{file_name(name)}, the code of {name}, is damaged or another's")
     python, code = pickle.loads(data)
@@ -168,7 +168,7 @@ def load_object(name: str, data: bytes) -> Any:
             f"its code: use Python {python}, or define it in a module"
         )
     try:
-        found = _objects[name] = pickle.loads(code)
+        found = OBJECTS[name] = pickle.loads(code)
     except (ImportError, AttributeError) as error:
         raise MissingCodeError(
             f"{name} cannot be read: {error}; what its code imports must be found here too"
@@ -195,9 +195,9 @@ def read_beside(config: Path, tree: object) -> None:
     for name in names_in(tree):
         # Runs that were begun before networks could be given have one as game-DIGEST.pkl.
         for file in (file_name(name), f"game-{_digest_in(name)}.pkl"):
-            if name not in _pickles:
+            if name not in PICKLES:
                 with suppress(OSError):  # using it raises an error then
-                    _pickles[name] = (config.parent / file).read_bytes()
+                    PICKLES[name] = (config.parent / file).read_bytes()
 
 
 def _pickle(thing: object, what: str) -> bytes:

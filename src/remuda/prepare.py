@@ -11,6 +11,7 @@ from remuda.config import Config
 from remuda.envs.registry import find_game, make_env
 from remuda.envs.wrapped import with_scripted
 from remuda.errors import ConfigError
+from remuda.evolution.setup import check_evolution, with_first_numbers
 from remuda.memory_plan import check_memory, copy_size
 from remuda.policies.sharing import shares_of
 from remuda.policies.spec import PolicySpec, policy_specs
@@ -53,6 +54,8 @@ def prepare(config: Config) -> Prepared:
     if config.population.dealt:
         check_population(config, Roster.of(config, agents))
         check_births(config, specs)
+        check_evolution(config, specs, Roster.of(config, agents))
+        specs = with_first_numbers(config, specs)
     shares_of(specs)
     with_scripted(find_game(config.game), env, config.env.scripted, np.random.default_rng(0))
     if config.env.observe_together and not env.can_observe_together:

@@ -17,10 +17,10 @@ from remuda.envs.registry import make_env
 from remuda.errors import CheckpointError, RunDirectoryError
 from remuda.policies.spec import PolicySpec, policy_specs
 from remuda.policies.stack import ParameterStack
-from remuda.population.roster import unborn
+from remuda.population.roster import copies_of, unborn
 from remuda.population.table_layout import NO_POLICY, POLICY
 from remuda.publish.snapshot import Snapshot
-from remuda.types import Floats
+from remuda.types import Floats, State
 
 
 def save_weights(
@@ -125,9 +125,7 @@ def published(
     for place, spec in enumerate(specs):
         if spec.name not in saved:
             continue
-        if config.population.dealt and (
-            population["identity"][place, POLICY] == NO_POLICY or population["leaving"][place]
-        ):
+        if config.population.dealt and not _plays(config, population, place, len(specs)):
             continue
         size = sum(int(np.prod(shape)) for shape in spec.network().shapes.values())
         like: Floats = np.zeros(size, np.float32)
@@ -135,6 +133,16 @@ def published(
         weights = fitting(state, "weights", like)
         snapshots[spec.name] = Snapshot(weights, state["version"], state["learner_step"], 0.0)
     return snapshots
+
+
+def _plays(config: Config, population: State, place: int, policies: int) -> bool:
+    """Whether a policy was in a population, or a copy stood in for it."""
+    places, copies = [place], copies_of(config.population)
+    if config.population.evolution.on:  # the last of its copies
+        places.append(policies + (place + 1) * copies - 1)
+    there = population["identity"][:, POLICY] != NO_POLICY
+    there &= population["leaving"] == 0
+    return bool(there[places].any())
 
 
 def _count(facts: Mapping[str, str], name: str) -> int:

@@ -153,6 +153,12 @@ class Policy:
         """Entries of a mask of allowed actions; 0: the game tells of none."""
         return self._spec.actions.mask_size if self._spec.masked else 0
 
+    @property
+    def remembered(self) -> PolicyState | None:
+        """A copy of what `act` remembers without a state; None: it was not asked yet."""
+        with self._lock:
+            return None if self._own is None else self._own.copy()
+
     def initial_state(self, num_streams: int = 1) -> PolicyState:
         """What it remembers of `num_streams` streams before their first observations."""
         return PolicyState(

@@ -7,6 +7,7 @@ import numpy as np
 from pettingzoo import AECEnv
 
 from remuda.envs.adapters.pettingzoo import AECCopies
+from remuda.envs.adapters.spaces import sight_of
 from remuda.envs.registry import make_env
 from remuda.envs.scripted import room_for
 from remuda.envs.wrapped import Wrapped
@@ -19,7 +20,7 @@ def pettingzoo(name, **options):
     def make():
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # they import what is deprecated
-            return make_env(f"pettingzoo:{name}", 1, api="aec", **options)._copies[0]
+            return make_env(f"pettingzoo:{name}", 1, api="aec", **options).copies[0]
 
     return make
 
@@ -62,13 +63,13 @@ class PlayedAEC:
 
     def begin(self):
         """Forget what was played until now, but for the episodes that have just begun."""
-        for copy in self.env._copies:
+        for copy in self.env.copies:
             del copy.episodes[:-1]
 
     def plain(self):
         """What a loop over `last()` collects: (agent, seen, action, reward, over, seen after)."""
         found = Counter()
-        for copy in self.env._copies:
+        for copy in self.env.copies:
             for seed, actions in copy.episodes:
                 game, open_steps, actions = self.make(), {}, list(actions)
                 game.reset(seed=seed)
@@ -79,7 +80,7 @@ class PlayedAEC:
                     seen, reward, terminated, *_ = game.last()
                     agent = game.possible_agents.index(name)
                     seen = seen["observation"] if isinstance(seen, dict) else seen
-                    seen = self.env._sights[agent].flatten(seen)
+                    seen = sight_of(game.observation_space(name)).flatten(seen)
                     if name in open_steps:
                         step = (*open_steps.pop(name), float(reward))
                         found[transition(*step, terminated, seen)] += 1
@@ -124,12 +125,13 @@ class PlayedHere(Wrapped):
         return self.game.end_turn()
 
     def plain(self):
-        """As `PlayedAEC.plain`; who is given what is seen from the game's own array."""
+        """As `PlayedAEC.plain`; who is given what is seen from what the game says so far."""
         game, found = self.make(), Counter()
-        given = rules(game)._rewards
-        share = getattr(game, "_mixture", np.eye(game.num_agents, dtype=np.float32))
+        so_far = rules(game).rewards_so_far  # None: nothing is given before the end of a turn
+        share = getattr(game, "mixture", np.eye(game.num_agents, dtype=np.float32))
         seen = [room_for(game, agent) for agent in range(game.num_agents)]
-        open_steps, before = {}, np.zeros_like(given)
+        nothing = np.zeros((game.num_envs, game.num_agents), np.float32)
+        open_steps, before = {}, nothing
         in_turn = False
         for event, *rest in self.events:
             in_turn = event == "begin_turn" or (in_turn and event != "end_turn")
@@ -147,7 +149,7 @@ class PlayedHere(Wrapped):
                         found[transition(agent, *open_steps[e, agent], False, now)] += 1
                     open_steps[e, agent] = [now, None, 0.0]
             elif event == "begin_turn":
-                given[:] = before[:] = 0.0
+                before = nothing
                 game.begin_turn()
             elif event == "act":
                 agent, actions = rest
@@ -158,9 +160,11 @@ class PlayedHere(Wrapped):
             else:
                 result = game.end_turn()
             if event in ("begin_turn", "act", "end_turn"):
+                given = nothing if so_far is None else so_far @ share
+                given = result.rewards.copy() if event == "end_turn" else given
                 for (e, agent), step in open_steps.items():
-                    step[-1] += float(((given - before) @ share)[e, agent])
-                before = given.copy()
+                    step[-1] += float((given - before)[e, agent])
+                before = given
             if event == "end_turn":
                 for e, agent in zip(*np.nonzero(result.terminated | result.truncated), strict=True):
                     game.observe(agent, seen[agent])

@@ -143,12 +143,17 @@ def test_counts_and_returns():
         assert (row[Policy.LOW], row[Policy.HIGH]) == (min(earned), max(earned))
 
 
+def num_weights(actor, agent):
+    """How many weights the policy of an agent has."""
+    return layout_size(actor.seats.seats[agent].stack.network.shapes)
+
+
 def test_news_is_acted_on_in_the_next_turn():
     env = Tape(num_envs=1, num_agents=2, lengths=(100,))
     actor, experience, board, publishers = make(env)
     for _ in range(5):
         actor.work()
-    weights = np.zeros(publishers["agent_1"]._slots["weights"].shape[1], np.float32)
+    weights = np.zeros(num_weights(actor, 1), np.float32)
     publishers["agent_1"].publish(weights, 17, 0.25)
     for _ in range(5):
         actor.work()
@@ -215,9 +220,8 @@ def test_who_is_not_active_makes_no_step_and_keeps_what_it_kept():
     policy = {"algorithm": "ppo", "network": {"hidden": (8,), "recurrent": 5}}
     env = Relay(num_envs=2, num_agents=2, lengths=(6,))
     actor, experience, board, publishers = make(env, policy=policy)
-    for name, publisher in publishers.items():
-        size = publisher._slots["weights"].shape[1]
-        weights = np.random.default_rng(len(name)).normal(size=size)
+    for agent, (name, publisher) in enumerate(publishers.items()):
+        weights = np.random.default_rng(len(name)).normal(size=num_weights(actor, agent))
         publisher.publish(weights.astype(np.float32), 1, 1.0)
     memories = [seat.stack.memories[seat.index] for seat in actor.seats.seats]
     for turn in range(5):
@@ -245,8 +249,7 @@ def test_a_memory_begins_anew_with_an_episode_and_is_written_with_its_segments()
     policy = {"algorithm": "ppo", "network": {"hidden": (8,), "recurrent": 5}}
     env = Tape(num_envs=2, num_agents=1, lengths=(3, 5))
     actor, experience, _, publishers = make(env, policy=policy)
-    size = publishers["agent_0"]._slots["weights"].shape[1]
-    weights = np.random.default_rng(0).normal(size=size)
+    weights = np.random.default_rng(0).normal(size=num_weights(actor, 0))
     publishers["agent_0"].publish(weights.astype(np.float32), 1, 1.0)
     memories = actor.seats.seats[0].stack.memories[0]
     for turn in range(1, 4):

@@ -132,13 +132,14 @@ def test_what_a_seat_lives_through_goes_to_the_policy_that_acted(matchmaker, tog
         if turn % 9 == 0:
             world.publish("policy_0")
         seated = world.league.seated.copy()
-        before = [env._episode.copy(), env._turn.copy()]
+        before = np.zeros((6, 5), np.float32)
+        env.observe(0, before)  # copy, agent, episode, turn, acts
         assert world.actor.work()
         for copy in range(6):
             for seat in range(3):
                 ref = world.table.policies[world.table.occupants.identity[seated[copy, seat], 0]]
                 frozen = world.table.occupants.identity[seated[copy, seat], 1] >= 0
-                step = (copy, seat, int(before[0][copy]), int(before[1][copy]))
+                step = (copy, seat, int(before[copy, 2]), int(before[copy, 3]))
                 acted[ref, bool(frozen)] += 1
                 if not frozen:
                     truth[ref][step] = world.publishers[ref].version
@@ -202,7 +203,7 @@ def test_every_stream_is_played_by_the_weights_of_whoever_has_its_seat():
                 policy, version = world.table.occupants.identity[place, :2]
                 name = world.table.policies[policy]
                 if version < 0:
-                    version = world.seats._versions[place]
+                    version = world.board.policy(name)[Policy.VERSION]
                 else:
                     seen_frozen += 1
                 stack = ParameterStack(network.shapes, 1)

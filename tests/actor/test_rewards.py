@@ -176,7 +176,7 @@ def play(played, seats, algorithm, segment_length, turns=70, **env):
     layout = Layout((3,), (tuple(range(len(specs))),), ("cpu",) * len(specs))
 
     class Role(ActorRole):
-        def _environment(self, copies):
+        def make_env(self):
             return played.env
 
     parts = Assembly(config, specs, layout, actor_role=Role, agents=played.env.agents)
@@ -277,7 +277,7 @@ def test_returns_are_sums_of_all_that_was_given():
     played = PlayedAEC(GivesToOthers)
     returns = compare(played, "fixed", "dqn", 3)
     totals = []
-    for copy in played.env._copies:
+    for copy in played.env.copies:
         for seed, actions in copy.episodes[:-1]:
             game, given = GivesToOthers(), dict.fromkeys(GivesToOthers.possible_agents, 0.0)
             game.reset(seed=seed)

@@ -8,6 +8,8 @@ from remuda.assembly import Assembly
 from remuda.config import load_config
 from remuda.envs.registry import make_env
 from remuda.errors import ConfigError
+from remuda.policies.acting import ActingStack
+from remuda.policies.networks.gathered_pass import GatheredPass
 from remuda.policies.spec import policy_specs
 from remuda.runtime.layout import Layout
 from remuda.training import train
@@ -48,7 +50,7 @@ def played(seats, together, turns=20):
     layout = Layout((3,), (tuple(range(len(specs))),), ("cpu",) * len(specs))
 
     class Role(ActorRole):
-        def _environment(self, copies):
+        def make_env(self):
             return env
 
     parts = Assembly(config, specs, layout, actor_role=Role, agents=env.agents)
@@ -86,19 +88,23 @@ def test_without_it_each_sees_what_those_before_it_did(seats):
 
 
 @pytest.mark.parametrize("seats", ["fixed", "dealt"])
-def test_one_pass_of_the_networks_chooses_for_all(seats):
+def test_one_pass_of_the_networks_chooses_for_all(seats, monkeypatch):
     actor, _, _ = played(seats, together=True, turns=1)
-    passes = []
-    if seats == "fixed":
-        passes = actor.seats._passes_of[0]
-    else:
-        passes = [
-            plan.streams
-            for policy_group in actor.seats.policy_groups
-            for plan in policy_group._plans
-        ]
-        assert sorted(passes[0]) == list(range(9))
-    assert len(passes) == 1
+    passes, outputs, gathered = [], ActingStack.outputs, GatheredPass.__call__
+
+    def of_neighbours(stack, first, end):
+        streams = stack.inputs.shape[1]
+        passes.append(list(range(first * streams, end * streams)))
+        return outputs(stack, first, end)
+
+    def of_gathered(forward, inputs, begins, streams):
+        passes.append(sorted(streams))
+        return gathered(forward, inputs, begins, streams)
+
+    monkeypatch.setattr(ActingStack, "outputs", of_neighbours)
+    monkeypatch.setattr(GatheredPass, "__call__", of_gathered)
+    actor.turn()
+    assert passes == [list(range(9))]
 
 
 def test_a_game_in_which_it_means_nothing_refuses_it(tmp_path):

@@ -1,11 +1,12 @@
 """The equilibrium of what was seen, and the others that it may be."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from remuda.analysis import equilibrium
+from remuda.analysis import equilibrium, general_sum
 from remuda.analysis.equilibrium import nash
 from remuda.analysis.payoff import KNOWN, Payoffs, exact
 from remuda.analysis.regret import correlated_regret, regret
@@ -160,13 +161,15 @@ def test_three_roles_have_a_correlated_equilibrium():
 
 def test_draws_without_an_answer_are_counted(monkeypatch):
     payoffs = seen(HAWK_DOVE, HAWK_DOVE.T, deviation=0.2, matches=100)
-    true, calls = equilibrium._general_sum, []
+    solve, calls = general_sum.solve, []
 
-    def fails(game, symmetric, seconds):
+    def fails(a, b, seconds, symmetric):
         calls.append(seconds)
-        return true(game, symmetric, seconds) if len(calls) < 4 else None
+        found = solve(a, b, seconds, symmetric)
+        return found if len(calls) < 4 else replace(found, mixtures=())
 
-    monkeypatch.setattr(equilibrium, "_general_sum", fails)
+    monkeypatch.setattr(general_sum, "can_enumerate", lambda *_: False)
+    monkeypatch.setattr(general_sum, "solve", fails)
     found = nash(payoffs, np.random.default_rng(0), samples=10)
     assert found.unsolved == 8
     assert calls[:2] == [10.0, 1.0]

@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
+from remuda.analysis import zero_sum
 from remuda.analysis.maximum_entropy import find_face, maximize
 from remuda.analysis.regret import regret
-from remuda.analysis.zero_sum import _by_pivots, _scaled, _vertex, solve, solve_max_entropy
+from remuda.analysis.zero_sum import solve, solve_max_entropy
 from remuda.errors import UsageError
 
 BIASED = np.array([[0.0, -0.25, 0.5], [0.25, 0.0, -0.05], [-0.5, 0.05, 0.0]])
@@ -179,17 +180,26 @@ def test_a_symmetric_game_has_one_mixture_for_both():
     assert found.value == pytest.approx(0.0, abs=1e-12)
 
 
-def test_pivots_and_programs_agree_on_the_value():
+def test_pivots_and_programs_agree_on_the_value(monkeypatch):
+    """Small games need no program; each of these has one equilibrium."""
     rng = np.random.default_rng(2)
+
+    def no_program(*_, **__):
+        raise RuntimeError("a linear program")
+
     for symmetric in (False, True):
         game = rng.normal(size=(12, 12))
         game = game - game.T if symmetric else game
-        scaled = _scaled(game)[0]
-        pivots = _by_pivots(scaled, symmetric)
-        assert pivots is not None
-        for one, other in zip(pivots, _vertex(scaled), strict=True):
+        program = solve(game)
+        with monkeypatch.context() as patch:
+            patch.setattr(zero_sum, "linprog", no_program)
+            pivots = solve_max_entropy(game)
+        assert pivots.unique
+        for one, other in zip(pivots.mixtures, program.mixtures, strict=True):
             assert one == pytest.approx(other, abs=1e-10)
-    assert _by_pivots(np.zeros((60, 60)), False) is None
+    monkeypatch.setattr(zero_sum, "linprog", no_program)
+    with pytest.raises(RuntimeError, match="a linear program"):
+        solve_max_entropy(rng.normal(size=(60, 60)))
 
 
 def test_a_face_is_all_that_can_be_positive():

@@ -6,16 +6,18 @@ import numpy as np
 import pytest
 from rich.console import Console
 
+from crowds import Slots
 from remuda.config import load_config
 from remuda.coordinator.metrics import scalars
 from remuda.coordinator.scoreboard_reader import ScoreboardReader
+from remuda.coordinator.status import StatusFile, read_status
 from remuda.experience.rollout_queue import Rollout, RolloutQueue
 from remuda.experience.writer import ExperienceWriter
 from remuda.experience_layout import make_experience
 from remuda.memory.waiting import Wakeup
 from remuda.policies.spec import policy_specs
 from remuda.scoreboard import Learn, Scoreboard
-from remuda.ui.status import _policies
+from remuda.ui.status import print_status
 from support import Tape
 
 PPO = {
@@ -73,12 +75,16 @@ def test_a_learner_without_a_ratio_is_behind_by_nothing_that_can_be_told():
     assert record(board).policies["agent_0"].behind is None
 
 
-def test_the_status_tells_it():
+def test_the_status_tells_it(tmp_path):
     experience, _, board = make(**PPO)
     play(experience, 11)
-    policies = {name: vars(p) | {"slot": 0} for name, p in record(board).policies.items()}
+    StatusFile(tmp_path / "status.json", Slots, "async").write(record(board), [], "")
+    status = read_status(tmp_path / "status.json")
+    status |= {"age": 0.0, "running": True, "checkpoints": [], "best": None}
     out = Console(file=io.StringIO(), width=200)
-    out.print(_policies({"policies": policies}))
-    heading, row = out.file.getvalue().splitlines()[:2]
+    print_status(tmp_path, status, out)
+    lines = out.file.getvalue().splitlines()
+    (i,) = (i for i, line in enumerate(lines) if line.startswith("policy"))
+    heading, row = lines[i : i + 2]
     at = heading.index("behind") + len("behind")
     assert row[:at].split()[-1] == "11"

@@ -5,7 +5,7 @@ from itertools import pairwise
 import pytest
 
 from remuda.config import RunConfig, load_config
-from remuda.coordinator.coordinator import TICK, _interval
+from remuda.coordinator.coordinator import TICK, line_interval
 from remuda.coordinator.metrics import read_metrics
 from remuda.training import train
 from remuda.ui.live import PlainView
@@ -16,7 +16,7 @@ def lines(seconds, **config):
     found, last = [], 0.0
     for tick in range(1, int(seconds / TICK) + 1):
         now = tick * TICK
-        if now - last >= _interval(RunConfig(**config), now):
+        if now - last >= line_interval(RunConfig(**config), now):
             found.append(now)
             last = now
     return found

@@ -11,7 +11,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from crowds import Slots, crowd
+from crowds import Slots, counted_crowd, crowd
 from remuda.actor.episodes import EpisodeCounter
 from remuda.config import RunConfig
 from remuda.coordinator import coordinator as coordinator_module
@@ -59,20 +59,22 @@ class View:
 class Game:
     """Roles that count on between two ticks, so many times; keeps what each tick encoded."""
 
-    def __init__(self, table, board, ticks, work, died=None):
-        self.table, self.board, self.left, self.died = table, board, ticks, died
+    def __init__(self, table, scoreboard, ticks, work, died=None):
+        self.table, self.left, self.died = table, ticks, died
         self.work, self.ticks = work, []
         self.rng = np.random.default_rng(0)
-        self.counter = EpisodeCounter(board._scoreboard.policies_of(), board._scoreboard.mark)
+        self.turns = scoreboard.play()
+        self.learn = [scoreboard.learn(name) for name in scoreboard.policies]
+        self.counter = EpisodeCounter(scoreboard.policies_of(), scoreboard.mark)
 
     def run_for(self, seconds):
         self.frozen_objects = gc.get_freeze_count()
         self.ticks.append(self.work.copy())
         self.work.clear()
-        shared = self.board._scoreboard._shared
-        shared["play"][0, Play.TURNS] += 10
-        shared["learn"][:] += self.rng.random(shared["learn"].shape)
-        shared["learn"][:, [Learn.NONFINITE, Learn.HALTED, Learn.RESTORED]] = 0
+        self.turns[Play.TURNS] += 10
+        for row in self.learn:
+            row += self.rng.random(row.shape)
+            row[[Learn.NONFINITE, Learn.HALTED, Learn.RESTORED]] = 0
         self.table.numbers[:] += self.rng.random(self.table.numbers.shape)
         self.table.numbers[:, GAMES] += 1
         first = np.zeros(1, np.int64)
@@ -106,14 +108,14 @@ def work(monkeypatch):
         counted["texts"] += len(data) == 1 and "@" in next(iter(data))
         return dumps(data, **how)
 
-    values = EventEncoder._values
+    values = EventEncoder.values
 
     def numbers(self, part):
         counted["numbers"] += sum(len(named) for _, named in part)
         return values(self, part)
 
     monkeypatch.setattr(json, "dumps", counting)
-    monkeypatch.setattr(EventEncoder, "_values", numbers)
+    monkeypatch.setattr(EventEncoder, "values", numbers)
     return counted
 
 
@@ -121,8 +123,8 @@ def play(directory, work, monkeypatch, *, policies=MANY, copies=10, ticks=48, di
     """A run of so many ticks, each of which asks for everything that ticks do now and then."""
     for module, name in ((coordinator_module, "WHOLE"), (status_module, "INTERVAL")):
         monkeypatch.setattr(module, name, 0.0)
-    table, board = crowd(policies, copies)
-    game = Game(table, board, ticks, work, died)
+    table, board, scoreboard = counted_crowd(policies, copies)
+    game = Game(table, scoreboard, ticks, work, died)
     run = run_in(directory)
     frozen, view, between = FrozenTexts(table), View(), board.between
 
@@ -252,7 +254,7 @@ def test_who_dies_between_two_ticks_leaves_whole_lines_events_and_status(tmp_pat
         status = StatusFile(run.path / "status.json", Slots, "async", frozen)
         status.write(record, [], "before")
         metrics.begin(record)
-        status.work.begin(status._writing(record, [], "after"))
+        status.begin(record, [], "after")
         for _ in range(pieces):
             metrics.work.go_on(1)
             status.work.go_on(1)

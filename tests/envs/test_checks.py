@@ -160,7 +160,7 @@ def seated(seats, env, **tree):
     layout = Layout((env.num_envs,), (tuple(range(count)),), ("cpu",) * count)
 
     class Role(ActorRole):
-        def _environment(self, copies):
+        def make_env(self):
             return env
 
     return Assembly(config, specs, layout, actor_role=Role, agents=env.agents).roles()[0].build()
@@ -375,7 +375,7 @@ def test_an_actor_tells_the_copy_by_its_number_in_the_whole_run(workers, share):
         "env": {"workers": workers, "share_rewards": share, "options": {"fault": "no reward"}},
     }
     role = ActorRole(load_config(tree), (), {}, None, None, copies=(4, 5), index=1)
-    env = role._environment(5)
+    env = role.make_env()
     try:
         # With one process the third copy is the first that is faulty; of two, the second's third.
         found = 4 + (2 if workers == 1 else 4)

@@ -119,7 +119,7 @@ class ForgetsTheTurn(Small):
         return {name: a for name, a in super().state().items() if name != "streams"}
 
     def restore(self, state):
-        super().restore(state | {"streams": self._streams})
+        super().restore(state | {"streams": super().state()["streams"]})
 
 
 class SavesAnObject(Small):
@@ -136,21 +136,21 @@ class PaysTheDead(Small):
     """The last agent dies after three turns, and goes on earning."""
 
     def end_turn(self):
-        result = super().end_turn()
-        dead = self._turns >= 3
+        result, turns = super().end_turn(), self.state()["turns"]
+        dead = turns >= 3
         terminated = result.terminated.copy()
-        terminated[:, -1] = (self._turns == 3) & ~result.truncated[:, -1]
-        result.truncated[dead & (self._turns > 3), -1] = False
+        terminated[:, -1] = (turns == 3) & ~result.truncated[:, -1]
+        result.truncated[dead & (turns > 3), -1] = False
         self.active[dead, -1] = False
-        result.rewards[dead & (self._turns > 3), -1] = 1.0
+        result.rewards[dead & (turns > 3), -1] = 1.0
         return TurnResult(result.rewards, terminated, result.truncated)
 
 
 class DiesTwice(PaysTheDead):
     def end_turn(self):
-        result = super().end_turn()
-        result.rewards[self._turns > 3, -1] = 0.0
-        result.terminated[self._turns == 5, -1] = True
+        result, turns = super().end_turn(), self.state()["turns"]
+        result.rewards[turns > 3, -1] = 0.0
+        result.terminated[turns == 5, -1] = True
         return result
 
 
@@ -184,13 +184,12 @@ class SharesItsMap(Small):
 
     def __init__(self, num_envs):
         super().__init__(num_envs)
-        self.tiles = self.SHARED[:num_envs]
-        self.tiles[...] = self._framed[:, 2:-2, 2:-2]
-        self._framed = np.lib.stride_tricks.as_strided(self._framed)
+        self.own, self.tiles = self.tiles, self.SHARED[:num_envs]
+        self.tiles[...] = self.own
 
     def begin_turn(self):
         super().begin_turn()
-        self._framed[:, 2:-2, 2:-2] = self.tiles
+        self.own[...] = self.tiles
 
 
 class ForgetsFacts(Small):
@@ -210,22 +209,26 @@ class KeepsOldRewards(Small):
     """What was given in the turn before stands there until an agent acts."""
 
     def begin_turn(self):
-        old = self._rewards.copy()
+        old = self.rewards_so_far.copy()
         super().begin_turn()
-        self._rewards[...] = old
+        self.rewards_so_far[...] = old
         self._old = True
 
     def act(self, agent, actions):
         if self._old:
-            self._rewards[...] = 0.0
+            self.rewards_so_far[...] = 0.0
             self._old = False
         super().act(agent, actions)
 
 
 class NewRewards(Small):
+    def __init__(self, num_envs):
+        super().__init__(num_envs)
+        self.real = self.rewards_so_far
+
     def begin_turn(self):
         super().begin_turn()
-        self.rewards_so_far = self._rewards.copy()
+        self.rewards_so_far = self.real.copy()
 
 
 class OtherRewards(Small):
@@ -237,7 +240,7 @@ class OtherRewards(Small):
 class RewardsOfOneCopy(Small):
     def __init__(self, num_envs):
         super().__init__(num_envs)
-        self.rewards_so_far = self._rewards[0]
+        self.rewards_so_far = self.rewards_so_far[0]
 
 
 class Masked(Small):
@@ -362,4 +365,6 @@ class StaggeredTreasureHunt(Small):
 
     def reset(self, seeds, mask):
         super().reset(seeds, mask)
-        self._turns[mask] = seeds[mask] % 5
+        state = self.state()
+        state["turns"][mask] = seeds[mask] % 5
+        self.restore(state)

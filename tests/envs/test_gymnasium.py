@@ -84,7 +84,7 @@ def test_actions_are_handed_on_as_the_library_takes_them():
         env = GymnasiumEnv(lambda s=space: Odd(s), 2)
         env.reset(np.array([1, 2]), np.ones(2, bool))
         env.act(0, np.array(ours, env.agents[0].action_space.dtype))
-        assert [copy.given[0] for copy in env._copies] == theirs
+        assert [copy.given[0] for copy in env.copies] == theirs
         chosen = sample_actions(env.agents[0].action_space, 5, np.random.default_rng(0))
         assert all(env.agents[0].action_space.contains(action) for action in chosen)
 
@@ -93,7 +93,7 @@ def test_the_last_observation_is_kept_and_a_win_at_the_limit_is_a_win():
     env = GymnasiumEnv(lambda: Corridor(limit=4), 3)
     seen, mask = np.zeros((3, 6), np.float32), np.zeros((3, 3), bool)
     env.reset(np.array([1, 2, 3]), np.ones(3, bool))
-    start = [copy.at for copy in env._copies]
+    start = [copy.at for copy in env.copies]
     ended = np.zeros(3, bool)
     for turn in range(4):
         env.begin_turn()

@@ -182,7 +182,7 @@ def test_what_can_be_imported_is_named_by_its_path():
 
 def test_each_copy_is_another():
     made = make_env(name_game(Both), 3)
-    assert len({id(copy) for copy in made._copies}) == 3
+    assert len({id(copy) for copy in made.copies}) == 3
 
 
 def test_options_reach_it():
@@ -194,8 +194,8 @@ def test_pictures_are_asked_for_where_there_are_some():
     one, two = (make_env("envs.test_own_games:Single", n) for n in (1, 2))
     one.reset(np.arange(1), np.ones(1, bool))
     assert one.render().shape == (4, 4, 3)
-    assert one._copies[0].render_mode == "rgb_array"
-    assert two._copies[0].render_mode is None
+    assert one.copies[0].render_mode == "rgb_array"
+    assert two.copies[0].render_mode is None
 
 
 def raises_type_error(agents=2):

@@ -4,10 +4,10 @@ import itertools
 
 import numpy as np
 import pytest
-from gymnasium.spaces import Discrete, MultiDiscrete
 
+from masked_games import Doors
 from remuda.config import load_config
-from remuda.envs.recorded import Recorded, _mask_size
+from remuda.envs.recorded import Recorded
 from remuda.envs.registry import make_env
 from remuda.evaluate import evaluate, play_recorded
 from remuda.evaluation import Limits
@@ -94,9 +94,16 @@ def test_returns_and_facts_are_those_of_greedy_play(game):
         assert seen.masks.any(1).all()
 
 
-def test_masks_are_as_long_as_the_choices_are_many():
-    assert _mask_size(Discrete(4)) == 4
-    assert _mask_size(MultiDiscrete([2, 3])) == 5
+@pytest.mark.parametrize("choices", [(4,), (2, 3)])
+def test_masks_are_as_long_as_the_choices_are_many(choices):
+    env = Recorded(Doors(2, choices), episodes=0, states=10)
+    env.reset(np.zeros(2, np.int64), np.ones(2, np.bool_))
+    env.start()
+    seen, allowed = np.zeros((2, 5), np.float32), np.zeros((2, sum(choices)), np.bool_)
+    env.begin_turn()
+    env.observe(1, seen)
+    env.mask(1, allowed)
+    assert env.observed([1]).masks.tolist() == allowed.tolist()
 
 
 class Uneven(Tape):

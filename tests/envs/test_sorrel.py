@@ -18,11 +18,17 @@ class TestBerries(VectorEnvContract):
         return SorrelCopies(berries, num_envs)
 
 
+def keep(game, games):
+    games.append(game)
+    return game
+
+
 def test_the_game_s_own_loop_plays_as_it_would_alone():
     """The same random numbers and actions: the same world, turn by turn."""
-    env = SorrelCopies(berries, 2, max_turns=30)
+    games = []
+    env = SorrelCopies(lambda: keep(berries(), games), 2, max_turns=30)
     env.reset(np.array([3, 4]), np.ones(2, bool))
-    copy = env._copies[0].game
+    copy = games[0]
 
     alone = berries(max_turns=30)
     np.random.seed(0)
@@ -50,7 +56,8 @@ def test_the_game_s_own_loop_plays_as_it_would_alone():
 
 
 def test_an_episode_is_cut_off_by_the_adapter_and_ended_by_the_game():
-    env = SorrelCopies(berries, 1, max_turns=4)
+    games = []
+    env = SorrelCopies(lambda: keep(berries(), games), 1, max_turns=4)
     env.reset(np.array([0]), np.ones(1, bool))
     for turn in range(4):
         env.begin_turn()
@@ -62,7 +69,7 @@ def test_an_episode_is_cut_off_by_the_adapter_and_ended_by_the_game():
     assert not env.active.any()
     last = np.zeros((1, 27), np.float32)
     env.observe(1, last)
-    assert (last == env._copies[0].game.agents[1].pov(env._copies[0].game.world)).all()
+    assert (last == games[0].agents[1].pov(games[0].world)).all()
 
     class EndsWithABerry(Berries):
         def take_turn(self, epoch=0):

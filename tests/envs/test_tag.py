@@ -139,6 +139,6 @@ def test_a_chaser_catches_those_who_walk_at_random_more_often_than_those_who_fle
 
         chasing = [either] * 5
         play_episodes(env, chasing, 1)
-        return env._tags.mean()
+        return env.state()["tags"].mean()
 
     assert tags(fleeing=False) > 2 * tags(fleeing=True)

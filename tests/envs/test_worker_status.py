@@ -81,18 +81,18 @@ def test_an_actor_tells_for_which_workers_it_waits(tmp_path, monkeypatch, compil
     env = WorkerEnvs(
         "envs.test_worker_status:Waits", 2, 2, status=status, until=str(until), compiling=compiling
     )
-    look_at = WorkerEnvs._look_at
+    tell_waiting = WorkerStatus.tell_waiting
 
-    def look(self, worker, process):
-        look_at(self, worker, process)
-        if worker == 1:
+    def tell(self, worker, pid):
+        tell_waiting(self, worker, pid)
+        if worker == 1 and pid is not None:
             told.append((status.waited_for(), status.is_compiling()))
             until.touch()
 
-    monkeypatch.setattr(WorkerEnvs, "_look_at", look)
+    monkeypatch.setattr(WorkerStatus, "tell_waiting", tell)
     try:
         env.reset(np.arange(2), np.ones(2, bool))
-        pid = env._processes[1].pid
+        pid = env.pids[1]
         for _ in range(3):
             env.begin_turn()
             env.end_turn()
@@ -110,7 +110,8 @@ def test_a_worker_tells_which_process_it_is():
     (status,) = WorkerStatus.of_all(1, 3)
     env = WorkerEnvs("support:Tape", 2, 2, status=status)
     try:
-        assert status.processes() == [(p.pid, started(p.pid)) for p in env._processes]
+        assert status.processes() == [(pid, started(pid)) for pid in env.pids]
+        assert len(env.pids) == 2
         status.reset()
         assert len(status.processes()) == 2, "they are the workers' own words"
     finally:

@@ -59,7 +59,7 @@ def test_closing_leaves_nobody_behind():
 def test_a_worker_that_is_killed_is_told():
     env = WorkerEnvs("tag", 4, 2)
     env.reset(np.arange(4), np.ones(4, bool))
-    os.kill(env._processes[1].pid, signal.SIGKILL)
+    os.kill(env.pids[1], signal.SIGKILL)
     with pytest.raises(RemudaError, match=r"worker 1 .*ended with exit code -9"):
         env.reset(np.arange(4), np.ones(4, bool))
     env.close()
@@ -152,6 +152,25 @@ def descriptors():
     return len(os.listdir("/proc/self/fd"))
 
 
+@pytest.fixture
+def let_go(monkeypatch):
+    """For each child that the fork server is asked for False, and True when it is let go."""
+    gc.collect()  # those of other tests
+    told, send, release = [], forkserver.Server.send, forkserver.Server.let_go
+
+    def asked(server, parts):
+        send(server, parts)
+        told.append(False)
+
+    def ended(server):
+        release(server)
+        told.append(True)
+
+    monkeypatch.setattr(forkserver.Server, "send", asked)
+    monkeypatch.setattr(forkserver.Server, "let_go", ended)
+    return told
+
+
 def fail_to_make(monkeypatch, how):
     """Try to make one that cannot be made."""
     if how == "a worker raises":
@@ -174,16 +193,15 @@ def fail_to_make(monkeypatch, how):
 
 
 @pytest.mark.parametrize("how", ["a worker raises", "no process for the second", "Ctrl-C"])
-def test_one_that_cannot_be_made_leaves_nothing_open(monkeypatch, how):
+def test_one_that_cannot_be_made_leaves_nothing_open(monkeypatch, how, let_go):
     """It left a descriptor for each worker, and those that had begun until they were collected."""
     WorkerEnvs("tag", 2, 2).close()  # the server, and what is loaded once
     before = descriptors()
-    users = forkserver._State.server._users
     for _ in range(3):
         fail_to_make(monkeypatch, how)
         assert not workers_left()
     assert descriptors() == before
-    assert forkserver._State.server._users == users
+    assert let_go.count(True) == let_go.count(False) > 0
 
 
 def test_one_whose_worker_broke_is_closed(monkeypatch):
@@ -212,7 +230,7 @@ import time
 
 if __name__ == "__main__":
     env = WorkerEnvs("tag", 2, 2)
-    print(*(process.pid for process in env._processes), flush=True)
+    print(*env.pids, flush=True)
     time.sleep(600)
 """
 

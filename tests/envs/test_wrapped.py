@@ -66,11 +66,12 @@ def test_the_actor_shares_rewards_where_the_user_asks_for_it():
     def role(tree):
         return ActorRole(load_config(tree), (), {}, None, None, copies=(3,))
 
-    plain = role({})._environment(3)
+    plain = role({}).make_env()
+    assert plain.num_envs == 3
     assert isinstance(plain, TreasureHunt)
-    shared = role({"env": {"share_rewards": 0.25}})._environment(3)
+    shared = role({"env": {"share_rewards": 0.25}}).make_env()
     assert isinstance(shared, SharedRewards)
-    assert shared._mixture.tolist() == [[0.875, 0.125], [0.125, 0.875]]
+    assert shared.mixture.tolist() == [[0.875, 0.125], [0.125, 0.875]]
 
 
 def test_scripted_policies_take_seats():

@@ -10,7 +10,7 @@ import pytest
 from remuda.checkpoint.state import pack, unpack
 from remuda.config import ExperienceConfig
 from remuda.errors import CheckpointError
-from remuda.experience import experience as module
+from remuda.experience import words
 from remuda.experience.experience import Experience, ring_segments
 from remuda.experience.ring import WANTED, WRITTEN, StreamShape
 from remuda.experience.rollout_queue import AFTER, Rollout, RolloutQueue
@@ -157,15 +157,15 @@ def test_a_wish_is_stated_anew_where_a_writer_was_past_its_share_before_it_saw_i
     first, second = (ExperienceWriter(experience, actor) for actor in range(2))
     done = []
 
-    def commit_first(words, word, value):
+    def commit_first(counters, word, value):
         if not done:
             done.append(True)
             for i in range(6):
                 step(first, i, over=True)
-        store(words, word, value)
+        store(counters, word, value)
 
-    monkeypatch.setattr(module, "store", commit_first)
-    enough = module._has.py_func(experience.counters, WRITTEN, 10)
+    monkeypatch.setattr(words, "store", commit_first)
+    enough = words.has_steps.py_func(experience.counters, WRITTEN, 10)
     assert not enough
     for i in range(4):
         step(second, i, over=True)

@@ -108,7 +108,7 @@ class World:
     Whoever sleeps does nothing until it is rung, as if there were no look at the clock besides.
     """
 
-    def __init__(self, kind, schedule, rung):
+    def __init__(self, kind, schedule, rung, waited):
         self.lockstep = schedule == "lockstep"
         tree = {"schedule": schedule, "actor": {"processes": 1 if self.lockstep else 2}}
         config = load_config(overlay(overlay(SMALL, tree), {"policy": KINDS[kind]}))
@@ -117,8 +117,8 @@ class World:
         *actors, self.role = self.assembly.roles()
         self.group, self.state = self.role.group(), None
         self.actors = [actor.build() for actor in actors]
-        self.wakeups = [next(iter(actor._rooms._rooms)).wakeup for actor in self.actors]
-        self.rung, self.asleep = rung, set()
+        self.wakeups = [actor.seats.rooms[0].wakeup for actor in self.actors]
+        self.rung, self.waited, self.asleep = rung, waited, set()
         self.experience = list(self.assembly.experience.values())
         self.rows = [self.assembly.scoreboard.learn(spec.name) for spec in specs]
 
@@ -142,6 +142,11 @@ class World:
         if not look():
             self.asleep.add(wakeup)
 
+    def learner_looks(self):
+        """Whether it would not sleep at all if it waited now."""
+        self.group.wait(0.0, lambda: False)
+        return self.waited[self.role.wakeup]
+
     def train(self, death):
         """The learner trains all that is due."""
         wakeup = self.role.wakeup
@@ -154,7 +159,7 @@ class World:
             else:
                 pytest.fail("the learner is at it for ever, with nothing to train on")
             if not self.lockstep:
-                self.sleep(wakeup, self.group._any_ready)
+                self.sleep(wakeup, self.learner_looks)
 
     def turn(self, death):
         for actor, wakeup in zip(self.actors, self.wakeups, strict=True):
@@ -227,6 +232,19 @@ def rung(monkeypatch):
         yield found
 
 
+@pytest.fixture
+def waited(monkeypatch):
+    """By wakeup, whether what was waited for last had come."""
+    found, wait = {}, Wakeup.wait
+
+    def noted(self, predicate, timeout):
+        found[self] = wait(self, predicate, timeout)
+        return found[self]
+
+    monkeypatch.setattr(Wakeup, "wait", noted)
+    return found
+
+
 def lines(world, restored):
     """Where a learner can die: each line of a life, the first time that it comes there, and then.
 
@@ -244,9 +262,11 @@ def lines(world, restored):
 @pytest.mark.parametrize(
     "kind", [pytest.param(k, marks=() if k in QUICK else pytest.mark.slow) for k in KINDS]
 )
-def test_actors_and_a_third_go_on_wherever_two_learners_died(kind, schedule, every_line, rung):
+def test_actors_and_a_third_go_on_wherever_two_learners_died(
+    kind, schedule, every_line, rung, waited
+):
     """In the quick suite they die where one word is written and the next is not."""
-    world = World(kind, schedule, rung)
+    world = World(kind, schedule, rung, waited)
     assert not world.play(NEVER)
     world.check_goes_on()
     world.check_words()

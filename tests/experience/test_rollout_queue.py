@@ -217,7 +217,7 @@ def test_a_segment_that_was_closed_before_its_first_step_is_passed_over():
     assert np.diff([*out.starts[0, :2], rows]).tolist() == [5, 5]
 
 
-def _write_for_ever(experience):
+def write_for_ever(experience):
     writer = ExperienceWriter(experience)
     i = 0
     one = np.ones(1, bool)
@@ -233,7 +233,7 @@ def _write_for_ever(experience):
 def test_a_segment_is_taken_whole_or_not_at_all(check):
     """An actor that overwrites at full speed; without the sequence check the test sees it."""
     experience = make_experience(rollout=8, length=4, streams=1, size=2_000, on_full="overwrite")
-    child = SPAWN.Process(target=_write_for_ever, args=(experience,), daemon=True)
+    child = SPAWN.Process(target=write_for_ever, args=(experience,), daemon=True)
     child.start()
     try:
         assert experience.learner.wait(experience.has_rollout, 60.0)

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from experience.test_rollout_queue import SPAWN, _write_for_ever, make_experience, turn
+from experience.test_rollout_queue import SPAWN, make_experience, turn, write_for_ever
 from remuda.experience.ring import CLOSED, OTHERS
 from remuda.experience.rollout_queue import AFTER, Rollout, RolloutQueue
 from remuda.experience.segment_replay import SegmentReplay
@@ -176,7 +176,7 @@ def test_a_segment_is_drawn_whole_or_not_at_all(check):
     experience = make_experience(
         rollout=8, streams=1, size=2_000, on_full="overwrite", capacity=8, keeps=True
     )
-    child = SPAWN.Process(target=_write_for_ever, args=(experience,), daemon=True)
+    child = SPAWN.Process(target=write_for_ever, args=(experience,), daemon=True)
     child.start()
     try:
         assert experience.learner.wait(experience.has_rollout, 60.0)

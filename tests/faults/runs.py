@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 from dataclasses import dataclass
+from unittest import mock
 
 import psutil
 import pytest
@@ -14,10 +15,12 @@ from remuda.actor.role import ActorRole
 from remuda.assembly import Assembly
 from remuda.checkpoint.store import Checkpoints, Manifest
 from remuda.config import load_config, overlay
+from remuda.learner import role as learner_role
 from remuda.learner.role import LearnerRole
 from remuda.policies.spec import policy_specs
 from remuda.runtime.layout import make_layout
 from remuda.runtime.processes import ProcessRuntime
+from remuda.streams import stream
 from support import Tape
 
 SMALL = {
@@ -118,11 +121,12 @@ class SabotagedActor(ActorRole):
 class StopsWhenAsked:
     """Stands in for an argument, and stops the process where the argument is used."""
 
-    def __init__(self, real):
-        self.real = real
+    def __init__(self, real, when=lambda: True):
+        self.real, self.when = real, when
 
     def integers(self, *args):
-        os.kill(os.getpid(), signal.SIGSTOP)
+        if self.when():
+            os.kill(os.getpid(), signal.SIGSTOP)
         return self.real.integers(*args)
 
     def __array__(self, dtype=None, copy=None):
@@ -138,19 +142,25 @@ class StopsWhileSampling(LearnerRole):
     """
 
     def build(self):
-        group = super().build()
-        if self.specs[0].name == "agent_0" and self.specs[0].config.rollout_length:
-            experience = group.learners[0]._rollouts[0].experience
+        has_rehearsed = []
+
+        def stopping(seed, *words):
+            random = stream(seed, *words)
+            is_its_own = words[:2] == ("replay", "agent_0")
+            return StopsWhenAsked(random, lambda: has_rehearsed) if is_its_own else random
+
+        with mock.patch.object(learner_role, "stream", stopping):
+            group = super().build()
+        has_rehearsed.append(True)
+        if self.specs[0].name == "agent_0":
+            experience = self.experience["agent_0"]
             take = experience.take
 
             def stops(*words):
                 os.kill(os.getpid(), signal.SIGSTOP)
                 take(*words)
 
-            experience.take = stops
-        elif self.specs[0].name == "agent_0":
-            replay = group.learners[0]._replays[0]
-            replay._random = StopsWhenAsked(replay._random)
+            experience.take = stops  # learners of steps take none
         return group
 
 
@@ -168,12 +178,17 @@ class StopsWhilePublishing(LearnerRole):
     """agent_0's learner is stopped when it has marked its slot as being written."""
 
     def build(self):
-        group = super().build()
-        if self.specs[0].name == "agent_0":
-            publisher = group.learners[0]._trainers[0]._publisher
+        make = self.published.publisher
+
+        def stopping(policy, checksum):
+            publisher = make(policy, checksum)
             publish = publisher.publish
-            publisher.publish = lambda weights, *rest: publish(StopsWhenAsked(weights), *rest)
-        return group
+            if policy == "agent_0":
+                publisher.publish = lambda weights, *rest: publish(StopsWhenAsked(weights), *rest)
+            return publisher
+
+        self.published.publisher = stopping
+        return super().build()
 
 
 def is_stopped(pid):

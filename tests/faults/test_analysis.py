@@ -175,7 +175,7 @@ def test_a_coordinator_that_was_stopped_itself_does_not_blame_its_helper(run, mo
     a = run(patience=60.0)
     a.next_analysis()
     pid = a.signal(signal.SIGSTOP)
-    a.until(lambda: a.analyser._asked is not None)
+    a.until(lambda: a.analyser.busy)
     now = time.monotonic
     monkeypatch.setattr(analysing.time, "monotonic", lambda: now() + 3600.0)
     a.analyser.look()
@@ -185,20 +185,38 @@ def test_a_coordinator_that_was_stopped_itself_does_not_blame_its_helper(run, mo
     assert a.analyser.pid == pid
 
 
+@pytest.fixture
+def started(monkeypatch):
+    """The helpers that were started."""
+    found, start = [], analysing.forkserver.start
+
+    def noted(*words, **how):
+        found.append(start(*words, **how))
+        return found[-1]
+
+    monkeypatch.setattr(analysing.forkserver, "start", noted)
+    return found
+
+
 @pytest.mark.parametrize("every", [None, 0.0])
-def test_where_it_is_switched_off_there_is_no_helper(every, run):
+def test_where_it_is_switched_off_there_is_no_helper(every, run, started):
     a = run(every=every)
     for _ in range(3):
         a.analyser.look()
-    assert a.analyser.pid is a.analyser._process is None
+    assert a.analyser.pid is None
+    assert not started
 
 
-def test_one_member_alone_is_not_analysed(run):
+def test_one_member_alone_is_not_analysed(run, started):
     a = run()
+    pair = a.table.occupants.identity[1:].copy()
     a.table.occupants.identity[1:, POLICY] = NO_POLICY
     until = time.monotonic() + 3 * EVERY
     a.until(lambda: time.monotonic() > until)
-    assert a.analyser._process is None
+    assert not started
+    a.table.occupants.identity[1:] = pair
+    a.next_analysis()
+    assert len(started) == 1
 
 
 def test_those_who_learn_are_looked_at_first_then_the_newest_copies():

@@ -32,7 +32,7 @@ class Explodes(LearnerRole):
     def build(self):
         group = super().build()
         if self.specs[0].name == "agent_0":
-            algorithm = group.learners[0]._algorithm
+            algorithm = group.learners[0].algorithm
             update, calls = algorithm.update, []
 
             def explode(batch, first, end):

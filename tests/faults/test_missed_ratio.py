@@ -26,7 +26,7 @@ class Slow(LearnerRole):
     def build(self):
         group = super().build()
         for learner in group.learners:
-            algorithm, experience = learner._algorithm, learner._replays[0].experience
+            algorithm, experience = learner.algorithm, self.experience[learner.policies[0]]
             algorithm.update = self.slowed(algorithm.update, experience)
         return group
 

@@ -22,6 +22,7 @@ from remuda.checkpoint.store import Checkpoints, Manifest
 from remuda.coordinator.ledger_writer import LedgerWriter
 from remuda.learner.role import LearnerRole
 from remuda.policies.spec import policy_specs
+from remuda.population.learner_births import LearnerBirths
 from remuda.population.ledger import BIRTH, MATCH, read_records
 from remuda.population.records import PolicyRef
 from remuda.population.table_layout import MATCHES, PROPOSED
@@ -79,9 +80,9 @@ class NotesItsWaits(SabotagedActor):
 
     def build(self):
         actor = super().build()
-        rooms, learner = actor._rooms, self.experience["policy_2"].learner
-        (room,) = [room for room in rooms._rooms if room.learner is learner]
-        wait, waits = rooms.wait, Path(os.environ["WAITS"])
+        learner = self.experience["policy_2"].learner
+        (room,) = [room for room in actor.seats.rooms if room.learner is learner]
+        wait, waits = actor.wait, Path(os.environ["WAITS"])
 
         def wait_and_note(timeout, interrupted):
             if not room.has_room():
@@ -89,7 +90,7 @@ class NotesItsWaits(SabotagedActor):
                     file.write("waits\n")
             return wait(timeout, interrupted)
 
-        rooms.wait = wait_and_note
+        actor.wait = wait_and_note
         return actor
 
 
@@ -200,17 +201,16 @@ class DiesAtTheFirstBirth(LearnerRole):
     """It begins with a newborn and publishes it, and is killed before it can say so."""
 
     def build(self):
-        group = super().build()
-        confirm, marker = group._births.confirm, Path(os.environ["FIRST_BIRTH"])
+        confirm, marker = LearnerBirths.confirm, Path(os.environ["FIRST_BIRTH"])
 
-        def die_once(policy, version):
+        def die_once(births, policy, version):
             if not marker.exists():
                 marker.touch()
                 os.kill(os.getpid(), signal.SIGKILL)
-            confirm(policy, version)
+            confirm(births, policy, version)
 
-        group._births.confirm = die_once
-        return group
+        LearnerBirths.confirm = die_once  # of this process, which is the learner's alone
+        return super().build()
 
 
 def test_births_go_on_whoever_dies(tmp_path, monkeypatch):
@@ -255,16 +255,16 @@ def test_a_league_in_async_is_resumed_with_its_population(tmp_path):
     finally:
         runtime.stop()
     store = Checkpoints(tmp_path / "checkpoints")
-    state = store.read(store.numbers()[-1], "coordinator")["population"]
+    newest = store.manifest(store.numbers()[-1])
+    state = store.read(newest.number, "coordinator")["population"]
     config = ring.config
     agents = Tape().agents
     specs = policy_specs(config, agents)
     again = Assembly(config, specs, make_layout(config, len(specs)), agents=agents)
-    again.table.restore(state)
+    again.restore(store, newest)
     assert records_of(again) == {
         m.ref: (m.games, m.total_reward) for m in _population(state, ring).members
     }
-    again._resumed = True
     runtime = again.runtime(tmp_path, store)
     try:
         matches = again.table.word(MATCHES)

@@ -123,12 +123,12 @@ def test_a_fork_server_that_does_not_answer_is_done_without(tmp_path):
     _, runtime = make_runtime(config, tmp_path)
     try:
         runtime.start(lambda: not lives(server))
-        assert forkserver._State.why_not
-        runtime._start_limit = 120.0
+        assert forkserver.ProcessState.why_not
+        runtime.start_limit = 120.0
         run_until(runtime, lambda: all(s.state == "running" for s in runtime.status()))
     finally:
         runtime.stop()
-        forkserver._State.why_not = ""
+        forkserver.ProcessState.why_not = ""
 
 
 def refuse(monkeypatch):

@@ -67,7 +67,7 @@ def server_with(code, directory, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setenv("PYTHONPATH", os.pathsep.join(filter(None, paths)))
         patch.setattr(forkserver, "MODULES", ())
-        patch.setattr(forkserver._State, "why_not", "")
+        patch.setattr(forkserver.ProcessState, "why_not", "")
         forkserver.end()
         forkserver.begin()
         try:

@@ -9,6 +9,6 @@ from remuda.forkserver import client as forkserver
 def way(request, monkeypatch):
     """How children are made: forked from the server, or spawned where there can be none."""
     if request.param == "spawned":
-        monkeypatch.setattr(forkserver._State, "why_not", "the test wants it so")
-        monkeypatch.setattr(forkserver._State, "server", None)
+        monkeypatch.setattr(forkserver.ProcessState, "why_not", "the test wants it so")
+        monkeypatch.setattr(forkserver.ProcessState, "server", None)
     return request.param

@@ -76,7 +76,7 @@ def test_a_child_runs_once_or_is_lost_and_begun_again(instant, tmp_path, monkeyp
         assert lost == (instant in LOST)
         assert ended(process) in (0, UNKNOWN)
         assert all(wakeup.wait(lambda: True, 0) for wakeup in wakeups)
-        assert not forkserver._State.why_not
+        assert not forkserver.ProcessState.why_not
 
 
 def is_readable(descriptor):
@@ -124,7 +124,7 @@ def test_no_start_waits_for_the_server(what, tmp_path, monkeypatch):
             ]
             best = min(best, (time.perf_counter() - began) / 3)
             forkserver.give_up()
-            forkserver._State.why_not = ""  # `server_with` puts back what it found
+            forkserver.ProcessState.why_not = ""  # `server_with` puts back what it found
             for process in processes:
                 process.kill()
                 assert process.join(60)

@@ -198,9 +198,9 @@ def test_a_server_that_was_killed_is_replaced():
             break
         lost += 1  # it was asked for in the moment of the server's death
         following.close()
-    assert lost <= 1, forkserver._State.why_not
+    assert lost <= 1, forkserver.ProcessState.why_not
     assert ended(following) == 0
-    assert not forkserver._State.why_not
+    assert not forkserver.ProcessState.why_not
     assert forkserver.server_pid() not in (None, before)
     assert living.exitcode is None, "its children live on"
     living.kill()
@@ -352,7 +352,7 @@ class FullServer:
 def test_a_server_that_takes_no_requests_now_is_not_waited_for(monkeypatch):
     server = FullServer()
     monkeypatch.setattr(forkserver, "begin", lambda: None)
-    monkeypatch.setattr(forkserver._State, "server", server)
+    monkeypatch.setattr(forkserver.ProcessState, "server", server)
     assert ended(forkserver.start(nothing, (), name="next")) == 0
     assert not server.asked
 

@@ -111,7 +111,7 @@ def test_a_forked_child_holds_nothing_of_its_servers(tmp_path, monkeypatch):
         wait_for(lambda: living.pid is not None)
         process = forkserver.start(tell_descriptors, (path,), name="x", lifeline=lifeline)
         # One that is spawned holds the pipe that tells of its end, besides.
-        assert isinstance(process, ForkedProcess), forkserver._State.why_not
+        assert isinstance(process, ForkedProcess), forkserver.ProcessState.why_not
         assert ended(process) == 0
         living.kill()
         ended(living)
@@ -142,7 +142,7 @@ def test_a_start_that_finds_no_room_leaves_nothing_open(way, room):
 @pytest.mark.parametrize("room", range(0, 10, 3))
 def test_a_server_that_finds_no_room_leaves_nothing_open_and_is_tried_again(room, monkeypatch):
     monkeypatch.setattr(forkserver, "MODULES", ())
-    monkeypatch.setattr(forkserver._State, "why_not", "")
+    monkeypatch.setattr(forkserver.ProcessState, "why_not", "")
     forkserver.end()
     before = open_files()
     with room_for(room):
@@ -269,7 +269,7 @@ def test_a_child_without_room_for_what_it_is_sent_says_so(tmp_path, monkeypatch)
         with monkeypatch.context() as patch:
             patch.setattr(resource, "getrlimit", lambda _: (20, hard))
             process = forkserver.start(nothing, ([Wakeup() for _ in range(30)],), name="x")
-        assert isinstance(process, ForkedProcess), forkserver._State.why_not
+        assert isinstance(process, ForkedProcess), forkserver.ProcessState.why_not
         assert process.join(120)
         assert process.failure == TOO_MANY
         process.close()

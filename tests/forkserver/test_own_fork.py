@@ -140,7 +140,7 @@ def test_one_that_was_killed_is_replaced(tmp_path):
 @pytest.mark.parametrize(
     "before",
     [
-        "client._State.is_program = False",
+        "client.ProcessState.is_program = False",
         "sys.modules['torch'] = sys",  # whatever it may have done with it
         "import threading; threading.Thread(target=time.sleep, args=(600,), daemon=True).start()",
     ],

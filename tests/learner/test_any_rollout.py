@@ -1,5 +1,7 @@
 """Learners of stacks, fed by a game whose episodes are of any length: nothing is out of place."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -52,9 +54,10 @@ def test_episodes_of_any_length_are_trained_on(mode, recurrent):
     agents = Uneven().agents
     specs = policy_specs(config, agents)
     assembly = Assembly(config, specs, make_layout(config, len(specs)), agents=agents)
-    actor, group = (role.build() for role in assembly.roles())
+    actor, learner = assembly.roles()
+    actor = actor.build()
+    group = replace(learner, patience=0.0).build()  # no actor plays meanwhile
     assert len(group.learners) == 1
-    group._patience = 0.0  # no actor plays meanwhile
     rows = [assembly.scoreboard.learn(spec.name) for spec in specs]
     while min(row[Learn.UPDATES] for row in rows) < 12:
         worked = actor.work()

@@ -51,10 +51,9 @@ def build(**policy):
 
 def train_on(learner, steps):
     """One update of the first policy, which is uniform before it, on one segment of these steps."""
-    k, out = learner.policies.index("agent_0"), learner._rollout
-    count = len(steps)
+    k, count = learner.policies.index("agent_0"), len(steps)
 
-    def take(*_):
+    def take(out, *_):
         out.num_rows[k], out.num_steps[k], out.num_taken[k] = count + 1, count, count
         out.num_segments[k], out.starts[k, 0] = 1, 0
         out.streams[k, :count], out.streams[k, count] = 0, AFTER
@@ -64,8 +63,8 @@ def train_on(learner, steps):
         out.versions[k, count] = OTHERS  # no step: whatever stands here
         return count
 
-    learner._algorithm.online.flat[k] = 0.0
-    learner._rollouts[k].ready, learner._rollouts[k].take = lambda: True, take
+    learner.algorithm.online.flat[k] = 0.0
+    learner.rollouts[k].ready, learner.rollouts[k].take = lambda: True, take
     learner.update()
 
 
@@ -104,19 +103,29 @@ def test_where_nobody_elses_steps_were_trained_on_there_is_no_weight_to_tell():
     assert record.others_weight is None
 
 
-def test_the_share_of_what_others_chose_in_batches_of_q_learners(monkeypatch):
+def test_the_share_of_what_others_chose_in_batches_of_q_learners():
     policy = {"algorithm": "dqn", "learning_mode": "off_policy", "batch_size": 4}
     tree = {key: value for key, value in TREE["policy"].items() if key != "ppo"} | policy
+    tree["experience"] = tree["experience"] | {"learning_starts": 16}
     config = load_config(TREE | {"policy": tree})
     agents = Tape().agents
     assembly = Assembly(config, policy_specs(config, agents), make_layout(config, 2), agents=agents)
-    learner = assembly.roles()[1].build().learners[0]
-    for versions in ([OTHERS, 3, OTHERS, OTHERS], [3, 3, OTHERS, 3]):
-        found = np.array(versions)
-        monkeypatch.setattr(learner._batches, "versions", lambda policy, size, found=found: found)
-        learner._judge(0, 0.5, 1.0, 0.0, 4)
-    row = assembly.scoreboard.learn("agent_0")
-    assert row[Learn.OTHERS_SUM] == pytest.approx(3 / 4 + 1 / 4)
+    actor, learner = (role.build() for role in assembly.roles()[:2])
+    (learner,) = learner.learners
+    replay, row = learner.replays[0], assembly.scoreboard.learn("agent_0")
+    sample, drawn = replay.sample, [[OTHERS, 3, OTHERS, OTHERS], [3, 3, 3, 3]]
+
+    def of_others(out, policy, *how):
+        found = sample(out, policy, *how)
+        out.versions[policy] = drawn[int(row[Learn.UPDATES])]
+        return found
+
+    replay.sample = of_others
+    while row[Learn.UPDATES] < 2:
+        actor.work()
+        while row[Learn.UPDATES] < 2 and learner.ready():
+            learner.update()
+    assert row[Learn.OTHERS_SUM] == pytest.approx(3 / 4)
     assert row[Learn.OTHERS_STEPS] == 0  # a batch weighs all alike
 
 

@@ -41,32 +41,45 @@ def specs_of(**tree):
 
 
 def learners_after(turns, **tree):
-    """The learners of a run in one process, by policy, and its board."""
+    """The learners of a run in one process, by policy, its board, and what was trained on last."""
     config, specs = specs_of(**tree)
     agents = Tape(num_agents=3).agents
     assembly = Assembly(config, specs, make_layout(config, len(specs)), agents=agents)
     actor, *groups = (role.build() for role in assembly.roles())
+    found = {name: learner for g in groups for learner in g.learners for name in learner.policies}
+    trained_on = {}
+    for learner in set(found.values()):
+        watch(learner, trained_on)
     for _ in range(turns):
         actor.work()
         for group in groups:
             while group.work():
                 pass
-    found = {name: learner for g in groups for learner in g.learners for name in learner.policies}
-    return found, assembly.scoreboard
+    return found, assembly.scoreboard, trained_on
 
 
-def last_rollout(learners, policy):
-    """Versions and streams of the steps that the newest update trained on; steps and taken."""
-    learner = learners[policy]
-    k, rollout = learner.policies.index(policy), learner._rollout
-    rows = slice(0, int(rollout.num_rows[k]))
-    steps = rollout.streams[k, rows] != AFTER
-    return rollout.versions[k, rows][steps], int(rollout.num_steps[k]), int(rollout.num_taken[k])
+def watch(learner, trained_on):
+    """Note of each policy's newest update the versions of its steps, how many, and those taken."""
+    update = learner.algorithm.update
+
+    def watched(rollout, members):
+        for k in members:
+            rows = slice(0, int(rollout.num_rows[k]))
+            steps = rollout.streams[k, rows] != AFTER
+            trained_on[learner.policies[k]] = (
+                rollout.versions[k, rows][steps],
+                int(rollout.num_steps[k]),
+                int(rollout.num_taken[k]),
+            )
+        return update(rollout, members)
+
+    if learner.trainers[0].config.rollout_length:
+        learner.algorithm.update = watched
 
 
 def test_on_policy_trains_on_the_newest_rollout_alone():
-    learners, board = learners_after(80)
-    versions, steps, taken = last_rollout(learners, "agent_0")
+    _, board, trained_on = learners_after(80)
+    versions, steps, taken = trained_on["agent_0"]
     assert steps == taken == len(versions)
     # Segments that were open at the last update go on into this one.
     assert versions.min() >= board.learn("agent_0")[Learn.VERSION] - 2
@@ -75,8 +88,8 @@ def test_on_policy_trains_on_the_newest_rollout_alone():
 @pytest.mark.parametrize("share", [0.5, 0.25])
 def test_hybrid_joins_the_newest_rollout_with_the_past(share):
     policy = {"learning_mode": "hybrid", "on_policy_share": share}
-    learners, board = learners_after(80, policy=policy)
-    versions, steps, taken = last_rollout(learners, "agent_0")
+    _, board, trained_on = learners_after(80, policy=policy)
+    versions, steps, taken = trained_on["agent_0"]
     assert taken / steps == pytest.approx(share, abs=0.02)
     newest = board.learn("agent_0")[Learn.VERSION] - 1
     assert versions[:taken].min() >= newest - 1
@@ -87,9 +100,9 @@ def test_hybrid_joins_the_newest_rollout_with_the_past(share):
 
 
 def test_off_policy_trains_on_draws_as_often_as_it_has_played_a_rollout():
-    learners, board = learners_after(160, policy={"learning_mode": "off_policy"})
-    _, expected = learners_after(160)
-    versions, steps, taken = last_rollout(learners, "agent_1")
+    _, board, trained_on = learners_after(160, policy={"learning_mode": "off_policy"})
+    _, expected, _ = learners_after(160)
+    versions, steps, taken = trained_on["agent_1"]
     assert len(set(versions)) > 3
     assert taken <= steps < taken + 5
     assert board.learn("agent_1")[Learn.UPDATES] == expected.learn("agent_1")[Learn.UPDATES] > 3
@@ -99,9 +112,9 @@ def test_off_policy_trains_on_draws_as_often_as_it_has_played_a_rollout():
 def test_a_group_learns_from_what_all_of_it_lived_through(mode):
     policy = {"learning_mode": mode, "experience": {"group": "us"}}
     policies = {"agent_2": {"experience": {"group": ""}}}
-    learners, _ = learners_after(160, policy=policy, policies=policies)
+    _, _, trained_on = learners_after(160, policy=policy, policies=policies)
     for name, group in (("agent_0", True), ("agent_1", True), ("agent_2", False)):
-        versions, _, taken = last_rollout(learners, name)
+        versions, _, taken = trained_on[name]
         drawn = versions[taken if mode == "hybrid" else 0 :]
         assert (
             ((drawn == OTHERS).mean() == pytest.approx(0.5, abs=0.15))
@@ -112,8 +125,8 @@ def test_a_group_learns_from_what_all_of_it_lived_through(mode):
 
 def test_q_learners_of_a_group_draw_from_each_other():
     policy = overlay(DQN, {"experience": {"group": "us"}})
-    learners, _ = learners_after(200, policy=policy)
-    replay = learners["agent_0"]._replays[0]
+    learners, _, _ = learners_after(200, policy=policy)
+    replay = learners["agent_0"].replays[0]
     batch, versions = replay.empty(1, 16), []
     for _ in range(40):
         replay.sample(batch, 0, 16)
@@ -129,13 +142,14 @@ def test_policies_of_one_stack_may_play_unlike_shares():
         "seats": {"a": ["agent_0"]},
     }
     one = {"processes": 1}
-    learners, board = learners_after(300, population=population, learners=one)
+    learners, board, _ = learners_after(300, population=population, learners=one)
     assert learners["a"] is learners["b"] is learners["c"] is learners["d"]
-    shares = {name: learners["a"]._rollouts[k].experience.rollout for k, name in enumerate("abcd")}
+    experience = {name: learners["a"].rollouts[k].experience for k, name in enumerate("abcd")}
+    shares = {name: found.rollout for name, found in experience.items()}
     # Of 12 seatings in which none sits twice the first is in 6, and each of the others in 10. So
     # it plays 4 of 24 streams, and they 6 2/3 each; a rollout is of as many as are nearest.
     assert shares["b"] == shares["c"] == shares["d"]
-    played = {name: learners["a"]._rollouts[k].experience.written for k, name in enumerate("abcd")}
+    played = {name: found.written for name, found in experience.items()}
     for name, streams in {"a": 8 * 6 / 12, "b": 80 / 12, "c": 80 / 12, "d": 80 / 12}.items():
         assert shares[name] == 16 * round(streams)
         assert 24 * played[name] / sum(played.values()) == pytest.approx(streams, rel=0.1)
@@ -146,8 +160,8 @@ def test_policies_of_one_stack_may_play_unlike_shares():
 
 
 def test_lag_is_told_of_own_steps_alone():
-    learners, board = learners_after(40)
-    trainer, row = learners["agent_0"]._trainers[0], board.learn("agent_0")
+    learners, board, _ = learners_after(40)
+    trainer, row = learners["agent_0"].trainers[0], board.learn("agent_0")
     before = row.copy()
     trainer.count_staleness(np.zeros(0, np.int64))
     assert (row == before).all()

@@ -1,5 +1,7 @@
 """An update of many policies comes in pieces: the same in the end, and it can be asked between."""
 
+from dataclasses import fields, replace
+
 import numpy as np
 import pytest
 
@@ -7,6 +9,7 @@ from remuda.assembly import Assembly
 from remuda.config import load_config
 from remuda.coordinator.scoreboard_reader import ScoreboardReader
 from remuda.learner import rollouts
+from remuda.policies.algorithms.rollout_algorithm import Learned
 from remuda.policies.spec import policy_specs
 from remuda.runtime.layout import make_layout
 from remuda.scoreboard import Learn
@@ -22,6 +25,7 @@ def make(monkeypatch):
         monkeypatch.setattr(rollouts, "AT_ONCE", pieces_of * STEPS)
         if has_trained:
             monkeypatch.setattr(rollouts, "PIECE_SECONDS", 1e9)  # however slow this machine is
+            monkeypatch.setattr(rollouts, "FIRST", pieces_of * STEPS)
         config = load_config(
             {
                 "game": "support:Tape",
@@ -39,10 +43,9 @@ def make(monkeypatch):
         agents = Tape(1, 5).agents
         specs = policy_specs(config, agents)
         assembly = Assembly(config, specs, make_layout(config, len(specs)), agents=agents)
-        actor, group = (role.build() for role in assembly.roles())
-        group._patience = 0.0  # no actor plays meanwhile
-        if has_trained:
-            group.learners[0]._paces = (1e-9, 1e-9)
+        actor, learner = assembly.roles()
+        actor = actor.build()
+        group = replace(learner, patience=0.0).build()  # no actor plays meanwhile
         rows = [assembly.scoreboard.learn(spec.name) for spec in specs]
         also(assembly)
         return actor, group, rows
@@ -69,7 +72,7 @@ def test_pieces_come_to_the_same_as_all_at_once(make):
                 pass
         assert updates(rows) == [4] * 5
         (learner,) = group.learners
-        found.append([learner._algorithm.weights(k).copy() for k in range(5)])
+        found.append([learner.algorithm.weights(k).copy() for k in range(5)])
     for cut, whole in zip(*found, strict=True):
         np.testing.assert_allclose(cut, whole, rtol=1e-4, atol=1e-5)
 
@@ -90,7 +93,7 @@ def test_the_actor_goes_on_before_the_last_piece(make):
     actor, group, _ = make(1)
     play(actor, group)
     assert group.work()
-    assert all(each.experience.untaken == 0 for each in group.learners[0]._rollouts)
+    assert all(each.experience.untaken == 0 for each in group.learners[0].rollouts)
 
 
 def test_the_end_of_a_run_trains_on_what_was_taken(make):
@@ -105,22 +108,36 @@ def test_a_piece_goes_by_the_steps_that_its_policies_bring(make):
     actor, group, _ = make(2)
     play(actor, group)
     (learner,) = group.learners
-    learner._left = learner._take()
-    learner._rollout.num_steps[:] = [STEPS // 2, STEPS, STEPS, 3 * STEPS, 1]
-    sizes = []
-    while learner._left:
-        sizes.append(learner._piece())
-        del learner._left[: sizes[-1]]
+    bring, sizes = [STEPS // 2, STEPS, STEPS, 3 * STEPS, 1], []
+
+    def bringing(take, steps):
+        def taken(out, k, version):
+            found = take(out, k, version)
+            out.num_steps[k] = steps
+            return found
+
+        return taken
+
+    def learned(_, members):
+        sizes.append(len(members))
+        return Learned(**{field.name: np.ones(len(members)) for field in fields(Learned)})
+
+    for queue, steps in zip(learner.rollouts, bring, strict=True):
+        queue.take = bringing(queue.take, steps)
+    learner.algorithm.update = learned
+    assert group.work()
+    while learner.unfinished:
+        assert group.work()
     assert sizes == [2, 1, 1, 1]
 
 
 def test_what_was_taken_for_a_later_piece_is_behind_until_it_is_trained_on(make):
     """It was in no count: neither waiting, nor trained on, nor lost."""
-    boards = []
-    actor, group, rows = make(
-        2, lambda found: boards.append(ScoreboardReader(found.scoreboard, found.experience))
-    )
-    (board,), experience = boards, boards[0]._experience.values()
+    assemblies = []
+    actor, group, rows = make(2, assemblies.append)
+    (assembly,) = assemblies
+    board = ScoreboardReader(assembly.scoreboard, assembly.experience)
+    experience = assembly.experience.values()
     play(actor, group)
     seen = []
     while True:
@@ -159,15 +176,15 @@ def test_a_piece_is_as_short_as_the_last_ones_were_slow(make, monkeypatch):
     monkeypatch.setattr(rollouts, "FIRST", STEPS)
     monkeypatch.setattr(rollouts, "PIECE_SECONDS", 1.0)
     monkeypatch.setattr(rollouts.time, "perf_counter", lambda: clock[0])
-    train = learner._train
+    update = learner.algorithm.update
 
-    def timed(members):
-        seconds = pace.pop(0) * float(learner._rollout.num_steps[members].sum())
+    def timed(rollout, members):
+        seconds = pace.pop(0) * float(rollout.num_steps[members].sum())
         clock[0] += seconds
         seen.append((len(members), seconds))
-        train(members)
+        return update(rollout, members)
 
-    monkeypatch.setattr(learner, "_train", timed)
+    learner.algorithm.update = timed
 
     def round_at(*paces):
         play(actor, group)
@@ -178,7 +195,7 @@ def test_a_piece_is_as_short_as_the_last_ones_were_slow(make, monkeypatch):
         return [count for count, _ in seen]
 
     assert round_at(*[0.5 / STEPS] * 5) == [1, 2, 2], "how long the first one takes is not known"
-    learner._paces = (1e-9, 1e-9)
+    round_at(*[1e-9] * 5)  # so that the last two are fast
     for _ in range(3):
         sizes = round_at(*[0.04] * 5)
     assert len(sizes) > 1

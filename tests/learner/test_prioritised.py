@@ -8,6 +8,7 @@ from policies.own_algorithms import Soft
 from remuda.assembly import Assembly
 from remuda.config import PolicyConfig, load_config, overlay
 from remuda.effects import without_effect
+from remuda.experience.priorities import Priorities
 from remuda.learner.replay import FIRST_BETA
 from remuda.memory_plan import plan
 from remuda.policies.actions import DiscreteActions
@@ -105,16 +106,23 @@ def build(**tree):
     return assembly, actor, group.learners[0]
 
 
-def test_what_was_drawn_has_the_priority_of_its_error():
+def test_what_was_drawn_has_the_priority_of_its_error(monkeypatch):
     assembly, actor, learner = build()
-    update, seen = learner._algorithm.update, []
+    update, seen, drawn = learner.algorithm.update, [], []
 
     def watched(batch, first, end):
         learned = update(batch, first, end)
         seen.append((first, batch.weights.clone(), learned.errors.clone()))
         return learned
 
-    learner._algorithm.update = watched
+    learn = Priorities.learn
+
+    def noted(priorities, of, errors):
+        learn(priorities, of, errors)
+        drawn.append(of.leaves.tolist())
+
+    monkeypatch.setattr(Priorities, "learn", noted)
+    learner.algorithm.update = watched
     for _ in range(300):
         actor.work()
         while learner.ready():
@@ -122,11 +130,10 @@ def test_what_was_drawn_has_the_priority_of_its_error():
             k, weights, errors = seen[-1]
             assert weights.shape == (1, 16)
             assert weights.max() == 1.0
-            replay = learner._replays[k]
-            leaves, known = replay._drawn.leaves, {}
-            for leaf, error in zip(leaves.tolist(), errors[0].tolist(), strict=True):
+            known, priorities = {}, learner.replays[k].state(whole=True)["priorities"]
+            for leaf, error in zip(drawn[-1], errors[0].tolist(), strict=True):
                 known[leaf] = (abs(error) + 1e-6) ** 0.7  # the last of the same step counts
-            found = replay._priorities.leaves.ravel()[list(known)]
+            found = priorities["leaves"].ravel()[list(known)]
             assert found == pytest.approx(np.array(list(known.values())), rel=1e-4)
     assert len(seen) > 40
     assert min(float(weights.min()) for _, weights, _ in seen) < 0.7
@@ -150,16 +157,16 @@ def test_an_update_that_is_undone_tells_nothing_of_its_samples():
     for _ in range(60):
         actor.work()
     assert learner.ready()
-    update = learner._algorithm.update
+    update = learner.algorithm.update
 
     def broken(batch, first, end):
         learned = update(batch, first, end)
         return learned._replace(loss=learned.loss * torch.nan)
 
-    learner._algorithm.update = broken
+    learner.algorithm.update = broken
     learner.update()
-    for replay in learner._replays:
-        leaves = replay._priorities.leaves
+    for replay in learner.replays:
+        leaves = replay.state(whole=True)["priorities"]["leaves"]
         assert set(np.unique(leaves)) == {0.0, 1.0}
 
 

@@ -81,13 +81,13 @@ def test_beside_others_with_other_amounts_it_learns_as_it_would_alone(algorithm)
     assert [len(learner.policies) for learner in group.learners] == [3]
     together = []
     (learner,) = group.learners
-    step = learner._step
+    update = learner.algorithm.update
 
-    def noted(first, end, size):
+    def noted(batch, first, end):
         together.append(end - first)
-        step(first, end, size)
+        return update(batch, first, end)
 
-    learner._step = noted
+    learner.algorithm.update = noted
     play(actor, group, 200)
     group.finish()  # publishes those that are not due too
     assert {1, 2} <= set(together)
@@ -108,13 +108,13 @@ def test_a_neighbour_whose_ring_was_cleared_holds_up_nobody():
     (learner,) = group.learners
     rows = [assembly.scoreboard.learn(f"agent_{k}") for k in range(3)]
     before = [row[Learn.UPDATES] for row in rows]
-    sample = learner._replays[1].sample
-    learner._replays[1].sample = lambda *_: False
-    while not learner._ready().all():
+    sample = learner.replays[1].sample
+    learner.replays[1].sample = lambda *_: False
+    while not learner.all_ready():
         actor.work()
     learner.update()
     assert [row[Learn.UPDATES] - was for row, was in zip(rows, before, strict=True)] == [1, 0, 1]
-    learner._replays[1].sample = sample
+    learner.replays[1].sample = sample
     learner.update()
     assert rows[1][Learn.UPDATES] == before[1] + 1
 
@@ -134,16 +134,17 @@ def test_a_time_budget_makes_batches_smaller_and_updates_more_frequent():
     tree = {"schedule": "async", "policy": {"time_budget": 0.01}}
     assembly, actor, group = build(**tree)
     (learner,) = group.learners
-    update = learner._algorithm.update
+    update, sizes = learner.algorithm.update, []
 
     def slow(batch, first, end):
-        time.sleep(0.002 * batch.a_tm1.shape[1])
+        sizes.append(batch.a_tm1.shape[1])
+        time.sleep(0.002 * sizes[-1])
         return update(batch, first, end)
 
-    learner._algorithm.update = slow
+    learner.algorithm.update = slow
     play(actor, group, 60)
     row = assembly.scoreboard.learn("agent_0")
-    assert learner._budget.size == 8
+    assert (sizes[0], sizes[-1]) == (16, 8)
     assert row[Learn.SAMPLES] < 16 * row[Learn.UPDATES]
     paid = (assembly.experience["agent_0"].written - 32) * 2.0
     assert paid <= row[Learn.SAMPLES] < paid + 16

@@ -104,7 +104,7 @@ def test_a_successor_tells_of_its_own_learning_rate_not_of_the_one_that_was_save
 def test_one_number_that_is_not_finite_spoils_no_mean_after_it(algorithm):
     """A sum that was infinite once would be so for good, and the next interval's none at all."""
     assembly, board, actor, learner = make(algorithm)
-    found = learner.learners[0]._algorithm
+    found = learner.learners[0].algorithm
     update = found.update
     train(assembly, actor, learner, 2)
 
@@ -126,14 +126,20 @@ def test_one_number_that_is_not_finite_spoils_no_mean_after_it(algorithm):
 
 
 def test_an_update_without_explained_variance_is_not_counted_among_those_that_have_one():
-    assembly, board, _, group = make("ppo")
-    learner, row = group.learners[0], assembly.scoreboard.learn("agent_0")
-    two = {field.name: np.full(3, 2.0, np.float32) for field in fields(Learned)}
-    told = Learned(**two | {"explained_variance": np.array([0.5, math.nan, -0.25], np.float32)})
-    learner._rollout.num_steps[0] = 4
-    for i in range(3):
-        row[Learn.ACCEPTED] += 1
-        learner._count(learner._trainers[0], told, i)
+    assembly, board, actor, learner = make("ppo")
+    found, told = learner.learners[0].algorithm, [-0.25, math.nan, 0.5]
+
+    def learned(rollout, members):
+        (k,) = members
+        two = {field.name: np.full(1, 2.0, np.float32) for field in fields(Learned)}
+        others = {"others": rollout.num_steps[[k]] / 2}
+        explained = {"explained_variance": np.array([told[found.updates[k] % 3]], np.float32)}
+        found.updates[k] += 1
+        return Learned(**two | others | explained)
+
+    found.update = learned
+    train(assembly, actor, learner, 3)
     record = board.between(board.start, board.read()).policies["agent_0"]
+    assert record.updates == 3
     assert record.explained_variance == pytest.approx(0.125)
     assert (record.gradient_norm, record.others) == (2.0, 0.5)

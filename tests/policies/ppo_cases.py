@@ -1,6 +1,7 @@
 """PPO with made rollouts."""
 
 import numpy as np
+import pytest
 import torch
 
 from remuda.config import PolicyConfig
@@ -9,6 +10,8 @@ from remuda.experience.ring import StreamShape
 from remuda.experience.rollout_queue import AFTER, Rollout
 from remuda.memory.waiting import Wakeup
 from remuda.policies.actions import DiscreteActions
+from remuda.policies.algorithms.autograd import Autograd
+from remuda.policies.algorithms.fused import Fused
 from remuda.policies.spec import PolicySpec, make_algorithm
 from remuda.streams import stream, torch_stream
 
@@ -18,7 +21,8 @@ DISCRETE = DiscreteActions((3,))
 LENGTH = 8
 
 
-def make(policies=1, actions=DISCRETE, own=(), masked=False, **options):
+def make(policies=1, actions=DISCRETE, own=(), masked=False, first=0, **options):
+    """A stack of policies, each with the random numbers of its number, from `first` on."""
     network = {"hidden": (16, 16), "shared": options.pop("shared", True)}
     tree = {"algorithm": "ppo", "network": network, "ppo": {"minibatches": 2} | options}
     tree["learning_rate"] = tree["ppo"].pop("learning_rate", 1e-2)
@@ -33,9 +37,9 @@ def make(policies=1, actions=DISCRETE, own=(), masked=False, **options):
         )
         for k in range(policies)
     ]
-    algorithm = make_algorithm(specs, [stream(0, "test", k) for k in range(policies)])
+    algorithm = make_algorithm(specs, [stream(0, "test", first + k) for k in range(policies)])
     for k in range(policies):
-        algorithm.network.initialise(algorithm.online.of(k), torch_stream(0, "weights", k))
+        algorithm.network.initialise(algorithm.online.of(k), torch_stream(0, "weights", first + k))
     return algorithm
 
 
@@ -76,6 +80,24 @@ def play(algorithm, reward, random, segments=32, masks=None):
         if masks is not None:
             rollout.masks[k, :rows] = masks
     return rollout
+
+
+def watched_update(algorithm, rollout, members=(0,)):
+    """Update; returns what was said of it, and the arguments of the first minibatch's step.
+
+    The latter are the engine, the batch of the whole rollout, the rows, and their advantages.
+    """
+    steps = []
+    with pytest.MonkeyPatch.context() as patch:
+        for kind in (Autograd, Fused):
+
+            def noted(engine, *given, step=kind.step):
+                steps.append((engine, *given))
+                return step(engine, *given)
+
+            patch.setattr(kind, "step", noted)
+        learned = algorithm.update(rollout, list(members))
+    return learned, steps[0]
 
 
 def bandit(seen, chosen):

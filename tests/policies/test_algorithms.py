@@ -15,16 +15,17 @@ from remuda.streams import torch_stream
 KINDS = ["dqn", "iqn"]
 
 
-def make(kind, policies=1, **options):
+def make(kind, policies=1, first=0, **options):
+    """A stack of policies, each with the random numbers of its number, from `first` on."""
     network = NetworkConfig(hidden=(32, 32), noisy=options.pop("noisy", False))
     own = {"target_every": options.pop("target_every", 200)} | (
         {"quantiles": 8} if kind == "iqn" else {}
     )
     config = PolicyConfig(algorithm=kind, network=network, n_frames=1, **{kind: own}, **options)
     specs = [PolicySpec("a", config, (2,), "float32", DiscreteActions((3,)))] * policies
-    algorithm = make_algorithm(specs, [torch_stream(0, "test", k) for k in range(policies)])
+    algorithm = make_algorithm(specs, [torch_stream(0, "test", first + k) for k in range(policies)])
     for k in range(policies):
-        algorithm.network.initialise(algorithm.online.of(k), torch_stream(0, "weights", k))
+        algorithm.network.initialise(algorithm.online.of(k), torch_stream(0, "weights", first + k))
     algorithm.target.flat.copy_(algorithm.online.flat.detach())
     return algorithm
 
@@ -76,10 +77,7 @@ def test_a_stack_trains_as_its_policies_would_alone(kind):
     for _ in range(5):
         together.update(transitions(policies=3))
     for k in range(3):
-        spec_streams = make(kind, policies=3)
-        alone = make(kind)
-        alone.load(0, spec_streams.online.flat[k])
-        alone._streams = (torch_stream(0, "test", k),)
+        alone = make(kind, first=k)
         batch = transitions(policies=3)
         own = Transitions(*(getattr(batch, f)[k : k + 1] for f in batch.__dataclass_fields__))
         for _ in range(5):
@@ -109,9 +107,7 @@ def test_what_an_update_tells_is_of_each_policy_by_itself(kind):
     batch.r_t[2] *= 100.0
     learned = together.update(batch)
     for k in range(3):
-        alone = make(kind)
-        alone.load(0, make(kind, policies=3).online.flat[k])
-        alone._streams = (torch_stream(0, "test", k),)
+        alone = make(kind, first=k)
         own = Transitions(*(getattr(batch, f)[k : k + 1] for f in batch.__dataclass_fields__))
         for one, other in zip(learned, alone.update(own), strict=True):
             torch.testing.assert_close(one[k : k + 1], other)

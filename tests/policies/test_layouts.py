@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-import torch
 from numba import njit
 
 from remuda.memory.shared import CACHE_LINE
@@ -107,4 +106,3 @@ def test_what_policies_act_on_begins_on_a_cache_line():
 
     stacks = [ActingStack(Network(), [None] * 2, streams) for streams in range(1, 20)]
     assert [stack.inputs.ctypes.data % CACHE_LINE for stack in stacks] == [0] * 19
-    assert isinstance(stacks[0]._tensor, torch.Tensor)

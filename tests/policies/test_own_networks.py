@@ -236,11 +236,16 @@ def test_a_step_of_long_short_term_memory_is_that_of_pytorch(bias):
 
 
 def test_stacked_frames_come_first_and_observations_keep_their_shape():
-    spec = spec_of("dqn", "Wide", shape=(4, 3))
-    assert spec.network().encoder._shape == (4, 3)
+    noted, spec = own_networks.Shaped.noted, spec_of("dqn", "Shaped", shape=(4, 3))
+    noted.clear()
+    spec.network()
+    assert noted == {((4, 3), (4, 3))}
     config = spec.config.model_copy(update={"n_frames": 2})
     spec = PolicySpec("a", config, (4, 3), "float32", DiscreteActions((3,)))
-    assert spec.network().encoder._shape == (2, 4, 3)
+    noted.clear()
+    network = spec.network()
+    assert noted == {((2, 4, 3), (2, 4, 3))}
+    assert network.num_inputs == 24
 
 
 @pytest.mark.parametrize(

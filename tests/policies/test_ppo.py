@@ -11,7 +11,6 @@ from remuda.experience.rollout_queue import AFTER, Rollout
 from remuda.policies.actions import ContinuousActions
 from remuda.policies.networks.actor_critic import COUNT, MEAN, VARIANCE
 from remuda.policies.running_returns import running_sums
-from remuda.streams import stream
 
 CONTINUOUS = ContinuousActions(np.full(1, -2, np.float32), np.full(1, 2, np.float32))
 
@@ -120,12 +119,9 @@ def test_a_stack_trains_as_its_policies_would_alone():
     ]
     together = make(3, own=own)
     rollout = play(together, bandit, np.random.default_rng(0))
-    before = together.online.flat.detach().clone()
     together.update(rollout, range(3))
     for k in range(3):
-        alone = make(1, own=own[k : k + 1])
-        alone._streams = (stream(0, "test", k),)
-        alone.load(0, before[k])
+        alone = make(1, own=own[k : k + 1], first=k)
         mine = Rollout(*(getattr(rollout, f)[k : k + 1] for f in Rollout.__dataclass_fields__))
         alone.update(mine, [0])
         torch.testing.assert_close(

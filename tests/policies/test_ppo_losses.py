@@ -4,13 +4,13 @@ import numpy as np
 import pytest
 import torch
 
-from policies.ppo_cases import bandit, make, play
+from policies.ppo_cases import bandit, make, play, watched_update
 from remuda.checkpoint.state import pack, unpack
 from remuda.experience.rollout_queue import AFTER
 from remuda.policies.actions import DiscreteActions
 from remuda.policies.algorithms.autograd import Autograd, Batch
 from remuda.policies.algorithms.fused import ROWS_AT_ONCE, Fused, Workspace
-from remuda.policies.algorithms.samples import Pick, Rows
+from remuda.policies.algorithms.samples import Pick
 from remuda.policies.networks.actor_critic import MEAN, VARIANCE
 
 
@@ -57,7 +57,7 @@ def test_fused_gradients_are_those_of_torch(shared, sizes, options, masked, acti
         chosen[:, ::2] = sizes[0] - 1
     observations = torch.from_numpy(random.random((2, rows, 2), np.float32))
     taken = torch.from_numpy(chosen)
-    costs, both, cpu = algorithm._costs, np.arange(2), torch.device("cpu")
+    costs, both, cpu = algorithm.costs, np.arange(2), torch.device("cpu")
     engines = [
         Autograd(algorithm.network, part, costs, algorithm.losses),
         Fused(algorithm.network, part, costs, Workspace(algorithm.network)),
@@ -102,19 +102,18 @@ def test_steps_count_by_how_likely_the_policy_is_now_to_make_them():
     rollout.log_probs[0, 0] -= 0.5  # it is likelier now than when it was made
     rollout.log_probs[0, 1] += 0.5
     rollout.log_probs[0, 2] -= 5.0
-    samples = Rows(rollout, [0], torch.device("cpu"))
-    batch, credit = algorithm._prepare(rollout, samples, [0])
+    learned, (_, batch, *_) = watched_update(algorithm, rollout)
     expected = [np.exp(0.5), np.exp(-0.5), 2.0, 1.0, 1.0]
     assert batch.weights[0, :5].tolist() == pytest.approx(expected, rel=1e-4)
     steps = int(rollout.num_steps[0])
     ratios = np.array([np.exp(0.5), np.exp(-0.5), np.exp(5.0), *[1.0] * (steps - 3)])
-    assert credit.effective[0] == pytest.approx(
+    assert learned.effective[0] == pytest.approx(
         ratios.sum() ** 2 / steps / (ratios**2).sum(), rel=1e-3
     )
-    plain, *_ = make(correction="none")._prepare(rollout, samples, [0])
+    _, (_, plain, *_) = watched_update(make(correction="none"), rollout)
     assert plain.weights[0, :5].tolist() == [1.0] * 5
     # By V-trace a step counts at most once, and less where it is less likely now; see below.
-    traced, *_ = make(correction="vtrace")._prepare(rollout, samples, [0])
+    _, (_, traced, *_) = watched_update(make(correction="vtrace"), rollout)
     expected = [1.0, np.exp(-0.5), 1.0, 1.0, 1.0]
     assert traced.weights[0, :5].tolist() == pytest.approx(expected, rel=1e-4)
 
@@ -123,18 +122,11 @@ def test_what_steps_count_is_not_fetched_back_from_the_device(monkeypatch):
     """It was, in each update, which then waited for all that the device had been given to do."""
     algorithm = make()
     rollout = play(algorithm, bandit, np.random.default_rng(0))
-    prepare, cpu, prepared, fetched = algorithm._prepare, torch.Tensor.cpu, [], []
-
-    def noted(*args):
-        found = prepare(*args)
-        prepared.append(found[0])
-        return found
-
-    monkeypatch.setattr(algorithm, "_prepare", noted)
+    cpu, fetched = torch.Tensor.cpu, []
     monkeypatch.setattr(torch.Tensor, "cpu", lambda self: (fetched.append(self), cpu(self))[1])
-    algorithm.update(rollout, [0])
+    _, (_, batch, *_) = watched_update(algorithm, rollout)
     assert fetched, "losses are"
-    assert not any(tensor is prepared[0].weights for tensor in fetched)
+    assert not any(tensor is batch.weights for tensor in fetched)
 
 
 def test_with_fresh_steps_every_correction_is_the_same():
@@ -142,9 +134,8 @@ def test_with_fresh_steps_every_correction_is_the_same():
     for correction in ("decoupled", "vtrace", "none"):
         algorithm = make(correction=correction)
         rollout = play(algorithm, bandit, np.random.default_rng(0))
-        samples = Rows(rollout, [0], torch.device("cpu"))
-        batch, credit = algorithm._prepare(rollout, samples, [0])
-        assert credit.effective[0] == pytest.approx(1.0, abs=1e-5)
+        learned, (_, batch, *_) = watched_update(algorithm, rollout)
+        assert learned.effective[0] == pytest.approx(1.0, abs=1e-5)
         rows = rollout.streams[0] != AFTER
         rows[int(rollout.num_rows[0]) :] = False
         rows = rows[: batch.values.shape[1]]
@@ -175,16 +166,14 @@ def test_an_anchor_holds_a_policy_and_moves_on():
         for _ in range(3):
             algorithm.update(play(algorithm, bandit, random), [0])
         rollout = play(algorithm, bandit, random)
-        batch, *_ = algorithm._prepare(rollout, Rows(rollout, [0], torch.device("cpu")), [0])
-        moved[cost] = float(batch.log_prox.exp().max())
         if cost:
-            assert np.array_equal(algorithm._anchor.flat[0].numpy(), before)
-            other = make(anchor_cost=cost, anchor_every=3, entropy_cost=0.0)
-            other.restore(0, unpack(pack(algorithm.state(0))))
-            state = random.bit_generator.state
-            algorithm.update(rollout, [0])
-            random.bit_generator.state = state
-            other.update(rollout, [0])
-            assert np.array_equal(algorithm.weights(0), other.weights(0))
-            assert not np.array_equal(algorithm._anchor.flat[0].numpy(), before)
+            assert np.array_equal(algorithm.learned(0)["anchor"], before)
+        other = make(anchor_cost=cost, anchor_every=3, entropy_cost=0.0)
+        other.restore(0, unpack(pack(algorithm.state(0))))
+        _, (_, batch, *_) = watched_update(algorithm, rollout)
+        moved[cost] = float(batch.log_prox.exp().max())
+        other.update(rollout, [0])
+        assert np.array_equal(algorithm.weights(0), other.weights(0))
+        if cost:
+            assert not np.array_equal(algorithm.learned(0)["anchor"], before)
     assert moved[5.0] < moved[0.0] - 0.05

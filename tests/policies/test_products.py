@@ -111,7 +111,7 @@ def test_gathered_streams_are_told_what_their_own_policy_says(counts):
     said = stack.gathered_pass(inputs, begins, streams).copy()
     assert said.shape == (begins[-1], 6)
     for k in range(len(counts)):
-        weights = {name: weight[k : k + 1] for name, weight in stack._weights.items()}
+        weights = stack.network.acting(stack.parameters_of(k), None)
         mine = streams[begins[k] : begins[k + 1]]
         with torch.inference_mode():
             wanted = stack.network.outputs(weights, torch.from_numpy(inputs[mine][None]))[0]

@@ -11,6 +11,7 @@ from remuda.config import PolicyConfig, load_config
 from remuda.errors import ConfigError
 from remuda.policies.actions import DiscreteActions
 from remuda.policies.algorithms.sequences import TransitionSequences
+from remuda.policies.algorithms.transition_algorithm import Part
 from remuda.policies.spec import PolicySpec, make_algorithm
 from remuda.streams import torch_stream
 
@@ -126,7 +127,8 @@ def test_the_target_of_a_step_lies_n_steps_on_as_each_network_remembers_it():
                 best = online[later].argmax()
                 aim = batch.r_t[0, i] + batch.discount_t[0, i] * target[later][best]
                 losses.append(0.5 * (aim - online[t][batch.a_tm1[0, i]]) ** 2)
-    found = algorithm.loss(batch, algorithm._part(0, 1))
+    part = Part(0, 1, algorithm.online.rows(0, 1), algorithm.target.rows(0, 1))
+    found = algorithm.loss(batch, part)
     torch.testing.assert_close(found.losses[0].detach(), torch.stack(losses))
 
 

@@ -7,8 +7,10 @@ import pytest
 import torch
 
 from policies.made_rollouts import KINDS, LENGTH, fill, make_stack, room_for, some_lengths
+from policies.ppo_cases import watched_update
 from remuda.policies.algorithms import rollout_algorithm
-from remuda.policies.algorithms.samples import Pick, Sequences
+from remuda.policies.algorithms.fused import Fused
+from remuda.policies.algorithms.samples import Pick
 
 AMOUNTS = {
     "one to sixty-four": ((64, 1, 8, 3, 64), (2, 40, 1, 1, 64)),
@@ -163,19 +165,19 @@ def test_no_minibatch_copies_the_whole_batch(kind, monkeypatch):
 
 
 def test_little_goes_through_its_epochs_however_much_time_a_neighbour_takes(monkeypatch):
-    """A clock that goes on by a second for each segment of a group's policies."""
+    """A clock that goes on by a second for each segment that is trained on."""
     segments, now = (400, 20, 400, 20), [0.0]
     algorithm = make_stack("trunk", range(4), time_budget=850.0)
     room = room_for(algorithm, LENGTH * 400)
     for k, count in enumerate(segments):
         fill(room, k, [LENGTH] * count, algorithm, np.random.default_rng(k))
-    go_through = algorithm._go_through
+    step = Fused.step
 
-    def slow(group, *rest):
-        now[0] += sum(segments[k] for k in group.members)
-        return go_through(group, *rest)
+    def slow(engine, batch, pick, advantages):
+        now[0] += pick.counts.sum() / LENGTH
+        return step(engine, batch, pick, advantages)
 
-    monkeypatch.setattr(algorithm, "_go_through", slow)
+    monkeypatch.setattr(Fused, "step", slow)
     monkeypatch.setattr(rollout_algorithm, "time", SimpleNamespace(perf_counter=lambda: now[0]))
     learned = algorithm.update(room, range(4))
     epochs = algorithm.configs[0].ppo.epochs
@@ -185,14 +187,12 @@ def test_little_goes_through_its_epochs_however_much_time_a_neighbour_takes(monk
 
 @pytest.mark.parametrize("kind", ["recurrent", "recurrent, masks", "recurrent, continuous"])
 def test_rows_that_only_fill_up_change_nothing_even_if_their_ratio_overflows(kind, monkeypatch):
-    algorithm = make_stack(kind, range(2))
+    algorithm = make_stack(kind, range(2), ppo={"minibatches": 1})
     room = room_for(algorithm, LENGTH * 4)
     for k, lengths in enumerate(([LENGTH, 1, 3], [2, 1])):
         fill(room, k, lengths, algorithm, np.random.default_rng(k))
-    samples = Sequences(room, [0, 1], algorithm.device)
-    batch, *_ = algorithm._prepare(room, samples, [0, 1])
-    pick = samples.pick(np.arange(2), samples.units)
-    engine = algorithm._group([0, 1], [0, 1], 1).engine
+    _, (engine, batch, pick, _) = watched_update(algorithm, room, [0, 1])
+    assert pick.valid.sum(1).tolist() == [LENGTH + 1 + 3, 2 + 1]
     actions = algorithm.network.actions
     plain, found = actions.log_probs_and_entropy, []
 

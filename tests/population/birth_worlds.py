@@ -36,7 +36,9 @@ class World:
 
     def __init__(self, **tree):
         Script.commands, Script.seen = [], []
-        whole = overlay(TREE, tree) | ({"policies": {}} if "game" in tree else {})
+        whole = overlay(TREE, tree)
+        if "game" in tree:
+            whole["policies"] = tree.get("policies", {})
         self.config = load_config(whole)
         agents = make_env(self.config.game, 1).agents
         self.specs = policy_specs(self.config, agents)

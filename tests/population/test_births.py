@@ -44,13 +44,13 @@ def test_a_copy_is_born_with_its_parents_weights_and_hyperparameters():
     assert world.table.births.is_expected(3)
     assert np.array_equal(world.table.births.newborn_weights("born_0"), weights)
     learner, k = world.learner("born_0")
-    before = learner._algorithm.updates[k]
+    before = learner.algorithm.updates[k]
     world.learners[0].work()
-    assert np.array_equal(learner._algorithm.weights(k), weights)
-    assert learner._algorithm.updates[k] == before
-    assert learner._trainers[k].config.learning_rate == 0.25
-    assert learner._trainers[k].config.ppo.entropy_cost == 0.5  # its parent's
-    assert learner._algorithm._costs.entropy_cost[k] == 0.5
+    assert np.array_equal(learner.algorithm.weights(k), weights)
+    assert learner.algorithm.updates[k] == before
+    ppo = learner.trainers[k].config.ppo
+    assert learner.trainers[k].config.learning_rate == 0.25
+    assert ppo.entropy_cost == 0.5  # its parent's
     world.matches(30)
     newborn = world.league.population[PolicyRef("born_0")]
     assert newborn.parent == PolicyRef("policy_1", version)
@@ -63,6 +63,12 @@ def test_a_copy_is_born_with_its_parents_weights_and_hyperparameters():
     world.matches(400)
     row = world.assembly.scoreboard.learn("born_0")
     assert row[Learn.UPDATES] > 5
+    of_entropy = (
+        row[Learn.POLICY_LOSS_SUM]
+        + ppo.value_cost * row[Learn.VALUE_LOSS_SUM]
+        - row[Learn.LOSS_SUM]
+    )
+    assert of_entropy == pytest.approx(0.5 * row[Learn.ENTROPY_SUM], rel=1e-3)
     assert newborn.games > 50
     # Of a frozen copy too, whatever its policy has become.
     copy = next(m for m in world.league.population.members if not m.learns)
@@ -81,7 +87,7 @@ def test_settings_of_an_own_algorithm_are_born_with():
     assert newborn.hyperparameters["settings.push"] == 2.0
     for policy, push in (("born_0", 2.0), ("policy_0", 0.5)):
         learner, k = world.learner(policy)
-        assert float(learner._algorithm.settings_of("push", [k])) == push
+        assert float(learner.algorithm.settings_of("push", [k])) == push
     with pytest.raises(RemudaError, match=r"born_1 with settings.pull; there are .*settings.push"):
         world.command(Birth("born_1", None, {"settings.pull": 2.0}))
 
@@ -121,12 +127,11 @@ def test_who_retires_plays_no_more_and_makes_room_for_another():
     world.command(Birth("policy_2"), learn=False)
     assert experience.written == experience.overwritten == experience.lost
     assert (experience.rings[0].shared["committed"] == 0).all()
-    steps = float(learner._algorithm.optimizer._steps[k])
-    assert steps > 0
+    assert learner.algorithm.optimizer.state(k)["steps"] > 0
     world.learners[0].work()
-    assert learner._algorithm.optimizer._steps[k] == 0
+    assert learner.algorithm.optimizer.state(k)["steps"] == 0
     trained = world.assembly.scoreboard.learn("policy_2")[Learn.TRAINED]
-    assert not learner._rollouts[k].ready()
+    assert not learner.rollouts[k].ready()
     world.matches(300)
     newborn = world.league.population[PolicyRef("policy_2")]
     assert newborn.parent is None
@@ -214,20 +219,20 @@ def test_q_learners_are_born_too():
     world.command(Retire(PolicyRef("born_0")))
     world.matches(20)
     assert learner.epsilon(k) < 1.0
-    updates = learner._algorithm.updates[k]
-    learner._trainers[k].row[Learn.SAMPLES] = 0.0  # the one before was owed all of its training
+    row = world.assembly.scoreboard.learn("born_0")
+    updates = row[Learn.UPDATES]
+    row[Learn.SAMPLES] = 0.0  # the one before was owed all of its training
     world.command(Birth("born_0", PolicyRef("policy_1")))
     world.play(1)
     assert learner.epsilon(k) > 0.9  # it explores anew
-    lost = learner._replays[k].experience.lost
+    lost = world.assembly.experience["born_0"].lost
     assert lost > 0
     assert learner.state("born_0")["begun"] == lost
-    paid = learner._trainers[k].row[Learn.SAMPLES]
-    assert paid >= lost * learner._trainers[k].config.experience.replay_ratio
-    assert learner._replays[k].discount == 0.5
-    assert learner.steps_needed(k) >= learner._replays[k].experience.lost + 64
+    assert row[Learn.SAMPLES] >= lost * learner.trainers[k].config.experience.replay_ratio
+    assert learner.replays[k].discount == 0.5
+    assert learner.steps_needed(k) >= lost + 64
     world.matches(150)
-    assert learner._algorithm.updates[k] > updates
+    assert row[Learn.UPDATES] > updates
 
 
 def test_a_checkpoint_of_another_policy_in_its_place_is_left_aside():
@@ -242,9 +247,9 @@ def test_a_checkpoint_of_another_policy_in_its_place_is_left_aside():
     world.command(Birth("policy_2", PolicyRef("policy_1")))
     world.matches(60)
     learner, k = world.learner("policy_2")
-    weights = learner._algorithm.weights(k).copy()
+    weights = learner.algorithm.weights(k).copy()
     group.restore("policy_2", before)
-    assert np.array_equal(learner._algorithm.weights(k), weights)
+    assert np.array_equal(learner.algorithm.weights(k), weights)
     group.restore("policy_1", group.state("policy_1"))  # its own is taken
     # Nor does its experience come back, where it was saved before and the table after.
     saved = world.table.state()["orders"][2, 0]
@@ -256,7 +261,7 @@ def test_no_policy_waits_for_an_empty_place():
     world = World()
     learner, _ = world.learner("policy_0")
     assert "born_0" in learner.policies  # one stack
-    there = [r for n, r in zip(learner.policies, learner._rollouts, strict=True) if n in FIRST]
+    there = [r for n, r in zip(learner.policies, learner.rollouts, strict=True) if n in FIRST]
     while not all(rollouts.ready() for rollouts in there):
         assert not learner.ready()
         world.play(1, learn=False)

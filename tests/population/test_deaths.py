@@ -175,7 +175,7 @@ def check(world):
     assert {m.ref: m.place for m in members} == {m.ref: m.place for m in table.population().members}
     assert set(world.league.seated.ravel()) <= {m.place for m in members}
     met, won, *_ = table.pairs
-    live = sorted(place for place in places_of(members) if place < len(NAMES))
+    live = sorted(place for place in places_of(members) if place < len(table.policies))
     met_live, won_live = met[live][:, live], won[live][:, live]
     assert np.array_equal(met_live, met_live.T)
     assert np.allclose(won_live + won_live.T, met_live)

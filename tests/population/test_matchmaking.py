@@ -365,20 +365,21 @@ def test_a_round_robin_whose_seats_are_kept_looks_at_no_forbidden_round(monkeypa
 
 
 @pytest.mark.parametrize("past", [0, 2])
-def test_prioritized_opponents_are_drawn_one_after_another_however_that_is_done(past, monkeypatch):
-    """All at once: to the same frequencies of whole matches, as where each draw looks anew."""
-    population = people(4)
-    for version in range(past):
-        population.freeze("p1", version)
-    ledger, place = Ledger(population), population[PolicyRef("p0")].place
-    for i, other in enumerate(population.members):
-        if other.place != place:
-            ledger.pairs[:2, place, other.place] = 10.0, 1.0 + 2.0 * i
+def test_prioritized_opponents_are_drawn_one_after_another_however_that_is_done(past):
+    """All at once: to the same frequencies of whole matches, as where each draw looks anew.
+
+    It does where policies are kept to seats, even if these are all that there are.
+    """
     matchmaker, random = Prioritized(3), np.random.default_rng(0)
     matches, counts = 8_000, {}
-    for way in ("at once", "in turn"):
-        if way == "in turn":
-            monkeypatch.setattr(Prioritized, "_draw_at_once", lambda *_: [])
+    for way, seats in (("at once", None), ("in turn", frozenset(range(3)))):
+        population = people(4, seats=seats)
+        for version in range(past):
+            population.freeze("p1", version)
+        ledger, place = Ledger(population), population[PolicyRef("p0")].place
+        for i, other in enumerate(population.members):
+            if other.place != place:
+                ledger.pairs[:2, place, other.place] = 10.0, 1.0 + 2.0 * i
         found = Counter()
         for _ in range(matches):
             matchmaker.begin_at(0)  # p0 learns, on seat 0

@@ -12,7 +12,7 @@ from scipy.stats import chisquare
 
 from remuda.config import load_config
 from remuda.envs.registry import make_env
-from remuda.population import counting, seating, setup
+from remuda.population import counting, seating
 from remuda.population.by_strength import Fitness
 from remuda.population.counting import COUNTS, Counted, count_seatings
 from remuda.population.ledger import Ledger
@@ -65,7 +65,7 @@ def test_shares_are_counted_once_for_a_start(monkeypatch):
     """The memory plan, the rings and the learners ask, each for minutes."""
     config, roster, _ = league_of("cleanup", matchmaker="random", **STUCK["ten, one on a seat"][1])
     first = expected_shares(config, roster)
-    monkeypatch.setattr(setup, "_count_shares", None)
+    monkeypatch.setattr(Random, "expected_shares", None)  # what counts them
     again = expected_shares(config, replace(roster))
     assert again == first
     again.clear()  # what one caller does to his is nothing to the next

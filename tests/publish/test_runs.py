@@ -32,6 +32,7 @@ def make(algorithm="ppo", schedule="sequential", **policies):
         },
         "policies": policies,
         "learners": {"processes": 1},
+        "run": {"turns": 200},
     }
     config = load_config(tree)
     specs = policy_specs(config, Tape().agents)
@@ -91,13 +92,10 @@ def play(tmp_path, **policies):
     assembly = make(**policies)
     runtime = assembly.runtime(tmp_path, Checkpoints(tmp_path / "checkpoints"))
     runtime.start(lambda: False)
-    actor, *learners = runtime._workers
-    for _ in range(100):
-        assert actor.work()
-        for learner in learners:
-            while learner.work():
-                pass
+    while not runtime.run_for(1.0):
+        pass
     runtime.stop()
+    assert assembly.scoreboard.turns() == 200
     return assembly
 
 

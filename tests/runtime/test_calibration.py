@@ -8,7 +8,6 @@ import pytest
 from remuda import calibration
 from remuda.calibration import choose_layout, measure
 from remuda.config import load_config, overlay
-from remuda.runtime import layout as module
 from remuda.runtime.layout import Costs, make_layout
 from support import Tape
 
@@ -41,7 +40,7 @@ class BrokenTape(Tape):
 
 @pytest.fixture
 def four_cores(monkeypatch):
-    monkeypatch.setattr(module, "_cores", lambda: 4)
+    monkeypatch.setattr("os.sched_getaffinity", lambda _: {0, 1, 2, 3}, raising=False)
 
 
 @pytest.mark.parametrize(
@@ -87,9 +86,9 @@ def test_there_is_no_trial_where_there_is_nothing_to_choose(four_cores, monkeypa
 
 
 @pytest.mark.parametrize(("speed_up", "threads"), [(1.1, 1), (3.0, 3)])
-def test_cores_that_are_left_over_become_threads_where_these_help(speed_up, threads, monkeypatch):
-    monkeypatch.setattr(module, "_cores", lambda: 4)
-
+def test_cores_that_are_left_over_become_threads_where_these_help(
+    speed_up, threads, monkeypatch, four_cores
+):
     def measured(config, agents, seconds, num_threads=1):
         return Costs(play=1.0, learn=0.9 / (speed_up if num_threads > 1 else 1.0))
 
@@ -109,21 +108,18 @@ def test_a_trial_that_fails_costs_nothing(four_cores):
 @pytest.mark.parametrize("fails", [False, True])
 def test_what_was_there_before_is_not_searched_for_garbage(fails, monkeypatch):
     """Each trial was collected among all objects of all libraries, up to five times at a start."""
-    config = load_config(overlay(SMALL, {"run": {"calibrate": 0.02}}))
+    game = "runtime.test_calibration:BrokenTape" if fails else "support:Tape"
+    config = load_config(overlay(SMALL, {"game": game, "run": {"calibrate": 0.02}}))
     seen, collect, before = [], gc.collect, len(gc.get_objects())
 
     def watched(*args):
         seen.append(len(gc.get_objects()))  # without those that are left alone
         return collect(*args)
 
-    def broken(*_, **__):
-        raise RuntimeError("the trial broke")
-
     monkeypatch.setattr(gc, "collect", watched)
     monkeypatch.setattr("os.sched_getaffinity", lambda _: {0, 1}, raising=False)
-    if fails:
-        monkeypatch.setattr(calibration, "_work", broken)
-    choose_layout(config, AGENTS)
+    layout = choose_layout(config, AGENTS)
+    assert bool(layout.reason) == (not fails)
     assert seen
     assert max(seen) < before / 2
     assert gc.get_freeze_count() == 0

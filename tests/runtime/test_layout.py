@@ -4,16 +4,14 @@ import pytest
 
 from remuda.config import load_config
 from remuda.errors import ConfigError
-from remuda.runtime import layout as module
 from remuda.runtime.layout import Costs, make_layout
 
 
 @pytest.fixture
 def machine(monkeypatch):
-    def be(cores, gpus=()):
-        monkeypatch.setattr(module, "_cores", lambda: cores)
-        monkeypatch.setattr(module, "_gpus", lambda: gpus)
-        monkeypatch.setattr(module, "_check_device", lambda *_: None)
+    def be(cores, gpus=0):
+        monkeypatch.setattr("os.sched_getaffinity", lambda _: set(range(cores)), raising=False)
+        monkeypatch.setattr("torch.cuda.device_count", lambda: gpus)
 
     return be
 
@@ -78,21 +76,21 @@ def test_what_the_user_says_stands_beside_what_is_measured(machine):
 
 
 def test_a_process_for_each_gpu(machine):
-    machine(16, ("cuda:0", "cuda:1"))
+    machine(16, gpus=2)
     layout = make_layout(load_config({}), 5)
     assert layout.groups == ((0, 2, 4), (1, 3))
     assert [layout.devices[i] for i in layout.groups[1]] == ["cuda:1", "cuda:1"]
 
 
 def test_devices_go_round(machine):
-    machine(4, ("cuda:0", "cuda:1"))
+    machine(4, gpus=2)
     assert make_layout(load_config({}), 3).devices == ("cuda:0", "cuda:1", "cuda:0")
     config = load_config({"learners": {"devices": ["cpu"]}})
     assert make_layout(config, 2).devices == ("cpu", "cpu")
 
 
 def test_a_policy_may_have_a_device_of_its_own(machine):
-    machine(16, ("cuda:0", "cuda:1"))
+    machine(16, gpus=2)
     config = load_config({})
     layout = make_layout(config, 4, own_devices=["cpu", "", "", "cpu"])
     assert layout.devices == ("cpu", "cuda:1", "cuda:0", "cpu")

@@ -180,12 +180,18 @@ def test_more_processes_are_started_when_there_is_more_to_play(monkeypatch):
     """The first round is the smallest one."""
     counts = iter([2, 3, 2])
     monkeypatch.setattr("remuda.tournaments.engine.useful_processes", lambda *_: next(counts))
-    seen = []
+    seen, started, begin = [], [], Workers.__init__
+
+    def noted(workers, *args, **options):
+        started.append(workers)
+        begin(workers, *args, **options)
+
+    monkeypatch.setattr(Workers, "__init__", noted)
     with open_tournament(four(), 3, processes=None) as opened:
         for parts in (3, 2, 1):
             left = opened.results.left()
             assert not opened.play(left[: len(left) // parts], Limits(), 48)
-            seen.append(len(opened._workers[0].pids))
+            seen.append(len(started[-1].pids))
         assert not len(opened.results.left())
     assert seen == [2, 3, 3]
 

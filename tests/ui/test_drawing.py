@@ -30,19 +30,33 @@ def directory(tmp_path):
     return tmp_path / "run"
 
 
+@pytest.fixture
+def started(monkeypatch):
+    """The children that were started."""
+    found, start = [], forkserver.start
+
+    def noted(*words, **how):
+        found.append(start(*words, **how))
+        return found[-1]
+
+    monkeypatch.setattr(forkserver, "start", noted)
+    return found
+
+
 def prepared(directory, fault="none"):
     config = directory / "config.yaml"
     config.write_text(config.read_text().replace("fault: later", f"fault: {fault}"))
     forkserver.begin()
     preparation = Preparation()
     preparation.begin(RunDirectory.open(directory), True)
-    assert preparation._drawing is not None, "by a child"
     preparation.end()
     return preparation
 
 
-def test_a_child_draws_it(directory):
-    assert prepared(directory).picture() == ""
+def test_a_child_draws_it(directory, started):
+    preparation = prepared(directory)
+    assert len(started) == 1
+    assert preparation.picture() == ""
     assert (directory / "play.gif").read_bytes().startswith(b"GIF")
     assert not (directory / "logs" / "picture.log").exists()
 
@@ -60,10 +74,10 @@ def test_a_game_that_takes_the_process_with_it_costs_the_picture(directory, capf
     assert preparation.picture() == "its process was killed by SIGKILL"
 
 
-def test_one_that_never_ends_is_not_waited_for(directory, monkeypatch):
+def test_one_that_never_ends_is_not_waited_for(directory, started, monkeypatch):
     monkeypatch.setattr(drawing, "LIMIT", 0.5)
     preparation = prepared(directory, "hang")
-    process, *_ = preparation._drawing
+    (process,) = started
     while process.pid is None:
         process.join(0.01)
     pid = process.pid
@@ -102,8 +116,10 @@ class Refused:
 
 
 def test_where_the_system_refuses_a_process_nobody_has_tried(directory, monkeypatch):
-    monkeypatch.setattr(forkserver, "start", lambda *_, **__: Refused())
+    asked = []
+    monkeypatch.setattr(forkserver, "start", lambda *_, **__: asked.append(1) or Refused())
     assert prepared(directory).picture() is None
+    assert asked
 
 
 def test_where_the_system_refuses_a_thread_everything_is_there(tmp_path, monkeypatch, capsys):
@@ -120,17 +136,19 @@ def test_where_the_system_refuses_a_thread_everything_is_there(tmp_path, monkeyp
 @pytest.mark.parametrize(
     ("then", "expected"), [(signal.SIGCONT, ""), (signal.SIGKILL, None)], ids=["drawn", "not drawn"]
 )
-def test_a_server_that_dies_meanwhile_takes_nothing_from_the_picture(directory, then, expected):
+def test_a_server_that_dies_meanwhile_takes_nothing_from_the_picture(
+    directory, then, expected, started
+):
     """None tells how the child ended: by the picture it is known whether it drew one."""
     preparation = prepared(directory, "stop")
-    process, run, _ = preparation._drawing
+    (process,) = started
     while process.pid is None or state_of(process.pid) != "T":
         assert not process.join(0.01)
     os.kill(forkserver.server_pid(), signal.SIGKILL)
     os.kill(process.pid, then)
     found = preparation.picture()
     assert found == expected
-    assert (found == "") == run.recording.exists()
+    assert (found == "") == RunDirectory.open(directory).recording.exists()
 
 
 def state_of(pid):

@@ -4,7 +4,10 @@ import os
 
 import pytest
 
+from remuda.checkpoint.store import Manifest
 from remuda.config import load_config
+from remuda.coordinator.run_directory import RunDirectory
+from remuda.errors import ConfigError
 from remuda.ui.cli import run as command
 from remuda.ui.resuming import offer_to_resume
 from ui.made_runs import a_run
@@ -43,28 +46,40 @@ def test_mistakes_are_told_in_one_line(words, said, tmp_path, monkeypatch, capsy
     assert captured.err.count("\n") == 1
 
 
-def test_no_answer_is_no(monkeypatch, capsys):
+def test_no_answer_is_no(tmp_path, monkeypatch):
     """Ctrl-D was a traceback."""
+    asked, config = [], load_config({"run": {"directory": tmp_path / "run"}})
+    run = RunDirectory.create(config)
+    run.checkpoints.begin()
+    run.checkpoints.commit(Manifest(1, 5, 1.0, False, {}, {}))
+    run.unlock()
 
     def no_answer(question):
+        asked.append(question)
         raise EOFError
 
     monkeypatch.setattr("builtins.input", no_answer)
     for stream in ("stdin", "stdout"):
         monkeypatch.setattr(f"remuda.ui.resuming.sys.{stream}.isatty", lambda: True, raising=False)
-    monkeypatch.setattr("remuda.ui.resuming.find_unfinished", lambda config, base: base)
-    monkeypatch.setattr("remuda.ui.resuming._progress", lambda path: "5 turns")
-    assert offer_to_resume(load_config({})) is None
+    assert offer_to_resume(load_config({}), tmp_path) is None
+    (question,) = asked
+    assert "run was started by the same command and not finished (5 turns)" in question
 
 
 def test_a_run_may_be_trained_in_a_directory_of_seeds(tmp_path, monkeypatch, capsys):
     """The seeds in the current directory were taken for those to go on with."""
-    (tmp_path / "seeds.json").write_text('{"seeds": [0], "config": {}}')
+    config = '{"schedule": "sequential"}'
+    (tmp_path / "seeds.json").write_text(f'{{"seeds": [0], "config": {config}}}')
     monkeypatch.chdir(tmp_path)
     entered = []
-    monkeypatch.setattr("remuda.ui.commands.train._train_seeds", lambda *w: entered.append(w) or 1)
-    monkeypatch.setattr("remuda.ui.commands.train._train_run", lambda *w, with_report: 0)
-    assert command(["train", "tag"]) == 0
+    monkeypatch.setattr("remuda.ui.seeds.train_seeds", lambda *w: entered.append(w) or 1)
+
+    def begins(words):
+        raise ConfigError("one run begins")
+
+    monkeypatch.setattr("remuda.ui.commands.train.read_arguments", begins)
+    assert command(["train", "tag"]) == 2
+    assert "one run begins" in capsys.readouterr().err
     assert entered == []
     assert command(["train", "--resume", "."]) == 1
     assert command(["train", f"--resume={os.curdir}"]) == 1

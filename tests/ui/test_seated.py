@@ -96,21 +96,22 @@ def test_a_lone_escape_is_no_key():
     terminal.close()
 
 
-def test_the_parts_of_an_arrow_may_come_one_after_the_other():
+def test_the_parts_of_an_arrow_may_come_one_after_the_other(monkeypatch):
     """As over a slow line: a part is read before the next is there."""
     terminal = Terminal(b"\x1b")
-    parts = [b"[", b"A"]
+    parts, read = [b"[", b"A"], os.read
 
-    class Slow(Keyboard):
-        def _read(self):
-            data = super()._read()
-            if parts:
-                os.write(terminal.master, parts.pop(0))
-            return data
+    def slow(descriptor, size):
+        data = read(descriptor, size)
+        if descriptor == terminal.slave and parts:
+            os.write(terminal.master, parts.pop(0))
+        return data
 
-    keyboard = Slow(terminal.slave)
+    monkeypatch.setattr(os, "read", slow)
+    keyboard = Keyboard(terminal.slave)
     with keyboard.reading():
         assert keyboard.key() == "up"
+    assert not parts
     terminal.close()
 
 

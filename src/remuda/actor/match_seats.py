@@ -18,6 +18,8 @@ from remuda.actor.seats import groups_of
 from remuda.actor.stream_seats import StreamSeats
 from remuda.checkpoint.state import fitting
 from remuda.envs.vector_env import VectorEnv
+from remuda.evolution.layout import Layout
+from remuda.evolution.mutate import add_noise_by_layer
 from remuda.experience.room import Room
 from remuda.policies.initial import InitialWeights
 from remuda.policies.spec import first_weights
@@ -26,7 +28,7 @@ from remuda.population.league import League
 from remuda.population.table_layout import POLICY
 from remuda.publish.snapshot import Snapshot
 from remuda.scoreboard import Policy, Row
-from remuda.streams import torch_stream
+from remuda.streams import stream, torch_stream
 from remuda.types import Bools, Floats, Integers, State, TurnResult
 
 
@@ -235,6 +237,13 @@ class MatchSeats(StreamSeats):
             if found is not None:
                 return found
         return first_weights(spec, torch_stream(self._seed, "weights", policy, generation))
+
+    def mutate(self, policy: str, weights: Floats, strength: float, generation: int) -> Floats:
+        """Weights with noise, in standard deviations of those of each layer: [size]."""
+        policy_group, _ = self._policy_group(self.league.table.policies.index(policy))
+        random = stream(self._seed, "mutation", policy, generation)
+        layout = Layout.of(policy_group.stack.network)
+        return add_noise_by_layer(weights, layout, strength, random)
 
     def fits(self, policy: str, other: str) -> bool:
         """Whether one could begin with the weights of the other."""

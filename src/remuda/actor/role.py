@@ -75,7 +75,7 @@ class ActorRole:
         begins = f"{self.name} from turn {int(play[Play.TURNS])}"
         env = with_scripted(
             self.game,
-            self._environment(self.copies[self.index]),
+            self.make_env(),
             config.env.scripted,
             stream(config.seed, "scripted", begins),
         )
@@ -124,16 +124,18 @@ class ActorRole:
     def _dealt(self, env: VectorEnv, begins: str) -> Seats:
         from remuda.actor.match_seats import MatchSeats
         from remuda.actor.seating import make_policy_groups
+        from remuda.evolution.setup import make_evolution
         from remuda.population.league import League
         from remuda.population.setup import make_director, make_matchmaker, sits_once
 
         config = self.config
         assert self.table is not None
         roster = Roster.of(config, env.agents)
+        evolution = make_evolution(config, self.specs, roster)
         league = League(
             self.table,
             make_matchmaker(config.population, roster),
-            make_director(config.population),
+            make_director(config.population, [evolution] if evolution is not None else []),
             stream(config.seed, "matches", begins),
             env.num_envs,
             roster.with_imported(self.table.places.origins),
@@ -154,10 +156,11 @@ class ActorRole:
             env, policy_groups, league, rows, together, config.seed, mark, initial=self.initial
         )
 
-    def _environment(self, copies: int) -> VectorEnv:
+    def make_env(self) -> VectorEnv:
+        """Make this actor's copies of the game, in this process or in its workers."""
         env = self.config.env
         game: VectorEnv
-        first = sum(self.copies[: self.index])
+        copies, first = self.copies[self.index], sum(self.copies[: self.index])
         if env.workers == 1:
             game = self.game.make(copies, **env.options)
             game.check, game.first_copy = env.check, first
@@ -176,9 +179,3 @@ class ActorRole:
         if not env.share_rewards:
             return game
         return SharedRewards(game, env.share_rewards, Roster.of(self.config, game.agents).teams)
-
-
-def network_layout(spec: PolicySpec) -> tuple[object, ...]:
-    """What networks must have in common to act as one stack."""
-    network = spec.network()
-    return (type(network), tuple(network.shapes.items()), network.settings)

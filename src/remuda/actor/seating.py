@@ -9,11 +9,11 @@ from remuda.actor.batch_plan import STEP
 from remuda.actor.fixed import Seat
 from remuda.actor.frames import FrameStack
 from remuda.actor.policy_group import Kind, PolicyGroup
-from remuda.actor.role import network_layout
 from remuda.envs.vector_env import VectorEnv
 from remuda.experience.experience import Experience
 from remuda.experience.writer import BlockWriter
 from remuda.policies.acting import ActingStack
+from remuda.policies.sharing import network_layout
 from remuda.policies.spec import PolicySpec, kinds_of
 from remuda.population.league import League
 from remuda.population.table import Table

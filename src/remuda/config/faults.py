@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Collection, Mapping
+from typing import get_args, get_origin
 
 from pydantic import (
     BaseModel,
@@ -78,16 +79,30 @@ def _nested(key: str, value: object) -> str:
     return f"{parts[0]}: {found}"
 
 
+def _holds_sections(model: type[BaseModel], key: str) -> bool:
+    """Whether a key is of sections by name, as `population.teams` is."""
+    at: object = model
+    for part in key.split("."):
+        if not (isinstance(at, type) and issubclass(at, BaseModel)) or part not in at.model_fields:
+            return False
+        at = at.model_fields[part].annotation
+    held = get_args(at)
+    is_section = len(held) == 2 and isinstance(held[1], type) and issubclass(held[1], BaseModel)
+    return get_origin(at) is dict and is_section
+
+
 def explain(error: ValidationError, model: type[BaseModel], prefix: str = "") -> str:
     """The first fault of a validation as one line: the key, what was found, what is allowed."""
     fault = error.errors(include_url=False)[0]
     # Pydantic adds the branch of a union that it tried; a user knows only the keys.
     keys = fields_of(model)
-    key = ""
+    key, inside = "", False
     for part in fault["loc"]:
         longer = f"{key}.{part}" if key else str(part)
-        if fault["type"] != "extra_forbidden" and longer not in keys:
-            break
+        if fault["type"] != "extra_forbidden" and longer not in keys and not inside:
+            if not _holds_sections(model, key):
+                break
+            inside = True  # by names of the user's; what comes then are keys of the sections
         key = longer
     if fault["type"] == "extra_forbidden":
         whole = prefix + key

@@ -11,6 +11,7 @@ from pydantic import (
     PositiveInt,
 )
 
+from remuda.config.evolution import EvolutionConfig
 from remuda.config.plain import Options
 from remuda.config.sections import Only, Section, Share
 
@@ -189,6 +190,8 @@ class PopulationConfig(Section):
     (`population.snapshots.share`), and need the network of a policy that may sit there."""
     births: BirthsConfig = BirthsConfig()
     """Births and retirements."""
+    evolution: EvolutionConfig = EvolutionConfig()
+    """Policies that take over from better ones, with other hyperparameters."""
     director: str = ""
     """Your own, as `module:Class`, which commands who is frozen, is born and retires, besides what
     `snapshots` and `births` do."""
@@ -208,4 +211,5 @@ class PopulationConfig(Section):
             or bool(self.teams)
             or self.births.places > 0
             or bool(self.director)
+            or self.evolution.on
         )

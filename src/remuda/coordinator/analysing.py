@@ -101,6 +101,11 @@ class PopulationAnalyser:
         """The helper's process id; None: there is none, or it has not begun."""
         return self._process.pid if self._process is not None else None
 
+    @property
+    def busy(self) -> bool:
+        """Whether an analysis was asked for, and is not answered yet."""
+        return self._asked is not None
+
     def look(self) -> None:
         """Take in what was answered, and ask for an analysis when it is due; once in every tick."""
         if not self._every:

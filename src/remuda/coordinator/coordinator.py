@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import logging
 import signal
 import threading
@@ -17,6 +16,7 @@ from remuda.config import RunConfig
 from remuda.coordinator.analysing import PopulationAnalyser
 from remuda.coordinator.checkpointing import BestKeeper, Challenge, Checkpointer
 from remuda.coordinator.frozen import FrozenTexts
+from remuda.coordinator.garbage import passed_over
 from remuda.coordinator.ledger_writer import LedgerWriter
 from remuda.coordinator.metrics import Record, View
 from remuda.coordinator.metrics_log import MetricsLog
@@ -159,7 +159,7 @@ class Coordinator:
                 return signals.stopped()
 
             self._runtime.start(stopped)
-            with _settled():
+            with passed_over():
                 return self._go_on(self._make_board(), config, every, signals)
         finally:
             if self._analyser is not None:
@@ -212,7 +212,7 @@ class Coordinator:
                 continue
             # A tick works out one record: that of the interval which is logged, where one is. A
             # line that is still being encoded is not hurried: the next interval is longer then.
-            interval = _interval(config, board.seconds(now))
+            interval = line_interval(config, board.seconds(now))
             is_due = now.time - logged.time >= interval and not self._metrics.work.busy
             is_logged = is_due or bool(words)
             if is_logged:
@@ -337,39 +337,11 @@ class Coordinator:
                 )
 
 
-def _interval(config: RunConfig, seconds: float) -> float:
+def line_interval(config: RunConfig, seconds: float) -> float:
     """Seconds until the next line of metrics, of a run that has gone on for so many."""
     if config.log_every == "auto":
         return min(max(seconds / LINES, TICK), LONGEST)
     return config.log_every
-
-
-class _State:
-    """Of this process; touched by its main thread only."""
-
-    laid_aside = False
-    """Whether a run has laid objects aside beside those of others, and left them there."""
-
-
-@contextmanager
-def _settled() -> Iterator[None]:
-    """Inside the `with`, let garbage collections pass over all objects that were there before.
-
-    A full one looks at all that Python holds, which with the libraries is 300,000 objects and takes
-    a tenth of a second, in the middle of a tick. Where some were passed over before, by the choice
-    of others, all of them stay so. What is left of an earlier run, its open files too, is not kept.
-    """
-    by_others = gc.get_freeze_count() > 0
-    if by_others and _State.laid_aside:  # some of it may be garbage by now
-        gc.unfreeze()
-    gc.collect()
-    gc.freeze()
-    _State.laid_aside = by_others
-    try:
-        yield
-    finally:
-        if not by_others:
-            gc.unfreeze()
 
 
 def _copies(snapshots: dict[str, Snapshot]) -> dict[str, Snapshot]:

@@ -25,7 +25,7 @@ class LedgerWriter:
         """Go on where the table was when the run was resumed, or at its beginning."""
         self._table, self._say = table, say
         self._next = table.word(RECORDS)
-        self._file = LedgerFile(path, table.names, table.seats)
+        self._file = LedgerFile(path, table.names, table.seats, table.hyperparameters.names)
         self._file.rewind(self._next)
         self._failed = False
         self.lost = 0

@@ -44,13 +44,13 @@ class EventEncoder:
         for start in range(0, len(all_groups), ROWS):
             part = all_groups[start : start + ROWS]
             known = self._known
-            values.append(self._values(part))
+            values.append(self.values(part))
             numbers = sum(len(named) for _, named in part)
             yield max(numbers // CHEAPER, self._known - known)
         summary = b"".join(values)
         found.append(event.SerializeToString() + SUMMARY + _varint(len(summary)) + summary)
 
-    def _values(self, part: Iterable[tuple[str, Mapping[str, float | None]]]) -> bytes:
+    def values(self, part: Iterable[tuple[str, Mapping[str, float | None]]]) -> bytes:
         """What protobuf writes of `Summary.value` for the numbers that there are."""
         tags: list[bytes] = []
         numbers: list[float | None] = []

@@ -81,14 +81,20 @@ class StatusFile:
         """Whether it is time for another, and the one before is written."""
         return time.monotonic() - self._begun >= INTERVAL and not self.work.busy
 
-    def begin(self, record: Record, roles: Iterable[RoleStatus]) -> None:
-        """Begin a status."""
+    def begin(self, record: Record, roles: Iterable[RoleStatus], ended: str = "") -> None:
+        """Begin a status, in place of one that is not written yet.
+
+        Args:
+            record: what happened.
+            roles: how every role is doing.
+            ended: why the run ended; empty: it goes on.
+        """
         self._begun = time.monotonic()
-        self.work.begin(self._writing(record, roles, ""))
+        self.work.begin(self._writing(record, roles, ended))
 
     def write(self, record: Record, roles: Iterable[RoleStatus], ended: str) -> None:
-        """Write the status in which the run ended, in place of one that is not written yet."""
-        self.work.begin(self._writing(record, roles, ended))
+        """Write the status in which the run ended, whole."""
+        self.begin(record, roles, ended)
         self.work.finish()
 
     def _writing(self, record: Record, roles: Iterable[RoleStatus], ended: str) -> Work:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
+from remuda.envs.scripted import possibilities
 from remuda.envs.vector_env import VectorEnv
 from remuda.envs.wrapped import Wrapped
 from remuda.types import Array, Bools, Floats, Integers, TurnResult
@@ -105,8 +106,7 @@ class Recorded(Wrapped):
         frames[rows, -1] = out.reshape(self.num_envs, *frames.shape[2:])[rows]
         masks: Bools | None = None
         if self.agents[agent].masked:
-            size = _mask_size(self.agents[agent].action_space)
-            allowed = np.zeros((self.num_envs, size), np.bool_)
+            allowed = np.zeros((self.num_envs, possibilities(self.agents[agent])), np.bool_)
             self.game.mask(agent, allowed)
             masks = allowed[rows]
         self._observed[agent].append((frames[rows].copy(), masks, self._numbers[rows].copy()))
@@ -159,9 +159,3 @@ class Recorded(Wrapped):
             np.concatenate(masks) if len(masks) == len(parts) else None,
             np.concatenate([part[2] for part in parts]),
         )
-
-
-def _mask_size(space: object) -> int:
-    """How many possibilities the choices of an action space have together."""
-    choices = getattr(space, "nvec", None)
-    return int(np.sum(choices)) if choices is not None else int(getattr(space, "n", 0))

@@ -205,6 +205,11 @@ class WorkerEnvs(VectorEnv):
         """The game's parameters in force, by name."""
         return dict(self._options)
 
+    @property
+    def pids(self) -> list[int]:
+        """The ids of the workers' processes, in their order; none when they have ended."""
+        return [pid for process in self._processes if (pid := process.pid) is not None]
+
     def close(self) -> None:
         """Ask the workers to end, and end those that do not."""
         if not self._processes:

@@ -95,10 +95,11 @@ class SharedRewards(Wrapped):
         teams: dict[str, list[int]] = defaultdict(list)
         for agent, spec in enumerate(game.agents):
             teams[sides[agent] if sides else spec.team].append(agent)
-        # [num_agents, num_agents]: what each is given of what each would have been given.
-        self._mixture: Floats = ((1.0 - share) * np.eye(game.num_agents)).astype(np.float32)
+        self.mixture: Floats = ((1.0 - share) * np.eye(game.num_agents)).astype(np.float32)
+        """[num_agents, num_agents]: of what each would have been given (row), what each is given
+        (column)."""
         for members in teams.values():
-            self._mixture[np.ix_(members, members)] += share / len(members)
+            self.mixture[np.ix_(members, members)] += share / len(members)
         if game.rewards_so_far is not None:
             self.rewards_so_far = np.zeros_like(game.rewards_so_far)
         self._stale = True
@@ -113,7 +114,7 @@ class SharedRewards(Wrapped):
         self.game.observe(agent, out)
         so_far = self.game.rewards_so_far
         if self._stale and so_far is not None:
-            np.matmul(so_far, self._mixture, out=self.rewards_so_far)
+            np.matmul(so_far, self.mixture, out=self.rewards_so_far)
             self._stale = False
 
     def act(self, agent: int, actions: Array) -> None:
@@ -124,7 +125,7 @@ class SharedRewards(Wrapped):
     def end_turn(self) -> TurnResult:
         """As the game, with rewards shared."""
         result = self.game.end_turn()
-        rewards = result.rewards @ self._mixture
+        rewards = result.rewards @ self.mixture
         if self.rewards_so_far is not None:
             self.rewards_so_far[...] = rewards
             self._stale = False

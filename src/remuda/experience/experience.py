@@ -28,7 +28,6 @@ from remuda.experience.ring import (
     TAKEN,
     TAKEN_STEPS,
     UPDATE_TIME,
-    WANTED,
     WRITTEN,
     Block,
     BlockRow,
@@ -36,8 +35,7 @@ from remuda.experience.ring import (
     StreamShape,
 )
 from remuda.experience.room import UPDATES, Room
-from remuda.experience.words import total, untaken
-from remuda.kernels import njit
+from remuda.experience.words import has_steps, total, untaken
 from remuda.memory.atomic import exchange, fence_full, load, store
 from remuda.memory.shared import Arena, SharedArrays
 from remuda.memory.waiting import Wakeup
@@ -186,7 +184,7 @@ class Experience:
 
     def warm_up(self) -> None:
         """Compile what a learner sleeps by; no wish is stated."""
-        _has(self.counters, WRITTEN, 0)
+        has_steps(self.counters, WRITTEN, 0)
         untaken(self.counters)
 
     def has(self, steps: int, begins: bool = True) -> bool:
@@ -196,7 +194,7 @@ class Experience:
             steps: at which its next update is due.
             begins: whether that update begins if they are there: actors wait by how long one takes.
         """
-        found: bool = _has(self.counters, WRITTEN, steps)
+        found: bool = has_steps(self.counters, WRITTEN, steps)
         if begins and found and self.may_wait and self._began is None:
             self._begin_update()
         return found
@@ -215,7 +213,9 @@ class Experience:
         )
         if any(ring.tight for ring in self.rings):
             return True
-        return _has(self.counters, CLOSED_STEPS, wanted) or any(ring.tight for ring in self.rings)
+        return has_steps(self.counters, CLOSED_STEPS, wanted) or any(
+            ring.tight for ring in self.rings
+        )
 
     def consume(self, steps: int) -> None:
         """Tell waiting actors that the learner has had its share of the first `steps` steps."""
@@ -395,37 +395,3 @@ def segments_for(steps: int, length: int, most_open: int, likely: int, rollout: 
     if rollout:
         return kept + most_open + 3 * likely + 3 * -(-rollout // length)
     return max(kept, most_open + likely)
-
-
-@njit(cache=True)
-def _has(counters: Integers, word: int, steps: int) -> bool:
-    """Whether the rings have so many steps together; if not, a writer will ring when they have.
-
-    Each writer is asked to ring once its ring has grown by an equal share of what is missing: one
-    of them must, before there is enough. The wish is stated before the check, and a writer commits
-    before it looks for a wish, so one of the two always sees the other. Where a ring passed its
-    share before its writer could see the wish, the wishes are stated anew.
-    """
-    actors = counters.shape[0]
-    grown = np.zeros(actors, np.int64)
-    while True:
-        missing = steps
-        for actor in range(actors):
-            grown[actor] = load(counters[actor], word)
-            missing -= grown[actor]
-        if missing <= 0:
-            return True
-        grown += -(-missing // actors)
-        for actor in range(actors):
-            store(counters[actor], WANTED, grown[actor])
-        fence_full()
-        total = 0
-        in_time = True
-        for actor in range(actors):
-            found = load(counters[actor], word)
-            total += found
-            in_time &= found < grown[actor]
-        if total >= steps:
-            return True
-        if in_time:
-            return False

@@ -219,8 +219,8 @@ def _fork(requests: int, lifeline: int, said: int) -> ServerProcess:
     return OwnFork(server.fork(requests, lifeline, said))
 
 
-class _State:
-    """Of this process; touched by its main thread only."""
+class ProcessState:
+    """What this process starts its children by; touched by its main thread only."""
 
     server: Server | InheritedServer | None = None
     why_not: str = ""
@@ -239,7 +239,7 @@ def begin(start: Callable[[int, int, int], ServerProcess] = _execute) -> None:
     Args:
         start: how (`Server`).
     """
-    state = _State
+    state = ProcessState
     if state.lifeline is None:
         state.lifeline = Lifeline()
     if sys.platform != "linux" or not hasattr(os, "pidfd_open"):
@@ -265,7 +265,7 @@ def begin(start: Callable[[int, int, int], ServerProcess] = _execute) -> None:
 
 def is_the_program() -> None:
     """Tell that this process is the program's: only what is known here has run in it so far."""
-    _State.is_program = True
+    ProcessState.is_program = True
 
 
 def load_and_begin(say: Callable[[str], None]) -> None:
@@ -277,8 +277,9 @@ def load_and_begin(say: Callable[[str], None]) -> None:
     Args:
         say: where it is told if something has to be compiled.
     """
+    state = ProcessState
     fresh = threading.active_count() == 1 and "torch" not in sys.modules
-    if _State.is_program and fresh and sys.platform == "linux" and _State.server is None:
+    if state.is_program and fresh and sys.platform == "linux" and state.server is None:
         from remuda.compiling import telling_of_compiling
 
         with telling_of_compiling(say):  # in this process only, so the fork comes after it
@@ -289,32 +290,33 @@ def load_and_begin(say: Callable[[str], None]) -> None:
 
 def end() -> None:
     """Let the server go, once the children that it has are gone: no more are to come soon."""
-    if isinstance(_State.server, Server):
-        _State.server.retire()
-        _State.server = None
+    if isinstance(ProcessState.server, Server):
+        ProcessState.server.retire()
+        ProcessState.server = None
 
 
 def give_up() -> None:
     """Start no child by the server any more: it does not answer."""
-    if isinstance(_State.server, Server):
-        _State.server.end()
-    _State.server, _State.why_not = None, "the fork server did not answer"
+    if isinstance(ProcessState.server, Server):
+        ProcessState.server.end()
+    ProcessState.server, ProcessState.why_not = None, "the fork server did not answer"
 
 
 def inherit(requests: socket.socket) -> None:
     """For a child of the server: it may ask for children too."""
-    _State.server, _State.why_not, _State.lifeline = InheritedServer(requests), "", None
+    state = ProcessState
+    state.server, state.why_not, state.lifeline = InheritedServer(requests), "", None
 
 
 def server_pid() -> int | None:
     """The process id of this process's own server, if it runs."""
-    found = _State.server
+    found = ProcessState.server
     return found.pid if isinstance(found, Server) and found.is_alive else None
 
 
 def is_own_fork() -> bool:
     """Whether the server is a fork of this process, which had loaded the libraries by then."""
-    found = _State.server
+    found = ProcessState.server
     return isinstance(found, Server) and isinstance(found.process, OwnFork)
 
 
@@ -342,10 +344,10 @@ def start(
     """
     recipe = Recipe(target, args, name, log)
     begin()
-    lifeline = lifeline or _State.lifeline
+    lifeline = lifeline or ProcessState.lifeline
     for _ in range(2):  # the second time it is another server, if the first is just dying
         begin()
-        found = _State.server
+        found = ProcessState.server
         if found is not None:
             try:
                 return _ask(found, recipe, lifeline)

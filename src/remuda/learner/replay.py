@@ -61,7 +61,9 @@ class ReplayLearner:
         self._plays = plays
         self.policies = tuple(trainer.name for trainer in trainers)
         self.priority = trainers[0].config.priority
-        self._trainers, self._algorithm, self._replays = tuple(trainers), algorithm, replays
+        self.trainers, self.algorithm = tuple(trainers), algorithm
+        self.replays = replays
+        """By policy, what it learns from."""
         self._timeline, self._saves_experience = timeline, saves_experience
         config = trainers[0].config
         self._budget = BatchBudget(config.batch_size, config.time_budget)
@@ -82,13 +84,13 @@ class ReplayLearner:
 
     def steps_needed(self, policy: int) -> int:
         """Collected steps at which a policy's next update is due."""
-        trainer, experience = self._trainers[policy], self._replays[policy].experience
+        trainer, experience = self.trainers[policy], self.replays[policy].experience
         fresh = experience.lost + trainer.config.experience.learning_starts
         return max(_steps_paid(trainer, trainer.row[Learn.SAMPLES]), fresh)
 
     def epsilon(self, policy: int) -> float:
         """The exploration rate for the steps collected so far: a straight line, then level."""
-        config = self._trainers[policy].config
+        config = self.trainers[policy].config
         if config.entry.samples:
             return config.last_epsilon
         exploration = config.exploration
@@ -104,12 +106,12 @@ class ReplayLearner:
 
     def _decayed(self, policy: int) -> float:
         """How much of the decay of exploration is over, from 0 to 1."""
-        written = self._replays[policy].experience.written - self._begun[policy]
-        return min(written / self._trainers[policy].config.exploration.decay_steps, 1.0)
+        written = self.replays[policy].experience.written - self._begun[policy]
+        return min(written / self.trainers[policy].config.exploration.decay_steps, 1.0)
 
     def ready(self) -> bool:
         """Whether an update of any policy is due; for the others its process is rung."""
-        ready = [self._is_ready(k) for k in range(len(self._trainers))]  # each rings if it is not
+        ready = [self._is_ready(k) for k in range(len(self.trainers))]  # each rings if it is not
         return any(ready)
 
     @property
@@ -119,23 +121,23 @@ class ReplayLearner:
 
     def all_ready(self) -> bool:
         """Whether an update of every policy that still learns is due."""
-        learning = [not s.halted and self._plays(s.name) for s in self._trainers]
+        learning = [not s.halted and self._plays(s.name) for s in self.trainers]
         return not (learning & ~self._ready()).any()
 
     def update(self) -> None:
         """Train once every policy that is due, and publish those whose time it is."""
-        for first, end in runs(self._ready(), min(self._algorithm.width, self._width)):
+        for first, end in runs(self._ready(), min(self.algorithm.width, self._width)):
             self._train(first, end)
 
     def _train(self, first: int, end: int) -> None:
         size, start = self._budget.size, time.perf_counter()
-        drawn = np.zeros(len(self._trainers), np.bool_)
+        drawn = np.zeros(len(self.trainers), np.bool_)
         for k in range(first, end):
             # One whose ring was cleared, for another to begin there, holds up none of the others.
             drawn[k] = self._batches.sample(k, size, self.beta(k))
         sampled = time.perf_counter()
         for k in range(first, end):
-            self._trainers[k].row[Learn.SECONDS_SAMPLE] += (sampled - start) / (end - first)
+            self.trainers[k].row[Learn.SECONDS_SAMPLE] += (sampled - start) / (end - first)
         if self._timeline is not None:
             self._timeline.add(Span.SAMPLE, start, sampled)
         for stretch in runs(drawn, end - first):
@@ -145,19 +147,19 @@ class ReplayLearner:
         """Train neighbours on the samples that were drawn for each."""
         clock, count = time.perf_counter, end - first
         start = clock()
-        device = self._algorithm.device
+        device = self.algorithm.device
         transitions = self._batches.moved(first, end, size, self._scales, device)
-        learned = self._algorithm.update(transitions, first, end)
+        learned = self.algorithm.update(transitions, first, end)
         told = torch.stack(learned[:3], 1).cpu().tolist()
         errors = learned.errors.cpu().numpy() if self._weighed else None
         updated = clock()
         self._budget.spent(updated - start)
         for k, (loss, norm, value) in zip(range(first, end), told, strict=True):
-            self._trainers[k].row[Learn.SECONDS_UPDATE] += (updated - start) / count
+            self.trainers[k].row[Learn.SECONDS_UPDATE] += (updated - start) / count
             if self._judge(k, loss, norm, value, size) and errors is not None:
-                self._replays[k].learn(errors[k - first])
+                self.replays[k].learn(errors[k - first])
         published = clock()
-        for trainer in self._trainers[first:end]:
+        for trainer in self.trainers[first:end]:
             trainer.row[Learn.SECONDS_PUBLISH] += (published - updated) / count
         if self._timeline is not None:
             self._timeline.add(Span.UPDATE, start, updated)
@@ -165,7 +167,7 @@ class ReplayLearner:
 
     def _judge(self, policy: int, loss: float, norm: float, value: float, size: int) -> bool:
         """Count an update of one policy, or undo it; publish if it is time. Whether it counts."""
-        trainer, replay = self._trainers[policy], self._replays[policy]
+        trainer, replay = self.trainers[policy], self.replays[policy]
         row = trainer.row
         accepted = trainer.accept(loss)
         if accepted:
@@ -184,13 +186,13 @@ class ReplayLearner:
 
     def publish(self) -> None:
         """Copy every policy out as its next version."""
-        for k, trainer in enumerate(self._trainers):
+        for k, trainer in enumerate(self.trainers):
             trainer.publish(self.epsilon(k))
 
     def begin(self, policy: str, newborn: Newborn) -> int:
         """Train another policy in this place from now on; returns the version it begins as."""
         k = self.policies.index(policy)
-        trainer, replay = self._trainers[k], self._replays[k]
+        trainer, replay = self.trainers[k], self.replays[k]
         trainer.begin(newborn)
         replay.forget()
         self._configure(k)
@@ -207,21 +209,21 @@ class ReplayLearner:
     def change(self, policy: str, values: Mapping[str, float]) -> None:
         """Train a policy with other hyperparameters from its next update on."""
         k = self.policies.index(policy)
-        self._trainers[k].change(values)
+        self.trainers[k].change(values)
         self._configure(k)
 
     def _configure(self, policy: int) -> None:
         """Take what of a policy's hyperparameters its batches are made with."""
-        config = self._trainers[policy].config
-        self._replays[policy].discount = config.discount
+        config = self.trainers[policy].config
+        self.replays[policy].discount = config.discount
         self._scales[policy] = config.reward_scale
 
     def state(self, policy: str) -> State:
         """All that a successor needs to go on exactly here with one policy."""
         k = self.policies.index(policy)
-        experience = self._replays[k].experience
-        return self._trainers[k].state() | {
-            "replay": self._replays[k].state(self._saves_experience),
+        experience = self.replays[k].experience
+        return self.trainers[k].state() | {
+            "replay": self.replays[k].state(self._saves_experience),
             "begun": self._begun[k],
             "last": self._last[k],
             "experience": experience.state() if self._saves_experience else None,
@@ -230,14 +232,14 @@ class ReplayLearner:
     def restore(self, policy: str, state: State) -> None:
         """Go on from what `state` returned; the experience outlives learners, and is as it is."""
         k = self.policies.index(policy)
-        self._trainers[k].restore(state)
-        self._replays[k].restore(state["replay"])
+        self.trainers[k].restore(state)
+        self.replays[k].restore(state["replay"])
         self._begun[k] = state["begun"]
         self._consume(k, state.get("last", self._batches.largest))
 
     def _ready(self) -> np.ndarray:
         """[K] bool; each that is not ready has stated its wish."""
-        return np.array([self._is_ready(k) for k in range(len(self._trainers))])
+        return np.array([self._is_ready(k) for k in range(len(self.trainers))])
 
     def _is_ready(self, k: int) -> bool:
         """Whether an update of one policy is due; one that has retired has none.
@@ -246,7 +248,7 @@ class ReplayLearner:
         waited for again once it plays: its first update is due before an actor would wait for it,
         so its learner is rung, and looks, before that.
         """
-        trainer, experience = self._trainers[k], self._replays[k].experience
+        trainer, experience = self.trainers[k], self.replays[k].experience
         there = self._plays(trainer.name)
         due = not trainer.halted and experience.has(self.steps_needed(k), begins=there)
         if there != self._there[k]:
@@ -260,7 +262,7 @@ class ReplayLearner:
         self._tell(policy)
 
     def _tell(self, policy: int) -> None:
-        trainer, experience = self._trainers[policy], self._replays[policy].experience
+        trainer, experience = self.trainers[policy], self.replays[policy].experience
         if experience.may_wait:
             samples = max(trainer.row[Learn.SAMPLES] - self._last[policy], 0.0)
             idle = trainer.halted or not self._there[policy]

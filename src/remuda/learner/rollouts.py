@@ -84,7 +84,9 @@ class RolloutLearner:
         self._plays = plays
         self.policies = tuple(trainer.name for trainer in trainers)
         self.priority = trainers[0].config.priority
-        self._trainers, self._algorithm, self._rollouts = tuple(trainers), algorithm, rollouts
+        self.trainers, self.algorithm = tuple(trainers), algorithm
+        self.rollouts = rollouts
+        """By policy, what it learns from."""
         self._timeline, self._saves_experience = timeline, saves_experience
         replays = trainers[0].config.replays
         largest = max((each.experience for each in rollouts), key=lambda e: rows_for(e, replays))
@@ -112,11 +114,11 @@ class RolloutLearner:
         if self.unfinished:
             return True
         ready = self._ready()
-        if self._rollouts[0].experience.ahead == 1 or not ready.any():
+        if self.rollouts[0].experience.ahead == 1 or not ready.any():
             return bool(ready.any())
         return bool((ready | self._away()).all()) or any(
             rollouts.experience.is_urgent
-            for rollouts, is_ready in zip(self._rollouts, ready, strict=True)
+            for rollouts, is_ready in zip(self.rollouts, ready, strict=True)
             if is_ready
         )
 
@@ -132,7 +134,7 @@ class RolloutLearner:
         if piece:
             gone = time.perf_counter() - begun
             self._paces = self._paces[1], gone / max(int(self._rollout.num_steps[piece].sum()), 1)
-        for k in range(len(self._trainers)):
+        for k in range(len(self.trainers)):
             if k not in self._left:
                 self._count_lost(k)
 
@@ -141,9 +143,9 @@ class RolloutLearner:
         clock = time.perf_counter
         start = clock()
         ready = self._ready()
-        for k, trainer in enumerate(self._trainers):
+        for k, trainer in enumerate(self.trainers):
             if ready[k]:
-                rollouts = self._rollouts[k]
+                rollouts = self.rollouts[k]
                 # An actor that was set free by its limit may have overwritten all there was.
                 ready[k] = rollouts.take(self._rollout, k, trainer.version) > 0
         taken = clock()
@@ -151,7 +153,7 @@ class RolloutLearner:
             self._timeline.add(Span.SAMPLE, start, taken)
         members: list[int] = np.flatnonzero(ready).tolist()
         for k in members:
-            self._trainers[k].row[Learn.SECONDS_SAMPLE] += (taken - start) / len(members)
+            self.trainers[k].row[Learn.SECONDS_SAMPLE] += (taken - start) / len(members)
         return members
 
     def _piece(self) -> int:
@@ -170,16 +172,16 @@ class RolloutLearner:
     def _train(self, members: Sequence[int]) -> None:
         clock = time.perf_counter
         start = clock()
-        learned = self._algorithm.update(self._rollout, members)
+        learned = self.algorithm.update(self._rollout, members)
         updated = clock()
         for i, k in enumerate(members):
-            trainer = self._trainers[k]
+            trainer = self.trainers[k]
             row, config = trainer.row, trainer.config
             row[Learn.SECONDS_UPDATE] += (updated - start) / len(members)
             if not trainer.accept(float(learned.loss[i])):
                 if trainer.halted:
                     self._count_lost(k)
-                    self._rollouts[k].experience.release()
+                    self.rollouts[k].experience.release()
                 continue
             self._count_staleness(k)
             row[Learn.SAMPLES] += learned.samples[i]
@@ -190,7 +192,7 @@ class RolloutLearner:
             self._count(trainer, learned, i)
         published = clock()
         for k in members:
-            self._trainers[k].row[Learn.SECONDS_PUBLISH] += (published - updated) / len(members)
+            self.trainers[k].row[Learn.SECONDS_PUBLISH] += (published - updated) / len(members)
         if self._timeline is not None:
             self._timeline.add(Span.UPDATE, start, updated)
             self._timeline.add(Span.PUBLISH, updated, published)
@@ -207,37 +209,37 @@ class RolloutLearner:
 
     def _lost(self, policy: int) -> int:
         """What waits no more and was not trained on, or was by an update that was undone."""
-        passed, row = self._rollouts[policy].experience.passed, self._trainers[policy].row
+        passed, row = self.rollouts[policy].experience.passed, self.trainers[policy].row
         return int(row[Learn.LOST] if passed is None else max(passed - row[Learn.TRAINED], 0))
 
     def _count_lost(self, policy: int) -> None:
-        self._trainers[policy].row[Learn.LOST] = self._lost(policy)
+        self.trainers[policy].row[Learn.LOST] = self._lost(policy)
 
     def _count_staleness(self, policy: int) -> None:
-        rollout, trainer = self._rollout, self._trainers[policy]
+        rollout, trainer = self._rollout, self.trainers[policy]
         used = slice(0, int(rollout.num_rows[policy]))
         versions, streams = rollout.versions[policy, used], rollout.streams[policy, used]
         trainer.count_staleness(versions[(streams != AFTER) & (versions != OTHERS)])
 
     def publish(self) -> None:
         """Copy every policy out as its next version."""
-        for trainer in self._trainers:
+        for trainer in self.trainers:
             trainer.publish(trainer.config.last_epsilon)
 
     def begin(self, policy: str, newborn: Newborn) -> int:
         """Train a newborn in a policy's place from now on; returns the version it begins as."""
         k = self.policies.index(policy)
-        trainer = self._trainers[k]
+        trainer = self.trainers[k]
         self._give_up(k)
         trainer.begin(newborn)
-        self._rollouts[k].experience.skip()
+        self.rollouts[k].experience.skip()
         self._count_lost(k)
         trainer.publish(trainer.config.last_epsilon)
         return trainer.version
 
     def change(self, policy: str, values: Mapping[str, float]) -> None:
         """Train a policy with other hyperparameters from its next update on."""
-        self._trainers[self.policies.index(policy)].change(values)
+        self.trainers[self.policies.index(policy)].change(values)
 
     def state(self, policy: str) -> State:
         """All that a successor needs to go on exactly here with one policy.
@@ -245,40 +247,40 @@ class RolloutLearner:
         What was taken and comes in a later piece is not part of it: to a successor it is lost.
         """
         k = self.policies.index(policy)
-        return self._trainers[k].state() | {
+        return self.trainers[k].state() | {
             "lost": self._lost(k),
-            "past": past.state() if (past := self._rollouts[k].past) is not None else None,
-            "experience": self._rollouts[k].experience.state() if self._saves_experience else None,
+            "past": past.state() if (past := self.rollouts[k].past) is not None else None,
+            "experience": self.rollouts[k].experience.state() if self._saves_experience else None,
         }
 
     def restore(self, policy: str, state: State) -> None:
         """Go on from what `state` returned."""
         k = self.policies.index(policy)
         self._give_up(k)
-        self._trainers[k].restore(state)
-        self._trainers[k].row[Learn.LOST] = state["lost"]
+        self.trainers[k].restore(state)
+        self.trainers[k].row[Learn.LOST] = state["lost"]
         self._count_lost(k)  # with what the one before it took since then
-        past = self._rollouts[k].past
+        past = self.rollouts[k].past
         if past is not None:
             past.restore(state["past"])
-        if self._trainers[k].halted:
-            self._rollouts[k].experience.release()
+        if self.trainers[k].halted:
+            self.rollouts[k].experience.release()
 
     def _away(self) -> np.ndarray:
         """[K] bool: who learns no more, or is not there."""
-        return np.array([s.halted or not self._plays(s.name) for s in self._trainers])
+        return np.array([s.halted or not self._plays(s.name) for s in self.trainers])
 
     def _ready(self) -> np.ndarray:
         """[K] bool; each that is not ready has stated its wish."""
-        return np.array([self._is_ready(k) for k in range(len(self._trainers))])
+        return np.array([self._is_ready(k) for k in range(len(self.trainers))])
 
     def _is_ready(self, k: int) -> bool:
         """Whether there is a rollout of one policy to train on; nothing waits of one that is gone.
 
         What its last matches left is skipped, and lost: else an actor would wait for this learner.
         """
-        trainer, experience = self._trainers[k], self._rollouts[k].experience
-        has_rollout = self._rollouts[k].ready()
+        trainer, experience = self.trainers[k], self.rollouts[k].experience
+        has_rollout = self.rollouts[k].ready()
         if self._plays(trainer.name):
             return has_rollout and not trainer.halted
         closed = experience.closed  # before a last look, so that no newborn's are among them

@@ -1,4 +1,4 @@
-"""Who learns from whose experience."""
+"""Which policies are alike, and who learns from whose experience."""
 
 from __future__ import annotations
 
@@ -24,6 +24,12 @@ def stream_shape(spec: PolicySpec) -> StreamShape:
         keeps_last_mask=spec.masked and not config.rollout_length,
         choices=actions.sizes if isinstance(actions, CombinedActions) else (),
     )
+
+
+def network_layout(spec: PolicySpec) -> tuple[object, ...]:
+    """What networks must have in common to act as one stack."""
+    network = spec.network()
+    return (type(network), tuple(network.shapes.items()), network.settings)
 
 
 def shares_of(specs: Sequence[PolicySpec]) -> dict[str, tuple[str, ...]]:

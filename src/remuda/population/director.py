@@ -43,9 +43,25 @@ class Birth:
     hyperparameters: Mapping[str, float] = field(default_factory=dict)
     """Those that differ from its parent's, or else from its specification: names of
     `remuda.hyperparameters`."""
+    mutation: float = 0.0
+    """Noise on its parent's weights: in standard deviations of the weights of each layer."""
+    fitness: tuple[float, float] | None = None
+    """What the policy before in this place was judged to be worth, and the parent; for the ledger.
+    """
 
 
-Command = Freeze | Retire | Birth
+@dataclass(frozen=True)
+class Vacate:
+    """Let a live policy go, so that another may be born in its place.
+
+    Where no match could be made without it, a frozen copy of it stands in: it takes its seats in
+    new matches until the newborn plays, and then goes. Who cannot be done without even so stays.
+    """
+
+    policy: str
+
+
+Command = Freeze | Retire | Birth | Vacate
 
 
 class Director(Protocol):

@@ -17,7 +17,7 @@ from remuda.population.records import FRESH, RATING, Numbers
 from remuda.population.refusals import check_seating
 from remuda.population.roster import Roster
 from remuda.population.table import Table
-from remuda.population.table_layout import MATCHES, POLICY, PROPOSED, VERSION
+from remuda.population.table_layout import MATCHES, POLICY, PROPOSED, RECORDS, VERSION
 from remuda.types import Bools, Integers, State
 
 
@@ -66,6 +66,8 @@ class League:
         self.lifecycle = Lifecycle(
             table, self.population, self.ledger, self.seated, self.roster, once
         )
+        if not table.word(RECORDS):
+            self.lifecycle.log_first()
         matchmaker.begin_at(table.word(PROPOSED))
         none = np.zeros(num_envs, np.bool_)  # so that everything is compiled before play begins
         self._count(np.zeros(self.seated.shape), none)

@@ -21,6 +21,7 @@ from remuda.population.records import (
     GAMES,
     MEETINGS,
     REWARD,
+    SQUARES,
     WINS,
     Match,
     Member,
@@ -31,10 +32,16 @@ from remuda.population.records import (
 )
 from remuda.types import Array, Bools, Integers
 
-MATCH, FREEZE, RETIRE, BIRTH, LOST = 0, 1, 2, 3, 4
+MATCH, FREEZE, RETIRE, BIRTH, LOST, BORN_WITH = 0, 1, 2, 3, 4, 5
 """Kinds of records: a match that is over, and a director's commands, about the first seat. Of a
-birth, `oldest` and `newest` tell the parent's policy and version; -1: it has none. A record that
-was lost leaves one that tells nothing else, so that a record keeps its number."""
+birth, `oldest` and `newest` tell the parent's policy and version; -1: it has none. It is followed
+by one record for each number that the newborn begins with: its `version` says which of the names in
+the first line of the ledger, or `FITNESS`, and its `digest` is the number (`bits_of`). A record
+that was lost leaves one that tells nothing else, so that a record keeps its number."""
+FITNESS = -1
+"""In place of the number of a name: what the policy before in this place was judged to be worth."""
+PARENT_FITNESS = -2
+"""Likewise, its parent."""
 MET, WON, EARNED, CONCEDED = 0, 1, 2, 3
 """What is added up between two members: meetings, how many of them the first won, and what each of
 the two earned in them."""
@@ -177,6 +184,7 @@ def count(
             one = places[m, i]
             numbers[one, GAMES] += 1.0
             numbers[one, REWARD] += returns[m, i]
+            numbers[one, SQUARES] += returns[m, i] ** 2
             for j in range(places.shape[1]):
                 if i == j:
                     continue
@@ -202,9 +210,16 @@ FILLED_AT_ONCE = 1 << 14
 class LedgerFile:
     """The ledger of a run on disk, which one process appends to."""
 
-    def __init__(self, path: Path, policies: Sequence[str], seats: int) -> None:
-        """Go on with the file, or begin it."""
-        self._path, self._header = path, header_of(policies, seats)
+    def __init__(
+        self, path: Path, policies: Sequence[str], seats: int, numbers: Sequence[str] = ()
+    ) -> None:
+        """Go on with the file, or begin it; `numbers`: names of what newborn begin with."""
+        self._path, self._header = path, header_of(policies, seats, numbers)
+        before = header_of(policies, seats)  # of an earlier version, which had no such names
+        if path.exists():
+            with path.open("rb") as file:
+                if file.read(len(before)) == before:
+                    self._header = before
         self._seats = seats
         self._size = record_type(seats).itemsize
 
@@ -256,9 +271,22 @@ class LedgerFile:
             file.truncate(file.tell() - extra)
 
 
-def header_of(policies: Sequence[str], seats: int) -> bytes:
+def header_of(policies: Sequence[str], seats: int, numbers: Sequence[str] = ()) -> bytes:
     """The first line of a ledger on disk."""
-    return json.dumps({"ledger": 1, "policies": list(policies), "seats": seats}).encode() + b"\n"
+    said = {"ledger": 1, "policies": list(policies), "seats": seats}
+    if numbers:
+        said["numbers"] = list(numbers)
+    return json.dumps(said).encode() + b"\n"
+
+
+def bits_of(value: float) -> np.uint64:
+    """A number as a digest holds it."""
+    return np.float64(value).view(np.uint64)
+
+
+def value_of(bits: np.uint64) -> float:
+    """The number of which `bits_of` returned this."""
+    return float(np.uint64(bits).view(np.float64))
 
 
 def copy_later(path: Path, records: int, to: Path) -> None:

@@ -4,15 +4,24 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 import numpy as np
 
 from remuda.errors import ConfigError, RemudaError
 from remuda.hyperparameters import names_of
-from remuda.population.director import Birth, Command, Freeze
-from remuda.population.ledger import BIRTH, FREEZE, RETIRE, Ledger
+from remuda.population.director import Birth, Command, Freeze, Vacate
+from remuda.population.ledger import (
+    BIRTH,
+    BORN_WITH,
+    FITNESS,
+    FREEZE,
+    PARENT_FITNESS,
+    RETIRE,
+    Ledger,
+    bits_of,
+)
 from remuda.population.matchmaking import Matchmaker
 from remuda.population.records import (
     FRESH,
@@ -37,6 +46,9 @@ class ActingPolicies(Protocol):
 
     def draw(self, policy: str, generation: int) -> Floats:
         """Weights that no learner has trained, as the specification has them: [size]."""
+
+    def mutate(self, policy: str, weights: Floats, strength: float, generation: int) -> Floats:
+        """These weights with noise, in standard deviations of those of each layer: [size]."""
 
     def fits(self, policy: str, other: str) -> bool:
         """Whether one could begin with the weights of the other."""
@@ -78,6 +90,11 @@ class Lifecycle:
         self._leaving = table.occupants.leaving
         self.postponed: list[str] = []
         """Policies that are to be frozen once there is a place for their copy."""
+        spare = [table.places.stand_in_of(policy) for policy in table.policies]
+        self._stand_ins = np.array([place for place in spare if place is not None], np.int64)
+        """The places of copies that stand in."""
+        self._standing_in: list[int] = []
+        """The places of copies that stand in from now on."""
 
     def carry_out(self, command: Command, acting: ActingPolicies, matchmaker: Matchmaker) -> None:
         """Do what a director commands; a copy is frozen by `settle`.
@@ -89,6 +106,8 @@ class Lifecycle:
             self.postponed.append(command.policy)
         elif isinstance(command, Birth):
             self._order(command, acting)
+        elif isinstance(command, Vacate):
+            self._vacate(PolicyRef(command.policy), acting, matchmaker)
         else:
             self._retire(command.ref, matchmaker)
 
@@ -98,11 +117,13 @@ class Lifecycle:
         Returns:
             The places that hold a new frozen copy.
         """
+        self._relieve()
         self._leaving = [place for place in self._leaving if not self._free(place)]
         waiting = [p for p in self.postponed if PolicyRef(p) in self._population]
         frozen = {policy: self._freeze(policy, acting.look(policy)) for policy in waiting}
         self.postponed = [policy for policy, place in frozen.items() if place is None]
-        return [place for place in frozen.values() if place is not None]
+        standing_in, self._standing_in = self._standing_in, []
+        return [*standing_in, *(place for place in frozen.values() if place is not None)]
 
     def note_places(self) -> None:
         """Tell the director which places of live policies are empty, or will be, or were.
@@ -160,6 +181,8 @@ class Lifecycle:
             weights = snapshot.weights
             parent = PolicyRef(birth.parent.policy, snapshot.version)
         hyperparameters |= birth.hyperparameters
+        if birth.mutation:
+            weights = acting.mutate(name, weights, birth.mutation, table.births.ordered(place) + 1)
         born = table.word(MATCHES)
         newborn = Member(PolicyRef(name), None, parent, born, hyperparameters)
         acting.clear(name)
@@ -171,6 +194,7 @@ class Lifecycle:
         table.numbers[place] = newborn.numbers
         digest = table.order(place, weights, newborn)
         self._log(BIRTH, newborn.ref, digest, parent)
+        self._log_numbers(newborn, birth.fitness)
         acting.wake(name)
 
     def _check(self, birth: Birth, acting: ActingPolicies) -> None:
@@ -199,24 +223,47 @@ class Lifecycle:
             return
         if not ref.is_frozen and not self._can_do_without(ref, matchmaker):
             return
+        self._let_go(ref)
+
+    def _let_go(self, ref: PolicyRef) -> None:
+        """Have a member in no match that is proposed from now on."""
         member = self._population.retire(ref)
         self._log(RETIRE, ref, 0)
         self._leaving.append(member.place)
         self._table.occupants.leave(member.place)
 
+    def _vacate(self, ref: PolicyRef, acting: ActingPolicies, matchmaker: Matchmaker) -> None:
+        """Let a live policy go, with a copy of it that stands in where it is needed."""
+        population, place = self._population, self._table.places.stand_in_of(ref.policy)
+        if ref not in population:
+            return
+        if not self._can_do_without(ref, matchmaker):
+            if place is None or not can_stand_in(population.members, ref, matchmaker):
+                return
+            taken = {member.place for member in population.members} | set(self._leaving)
+            if place in taken:
+                return  # that of the birth before is playing its last matches
+            snapshot = acting.look(ref.policy)
+            if PolicyRef(ref.policy, snapshot.version) not in population:
+                self._freeze_into(place, ref.policy, snapshot)
+                self._standing_in.append(place)
+        self._let_go(ref)
+
+    def _relieve(self) -> None:
+        """Let each copy go that stood in for a policy, once that plays itself.
+
+        It is looked for in the table: the actor that let the newborn play may have died over it.
+        """
+        there = self._table.occupants.there[self._stand_ins]
+        for place in self._stand_ins[there].tolist():
+            copied = self._population.at(place).ref
+            if PolicyRef(copied.policy) in self._population:
+                self._let_go(copied)
+
     def _can_do_without(self, ref: PolicyRef, matchmaker: Matchmaker) -> bool:
         """Whether matches can still be made when it is gone, also of those that learn alone."""
-        others = [m for m in self._population.members if m.ref != ref]
-        for members in (others, [m for m in others if m.learns]):
-            left = Population()
-            for m in members:
-                left.add(Member(m.ref, m.seats, m.parent), m.place)
-            trial = copy.deepcopy(matchmaker)
-            try:
-                trial.propose(left, Ledger(left), 1, np.random.default_rng(0))
-            except ConfigError:
-                return False
-        return len(left.learning) >= (self._table.seats if self._once else 1)
+        least = self._table.seats if self._once else 1
+        return can_do_without(self._population.members, ref, matchmaker, least)
 
     def _free(self, place: int) -> bool:
         """Empty a place, once its policy sits on no seat any more."""
@@ -231,14 +278,37 @@ class Lifecycle:
         if PolicyRef(policy, snapshot.version) in self._population:
             return None
         taken = {member.place for member in self._population.members} | set(self._leaving)
+        taken |= set(self._stand_ins.tolist())
         free = [place for place in self._table.places.copies_of(policy) if place not in taken]
         if not free:
             return None
+        self._freeze_into(free[0], policy, snapshot)
+        return free[0]
+
+    def _freeze_into(self, place: int, policy: str, snapshot: Snapshot) -> None:
         born = self._table.word(MATCHES)
-        member = self._population.freeze(policy, snapshot.version, born, free[0])
+        member = self._population.freeze(policy, snapshot.version, born, place)
         digest = self._table.freeze(member, snapshot)
         self._log(FREEZE, member.ref, digest)
-        return free[0]
+
+    def log_first(self) -> None:
+        """Note what the policies begin with that were never born, where others will be."""
+        if len(self._stand_ins):
+            for member in self._population.learning:
+                self._log_numbers(member, None)
+
+    def _log_numbers(self, newborn: Member, fitness: tuple[float, float] | None) -> None:
+        """Note what a newborn begins with, and why it was born."""
+        names = self._table.hyperparameters.names
+        numbers = [(names.index(n), v) for n, v in newborn.hyperparameters.items() if n in names]
+        if fitness is not None:
+            numbers += [(FITNESS, fitness[0]), (PARENT_FITNESS, fitness[1])]
+        records = self._table.records.empty(len(numbers))
+        records["kind"], records["number"] = BORN_WITH, newborn.born
+        records["policy"][:, 0] = self._table.names.index(newborn.ref.policy)
+        for record, (name, value) in zip(records, numbers, strict=True):
+            record["version"][0], record["digest"] = name, bits_of(value)
+        self._table.records.add(records)
 
     def _log(self, kind: int, ref: PolicyRef, digest: int, parent: PolicyRef | None = None) -> None:
         names, record = self._table.names, self._table.records.empty(1)
@@ -250,3 +320,44 @@ class Lifecycle:
             record["oldest"][:, 0] = names.index(parent.policy)
             record["newest"][:, 0] = parent.version
         self._table.records.add(record)
+
+
+def can_do_without(
+    members: Sequence[Member], ref: PolicyRef, matchmaker: Matchmaker, least: int = 1
+) -> bool:
+    """Whether matches can still be made when a policy is gone, also of those that learn alone.
+
+    Args:
+        members: of a population.
+        ref: one of them.
+        matchmaker: of that population.
+        least: so many must be left that learn.
+    """
+    others = [member for member in members if member.ref != ref]
+    learners = [member for member in others if member.learns]
+    enough = len(learners) >= least
+    return enough and all(_makes_matches(some, matchmaker) for some in (others, learners))
+
+
+def can_stand_in(members: Sequence[Member], ref: PolicyRef, matchmaker: Matchmaker) -> bool:
+    """Whether matches can be made when a frozen copy of a policy plays in its stead."""
+    live = next(member for member in members if member.ref == ref)
+    others = [member for member in members if member.ref != ref]
+    newest = max((member.ref.version for member in others), default=0)
+    frozen = Member(PolicyRef(ref.policy, max(newest, 0) + 1), live.seats)
+    frozen.place = live.place
+    learns = any(member.learns for member in others)
+    return learns and _makes_matches([*others, frozen], matchmaker)
+
+
+def _makes_matches(members: Sequence[Member], matchmaker: Matchmaker) -> bool:
+    """Whether a matchmaker can make a match of these members."""
+    left = Population()
+    for member in members:
+        left.add(Member(member.ref, member.seats, member.parent), member.place)
+    trial = copy.deepcopy(matchmaker)
+    try:
+        trial.propose(left, Ledger(left), 1, np.random.default_rng(0))
+    except ConfigError:
+        return False
+    return True

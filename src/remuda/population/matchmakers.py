@@ -38,8 +38,20 @@ class Fixed(Matchmaker):
         self._seating = tuple(PolicyRef(policy) for policy in seats)
 
     def seat(self, population: Population, ledger: Ledger, random: np.random.Generator) -> Seating:  # noqa: ARG002
-        """As ever."""
-        return self._seating
+        """As ever; where a policy is away, its newest frozen copy."""
+        if all(ref in population for ref in self._seating):
+            return self._seating
+        return tuple(self._stand_in(population, ref) for ref in self._seating)
+
+    @staticmethod
+    def _stand_in(population: Population, ref: PolicyRef) -> PolicyRef:
+        """Who plays for a policy."""
+        if ref in population:
+            return ref
+        past = population.past_of(ref.policy)
+        if not past:
+            raise ConfigError(f"the policy {ref.policy} is gone, and no copy of it is there")
+        return past[-1].ref
 
 
 class Random(Matchmaker):

@@ -45,10 +45,14 @@ class Occupants:
 
     @property
     def living(self) -> tuple[str, ...]:
-        """The policies that are in the population."""
-        policies = self._places.policies
-        there = self.there[: len(policies)].tolist()
-        return tuple(p for p, is_there in zip(policies, there, strict=True) if is_there)
+        """The policies that are in the population, or for which a copy stands in."""
+        there = self.there
+        places, copies = self._places, map(self._places.stand_in_of, self._places.policies)
+        return tuple(
+            policy
+            for (place, policy), spare in zip(enumerate(places.policies), copies, strict=True)
+            if there[place] or (spare is not None and there[spare])
+        )
 
     @property
     def frozen(self) -> int:

@@ -17,7 +17,11 @@ class Places:
     """
 
     def __init__(
-        self, policies: Sequence[str], copies: int, origins: Sequence[Origin] = ()
+        self,
+        policies: Sequence[str],
+        copies: int,
+        origins: Sequence[Origin] = (),
+        stand_ins: bool = False,
     ) -> None:
         """Number the places.
 
@@ -25,8 +29,11 @@ class Places:
             policies: live ones, and those that may be born.
             copies: places for frozen copies of each policy.
             origins: of the members from other runs.
+            stand_ins: whether the last of these is for a stand-in: the copy that takes a policy's
+                seats while another is born in its place.
         """
         self.policies, self.copies = tuple(policies), copies
+        self._stand_ins = stand_ins
         self.origins = tuple(origins)
         """Of the members from other runs, by place."""
         self.names = (*self.policies, *dict.fromkeys(origin.name for origin in origins))
@@ -45,6 +52,10 @@ class Places:
         """The places of a policy's frozen copies."""
         first = len(self.policies) + self.policies.index(policy) * self.copies
         return range(first, first + self.copies)
+
+    def stand_in_of(self, policy: str) -> int | None:
+        """The place of the copy that takes a policy's seats while another is born in its place."""
+        return self.copies_of(policy)[-1] if self._stand_ins else None
 
     def of(self, name: str) -> int:
         """The place of a live policy, or the first of an imported member of this name."""

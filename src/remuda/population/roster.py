@@ -92,7 +92,8 @@ def unborn(config: Config) -> tuple[str, ...]:
 
 def copies_of(population: PopulationConfig) -> int:
     """Places for frozen copies of each policy."""
-    return population.snapshots.keep + SPARE if population.snapshots.on else 0
+    frozen = population.snapshots.keep + SPARE if population.snapshots.on else 0
+    return frozen + population.evolution.on  # one that stands in while another is born
 
 
 def _first_names(config: Config, agents: Sequence[AgentSpec]) -> tuple[str, ...]:
@@ -153,6 +154,11 @@ def _seats(
             raise ConfigError(f"{key}: no agent is named")
         found[name] = frozenset(numbers[seat] for seat in seats)
 
+    if population.matchmaker == "fixed":
+        for policy in names:
+            own = [agent.name for i, agent in enumerate(agents) if names[i % len(names)] == policy]
+            if own:
+                allow(policy, own, "population.policies")
     sides = _teams(population, agents)
     for team, members in population.teams.items():
         seats = [agents[i].name for i, side in enumerate(sides) if side == team]

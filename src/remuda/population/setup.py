@@ -66,8 +66,12 @@ def make_matchmaker(population: PopulationConfig, roster: Roster) -> Matchmaker:
     return matchmaker
 
 
-def make_director(population: PopulationConfig) -> Director | None:
+def make_director(population: PopulationConfig, more: Sequence[Director] = ()) -> Director | None:
     """Who exists; None: those who do.
+
+    Args:
+        population: as it is configured.
+        more: directors besides.
 
     Raises:
         ConfigError: there is no such director, or it cannot be made so.
@@ -88,6 +92,7 @@ def make_director(population: PopulationConfig) -> Director | None:
             if not callable(getattr(director, method, None)):
                 raise ConfigError(f"{key} has no method {method}; see Director in {_DIRECTOR}")
         directors.append(director)
+    directors += more
     return Directors(directors) if directors else None
 
 

@@ -70,6 +70,7 @@ class Table:
         empty: Collection[str] = (),
         arena: Arena | None = None,
         imported: Sequence[Imported] = (),
+        stand_ins: bool = False,
     ) -> None:
         """Allocate it.
 
@@ -81,8 +82,10 @@ class Table:
             empty: policies that are not there yet, and may be born.
             arena: where its memory is cut from; None: it has some of its own.
             imported: policies of other runs, members from the beginning.
+            stand_ins: whether the last copy of each is for a stand-in; see `Places`.
         """
-        self.places = Places(tuple(sizes), copies, [member.origin for member in imported])
+        origins = [member.origin for member in imported]
+        self.places = Places(tuple(sizes), copies, origins, stand_ins)
         self.policies, self.names, self.seats = self.places.policies, self.places.names, seats
         self.specified = dict(hyperparameters or {})
         names = names_of(self.specified.values())
@@ -280,6 +283,9 @@ class Table:
                 f"it holds the policies {', '.join(state['policies'])}, and there are "
                 f"{', '.join(self.policies)} now"
             )
+        columns = state["numbers"].shape[-1]  # fewer, if an earlier version counted less
+        fresh = np.broadcast_to(FRESH[columns:], (len(state["numbers"]), len(FRESH[columns:])))
+        state = {**state, "numbers": np.hstack((state["numbers"], fresh))}
         for name in ("numbers", "pairs", "identity", "orders", "leaving"):
             self._shared[name][...] = fitting(state, name, self._shared[name])
         self.hyperparameters.restore(state)

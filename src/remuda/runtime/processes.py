@@ -76,11 +76,9 @@ class ProcessRuntime:
         ]
         self._checkpoints, self._supervision = checkpoints, supervision
         self._logs, self._nice, self._resumed = logs, nice, resumed
-        self._start_limit, self._stop_limit, self._write_limit = (
-            start_limit,
-            stop_limit,
-            write_limit,
-        )
+        self.start_limit = start_limit
+        """Seconds that a child has to begin in, or to compile (`run.start_limit`)."""
+        self._stop_limit, self._write_limit = stop_limit, write_limit
         self._lifeline = Lifeline()
         self._clock = AwakeClock()
         self._news: list[str] = []
@@ -275,11 +273,11 @@ class ProcessRuntime:
                 return ""
             problem = self._by_exception(child)
         elif self._is(child.index, STARTING) or child.is_compiling(self._control):
-            if silence <= self._start_limit:
+            if silence <= self.start_limit:
                 return ""
             if process.pid is None:
                 forkserver.give_up()  # the server does not answer; without it there is another way
-            problem = f"did not start within {self._start_limit:.0f} s (run.start_limit)"
+            problem = f"did not start within {self.start_limit:.0f} s (run.start_limit)"
         elif silence > limit:
             problem = f"gave no sign of life for {limit:g} s (supervision.{key}) and was killed"
         else:

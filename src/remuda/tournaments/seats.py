@@ -15,13 +15,13 @@ import numpy as np
 
 from remuda.actor.batch_plan import STEP
 from remuda.actor.policy_group import Kind, PolicyGroup
-from remuda.actor.role import network_layout
 from remuda.actor.stream_seats import StreamSeats
 from remuda.envs.registry import Game
 from remuda.envs.scripted import ScriptedPolicy
 from remuda.envs.vector_env import VectorEnv
 from remuda.experience.room import Room
 from remuda.policies.acting import ActingStack
+from remuda.policies.sharing import network_layout
 from remuda.policies.spec import kinds_of
 from remuda.publish.snapshot import Snapshot
 from remuda.streams import stream

@@ -142,7 +142,8 @@ def _policies(ending: dict[str, Any], records: Sequence[Record]) -> Iterator[Pol
     evaluated = evaluation.get("policies") or evaluation.get("agents", {})
     trained = records[-1].playing if records else {}
     members = records[-1].members if records else {}
-    for name in trained or evaluated:
+    away = [name for name in evaluation.get("policies", {}) if name not in trained]
+    for name in [*trained, *away] or evaluated:
         greedy = evaluated.get(name, {})
         mean, error = _finite(greedy.get("mean")), _finite(greedy.get("standard_error"))
         if name not in trained:

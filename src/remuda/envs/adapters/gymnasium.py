@@ -48,8 +48,9 @@ class GymnasiumEnv(VectorEnv):
             ContractError: what it sees cannot be written as numbers.
         """
         self.num_envs = num_envs
-        self._copies = [make() for _ in range(num_envs)]
-        first = self._copies[0]
+        self.copies = [make() for _ in range(num_envs)]
+        """The environments themselves, as the library made them."""
+        first = self.copies[0]
         self._sight, self._deeds = sight_of(first.observation_space), deeds_of(first.action_space)
         seen, info = first.reset(seed=0)
         masked = self._sight.has_mask or MASK in info
@@ -69,7 +70,7 @@ class GymnasiumEnv(VectorEnv):
         """Restart the copies in `mask`, each from its own seed."""
         for i in np.flatnonzero(mask).tolist():
             self._turns[i] = 0
-            seen, info = self._copies[i].reset(seed=seed_of(seeds[i]))
+            seen, info = self.copies[i].reset(seed=seed_of(seeds[i]))
             try:
                 self._note(i, seen, info)
             except BadValueError as error:
@@ -94,7 +95,7 @@ class GymnasiumEnv(VectorEnv):
 
     def act(self, agent: int, actions: Integers) -> None:  # noqa: ARG002
         """Step every copy that is not over."""
-        deeds, copies = self._deeds.unpack(actions), self._copies
+        deeds, copies = self._deeds.unpack(actions), self.copies
         for i in np.flatnonzero(self.active[:, 0]).tolist():
             seen, reward, terminated, truncated, info = copies[i].step(deeds[i])
             try:
@@ -119,13 +120,13 @@ class GymnasiumEnv(VectorEnv):
     def render(self, env: int = 0) -> Array:
         """A picture of one copy: [height, width, 3] uint8."""
         try:
-            return picture_of(self._copies[env].render(), self._copies[env])
+            return picture_of(self.copies[env].render(), self.copies[env])
         except gymnasium.error.Error as error:  # what it draws with is not installed
             raise NotImplementedError(" ".join(str(error).split())) from None
 
     def close(self) -> None:
         """Close every copy."""
-        for copy in self._copies:
+        for copy in self.copies:
             copy.close()
 
     def _note(self, i: int, seen: Any, info: dict[str, Any]) -> None:

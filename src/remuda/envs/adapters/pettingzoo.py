@@ -51,8 +51,9 @@ class _Copies(VectorEnv):
             ContractError: what an agent sees cannot be written as numbers.
         """
         first = copies[0]
-        names = tuple(first.possible_agents)
-        self._copies, self._names = copies, names
+        self._names = names = tuple(first.possible_agents)
+        self.copies = copies
+        """The environments themselves, as the library made them."""
         self._index = {name: i for i, name in enumerate(names)}
         self._sights = [sight_of(first.observation_space(name)) for name in names]
         self._deeds = [deeds_of(first.action_space(name)) for name in names]
@@ -122,11 +123,11 @@ class _Copies(VectorEnv):
         """A picture of one copy, if there is but one: [height, width, 3] uint8."""
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # those of environments that cannot draw
-            return picture_of(self._copies[env].render(), self._copies[env])
+            return picture_of(self.copies[env].render(), self.copies[env])
 
     def close(self) -> None:
         """Close every copy."""
-        for copy in self._copies:
+        for copy in self.copies:
             copy.close()
 
     def _note(self, e: int, agent: int, seen: Any, info: Mapping[str, Any]) -> None:
@@ -190,10 +191,10 @@ class ParallelCopies(_Copies):
         self._chosen: list[Any] = [None] * self.num_agents
 
     def _restart(self, e: int, seed: int) -> None:
-        seen, infos = self._copies[e].reset(seed=seed)
+        seen, infos = self.copies[e].reset(seed=seed)
         self._note_all(e, seen, infos)
         if self.check:
-            self._all_see(e, self._copies[e].agents, seen)
+            self._all_see(e, self.copies[e].agents, seen)
         self._let_play(e)
 
     def act(self, agent: int, actions: Array) -> None:
@@ -204,7 +205,7 @@ class ParallelCopies(_Copies):
         """Step every copy that is not over."""
         names, chosen = self._names, self._chosen
         playing = self.active.tolist()
-        for e, copy in enumerate(self._copies):
+        for e, copy in enumerate(self.copies):
             actions = {names[i]: chosen[i][e] for i, acts in enumerate(playing[e]) if acts}
             if not actions:
                 continue
@@ -233,7 +234,7 @@ class ParallelCopies(_Copies):
     ) -> None:
         """Nothing is missing of what those who acted were given, and will need to act again."""
         rewards, terminations, truncations = results
-        live = self._copies[e].agents
+        live = self.copies[e].agents
         for name in acted:
             try:
                 if name not in rewards:
@@ -256,7 +257,7 @@ class ParallelCopies(_Copies):
 
     def _let_play(self, e: int) -> None:
         """Who is in `agents` acts next, but who has just ended."""
-        live = self._copies[e].agents
+        live = self.copies[e].agents
         self.active[e] = False
         for name in live:
             agent = self._index[name]
@@ -298,7 +299,7 @@ class AECCopies(_Copies):
         self._asks_info = [masked.get(name, False) for name in self._names]
 
     def _restart(self, e: int, seed: int) -> None:
-        copy = self._copies[e]
+        copy = self.copies[e]
         copy.reset(seed=seed)
         for name in copy.agents:
             self._playing[e, self._index[name]] = True
@@ -308,7 +309,7 @@ class AECCopies(_Copies):
         """Step the copies that have selected this agent."""
         deeds = self._deeds[agent].unpack(actions)
         for e in np.flatnonzero(self.active[:, agent]).tolist():
-            copy = self._copies[e]
+            copy = self.copies[e]
             self.active[e, agent] = False
             copy.step(deeds[e])
             self._pay(e, copy.rewards)

@@ -140,7 +140,8 @@ class RolloutAlgorithm(Algorithm):
         self._anchor: ParameterStack | None = None
         if any(config.ppo.anchor_cost for config in self.configs):
             self._anchor = ParameterStack(network.shapes, len(self.configs), device)
-        self._costs = Costs(*(column(name) for name in Costs._fields))
+        self.costs = Costs(*(column(name) for name in Costs._fields))
+        """By policy, what the parts of its loss weigh, and how it is clipped: each [K, 1]."""
         self._target_kl = column("target_kl")[:, 0]
 
     @abstractmethod
@@ -173,7 +174,7 @@ class RolloutAlgorithm(Algorithm):
     def configure(self, policy: int, config: PolicyConfig) -> None:
         """Train a policy with these hyperparameters from its next update on."""
         super().configure(policy, config)
-        for name, column in zip(Costs._fields, self._costs, strict=True):
+        for name, column in zip(Costs._fields, self.costs, strict=True):
             column[policy] = _number(config.ppo, name)
         self._target_kl[policy] = _number(config.ppo, "target_kl")
 
@@ -386,7 +387,7 @@ class RolloutAlgorithm(Algorithm):
         It is made for each update: it holds nothing but views, and the hyperparameters of today.
         """
         side = Side(self.online, members, self._copy("online", trainable=True))
-        costs = Costs(*(cost[list(members)] for cost in self._costs))
+        costs = Costs(*(cost[list(members)] for cost in self.costs))
 
         def autograd(anchor: ParameterStack | None) -> Autograd:
             settings = {name: self.settings_of(name, members) for name in self.settings}

@@ -1,0 +1,85 @@
+"""The configuration of evolution: who takes over from whom, and what changes on the way."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field, PositiveFloat, PositiveInt
+
+from remuda.config.sections import Only, Section, Share
+
+EVOLUTION = Only(
+    when=lambda config: config.population.evolution.on, needs="population.evolution.every"
+)
+"""Marks what holds for evolution."""
+
+
+class NumberConfig(Section):
+    """A hyperparameter that evolves: its bounds, and on which scale it changes."""
+
+    low: float
+    """The least that it may be."""
+    high: float
+    """The greatest."""
+    log: bool = False
+    """Whether it is drawn, and perturbed by steps, on a logarithmic scale."""
+
+
+class EvolutionConfig(Section):
+    """Population based training: policies that earn less begin anew as copies of better ones.
+
+    They do so in their own places, with other hyperparameters, while the game goes on.
+    """
+
+    every: PositiveInt | None = None
+    """Matches between two looks at who earns more. None: there is no evolution."""
+    games: Annotated[PositiveInt, EVOLUTION] = 100
+    """Games that a policy has played since it was born, and since it was judged last, before it is
+    judged."""
+    fitness: Annotated[Literal["return", "rating", "win_rate"], EVOLUTION] = "return"
+    """What policies are judged by: the mean `return` of their games, their `rating`, or the share
+    of their meetings that they won (`win_rate`)."""
+    select: Annotated[Literal["truncation", "tournament", "t_test"], EVOLUTION] = "truncation"
+    """Who takes over from whom. `truncation`: each of the worst from one of the best, as many of
+    either as `share` says. `tournament`: everyone meets one other, drawn at random, and the worse
+    takes over from the better. `t_test`: likewise, by a test of the games of both alone."""
+    share: Annotated[
+        float,
+        Field(gt=0.0, le=0.5),
+        Only(
+            when=lambda config: (
+                config.population.evolution.on
+                and config.population.evolution.select == "truncation"
+            ),
+            needs="population.evolution.every, and population.evolution.select truncation",
+        ),
+    ] = 0.25
+    """The share of the population that counts as the best, and as the worst."""
+    confidence: Annotated[float, Field(ge=0.0, lt=1.0), EVOLUTION] = 0.95
+    """How sure it must be that a policy is worse than the one that it takes over from, 0 to 1,
+    allowing for all that were compared. 0: it is enough to have earned less."""
+    among: Annotated[Literal["all", "seats"], EVOLUTION] = "all"
+    """Whom a policy may take over from: `all` with a network like its own, or those only that may
+    take the same `seats`, so that each agent of the game has a population of its own."""
+    numbers: Annotated[dict[str, NumberConfig], EVOLUTION] = {}
+    """By hyperparameter that evolves, such as `learning_rate` or `ppo.entropy_cost`: its bounds.
+    None: policies take over weights and hyperparameters as they are."""
+    draw_first: Annotated[bool, EVOLUTION] = False
+    """Whether the policies that the run begins with have these drawn within their bounds, each its
+    own, instead of what is configured."""
+    explore: Annotated[Literal["perturb", "resample", "pb2"], EVOLUTION] = "perturb"
+    """How a hyperparameter changes when it is taken over. `perturb`: by one of `factors`.
+    `resample`: drawn anew within its bounds. `pb2`: where a model of what was earned with which
+    hyperparameters so far expects the most (Parker-Holder et al. 2020)."""
+    factors: Annotated[tuple[PositiveFloat, ...], EVOLUTION] = (0.8, 1.25)
+    """What `perturb` multiplies by, one of them drawn for each hyperparameter."""
+    resample: Annotated[Share, EVOLUTION] = 0.25
+    """`perturb`: the share of hyperparameters that are drawn anew instead."""
+    mutation: Annotated[float, Field(ge=0.0), EVOLUTION] = 0.0
+    """Noise that weights are taken over with, in standard deviations of the weights of each layer.
+    """
+
+    @property
+    def on(self) -> bool:
+        """Whether there is any."""
+        return self.every is not None

@@ -1,0 +1,1 @@
+"""Operators of evolution: pure functions on numbers, fitness and weights."""

@@ -1,0 +1,133 @@
+"""PB2: the hyperparameters that a bandit would try next, by what came of all that were tried.
+
+Parker-Holder et al. 2020, "Provably efficient online hyperparameter optimization with
+population-based bandits": how much fitness was gained between two decisions is a function of
+hyperparameters that changes with time. It is modelled by a Gaussian process, and the next are those
+with the greatest upper confidence bound.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from remuda.analysis.payoff import Numbers
+from remuda.errors import UsageError
+from remuda.evolution.gaussian_process import GaussianProcess, fit_kernel
+from remuda.evolution.numbers import Evolvable, from_units, to_units
+
+MOST = 100
+"""Trials that are looked at, the newest: work grows with their third power."""
+CANDIDATES = 1000
+"""Points that are compared for each suggestion."""
+ROUNDS, AROUND = 8, 64
+"""The best of them is moved so often, to the best of so many around it, each time closer."""
+
+
+@dataclass(frozen=True)
+class Trial:
+    """What came of hyperparameters between two decisions.
+
+    Attributes:
+        values: the hyperparameters, by name.
+        time: when, counted in decisions.
+        gain: by how much the fitness rose, in any unit; what is not finite counts as the least of
+            all gains, since hyperparameters that break a policy are not worth trying again.
+    """
+
+    values: Mapping[str, float]
+    time: float
+    gain: float
+
+
+def suggest(
+    numbers: Sequence[Evolvable],
+    trials: Sequence[Trial],
+    time: float,
+    rng: np.random.Generator,
+    *,
+    count: int = 1,
+    pending: Sequence[Mapping[str, float]] = (),
+    kappa: float | None = None,
+) -> list[dict[str, float]]:
+    """The hyperparameters that so many policies should try next.
+
+    Each is the point of the greatest mean + kappa * standard deviation (equation 4 of the paper),
+    given all trials, and as if what is being tried already had brought what is expected. With no
+    trial that has a finite gain they are drawn from the prior; where all gains are equal, they are
+    those that least is known about.
+
+    Args:
+        numbers: what evolves; only these are in the result.
+        trials: all so far, in any order; of very many the newest.
+        time: of this decision, in the unit of trials.
+        rng: draws candidates.
+        count: how many suggestions.
+        pending: hyperparameters that other policies are trying now.
+        kappa: how much what is unknown draws. None: sqrt(0.2 + max(0, log(0.4 N))) of N trials,
+            which the authors' program takes.
+
+    Raises:
+        UsageError: there is nothing to suggest, kappa is negative, a time is not finite, or a
+            trial has no value of a number.
+    """
+    if not numbers or count < 0:
+        raise UsageError(f"{count} suggestions of {len(numbers)} numbers: there is nothing to try")
+    if not all(math.isfinite(each) for each in (time, *(trial.time for trial in trials))):
+        raise UsageError("the time of a trial or of the decision is not finite; count decisions")
+    if kappa is not None and not 0.0 <= kappa < math.inf:
+        raise UsageError(f"kappa is {kappa}; it must be a number of 0 or more")
+    newest = sorted(trials, key=lambda trial: trial.time)[-MOST:]
+    if not any(math.isfinite(trial.gain) for trial in newest):
+        return [{number.name: number.draw(rng) for number in numbers} for _ in range(count)]
+    points = to_units(numbers, [trial.values for trial in newest])
+    times = np.array([trial.time for trial in newest], np.float64)
+    values = standardised(np.array([trial.gain for trial in newest], np.float64))
+    process = GaussianProcess(fit_kernel(points, times, values), points, times, values)
+    process = process.with_pending(to_units(numbers, pending), time)
+    if kappa is None:
+        kappa = math.sqrt(0.2 + max(0.0, math.log(0.4 * len(newest))))
+    chosen = np.zeros((0, len(numbers)))
+    for _ in range(count):
+        best = _best(process, numbers, time, kappa, points, rng)
+        process = process.with_pending(best, time)
+        chosen = np.concatenate([chosen, best])
+    return from_units(numbers, chosen)
+
+
+def standardised(gains: Numbers) -> Numbers:
+    """Gains [N] with mean 0 and deviation 1; equal ones are 0, what is not finite is the least."""
+    finite = np.isfinite(gains)
+    filled = np.where(finite, gains, gains[finite].min())
+    # Divided first, so that no square of a huge gain overflows.
+    scaled = filled / max(float(np.abs(filled).max()), np.finfo(np.float64).tiny)
+    away = scaled - scaled.mean()
+    spread = float(away.std())
+    found: Numbers = away / spread if spread > 1e-9 else np.zeros_like(away)
+    return found
+
+
+def _best(
+    process: GaussianProcess,
+    numbers: Sequence[Evolvable],
+    time: float,
+    kappa: float,
+    tried: Numbers,
+    rng: np.random.Generator,
+) -> Numbers:
+    """The point of the greatest upper confidence bound, [1, D], among values that there can be."""
+
+    def best_of(points: Numbers) -> Numbers:
+        there = to_units(numbers, from_units(numbers, points))
+        mean, deviation = process.predict(there, time)
+        found: Numbers = there[[int(np.argmax(mean + kappa * deviation))]]
+        return found
+
+    best = best_of(np.concatenate([tried, rng.random((CANDIDATES, len(numbers)))]))
+    for narrower in range(1, ROUNDS + 1):
+        moves = rng.standard_normal((AROUND, len(numbers))) * 0.2 * 0.5**narrower
+        best = best_of(np.concatenate([best, np.clip(best + moves, 0.0, 1.0)]))
+    return best

@@ -1,0 +1,176 @@
+"""Evolution as a director: who takes over from whom, in the same place, while the game goes on."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Hashable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from remuda.config import EvolutionConfig
+from remuda.evolution.exploring import Explorer
+from remuda.evolution.worth import Worth, unjudged, worth_of
+from remuda.population.director import Birth, Command, Vacate
+from remuda.population.ledger import Ledger
+from remuda.population.records import Member, PolicyRef, Population
+from remuda.types import State
+
+Select = Callable[[Mapping[str, Worth], np.random.Generator], list[tuple[str, str]]]
+"""From what policies are worth to who takes over from whom: (policy, parent)."""
+
+
+@dataclass(frozen=True)
+class Takeover:
+    """That a policy begins anew as a copy of another."""
+
+    policy: str
+    parent: str
+    fitness: tuple[float, float] | None
+    """What the policy was worth, and the parent; None: they were not judged together."""
+
+
+class Evolution:
+    """Population based training (Jaderberg et al. 2017), with a newborn for each that goes.
+
+    Every so many matches the policies that have played enough are judged. Each of those that take
+    over leaves its place (`Vacate`), and once its last match is over another is born there: a copy
+    of a better one as that is then, with other hyperparameters. So no weights change in the middle
+    of a match but by training, and nothing stops for a generation.
+
+    What it guarantees:
+
+    1. A place from which it lets a policy go has a newborn as soon as it is empty, also where the
+       actor that planned it died: its successor chooses a parent anew.
+    2. What it decides follows from the seed of the run and from the matches: an exact schedule
+       repeats it.
+    """
+
+    def __init__(
+        self,
+        config: EvolutionConfig,
+        kinds: Mapping[str, Hashable],
+        select: Select,
+        explorer: Explorer,
+        stream: Callable[[int, str], np.random.Generator],
+    ) -> None:
+        """Direct the policies of a run.
+
+        Args:
+            config: how.
+            kinds: by policy that evolves, what all have in common that may take over from another.
+            select: who takes over from whom, as (policy, parent), of policies that are alike.
+            explorer: chooses hyperparameters of the newborn.
+            stream: random numbers, by the matches that are over and what they are for: a policy's
+                name, or nothing.
+        """
+        self._config, self._kinds = config, dict(kinds)
+        self._select, self._explorer, self._stream = select, explorer, stream
+        self._last = 0
+        self._before: dict[str, tuple[int, float | None, list[float]]] = {}
+        """By policy, when it was born; and when it was judged last, what it was worth and its
+        numbers then."""
+        self._planned: dict[str, Takeover] = {}
+        """By policy that leaves its place."""
+
+    def step(
+        self,
+        population: Population,
+        ledger: Ledger,  # noqa: ARG002
+        versions: Mapping[str, int],  # noqa: ARG002
+    ) -> list[Command]:
+        """The births that are due, and every so many matches who leaves."""
+        born = [self._birth(name, population) for name in population.empty if name in self._kinds]
+        if population.matches - self._last < (self._config.every or 0):
+            return [*born]
+        self._last = population.matches
+        return [*born, *self._replace(population)]
+
+    def _replace(self, population: Population) -> list[Command]:
+        """Judge all that have played enough, and let those go that take over from others."""
+        random = self._stream(population.matches, "")
+        judged = self._judge(population)
+        commands: list[Command] = []
+        # Who was to leave and could not be done without is there still: it is judged anew.
+        self._planned = {p: t for p, t in self._planned.items() if PolicyRef(p) not in population}
+        for kind in dict.fromkeys(self._kinds.values()):
+            alike = {name: worth for name, worth in judged.items() if self._kinds[name] == kind}
+            for policy, parent in self._select(alike, random):
+                fitness = (alike[policy].value, alike[parent].value)
+                self._planned[policy] = Takeover(policy, parent, fitness)
+                commands.append(Vacate(policy))
+        for name, worth in judged.items():
+            member = population[PolicyRef(name)]
+            born, value, _ = self._before.get(name, (-1, None, []))
+            if born == member.born and value is not None:
+                time, gain = float(population.matches), worth.value - value
+                self._explorer.note(member.hyperparameters, time, gain)
+            self._before[name] = (member.born, worth.value, member.numbers.tolist())
+        return commands
+
+    def _judge(self, population: Population) -> dict[str, Worth]:
+        """What each policy is worth that has played enough since it was judged last."""
+        found = {}
+        for member in population.learning:
+            if member.ref.policy in self._kinds:
+                worth = worth_of(member, self._numbers_before(member), self._config.fitness)
+                if worth is not None and worth.games >= self._config.games:
+                    found[member.ref.policy] = worth
+        return found
+
+    def _numbers_before(self, member: Member) -> list[float]:
+        born, _, numbers = self._before.get(member.ref.policy, (-1, None, []))
+        return numbers if born == member.born else unjudged()
+
+    def _birth(self, name: str, population: Population) -> Birth:
+        """Who begins in an empty place."""
+        random = self._stream(population.matches, name)
+        plan = self._planned.pop(name, None)
+        if plan is None or PolicyRef(plan.parent) not in population:
+            parent = self._best(name, population)
+            if parent is None:
+                return Birth(name)
+            plan = Takeover(name, parent, None)
+        held = population[PolicyRef(plan.parent)]
+        others = [member.hyperparameters for member in self._like(name, population)]
+        time = float(population.matches)
+        chosen = self._explorer.choose(held.hyperparameters, others, time, random)
+        return Birth(name, held.ref, chosen, self._config.mutation, plan.fitness)
+
+    def _best(self, name: str, population: Population) -> str | None:
+        """The best of those that a policy may be a copy of."""
+        values = {}
+        for member in self._like(name, population):
+            worth = worth_of(member, unjudged(), self._config.fitness)
+            values[member.ref.policy] = worth.value if worth is not None else -math.inf
+        return max(values, key=values.__getitem__) if values else None
+
+    def _like(self, name: str, population: Population) -> list[Member]:
+        """The policies that one may take over from."""
+        kinds, kind = self._kinds, self._kinds[name]
+        return [m for m in population.learning if kinds.get(m.ref.policy) == kind]
+
+    def state(self) -> State:
+        """When policies were judged last, and who is to begin where."""
+        return {
+            "last": self._last,
+            "before": {name: list(judged) for name, judged in self._before.items()},
+            "planned": {
+                plan.policy: [plan.parent, list(plan.fitness or ())]
+                for plan in self._planned.values()
+            },
+            "explorer": self._explorer.state(),
+        }
+
+    def restore(self, state: State) -> None:
+        """Go on from what `state` returned."""
+        self._last = state["last"]
+        self._before = {
+            name: (born, value, list(numbers))
+            for name, (born, value, numbers) in state["before"].items()
+        }
+        self._planned = {
+            policy: Takeover(policy, parent, (fitness[0], fitness[1]) if fitness else None)
+            for policy, (parent, fitness) in state["planned"].items()
+        }
+        self._explorer.restore(state["explorer"])

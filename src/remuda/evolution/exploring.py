@@ -1,0 +1,70 @@
+"""With which hyperparameters a newborn begins, as it is configured."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from remuda.config import EvolutionConfig
+from remuda.evolution.bandit import MOST, Trial, suggest
+from remuda.evolution.explore import explore, resample
+from remuda.evolution.numbers import Evolvable
+from remuda.types import State
+
+Values = Mapping[str, float]
+"""Hyperparameters by name."""
+
+
+class Explorer:
+    """Chooses the numbers that evolve for each newborn; all others are its parent's."""
+
+    def __init__(self, config: EvolutionConfig, numbers: Sequence[Evolvable]) -> None:
+        """Choose as configured; `numbers`: those that evolve."""
+        self._config, self._numbers = config, tuple(numbers)
+        self._trials: list[Trial] = []
+        """What came of which numbers, for a bandit; the newest come last."""
+
+    def choose(
+        self, parent: Values, others: Sequence[Values], time: float, rng: np.random.Generator
+    ) -> dict[str, float]:
+        """The numbers of a newborn.
+
+        Args:
+            parent: hyperparameters of its parent.
+            others: those of all others that play now.
+            time: of the decision, as in `note`.
+            rng: draws.
+        """
+        config, numbers = self._config, self._numbers
+        if not numbers:
+            return {}
+        if config.explore == "pb2":
+            return suggest(numbers, self._trials, time, rng, pending=others)[0]
+        if config.explore == "resample":
+            found = resample(parent, numbers, rng)
+        else:
+            found = explore(
+                parent,
+                numbers,
+                rng,
+                resample_probability=config.resample,
+                factors=config.factors,
+            )
+        return {number.name: found[number.name] for number in numbers}
+
+    def note(self, values: Values, time: float, gain: float) -> None:
+        """Learn by how much the fitness of a policy rose with these hyperparameters."""
+        if self._config.explore == "pb2" and self._numbers:
+            own = {number.name: values[number.name] for number in self._numbers}
+            self._trials = [*self._trials, Trial(own, time, gain)][-MOST:]
+
+    def state(self) -> State:
+        """What came of which numbers."""
+        return {"trials": [[dict(each.values), each.time, each.gain] for each in self._trials]}
+
+    def restore(self, state: State) -> None:
+        """Go on from what `state` returned."""
+        trials: list[Any] = state["trials"]
+        self._trials = [Trial(dict(values), time, gain) for values, time, gain in trials]

@@ -1,0 +1,188 @@
+"""A Gaussian process over points and time, for functions that change while they are searched.
+
+Bogunovic et al. 2016, "Time-varying Gaussian process bandit optimization", section 2; the kernel of
+time-varying rewards as PB2 has it (Parker-Holder et al. 2020, "Provably efficient online
+hyperparameter optimization with population-based bandits", section 4).
+
+Products and factors are written out here for a hundred observations. Libraries of linear algebra
+compute such small ones in threads: on a machine whose cores play and train, they wait for each
+other a hundred times as long as they compute.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from remuda.analysis.payoff import Numbers
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """A squared exponential in space that forgets with time, and noise of single observations.
+
+    k((x, t), (x', t')) = variance * exp(-|x - x'|^2 / (2 length^2)) * (1 - epsilon)^(|t - t'| / 2)
+
+    Attributes:
+        variance: of the function, in squares of its unit.
+        length: over which it varies in space.
+        epsilon: how much of it is forgotten in one unit of time, 0 to 1.
+        noise: variance of one observation around it.
+    """
+
+    variance: float = 1.0
+    length: float = 0.4
+    epsilon: float = 0.05
+    noise: float = 0.1
+
+    def between(
+        self, points: Numbers, times: Numbers, others: Numbers, other_times: Numbers
+    ) -> Numbers:
+        """The covariances [N, M] of the function at points [N, D] and at others [M, D]."""
+        square = ((points[:, None] - others) ** 2).sum(-1)
+        apart = np.abs(times[:, None] - other_times)
+        found: Numbers = (
+            self.variance
+            * np.exp(-0.5 * square / self.length**2)
+            * np.power(1.0 - self.epsilon, 0.5 * apart)
+        )
+        return found
+
+
+class GaussianProcess:
+    """What is known of a function after N noisy observations; before the first its mean is 0."""
+
+    def __init__(self, kernel: Kernel, points: Numbers, times: Numbers, values: Numbers) -> None:
+        """Condition on observations.
+
+        Args:
+            kernel: of the function.
+            points: [N, D] where.
+            times: [N] when.
+            values: [N] what.
+        """
+        self.kernel, self.points, self.times, self.values = kernel, points, times, values
+        self._factor = np.zeros((0, 0))
+        self._weights = np.zeros(0)
+        if len(points):
+            covariances = kernel.between(points, times, points, times)
+            covariances[np.diag_indices(len(points))] += kernel.noise
+            self._factor = cholesky(covariances)
+            inverse = solve_lower(self._factor, np.eye(len(points)))
+            whitened = (inverse * values).sum(1)
+            self._weights = (inverse * whitened[:, None]).sum(0)
+
+    def predict(self, points: Numbers, time: float) -> tuple[Numbers, Numbers]:
+        """Mean and standard deviation, each [M], of the function at points [M, D] at a time."""
+        times = np.full(len(points), time)
+        if not len(self.points):
+            return np.zeros(len(points)), np.full(len(points), np.sqrt(self.kernel.variance))
+        covariances = self.kernel.between(self.points, self.times, points, times)
+        explained = solve_lower(self._factor, covariances)
+        left = self.kernel.variance - (explained**2).sum(0)
+        mean: Numbers = (covariances * self._weights[:, None]).sum(0)
+        return mean, np.sqrt(np.maximum(left, 0.0))
+
+    def with_pending(self, points: Numbers, time: float) -> GaussianProcess:
+        """The process as if points [M, D], which are tried now, had brought just what is expected.
+
+        Means stay the same everywhere and deviations shrink around them: the hallucinated
+        observations of GP-BUCB (Desautels et al. 2014, "Parallelizing exploration-exploitation
+        tradeoffs in Gaussian process bandit optimization", section 4), by which a batch spreads.
+        """
+        if not len(points):
+            return self
+        mean, _ = self.predict(points, time)
+        return GaussianProcess(
+            self.kernel,
+            np.concatenate([self.points, points]),
+            np.concatenate([self.times, np.full(len(points), time)]),
+            np.concatenate([self.values, mean]),
+        )
+
+
+_PRIOR = np.log([1.0, 0.4, -0.5 * np.log(1.0 - 0.05), 0.1])
+"""Logarithms of variance, length, rate of forgetting and noise where nothing is known yet; points
+are of the unit cube, values have variance 1, and time counts decisions."""
+_SPREAD = np.array([0.7, 0.7, 1.5, 1.5])
+"""Standard deviations of these logarithms. With few observations they keep the kernel from being
+sure of what it cannot know."""
+ROUNDS = 60
+"""Gradients that the search of a kernel takes."""
+
+
+def fit_kernel(points: Numbers, times: Numbers, values: Numbers) -> Kernel:
+    """The most probable kernel for observations, with a log-normal prior of its four numbers.
+
+    Found by resilient propagation, which looks at the signs of the gradient alone (Igel and Hüsken
+    2000, "Improving the Rprop learning algorithm", iRprop-; for Gaussian processes Blum and
+    Riedmiller 2013, "Optimization of Gaussian process hyperparameters using Rprop").
+
+    Args:
+        points: [N, D] in the unit cube.
+        times: [N].
+        values: [N] with mean 0 and variance 1.
+    """
+    if len(points) < 2:
+        return Kernel()
+    square = ((points[:, None] - points) ** 2).sum(-1)
+    apart = np.abs(times[:, None] - times)
+    best = at = _PRIOR.copy()
+    least, before = np.inf, np.zeros(4)
+    steps = np.full(4, 0.2)
+    for _ in range(ROUNDS):
+        loss, gradient = loss_and_gradient(at, square, apart, values)
+        if loss < least:
+            least, best = loss, at
+        turned = gradient * before < 0.0
+        steps = np.clip(np.where(turned, 0.5, 1.2) * steps, 1e-5, 1.0)
+        before = np.where(turned, 0.0, gradient)
+        at = np.clip(at - steps * np.sign(before), _PRIOR - 3 * _SPREAD, _PRIOR + 3 * _SPREAD)
+    variance, length, rate, noise = np.exp(best).tolist()
+    return Kernel(variance, length, float(-np.expm1(-2.0 * rate)), noise)
+
+
+def loss_and_gradient(
+    logarithms: Numbers, square: Numbers, apart: Numbers, values: Numbers
+) -> tuple[float, Numbers]:
+    """The negative logarithm of the probability of a kernel, but for a constant, and its gradient.
+
+    Rasmussen and Williams 2006, "Gaussian processes for machine learning", equations 2.30 and 5.9,
+    with the prior of the four numbers.
+
+    Args:
+        logarithms: [4] of variance, length, rate of forgetting and noise.
+        square: [N, N] squared distances in space.
+        apart: [N, N] distances in time.
+        values: [N].
+    """
+    variance, length, rate, noise = np.exp(logarithms)
+    signal = variance * np.exp(-0.5 * square / length**2 - rate * apart)
+    factor = cholesky(signal + noise * np.eye(len(values)))
+    inverse = solve_lower(factor, np.eye(len(values)))
+    precision = np.einsum("ki,kj->ij", inverse, inverse)
+    weights = (precision * values).sum(1)
+    inner = precision - np.outer(weights, weights)
+    slopes = (signal, signal * square / length**2, -rate * apart * signal)
+    away = (logarithms - _PRIOR) / _SPREAD
+    loss = 0.5 * (values * weights).sum() + np.log(np.diag(factor)).sum() + 0.5 * (away**2).sum()
+    gradient = [0.5 * (inner * slope).sum() for slope in slopes] + [0.5 * noise * np.trace(inner)]
+    return float(loss), np.array(gradient) + away / _SPREAD
+
+
+def cholesky(matrix: Numbers) -> Numbers:
+    """The lower triangular L with L L^T = matrix, [N, N] symmetric and positive definite."""
+    factor = np.zeros_like(matrix)
+    for j in range(len(matrix)):
+        column = matrix[j:, j] - np.einsum("ik,k->i", factor[j:, :j], factor[j, :j])
+        factor[j:, j] = column / np.sqrt(column[0])
+    return factor
+
+
+def solve_lower(factor: Numbers, right: Numbers) -> Numbers:
+    """X [N, M] with factor X = right, for a lower triangular factor [N, N]."""
+    found = np.zeros_like(right)
+    for j in range(len(factor)):
+        found[j] = (right[j] - np.einsum("k,km->m", factor[j, :j], found[:j])) / factor[j, j]
+    return found

@@ -1,0 +1,140 @@
+"""From a configuration to the director of evolution; what cannot evolve is refused here."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from remuda.config import Config, EvolutionConfig
+from remuda.errors import ConfigError
+from remuda.evolution.director import Evolution, Select
+from remuda.evolution.exploring import Explorer
+from remuda.evolution.numbers import Evolvable, check_numbers
+from remuda.evolution.select import binary_tournament, t_test, truncation
+from remuda.evolution.worth import Worth, fitness_of
+from remuda.hyperparameters import with_values
+from remuda.policies.sharing import network_layout, stream_shape
+from remuda.policies.spec import PolicySpec
+from remuda.population.lifecycle import can_do_without, can_stand_in
+from remuda.population.records import Member, PolicyRef, Population
+from remuda.population.roster import Roster
+from remuda.population.setup import make_matchmaker, sits_once
+from remuda.streams import stream
+
+
+def make_evolution(config: Config, specs: Sequence[PolicySpec], roster: Roster) -> Evolution | None:
+    """The director of evolution; None: there is none."""
+    evolution = config.population.evolution
+    if not evolution.on:
+        return None
+    return Evolution(
+        evolution,
+        kinds_of(config, specs, roster),
+        selection(evolution),
+        Explorer(evolution, numbers_of(evolution)),
+        lambda matches, purpose: stream(config.seed, "evolution", matches, purpose),
+    )
+
+
+def with_first_numbers(config: Config, specs: Sequence[PolicySpec]) -> tuple[PolicySpec, ...]:
+    """The policies that a run begins with, their numbers drawn where that is asked for.
+
+    What is drawn follows from the seed of the run and a policy's name.
+    """
+    evolution = config.population.evolution
+    if not (evolution.on and evolution.draw_first):
+        return tuple(specs)
+    found = []
+    for spec in specs:
+        random = stream(config.seed, "evolution", "first", spec.name)
+        drawn = {number.name: number.draw(random) for number in numbers_of(evolution)}
+        found.append(replace(spec, config=with_values(spec.config, drawn)))
+    return tuple(found)
+
+
+def selection(config: EvolutionConfig) -> Select:
+    """Who takes over from whom, as it is configured."""
+
+    def select(worths: Mapping[str, Worth], random: np.random.Generator) -> list[tuple[str, str]]:
+        fitness, confidence = fitness_of(worths), config.confidence
+        if config.select == "tournament":
+            found = binary_tournament(fitness, random, confidence=confidence)
+        elif config.select == "t_test":
+            found = t_test(fitness, random, confidence=confidence)
+        else:
+            share = config.share
+            found = truncation(fitness, random, fraction=share, confidence=confidence)
+        return [(each.policy, each.parent) for each in found]
+
+    return select
+
+
+def numbers_of(config: EvolutionConfig) -> tuple[Evolvable, ...]:
+    """What evolves of policies.
+
+    Raises:
+        ConfigError: bounds that are none.
+    """
+    return tuple(
+        Evolvable(name, number.low, number.high, number.log)
+        for name, number in config.numbers.items()
+    )
+
+
+def kinds_of(config: Config, specs: Sequence[PolicySpec], roster: Roster) -> dict[str, Hashable]:
+    """By policy that evolves, what those have in common that may take over from each other."""
+    by_seats = config.population.evolution.among == "seats"
+    return {
+        spec.name: (
+            stream_shape(spec),
+            network_layout(spec),
+            spec.config.entry.samples,
+            spec.config.algorithm,
+            tuple(roster.seats_of(spec.name)) if by_seats else (),
+        )
+        for spec in specs
+        if spec.name in roster.first
+    }
+
+
+def check_evolution(config: Config, specs: Sequence[PolicySpec], roster: Roster) -> None:
+    """Refuse what cannot evolve, before anything is made.
+
+    Raises:
+        ConfigError: bounds that are none, a hyperparameter that a policy does not have, policies of
+            which none may take over from another, or none of which could leave its place.
+    """
+    if not config.population.evolution.on:
+        return
+    key = "population.evolution"
+    if config.population.births.every is not None:
+        raise ConfigError(
+            f"{key}.every and population.births.every are both set, and both replace policies; "
+            "leave one of them out"
+        )
+    numbers = numbers_of(config.population.evolution)
+    for spec in specs:
+        check_numbers(numbers, spec.config)
+    kinds = list(kinds_of(config, specs, roster).values())
+    if len(set(kinds)) == len(kinds):
+        by_seats = config.population.evolution.among == "seats"
+        raise ConfigError(
+            f"{key}.every: no policy has the network and the algorithm of another"
+            + (" that takes the same seats" if by_seats else "")
+            + ", so that none may take over from one; make some alike, or leave it out"
+        )
+    begin = Population([Member(PolicyRef(name), roster.seats.get(name)) for name in roster.first])
+    members = begin.members
+    matchmaker = make_matchmaker(config.population, roster.among(roster.first))
+    least = len(roster.agents) if sits_once(config.population, roster) else 1
+    for member in members:
+        if not can_do_without(members, member.ref, matchmaker, least) and not can_stand_in(
+            members, member.ref, matchmaker
+        ):
+            raise ConfigError(
+                f"{key}.every: the matchmaker {config.population.matchmaker} makes no match "
+                f"without {member.ref}, so that none may be born in its place; take a policy more "
+                "in population.policies, or another population.matchmaker"
+            )

@@ -1,0 +1,105 @@
+"""The lineage of the policies of a run: who was born when, of whom, with what; from its ledger."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from remuda.population.ledger import (
+    BIRTH,
+    BORN_WITH,
+    FITNESS,
+    PARENT_FITNESS,
+    read_records,
+    value_of,
+)
+
+
+@dataclass(frozen=True)
+class Born:
+    """A policy that was born in a run."""
+
+    policy: str
+    """The place in which it was born, by whose name it goes."""
+    generation: int
+    """How many were in this place before it; that which the run began with is generation 0."""
+    matches: int
+    """That were over when it was born."""
+    parent: str | None
+    """The policy that it began as a copy of; None: its weights were drawn, or it was there first.
+    """
+    parent_generation: int
+    """Which of those in the parent's place that was."""
+    parent_version: int
+    """Of the weights that it began with."""
+    hyperparameters: dict[str, float] = field(default_factory=dict)
+    """What it began with."""
+    fitness: float | None = None
+    """What the policy before it in its place was judged to be worth; None: it was not judged."""
+    parent_fitness: float | None = None
+    """Likewise, its parent."""
+
+    def __str__(self) -> str:
+        return f"{self.policy} (generation {self.generation})"
+
+
+def read_lineage(ledger: Path) -> list[Born]:
+    """All births of a run, in order; first those that it began with, where policies evolve.
+
+    Raises:
+        RunDirectoryError: there is no ledger, or it is damaged.
+    """
+    names, records = read_records(ledger)
+    with ledger.open("rb") as file:
+        numbers = json.loads(file.readline()).get("numbers", [])
+    generations = dict.fromkeys(range(len(names)), 0)
+    found: list[Born] = []
+    newest: dict[int, int] = {}
+    for record in records[(records["kind"] == BIRTH) | (records["kind"] == BORN_WITH)]:
+        policy = int(record["policy"][0])
+        if record["kind"] == BIRTH:
+            parent = int(record["oldest"][0])
+            born = Born(
+                names[policy],
+                generations[policy] + 1,
+                int(record["number"]),
+                names[parent] if parent >= 0 else None,
+                generations.get(parent, 0),
+                int(record["newest"][0]),
+            )
+            generations[policy] += 1
+            newest[policy] = len(found)
+            found.append(born)
+        else:
+            if policy not in newest:  # it was there from the beginning
+                newest[policy] = len(found)
+                found.append(Born(names[policy], 0, int(record["number"]), None, 0, -1))
+            name, value = int(record["version"][0]), value_of(record["digest"])
+            found[newest[policy]] = _with_number(found[newest[policy]], name, value, numbers)
+    return found
+
+
+def _with_number(born: Born, name: int, value: float, numbers: Sequence[str]) -> Born:
+    """A newborn of which a number is known that it began with, or was judged by."""
+    if name == FITNESS:
+        return replace(born, fitness=value)
+    if name == PARENT_FITNESS:
+        return replace(born, parent_fitness=value)
+    if 0 <= name < len(numbers):
+        return replace(born, hyperparameters={**born.hyperparameters, numbers[name]: value})
+    return born
+
+
+def ancestors(lineage: list[Born], policy: str) -> Iterator[Born]:
+    """The policy that is in a place now, its parent, the parent of that, and so on.
+
+    The last is one that the run began with, where policies evolve.
+    """
+    by_name = {(born.policy, born.generation): born for born in lineage}
+    generation = max((born.generation for born in lineage if born.policy == policy), default=0)
+    at = by_name.get((policy, generation))
+    while at is not None:
+        yield at
+        at = by_name.get((at.parent, at.parent_generation)) if at.parent is not None else None

@@ -1,0 +1,95 @@
+"""Evolution in exact schedules: they agree bit for bit, and a resumed run equals a whole one."""
+
+import numpy as np
+import pytest
+
+from equivalence.runs import PPO, assert_same, outcome, run
+from remuda.checkpoint.state import pack
+from remuda.checkpoint.store import Checkpoints
+from remuda.config import overlay
+from remuda.population.ledger import BIRTH, BORN_WITH, read_records
+
+NUMBERS = {"learning_rate": {"low": 1e-5, "high": 1e-2, "log": True}}
+EVOLUTION = {
+    "every": 6,
+    "games": 2,
+    "confidence": 0.0,
+    "numbers": NUMBERS,
+    "mutation": 0.1,
+}
+KINDS = {
+    "fixed": {"matchmaker": "fixed", "evolution": EVOLUTION},
+    "random": {"matchmaker": "random", "policies": 4, "evolution": EVOLUTION | {"explore": "pb2"}},
+    "past": {
+        "matchmaker": "prioritized",
+        "policies": 3,
+        "snapshots": {"every": 4, "keep": 2},
+        "evolution": EVOLUTION | {"select": "tournament", "fitness": "rating"},
+    },
+}
+
+
+def tree_of(kind, algorithm):
+    tree = {
+        "policy": {"algorithm": algorithm},
+        "env": {"num_envs": 4, "options": {"num_agents": 3, "max_turns": 30}},
+        "learners": {"processes": 2},
+        "population": KINDS[kind],
+    }
+    if algorithm == "ppo":
+        own = {"ppo": PPO | {"rollout_length": 10, "normalise_rewards": False}}
+        tree = overlay(tree, {"policy": own})
+    return tree
+
+
+def births_in(directory):
+    return (read_records(directory / "ledger.bin")[1]["kind"] == BIRTH).sum()
+
+
+@pytest.mark.parametrize(
+    ("kind", "algorithm"),
+    [
+        ("fixed", "ppo"),
+        ("random", "dqn"),
+        pytest.param("past", "ppo", marks=pytest.mark.slow),
+        pytest.param("fixed", "iqn", marks=pytest.mark.slow),
+    ],
+)
+def test_lockstep_equals_sequential_where_policies_evolve(kind, algorithm, tmp_path):
+    tree = tree_of(kind, algorithm)
+    outcomes = [
+        run(tmp_path / schedule, schedule=schedule, **tree)
+        for schedule in ("sequential", "lockstep")
+    ]
+    assert_same(*outcomes, slice(2), updates=5)
+    ledgers = [(tmp_path / name / "ledger.bin").read_bytes() for name in ("sequential", "lockstep")]
+    assert ledgers[0] == ledgers[1]
+    kinds = read_records(tmp_path / "lockstep" / "ledger.bin")[1]["kind"]
+    assert {BIRTH, BORN_WITH} <= set(kinds)
+    assert births_in(tmp_path / "lockstep") >= 2
+
+
+@pytest.mark.parametrize(
+    ("kind", "algorithm"),
+    [
+        ("fixed", "dqn"),
+        ("past", "ppo"),
+        pytest.param("random", "ppo", marks=pytest.mark.slow),
+    ],
+)
+def test_evolution_resumes_exactly(kind, algorithm, tmp_path):
+    tree = tree_of(kind, algorithm) | {"schedule": "sequential"}
+    whole = run(tmp_path / "whole", **tree)
+    run(tmp_path / "parts", **tree, run={"turns": 274})  # in the middle of a match
+    for turns in (500, 800):
+        run(tmp_path / "parts", resume=True, **tree, run={"turns": turns})
+    assert_same(whole, outcome(tmp_path / "parts"), slice(2), updates=5)
+    ledgers = [(tmp_path / name / "ledger.bin").read_bytes() for name in ("whole", "parts")]
+    assert ledgers[0] == ledgers[1]
+    assert births_in(tmp_path / "parts") >= 2
+    tables = []
+    for name in ("whole", "parts"):
+        kept = Checkpoints(tmp_path / name / "checkpoints")
+        tables.append(pack(kept.read(kept.numbers()[-1], "coordinator")["population"]))
+    assert tables[0] == tables[1]
+    assert np.isfinite(next(iter(whole[0].values()))).all()

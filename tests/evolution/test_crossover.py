@@ -1,0 +1,182 @@
+"""Crossover: what a child has of each parent, and what a policy of another width begins with."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as some
+
+from evolving import actor_critic, alien, drawn, values
+from remuda.errors import UsageError
+from remuda.evolution.crossover import cross_hyperparameters, cross_layers, warm_start
+from remuda.evolution.layout import Layout, outputs_of
+from remuda.policies.networks.actor_critic import MEAN
+
+NETWORK = actor_critic(normalised=True)
+LAYOUT = Layout.of(NETWORK)
+ONE, OTHER = drawn(NETWORK), alien(NETWORK)
+
+names = some.sampled_from("abcdef")
+hyperparameters = some.dictionaries(names, some.floats(allow_nan=False))
+
+
+def rng(seed=0):
+    return np.random.default_rng(seed)
+
+
+@given(one=hyperparameters, other=hyperparameters, seed=some.integers(0, 1000))
+def test_each_hyperparameter_is_one_of_the_parents(one, other, seed):
+    found = cross_hyperparameters(one, other, rng(seed))
+    assert found == cross_hyperparameters(one, other, rng(seed))
+    assert list(found) == list(one)
+    assert all(value in (one[name], other.get(name, one[name])) for name, value in found.items())
+    assert cross_hyperparameters(one, other, rng(seed), share=0.0) == one
+    whole = cross_hyperparameters(one, other, rng(seed), share=1.0)
+    assert whole == {name: other.get(name, value) for name, value in one.items()}
+
+
+def test_hyperparameters_of_both_are_as_likely_as_was_asked():
+    random, count = rng(), 4000
+    one, other = {"a": 0.0, "b": 0.0}, {"a": 1.0, "b": 1.0}
+    found = np.array(
+        [list(cross_hyperparameters(one, other, random, share=0.3).values()) for _ in range(count)]
+    )
+    assert (abs(found.mean(0) - 0.3) < 5 * math.sqrt(0.21 / count)).all()
+    both = found.prod(1).mean()
+    assert abs(both - 0.09) < 5 * math.sqrt(0.09 * 0.91 / count)
+
+
+@given(seed=some.integers(0, 10_000), share=some.floats(0.0, 1.0))
+def test_each_layer_is_whole_of_one_parent(seed, share):
+    found = cross_layers(ONE, OTHER, LAYOUT, rng(seed), share=share)
+    again = cross_layers(ONE, OTHER, LAYOUT, rng(seed), share=share)
+    assert found.weights.tobytes() == again.weights.tobytes()
+    tensors = LAYOUT.tensors(found.weights)
+    for layer, own in LAYOUT.layers.items():
+        parent = LAYOUT.tensors(OTHER if layer in found.layers else ONE)
+        for name in own:
+            np.testing.assert_array_equal(tensors[name], parent[name])
+
+
+def test_share_0_is_the_first_parent_bit_for_bit():
+    found = cross_layers(ONE, OTHER, LAYOUT, rng(), share=0.0)
+    assert found.weights.tobytes() == ONE.tobytes()
+    assert found.layers == ()
+    assert cross_layers(ONE, OTHER, LAYOUT, rng(), share=1.0).weights.tobytes() == OTHER.tobytes()
+
+
+def test_moments_of_observations_come_with_the_layer_that_they_feed():
+    for seed in range(20):
+        found = cross_layers(ONE, OTHER, LAYOUT, rng(seed))
+        parent = OTHER if "hidden0" in found.layers else ONE
+        np.testing.assert_array_equal(
+            LAYOUT.tensors(found.weights)[MEAN], LAYOUT.tensors(parent)[MEAN]
+        )
+
+
+def test_layers_are_as_likely_as_was_asked():
+    random, count = rng(), 2000
+    taken = [cross_layers(ONE, OTHER, LAYOUT, random, share=0.25).layers for _ in range(count)]
+    for layer in LAYOUT.layers:
+        share = sum(layer in each for each in taken) / count
+        assert abs(share - 0.25) < 5 * math.sqrt(0.1875 / count)
+
+
+@settings(deadline=None, max_examples=40)
+@given(
+    widths=some.tuples(some.integers(1, 9), some.integers(1, 9)),
+    others=some.tuples(some.integers(1, 9), some.integers(1, 9)),
+    recurrent=some.tuples(some.integers(1, 4), some.integers(1, 4)) | some.just((0, 0)),
+)
+def test_a_policy_of_another_width_has_what_fits(widths, others, recurrent):
+    old = actor_critic(widths, recurrent=recurrent[0], normalised=True)
+    new = actor_critic(others, recurrent=recurrent[1], normalised=True)
+    before, after = Layout.of(old), Layout.of(new)
+    fresh = alien(new)
+    found = warm_start(drawn(old), before, fresh, after)
+    told = (*found.copied, *found.overlapping, *found.fresh)
+    assert sorted(told) == sorted(after.shapes)
+    assert found.fresh == ()
+    theirs, mine, drawn_new = (
+        before.tensors(drawn(old)),
+        after.tensors(found.weights),
+        after.tensors(fresh),
+    )
+    taken = 0
+    for name, tensor in mine.items():
+        was_fresh = tensor == drawn_new[name]  # no fresh number is among the old ones
+        if name in found.copied:
+            np.testing.assert_array_equal(tensor, theirs[name])
+        assert np.isin(tensor[~was_fresh], theirs[name]).all()
+        size = int(np.prod(np.minimum(tensor.shape, theirs[name].shape)))
+        assert (~was_fresh).sum() == size
+        taken += size
+    assert found.taken == taken
+
+
+def test_overlaps_worked_out_by_hand():
+    old, new = Layout({"a.weight": (2, 3)}), Layout({"a.weight": (3, 2), "b.bias": (1, 2)})
+    found = warm_start(np.arange(1.0, 7.0), old, -np.arange(1.0, 9.0), new)
+    tensors = new.tensors(found.weights)
+    assert tensors["a.weight"].tolist() == [[1.0, 2.0], [4.0, 5.0], [-5.0, -6.0]]
+    assert tensors["b.bias"].tolist() == [[-7.0, -8.0]]
+    assert (found.copied, found.overlapping, found.fresh) == ((), ("a.weight",), ("b.bias",))
+    assert found.taken == 4
+    assert found.in_words() == (
+        "4 of 8 weights were taken: 0 tensors whole, 1 in part; 1 are fresh"
+    )
+
+
+def test_gates_of_a_recurrent_layer_meet_their_own():
+    old, new = Layout({"gates_memory.weight": (1, 3)}), Layout({"gates_memory.weight": (2, 6)})
+    found = warm_start(np.array([1.0, 2.0, 3.0]), old, np.zeros(12), new)
+    assert new.tensors(found.weights)["gates_memory.weight"].tolist() == [
+        [1.0, 0.0, 2.0, 0.0, 3.0, 0.0],
+        [0.0] * 6,
+    ]
+
+
+def test_between_equal_layouts_all_is_copied():
+    found = warm_start(ONE, LAYOUT, OTHER, LAYOUT)
+    assert found.weights.tobytes() == ONE.tobytes()
+    assert found.taken == LAYOUT.size
+    assert found.overlapping == found.fresh == ()
+
+
+def test_a_wider_policy_whose_new_units_say_nothing_plays_as_before():
+    """Where fresh weights are 0, the overlapping block computes what the old network did."""
+    old, new = values((6, 4), recurrent=3), values((9, 8), recurrent=5)
+    found = warm_start(
+        drawn(old), Layout.of(old), np.zeros(Layout.of(new).size), Layout.of(new)
+    ).weights
+    states = torch.randn(5, 5, generator=torch.Generator().manual_seed(0))
+    with torch.no_grad():
+        torch.testing.assert_close(
+            outputs_of(new)(torch.from_numpy(found), states),
+            outputs_of(old)(torch.from_numpy(drawn(old)), states),
+        )
+
+
+def test_tensors_with_other_axes_stay_fresh():
+    old, new = Layout({"a.weight": (4,), "b": (1, 1)}), Layout({"a.weight": (2, 2)})
+    found = warm_start(np.ones(5), old, np.zeros(4), new)
+    assert not found.weights.any()
+    assert found.fresh == ("a.weight",)
+
+
+@pytest.mark.parametrize(
+    ("asked", "told"),
+    [
+        (lambda: cross_layers(ONE[:-1], OTHER, LAYOUT, rng()), "weights of the first parent are"),
+        (lambda: cross_layers(ONE, OTHER[:-1], LAYOUT, rng()), "weights of the second parent are"),
+        (lambda: cross_layers(ONE, OTHER, LAYOUT, rng(), share=1.1), "share is 1.1"),
+        (lambda: cross_hyperparameters({}, {}, rng(), share=math.nan), "share is nan"),
+        (lambda: warm_start(ONE[:-1], LAYOUT, OTHER, LAYOUT), "weights of the parent are"),
+        (lambda: warm_start(ONE, LAYOUT, OTHER[:-1], LAYOUT), "fresh weights are"),
+    ],
+)
+def test_what_does_not_fit_is_refused(asked, told):
+    with pytest.raises(UsageError, match=told):
+        asked()

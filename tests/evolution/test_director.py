@@ -1,0 +1,225 @@
+"""Evolution directs a population that only has numbers: who is replaced, by whom, and how often."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as some
+
+from remuda.config import EvolutionConfig
+from remuda.evolution.director import Evolution
+from remuda.evolution.exploring import Explorer
+from remuda.evolution.setup import numbers_of, selection
+from remuda.population.league import League
+from remuda.population.learner_births import LearnerBirths
+from remuda.population.ledger import BIRTH, BORN_WITH, value_of
+from remuda.population.matchmakers import Fixed, Random
+from remuda.population.table import Table
+from remuda.publish.snapshot import Snapshot
+from remuda.streams import stream
+
+SIZE, RATE = 4, "learning_rate"
+NUMBERS = {RATE: {"low": 1e-5, "high": 1e-1, "log": True}}
+MATCHMAKERS = {"fixed": lambda names: Fixed(names), "random": lambda names: Random(2)}
+
+
+class Stage:
+    """Seats of policies whose returns have means of their own; learners begin when told."""
+
+    def __init__(self, names, matchmaker, strengths, seed=0, copies=16, kinds=None, **config):
+        self.names, self.strengths = tuple(names), np.array(strengths, np.float64)
+        specified = {name: {RATE: 1e-3 * (i + 1)} for i, name in enumerate(names)}
+        self.seats = len(names) if matchmaker == "fixed" else 2
+        self.table = Table(dict.fromkeys(names, SIZE), self.seats, 1, specified, (), stand_ins=True)
+        self.births = LearnerBirths(self.table, self.names)
+        self.versions = dict.fromkeys(self.names, 1)
+        self.random, self.copies = np.random.default_rng(seed), copies
+        self.make, self.seed, self.kinds = MATCHMAKERS[matchmaker], seed, kinds
+        settings = {"every": 64, "games": 20, "numbers": NUMBERS} | config
+        self.config = EvolutionConfig.model_validate(settings)
+        self.mutated = []
+        self.begin()
+
+    def director(self):
+        config = self.config
+        kinds = self.kinds or dict.fromkeys(self.names, 0)
+        return Evolution(
+            config,
+            kinds,
+            selection(config),
+            Explorer(config, numbers_of(config)),
+            lambda matches, purpose: stream(self.seed, "evolution", matches, purpose),
+        )
+
+    def begin(self, state=None):
+        """An actor starts; all matches that were being played are gone."""
+        self.evolution = self.director()
+        if state is not None:
+            self.evolution.restore(state)
+        make = self.make(list(self.names))
+        self.league = League(self.table, make, self.evolution, self.random, self.copies)
+        self.league.deal(np.ones(self.copies, np.bool_))
+
+    def turn(self, share=0.5, learns=True):
+        over = self.random.random(self.copies) < share
+        acted = np.ones((self.copies, self.seats), np.int64)
+        places = self.league.seated
+        mean = self.strengths[places % len(self.names)]  # a stand-in's is some other's
+        returns = mean + self.random.normal(size=(self.copies, self.seats))
+        if over.any():
+            self.league.close(over, returns, acted, acted, ~over)
+            self.league.step(dict(self.versions), self)
+            self.league.deal(over)
+        policy = self.births.pending()
+        if learns and policy is not None:
+            self.versions[policy] += 1
+            self.births.confirm(policy, self.versions[policy])
+
+    def born(self):
+        records = self.table.records.since(0)[0]
+        found = records[records["kind"] == BIRTH]
+        return [
+            (self.names[record["policy"][0]], self.names[record["oldest"][0]]) for record in found
+        ]
+
+    def rates(self):
+        """The learning rates of the newborn, as the ledger has them."""
+        records = self.table.records.since(0)[0]
+        name = self.table.hyperparameters.names.index(RATE)
+        found = records[(records["kind"] == BORN_WITH) & (records["version"][:, 0] == name)]
+        return [value_of(record["digest"]) for record in found][len(self.names) :]  # born later
+
+    def look(self, policy):
+        return Snapshot(np.ones(SIZE, np.float32), self.versions[policy], 0, 0.0)
+
+    def mutate(self, policy, weights, strength, generation):
+        self.mutated.append((policy, strength, generation))
+        return weights + strength
+
+    def fits(self, policy, other):
+        return True
+
+    def clear(self, policy):
+        pass
+
+    def wake(self, policy):
+        pass
+
+
+FOUR = ("a", "b", "c", "d")
+
+
+@pytest.mark.parametrize("matchmaker", MATCHMAKERS)
+@pytest.mark.parametrize("select", ["truncation", "tournament", "t_test"])
+@pytest.mark.parametrize("fitness", ["return", "win_rate", "rating"])
+def test_the_worst_take_over_from_the_better(matchmaker, select, fitness):
+    stage = Stage(FOUR, matchmaker, [0.0, 2.0, 4.0, 6.0], select=select, fitness=fitness)
+    while len(stage.born()) < 3:
+        stage.turn()
+    rank = {name: i for i, name in enumerate(FOUR)}
+    assert all(rank[policy] < rank[parent] for policy, parent in stage.born())
+    if select == "truncation":
+        assert stage.born()[0] == ("a", "d")
+    rates = stage.rates()
+    assert len(rates) == 3
+    assert all(1e-5 <= rate <= 1e-1 for rate in rates)
+    specified = [1e-3 * (i + 1) for i in range(4)]
+    assert not np.isclose(rates[0], specified).any()
+
+
+@pytest.mark.parametrize("select", ["truncation", "tournament", "t_test"])
+def test_none_is_replaced_on_noise(select):
+    """With 95% confidence a look at equals replaces one in at most one of twenty."""
+    looks = replaced = 0
+    for seed in range(60):
+        stage = Stage(FOUR, "fixed", [1.0] * 4, seed, 64, select=select)
+        for _ in range(30):
+            stage.turn()
+        looks += stage.evolution.state()["last"] // 64
+        replaced += len(stage.born())
+    assert looks > 200
+    assert replaced <= 0.05 * looks + 5.0 * np.sqrt(0.05 * looks)
+
+
+def test_a_confidence_of_none_replaces_by_means_alone():
+    stage = Stage(FOUR, "fixed", [1.0] * 4, confidence=0.0)
+    for _ in range(60):
+        stage.turn()
+    assert len(stage.born()) >= 3
+
+
+def test_policies_take_over_from_their_own_kind_alone():
+    kinds = {"a": 0, "b": 1, "c": 0, "d": 1}
+    stage = Stage(FOUR, "fixed", [0.0, 2.0, 4.0, 6.0], kinds=kinds, confidence=0.5)
+    while len(stage.born()) < 3:
+        stage.turn()
+    assert set(stage.born()) == {("a", "c"), ("b", "d")}
+
+
+def test_weights_are_taken_over_with_noise():
+    stage = Stage(FOUR, "random", [0.0, 2.0, 4.0, 6.0], mutation=0.5)
+    while len(stage.born()) < 1:
+        stage.turn()
+    (policy, _), *_ = stage.born()
+    assert stage.mutated[0] == (policy, 0.5, 1)
+    assert np.array_equal(stage.table.births.newborn_weights(policy), np.full(SIZE, 1.5))
+
+
+def test_newborn_of_one_look_have_numbers_of_their_own():
+    """Red before: two copies of one parent, born at once, drew the same numbers."""
+    strengths = [0.0, 0.0, 4.0, 4.0]
+    stage = Stage(FOUR, "random", strengths, share=0.5, confidence=0.0, explore="resample")
+    while len(stage.born()) < 6:
+        stage.turn()
+    assert len(set(stage.rates())) == len(stage.rates())
+
+
+def test_without_numbers_all_is_taken_over_as_it_is():
+    stage = Stage(FOUR, "random", [0.0, 2.0, 4.0, 6.0], numbers={})
+    while len(stage.born()) < 1:
+        stage.turn()
+    _, parent = stage.born()[0]
+    assert stage.rates()[0] == 1e-3 * (FOUR.index(parent) + 1)
+    assert stage.mutated == []
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    some.sampled_from(["fixed", "random"]),
+    some.integers(3, 5),
+    some.integers(2, 40),
+    some.integers(0, 2**32 - 1),
+    some.lists(
+        some.tuples(
+            some.sampled_from([0.02, 0.2, 1.0]),  # how many matches end in a turn
+            some.booleans(),  # whether learners do what was ordered
+            some.sampled_from(["", "", "", "", "dies", "dies and forgets"]),
+        ),
+        min_size=10,
+        max_size=40,
+    ),
+)
+def test_no_place_stays_empty_whoever_dies(matchmaker, count, copies, seed, turns):
+    names = FOUR[:count] if count <= 4 else (*FOUR, "e")
+    strengths = np.arange(len(names), dtype=np.float64)
+    how = {"every": 10, "games": 2, "confidence": 0.0, "share": 0.5}
+    stage = Stage(names, matchmaker, strengths, seed, copies, **how)
+    for share, learns, event in turns:
+        if event:
+            stage.begin(stage.evolution.state() if event == "dies" else None)
+        stage.turn(share, learns)
+        stage.league.lifecycle.note_places()
+        population = stage.league.population
+        away = {*population.empty, *population.expected, *population.leaving}
+        live = {member.ref.policy for member in population.learning}
+        assert not away & live
+        assert away | live == set(names)
+        assert live
+        # A copy that stands in is there only while the policy is away.
+        assert not {member.ref.policy for member in population.frozen} & live
+    empty = dict.fromkeys(names, 0)
+    for _ in range(30):
+        stage.turn(1.0, learns=True)
+        stage.league.lifecycle.note_places()
+        gone = stage.league.population.empty
+        empty = {name: empty[name] + 1 if name in gone else 0 for name in names}
+        assert max(empty.values()) <= 1, f"{gone} stay empty"

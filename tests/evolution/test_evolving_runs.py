@@ -1,0 +1,207 @@
+"""Whole runs in which policies evolve: what is in force, what is kept, and what is told."""
+
+import itertools
+import json
+
+import numpy as np
+import pytest
+
+import remuda
+from remuda.checkpoint.store import Checkpoints
+from remuda.config import load_config, overlay
+from remuda.errors import ConfigError
+from remuda.population.lineage import ancestors, read_lineage
+from remuda.training import train
+from remuda.ui.live import PlainView
+from remuda.ui.report import write_report
+from remuda.ui.summary import read_run
+
+TREE = {
+    "game": "treasure_hunt",
+    "schedule": "sequential",
+    "env": {"num_envs": 4, "options": {"num_agents": 3, "max_turns": 30}},
+    "policy": {
+        "algorithm": "ppo",
+        "learning_rate": 3e-3,
+        "network": {"hidden": (16,)},
+        "ppo": {"rollout_length": 20},
+    },
+    "population": {
+        "evolution": {
+            "every": 6,
+            "games": 2,
+            "confidence": 0.0,
+            "numbers": {
+                "learning_rate": {"low": 1e-5, "high": 1e-2, "log": True},
+                "ppo.entropy_cost": {"low": 0.0, "high": 0.1},
+            },
+        },
+    },
+    "learners": {"processes": 1},
+    "run": {"turns": 4000, "evaluate_episodes": 4, "log_every": 0.05},
+    "checkpoint": {"every": 3600, "evaluate_episodes": 0},
+}
+
+
+def configured(directory, **tree):
+    return load_config(overlay(overlay(TREE, tree), {"run": {"directory": directory}}))
+
+
+@pytest.fixture(scope="module")
+def evolved(tmp_path_factory):
+    directory = tmp_path_factory.mktemp("evolved") / "run"
+    train(configured(directory), PlainView())
+    return directory
+
+
+def last_part(directory, part):
+    kept = Checkpoints(directory / "checkpoints")
+    return kept.read(kept.numbers()[-1], part)
+
+
+def test_what_the_ledger_says_is_in_force(evolved):
+    births = read_lineage(evolved / "ledger.bin")
+    assert len(births) > 5
+    newest = {born.policy: born for born in births}
+    table = last_part(evolved, "coordinator")["population"]
+    names = list(table["hyperparameter_names"])
+    metrics = remuda.load(evolved).metrics()
+    for place, policy in enumerate(table["policies"]):
+        if policy not in newest:
+            continue
+        for name in ("learning_rate", "ppo.entropy_cost"):
+            said = newest[policy].hyperparameters[name]
+            assert table["hyperparameters"][place, names.index(name)] == said
+            told = metrics[f"{policy}/{name.rpartition('.')[2]}"]
+            told = told[np.isfinite(told)]
+            assert told[-1] == pytest.approx(said)
+
+
+def test_numbers_stay_within_bounds_and_parents_are_known(evolved):
+    births = read_lineage(evolved / "ledger.bin")
+    living = {"agent_0", "agent_1", "agent_2"}
+    first, births = births[:3], births[3:]
+    assert {born.policy for born in first} == living
+    assert all(born.parent is None and born.generation == 0 for born in first)
+    for born in births:
+        assert born.parent in living - {born.policy}
+        assert 1e-5 <= born.hyperparameters["learning_rate"] <= 1e-2
+        assert 0.0 <= born.hyperparameters["ppo.entropy_cost"] <= 0.1
+        assert born.fitness <= born.parent_fitness
+    matches = [born.matches for born in births]
+    assert matches == sorted(matches)
+    for policy in living:
+        own = [born.generation for born in births if born.policy == policy]
+        assert own == list(range(1, len(own) + 1))
+        line = list(ancestors([*first, *births], policy))
+        assert line[-1].generation == 0
+        assert [born.matches for born in line] == sorted(
+            (born.matches for born in line), reverse=True
+        )
+        for child, parent in itertools.pairwise(line):
+            assert (child.parent, child.parent_generation) == (parent.policy, parent.generation)
+
+
+def test_lineage_is_a_table(evolved):
+    frame = remuda.load(evolved).lineage()
+    births = read_lineage(evolved / "ledger.bin")
+    assert frame.num_rows == len(births)
+    assert frame["policy"].tolist() == [born.policy for born in births]
+    assert frame["learning_rate"].tolist() == [b.hyperparameters["learning_rate"] for b in births]
+    assert np.isfinite(frame["fitness"][3:]).all()
+    assert frame["learning_rate"][0] == 3e-3
+
+
+def test_first_numbers_are_drawn_for_each_policy_and_come_back_when_it_is_resumed(tmp_path):
+    directory = tmp_path / "run"
+    tree = {"population": {"evolution": {"draw_first": True, "every": 10**6}}}
+    train(configured(directory, **tree, run={"turns": 100}), PlainView())
+    first = read_lineage(directory / "ledger.bin")
+    rates = [born.hyperparameters["learning_rate"] for born in first]
+    assert len(set(rates)) == 3
+    assert all(1e-5 <= rate <= 1e-2 for rate in rates)
+    train(configured(directory, **tree, run={"turns": 300}), PlainView(), resume=True)
+    assert read_lineage(directory / "ledger.bin") == first
+    metrics = remuda.load(directory).metrics()
+    for born in first:
+        told = metrics[f"{born.policy}/learning_rate"]
+        assert told[-1] == pytest.approx(born.hyperparameters["learning_rate"])
+    other = configured(tmp_path / "other", **tree, run={"turns": 100}, seed=1)
+    train(other, PlainView())
+    again = read_lineage(tmp_path / "other" / "ledger.bin")
+    assert {born.hyperparameters["learning_rate"] for born in again}.isdisjoint(rates)
+
+
+def test_a_report_of_evolved_policies_is_written(evolved):
+    write_report(evolved)
+    summary = json.loads((evolved / "summary.json").read_text())
+    assert set(summary["evaluation"]["agents"]) == {"agent_0", "agent_1", "agent_2"}
+
+
+def test_a_run_that_ends_while_one_is_away_is_judged_with_its_copy(tmp_path):
+    """Red before: greedy play failed, since no policy could take the seat."""
+    directory = tmp_path / "run"
+    for turns in range(150, 700, 13):
+        train(configured(directory, run={"turns": turns}), PlainView(), resume=turns > 150)
+        table = last_part(directory, "coordinator")["population"]
+        away = (table["identity"][:3, 0] < 0) | (table["leaving"][:3] > 0)
+        if away.any():
+            break
+    else:
+        pytest.fail("none was ever away")
+    summary = json.loads((directory / "summary.json").read_text())
+    assert set(summary["evaluation"]["agents"]) == {"agent_0", "agent_1", "agent_2"}
+    shown = {policy.name for policy in read_run(directory).policies}
+    assert shown == {"agent_0", "agent_1", "agent_2"}
+    run = remuda.load(directory)
+    assert set(run) == {"agent_0", "agent_1", "agent_2"}
+    newest = Checkpoints(directory / "checkpoints").numbers()[-1]
+    assert len(run.evaluate(episodes=2, checkpoint=newest).agents) == 3
+
+
+@pytest.mark.parametrize(
+    ("population", "said"),
+    [
+        (
+            {"evolution": {"every": 9, "numbers": {"learning_rate": {"low": 1.0, "high": 0.5}}}},
+            "the wrong way round",
+        ),
+        (
+            {"evolution": {"every": 9, "numbers": {"learning_rate": {"low": 1.0}}}},
+            "population.evolution.numbers.learning_rate.high is missing",
+        ),
+        (
+            {"evolution": {"every": 9, "numbers": {"height": {"low": 1.0, "high": 2.0}}}},
+            "height cannot evolve; of a policy of ppo these can: learning_rate",
+        ),
+        (
+            {"evolution": {"every": 9, "fitness": "height"}},
+            "should be 'return', 'rating' or 'win_rate'",
+        ),
+        ({"evolution": {"every": 9}, "policies": 1}, "none may take over from one"),
+        (
+            {"evolution": {"every": 9}, "policies": 3, "matchmaker": "round_robin"},
+            "makes no match without policy_0",
+        ),
+        (
+            {"evolution": {"every": 9}, "births": {"places": 1}},
+            "population.births.places is 1, and the matchmaker fixed names who plays",
+        ),
+        (
+            {
+                "evolution": {"every": 9},
+                "births": {"places": 1, "every": 4},
+                "matchmaker": "random",
+                "policies": 4,
+            },
+            "both replace policies",
+        ),
+    ],
+)
+def test_what_cannot_evolve_is_refused_in_one_line(population, said, tmp_path):
+    tree = overlay(TREE, {"population": {"evolution": {"numbers": {}}}})
+    tree = {**tree, "population": population}
+    with pytest.raises(ConfigError) as refused:
+        train(load_config(overlay(tree, {"run": {"directory": tmp_path / "run"}})), PlainView())
+    assert said in str(refused.value)
+    assert "\n" not in str(refused.value)

@@ -1,0 +1,160 @@
+"""Numbers that evolve: bounds hold, scales are what they say, what cannot be used is refused."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as some
+
+from remuda.config import PolicyConfig
+from remuda.errors import ConfigError, UsageError
+from remuda.evolution.numbers import Evolvable, check_numbers, from_units, to_units
+
+RATE = Evolvable("learning_rate", 1e-5, 1e-1, log=True)
+CLIP = Evolvable("ppo.clip", 0.05, 0.5)
+PPO = PolicyConfig(algorithm="ppo")
+
+
+@some.composite
+def numbers(draw):
+    """Any number that may evolve: its scale, its bounds, a prior or none."""
+    log, whole = draw(some.booleans()), draw(some.booleans())
+    least = 1e-6 if log else -1e6
+    if whole:
+        ends = some.integers(1 if log else -1000, 1000).map(float)
+    else:
+        ends = some.floats(least, 1e6, allow_nan=False, allow_subnormal=False)
+    low, high = sorted((draw(ends), draw(ends)))
+    assume(high - low > 1e-6 * max(abs(low), abs(high)))
+    within = some.integers(int(low), int(high)).map(float) if whole else some.floats(low, high)
+    prior = sorted((draw(within), draw(within))) if draw(some.booleans()) else None
+    return Evolvable("a", low, high, log, whole, tuple(prior) if prior else None)
+
+
+finite = some.floats(-1e9, 1e9, allow_nan=False)
+
+
+@given(numbers(), finite, some.sampled_from(["reflect", "clip"]))
+def test_what_is_fitted_is_within_the_bounds(number, value, at_bounds):
+    found = number.fitted(value, at_bounds)
+    assert number.low <= found <= number.high
+    assert not number.whole or found.is_integer()
+    assert number.fitted(found, at_bounds) == found
+
+
+@given(numbers(), some.floats(0.0, 1.0))
+def test_a_value_within_the_bounds_stays_the_same_bit_for_bit(number, share):
+    value = float(number.from_unit(share))
+    for at_bounds in ("reflect", "clip"):
+        assert number.fitted(value, at_bounds) == value
+
+
+@given(numbers(), some.integers(0, 100))
+def test_what_is_drawn_is_of_the_prior_and_the_same_by_seed(number, seed):
+    low, high = number.prior or (number.low, number.high)
+    drawn = number.draw(np.random.default_rng(seed))
+    assert low <= drawn <= high
+    assert not number.whole or drawn.is_integer()
+    assert drawn == number.draw(np.random.default_rng(seed))
+
+
+@given(numbers(), some.lists(some.floats(0.0, 1.0), max_size=5))
+def test_units_and_values_are_each_others_inverse(number, units):
+    values = number.from_unit(np.array(units))
+    assert ((values >= number.low) & (values <= number.high)).all()
+    again = number.from_unit(number.to_unit(values))
+    np.testing.assert_allclose(again, values, rtol=1e-6, atol=1e-6 * (number.high - number.low))
+
+
+def test_scales_worked_out_by_hand():
+    assert RATE.to_unit(1e-3) == pytest.approx(0.5)
+    assert RATE.from_unit(0.75) == pytest.approx(1e-2)
+    assert CLIP.to_unit(0.14) == pytest.approx(0.2)
+    assert CLIP.to_unit([0.0, 1.0]).tolist() == [0.0, 1.0]
+
+
+def test_reflection_worked_out_by_hand():
+    assert CLIP.fitted(0.6, "reflect") == pytest.approx(0.4)
+    assert CLIP.fitted(0.02, "reflect") == pytest.approx(0.08)
+    assert CLIP.fitted(0.5 + 0.45 + 0.1, "reflect") == pytest.approx(0.15)
+    assert RATE.fitted(1.0, "reflect") == pytest.approx(1e-2)
+    assert RATE.fitted(-1.0, "reflect") == 1e-5
+    assert CLIP.fitted(0.6) == 0.5
+
+
+def test_draws_are_uniform_on_the_scale():
+    rng = np.random.default_rng(0)
+    drawn = np.array([RATE.draw(rng) for _ in range(4000)])
+    below = (drawn < 1e-3).mean()
+    assert abs(below - 0.5) < 5 * 0.5 / math.sqrt(len(drawn))
+    narrow = Evolvable("learning_rate", 1e-5, 1e-1, log=True, prior=(1e-3, 1e-2))
+    drawn = np.array([narrow.draw(rng) for _ in range(4000)])
+    assert abs((drawn < math.sqrt(1e-5)).mean() - 0.5) < 5 * 0.5 / math.sqrt(len(drawn))
+
+
+def test_integers_are_equally_likely():
+    number = Evolvable("a", 1.0, 4.0, whole=True)
+    rng = np.random.default_rng(0)
+    drawn = np.array([number.draw(rng) for _ in range(4000)])
+    for value in (1, 2, 3, 4):
+        assert abs((drawn == value).mean() - 0.25) < 5 * math.sqrt(0.25 * 0.75 / len(drawn))
+
+
+@pytest.mark.parametrize(
+    ("made", "told"),
+    [
+        ({"low": 1.0, "high": 0.1}, "1 to 0.1, the wrong way round"),
+        ({"low": 0.1, "high": 0.1}, "both bounds are 0.1"),
+        ({"low": 0.0, "high": 1.0, "log": True}, "low bound is 0, and a logarithmic"),
+        ({"low": -1.0, "high": 1.0, "log": True}, "low bound is -1, and a logarithmic"),
+        ({"low": math.nan, "high": 1.0}, "finite"),
+        ({"low": 0.0, "high": math.inf}, "finite"),
+        ({"low": 0.5, "high": 3.0, "whole": True}, "0.5 is a bound of an integer"),
+        ({"low": 0.0, "high": 1.0, "prior": (0.5, 2.0)}, "must lie within the bounds, 0 to 1"),
+        ({"low": 0.0, "high": 1.0, "prior": (0.5, 0.2)}, "prior is 0.5 to 0.2, the wrong way"),
+    ],
+)
+def test_bounds_that_cannot_be_used_are_refused_in_one_line(made, told):
+    with pytest.raises(ConfigError, match=told) as found:
+        Evolvable("learning_rate", **made)
+    assert "\n" not in str(found.value)
+    assert str(found.value).startswith("learning_rate: ")
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
+@pytest.mark.parametrize("at_bounds", ["reflect", "clip"])
+def test_a_value_that_is_not_finite_cannot_evolve(value, at_bounds):
+    with pytest.raises(UsageError, match=r"ppo.clip is -?(nan|inf)"):
+        CLIP.fitted(value, at_bounds)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "told"),
+    [
+        ([Evolvable("learning_rat", 0.1, 0.2)], "learning_rat cannot evolve; of a policy of ppo"),
+        ([RATE, RATE], "learning_rate stands twice"),
+        ([Evolvable("discount", 0.9, 1.1)], "discount: a bound is not allowed"),
+        ([Evolvable("batch_size", 1, 2)], "batch_size cannot evolve"),
+    ],
+)
+def test_numbers_that_a_policy_cannot_take_are_refused(wanted, told):
+    with pytest.raises(ConfigError, match=told) as found:
+        check_numbers(wanted, PPO)
+    assert "\n" not in str(found.value)
+
+
+def test_numbers_of_its_own_algorithm_alone_are_a_policys():
+    check_numbers([RATE, CLIP, Evolvable("discount", 0.9, 1.0)], PPO)
+    with pytest.raises(ConfigError, match=r"ppo.clip cannot evolve; of a policy of dqn"):
+        check_numbers([CLIP], PolicyConfig(algorithm="dqn"))
+
+
+def test_policies_as_points_of_the_unit_cube():
+    points = to_units([RATE, CLIP], [{"learning_rate": 1e-3, "ppo.clip": 0.5, "discount": 0.9}])
+    np.testing.assert_allclose(points, [[0.5, 1.0]])
+    (values,) = from_units([RATE, CLIP], points)
+    assert values == pytest.approx({"learning_rate": 1e-3, "ppo.clip": 0.5})
+    assert to_units([RATE], []).shape == (0, 1)
+    with pytest.raises(UsageError, match=r"ppo.clip is to evolve, and the policy has no value"):
+        to_units([CLIP], [{"learning_rate": 1.0}])
