@@ -11,6 +11,8 @@ from remuda.errors import UsageError
 from remuda.ui import cli
 from remuda.ui.psro import line_of
 
+DILEMMA = ["prisoners_dilemma", "--env.options.rounds", "1"]
+
 
 @pytest.fixture(autouse=True)
 def _in_a_place_of_its_own(tmp_path, monkeypatch):
@@ -61,6 +63,13 @@ def test_a_directory_is_gone_on_with(capsys):
         (["kuhn_poker", "--meta-solver", "nahs"], 'no meta-solver "nahs"; did you mean "nash"?'),
         (["kuhn_poker", "--seconds", "3"], "--seconds is for trained oracles; add --oracle ppo"),
         (["kuhn_poker", "--oracle", "ppq"], "ppq"),
+        (["kuhn_poker", "--oracle", "ppo", "--policy.algorithm", "dqn"], "take --oracle dqn"),
+        (["leduc_poker", "--oracle", "ppo"], "leduc_poker is walked by its rules alone"),
+        (["open_spiel:kuhn_poker", "--oracle", "ppo"], "or leave out --oracle"),
+        (["tic_tac_toe", "--oracle", "ppo"], "pettingzoo:classic/tictactoe-v3"),
+        (["nowhere:Game"], "among those installed"),
+        ([*DILEMMA, "--meta-solver", "max-entropy-nash"], "do not add up to a constant"),
+        ([*DILEMMA, "--meta-solver", "max-entropy-nash", "--oracle", "ppo"], "take nash"),
         (["open_spiel:kuhn_pokr"], "kuhn_poker"),
         ([], "game is missing"),
         (["--resume", "nowhere"], "nowhere holds no double oracle"),
@@ -69,13 +78,14 @@ def test_a_directory_is_gone_on_with(capsys):
     ],
 )
 def test_an_error_of_the_users_is_one_line(words, told, capsys, tmp_path):
-    if words and words[0].startswith("open_spiel"):
+    if words == ["open_spiel:kuhn_pokr"]:
         pytest.importorskip("pyspiel")
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "mine").write_text("")
     assert cli.run(["psro", *words]) in (1, 2)
     caught = capsys.readouterr()
     assert told in caught.err
+    assert not caught.out
     assert len(caught.err.strip().splitlines()) == 1
     assert not (tmp_path / "runs").exists()
 

@@ -17,7 +17,7 @@ from remuda.analysis.tree_walk import flatten
 from remuda.double_oracle import exact
 from remuda.double_oracle.exact import ExactSetup, iterate, run_exact
 from remuda.double_oracle.games import ByHistory, tree_of
-from remuda.double_oracle.iterations import CONVERGED, INTERRUPTED, SPENT
+from remuda.double_oracle.iterations import CONVERGED, ENOUGH, INTERRUPTED, SPENT
 from remuda.double_oracle.meta_solvers import MetaStrategy, Target, solve
 from remuda.double_oracle.record import Record, read
 from remuda.errors import ConfigError, RunDirectoryError, UnknownGameError, UsageError
@@ -221,6 +221,16 @@ def test_more_iterations_go_on_where_fewer_ended(tmp_path):
         each.nash_conv for each in whole.iterations
     ]
     assert [each.number for each in told] == [0, 1, 2, 3, 4]
+
+
+def test_it_ends_where_nash_conv_is_small_enough(tmp_path):
+    found = run_exact(KUHN, 10, tmp_path / "x", enough=0.2)
+    curve = [each.nash_conv for each in found.iterations]
+    assert curve[-1] <= 0.2 < min(curve[:-1])
+    assert found.ended == ENOUGH
+    further = run_exact(KUHN, 10, tmp_path / "x", resume=True)
+    assert further.ended == CONVERGED
+    assert len(further.iterations) > len(curve)
 
 
 def test_an_interruption_ends_after_the_iteration():

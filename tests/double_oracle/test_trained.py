@@ -6,10 +6,10 @@ import signal
 import pytest
 
 from remuda.double_oracle import trained
-from remuda.double_oracle.iterations import SPENT
+from remuda.double_oracle.iterations import ENOUGH, SPENT
 from remuda.double_oracle.oracles import OracleSettings
 from remuda.double_oracle.record import Record, read
-from remuda.double_oracle.trained import ENOUGH, run_trained
+from remuda.double_oracle.trained import run_trained
 from remuda.double_oracle.trained_setup import TrainedSetup
 from remuda.errors import ConfigError, UsageError
 from remuda.ui.live import PlainView

@@ -23,13 +23,21 @@ from remuda.double_oracle import record as records
 from remuda.double_oracle.games import tree_of
 from remuda.double_oracle.iterations import (
     CONVERGED,
+    ENOUGH,
     INTERRUPTED,
     SPENT,
     DoubleOracle,
     Iteration,
     grown,
 )
-from remuda.double_oracle.meta_solvers import MetaStrategy, Mixtures, Target, check_players, solve
+from remuda.double_oracle.meta_solvers import (
+    MetaStrategy,
+    Mixtures,
+    Target,
+    check_players,
+    check_zero_sum,
+    solve,
+)
 from remuda.double_oracle.record import Record
 from remuda.errors import UsageError
 
@@ -95,7 +103,7 @@ class Populations:
         missing: list[list[int]] = np.argwhere(np.isnan(self.payoffs[0])).tolist()
         for cell in missing:
             reaches = [own[one] for own, one in zip(self._reaches, cell, strict=True)]
-            place = (slice(None), *map(int, cell))
+            place: tuple[slice | int, ...] = (slice(None), *cell)
             self.payoffs[place] = profile_returns(self._chance, reaches, returns)
 
     def played(self, mixtures: Mixtures) -> tuple[Numbers, ...]:
@@ -138,19 +146,21 @@ def run_exact(
     iterations: int,
     directory: Path | None = None,
     resume: bool = False,
+    enough: float = 0.0,
     told: Callable[[Iteration], None] | None = None,
     stopped: Callable[[], bool] = lambda: False,
 ) -> DoubleOracle:
     """Run a double oracle with exact best responses, or go on with one.
 
-    It ends when no best response gains more than 1e-9, after some iterations, or when it is
-    stopped. What was interrupted goes on as if it had not been.
+    It ends when no best response gains more than 1e-9, when NashConv is small enough, after some
+    iterations, or when it is stopped. What was interrupted goes on as if it had not been.
 
     Args:
         setup: what is asked.
         iterations: at most, not counting that of the first policies.
         directory: where it is kept; None: nowhere.
         resume: go on with the directory.
+        enough: end where NashConv is no more than this.
         told: is told of every iteration, those before an interruption too.
         stopped: whether to end after the iteration.
 
@@ -164,6 +174,7 @@ def run_exact(
     check_players(setup.meta_solver, 2)
     tree = tree_of(setup.game, setup.options)
     check_players(setup.meta_solver, tree.num_players)
+    check_zero_sum(setup.meta_solver, tree.returns[tree.players == OVER].T)
 
     def solver(payoffs: Numbers) -> MetaStrategy:
         return solve(setup.meta_solver, payoffs)
@@ -173,10 +184,11 @@ def run_exact(
     elif resume:
         opened = records.go_on(directory)
     else:
-        opened = records.begin(directory, {**setup.description(), "iterations": iterations})
+        asked = {"iterations": iterations, "enough": enough}
+        opened = records.begin(directory, setup.description() | asked)
     with opened as record:
         loop = _Loop(Populations(tree), solver, record, told, stopped)
-        ended = loop.run(iterations)
+        ended = loop.run(iterations, enough)
     return DoubleOracle(
         setup.game,
         setup.meta_solver,
@@ -185,7 +197,7 @@ def run_exact(
         ended,
         "" if directory is None else str(directory),
         loop.populations.played(loop.found[-1].mixtures),
-        {"options": dict(setup.options), "iterations": iterations},
+        {"options": dict(setup.options), "iterations": iterations, "enough": enough},
     )
 
 
@@ -228,7 +240,7 @@ class _Loop:
         """Of the last meta-game, once it was solved here."""
         self._begun, self._before = time.monotonic(), 0.0
 
-    def run(self, iterations: int) -> str:
+    def run(self, iterations: int, enough: float = 0.0) -> str:
         """Iterate until nothing is gained; why it ended."""
         if self._record is not None:
             self._take(self._record.lines[1:])
@@ -236,6 +248,8 @@ class _Loop:
             if self.found:
                 if self.found[-1].gains.max() <= GAIN:
                     return CONVERGED
+                if self.found[-1].nash_conv <= enough:
+                    return ENOUGH
                 if self.found[-1].number >= iterations:
                     return SPENT
                 if self._stopped():

@@ -10,7 +10,7 @@ from remuda.analysis.open_spiel_games import OpenSpielGame
 from remuda.analysis.tree_games import KuhnPoker, LeducPoker, TicTacToe
 from remuda.analysis.tree_walk import flatten
 from remuda.analysis.trees import State, Tree, TreeGame
-from remuda.envs.registry import make_env
+from remuda.envs.registry import GAMES, make_env
 from remuda.errors import ConfigError, UnknownGameError
 
 RULES: Mapping[str, type[Any]] = {
@@ -92,6 +92,8 @@ def tree_of(game: str, options: Mapping[str, Any] | None = None) -> Tree:
     try:
         env = make_env(game, 1, **(options or {}))
     except UnknownGameError as error:
+        if ":" in game:
+            raise
         raise UnknownGameError(f"{error}; or one of {_walkable()}") from None
     walked = walked_game(game, env)
     env.close()
@@ -101,6 +103,19 @@ def tree_of(game: str, options: Mapping[str, Any] | None = None) -> Tree:
             f"(--oracle ppo), or take one of {_walkable()}"
         )
     return walked.tree
+
+
+def check_played(game: str) -> None:
+    """Raise a `ConfigError` where a game is walked here, but is none that a run plays."""
+    if game == TIC_TAC_TOE or not (game.startswith(OPEN_SPIEL) or game in RULES):
+        return
+    if game in GAMES:
+        return
+    instead = f"take {TIC_TAC_TOE}" if RULES.get(game) is TicTacToe else "take a game of runs"
+    raise ConfigError(
+        f"{game} is walked by its rules alone, and is no game that runs play, which trained "
+        f"oracles need; {instead}, or leave out --oracle"
+    )
 
 
 def _walkable() -> str:

@@ -13,6 +13,7 @@ from remuda.double_oracle.meta_solvers import SUPPORT, Mixtures
 
 Numbers = npt.NDArray[np.float64]
 CONVERGED = "no best response gains more"
+ENOUGH = "NashConv is as small as was asked"
 SPENT = "the iterations were spent"
 INTERRUPTED = "interrupted"
 

@@ -97,6 +97,21 @@ def check_players(name: str, num_players: int) -> None:
         )
 
 
+def check_zero_sum(name: str, payoffs: Numbers, tolerance: float = SUMS) -> None:
+    """Raise a `UsageError` where a meta-solver is for zero-sum games, and this is none.
+
+    Args:
+        name: of the meta-solver.
+        payoffs: [R, ...] what each player earns, by ends or by policies.
+        tolerance: of a sum of zero.
+    """
+    if name in ZERO_SUM and not is_zero_sum(payoffs, tolerance):
+        raise UsageError(
+            f"{name} is for zero-sum games, and in this one payoffs do not add up to a constant; "
+            "take nash"
+        )
+
+
 def nash(payoffs: Numbers, tolerance: float = SUMS) -> Mixtures:
     """A Nash equilibrium: of a zero-sum game by its linear program, else by Lemke and Howson.
 
@@ -131,11 +146,7 @@ def max_entropy_nash(payoffs: Numbers, tolerance: float = SUMS) -> Mixtures:
         UsageError: there are not two players, or the game is not zero-sum.
     """
     check_players("max-entropy-nash", len(payoffs))
-    if not is_zero_sum(payoffs, tolerance):
-        raise UsageError(
-            "max-entropy-nash is for zero-sum games, and in this one payoffs do not add up to a "
-            "constant; take nash"
-        )
+    check_zero_sum("max-entropy-nash", payoffs, tolerance)
     return zero_sum.solve_max_entropy(_of_row(payoffs)).mixtures
 
 
@@ -297,6 +308,8 @@ def _replicate(
 RECTIFIED = "rectified-nash"
 TWO_PLAYERS = ("nash", "max-entropy-nash", RECTIFIED)
 """Those for games of two players."""
+ZERO_SUM = ("max-entropy-nash",)
+"""Those for games in which what players earn adds up to a constant."""
 SOLVERS: dict[str, Callable[[Numbers, float], Sequence[Numbers]]] = {
     "nash": nash,
     "max-entropy-nash": max_entropy_nash,

@@ -18,15 +18,30 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from remuda.analysis.exact_play import WalkedGame
 from remuda.analysis.exploitability import measure
 from remuda.analysis.tree_policies import mixture, uniform
+from remuda.analysis.trees import OVER
 from remuda.coordinator.metrics import View
 from remuda.crossplay import Entrant
 from remuda.double_oracle import record as records
 from remuda.double_oracle.exact import GAIN, check_iterations
-from remuda.double_oracle.iterations import CONVERGED, INTERRUPTED, SPENT, DoubleOracle, Iteration
+from remuda.double_oracle.iterations import (
+    CONVERGED,
+    ENOUGH,
+    INTERRUPTED,
+    SPENT,
+    DoubleOracle,
+    Iteration,
+)
 from remuda.double_oracle.matches import PairSums, play_pairs, share_out
-from remuda.double_oracle.meta_solvers import MetaStrategy, Mixtures, check_players, solve
+from remuda.double_oracle.meta_solvers import (
+    MetaStrategy,
+    Mixtures,
+    check_players,
+    check_zero_sum,
+    solve,
+)
 from remuda.double_oracle.oracles import (
     SeatedTarget,
     choose,
@@ -34,7 +49,7 @@ from remuda.double_oracle.oracles import (
     seated_target,
 )
 from remuda.double_oracle.record import Record
-from remuda.double_oracle.trained_setup import TrainedSetup, check_setup, walked_of
+from remuda.double_oracle.trained_setup import TrainedSetup, check_setup
 from remuda.envs.registry import RANDOM
 from remuda.exploiting.target import Target
 from remuda.exploiting.training import train_exploiters
@@ -45,7 +60,6 @@ TOLERANCE = 1e-4
 """By this share of their range means over matches may miss a sum of zero: returns are rounded."""
 INTERVAL = 1.959963984540054
 """Standard errors in half an interval of 95%."""
-ENOUGH = "NashConv is as small as was asked"
 
 
 def run_trained(
@@ -80,7 +94,10 @@ def run_trained(
     """
     check_iterations(iterations)
     check_players(setup.meta_solver, 2)
-    check_setup(setup)
+    walked = check_setup(setup)
+    if walked is not None:
+        returns = walked.tree.returns[walked.tree.players == OVER]
+        check_zero_sum(setup.meta_solver, returns.T, TOLERANCE)
     opened = (
         records.go_on(directory)
         if resume
@@ -89,7 +106,7 @@ def run_trained(
         )
     )
     with opened as record:
-        loop = _Loop(setup, record, view, told, stopped)
+        loop = _Loop(setup, walked, record, view, told, stopped)
         ended = loop.run(iterations, enough)
     return DoubleOracle(
         setup.game,
@@ -119,6 +136,7 @@ class _Loop:
     def __init__(
         self,
         setup: TrainedSetup,
+        walked: WalkedGame | None,
         record: Record,
         view: View,
         told: Callable[[Iteration], None] | None,
@@ -126,7 +144,7 @@ class _Loop:
     ) -> None:
         self._setup, self._record, self._view = setup, record, view
         self._told, self._stopped = told, stopped
-        self._walked = walked_of(setup)
+        self._walked = walked
         self._policies: list[list[tuple[str, Entrant]]] = [[(RANDOM, RANDOM)] for _ in range(2)]
         self._sums = PairSums()
         self._rounds: set[tuple[int, int]] = set()

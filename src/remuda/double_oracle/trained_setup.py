@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from remuda.analysis.exact_play import WalkedGame, walked_game
+from remuda.double_oracle.games import check_played
 from remuda.double_oracle.oracle_game import name_of
 from remuda.double_oracle.oracles import OracleSettings, SeatedTarget, config_of
 from remuda.envs.registry import make_env
@@ -60,8 +61,7 @@ class TrainedSetup:
         )
 
 
-def walked_of(setup: TrainedSetup) -> WalkedGame | None:
-    """The game's tree, if mixtures are policies of it and networks tell what they do there."""
+def _walked(setup: TrainedSetup) -> WalkedGame | None:
     env = make_env(setup.game, 1, **setup.options)
     found = walked_game(setup.game, env)
     env.close()
@@ -84,8 +84,17 @@ def _specs(setup: TrainedSetup) -> list[PolicySpec]:
     return list(policy_specs(config, seats))
 
 
-def check_setup(setup: TrainedSetup) -> None:
-    """Raise where the game or the oracles cannot be so, before anything is written."""
+def check_setup(setup: TrainedSetup) -> WalkedGame | None:
+    """Look whether all can be so, before anything is written.
+
+    Returns:
+        The game's tree, if mixtures are policies of it and networks tell what they do there.
+
+    Raises:
+        ConfigError: the game or the oracles cannot be so.
+        UsageError: a number that cannot be.
+    """
+    check_played(setup.game)
     agents = agents_of(setup.game, setup.options)
     if len(agents) != 2:
         raise ConfigError(
@@ -102,4 +111,4 @@ def check_setup(setup: TrainedSetup) -> None:
             raise UsageError(f"{name}: a whole number, {least} at least; this is {value!r}")
     if oracles.seconds is None and oracles.turns is None:
         raise UsageError("say how long oracles are trained: seconds, or turns")
-    _specs(setup)
+    return _walked(setup)

@@ -78,7 +78,7 @@ def psro(
         directory: where it is kept; None: with exact oracles nowhere, else a new one under
             `runs/psro/`.
         resume: a directory to go on with; only `iterations`, `enough` and `view` go with it.
-        enough: end where NashConv is known exactly, and is no more than this; trained oracles.
+        enough: end where NashConv is known exactly, and is no more than this.
         seconds: of training in each iteration; None: by `turns` alone.
         turns: of training in each iteration, over all copies.
         candidates: oracles of each player, of which the best is taken.
@@ -115,6 +115,11 @@ def psro(
         tree = policy.model_dump(mode="json", exclude_unset=True) if isinstance(
             policy, PolicyConfig
         ) else dict(policy or {})  # fmt: skip
+        if tree.get("algorithm", oracle) != oracle:
+            raise UsageError(
+                f"policy.algorithm is {tree['algorithm']!r}, but the oracle is {oracle!r}; take "
+                f"--oracle {tree['algorithm']}, and leave policy.algorithm out"
+            )
         oracles = OracleSettings(
             candidates, seconds, turns, {**tree, "algorithm": oracle}, num_envs, schedule, trials
         )
@@ -161,7 +166,7 @@ def _run(
     signals = Signals()
     if isinstance(setup, ExactSetup):
         with signals.watching():
-            return run_exact(setup, iterations, directory, resume, told, signals.stopped)
+            return run_exact(setup, iterations, directory, resume, enough, told, signals.stopped)
     if directory is None:
         raise ConfigError("trained oracles need a directory")
     check_guard()

@@ -18,7 +18,7 @@ from remuda.ui.commands.games import GameOptions
 from remuda.ui.interrupts import INTERRUPTED
 
 TRAINED = (
-    *("enough", "seconds", "turns", "candidates", "matches", "trials", "policy", "num_envs"),
+    *("seconds", "turns", "candidates", "matches", "trials", "policy", "num_envs"),
     *("schedule", "seed"),
 )
 """What is for trained oracles alone."""
