@@ -1,7 +1,8 @@
-"""What evolution is worth: exploit and explore, on the toy problem of the paper.
+"""What evolution is worth: on the toy problem of the paper, and in a game.
 
     python benchmarks/evolution.py toy                        # 200 seeds, four variants
     python benchmarks/evolution.py toy --picture toy.png      # and a picture of the first seed
+    python benchmarks/evolution.py hunt --seeds 5             # eight hunters in Treasure Hunt
 
 `toy` is figure 2 of Jaderberg et al. 2017, "Population based training of neural networks": the true
 objective Q(theta) = 1.2 - theta_1^2 - theta_2^2 is only ever evaluated; workers climb the surrogate
@@ -21,6 +22,7 @@ from pathlib import Path
 
 import matplotlib as mpl
 import numpy as np
+from evolution_hunt import hunt
 from matplotlib.axes import Axes
 from recording import Results, options_of
 
@@ -209,12 +211,16 @@ def _draw_path(axes: Axes, course: Course) -> None:
 def main() -> None:
     """Run what was asked for, and print it beside its bars."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("what", choices=["toy"], help="which benchmark")
-    parser.add_argument("--seeds", type=int, default=200)
+    parser.add_argument("what", choices=["toy", "hunt"], help="which benchmark")
+    parser.add_argument("--seeds", type=int, help="toy: 200; hunt: 5")
+    parser.add_argument("--turns", type=int, default=500_000, help="of each run of hunt")
     parser.add_argument("--picture", type=Path, help="draw the first seed into this file")
     options = options_of(parser)
     results = Results(f"evolution.{options.what}")
-    toy(results, options.seeds, options.picture)
+    if options.what == "hunt":
+        hunt(results, options.seeds or 5, options.turns)
+    else:
+        toy(results, options.seeds or 200, options.picture)
     results.finish(options)
 
 

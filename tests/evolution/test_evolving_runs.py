@@ -133,7 +133,11 @@ def test_first_numbers_are_drawn_for_each_policy_and_come_back_when_it_is_resume
 
 
 def test_a_report_of_evolved_policies_is_written(evolved):
-    write_report(evolved)
+    page = write_report(evolved).read_text()
+    assert 'src="report_lineage.png"' in page
+    assert (evolved / "report_lineage.png").stat().st_size > 10_000
+    births = sum(born.generation > 0 for born in read_lineage(evolved / "ledger.bin"))
+    assert f"{births} births in " in page
     summary = json.loads((evolved / "summary.json").read_text())
     assert set(summary["evaluation"]["agents"]) == {"agent_0", "agent_1", "agent_2"}
 
@@ -151,8 +155,8 @@ def test_a_run_that_ends_while_one_is_away_is_judged_with_its_copy(tmp_path):
         pytest.fail("none was ever away")
     summary = json.loads((directory / "summary.json").read_text())
     assert set(summary["evaluation"]["agents"]) == {"agent_0", "agent_1", "agent_2"}
-    shown = {policy.name for policy in read_run(directory).policies}
-    assert shown == {"agent_0", "agent_1", "agent_2"}
+    shown = [policy.name for policy in read_run(directory).policies]
+    assert shown == ["agent_0", "agent_1", "agent_2"]
     run = remuda.load(directory)
     assert set(run) == {"agent_0", "agent_1", "agent_2"}
     newest = Checkpoints(directory / "checkpoints").numbers()[-1]

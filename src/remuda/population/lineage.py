@@ -11,6 +11,7 @@ from remuda.population.ledger import (
     BIRTH,
     BORN_WITH,
     FITNESS,
+    MATCH,
     PARENT_FITNESS,
     read_records,
     value_of,
@@ -79,6 +80,16 @@ def read_lineage(ledger: Path) -> list[Born]:
             name, value = int(record["version"][0]), value_of(record["digest"])
             found[newest[policy]] = _with_number(found[newest[policy]], name, value, numbers)
     return found
+
+
+def read_matches(ledger: Path) -> int:
+    """How many matches of a run are over.
+
+    Raises:
+        RunDirectoryError: there is no ledger, or it is damaged.
+    """
+    _, records = read_records(ledger)
+    return int((records["kind"] == MATCH).sum())
 
 
 def _with_number(born: Born, name: int, value: float, numbers: Sequence[str]) -> Born:

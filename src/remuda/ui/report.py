@@ -29,9 +29,9 @@ def write_report(run: Path) -> Path:
     section = ""
     if summary.files.ledger.is_file():
         # Its libraries take a while to load, and a run without a population needs none of them.
-        from remuda.ui.pictures.section import write_section
+        from remuda.ui.pictures.section import write_lineage, write_section
 
-        section = write_section(summary.files)
+        section = write_lineage(summary.files) + write_section(summary.files)
     page = run / "report.html"
     write_file(page, page_of(summary, section).encode())
     return page

@@ -113,9 +113,11 @@ def print_results(run: Path, console: Console | None = None) -> None:
 def population_words(record: Record) -> str:
     """How large a population is, and how much it played."""
     frozen, live = record.num_frozen, record.num_live
-    copies = f", and {frozen} frozen copies of what they were" if frozen else ""
+    copies = ", and 1 frozen copy" if frozen == 1 else f", and {frozen} frozen copies"
     policies = "1 policy" if live == 1 else f"{live} policies"
-    return f"{record.matches:,} matches of {policies}{copies}"
+    return (
+        f"{record.matches:,} matches of {policies}{f'{copies} of what they were' if frozen else ''}"
+    )
 
 
 def _table(summary: RunSummary, narrow: bool) -> Table:

@@ -143,7 +143,10 @@ def _policies(ending: dict[str, Any], records: Sequence[Record]) -> Iterator[Pol
     trained = records[-1].playing if records else {}
     members = records[-1].members if records else {}
     away = [name for name in evaluation.get("policies", {}) if name not in trained]
-    for name in [*trained, *away] or evaluated:
+    # One who is away at the end stands where it stood at the beginning.
+    order = {name: at for at, name in enumerate(records[0].playing if records else ())}
+    listed = sorted([*trained, *away], key=lambda name: order.get(name, len(order)))
+    for name in listed or evaluated:
         greedy = evaluated.get(name, {})
         mean, error = _finite(greedy.get("mean")), _finite(greedy.get("standard_error"))
         if name not in trained:

@@ -6,6 +6,7 @@ import logging
 from collections.abc import Sequence
 from html import escape
 
+import matplotlib as mpl
 import numpy as np
 
 from remuda.analysis.meetings import read_payoffs
@@ -13,10 +14,12 @@ from remuda.analysis.overall import Analysis, analyse
 from remuda.coordinator.run_directory import RunDirectory
 from remuda.envs.registry import make_env
 from remuda.errors import RemudaError
+from remuda.population.lineage import read_lineage, read_matches
 from remuda.population.ratings import sides_of
 from remuda.population.roster import Roster
-from remuda.ui.pictures.drawing import Picture
+from remuda.ui.pictures.drawing import LOOK, Picture
 from remuda.ui.pictures.gallery import draw_pictures, write_pictures
+from remuda.ui.pictures.lineage import lineage_picture
 from remuda.ui.pictures.ratings import Ratings, read_ratings
 
 log = logging.getLogger(__name__)
@@ -60,6 +63,29 @@ def write_section(run: RunDirectory) -> str:
     pictures = draw_pictures(found, _ratings_of(run, sides))
     write_pictures(pictures, run.path, ("png",), PREFIX)
     return section_of(found, pictures, why, prefix=PREFIX)
+
+
+def write_lineage(run: RunDirectory) -> str:
+    """Draw who was born of whom into a run's directory, and return that section as HTML.
+
+    Args:
+        run: with a ledger of matches.
+
+    Returns:
+        Empty: no policy has been born in this run.
+
+    Raises:
+        RunDirectoryError: the ledger is damaged, or the picture cannot be written.
+    """
+    births = read_lineage(run.ledger)
+    if not births:
+        return ""
+    with mpl.rc_context(LOOK):
+        picture = lineage_picture(births, read_matches(run.ledger))
+    write_pictures([picture], run.path, ("png",), PREFIX)
+    if picture.figure is None:
+        return f'<h2>Evolution</h2>\n<p class="note">{escape(picture.caption)}</p>'
+    return f"<h2>Evolution</h2>\n{_figure(picture, PREFIX)}"
 
 
 def _sides_of(run: RunDirectory) -> Sequence[int]:

@@ -1,0 +1,112 @@
+"""What evolution is worth in Treasure Hunt, beside random search and numbers chosen by hand."""
+
+from __future__ import annotations
+
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import mean, median
+from typing import Any
+
+from recording import Results
+
+from remuda.config import load_config, overlay
+from remuda.training import train
+from remuda.ui.live import PlainView
+from remuda.ui.summary import read_run
+
+TREE: dict[str, Any] = {
+    "game": "treasure_hunt",
+    "env": {"num_envs": 64, "options": {"num_agents": 8}},
+    "policy": {"algorithm": "ppo"},
+    "run": {"evaluate_episodes": 1000, "evaluate_seconds": 120},
+    "checkpoint": {"evaluate_episodes": 0},
+}
+EVOLUTION: dict[str, Any] = {
+    "games": 250,
+    "share": 0.25,
+    "confidence": 0.9,
+    "draw_first": True,
+    "numbers": {
+        "learning_rate": {"low": 1e-5, "high": 1e-1, "log": True},
+        "ppo.entropy_cost": {"low": 1e-4, "high": 1e-1, "log": True},
+    },
+}
+EVERY, NEVER = 500, 10**9
+BY_HAND = (1e-3, 3e-3, 1e-2)
+"""Learning rates that all eight policies have; their entropy costs are the preset's."""
+SCORED, BEST, COST = 1.3, 0.97, 0.95
+
+
+@dataclass(frozen=True)
+class Played:
+    """What came of one run.
+
+    Attributes:
+        greedy: mean greedy return of each policy in the end, all eight playing together.
+        trained: steps that all learners trained on in a second of the run.
+        births: policies that were born.
+    """
+
+    greedy: tuple[float, ...]
+    trained: float
+    births: int
+
+
+def hunt(results: Results, seeds: int, turns: int) -> None:
+    """Train eight hunters in each way, seed by seed, and hold evolution to its bars.
+
+    Per seed and in turns: evolution; random search, which begins with the same numbers and keeps
+    them; and all eight with one learning rate chosen by hand, for each of those.
+    """
+    found: dict[str, list[Played]] = {}
+    for seed in range(seeds):
+        ways: dict[str, dict[str, Any]] = {
+            "evolution": {"population": {"evolution": EVOLUTION | {"every": EVERY}}},
+            "random search": {"population": {"evolution": EVOLUTION | {"every": NEVER}}},
+        }
+        ways |= {f"by hand, {rate:g}": {"policy": {"learning_rate": rate}} for rate in BY_HAND}
+        for name, tree in ways.items():
+            played = play(overlay(overlay(TREE, tree), {"seed": seed, "run": {"turns": turns}}))
+            found.setdefault(name, []).append(played)
+            _tell(results, name, seed, played)
+    evolved, drawn = found["evolution"], found["random search"]
+    by_hand = [name for name in found if name.startswith("by hand")]
+    for seed, (one, other) in enumerate(zip(evolved, drawn, strict=True)):
+        hand = max(max(found[name][seed].greedy) for name in by_hand)
+        ratio = mean(one.greedy) / mean(other.greedy)
+        results.bar(f"seed {seed}: mean, of random search's", ratio, least=SCORED)
+        results.bar(f"seed {seed}: best, of the best by hand", max(one.greedy) / hand, least=BEST)
+    speeds = [one.trained / other.trained for one, other in zip(evolved, drawn, strict=True)]
+    results.bar("trained steps a second, of random search's (median)", median(speeds), least=COST)
+
+
+def play(tree: dict[str, Any]) -> Played:
+    """Train once, in a directory that is thrown away."""
+    with tempfile.TemporaryDirectory() as parent:
+        directory = Path(parent) / "run"
+        train(load_config(overlay(tree, {"run": {"directory": directory}})), PlainView())
+        summary = read_run(directory)
+        greedy = tuple(policy.greedy_return or 0.0 for policy in summary.policies)
+        record = summary.records[-1]
+        trained = sum(policy.trained for policy in record.policies.values()) / record.seconds
+        births = 0
+        if summary.files.ledger.is_file():
+            from remuda.population.lineage import read_lineage
+
+            births = sum(born.generation > 0 for born in read_lineage(summary.files.ledger))
+    return Played(greedy, trained, births)
+
+
+def _tell(results: Results, name: str, seed: int, played: Played) -> None:
+    results.row(
+        {
+            "variant": name,
+            "seed": seed,
+            "mean return": mean(played.greedy),
+            "worst": min(played.greedy),
+            "best": max(played.greedy),
+            "births": played.births,
+            "trained steps/s": played.trained,
+        }
+    )
