@@ -33,6 +33,7 @@ TRAINED: dict[str, Any] = {
     "trials": 20_000,
     "policy": {
         "network": {"hidden": [32]},
+        "learning_rate": 5e-3,  # 1e-3 levels off below best responses in 35 updates
         "ppo": {"rollout_length": 16, "minibatches": 4, "epochs": 4},
     },
 }
