@@ -18,13 +18,20 @@ EVOLUTION = {
     "mutation": 0.1,
 }
 KINDS = {
-    "fixed": {"matchmaker": "fixed", "evolution": EVOLUTION},
-    "random": {"matchmaker": "random", "policies": 4, "evolution": EVOLUTION | {"explore": "pb2"}},
+    "fixed": {
+        "matchmaker": "fixed",
+        "evolution": EVOLUTION | {"crossover_numbers": 0.5, "crossover_layers": 0.5},
+    },
+    "random": {
+        "matchmaker": "random",
+        "policies": 4,
+        "evolution": EVOLUTION | {"explore": "pb2", "select": "tournament"},
+    },
     "past": {
         "matchmaker": "prioritized",
         "policies": 3,
         "snapshots": {"every": 4, "keep": 2},
-        "evolution": EVOLUTION | {"select": "tournament", "fitness": "rating"},
+        "evolution": EVOLUTION | {"select": "non_dominated", "fitness": ["rating", "return"]},
     },
 }
 

@@ -9,9 +9,10 @@ from remuda.config import EvolutionConfig
 from remuda.evolution.director import Evolution
 from remuda.evolution.exploring import Explorer
 from remuda.evolution.setup import numbers_of, selection
+from remuda.evolution.worth import Estimate, Worth
 from remuda.population.league import League
 from remuda.population.learner_births import LearnerBirths
-from remuda.population.ledger import BIRTH, BORN_WITH, value_of
+from remuda.population.ledger import BIRTH, BORN_WITH, SECOND_PARENT, value_of
 from remuda.population.matchmakers import Fixed, Random
 from remuda.population.table import Table
 from remuda.publish.snapshot import Snapshot
@@ -36,7 +37,7 @@ class Stage:
         self.make, self.seed, self.kinds = MATCHMAKERS[matchmaker], seed, kinds
         settings = {"every": 64, "games": 20, "numbers": NUMBERS} | config
         self.config = EvolutionConfig.model_validate(settings)
-        self.mutated = []
+        self.mutated, self.crossed = [], []
         self.begin()
 
     def director(self):
@@ -94,6 +95,10 @@ class Stage:
     def mutate(self, policy, weights, strength, generation):
         self.mutated.append((policy, strength, generation))
         return weights + strength
+
+    def cross(self, policy, weights, second, share, generation):
+        self.crossed.append((policy, share, generation))
+        return weights - second
 
     def fits(self, policy, other):
         return True
@@ -171,6 +176,64 @@ def test_newborn_of_one_look_have_numbers_of_their_own():
     while len(stage.born()) < 6:
         stage.turn()
     assert len(set(stage.rates())) == len(stage.rates())
+
+
+@pytest.mark.parametrize("matchmaker", MATCHMAKERS)
+def test_numbers_and_layers_come_from_two_parents(matchmaker):
+    config = {"factors": (1.0,), "resample": 0.0, "crossover_numbers": 1.0, "crossover_layers": 0.5}
+    stage = Stage(FOUR, matchmaker, [0.0, 2.0, 4.0, 6.0], **config)
+    while not stage.born():
+        stage.turn()
+    assert stage.born()[0] == ("a", "d")
+    assert stage.crossed[0] == ("a", 0.5, 1)
+    # Of the two others `c` is better, and all that evolves is of the second parent.
+    assert stage.rates()[0] == pytest.approx(3e-3)
+    records = stage.table.records.since(0)[0]
+    told = records[(records["kind"] == BORN_WITH) & (records["version"][:, 0] == SECOND_PARENT)]
+    assert [stage.names[int(value_of(record["digest"]))] for record in told[:1]] == ["c"]
+
+
+def test_a_second_parent_outlives_the_actor_that_chose_it():
+    config = {"factors": (1.0,), "resample": 0.0, "crossover_numbers": 1.0}
+    stage = Stage(FOUR, "random", [0.0, 2.0, 4.0, 6.0], **config)
+    while not stage.evolution.state()["planned"]:
+        stage.turn()
+    parent, _, second = stage.evolution.state()["planned"]["a"]
+    assert (parent, second) == ("d", "c")
+    again = stage.director()
+    again.restore(stage.evolution.state())
+    assert again.state() == stage.evolution.state()
+
+
+@pytest.mark.parametrize("fitness", [["return", "win_rate"], ["rating", "return", "win_rate"]])
+def test_policies_are_judged_by_several_objectives(fitness):
+    strengths = [0.0, 2.0, 4.0, 6.0]
+    stage = Stage(FOUR, "random", strengths, select="non_dominated", fitness=fitness)
+    while not stage.born():
+        stage.turn()
+    assert stage.born()[0] == ("a", "d")
+
+
+def test_none_is_replaced_that_is_better_in_one_of_two_objectives():
+    """`b` earns more, and is beaten more often: neither takes over from the other."""
+    worths = {
+        "a": Worth((Estimate(1.0, 0.01), Estimate(0.9, 0.01)), 50),
+        "b": Worth((Estimate(2.0, 0.01), Estimate(0.4, 0.01)), 50),
+    }
+    for objectives, expected in (
+        (("return",), [("a", "b")]),
+        (("win_rate",), [("b", "a")]),
+        (("return", "win_rate"), []),
+    ):
+        config = EvolutionConfig(
+            every=1, select="non_dominated", share=0.5, fitness=objectives, confidence=0.9
+        )
+        kept = [("return", "win_rate").index(each) for each in objectives]
+        seen = {
+            name: Worth(tuple(worth.objectives[i] for i in kept), worth.games)
+            for name, worth in worths.items()
+        }
+        assert selection(config)(seen, np.random.default_rng(0)) == expected
 
 
 def test_without_numbers_all_is_taken_over_as_it_is():

@@ -182,6 +182,24 @@ def test_a_run_that_ends_while_one_is_away_is_judged_with_its_copy(tmp_path):
             {"evolution": {"every": 9, "fitness": "height"}},
             "should be 'return', 'rating' or 'win_rate'",
         ),
+        (
+            {"evolution": {"every": 9, "fitness": ["return", "rating"]}},
+            "set population.evolution.select non_dominated, or name one",
+        ),
+        (
+            {
+                "evolution": {
+                    "every": 9,
+                    "fitness": ["rating", "rating"],
+                    "select": "non_dominated",
+                }
+            },
+            "names rating, rating; name each of them once",
+        ),
+        (
+            {"evolution": {"every": 9, "fitness": []}},
+            "population.evolution.fitness",
+        ),
         ({"evolution": {"every": 9}, "policies": 1}, "none may take over from one"),
         (
             {"evolution": {"every": 9}, "policies": 3, "matchmaker": "round_robin"},

@@ -4,13 +4,16 @@ import numpy as np
 import pytest
 
 from population.birth_worlds import World
-from remuda.population.director import Freeze, Vacate
+from remuda.errors import RemudaError
+from remuda.evolution.layout import Layout
+from remuda.population.director import Birth, Freeze, Vacate
 from remuda.population.ledger import BIRTH
 from remuda.population.records import PolicyRef
 from remuda.population.table_layout import NO_POLICY, POLICY
 from remuda.scoreboard import Learn
 
 ON = {"births": {"places": 0}, "evolution": {"every": 10**9}, "snapshots": {"every": None}}
+BIRTHS = {"births": {"places": 1, "every": None}}
 TEAMS = {"red": {"policies": ["a"], "agents": ["agent_0"]}, "blue": {"policies": ["b"]}}
 TEAMS["blue"]["agents"] = ["agent_1"]
 KINDS = {
@@ -129,3 +132,40 @@ def test_who_is_away_is_saved_and_judged_all_the_same():
     random.matches(40)
     random.command(Vacate("policy_0"), learn=False)
     assert set(random.assembly.playing()) == {"policy_1", "policy_2"}  # all seats are taken
+
+
+@pytest.mark.parametrize("crossover", [0.0, 0.5, 1.0])
+def test_each_layer_of_a_newborn_is_one_of_its_two_parents(crossover):
+    world = World(game="support:Tape", population=KINDS["random"] | {"policies": 4} | BIRTHS)
+    world.matches(20)
+    one, other = (PolicyRef(name) for name in sorted(world.names())[:2])
+    world.command(Birth("born_0", one, second=other, crossover=crossover), learn=False)
+    begun = world.table.births.newborn_weights("born_0")
+    parents = [world.actor.seats.look(ref.policy).weights for ref in (one, other)]
+    assert not np.isclose(*parents).all()
+    policy_group = world.actor.seats.policy_groups[0]
+    layout = Layout.of(policy_group.stack.network)
+    taken = []
+    for names in layout.layers.values():
+        parts = [layout.slices[name] for name in names]
+        found = [all(np.array_equal(begun[p], each[p]) for p in parts) for each in parents]
+        assert any(found)
+        taken.append(found[1])
+    assert (True in taken, False in taken) == (crossover > 0.0, crossover < 1.0)
+
+
+@pytest.mark.parametrize(
+    ("birth", "said"),
+    [
+        (Birth("born_0", None, second=PolicyRef("policy_0")), "without a first one"),
+        (
+            Birth("born_0", PolicyRef("policy_0"), second=PolicyRef("policy_0", 99)),
+            "from policy_0@99, which is not in the population",
+        ),
+    ],
+)
+def test_a_second_parent_that_cannot_be_is_refused(birth, said):
+    world = World(game="support:Tape", population=KINDS["random"] | BIRTHS)
+    world.matches(20)
+    with pytest.raises(RemudaError, match=said):
+        world.command(birth)

@@ -18,6 +18,7 @@ from remuda.actor.seats import groups_of
 from remuda.actor.stream_seats import StreamSeats
 from remuda.checkpoint.state import fitting
 from remuda.envs.vector_env import VectorEnv
+from remuda.evolution.crossover import cross_layers
 from remuda.evolution.layout import Layout
 from remuda.evolution.mutate import add_noise_by_layer
 from remuda.experience.room import Room
@@ -244,6 +245,15 @@ class MatchSeats(StreamSeats):
         random = stream(self._seed, "mutation", policy, generation)
         layout = Layout.of(policy_group.stack.network)
         return add_noise_by_layer(weights, layout, strength, random)
+
+    def cross(
+        self, policy: str, weights: Floats, second: Floats, share: float, generation: int
+    ) -> Floats:
+        """Weights of which each layer is the second parent's with this probability: [size]."""
+        policy_group, _ = self._policy_group(self.league.table.policies.index(policy))
+        random = stream(self._seed, "crossover", policy, generation)
+        layout = Layout.of(policy_group.stack.network)
+        return cross_layers(weights, second, layout, random, share=share).weights
 
     def fits(self, policy: str, other: str) -> bool:
         """Whether one could begin with the weights of the other."""

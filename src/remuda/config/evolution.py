@@ -12,6 +12,13 @@ EVOLUTION = Only(
     when=lambda config: config.population.evolution.on, needs="population.evolution.every"
 )
 """Marks what holds for evolution."""
+PERTURB = Only(
+    when=lambda config: (
+        config.population.evolution.on and config.population.evolution.explore == "perturb"
+    ),
+    needs="population.evolution.every, and population.evolution.explore perturb",
+)
+"""Marks what holds for numbers that are perturbed."""
 
 
 class NumberConfig(Section):
@@ -25,6 +32,10 @@ class NumberConfig(Section):
     """Whether it is drawn, and perturbed by steps, on a logarithmic scale."""
 
 
+Objective = Literal["return", "rating", "win_rate"]
+"""What policies are judged by."""
+
+
 class EvolutionConfig(Section):
     """Population based training: policies that earn less begin anew as copies of better ones.
 
@@ -36,22 +47,30 @@ class EvolutionConfig(Section):
     games: Annotated[PositiveInt, EVOLUTION] = 100
     """Games that a policy has played since it was born, and since it was judged last, before it is
     judged."""
-    fitness: Annotated[Literal["return", "rating", "win_rate"], EVOLUTION] = "return"
+    fitness: Annotated[
+        Objective | Annotated[tuple[Objective, ...], Field(min_length=1)], EVOLUTION
+    ] = "return"
     """What policies are judged by: the mean `return` of their games, their `rating`, or the share
-    of their meetings that they won (`win_rate`)."""
-    select: Annotated[Literal["truncation", "tournament", "t_test"], EVOLUTION] = "truncation"
+    of their meetings that they won (`win_rate`); or several of these, the first of which is what
+    the lineage tells."""
+    select: Annotated[Literal["truncation", "tournament", "t_test", "non_dominated"], EVOLUTION] = (
+        "truncation"
+    )
     """Who takes over from whom. `truncation`: each of the worst from one of the best, as many of
     either as `share` says. `tournament`: everyone meets one other, drawn at random, and the worse
-    takes over from the better. `t_test`: likewise, by a test of the games of both alone."""
+    takes over from the better. `t_test`: likewise, by a test of the games of both alone.
+    `non_dominated`: as truncation, by several objectives at once; none that trades one of them for
+    another is replaced (NSGA-II: Deb et al. 2002)."""
     share: Annotated[
         float,
         Field(gt=0.0, le=0.5),
         Only(
             when=lambda config: (
                 config.population.evolution.on
-                and config.population.evolution.select == "truncation"
+                and config.population.evolution.select in ("truncation", "non_dominated")
             ),
-            needs="population.evolution.every, and population.evolution.select truncation",
+            needs="population.evolution.every, and population.evolution.select truncation or "
+            "non_dominated",
         ),
     ] = 0.25
     """The share of the population that counts as the best, and as the worst."""
@@ -71,13 +90,24 @@ class EvolutionConfig(Section):
     """How a hyperparameter changes when it is taken over. `perturb`: by one of `factors`.
     `resample`: drawn anew within its bounds. `pb2`: where a model of what was earned with which
     hyperparameters so far expects the most (Parker-Holder et al. 2020)."""
-    factors: Annotated[tuple[PositiveFloat, ...], EVOLUTION] = (0.8, 1.25)
+    factors: Annotated[tuple[PositiveFloat, ...], PERTURB] = (0.8, 1.25)
     """What `perturb` multiplies by, one of them drawn for each hyperparameter."""
-    resample: Annotated[Share, EVOLUTION] = 0.25
+    resample: Annotated[Share, PERTURB] = 0.25
     """`perturb`: the share of hyperparameters that are drawn anew instead."""
     mutation: Annotated[float, Field(ge=0.0), EVOLUTION] = 0.0
     """Noise that weights are taken over with, in standard deviations of the weights of each layer.
     """
+
+    crossover_numbers: Annotated[Share, PERTURB] = 0.0
+    """How probable it is that a hyperparameter that evolves comes from a second parent: the better
+    of two others that are drawn. It is perturbed as if the first had had it."""
+    crossover_layers: Annotated[Share, EVOLUTION] = 0.0
+    """How probable it is that a layer of the network comes from the second parent."""
+
+    @property
+    def objectives(self) -> tuple[Objective, ...]:
+        """What policies are judged by, one thing or several."""
+        return (self.fitness,) if isinstance(self.fitness, str) else self.fitness
 
     @property
     def on(self) -> bool:

@@ -28,6 +28,8 @@ class Takeover:
     parent: str
     fitness: tuple[float, float] | None
     """What the policy was worth, and the parent; None: they were not judged together."""
+    second: str | None = None
+    """A second parent; None: there is none."""
 
 
 class Evolution:
@@ -97,7 +99,8 @@ class Evolution:
             alike = {name: worth for name, worth in judged.items() if self._kinds[name] == kind}
             for policy, parent in self._select(alike, random):
                 fitness = (alike[policy].value, alike[parent].value)
-                self._planned[policy] = Takeover(policy, parent, fitness)
+                second = self._second(policy, parent, alike, random)
+                self._planned[policy] = Takeover(policy, parent, fitness, second)
                 commands.append(Vacate(policy))
         for name, worth in judged.items():
             member = population[PolicyRef(name)]
@@ -108,12 +111,22 @@ class Evolution:
             self._before[name] = (member.born, worth.value, member.numbers.tolist())
         return commands
 
+    def _second(
+        self, policy: str, parent: str, judged: Mapping[str, Worth], random: np.random.Generator
+    ) -> str | None:
+        """A second parent for the newborn in a policy's place: the better of two others."""
+        if not (self._config.crossover_numbers or self._config.crossover_layers):
+            return None
+        others = [name for name in judged if name not in (policy, parent)]
+        drawn = random.permutation(len(others))[:2].tolist()
+        return max((others[i] for i in drawn), key=lambda name: judged[name].value, default=None)
+
     def _judge(self, population: Population) -> dict[str, Worth]:
         """What each policy is worth that has played enough since it was judged last."""
-        found = {}
+        found, objectives = {}, self._config.objectives
         for member in population.learning:
             if member.ref.policy in self._kinds:
-                worth = worth_of(member, self._numbers_before(member), self._config.fitness)
+                worth = worth_of(member, self._numbers_before(member), objectives)
                 if worth is not None and worth.games >= self._config.games:
                     found[member.ref.policy] = worth
         return found
@@ -133,15 +146,28 @@ class Evolution:
             plan = Takeover(name, parent, None)
         held = population[PolicyRef(plan.parent)]
         others = [member.hyperparameters for member in self._like(name, population)]
+        second = PolicyRef(plan.second) if plan.second is not None else None
+        if second not in population:
+            second = None  # it has left meanwhile
+        numbers = population[second].hyperparameters if second is not None else None
         time = float(population.matches)
-        chosen = self._explorer.choose(held.hyperparameters, others, time, random)
-        return Birth(name, held.ref, chosen, self._config.mutation, plan.fitness)
+        chosen = self._explorer.choose(held.hyperparameters, others, time, random, numbers)
+        config = self._config
+        return Birth(
+            name,
+            held.ref,
+            chosen,
+            config.mutation,
+            second,
+            config.crossover_layers,
+            plan.fitness,
+        )
 
     def _best(self, name: str, population: Population) -> str | None:
         """The best of those that a policy may be a copy of."""
         values = {}
         for member in self._like(name, population):
-            worth = worth_of(member, unjudged(), self._config.fitness)
+            worth = worth_of(member, unjudged(), self._config.objectives)
             values[member.ref.policy] = worth.value if worth is not None else -math.inf
         return max(values, key=values.__getitem__) if values else None
 
@@ -156,7 +182,7 @@ class Evolution:
             "last": self._last,
             "before": {name: list(judged) for name, judged in self._before.items()},
             "planned": {
-                plan.policy: [plan.parent, list(plan.fitness or ())]
+                plan.policy: [plan.parent, list(plan.fitness or ()), plan.second]
                 for plan in self._planned.values()
             },
             "explorer": self._explorer.state(),
@@ -170,7 +196,7 @@ class Evolution:
             for name, (born, value, numbers) in state["before"].items()
         }
         self._planned = {
-            policy: Takeover(policy, parent, (fitness[0], fitness[1]) if fitness else None)
-            for policy, (parent, fitness) in state["planned"].items()
+            policy: Takeover(policy, parent, (fitness[0], fitness[1]) if fitness else None, second)
+            for policy, (parent, fitness, second) in state["planned"].items()
         }
         self._explorer.restore(state["explorer"])

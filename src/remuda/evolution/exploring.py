@@ -9,6 +9,7 @@ import numpy as np
 
 from remuda.config import EvolutionConfig
 from remuda.evolution.bandit import MOST, Trial, suggest
+from remuda.evolution.crossover import cross_hyperparameters
 from remuda.evolution.explore import explore, resample
 from remuda.evolution.numbers import Evolvable
 from remuda.types import State
@@ -27,7 +28,12 @@ class Explorer:
         """What came of which numbers, for a bandit; the newest come last."""
 
     def choose(
-        self, parent: Values, others: Sequence[Values], time: float, rng: np.random.Generator
+        self,
+        parent: Values,
+        others: Sequence[Values],
+        time: float,
+        rng: np.random.Generator,
+        second: Values | None = None,
     ) -> dict[str, float]:
         """The numbers of a newborn.
 
@@ -36,10 +42,13 @@ class Explorer:
             others: those of all others that play now.
             time: of the decision, as in `note`.
             rng: draws.
+            second: hyperparameters of its second parent; None: it has one parent.
         """
         config, numbers = self._config, self._numbers
         if not numbers:
             return {}
+        if second is not None:
+            parent = cross_hyperparameters(parent, second, rng, share=config.crossover_numbers)
         if config.explore == "pb2":
             return suggest(numbers, self._trials, time, rng, pending=others)[0]
         if config.explore == "resample":

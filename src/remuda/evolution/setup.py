@@ -12,7 +12,7 @@ from remuda.errors import ConfigError
 from remuda.evolution.director import Evolution, Select
 from remuda.evolution.exploring import Explorer
 from remuda.evolution.numbers import Evolvable, check_numbers
-from remuda.evolution.select import binary_tournament, t_test, truncation
+from remuda.evolution.select import binary_tournament, non_dominated, t_test, truncation
 from remuda.evolution.worth import Worth, fitness_of
 from remuda.hyperparameters import with_values
 from remuda.policies.sharing import network_layout, stream_shape
@@ -63,6 +63,9 @@ def selection(config: EvolutionConfig) -> Select:
             found = binary_tournament(fitness, random, confidence=confidence)
         elif config.select == "t_test":
             found = t_test(fitness, random, confidence=confidence)
+        elif config.select == "non_dominated":
+            share = config.share
+            found = non_dominated(fitness, random, fraction=share, confidence=confidence)
         else:
             share = config.share
             found = truncation(fitness, random, fraction=share, confidence=confidence)
@@ -114,6 +117,14 @@ def check_evolution(config: Config, specs: Sequence[PolicySpec], roster: Roster)
             f"{key}.every and population.births.every are both set, and both replace policies; "
             "leave one of them out"
         )
+    objectives, select = config.population.evolution.objectives, config.population.evolution.select
+    if len(objectives) > 1 and select != "non_dominated":
+        raise ConfigError(
+            f"{key}.fitness names {len(objectives)} objectives, and {key}.select {select} judges "
+            f"by one; set {key}.select non_dominated, or name one"
+        )
+    if len(set(objectives)) < len(objectives):
+        raise ConfigError(f"{key}.fitness names {', '.join(objectives)}; name each of them once")
     numbers = numbers_of(config.population.evolution)
     for spec in specs:
         check_numbers(numbers, spec.config)

@@ -22,26 +22,38 @@ from remuda.population.records import (
 )
 
 
-class Worth(NamedTuple):
-    """What a policy is worth, and how sure that is."""
+class Estimate(NamedTuple):
+    """What a policy is worth in one objective, and how sure that is."""
 
     value: float
     """The mean return of its games, its rating, or the share of its meetings that it won."""
     error: float
     """Standard error of that."""
-    games: int
-    """That it was judged by."""
     freedom: float = math.inf
     """Degrees of freedom that the error has."""
 
 
-def worth_of(member: Member, before: Sequence[float], fitness: str) -> Worth | None:
+class Worth(NamedTuple):
+    """What a policy is worth."""
+
+    objectives: tuple[Estimate, ...]
+    """In each that it was judged by."""
+    games: int
+    """That it was judged by."""
+
+    @property
+    def value(self) -> float:
+        """In the first objective."""
+        return self.objectives[0].value
+
+
+def worth_of(member: Member, before: Sequence[float], objectives: Sequence[str]) -> Worth | None:
     """Judge a policy by its games since its numbers were `before`.
 
     Args:
         member: with its numbers as they are now.
         before: [fields] its numbers as they were; those of `FRESH` when it was born.
-        fitness: `return`, `rating` or `win_rate`.
+        objectives: each `return`, `rating` or `win_rate`.
 
     Returns:
         None: it has played too little for an error to be told.
@@ -50,26 +62,36 @@ def worth_of(member: Member, before: Sequence[float], fitness: str) -> Worth | N
     games = now[GAMES] - before[GAMES]
     if games < 2:
         return None
-    if fitness == "rating":
-        return Worth(now[RATING], now[UNCERTAINTY], int(games))
-    if fitness == "win_rate":
+    found = [_estimate(now, before, games, objective) for objective in objectives]
+    told = tuple(each for each in found if each is not None)
+    return Worth(told, int(games)) if len(told) == len(found) else None
+
+
+def _estimate(
+    now: Sequence[float], before: Sequence[float], games: float, objective: str
+) -> Estimate | None:
+    """What numbers say of one objective; None: nothing yet."""
+    if objective == "rating":
+        return Estimate(now[RATING], now[UNCERTAINTY])
+    if objective == "win_rate":
         met, won = now[MEETINGS] - before[MEETINGS], now[WINS] - before[WINS]
         if met <= 0:
             return None
         # Two meetings that went half and half are added, so that no error is 0 (Agresti, Coull).
         share = (won + 1.0) / (met + 2.0)
-        return Worth(share, math.sqrt(share * (1.0 - share) / (met + 2.0)), int(games))
+        return Estimate(share, math.sqrt(share * (1.0 - share) / (met + 2.0)))
     mean = (now[REWARD] - before[REWARD]) / games
     squares = (now[SQUARES] - before[SQUARES]) / games
     variance = max(squares - mean**2, 0.0) * games / (games - 1.0)
-    return Worth(mean, math.sqrt(variance / games), int(games), games - 1.0)
+    return Estimate(mean, math.sqrt(variance / games), games - 1.0)
 
 
 def fitness_of(worths: Mapping[str, Worth]) -> Fitness:
     """What policies are worth, as selections take it."""
-    columns = np.array([[w.value, w.error, w.freedom] for w in worths.values()], np.float64)
-    means, errors, freedom = columns.reshape(-1, 3).T[:, :, None]
-    return Fitness(tuple(worths), means, errors, freedom)
+    count = len(next(iter(worths.values())).objectives) if worths else 1
+    columns = np.array([worth.objectives for worth in worths.values()], np.float64)
+    means, errors, freedom = np.moveaxis(columns.reshape(len(worths), count, 3), 2, 0)
+    return Fitness(tuple(worths), means, errors, freedom, (True,) * count)
 
 
 def unjudged() -> list[float]:

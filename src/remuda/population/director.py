@@ -45,6 +45,10 @@ class Birth:
     `remuda.hyperparameters`."""
     mutation: float = 0.0
     """Noise on its parent's weights: in standard deviations of the weights of each layer."""
+    second: PolicyRef | None = None
+    """A second parent, whose some layers are; None: there is none."""
+    crossover: float = 0.0
+    """How probable it is that a layer is the second parent's."""
     fitness: tuple[float, float] | None = None
     """What the policy before in this place was judged to be worth, and the parent; for the ledger.
     """

@@ -42,6 +42,8 @@ FITNESS = -1
 """In place of the number of a name: what the policy before in this place was judged to be worth."""
 PARENT_FITNESS = -2
 """Likewise, its parent."""
+SECOND_PARENT = -3
+"""Likewise, the number of the policy that is its second parent."""
 MET, WON, EARNED, CONCEDED = 0, 1, 2, 3
 """What is added up between two members: meetings, how many of them the first won, and what each of
 the two earned in them."""

@@ -19,6 +19,7 @@ from remuda.population.ledger import (
     FREEZE,
     PARENT_FITNESS,
     RETIRE,
+    SECOND_PARENT,
     Ledger,
     bits_of,
 )
@@ -49,6 +50,11 @@ class ActingPolicies(Protocol):
 
     def mutate(self, policy: str, weights: Floats, strength: float, generation: int) -> Floats:
         """These weights with noise, in standard deviations of those of each layer: [size]."""
+
+    def cross(
+        self, policy: str, weights: Floats, second: Floats, share: float, generation: int
+    ) -> Floats:
+        """Weights of which each layer is the second parent's with this probability: [size]."""
 
     def fits(self, policy: str, other: str) -> bool:
         """Whether one could begin with the weights of the other."""
@@ -174,15 +180,17 @@ class Lifecycle:
         if birth.parent is None:
             weights = acting.draw(name, table.births.ordered(place) + 1)
         else:
-            held = population[birth.parent]
-            hyperparameters |= held.hyperparameters
-            frozen = birth.parent.is_frozen
-            snapshot = table.snapshot(held.place) if frozen else acting.look(birth.parent.policy)
+            hyperparameters |= population[birth.parent].hyperparameters
+            snapshot = self._weights_of(birth.parent, acting)
             weights = snapshot.weights
             parent = PolicyRef(birth.parent.policy, snapshot.version)
         hyperparameters |= birth.hyperparameters
+        generation = table.births.ordered(place) + 1
+        if birth.second is not None and birth.crossover:
+            second = self._weights_of(birth.second, acting).weights
+            weights = acting.cross(name, weights, second, birth.crossover, generation)
         if birth.mutation:
-            weights = acting.mutate(name, weights, birth.mutation, table.births.ordered(place) + 1)
+            weights = acting.mutate(name, weights, birth.mutation, generation)
         born = table.word(MATCHES)
         newborn = Member(PolicyRef(name), None, parent, born, hyperparameters)
         acting.clear(name)
@@ -194,8 +202,14 @@ class Lifecycle:
         table.numbers[place] = newborn.numbers
         digest = table.order(place, weights, newborn)
         self._log(BIRTH, newborn.ref, digest, parent)
-        self._log_numbers(newborn, birth.fitness)
+        self._log_numbers(newborn, birth)
         acting.wake(name)
+
+    def _weights_of(self, ref: PolicyRef, acting: ActingPolicies) -> Snapshot:
+        """The weights of a member as it plays now."""
+        if ref.is_frozen:
+            return self._table.snapshot(self._population[ref].place)
+        return acting.look(ref.policy)
 
     def _check(self, birth: Birth, acting: ActingPolicies) -> None:
         """Refuse a birth that cannot be.
@@ -204,7 +218,7 @@ class Lifecycle:
             RemudaError: its place is not empty, there is no such hyperparameter, or its parent is
                 gone or does not fit.
         """
-        name, parent = birth.policy, birth.parent
+        name = birth.policy
         said = f"the director commands the birth of {name}"
         if name not in self._empty():
             there = ", ".join(self._empty()) or "none"
@@ -213,10 +227,13 @@ class Lifecycle:
         for key in birth.hyperparameters:
             if key not in known:
                 raise RemudaError(f"{said} with {key}; there are {', '.join(known)}")
-        if parent is not None and parent not in self._population:
-            raise RemudaError(f"{said} from {parent}, which is not in the population")
-        if parent is not None and not acting.fits(name, parent.policy):
-            raise RemudaError(f"{said} from {parent}, which has another network or other seats")
+        if birth.second is not None and birth.parent is None:
+            raise RemudaError(f"{said} from a second parent, {birth.second}, without a first one")
+        for parent in (birth.parent, birth.second):
+            if parent is not None and parent not in self._population:
+                raise RemudaError(f"{said} from {parent}, which is not in the population")
+            if parent is not None and not acting.fits(name, parent.policy):
+                raise RemudaError(f"{said} from {parent}, which has another network or other seats")
 
     def _retire(self, ref: PolicyRef, matchmaker: Matchmaker) -> None:
         if ref not in self._population:
@@ -295,14 +312,17 @@ class Lifecycle:
         """Note what the policies begin with that were never born, where others will be."""
         if len(self._stand_ins):
             for member in self._population.learning:
-                self._log_numbers(member, None)
+                self._log_numbers(member)
 
-    def _log_numbers(self, newborn: Member, fitness: tuple[float, float] | None) -> None:
+    def _log_numbers(self, newborn: Member, birth: Birth | None = None) -> None:
         """Note what a newborn begins with, and why it was born."""
         names = self._table.hyperparameters.names
         numbers = [(names.index(n), v) for n, v in newborn.hyperparameters.items() if n in names]
-        if fitness is not None:
-            numbers += [(FITNESS, fitness[0]), (PARENT_FITNESS, fitness[1])]
+        if birth is not None and birth.fitness is not None:
+            numbers += [(FITNESS, birth.fitness[0]), (PARENT_FITNESS, birth.fitness[1])]
+        if birth is not None and birth.second is not None:
+            second = self._table.names.index(birth.second.policy)
+            numbers.append((SECOND_PARENT, float(second)))
         records = self._table.records.empty(len(numbers))
         records["kind"], records["number"] = BORN_WITH, newborn.born
         records["policy"][:, 0] = self._table.names.index(newborn.ref.policy)

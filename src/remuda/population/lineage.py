@@ -13,6 +13,7 @@ from remuda.population.ledger import (
     FITNESS,
     MATCH,
     PARENT_FITNESS,
+    SECOND_PARENT,
     read_records,
     value_of,
 )
@@ -41,6 +42,10 @@ class Born:
     """What the policy before it in its place was judged to be worth; None: it was not judged."""
     parent_fitness: float | None = None
     """Likewise, its parent."""
+    second: str | None = None
+    """A second parent, of which some numbers or layers are; None: it has one."""
+    second_generation: int = 0
+    """Which of those in its place that was."""
 
     def __str__(self) -> str:
         return f"{self.policy} (generation {self.generation})"
@@ -78,6 +83,12 @@ def read_lineage(ledger: Path) -> list[Born]:
                 newest[policy] = len(found)
                 found.append(Born(names[policy], 0, int(record["number"]), None, 0, -1))
             name, value = int(record["version"][0]), value_of(record["digest"])
+            if name == SECOND_PARENT:
+                second, at = int(value), newest[policy]
+                found[at] = replace(
+                    found[at], second=names[second], second_generation=generations.get(second, 0)
+                )
+                continue
             found[newest[policy]] = _with_number(found[newest[policy]], name, value, numbers)
     return found
 
