@@ -111,7 +111,9 @@ def check_played(game: str) -> None:
         return
     if game in GAMES:
         return
-    instead = f"take {TIC_TAC_TOE}" if RULES.get(game) is TicTacToe else "take a game of runs"
+    instead = (
+        f"take {TIC_TAC_TOE}" if RULES.get(game) is TicTacToe else "`remuda games` lists those"
+    )
     raise ConfigError(
         f"{game} is walked by its rules alone, and is no game that runs play, which trained "
         f"oracles need; {instead}, or leave out --oracle"
