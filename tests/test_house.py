@@ -40,7 +40,7 @@ FLOORS = (
         "experience_layout",
         "matches",
     },
-    {"exploiting", "own_code", "trained"},
+    {"double_oracle", "exploiting", "own_code", "trained"},
     {"ui"},
     {"api"},
 )

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from remuda.trained import Policy, PolicyState
     from remuda.ui.comparison import Comparison, compare
     from remuda.ui.exploiting import exploit
+    from remuda.ui.psro import psro
 
 __all__ = [
     "ActiveRun",
@@ -53,6 +54,7 @@ __all__ = [
     "compare",
     "exploit",
     "load",
+    "psro",
     "tournament",
     "train",
 ]
@@ -79,6 +81,7 @@ _HOMES = {
     "compare": "ui.comparison",
     "exploit": "ui.exploiting",
     "load": "api",
+    "psro": "ui.psro",
     "tournament": "api",
     "train": "api",
 }

@@ -24,6 +24,7 @@ from remuda.ui.commands.one_run import (
     status,
     watch,
 )
+from remuda.ui.commands.psro import PsroOptions, psro
 from remuda.ui.commands.several_runs import (
     ONE_OF_SEEDS,
     CompareOptions,
@@ -59,6 +60,7 @@ COMMANDS = {
     "tournament": Command(tournament, TournamentOptions, "run"),
     "analyse": Command(analyse, AnalyseOptions, "sources"),
     "exploit": Command(exploit, ExploitOptions, "target"),
+    "psro": Command(psro, PsroOptions, "game"),
     "watch": Command(watch, WatchOptions, "run"),
     "report": Command(report, ReportOptions, "run"),
     "runs": Command(runs, RunsOptions, "directory"),

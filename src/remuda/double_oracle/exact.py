@@ -1,0 +1,308 @@
+"""Double oracle with exact best responses, in games that can be walked to every end.
+
+McMahan et al. 2003, "Planning in the presence of cost functions controlled by an adversary", for
+matrix games; with mixtures of policies played as one, for games as trees (Lanctot et al. 2017).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from remuda.analysis.best_response import best_response, expected_returns
+from remuda.analysis.tree_policies import mixture, uniform
+from remuda.analysis.trees import OVER, Tree
+from remuda.double_oracle import record as records
+from remuda.double_oracle.games import tree_of
+from remuda.double_oracle.iterations import (
+    CONVERGED,
+    ENOUGH,
+    INTERRUPTED,
+    SPENT,
+    DoubleOracle,
+    Iteration,
+    grown,
+)
+from remuda.double_oracle.meta_solvers import (
+    MetaStrategy,
+    Mixtures,
+    Target,
+    check_players,
+    check_zero_sum,
+    solve,
+)
+from remuda.double_oracle.record import Record
+from remuda.errors import UsageError
+
+Numbers = npt.NDArray[np.float64]
+Solver = Callable[[Numbers], MetaStrategy]
+GAIN = 1e-9
+"""A best response that gains no more than this gains nothing."""
+ORACLE = "exact"
+
+
+@dataclass(frozen=True)
+class ExactSetup:
+    """What is asked: all that the iterations follow from."""
+
+    game: str
+    options: Mapping[str, Any]
+    meta_solver: str = "nash"
+
+    def description(self) -> dict[str, Any]:
+        """It as plain data."""
+        return {
+            "oracle": ORACLE,
+            "game": self.game,
+            "options": dict(self.options),
+            "meta_solver": self.meta_solver,
+        }
+
+    @staticmethod
+    def of(description: Mapping[str, Any]) -> ExactSetup:
+        """What a description says."""
+        return ExactSetup(description["game"], description["options"], description["meta_solver"])
+
+
+class Populations:
+    """The policies of a tree's players so far, and what they earn against each other."""
+
+    def __init__(self, tree: Tree) -> None:
+        """Begin with the policy of each player that takes all its actions equally often."""
+        self.tree = tree
+        self._over = np.flatnonzero(tree.players == OVER)
+        self._chance = tree.reach(tree.chance)[self._over]
+        self.policies: list[list[Numbers]] = [[] for _ in range(tree.num_players)]
+        self._reaches: list[list[Numbers]] = [[] for _ in range(tree.num_players)]
+        for player, policy in enumerate(uniform(tree)):
+            self._join(player, policy)
+        self.payoffs: Numbers = np.full((tree.num_players, *(0 for _ in self.policies)), np.nan)
+
+    @property
+    def counts(self) -> tuple[int, ...]:
+        """By player, how many policies there are."""
+        return tuple(len(each) for each in self.policies)
+
+    def add(self, player: int, actions: Sequence[int]) -> None:
+        """Add a policy of a player that takes one action [I_p] in each information set."""
+        policy = np.zeros(self.tree.legal_of(player).shape)
+        policy[np.arange(len(policy)), np.asarray(actions, np.int64)] = 1.0
+        self._join(player, policy)
+
+    def fill(self) -> None:
+        """Work out what those earn against each other that have not met, exactly."""
+        self.payoffs = grown(self.payoffs, self.counts)
+        returns = self.tree.returns[self._over]
+        missing: list[list[int]] = np.argwhere(np.isnan(self.payoffs[0])).tolist()
+        for cell in missing:
+            reaches = [own[one] for own, one in zip(self._reaches, cell, strict=True)]
+            place: tuple[slice | int, ...] = (slice(None), *cell)
+            self.payoffs[place] = profile_returns(self._chance, reaches, returns)
+
+    def played(self, mixtures: Mixtures) -> tuple[Numbers, ...]:
+        """By player, the policy [I_p, A] that plays as its mixture does (Kuhn 1953)."""
+        found = []
+        for player, shares in enumerate(mixtures):
+            kept = np.flatnonzero(shares > 0.0)
+            own = [self.policies[player][one] for one in kept.tolist()]
+            found.append(mixture(self.tree, player, own, shares[kept]))
+        return tuple(found)
+
+    def _join(self, player: int, policy: Numbers) -> None:
+        tree, chosen = self.tree, self.tree.own(player)[self.tree.sources]
+        likely = np.ones(len(tree.children))
+        rows = tree.sets[tree.sources[chosen]] - tree.offsets[player]
+        likely[chosen] = policy[rows, tree.actions[chosen]]
+        self.policies[player].append(policy)
+        self._reaches[player].append(tree.reach(likely)[self._over])
+
+
+def profile_returns(chance: Numbers, reaches: Sequence[Numbers], returns: Numbers) -> Numbers:
+    """What each player earns a game: [R].
+
+    The likelihood of an end is the product of what chance and each player contribute to it.
+
+    Args:
+        chance: [T] how likely chance makes each end.
+        reaches: by player, [T] how likely its policy lets each end come about.
+        returns: [T, R] what players earn there.
+    """
+    likely = chance
+    for own in reaches:
+        likely = likely * own
+    found: Numbers = likely @ returns
+    return found
+
+
+def run_exact(
+    setup: ExactSetup,
+    iterations: int,
+    directory: Path | None = None,
+    resume: bool = False,
+    enough: float = 0.0,
+    told: Callable[[Iteration], None] | None = None,
+    stopped: Callable[[], bool] = lambda: False,
+) -> DoubleOracle:
+    """Run a double oracle with exact best responses, or go on with one.
+
+    It ends when no best response gains more than 1e-9, when NashConv is small enough, after some
+    iterations, or when it is stopped. What was interrupted goes on as if it had not been.
+
+    Args:
+        setup: what is asked.
+        iterations: at most, not counting that of the first policies.
+        directory: where it is kept; None: nowhere.
+        resume: go on with the directory.
+        enough: end where NashConv is no more than this.
+        told: is told of every iteration, those before an interruption too.
+        stopped: whether to end after the iteration.
+
+    Raises:
+        UsageError: there is no such meta-solver, it is not for this game, or `iterations` is less
+            than 0.
+        ConfigError: there is no such game, or it cannot be walked.
+        RunDirectoryError: the directory is in use, damaged, or cannot be written.
+    """
+    check_iterations(iterations)
+    check_players(setup.meta_solver, 2)
+    tree = tree_of(setup.game, setup.options)
+    check_players(setup.meta_solver, tree.num_players)
+    check_zero_sum(setup.meta_solver, tree.returns[tree.players == OVER].T)
+
+    def solver(payoffs: Numbers) -> MetaStrategy:
+        return solve(setup.meta_solver, payoffs)
+
+    if directory is None:
+        opened: Any = nullcontext(None)
+    elif resume:
+        opened = records.go_on(directory)
+    else:
+        asked = {"iterations": iterations, "enough": enough}
+        opened = records.begin(directory, setup.description() | asked)
+    with opened as record:
+        loop = _Loop(Populations(tree), solver, record, told, stopped)
+        ended = loop.run(iterations, enough)
+    return DoubleOracle(
+        setup.game,
+        setup.meta_solver,
+        ORACLE,
+        tuple(loop.found),
+        ended,
+        "" if directory is None else str(directory),
+        loop.populations.played(loop.found[-1].mixtures),
+        {"options": dict(setup.options), "iterations": iterations, "enough": enough},
+    )
+
+
+def iterate(tree: Tree, solver: Solver, iterations: int) -> list[Iteration]:
+    """Run a double oracle in a tree with a meta-solver of one's own, and keep nothing on disk.
+
+    Args:
+        tree: of the game; no node has two ways to it.
+        solver: from payoffs [R, n_1, ..., n_R] to mixtures, and targets of best responses.
+        iterations: at most, not counting that of the first policies.
+    """
+    loop = _Loop(Populations(tree), solver, None, None, lambda: False)
+    loop.run(iterations)
+    return loop.found
+
+
+def check_iterations(iterations: object) -> None:
+    """Raise a `UsageError` unless this is a number of iterations."""
+    if isinstance(iterations, bool) or not isinstance(iterations, int) or iterations < 0:
+        raise UsageError(f"iterations: a whole number, 0 at least; this is {iterations!r}")
+
+
+class _Loop:
+    """Iterations, one after another."""
+
+    def __init__(
+        self,
+        populations: Populations,
+        solver: Solver,
+        record: Record | None,
+        told: Callable[[Iteration], None] | None,
+        stopped: Callable[[], bool],
+    ) -> None:
+        self.populations, self._solver, self._record = populations, solver, record
+        self._told, self._stopped = told, stopped
+        self.found: list[Iteration] = []
+        self._added: list[tuple[int, list[int]]] = []
+        """The policies of the iteration that comes, as players and their actions."""
+        self._targets: tuple[Target, ...] = ()
+        """Of the last meta-game, once it was solved here."""
+        self._begun, self._before = time.monotonic(), 0.0
+
+    def run(self, iterations: int, enough: float = 0.0) -> str:
+        """Iterate until nothing is gained; why it ended."""
+        if self._record is not None:
+            self._take(self._record.lines[1:])
+        while True:
+            if self.found:
+                if self.found[-1].gains.max() <= GAIN:
+                    return CONVERGED
+                if self.found[-1].nash_conv <= enough:
+                    return ENOUGH
+                if self.found[-1].number >= iterations:
+                    return SPENT
+                if self._stopped():
+                    return INTERRUPTED
+                self._respond()
+            self._solve()
+
+    def _take(self, lines: Sequence[Mapping[str, Any]]) -> None:
+        """Take over what a record knows."""
+        for line in lines:
+            for player, actions in line["added"]:
+                self.populations.add(player, actions)
+            self._note(Iteration.from_line(line))
+        if self.found:
+            self.populations.payoffs = self.found[-1].payoffs
+            self._before = self.found[-1].seconds
+
+    def _respond(self) -> None:
+        """Add a best response to every target of the last mixtures."""
+        self._added = []
+        for target in self._targets or self._solver(self.populations.payoffs).targets:
+            play = self.populations.played(target.mixtures)
+            policy = best_response(self.populations.tree, target.player, play).policy
+            actions: list[int] = policy.argmax(1).tolist()
+            if (target.player, actions) not in self._added:  # rectified targets may agree
+                self._added.append((target.player, actions))
+        for player, actions in self._added:
+            self.populations.add(player, actions)
+
+    def _solve(self) -> None:
+        """Solve the meta-game, measure its mixtures, and keep that."""
+        populations = self.populations
+        populations.fill()
+        strategy = self._solver(populations.payoffs)
+        mixtures, self._targets = strategy.mixtures, strategy.targets
+        play = populations.played(mixtures)
+        earned = expected_returns(populations.tree, play)
+        best = [best_response(populations.tree, player, play).value for player in range(len(play))]
+        found = Iteration(
+            len(self.found),
+            populations.counts,
+            mixtures,
+            # What is less than nothing is rounding: a best response earns as much at least.
+            np.maximum(np.array(best) - earned, 0.0),
+            populations.payoffs.copy(),
+            seconds=self._before + time.monotonic() - self._begun,
+        )
+        if self._record is not None:
+            added = [[player, actions] for player, actions in self._added]
+            self._record.append({**found.as_line(), "added": added})
+        self._note(found)
+
+    def _note(self, found: Iteration) -> None:
+        self.found.append(found)
+        if self._told is not None:
+            self._told(found)

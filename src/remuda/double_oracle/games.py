@@ -1,0 +1,125 @@
+"""Which games can be walked to every end, by name, and their trees."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from typing import Any, Generic
+
+from remuda.analysis.exact_play import TIC_TAC_TOE, walked_game
+from remuda.analysis.open_spiel_games import OpenSpielGame
+from remuda.analysis.tree_games import KuhnPoker, LeducPoker, TicTacToe
+from remuda.analysis.tree_walk import flatten
+from remuda.analysis.trees import State, Tree, TreeGame
+from remuda.envs.registry import GAMES, make_env
+from remuda.errors import ConfigError, UnknownGameError
+
+RULES: Mapping[str, type[Any]] = {
+    "kuhn_poker": KuhnPoker,
+    "leduc_poker": LeducPoker,
+    "tic_tac_toe": TicTacToe,
+    TIC_TAC_TOE: TicTacToe,
+}
+"""Games that are written down as rules."""
+OPEN_SPIEL = "open_spiel:"
+"""Before the name of a game of OpenSpiel."""
+
+
+class ByHistory(Generic[State]):
+    """A game of perfect information whose states are told apart by how they came about.
+
+    One policy drawn for a whole game may do in a state this or that by how it got there, so that a
+    mixture of policies is a policy over histories, and not over states.
+    """
+
+    merges = False
+
+    def __init__(self, rules: TreeGame[State]) -> None:
+        self._rules = rules
+        self.name = rules.name
+        self.num_players, self.num_actions = rules.num_players, rules.num_actions
+
+    def root(self) -> tuple[State, tuple[int, ...]]:
+        """The start, and nothing done."""
+        return self._rules.root(), ()
+
+    def player(self, state: tuple[State, tuple[int, ...]]) -> int:
+        """As the rules say."""
+        return self._rules.player(state[0])
+
+    def actions(self, state: tuple[State, tuple[int, ...]]) -> Sequence[int]:
+        """As the rules say."""
+        return self._rules.actions(state[0])
+
+    def outcomes(self, state: tuple[State, tuple[int, ...]]) -> Sequence[tuple[int, float]]:
+        """As the rules say."""
+        return self._rules.outcomes(state[0])
+
+    def child(
+        self, state: tuple[State, tuple[int, ...]], action: int
+    ) -> tuple[State, tuple[int, ...]]:
+        """The state after it, and one more that was done."""
+        return self._rules.child(state[0], action), (*state[1], action)
+
+    def information(self, state: tuple[State, tuple[int, ...]]) -> Hashable:
+        """All that was done."""
+        return state[1]
+
+    def returns(self, state: tuple[State, tuple[int, ...]]) -> Sequence[float]:
+        """As the rules say."""
+        return self._rules.returns(state[0])
+
+
+def tree_of(game: str, options: Mapping[str, Any] | None = None) -> Tree:
+    """The tree of a game, in which no node has two ways to it.
+
+    Args:
+        game: `kuhn_poker`, `leduc_poker`, `tic_tac_toe`, a matrix game of one round, or
+            `open_spiel:NAME`.
+        options: of the game.
+
+    Raises:
+        UnknownGameError: there is no such game.
+        ConfigError: it cannot be walked, or refuses an option.
+        UsageError: OpenSpiel is missing, or its game cannot be walked.
+    """
+    if game.startswith(OPEN_SPIEL) or game in RULES:
+        if options:
+            raise ConfigError(f"env.options.{next(iter(options))}: {game} has no options here")
+        if game.startswith(OPEN_SPIEL):
+            return flatten(OpenSpielGame(game.removeprefix(OPEN_SPIEL)))
+        rules = RULES[game]()
+        return flatten(ByHistory(rules) if rules.merges else rules)
+    try:
+        env = make_env(game, 1, **(options or {}))
+    except UnknownGameError as error:
+        if ":" in game:
+            raise
+        raise UnknownGameError(f"{error}; or one of {_walkable()}") from None
+    walked = walked_game(game, env)
+    env.close()
+    if walked is None:
+        raise ConfigError(
+            f"{game} cannot be walked to every end, which exact oracles need; train them "
+            f"(--oracle ppo), or take one of {_walkable()}"
+        )
+    return walked.tree
+
+
+def check_played(game: str) -> None:
+    """Raise a `ConfigError` where a game is walked here, but is none that a run plays."""
+    if game == TIC_TAC_TOE or not (game.startswith(OPEN_SPIEL) or game in RULES):
+        return
+    if game in GAMES:
+        return
+    instead = (
+        f"take {TIC_TAC_TOE}" if RULES.get(game) is TicTacToe else "`remuda games` lists those"
+    )
+    raise ConfigError(
+        f"{game} is walked by its rules alone, and is no game that runs play, which trained "
+        f"oracles need; {instead}, or leave out --oracle"
+    )
+
+
+def _walkable() -> str:
+    names = [name for name in RULES if name != TIC_TAC_TOE]
+    return f"{', '.join(names)}, {OPEN_SPIEL}NAME, or a matrix game of one round"

@@ -1,0 +1,126 @@
+"""What policies of two players earn against each other, by fresh matches."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from remuda.crossplay import Entrant
+from remuda.envs.registry import RANDOM
+from remuda.exploiting.matches import Lineup, play_lineups
+from remuda.exploiting.target import Target
+from remuda.types import Integers
+
+Numbers = npt.NDArray[np.float64]
+LEAST = 0.25
+"""A pair is played again where this share of the first matches is due to it, at least."""
+
+
+class PairSums:
+    """Sums of what pairs of policies earned: enough for means and their errors.
+
+    Pairs are (i, j): policy i of player 0 against policy j of player 1.
+    """
+
+    def __init__(self) -> None:
+        self._sums: dict[tuple[int, int], Numbers] = {}
+        """By pair: matches; the returns of both players; their squares."""
+
+    def add(self, pair: tuple[int, int], sums: Sequence[float]) -> None:
+        """Add matches, by their sums [5]."""
+        before = self._sums.get(pair, np.zeros(5))
+        self._sums[pair] = before + np.asarray(sums, np.float64)
+
+    def has(self, pair: tuple[int, int]) -> bool:
+        """Whether they met."""
+        return pair in self._sums
+
+    def payoffs(self, counts: Sequence[int]) -> Numbers:
+        """[2, n, m]: the means; NaN where two never met."""
+        found = np.full((2, *counts), np.nan)
+        for (row, column), sums in self._within(counts):
+            found[:, row, column] = sums[1:3] / sums[0]
+        return found
+
+    def variances(self, counts: Sequence[int]) -> Numbers:
+        """[2, n, m]: of the returns of one match."""
+        found = np.zeros((2, *counts))
+        for (row, column), sums in self._within(counts):
+            means = sums[1:3] / sums[0]
+            found[:, row, column] = np.maximum(sums[3:5] / sums[0] - means**2, 0.0)
+        return found
+
+    def matches(self, counts: Sequence[int]) -> Integers:
+        """[n, m]: how many they played."""
+        found = np.zeros(tuple(counts), np.int64)
+        for pair, sums in self._within(counts):
+            found[pair] = int(sums[0])
+        return found
+
+    def _within(self, counts: Sequence[int]) -> list[tuple[tuple[int, int], Numbers]]:
+        """The pairs among the first policies of each player, as many as `counts` says."""
+        found = self._sums.items()
+        return [each for each in found if each[0][0] < counts[0] and each[0][1] < counts[1]]
+
+
+def play_pairs(
+    game: str,
+    options: Mapping[str, Any],
+    rows: Mapping[int, Entrant],
+    column: tuple[int, Entrant],
+    matches: int,
+    seed: int,
+) -> list[dict[str, Any]]:
+    """Play policies of player 0 against one of player 1, all at once.
+
+    Args:
+        game: of two players.
+        options: of the game.
+        rows: by number, policies of player 0.
+        column: the number of player 1's policy, and who it is.
+        matches: of each pair.
+        seed: of these matches, which no others have.
+
+    Returns:
+        For each pair plain data: `pair`, and `sums` as `PairSums.add` takes them.
+    """
+    number, other = column
+    alone = Target(game, dict(options), (f"policy {number}",), (1.0,), ((RANDOM, other),))
+    lineups = [Lineup(0, who) for who in rows.values()]
+    found = []
+    for row, returns in zip(rows, play_lineups(alone, lineups, matches, seed), strict=True):
+        sums = [float(len(returns)), *returns.sum(0), *(returns**2).sum(0)]
+        found.append({"pair": [row, number], "sums": [float(one) for one in sums]})
+    return found
+
+
+def share_out(
+    mixtures: Sequence[Numbers], variances: Numbers, played: Integers, total: int, first: int
+) -> Integers:
+    """Which pairs to play again, so that the mixtures' value and regrets are known best: [n, m].
+
+    What a mixture earns varies by the sum of (x_i y_j)^2 s_ij^2 / n_ij, which for a given number of
+    matches is least with n_ij in proportion to x_i y_j s_ij (Neyman 1934). Policies that are not
+    played yet count as 1/n each besides, since the mixtures hang on what they would earn, too.
+
+    Args:
+        mixtures: by player.
+        variances: [2, n, m] of one match.
+        played: [n, m] matches so far.
+        total: matches to share out, at most.
+        first: matches of each new pair; of a pair that lacks but few nothing is played.
+    """
+    likely = [mixture + 1.0 / len(mixture) for mixture in mixtures]
+    weights = np.outer(likely[0], likely[1]) * np.sqrt(variances.max(0))
+    if not weights.sum() > 0.0:
+        return np.zeros(played.shape, np.int64)
+    wanted = weights / weights.sum() * (played.sum() + total)
+    lacking = np.maximum(wanted - played, 0.0)
+    lacking[lacking < LEAST * first] = 0.0
+    if lacking.sum() > total:
+        lacking *= total / lacking.sum()
+    found: Integers = np.floor(lacking).astype(np.int64)
+    return found

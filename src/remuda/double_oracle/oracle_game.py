@@ -1,0 +1,126 @@
+"""The game in which oracles of all players are trained at once, each against its own target."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from remuda.envs.vector_env import VectorEnv
+from remuda.errors import ConfigError
+from remuda.exploiting.game import AgainstTarget
+from remuda.types import Array, Bools, Floats, Integers, TurnResult
+
+
+class AgainstTargets(VectorEnv):
+    """`num_envs` copies of T games side by side, in each of which a target plays all seats but one.
+
+    Each agent is the oracle of one target and sits in a game of its own, so that oracles of unlike
+    seats, against unlike mixtures, are policies of one run. A copy is over when all of its T games
+    are; an agent whose game has ended waits for the others.
+    """
+
+    def __init__(self, num_envs: int = 1, *, targets: Sequence[str], seats: Sequence[int]) -> None:
+        """Seat the targets.
+
+        Args:
+            num_envs: copies.
+            targets: T paths of their files (`Target.save`).
+            seats: by target, the seat of the oracle that trains against it, from 0.
+
+        Raises:
+            CheckpointError: a file is missing or damaged.
+            ConfigError: there is no such seat, or there are not as many seats as targets.
+        """
+        if len(targets) != len(seats) or not targets:
+            raise ConfigError(
+                f"env.options.seats has {len(seats)} seats for {len(targets)} targets; there must "
+                "be one for each"
+            )
+        self._options = {"targets": list(targets), "seats": list(seats)}
+        self._games = [
+            AgainstTarget(num_envs, target=target, seat=seat)
+            for target, seat in zip(targets, seats, strict=True)
+        ]
+        self.num_envs = num_envs
+        self.agents = tuple(
+            replace(game.agents[0], name=name_of(number), team="")
+            for number, game in enumerate(self._games)
+        )
+        self.turn_groups = (tuple(range(len(self._games))),)
+        self.action_names = self._games[0].action_names
+        shape = (num_envs, len(self._games))
+        self.active: Bools = np.zeros(shape, np.bool_)
+        self.rewards_so_far = None
+        if any(game.rewards_so_far is not None for game in self._games):
+            self.rewards_so_far = np.zeros(shape, np.float32)
+        self._rewards: Floats = np.zeros(shape, np.float32)
+        self._terminated: Bools = np.zeros(shape, np.bool_)
+        self._truncated: Bools = np.zeros(shape, np.bool_)
+
+    def options(self) -> dict[str, Any]:
+        """The targets' files, and the oracles' seats."""
+        return dict(self._options)
+
+    def reset(self, seeds: Integers, mask: Bools) -> None:
+        """Begin all games of the copies in `mask`."""
+        for game in self._games:
+            game.reset(seeds, mask)
+        self._look()
+
+    def begin_turn(self) -> None:
+        """Let every world move, and the targets on the seats that act before the oracles'."""
+        for game in self._games:
+            game.begin_turn()
+        self._look()
+
+    def observe(self, agent: int, out: Array) -> None:
+        """What the oracle sees in its game."""
+        self._games[agent].observe(0, out)
+        given = self._games[agent].rewards_so_far
+        if self.rewards_so_far is not None and given is not None:
+            self.rewards_so_far[:, agent] = given[:, 0]
+
+    def mask(self, agent: int, out: Bools) -> None:
+        """What it may do."""
+        self._games[agent].mask(0, out)
+
+    def act(self, agent: int, actions: Array) -> None:
+        """Act in its game; then the target acts after it."""
+        self._games[agent].act(0, actions)
+
+    def end_turn(self) -> TurnResult:
+        """End the turn of all games."""
+        for number, game in enumerate(self._games):
+            result = game.end_turn()
+            self._rewards[:, number] = result.rewards[:, 0]
+            self._terminated[:, number] = result.terminated[:, 0]
+            self._truncated[:, number] = result.truncated[:, 0]
+        if self.rewards_so_far is not None:
+            self.rewards_so_far[:] = self._rewards
+        self._look()
+        return TurnResult(self._rewards, self._terminated, self._truncated)
+
+    def render(self, env: int = 0) -> Array:
+        """The first game."""
+        return self._games[0].render(env)
+
+    def describe(self, agent: int, env: int = 0) -> str:
+        """As the oracle's game."""
+        return self._games[agent].describe(0, env)
+
+    def close(self) -> None:
+        """Close all games."""
+        for game in self._games:
+            game.close()
+
+    def _look(self) -> None:
+        for number, game in enumerate(self._games):
+            self.active[:, number] = game.active[:, 0]
+
+
+def name_of(target: int) -> str:
+    """The name of the agent that trains against a target, by the target's number."""
+    return f"target_{target}"

@@ -1,0 +1,207 @@
+"""Train best responses to mixtures of frozen policies: those of all players as one stack.
+
+Each iteration is one ordinary run in the game `AgainstTargets`. Its policies are the candidates of
+all targets; they differ by their first weights and by how much they explore
+(`remuda.exploiting.training`), and the best of each target is taken.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from remuda.config import Config, load_config
+from remuda.crossplay import Entrant, Player
+from remuda.double_oracle.oracle_game import name_of
+from remuda.exploiting.matches import Lineup, play_lineups
+from remuda.exploiting.target import Target, agents_of
+from remuda.exploiting.training import (
+    NUM_ENVS,
+    Exploiters,
+    ExploiterSettings,
+)
+
+Numbers = npt.NDArray[np.float64]
+GAME = "remuda.double_oracle.oracle_game:AgainstTargets"
+TRIALS = 2000
+"""Matches of each candidate, by which the best one is chosen."""
+
+
+@dataclass(frozen=True)
+class OracleSettings:
+    """How oracles are trained."""
+
+    candidates: int = 2
+    """Of each target."""
+    seconds: float | None = 20.0
+    """Of training in each iteration; None: by turns alone."""
+    turns: int | None = None
+    """Turns after which training ends, over all copies."""
+    policy: Mapping[str, Any] = field(default_factory=dict)
+    """Over the preset of exploiters, as the section `policy` of a configuration."""
+    num_envs: int | None = None
+    """Copies of the game; None: 64 for each candidate of a target."""
+    schedule: str = "async"
+    trials: int = TRIALS
+
+    def plain(self) -> dict[str, Any]:
+        """It as plain data."""
+        return {
+            "candidates": self.candidates,
+            "seconds": self.seconds,
+            "turns": self.turns,
+            "policy": dict(self.policy),
+            "num_envs": self.num_envs,
+            "schedule": self.schedule,
+            "trials": self.trials,
+        }
+
+
+@dataclass(frozen=True)
+class SeatedTarget:
+    """A mixture of one player's policies, against which the other's oracle is trained."""
+
+    player: int
+    """The oracle's seat."""
+    target: Target
+    file: Path
+
+
+def seated_target(
+    game: str,
+    options: Mapping[str, Any],
+    player: int,
+    others: Sequence[tuple[str, Entrant]],
+    shares: Numbers,
+    own: Entrant,
+    file: Path,
+) -> SeatedTarget:
+    """The mixture that a player of a game of two responds to.
+
+    Args:
+        game: its name.
+        options: of the game.
+        player: who responds.
+        others: the other player's policies, with their names.
+        shares: how often each is played.
+        own: who would sit on the player's seat; never plays there.
+        file: where it is kept.
+    """
+    kept = np.flatnonzero(shares > 0.0)
+    seats = [(own, others[i][1]) if player == 0 else (others[i][1], own) for i in kept.tolist()]
+    names = tuple(others[i][0] for i in kept.tolist())
+    drawn = tuple((shares[kept] / shares[kept].sum()).tolist())
+    return SeatedTarget(player, Target(game, dict(options), names, drawn, tuple(seats)), file)
+
+
+def config_of(
+    settings: OracleSettings,
+    targets: Sequence[SeatedTarget],
+    seed: int,
+    directory: Path,
+    scale: float,
+) -> Config:
+    """The run of one iteration's oracles.
+
+    Args:
+        settings: how they are trained.
+        targets: against what; each has a file.
+        seed: of the run.
+        directory: likewise.
+        scale: what rewards are multiplied by in training.
+
+    Raises:
+        ConfigError: a setting that there is not, or that policies cannot have.
+    """
+    count = settings.candidates
+    one = ExploiterSettings(
+        count,
+        1.0 if settings.seconds is None else settings.seconds,
+        seed,
+        settings.schedule,
+        NUM_ENVS * count if settings.num_envs is None else settings.num_envs,
+        settings.policy,
+        settings.turns,
+    )
+    # What exploiters of one seat are, for those of every target.
+    tree = one.config(targets[0].file, 0, directory, scale).model_dump(
+        mode="json", exclude_unset=True
+    )
+    candidates = list(tree["population"]["policies"])
+    varied = tree.get("policies", {})
+    names = {
+        candidate_name(number, i): varied.get(candidates[i], {})
+        for number in range(len(targets))
+        for i in range(count)
+    }
+    tree |= {
+        "game": GAME,
+        "policies": {name: each for name, each in names.items() if each},
+        "population": {
+            "policies": list(names),
+            "matchmaker": "random",
+            "seats": {
+                candidate_name(number, i): [name_of(number)]
+                for number in range(len(targets))
+                for i in range(count)
+            },
+        },
+    }
+    tree["env"]["options"] = {
+        "targets": [str(each.file) for each in targets],
+        "seats": [each.player for each in targets],
+    }
+    tree["run"]["seconds"] = settings.seconds
+    return load_config(tree)
+
+
+def candidate_name(target: int, number: int) -> str:
+    """What the run calls a candidate."""
+    return f"oracle_{target}_{number}"
+
+
+@dataclass(frozen=True)
+class Response:
+    """The best candidate of a target."""
+
+    player: int
+    who: Player
+    """As it plays: by its best action, or drawing from its distribution."""
+    earned: float
+    """In the matches by which it was chosen: of several means the greatest, so too high."""
+
+
+def choose(
+    targets: Sequence[SeatedTarget],
+    trained: Exploiters,
+    settings: OracleSettings,
+    seeds: Sequence[int],
+) -> list[Response]:
+    """By target, the candidate that earns most against it in fresh matches.
+
+    Args:
+        targets: that they were trained against.
+        trained: all candidates.
+        settings: how many there are of each, and how many matches.
+        seeds: by target, of these matches.
+    """
+    found = []
+    for number, (each, seed) in enumerate(zip(targets, seeds, strict=True)):
+        agent = agents_of(each.target.game, each.target.options)[each.player]
+        ways: list[Player] = []
+        for i in range(settings.candidates):
+            player = replace(trained.players[candidate_name(number, i)], agent=agent)
+            for greedy in (True, False) if player.spec.config.entry.samples else (True,):
+                snapshot = replace(player.snapshot, epsilon=0.0 if greedy else 1.0)
+                ways.append(replace(player, snapshot=snapshot))
+        lineups = [Lineup(each.player, who) for who in ways]
+        played = play_lineups(each.target, lineups, settings.trials, seed)
+        earned = [float(one[:, each.player].mean()) for one in played]
+        best = int(np.argmax(earned))
+        found.append(Response(each.player, ways[best], earned[best]))
+    return found

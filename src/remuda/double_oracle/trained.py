@@ -1,0 +1,389 @@
+"""Double oracle with trained best responses (PSRO, Lanctot et al. 2017), for games of two players.
+
+Each iteration plays the pairs of policies that have not met, solves the meta-game, and trains best
+responses for both players against its mixtures, all as one stack. Where the game can be walked,
+NashConv is that of the networks as they play, exactly; else it is at least what the responses
+earned, in fresh matches, more than the mixtures do.
+"""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from remuda.analysis.exact_play import WalkedGame
+from remuda.analysis.exploitability import measure
+from remuda.analysis.tree_policies import mixture, uniform
+from remuda.analysis.trees import OVER
+from remuda.coordinator.metrics import View
+from remuda.crossplay import Entrant
+from remuda.double_oracle import record as records
+from remuda.double_oracle.exact import GAIN, check_iterations
+from remuda.double_oracle.iterations import (
+    CONVERGED,
+    ENOUGH,
+    INTERRUPTED,
+    SPENT,
+    DoubleOracle,
+    Iteration,
+)
+from remuda.double_oracle.matches import PairSums, play_pairs, share_out
+from remuda.double_oracle.meta_solvers import (
+    MetaStrategy,
+    Mixtures,
+    check_players,
+    check_zero_sum,
+    solve,
+)
+from remuda.double_oracle.oracles import (
+    SeatedTarget,
+    choose,
+    config_of,
+    seated_target,
+)
+from remuda.double_oracle.record import Record
+from remuda.double_oracle.trained_setup import TrainedSetup, check_setup
+from remuda.envs.registry import RANDOM
+from remuda.exploiting.target import Target
+from remuda.exploiting.training import train_exploiters
+from remuda.streams import stream
+
+Numbers = npt.NDArray[np.float64]
+TOLERANCE = 1e-4
+"""By this share of their range means over matches may miss a sum of zero: returns are rounded."""
+INTERVAL = 1.959963984540054
+"""Standard errors in half an interval of 95%."""
+
+
+def run_trained(
+    setup: TrainedSetup,
+    iterations: int,
+    directory: Path,
+    view: View,
+    resume: bool = False,
+    enough: float = 0.0,
+    told: Callable[[Iteration], None] | None = None,
+    stopped: Callable[[], bool] = lambda: False,
+) -> DoubleOracle:
+    """Run a double oracle with trained best responses, or go on with one.
+
+    What was finished before an interruption is not done again: matches, trained oracles and
+    iterations are kept as each is over. Training that was under way begins anew.
+
+    Args:
+        setup: what is asked.
+        iterations: at most, not counting that of the first policies, which play at random.
+        directory: where it is kept.
+        view: where training is watched.
+        resume: go on with the directory.
+        enough: end where NashConv is exact and no more than this.
+        told: is told of every iteration, those before an interruption too.
+        stopped: whether to end after what is under way.
+
+    Raises:
+        UsageError: a setting that cannot be.
+        ConfigError: the game is not one of two players, or oracles cannot be so.
+        RunDirectoryError: the directory is in use, damaged, or cannot be written.
+    """
+    check_iterations(iterations)
+    check_players(setup.meta_solver, 2)
+    walked = check_setup(setup)
+    if walked is not None:
+        returns = walked.tree.returns[walked.tree.players == OVER]
+        check_zero_sum(setup.meta_solver, returns.T, TOLERANCE)
+    opened = (
+        records.go_on(directory)
+        if resume
+        else records.begin(
+            directory, {**setup.description(), "iterations": iterations, "enough": enough}
+        )
+    )
+    with opened as record:
+        loop = _Loop(setup, walked, record, view, told, stopped)
+        ended = loop.run(iterations, enough)
+    return DoubleOracle(
+        setup.game,
+        setup.meta_solver,
+        setup.algorithm,
+        tuple(loop.found),
+        ended,
+        str(directory),
+        loop.played(loop.found[-1].mixtures) if loop.found else (),
+        setup.description() | {"iterations": iterations, "enough": enough},
+    )
+
+
+@dataclass(frozen=True)
+class _Responses:
+    """What came of the oracles of an iteration."""
+
+    added: list[list[Any]]
+    """Those that were found: player, name and file."""
+    mixtures: Mixtures
+    """That they were trained against."""
+
+
+class _Loop:
+    """Iterations, and within each its steps: matches, the meta-game, oracles."""
+
+    def __init__(
+        self,
+        setup: TrainedSetup,
+        walked: WalkedGame | None,
+        record: Record,
+        view: View,
+        told: Callable[[Iteration], None] | None,
+        stopped: Callable[[], bool],
+    ) -> None:
+        self._setup, self._record, self._view = setup, record, view
+        self._told, self._stopped = told, stopped
+        self._walked = walked
+        self._policies: list[list[tuple[str, Entrant]]] = [[(RANDOM, RANDOM)] for _ in range(2)]
+        self._sums = PairSums()
+        self._rounds: set[tuple[int, int]] = set()
+        """Rounds of matches that were played: iteration, and number."""
+        self._trained: dict[int, _Responses] = {}
+        """By iteration."""
+        self.found: list[Iteration] = []
+        self._begun, self._before = time.monotonic(), 0.0
+
+    @property
+    def counts(self) -> tuple[int, int]:
+        """By player, how many policies there are."""
+        return len(self._policies[0]), len(self._policies[1])
+
+    def run(self, iterations: int, enough: float) -> str:
+        """Iterate; why it ended."""
+        self._take()
+        number = 0
+        while True:
+            if not self._is_done(number):
+                strategy = self._solve(number)
+                ended = self._ended(iterations, enough)
+                if ended or self._stopped() or not self._respond(number, strategy):
+                    return ended or INTERRUPTED
+            for player, name, file in self._trained[number].added:
+                self._join(player, name, self._record.directory / file)
+            number += 1
+
+    def _is_done(self, number: int) -> bool:
+        """Whether nothing is left to be done for an iteration but to add its responses."""
+        return number in self._trained and (self._walked is None or number < len(self.found))
+
+    def played(self, mixtures: Mixtures) -> tuple[Numbers, ...]:
+        """By player, what its mixture plays as one policy; empty: the game is not walked."""
+        walked = self._walked
+        if walked is None:
+            return ()
+        return tuple(
+            mixture(walked.tree, player, [self._tabular(player, who) for _, who in own], shares)
+            for player, (own, shares) in enumerate(zip(self._policies, mixtures, strict=True))
+        )
+
+    def _take(self) -> None:
+        """Take over what the record knows."""
+        for line in self._record.lines[1:]:
+            if "round" in line:
+                self._rounds.add((line["after"], line["round"]))
+                for each in line["pairs"]:
+                    self._sums.add((each["pair"][0], each["pair"][1]), each["sums"])
+            elif "responses" in line:
+                mixtures = tuple(np.array(each, np.float64) for each in line["mixtures"])
+                self._trained[line["responses"]] = _Responses(line["added"], mixtures)
+            else:
+                self._note(Iteration.from_line(line))
+            self._before = max(self._before, line.get("seconds", 0.0))
+
+    def _ended(self, iterations: int, enough: float) -> str:
+        """Why no further iteration follows; empty: one does."""
+        if not self.found:
+            return ""
+        last = self.found[-1]
+        if last.is_exact and last.nash_conv <= max(enough, GAIN):
+            return CONVERGED if last.nash_conv <= GAIN else ENOUGH
+        return SPENT if last.number >= iterations else ""
+
+    def _solve(self, number: int) -> MetaStrategy:
+        """Play those who have not met, and solve the meta-game."""
+        counts = self.counts
+        new = {(i, j) for i in range(counts[0]) for j in range(counts[1])}
+        new = {pair for pair in new if not self._sums.has(pair)}
+        if new and (number, 0) not in self._rounds:
+            self._play(number, 0, dict.fromkeys(new, self._setup.matches))
+        strategy = self._strategy()
+        if (number, 1) not in self._rounds:
+            more = share_out(
+                strategy.mixtures,
+                self._sums.variances(counts),
+                self._sums.matches(counts),
+                self._setup.matches * (sum(counts) - 1),
+                self._setup.matches,
+            )
+            wanted = {(int(i), int(j)): int(more[i, j]) for i, j in np.argwhere(more)}
+            self._play(number, 1, wanted)
+        strategy = self._strategy()
+        known, mixtures = len(self.found), strategy.mixtures
+        if self._walked is not None and number >= known:
+            gains = np.maximum(measure(self._walked.tree, self.played(mixtures)).gains, 0.0)
+            self._keep(number, mixtures, gains, self._sums.payoffs(counts))
+        elif self._walked is None and number > known:
+            self._bound(number - 1)
+        return strategy
+
+    def _strategy(self) -> MetaStrategy:
+        payoffs = self._sums.payoffs(self.counts)
+        return solve(self._setup.meta_solver, payoffs, TOLERANCE)
+
+    def _play(self, number: int, turn: int, wanted: Mapping[tuple[int, int], int]) -> None:
+        """Play a round of matches, those of a policy of player 1 at once, and keep it."""
+        groups: dict[tuple[int, int], dict[int, Entrant]] = {}
+        for (row, column), matches in sorted(wanted.items()):
+            groups.setdefault((column, matches), {})[row] = self._policies[0][row][1]
+        pairs: list[dict[str, Any]] = []
+        for (column, matches), rows in sorted(groups.items()):
+            names = ("psro", "matches", number, turn, column, min(rows))
+            pairs += play_pairs(
+                self._setup.game,
+                self._setup.options,
+                rows,
+                (column, self._policies[1][column][1]),
+                matches,
+                int(stream(self._setup.seed, *names).integers(2**62)),
+            )
+        self._record.append({"after": number, "round": turn, "pairs": pairs, **self._seconds()})
+        self._rounds.add((number, turn))
+        for each in pairs:
+            self._sums.add((each["pair"][0], each["pair"][1]), each["sums"])
+
+    def _respond(self, number: int, strategy: MetaStrategy) -> bool:
+        """Train oracles against the mixtures, and keep the best of each target.
+
+        False: a signal ended the training, and nothing of it is kept.
+        """
+        setup, place = self._setup, self._record.directory / f"iteration_{number}"
+        shutil.rmtree(place, ignore_errors=True)  # what was killed while it trained
+        place.mkdir()
+        targets = [
+            self._target(each.player, each.mixtures[1 - each.player], place / f"target_{i}")
+            for i, each in enumerate(strategy.targets)
+        ]
+        seed = int(stream(setup.seed, "psro", "oracles", number).integers(2**31))
+        config = config_of(setup.oracles, targets, seed, place / "oracles", self._scale())
+        trained = train_exploiters(config, self._view)
+        if trained.interrupted is not None:
+            return False
+        seeds = [
+            int(stream(setup.seed, "psro", "trials", number, i).integers(2**62))
+            for i in range(len(targets))
+        ]
+        values = self._values(strategy.mixtures)
+        added: list[list[Any]] = []
+        for i, response in enumerate(choose(targets, trained, setup.oracles, seeds)):
+            player = response.player
+            if response.earned <= values[player]:
+                continue  # nothing better was found
+            name = f"player {player}, iteration {number + 1}"
+            file, alone = place / f"policy_{i}", ((response.who,) * 2,)
+            Target(setup.game, dict(setup.options), (name,), (1.0,), alone).save(file)
+            added.append([player, name, str(file.relative_to(self._record.directory))])
+        found = _Responses(added, strategy.mixtures)
+        line = {
+            "responses": number,
+            "added": added,
+            "mixtures": [mixture.tolist() for mixture in strategy.mixtures],
+            "steps": trained.steps,
+            "trained_seconds": trained.seconds,
+        }
+        self._record.append({**line, **self._seconds()})
+        self._trained[number] = found
+        return True
+
+    def _target(self, player: int, shares: Numbers, file: Path) -> SeatedTarget:
+        others = self._policies[1 - player]
+        own = self._policies[player][0][1]
+        game, options = self._setup.game, self._setup.options
+        found = seated_target(game, options, player, others, shares, own, file)
+        found.target.save(file)
+        return found
+
+    def _join(self, player: int, name: str, file: Path) -> None:
+        self._policies[player].append((name, Target.load(file).players[0][player]))
+
+    def _values(self, mixtures: Mixtures) -> Numbers:
+        """[2]: what the mixtures earn, by the matches."""
+        payoffs = self._sums.payoffs(tuple(map(len, mixtures)))
+        found: Numbers = np.einsum("rij,i,j->r", payoffs, *mixtures)
+        return found
+
+    def _bound(self, number: int) -> None:
+        """Measure the iteration before by what its responses earned in the matches since."""
+        mixtures = self._trained[number].mixtures
+        gains, errors = self._gains_of(mixtures)
+        margin = INTERVAL * float(np.sqrt(errors.sum()))
+        payoffs = self._sums.payoffs(tuple(map(len, mixtures)))
+        self._keep(number, mixtures, gains, payoffs, margin, False)
+
+    def _gains_of(self, mixtures: Mixtures) -> tuple[Numbers, Numbers]:
+        """[2] what responses that joined since gain against mixtures, and the variances of that."""
+        payoffs = self._sums.payoffs(self.counts)
+        noise = self._sums.variances(self.counts) / np.maximum(self._sums.matches(self.counts), 1)
+        values, (x, y) = self._values(mixtures), mixtures
+        spread = np.einsum("rij,i,j->r", noise[:, : len(x), : len(y)], x**2, y**2)
+        gains, errors = np.zeros(2), np.zeros(2)
+        for player in range(2):
+            other, old = mixtures[1 - player], len(mixtures[player])
+            earned = np.moveaxis(payoffs[player], player, 0)[old:, : len(other)] @ other
+            if not len(earned) or earned.max() <= values[player]:
+                continue
+            best = int(earned.argmax())
+            own_noise = np.moveaxis(noise[player], player, 0)[old + best, : len(other)]
+            gains[player] = earned[best] - values[player]
+            errors[player] = float(own_noise @ other**2) + float(spread[player])
+        return gains, errors
+
+    def _keep(
+        self,
+        number: int,
+        mixtures: Mixtures,
+        gains: Numbers,
+        payoffs: Numbers,
+        margin: float = 0.0,
+        is_exact: bool = True,
+    ) -> None:
+        counts, seconds = tuple(map(len, mixtures)), self._seconds()["seconds"]
+        found = Iteration(number, counts, mixtures, gains, payoffs, is_exact, margin, seconds)
+        self._record.append(found.as_line())
+        self._note(found)
+
+    def _note(self, found: Iteration) -> None:
+        self.found.append(found)
+        if self._told is not None:
+            self._told(found)
+
+    def _seconds(self) -> dict[str, float]:
+        return {"seconds": self._before + time.monotonic() - self._begun}
+
+    def _scale(self) -> float:
+        """What rewards are multiplied by in training: mean returns become about 1."""
+        variances = self._sums.variances(self.counts)
+        largest = float(np.sqrt(variances + self._sums.payoffs(self.counts) ** 2).max())
+        return float(np.clip(1.0 / largest, 1e-3, 10.0)) if largest > 0.0 else 1.0
+
+    def _tabular(self, player: int, who: Entrant) -> Numbers:
+        """A policy [I_p, A] of the tree."""
+        assert self._walked is not None
+        if isinstance(who, str):
+            return uniform(self._walked.tree)[player]
+        found = self._walked.play(player, who.spec, who.snapshot.weights)
+        if who.snapshot.epsilon > 0.0:
+            return found
+        best = np.zeros_like(found)
+        best[np.arange(len(found)), found.argmax(1)] = 1.0
+        return best

@@ -1,0 +1,114 @@
+"""What is asked of a double oracle with trained best responses, and whether it can be so."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from remuda.analysis.exact_play import WalkedGame, walked_game
+from remuda.double_oracle.games import check_played
+from remuda.double_oracle.oracle_game import name_of
+from remuda.double_oracle.oracles import OracleSettings, SeatedTarget, config_of
+from remuda.envs.registry import make_env
+from remuda.errors import ConfigError, UsageError
+from remuda.exploiting.target import Target, agents_of
+from remuda.policies.spec import PolicySpec, policy_specs
+
+MATCHES = 2000
+"""Of each pair of policies, before more of those follow on which the mixtures hang."""
+
+
+@dataclass(frozen=True)
+class TrainedSetup:
+    """What is asked: all that the iterations follow from, but for how long training takes."""
+
+    game: str
+    options: Mapping[str, Any]
+    meta_solver: str = "nash"
+    seed: int = 0
+    matches: int = MATCHES
+    oracles: OracleSettings = field(default_factory=OracleSettings)
+
+    @property
+    def algorithm(self) -> str:
+        """Of the oracles."""
+        return str(self.oracles.policy.get("algorithm", "ppo"))
+
+    def description(self) -> dict[str, Any]:
+        """It as plain data."""
+        return {
+            "oracle": self.algorithm,
+            "game": self.game,
+            "options": dict(self.options),
+            "meta_solver": self.meta_solver,
+            "seed": self.seed,
+            "matches": self.matches,
+            "oracles": self.oracles.plain(),
+        }
+
+    @staticmethod
+    def of(description: Mapping[str, Any]) -> TrainedSetup:
+        """What a description says."""
+        return TrainedSetup(
+            description["game"],
+            description["options"],
+            description["meta_solver"],
+            description["seed"],
+            description["matches"],
+            OracleSettings(**description["oracles"]),
+        )
+
+
+def _walked(setup: TrainedSetup) -> WalkedGame | None:
+    env = make_env(setup.game, 1, **setup.options)
+    found = walked_game(setup.game, env)
+    env.close()
+    spec = _specs(setup)[0]
+    known = not spec.memory and spec.config.n_frames == 1
+    return None if found is None or found.tree.merged or not known else found
+
+
+def _specs(setup: TrainedSetup) -> list[PolicySpec]:
+    """What oracles are.
+
+    Raises:
+        ConfigError: they cannot be so.
+    """
+    agents = agents_of(setup.game, setup.options)
+    nowhere = Path("target")
+    targets = [SeatedTarget(seat, Target(setup.game, {}, (), (), ()), nowhere) for seat in range(2)]
+    config = config_of(setup.oracles, targets, setup.seed, Path("oracles"), 1.0)
+    seats = [replace(agent, name=name_of(i), team="") for i, agent in enumerate(agents)]
+    return list(policy_specs(config, seats))
+
+
+def check_setup(setup: TrainedSetup) -> WalkedGame | None:
+    """Look whether all can be so, before anything is written.
+
+    Returns:
+        The game's tree, if mixtures are policies of it and networks tell what they do there.
+
+    Raises:
+        ConfigError: the game or the oracles cannot be so.
+        UsageError: a number that cannot be.
+    """
+    check_played(setup.game)
+    agents = agents_of(setup.game, setup.options)
+    if len(agents) != 2:
+        raise ConfigError(
+            f"{setup.game} has {len(agents)} agents; oracles are trained for games of two"
+        )
+    oracles = setup.oracles
+    for name, value, least in (
+        ("matches", setup.matches, 2),
+        ("candidates", oracles.candidates, 1),
+        ("trials", oracles.trials, 2),
+        ("seed", setup.seed, 0),
+    ):
+        if isinstance(value, bool) or not isinstance(value, int) or value < least:
+            raise UsageError(f"{name}: a whole number, {least} at least; this is {value!r}")
+    if oracles.seconds is None and oracles.turns is None:
+        raise UsageError("say how long oracles are trained: seconds, or turns")
+    return _walked(setup)

@@ -1,0 +1,133 @@
+"""`remuda psro` and `remuda.psro`: what they show, go on with, and refuse."""
+
+import json
+
+import numpy as np
+import pytest
+
+import remuda
+from remuda.double_oracle.iterations import Iteration
+from remuda.errors import UsageError
+from remuda.ui import cli
+from remuda.ui.psro import line_of
+
+DILEMMA = ["prisoners_dilemma", "--env.options.rounds", "1"]
+
+
+@pytest.fixture(autouse=True)
+def _in_a_place_of_its_own(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+
+def test_every_iteration_is_a_line_and_a_table_closes(capsys, tmp_path):
+    assert cli.run(["psro", "kuhn_poker", "--out", "x"]) == 0
+    said = capsys.readouterr().out.splitlines()
+    assert said[0] == ("iteration   0: 1 + 1 policies, NashConv 0.916667, played 1 of 1, 1 of 1")
+    lines = [line for line in said if line.startswith("iteration")]
+    assert len(lines) >= 7
+    assert "NashConv 0.000000" in lines[-1]
+    assert f"after {len(lines) - 1} iterations: no best response gains more" in "\n".join(said)
+    assert "wrote x/psro.jsonl" in said[-1]
+    assert any(line.split()[:3] == ["player", "policies", "played"] for line in said)
+    assert (tmp_path / "x" / "psro.jsonl").exists()
+
+
+def test_json_is_all_that_stands_on_standard_output(capsys):
+    assert cli.run(["psro", "kuhn_poker", "--iterations", "3", "--json"]) == 0
+    caught = capsys.readouterr()
+    found = json.loads(caught.out)
+    assert len(found["iterations"]) == 4
+    assert found["nash_conv"] == found["iterations"][-1]["nash_conv"]
+    assert found["ended"] == "the iterations were spent"
+    assert found["directory"].startswith("runs/psro/kuhn_poker-")
+    assert caught.err.count("iteration ") == 4
+
+
+def test_a_directory_is_gone_on_with(capsys):
+    assert cli.run(["psro", "kuhn_poker", "--out", "x", "--iterations", "2"]) == 0
+    assert cli.run(["psro", "--resume", "x", "--iterations", "4", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out.splitlines()[-1])
+    whole = remuda.psro("kuhn_poker", iterations=4)
+    assert [each["mixtures"] for each in found["iterations"]] == [
+        [mixture.tolist() for mixture in each.mixtures] for each in whole.iterations
+    ]
+    assert cli.run(["psro", "--resume", "x"]) == 0
+    assert "after 4 iterations" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["kuhn_pokr"], "kuhn_poker"),
+        (["connect_four"], "connect_four cannot be walked to every end"),
+        (["kuhn_poker", "--meta-solver", "nahs"], 'no meta-solver "nahs"; did you mean "nash"?'),
+        (["kuhn_poker", "--seconds", "3"], "--seconds is for trained oracles; add --oracle ppo"),
+        (["kuhn_poker", "--oracle", "ppq"], "ppq"),
+        (["kuhn_poker", "--oracle", "ppo", "--policy.algorithm", "dqn"], "take --oracle dqn"),
+        (["leduc_poker", "--oracle", "ppo"], "leduc_poker is walked by its rules alone"),
+        (["open_spiel:kuhn_poker", "--oracle", "ppo"], "or leave out --oracle"),
+        (["tic_tac_toe", "--oracle", "ppo"], "pettingzoo:classic/tictactoe-v3"),
+        (["nowhere:Game"], "among those installed"),
+        ([*DILEMMA, "--meta-solver", "max-entropy-nash"], "do not add up to a constant"),
+        ([*DILEMMA, "--meta-solver", "max-entropy-nash", "--oracle", "ppo"], "take nash"),
+        (["open_spiel:kuhn_pokr"], "kuhn_poker"),
+        ([], "game is missing"),
+        (["--resume", "nowhere"], "nowhere holds no double oracle"),
+        (["--resume", "nowhere", "--meta-solver", "nash"], "--meta-solver is as it was in nowhere"),
+        (["kuhn_poker", "--out", "full"], "full is not empty"),
+    ],
+)
+def test_an_error_of_the_users_is_one_line(words, told, capsys, tmp_path):
+    if words == ["open_spiel:kuhn_pokr"]:
+        pytest.importorskip("pyspiel")
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "mine").write_text("")
+    assert cli.run(["psro", *words]) in (1, 2)
+    caught = capsys.readouterr()
+    assert told in caught.err
+    assert not caught.out
+    assert len(caught.err.strip().splitlines()) == 1
+    assert not (tmp_path / "runs").exists()
+
+
+def test_a_lower_bound_says_at_least():
+    half = np.array([0.5, 0.5, 0.0])
+    gains, payoffs = np.array([0.25, 0.0]), np.zeros((2, 3, 3))
+    found = Iteration(7, (3, 3), (half, half), gains, payoffs, is_exact=False, margin=0.125)
+    assert line_of(found) == (
+        "iteration   7: 3 + 3 policies, NashConv at least 0.2500 ± 0.1250, played 2 of 3, 2 of 3"
+    )
+
+
+def test_from_python():
+    found = remuda.psro("kuhn_poker", meta_solver="max-entropy-nash", iterations=12)
+    assert found.nash_conv < 0.005
+    assert not found.directory
+    assert found.play[0].shape == (6, 2)
+    with pytest.raises(UsageError, match="game: name one"):
+        remuda.psro()
+    with pytest.raises(UsageError, match="leave both out"):
+        remuda.psro("kuhn_poker", resume="x")
+
+
+def test_the_front_door_stays_a_function_whatever_was_imported_before():
+    from remuda.double_oracle import exact
+
+    assert callable(remuda.psro)
+    assert exact.ORACLE == "exact"
+
+
+def test_trained_oracles_and_how_they_are_gone_on_with(capsys):
+    words = ["psro", "rock_paper_scissors", "--oracle", "ppo"]
+    words += ["--env.options.rounds", "1", "--env.options.biased", "true"]
+    words += ["--schedule", "sequential", "--seconds", "null", "--turns", "640"]
+    words += ["--num-envs", "32", "--policy.network.hidden", "8", "--matches", "50"]
+    words += ["--trials", "50", "--out", "x", "--iterations", "0", "--json"]
+    assert cli.run(words) == 0
+    first = json.loads(capsys.readouterr().out)
+    assert (first["oracle"], first["ended"]) == ("ppo", "the iterations were spent")
+    assert cli.run(["psro", "--resume", "x", "--iterations", "1", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert [each["iteration"] for each in found["iterations"]] == [0, 1]
+    assert found["iterations"][0] == first["iterations"][0]
+    assert found["settings"]["oracles"]["turns"] == 640

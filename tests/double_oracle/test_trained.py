@@ -1,0 +1,129 @@
+"""Double oracle with trained best responses: what it finds, keeps, and goes on with."""
+
+import os
+import signal
+
+import pytest
+
+from remuda.double_oracle import trained
+from remuda.double_oracle.iterations import ENOUGH, SPENT
+from remuda.double_oracle.oracles import OracleSettings
+from remuda.double_oracle.record import Record, read
+from remuda.double_oracle.trained import run_trained
+from remuda.double_oracle.trained_setup import TrainedSetup
+from remuda.errors import ConfigError, UsageError
+from remuda.ui.live import PlainView
+
+BIASED = {"biased": True, "rounds": 1}
+
+
+def setup_of(game="rock_paper_scissors", options=BIASED, turns=3200, matches=200, **policy):
+    small = {"network": {"hidden": [16]}, "ppo": {"rollout_length": 8}} | policy
+    oracles = OracleSettings(2, None, turns, small, 64, "sequential", 300)
+    return TrainedSetup(game, options, "nash", 3, matches, oracles)
+
+
+def run(setup, directory, iterations, **others):
+    return run_trained(setup, iterations, directory, PlainView(), **others)
+
+
+def plain(found):
+    return [{**each.as_line(), "seconds": 0} for each in found.iterations]
+
+
+def test_trained_oracles_come_near_the_equilibrium(tmp_path):
+    found = run(setup_of(), tmp_path / "x", 5, enough=0.12)
+    assert found.ended == ENOUGH
+    assert found.last.is_exact
+    assert found.nash_conv <= 0.12 < found.iterations[0].nash_conv
+    assert found.oracle == "ppo"
+    x, y = found.mixtures
+    assert found.play[0][0] == pytest.approx([0.25, 0.5, 0.25], abs=0.1)
+    assert (len(x), len(y)) == found.last.policies
+    line = next(line for line in read(tmp_path / "x") if "responses" in line)
+    assert line["steps"] > 0
+    # Every pair was played, with fresh matches.
+    rounds = [line for line in read(tmp_path / "x") if line.get("round") == 0]
+    pairs = [tuple(each["pair"]) for line in rounds for each in line["pairs"]]
+    assert sorted(pairs) == sorted(set(pairs))
+    assert set(pairs) == {(i, j) for i in range(len(x)) for j in range(len(y))}
+
+
+def test_where_the_game_is_not_walked_gains_are_lower_bounds(tmp_path):
+    """Two rounds are no tree here; the bound is what the responses earned in fresh matches."""
+    setup = setup_of(options={"biased": True, "rounds": 2})
+    found = run(setup, tmp_path / "x", 1)
+    assert [each.is_exact for each in found.iterations] == [False, False]
+    assert found.ended == SPENT
+    first = found.iterations[0]
+    assert first.policies == (1, 1)
+    # Against random play rock earns (0 - 1 + 2) / 3 a round.
+    assert first.nash_conv == pytest.approx(2 * 2 / 3, abs=0.35)
+    assert first.margin > 0.0
+    assert found.play == ()
+
+
+@pytest.mark.parametrize(
+    "when", [4, *(pytest.param(when, marks=pytest.mark.slow) for when in (1, 3, 6, 7))]
+)
+def test_who_was_killed_goes_on_without_playing_anything_twice(tmp_path, monkeypatch, when):
+    setup = setup_of(turns=640, matches=50)
+    whole = run(setup, tmp_path / "whole", 2)
+    place = tmp_path / "killed"
+    child = os.fork()
+    if child == 0:
+        append, count = Record.append, iter(range(100))
+
+        def killed(self, line):
+            if next(count) == when:
+                os.kill(os.getpid(), signal.SIGKILL)
+            append(self, line)
+
+        Record.append = killed
+        run(setup, place, 2)
+        os._exit(1)
+    assert os.WIFSIGNALED(os.waitpid(child, 0)[1])
+    known = read(place)[1:]
+    assert len(known) == when - 1
+    trainings, played = [], []
+    train, play = trained.train_exploiters, trained.play_pairs
+    monkeypatch.setattr(
+        trained, "train_exploiters", lambda *all_of: trainings.append(1) or train(*all_of)
+    )
+
+    def counted(game, options, rows, column, episodes, seed):
+        played.extend((row, column[0]) for row in rows)
+        return play(game, options, rows, column, episodes, seed)
+
+    monkeypatch.setattr(trained, "play_pairs", counted)
+    found = run(setup, place, 2, resume=True)
+    assert plain(found) == plain(whole)
+    assert len(trainings) == 2 - sum("responses" in line for line in known)
+    rounds = [line for line in read(tmp_path / "whole")[1:] if "round" in line]
+    missing = rounds[sum("round" in line for line in known) :]
+    wanted = [tuple(each["pair"]) for line in missing for each in line["pairs"]]
+    assert sorted(played) == sorted(wanted)
+
+
+def test_what_cannot_be_is_told_before_anything_is_written(tmp_path):
+    place = tmp_path / "none"
+    for setup, kind, words in (
+        (setup_of("cleanup", {}), ConfigError, "oracles are trained for games of two"),
+        (setup_of(matches=0), UsageError, "matches: a whole number, 2 at least"),
+        (setup_of(turns=None), UsageError, "seconds, or turns"),
+        (setup_of(algorithm="ppq"), ConfigError, "ppq"),
+        (TrainedSetup("kuhn_poker", {}, "nsh"), UsageError, "no meta-solver"),
+    ):
+        with pytest.raises(kind, match=words) as raised:
+            run(setup, place, 1)
+        assert "\n" not in str(raised.value)
+    assert not place.exists()
+
+
+def test_rectified_oracles_are_as_many_as_are_played(tmp_path):
+    setup = TrainedSetup(
+        "rock_paper_scissors", BIASED, "rectified-nash", 3, 50, setup_of(turns=320).oracles
+    )
+    found = run(setup, tmp_path / "x", 2)
+    assert found.ended == SPENT
+    assert max(found.last.policies) >= 2
