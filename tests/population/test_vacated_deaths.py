@@ -7,11 +7,14 @@ import pytest
 
 from population import test_deaths as deaths
 from remuda.hyperparameters import HYPERPARAMETERS
+from remuda.population.births import BirthOrders
 from remuda.population.director import Birth, Vacate
 from remuda.population.league import League
 from remuda.population.learner_births import LearnerBirths
-from remuda.population.ledger import BIRTH
+from remuda.population.ledger import BIRTH, LedgerFile
+from remuda.population.lineage import read_lineage
 from remuda.population.matchmakers import Fixed, Random
+from remuda.population.record_buffer import RecordBuffer
 from remuda.population.records import PolicyRef
 from remuda.population.table import Table
 from remuda.population.table_layout import MATCHES, NO_POLICY, POLICY
@@ -84,9 +87,47 @@ def play(kind, death):
     return world, died
 
 
+def born_of(world, path):
+    """Those born in the place of `a`, as the ledger tells."""
+    table = world.table
+    file = LedgerFile(path, table.names, 2, table.hyperparameters.names)
+    file.append(table.records.since(0)[0])
+    return [born for born in read_lineage(path) if born.policy == "a" and born.generation]
+
+
+@pytest.mark.parametrize("is_done", [False, True])
+@pytest.mark.parametrize(("part", "step"), [(BirthOrders, "count"), (RecordBuffer, "add")])
+def test_the_ledger_tells_of_a_birth_once_wherever_its_actor_died(
+    part, step, is_done, monkeypatch, tmp_path
+):
+    """Red before: an order was counted before it was noted, and an actor died in between."""
+    world = World(*KINDS["without"])
+    world.begin(Replacing(True))
+    while "a" not in world.league.lifecycle._empty():
+        world.turn()
+    done, times = getattr(part, step), []
+
+    def dies(*given):
+        times.append(given)
+        if is_done or len(times) == (part is RecordBuffer):  # first it notes the matches
+            done(*given)
+        if len(times) == 1 + (part is RecordBuffer):
+            raise deaths.DiedError
+
+    with monkeypatch.context() as patched, pytest.raises(deaths.DiedError):
+        patched.setattr(part, step, dies)
+        world.turn()
+    world.begin(Replacing(True))
+    for _ in range(8):
+        world.turn()
+    (born,) = born_of(world, tmp_path / "ledger.bin")
+    assert born.generation == world.table.births.ordered(0) == 1
+    assert born.hyperparameters == world.league.population[A].hyperparameters
+
+
 @pytest.mark.parametrize("stride", [5, pytest.param(1, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("kind", KINDS)
-def test_one_is_born_in_its_place_wherever_an_actor_died(kind, stride):
+def test_one_is_born_in_its_place_wherever_an_actor_died(kind, stride, tmp_path):
     for death in range(0, 100_000, stride):
         world, died = play(kind, death)
         deaths.check(world)
@@ -102,8 +143,14 @@ def test_one_is_born_in_its_place_wherever_an_actor_died(kind, stride):
         spare = table.places.stand_in_of("a")
         assert table.occupants.identity[spare, POLICY] == NO_POLICY
         assert table.births.ordered(0) == table.births.confirmed(0) >= 1
-        born = table.records.since(0)[0]["kind"] == BIRTH
-        assert born.sum() <= 1 + died  # a record may be written, and its order not counted
+        records = table.records.since(0)[0]
+        born = records[records["kind"] == BIRTH]
+        # A record may be written, and its order not counted: both say the same generation then.
+        assert 1 <= len(born) <= 1 + died
+        assert (born["returns"][:, 0] == table.births.ordered(0)).all()
+        (newest,) = born_of(world, tmp_path / f"{death}.bin")
+        assert (newest.generation, newest.parent) == (table.births.ordered(0), "b")
+        assert newest.hyperparameters == population[A].hyperparameters
         games = table.word(MATCHES)
         world.turn()
         assert table.word(MATCHES) == games + deaths.COPIES

@@ -36,7 +36,7 @@ from remuda.population.roster import Roster
 from remuda.population.table import Table
 from remuda.population.table_layout import MATCHES, NO_POLICY
 from remuda.publish.snapshot import Snapshot
-from remuda.types import Floats, Integers
+from remuda.types import Array, Floats, Integers
 
 
 class ActingPolicies(Protocol):
@@ -200,9 +200,13 @@ class Lifecycle:
         elif math.isfinite(mean):  # nothing is known of it: like the others
             newborn.rate(mean, FRESH[UNCERTAINTY])
         table.numbers[place] = newborn.numbers
-        digest = table.order(place, weights, newborn)
-        self._log(BIRTH, newborn.ref, digest, parent)
-        self._log_numbers(newborn, birth)
+        digest = table.prepare(place, weights, newborn)
+        # Noted before it is ordered: if this actor dies in between, a successor orders and notes it
+        # anew, as the same generation. The other way round the ledger would lack a birth.
+        noted = self._record(BIRTH, newborn.ref, digest, parent)
+        noted["returns"][:, 0] = generation
+        table.records.add(np.concatenate((noted, self._numbers(newborn, birth))))
+        table.births.count(place)
         acting.wake(name)
 
     def _weights_of(self, ref: PolicyRef, acting: ActingPolicies) -> Snapshot:
@@ -316,11 +320,11 @@ class Lifecycle:
     def log_first(self) -> None:
         """Note what the policies begin with that were never born, where others will be."""
         if len(self._stand_ins):
-            for member in self._population.learning:
-                self._log_numbers(member)
+            first = [self._numbers(member) for member in self._population.learning]
+            self._table.records.add(np.concatenate(first))
 
-    def _log_numbers(self, newborn: Member, birth: Birth | None = None) -> None:
-        """Note what a newborn begins with, and why it was born."""
+    def _numbers(self, newborn: Member, birth: Birth | None = None) -> Array:
+        """The records of what a newborn begins with, and why it was born."""
         names = self._table.hyperparameters.names
         numbers = [(names.index(n), v) for n, v in newborn.hyperparameters.items() if n in names]
         if birth is not None and birth.fitness is not None:
@@ -333,9 +337,16 @@ class Lifecycle:
         records["policy"][:, 0] = self._table.names.index(newborn.ref.policy)
         for record, (name, value) in zip(records, numbers, strict=True):
             record["version"][0], record["digest"] = name, bits_of(value)
-        self._table.records.add(records)
+        return records
 
-    def _log(self, kind: int, ref: PolicyRef, digest: int, parent: PolicyRef | None = None) -> None:
+    def _log(self, kind: int, ref: PolicyRef, digest: int) -> None:
+        """Note what was done."""
+        self._table.records.add(self._record(kind, ref, digest))
+
+    def _record(
+        self, kind: int, ref: PolicyRef, digest: int, parent: PolicyRef | None = None
+    ) -> Array:
+        """The record of what was done to a member."""
         names, record = self._table.names, self._table.records.empty(1)
         record["kind"], record["number"] = kind, self._table.word(MATCHES)
         record["policy"][:, 0] = names.index(ref.policy)
@@ -344,7 +355,7 @@ class Lifecycle:
         if parent is not None:
             record["oldest"][:, 0] = names.index(parent.policy)
             record["newest"][:, 0] = parent.version
-        self._table.records.add(record)
+        return record
 
 
 def can_do_without(

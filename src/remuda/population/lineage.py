@@ -61,36 +61,35 @@ def read_lineage(ledger: Path) -> list[Born]:
     with ledger.open("rb") as file:
         numbers = json.loads(file.readline()).get("numbers", [])
     generations = dict.fromkeys(range(len(names)), 0)
-    found: list[Born] = []
-    newest: dict[int, int] = {}
+    found: dict[tuple[int, int], Born] = {}
     for record in records[(records["kind"] == BIRTH) | (records["kind"] == BORN_WITH)]:
         policy = int(record["policy"][0])
         if record["kind"] == BIRTH:
+            # Earlier versions did not say which birth it is.
+            generation = int(record["returns"][0]) or generations[policy] + 1
+            generations[policy] = generation
             parent = int(record["oldest"][0])
-            born = Born(
+            found.pop((policy, generation), None)  # its actor died before it was ordered
+            found[policy, generation] = Born(
                 names[policy],
-                generations[policy] + 1,
+                generation,
                 int(record["number"]),
                 names[parent] if parent >= 0 else None,
                 generations.get(parent, 0),
                 int(record["newest"][0]),
             )
-            generations[policy] += 1
-            newest[policy] = len(found)
-            found.append(born)
+            continue
+        at = policy, generations[policy]
+        if at not in found:  # it was there from the beginning
+            found[at] = Born(names[policy], 0, int(record["number"]), None, 0, -1)
+        name, value = int(record["version"][0]), value_of(record["digest"])
+        if name == SECOND_PARENT:
+            second = int(value)
+            generation = generations.get(second, 0)
+            found[at] = replace(found[at], second=names[second], second_generation=generation)
         else:
-            if policy not in newest:  # it was there from the beginning
-                newest[policy] = len(found)
-                found.append(Born(names[policy], 0, int(record["number"]), None, 0, -1))
-            name, value = int(record["version"][0]), value_of(record["digest"])
-            if name == SECOND_PARENT:
-                second, at = int(value), newest[policy]
-                found[at] = replace(
-                    found[at], second=names[second], second_generation=generations.get(second, 0)
-                )
-                continue
-            found[newest[policy]] = _with_number(found[newest[policy]], name, value, numbers)
-    return found
+            found[at] = _with_number(found[at], name, value, numbers)
+    return list(found.values())
 
 
 def read_matches(ledger: Path) -> int:

@@ -143,12 +143,14 @@ class Table:
         """Count."""
         store(self._shared["words"], word, value)
 
-    def order(self, place: int, weights: Floats, newborn: Member) -> int:
-        """Have a policy begin anew in an empty place; returns a digest of its weights."""
+    def prepare(self, place: int, weights: Floats, newborn: Member) -> int:
+        """Put what a policy is to begin with into an empty place; returns a digest of its weights.
+
+        It is ordered once `BirthOrders.count` is called.
+        """
         digest = self.births.put_weights(place, weights)
         self.occupants.put(place, newborn, there=False)
         self.hyperparameters.put(place, newborn.hyperparameters)
-        self.births.count(place)
         return digest
 
     def admit(self, place: int) -> Member:
