@@ -245,6 +245,27 @@ def test_without_numbers_all_is_taken_over_as_it_is():
     assert stage.mutated == []
 
 
+@pytest.mark.parametrize("every", [64, 6400])
+def test_a_bandit_counts_time_in_looks(every):
+    """Red before: in matches, so that all it had tried was forgotten from look to look."""
+    stage = Stage(FOUR, "fixed", [1.0] * 4, copies=every, every=every, explore="pb2")
+    for _ in range(12):
+        stage.turn(1.0)
+    trials = stage.evolution.state()["explorer"]["trials"]
+    assert sorted({time for _, time, _ in trials}) == list(np.arange(2.0, 13.0))
+
+
+def test_a_bandit_learns_what_came_of_numbers_that_did_not_last():
+    """Red before: a newborn that was replaced when it was judged first had never been tried."""
+    stage = Stage(FOUR, "random", [0.0, 4.0, 4.0, 4.0], explore="pb2")
+    while len(stage.born()) < 3:
+        stage.turn()
+    assert {policy for policy, _ in stage.born()} == {"a"}
+    tried = {values[RATE]: gain for values, _, gain in stage.evolution.state()["explorer"]["trials"]}
+    for rate in stage.rates()[:2]:
+        assert tried[rate] == pytest.approx(-4.0, abs=1.0)  # it began as a copy of a better one
+
+
 @settings(max_examples=30, deadline=None)
 @given(
     some.sampled_from(["fixed", "random"]),

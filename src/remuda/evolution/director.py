@@ -71,7 +71,7 @@ class Evolution:
         self._last = 0
         self._before: dict[str, tuple[int, float | None, list[float]]] = {}
         """By policy, when it was born; and when it was judged last, what it was worth and its
-        numbers then."""
+        numbers then. A newborn begins at what its parent was worth."""
         self._planned: dict[str, Takeover] = {}
         """By policy that leaves its place."""
 
@@ -106,8 +106,8 @@ class Evolution:
             member = population[PolicyRef(name)]
             born, value, _ = self._before.get(name, (-1, None, []))
             if born == member.born and value is not None:
-                time, gain = float(population.matches), worth.value - value
-                self._explorer.note(member.hyperparameters, time, gain)
+                gain = worth.value - value
+                self._explorer.note(member.hyperparameters, self._time(population), gain)
             self._before[name] = (member.born, worth.value, member.numbers.tolist())
         return commands
 
@@ -150,9 +150,11 @@ class Evolution:
         if second is not None and second not in population:
             second = None  # it has left meanwhile
         numbers = population[second].hyperparameters if second is not None else None
-        time = float(population.matches)
+        time, config = self._time(population), self._config
         chosen = self._explorer.choose(held.hyperparameters, others, time, random, numbers)
-        config = self._config
+        # What it gains is counted from what its parent was worth, also if it does not last.
+        begins_at = plan.fitness[1] if plan.fitness is not None else None
+        self._before[name] = population.matches, begins_at, unjudged()
         return Birth(
             name,
             held.ref,
@@ -162,6 +164,10 @@ class Evolution:
             config.crossover_layers,
             plan.fitness,
         )
+
+    def _time(self, population: Population) -> float:
+        """The looks that there might have been so far: what a bandit counts time in."""
+        return population.matches / (self._config.every or 1)
 
     def _best(self, name: str, population: Population) -> str | None:
         """The best of those that a policy may be a copy of."""
