@@ -9,11 +9,12 @@ from remuda.config import EvolutionConfig
 from remuda.evolution.director import Evolution
 from remuda.evolution.exploring import Explorer
 from remuda.evolution.setup import numbers_of, selection
-from remuda.evolution.worth import Estimate, Worth
+from remuda.evolution.worth import Estimate, Worth, unjudged, worth_of
 from remuda.population.league import League
 from remuda.population.learner_births import LearnerBirths
 from remuda.population.ledger import BIRTH, BORN_WITH, SECOND_PARENT, value_of
-from remuda.population.matchmakers import Fixed, Random
+from remuda.population.matchmakers import Fixed, Random, SelfPlay
+from remuda.population.records import GAMES, REWARD, SQUARES, Member, PolicyRef
 from remuda.population.table import Table
 from remuda.publish.snapshot import Snapshot
 from remuda.streams import stream
@@ -29,7 +30,7 @@ class Stage:
     def __init__(self, names, matchmaker, strengths, seed=0, copies=16, kinds=None, **config):
         self.names, self.strengths = tuple(names), np.array(strengths, np.float64)
         specified = {name: {RATE: 1e-3 * (i + 1)} for i, name in enumerate(names)}
-        self.seats = len(names) if matchmaker == "fixed" else 2
+        self.seats = config.pop("seats", len(names) if matchmaker == "fixed" else 2)
         self.table = Table(dict.fromkeys(names, SIZE), self.seats, 1, specified, (), stand_ins=True)
         self.births = LearnerBirths(self.table, self.names)
         self.versions = dict.fromkeys(self.names, 1)
@@ -60,12 +61,16 @@ class Stage:
         self.league = League(self.table, make, self.evolution, self.random, self.copies)
         self.league.deal(np.ones(self.copies, np.bool_))
 
+    def noise(self):
+        """What chance adds to returns: [copies, seats]."""
+        return self.random.normal(size=(self.copies, self.seats))
+
     def turn(self, share=0.5, learns=True):
         over = self.random.random(self.copies) < share
         acted = np.ones((self.copies, self.seats), np.int64)
         places = self.league.seated
         mean = self.strengths[places % len(self.names)]  # a stand-in's is some other's
-        returns = mean + self.random.normal(size=(self.copies, self.seats))
+        returns = mean + self.noise()
         if over.any():
             self.league.close(over, returns, acted, acted, ~over)
             self.league.step(dict(self.versions), self)
@@ -143,6 +148,69 @@ def test_none_is_replaced_on_noise(select):
         replaced += len(stage.born())
     assert looks > 200
     assert replaced <= 0.05 * looks + 5.0 * np.sqrt(0.05 * looks)
+
+
+class ZeroSum(Stage):
+    """What one of two wins the other loses."""
+
+    def noise(self):
+        drawn = self.random.normal(size=(self.copies, 1))
+        return np.hstack((drawn, -drawn))
+
+
+class Cooperative(Stage):
+    """All seats of a match, on several of which a policy sits, earn the same."""
+
+    def __init__(self, names, *rest, **config):
+        super().__init__(names, "self-play", *rest, **config)
+
+    def noise(self):
+        return np.repeat(self.random.normal(size=(self.copies, 1)), self.seats, 1)
+
+
+@pytest.mark.parametrize("fitness", ["return", "win_rate"])
+@pytest.mark.parametrize("names", [("a", "b"), ("a", "b", "c")])
+def test_none_is_replaced_on_luck_that_the_other_lost(names, fitness):
+    """Red before: returns counted as independent, though every loss was the other's gain."""
+    looks = replaced = 0
+    for seed in range(40):
+        config = {"fitness": fitness, "share": 0.5}
+        stage = ZeroSum(names, "random", [1.0] * len(names), seed, 64, **config)
+        for _ in range(30):
+            stage.turn()
+        looks += stage.evolution.state()["last"] // 64
+        replaced += len(stage.born())
+    assert looks > 400
+    assert 0 < replaced <= 0.05 * looks
+
+
+@pytest.mark.parametrize("seats", [2, 4])
+def test_none_is_replaced_on_luck_that_it_had_on_all_its_seats(seats, monkeypatch):
+    """Red before: the same luck counted once for each seat of the match that a policy had."""
+    monkeypatch.setitem(MATCHMAKERS, "self-play", lambda names: SelfPlay(seats))
+    looks = replaced = 0
+    for seed in range(40):
+        stage = Cooperative(("a", "b"), [1.0, 1.0], seed, 64, seats=seats, share=0.5)
+        for _ in range(30):
+            stage.turn()
+        looks += stage.evolution.state()["last"] // 64
+        replaced += len(stage.born())
+    assert looks > 300
+    assert replaced <= 0.05 * looks
+
+
+def test_equal_returns_are_equal_however_their_sums_are_rounded():
+    """Red before: returns without variance had no error, and the last bit of a mean decided."""
+    worths = {}
+    for name, games, squares in (("a", 100, 0.01), ("b", 130, 0.01)):
+        member = Member(PolicyRef(name))
+        member.numbers[[GAMES, REWARD, SQUARES]] = games, 0.1 * games, squares * games
+        worths[name] = worth_of(member, unjudged(), ("return",))
+    worths["b"] = worths["b"]._replace(
+        objectives=(worths["b"].objectives[0]._replace(value=0.1 + 1e-15),)
+    )
+    config = EvolutionConfig(every=1, share=0.5)
+    assert selection(config)(worths, np.random.default_rng(0)) == []
 
 
 def test_a_confidence_of_none_replaces_by_means_alone():
@@ -261,7 +329,9 @@ def test_a_bandit_learns_what_came_of_numbers_that_did_not_last():
     while len(stage.born()) < 3:
         stage.turn()
     assert {policy for policy, _ in stage.born()} == {"a"}
-    tried = {values[RATE]: gain for values, _, gain in stage.evolution.state()["explorer"]["trials"]}
+    tried = {
+        values[RATE]: gain for values, _, gain in stage.evolution.state()["explorer"]["trials"]
+    }
     for rate in stage.rates()[:2]:
         assert tried[rate] == pytest.approx(-4.0, abs=1.0)  # it began as a copy of a better one
 

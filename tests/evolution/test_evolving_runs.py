@@ -179,6 +179,10 @@ def test_a_run_that_ends_while_one_is_away_is_judged_with_its_copy(tmp_path):
             "height cannot evolve; of a policy of ppo these can: learning_rate",
         ),
         (
+            {"evolution": {"every": 9, "games": 9}},
+            "take 10 or more, or population.evolution.confidence 0",
+        ),
+        (
             {"evolution": {"every": 9, "fitness": "height"}},
             "should be 'return', 'rating' or 'win_rate'",
         ),

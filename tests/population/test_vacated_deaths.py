@@ -114,9 +114,10 @@ def test_the_ledger_tells_of_a_birth_once_wherever_its_actor_died(
         if len(times) == 1 + (part is RecordBuffer):
             raise deaths.DiedError
 
-    with monkeypatch.context() as patched, pytest.raises(deaths.DiedError):
-        patched.setattr(part, step, dies)
+    monkeypatch.setattr(part, step, dies)
+    with pytest.raises(deaths.DiedError):
         world.turn()
+    monkeypatch.undo()
     world.begin(Replacing(True))
     for _ in range(8):
         world.turn()

@@ -46,7 +46,7 @@ class EvolutionConfig(Section):
     """Matches between two looks at who earns more. None: there is no evolution."""
     games: Annotated[PositiveInt, EVOLUTION] = 100
     """Games that a policy has played since it was born, and since it was judged last, before it is
-    judged."""
+    judged; 10 at least, unless `confidence` is 0."""
     fitness: Annotated[
         Objective | Annotated[tuple[Objective, ...], Field(min_length=1)], EVOLUTION
     ] = "return"
@@ -76,7 +76,8 @@ class EvolutionConfig(Section):
     """The share of the population that counts as the best, and as the worst."""
     confidence: Annotated[float, Field(ge=0.0, lt=1.0), EVOLUTION] = 0.95
     """How sure it must be that a policy is worse than the one that it takes over from, 0 to 1,
-    allowing for all that were compared. 0: it is enough to have earned less."""
+    allowing for all that were compared, and for luck that they had in the same matches. 0: it is
+    enough to have earned less."""
     among: Annotated[Literal["all", "seats"], EVOLUTION] = "all"
     """Whom a policy may take over from: `all` with a network like its own, or those only that may
     take the same `seats`, so that each agent of the game has a population of its own."""

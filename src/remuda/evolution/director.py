@@ -12,7 +12,7 @@ from remuda.config import EvolutionConfig
 from remuda.evolution.exploring import Explorer
 from remuda.evolution.worth import Worth, unjudged, worth_of
 from remuda.population.director import Birth, Command, Vacate
-from remuda.population.ledger import Ledger
+from remuda.population.ledger import MET, Ledger
 from remuda.population.records import Member, PolicyRef, Population
 from remuda.types import State
 
@@ -78,7 +78,7 @@ class Evolution:
     def step(
         self,
         population: Population,
-        ledger: Ledger,  # noqa: ARG002
+        ledger: Ledger,
         versions: Mapping[str, int],  # noqa: ARG002
     ) -> list[Command]:
         """The births that are due, and every so many matches who leaves."""
@@ -86,12 +86,12 @@ class Evolution:
         if population.matches - self._last < (self._config.every or 0):
             return [*born]
         self._last = population.matches
-        return [*born, *self._replace(population)]
+        return [*born, *self._replace(population, ledger)]
 
-    def _replace(self, population: Population) -> list[Command]:
+    def _replace(self, population: Population, ledger: Ledger) -> list[Command]:
         """Judge all that have played enough, and let those go that take over from others."""
         random = self._stream(population.matches, "")
-        judged = self._judge(population)
+        judged = self._judge(population, ledger)
         commands: list[Command] = []
         # Who was to leave and could not be done without is there still: it is judged anew.
         self._planned = {p: t for p, t in self._planned.items() if PolicyRef(p) not in population}
@@ -121,12 +121,13 @@ class Evolution:
         drawn = random.permutation(len(others))[:2].tolist()
         return max((others[i] for i in drawn), key=lambda name: judged[name].value, default=None)
 
-    def _judge(self, population: Population) -> dict[str, Worth]:
+    def _judge(self, population: Population, ledger: Ledger) -> dict[str, Worth]:
         """What each policy is worth that has played enough since it was judged last."""
         found, objectives = {}, self._config.objectives
         for member in population.learning:
             if member.ref.policy in self._kinds:
-                worth = worth_of(member, self._numbers_before(member), objectives)
+                met = ledger.pairs[MET, member.place, : ledger.pairs.shape[1]]
+                worth = worth_of(member, self._numbers_before(member), objectives, met)
                 if worth is not None and worth.games >= self._config.games:
                     found[member.ref.policy] = worth
         return found

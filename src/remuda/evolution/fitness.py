@@ -29,6 +29,8 @@ class Fitness:
         errors: [P, D] standard errors of the means; 0: the mean is known.
         freedom: [P, D] degrees of freedom that the errors have; infinite: errors are known.
         maximise: by objective, whether more is better.
+        together: [P, P, D] how strongly the means of two policies may be correlated, 0 to 1, since
+            they come in part from the same games; None: not at all.
     """
 
     names: tuple[str, ...]
@@ -36,6 +38,7 @@ class Fitness:
     errors: Numbers = field(repr=False)
     freedom: Numbers = field(repr=False)
     maximise: tuple[bool, ...] = (True,)
+    together: Numbers | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         """Refuse arrays that do not fit.
@@ -51,6 +54,10 @@ class Fitness:
         twice = sorted({name for name in self.names if self.names.count(name) > 1})
         if twice:
             raise UsageError(f"fitness: {twice[0]} stands twice among the policies")
+        if self.together is not None and self.together.shape != (shape[0], *shape):
+            raise UsageError(
+                f"fitness: together is {self.together.shape}; it must be {(shape[0], *shape)}"
+            )
         if (self.errors < 0.0).any():
             raise UsageError("fitness: a standard error is negative")
 
@@ -124,7 +131,9 @@ class Fitness:
 
         Welch 1947, "The generalization of Student's problem when several different population
         variances are involved", with the degrees of freedom of Satterthwaite 1946. Of known means
-        it is 0 or 1.
+        it is 0 or 1. What one wins of a game the other may lose, so where means come from the same
+        games, the error of their difference is taken as great as it may be: as if all luck that
+        they share were opposite.
         """
         pair = [better, worse]
         one, other = self.means[pair, objective].tolist()
@@ -134,7 +143,9 @@ class Fitness:
         if scale == 0.0:
             return 0.0 if difference > 0.0 else 1.0
         squares = [(error / scale) ** 2 for error in errors]  # so that none is too small a number
-        ratio = difference / scale / math.sqrt(sum(squares))
+        shared = 0.0 if self.together is None else float(self.together[better, worse, objective])
+        at_most = sum(squares) + 2.0 * shared * math.sqrt(squares[0] * squares[1])
+        ratio = difference / scale / math.sqrt(at_most)
         doubt = sum(s**2 / freedom for s, freedom in zip(squares, freedoms.tolist(), strict=True))
         if doubt == 0.0:
             return float(special.ndtr(-ratio))

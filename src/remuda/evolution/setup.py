@@ -11,6 +11,7 @@ from remuda.config import Config, EvolutionConfig
 from remuda.errors import ConfigError
 from remuda.evolution.director import Evolution, Select
 from remuda.evolution.exploring import Explorer
+from remuda.evolution.fitness import LEAST
 from remuda.evolution.numbers import Evolvable, check_numbers
 from remuda.evolution.select import binary_tournament, non_dominated, t_test, truncation
 from remuda.evolution.worth import Worth, fitness_of
@@ -116,6 +117,13 @@ def check_evolution(config: Config, specs: Sequence[PolicySpec], roster: Roster)
         raise ConfigError(
             f"{key}.every and population.births.every are both set, and both replace policies; "
             "leave one of them out"
+        )
+    games, confidence = config.population.evolution.games, config.population.evolution.confidence
+    if confidence > 0.0 and games < LEAST:
+        raise ConfigError(
+            f"{key}.games is {games}, and {key}.confidence {confidence:g}: so few games may be "
+            f"equal by chance, and say nothing of how sure it is; take {LEAST} or more, or "
+            f"{key}.confidence 0"
         )
     objectives, select = config.population.evolution.objectives, config.population.evolution.select
     if len(objectives) > 1 and select != "non_dominated":

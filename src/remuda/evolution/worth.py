@@ -19,7 +19,11 @@ from remuda.population.records import (
     UNCERTAINTY,
     WINS,
     Member,
+    Numbers,
 )
+
+ROUNDING = 1e-7
+"""The share of a return that says nothing: returns are sums of numbers of 24 bits."""
 
 
 class Estimate(NamedTuple):
@@ -31,6 +35,25 @@ class Estimate(NamedTuple):
     """Standard error of that."""
     freedom: float = math.inf
     """Degrees of freedom that the error has."""
+    by_games: bool = True
+    """Whether it is a mean over games, so that two policies in one game may share its luck."""
+
+
+class Meetings(NamedTuple):
+    """Whom a policy met in matches since it was born, so that both have their luck."""
+
+    place: int
+    """Of the policy in the population."""
+    games: float
+    """Seats that it had."""
+    met: Numbers
+    """[policies] by place, how often it met who is there; itself too, where it has several seats.
+    """
+
+    @property
+    def seats(self) -> float:
+        """Of its own in a match, on average, weighed by seats."""
+        return 1.0 + float(self.met[self.place]) / self.games if self.games else 1.0
 
 
 class Worth(NamedTuple):
@@ -40,6 +63,8 @@ class Worth(NamedTuple):
     """In each that it was judged by."""
     games: int
     """That it was judged by."""
+    meetings: Meetings | None = None
+    """Whom it met; None: nobody, and its games have nothing in common."""
 
     @property
     def value(self) -> float:
@@ -47,13 +72,19 @@ class Worth(NamedTuple):
         return self.objectives[0].value
 
 
-def worth_of(member: Member, before: Sequence[float], objectives: Sequence[str]) -> Worth | None:
+def worth_of(
+    member: Member,
+    before: Sequence[float],
+    objectives: Sequence[str],
+    met: Numbers | None = None,
+) -> Worth | None:
     """Judge a policy by its games since its numbers were `before`.
 
     Args:
         member: with its numbers as they are now.
         before: [fields] its numbers as they were; those of `FRESH` when it was born.
         objectives: each `return`, `rating` or `win_rate`.
+        met: [policies] by place, how often it met who is there; None: nobody.
 
     Returns:
         None: it has played too little for an error to be told.
@@ -62,36 +93,68 @@ def worth_of(member: Member, before: Sequence[float], objectives: Sequence[str])
     games = now[GAMES] - before[GAMES]
     if games < 2:
         return None
-    found = [_estimate(now, before, games, objective) for objective in objectives]
+    meetings = Meetings(member.place, now[GAMES], met) if met is not None else None
+    seats = meetings.seats if meetings is not None else 1.0
+    found = [_estimate(now, before, games, seats, objective) for objective in objectives]
     told = tuple(each for each in found if each is not None)
-    return Worth(told, int(games)) if len(told) == len(found) else None
+    return Worth(told, int(games), meetings) if len(told) == len(found) else None
 
 
 def _estimate(
-    now: Sequence[float], before: Sequence[float], games: float, objective: str
+    now: Sequence[float], before: Sequence[float], games: float, seats: float, objective: str
 ) -> Estimate | None:
-    """What numbers say of one objective; None: nothing yet."""
+    """What numbers say of one objective; None: nothing yet.
+
+    A policy that has several seats of a match has that match's luck on each: in the worst case,
+    such as rewards that all share, so many seats say no more than one. Games are counted as if that
+    were so, which no correlation makes too many.
+    """
+    matches = games / seats
     if objective == "rating":
-        return Estimate(now[RATING], now[UNCERTAINTY])
+        return Estimate(now[RATING], now[UNCERTAINTY], by_games=False)
     if objective == "win_rate":
         met, won = now[MEETINGS] - before[MEETINGS], now[WINS] - before[WINS]
         if met <= 0:
             return None
-        # Two meetings that went half and half are added, so that no error is 0 (Agresti, Coull).
-        share = (won + 1.0) / (met + 2.0)
-        return Estimate(share, math.sqrt(share * (1.0 - share) / (met + 2.0)))
+        # Two matches that went half and half are added, so that no error is 0 (Agresti, Coull).
+        each = met / matches
+        share = (won + each) / (met + 2.0 * each)
+        return Estimate(share, math.sqrt(share * (1.0 - share) / (matches + 2.0)))
     mean = (now[REWARD] - before[REWARD]) / games
     squares = (now[SQUARES] - before[SQUARES]) / games
     variance = max(squares - mean**2, 0.0) * games / (games - 1.0)
-    return Estimate(mean, math.sqrt(variance / games), games - 1.0)
+    error = max(math.sqrt(variance / matches), ROUNDING * abs(mean))
+    return Estimate(mean, error, max(matches - 1.0, 1.0))
 
 
 def fitness_of(worths: Mapping[str, Worth]) -> Fitness:
     """What policies are worth, as selections take it."""
     count = len(next(iter(worths.values())).objectives) if worths else 1
     columns = np.array([worth.objectives for worth in worths.values()], np.float64)
-    means, errors, freedom = np.moveaxis(columns.reshape(len(worths), count, 3), 2, 0)
-    return Fitness(tuple(worths), means, errors, freedom, (True,) * count)
+    columns = np.moveaxis(columns.reshape(len(worths), count, 4), 2, 0)
+    means, errors, freedom, by_games = columns
+    together = _together(worths)[:, :, None] * by_games[None, :, :]
+    return Fitness(tuple(worths), means, errors, freedom, (True,) * count, together)
+
+
+def _together(worths: Mapping[str, Worth]) -> Numbers:
+    """[P, P]: the greatest correlation that the means of two policies may have.
+
+    Of two sums of n and m returns, of which l pairs are of one match, it is l / sqrt(n m), each of
+    them counted once for all seats that the policy has in a match.
+    """
+    known = [worth.meetings for worth in worths.values() if worth.meetings is not None]
+    if len(known) < len(worths) or not worths:
+        return np.zeros((len(worths), len(worths)))
+    places = [each.place for each in known]
+    met = np.array([each.met[places] for each in known])
+    # What they met since both are there, for the games that both are judged by.
+    played = np.array([each.games for each in known])
+    games = np.array([worth.games for worth in worths.values()], np.float64)
+    seats = np.array([each.seats for each in known])
+    pairs = met / np.minimum.outer(played, played) * np.minimum.outer(games, games)
+    found: Numbers = np.minimum(pairs / np.sqrt(np.outer(games * seats, games * seats)), 1.0)
+    return found
 
 
 def unjudged() -> list[float]:

@@ -35,10 +35,11 @@ from remuda.types import Array, Bools, Integers
 MATCH, FREEZE, RETIRE, BIRTH, LOST, BORN_WITH = 0, 1, 2, 3, 4, 5
 """Kinds of records: a match that is over, and a director's commands, about the first seat. Of a
 birth, `oldest` and `newest` tell the parent's policy and version; -1: it has none. `returns` says
-which birth in its place it is, from 1 on (0: an earlier version wrote it); of two of the same number
-the first never came to be, since its actor died. It is followed by one record for each number that the newborn begins with: its `version` says which of the names in
-the first line of the ledger, or `FITNESS`, and its `digest` is the number (`bits_of`). A record
-that was lost leaves one that tells nothing else, so that a record keeps its number."""
+which birth in its place it is, from 1 on (0: an earlier version wrote it); of two of the same
+number the first never came to be, since its actor died. It is followed by one record for each
+number that the newborn begins with: its `version` says which of the names in the first line of the
+ledger, or `FITNESS`, and its `digest` is the number (`bits_of`). A record that was lost leaves one
+that tells nothing else, so that a record keeps its number."""
 FITNESS = -1
 """In place of the number of a name: what the policy before in this place was judged to be worth."""
 PARENT_FITNESS = -2
