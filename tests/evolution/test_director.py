@@ -130,7 +130,7 @@ def test_the_worst_take_over_from_the_better(matchmaker, select, fitness):
     if select == "truncation":
         assert stage.born()[0] == ("a", "d")
     rates = stage.rates()
-    assert len(rates) == 3
+    assert len(rates) == len(stage.born())
     assert all(1e-5 <= rate <= 1e-1 for rate in rates)
     specified = [1e-3 * (i + 1) for i in range(4)]
     assert not np.isclose(rates[0], specified).any()
@@ -211,6 +211,18 @@ def test_equal_returns_are_equal_however_their_sums_are_rounded():
     )
     config = EvolutionConfig(every=1, share=0.5)
     assert selection(config)(worths, np.random.default_rng(0)) == []
+
+
+@pytest.mark.parametrize("matchmaker", MATCHMAKERS)
+def test_looks_more_frequent_than_games_keep_policies_comparable(matchmaker):
+    """Red before: who had played enough was judged alone, compared with nobody, and anew."""
+    stage = Stage(FOUR, matchmaker, [0.0, 2.0, 4.0, 6.0], copies=1, every=1)
+    for _ in range(1200):
+        stage.turn(1.0)
+    born = stage.born()
+    assert len(born) >= 3
+    assert born[0] in [("a", "d"), ("a", "c"), ("b", "d")]
+    assert len(born) <= 1200 * 4 / 20  # each has played that many games at least
 
 
 def test_a_confidence_of_none_replaces_by_means_alone():

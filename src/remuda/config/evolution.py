@@ -46,7 +46,8 @@ class EvolutionConfig(Section):
     """Matches between two looks at who earns more. None: there is no evolution."""
     games: Annotated[PositiveInt, EVOLUTION] = 100
     """Games that a policy has played since it was born, and since it was judged last, before it is
-    judged; 10 at least, unless `confidence` is 0."""
+    judged; 10 at least, unless `confidence` is 0. Three of four must have played so many before any
+    are compared."""
     fitness: Annotated[
         Objective | Annotated[tuple[Objective, ...], Field(min_length=1)], EVOLUTION
     ] = "return"

@@ -19,6 +19,10 @@ from remuda.types import State
 Select = Callable[[Mapping[str, Worth], np.random.Generator], list[tuple[str, str]]]
 """From what policies are worth to who takes over from whom: (policy, parent)."""
 
+QUORUM = 0.75
+"""The share of policies of a kind that have played enough when they are compared: newborn, which
+begin later, are not waited for."""
+
 
 @dataclass(frozen=True)
 class Takeover:
@@ -95,14 +99,21 @@ class Evolution:
         commands: list[Command] = []
         # Who was to leave and could not be done without is there still: it is judged anew.
         self._planned = {p: t for p, t in self._planned.items() if PolicyRef(p) not in population}
+        compared: dict[str, Worth] = {}
         for kind in dict.fromkeys(self._kinds.values()):
             alike = {name: worth for name, worth in judged.items() if self._kinds[name] == kind}
+            there = sum(self._kinds.get(m.ref.policy) == kind for m in population.learning)
+            # Of few, the worst need not be bad, nor the best good. What these have played counts on
+            # until others have played enough too.
+            if len(alike) < max(2, math.ceil(QUORUM * there)):
+                continue
+            compared |= alike
             for policy, parent in self._select(alike, random):
                 fitness = (alike[policy].value, alike[parent].value)
                 second = self._second(policy, parent, alike, random)
                 self._planned[policy] = Takeover(policy, parent, fitness, second)
                 commands.append(Vacate(policy))
-        for name, worth in judged.items():
+        for name, worth in compared.items():
             member = population[PolicyRef(name)]
             born, value, _ = self._before.get(name, (-1, None, []))
             if born == member.born and value is not None:
