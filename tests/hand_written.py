@@ -34,6 +34,16 @@ class Demanding(Two):
 NOT_A_POLICY = 3
 
 
+def none_there_is(env, agent, observations, random):
+    """Chooses what is no action."""
+    return np.full(env.num_envs, 10**6)
+
+
+def not_a_number(env, agent, observations, random):
+    """Chooses nothing that could be looked up."""
+    return np.full(env.num_envs, np.nan)
+
+
 def too_few(env, agent, observations, random):
     return np.zeros(1, np.int64)
 

@@ -118,6 +118,17 @@ def test_what_returns_no_action_for_each_copy_is_told(tmp_path):
         trained(tmp_path / "run", population=population)
 
 
+@pytest.mark.parametrize(("who", "chosen"), [("none_there_is", "1000000"), ("not_a_number", "nan")])
+@pytest.mark.parametrize("game", ["kuhn_poker", "treasure_hunt"])
+def test_what_is_no_action_is_told(game, who, chosen, tmp_path):
+    """Red before: compiled games looked it up in memory that is not theirs."""
+    population = {"scripted": {"bot": f"hand_written:{who}"}}
+    said = f"population.scripted.bot chooses {chosen} for agent_., whose actions are Discrete"
+    with pytest.raises(ConfigError, match=said) as told:
+        trained(tmp_path / "run", game=game, population=population)
+    assert "\n" not in str(told.value)
+
+
 def test_what_raises_is_told_with_its_line(tmp_path):
     population = {"scripted": {"bot": "hand_written:fails"}}
     with pytest.raises(UserCodeError, match=r"RuntimeError in .*hand_written.*: no idea what"):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 import numpy as np
+from gymnasium.spaces import Box, Discrete, MultiDiscrete, Space
 
 from remuda.checkpoint.state import random_state, restore_random
 from remuda.envs.registry import RANDOM, Game
@@ -52,6 +53,7 @@ class ScriptedSeats:
         self._random = {name: stream(seed, purpose, "scripted", name) for name in self._policies}
         self._seated: list[list[tuple[str, Bools]]] = [[] for _ in env.agents]
         """By agent, the members that play it, and in which copies."""
+        self._bounds = [bounds_of(spec.action_space) for spec in env.agents]
 
     def deal(self, seated: Integers) -> None:
         """Find out who sits where, once seats [num_envs, num_agents] are dealt anew."""
@@ -70,14 +72,17 @@ class ScriptedSeats:
             actions: [num_envs, *action_shape] what networks chose; it is not changed.
 
         Raises:
-            ConfigError: a policy returns no action for each copy.
+            ConfigError: a policy returns no action for each copy, or one that there is not.
         """
         if not self._seated[agent]:
             return actions
         actions = actions.copy()
         for name, copies in self._seated[agent]:
             chosen = self._ask(name, agent, observations, actions.shape, self._random[name])
-            actions[copies] = chosen[copies]
+            acts: Bools = copies & self._env.active[:, agent]
+            if not self._are_actions(agent, chosen[acts]):
+                self._refuse(name, agent, chosen[acts])
+            actions[acts] = chosen[acts]
         return actions
 
     def try_out(
@@ -108,6 +113,21 @@ class ScriptedSeats:
         for name, rng in self._random.items():
             restore_random(rng, state[name])
 
+    def _are_actions(self, agent: int, chosen: Array) -> bool:
+        """Whether these may be done: compiled games look up what is in no list."""
+        low, ends = self._bounds[agent]
+        return bool(((chosen >= low) & (chosen < ends)).all())
+
+    def _refuse(self, name: str, agent: int, chosen: Array) -> None:
+        """Raise ConfigError for choices [N, *action_shape] that may not be done."""
+        low, ends = self._bounds[agent]
+        found = chosen[~((chosen >= low) & (chosen < ends))].ravel()[0]
+        spec = self._env.agents[agent]
+        raise ConfigError(
+            f"population.scripted.{name} chooses {found} for {spec.name}, whose actions are "
+            f"{spec.action_space}; let it return one of these for each copy"
+        )
+
     def _ask(
         self,
         name: str,
@@ -124,6 +144,16 @@ class ScriptedSeats:
                 f"{self._env.agents[agent].name}; it must return an action for each copy, {shape}"
             )
         return found
+
+
+def bounds_of(space: Space[object]) -> tuple[Array, Array]:
+    """The least actions of a space, and what all are below: two of [*action_shape]."""
+    if isinstance(space, Discrete):
+        return np.array(space.start), np.array(space.start + space.n)
+    if isinstance(space, MultiDiscrete):
+        return space.start, space.start + space.nvec
+    assert isinstance(space, Box), f"there are no bounds of {space}"
+    return np.full(space.shape, -np.inf), np.full(space.shape, np.inf)
 
 
 def load_scripted(
