@@ -11,7 +11,7 @@ from remuda.double_oracle.oracles import OracleSettings
 from remuda.double_oracle.record import Record, read
 from remuda.double_oracle.trained import run_trained
 from remuda.double_oracle.trained_setup import TrainedSetup
-from remuda.errors import ConfigError, UsageError
+from remuda.errors import ConfigError, RunDirectoryError, UsageError
 from remuda.ui.live import PlainView
 
 BIASED = {"biased": True, "rounds": 1}
@@ -103,6 +103,26 @@ def test_who_was_killed_goes_on_without_playing_anything_twice(tmp_path, monkeyp
     missing = rounds[sum("round" in line for line in known) :]
     wanted = [tuple(each["pair"]) for line in missing for each in line["pairs"]]
     assert sorted(played) == sorted(wanted)
+
+
+@pytest.mark.parametrize("rounds", [1, 2])
+def test_lines_that_do_not_follow_from_those_before_are_refused(tmp_path, rounds):
+    """Of a game that is walked, and of one that is not: each line twice, and each left out."""
+    setup = setup_of(options={"biased": True, "rounds": rounds}, turns=320, matches=20)
+    found = run(setup, tmp_path, 1)
+    path = tmp_path / "psro.jsonl"
+    lines = path.read_bytes().splitlines(keepends=True)
+    assert len(lines) > 6
+    for at in range(1, len(lines)):
+        for damaged in (lines[: at + 1] + lines[at:], lines[:at] + lines[at + 1 :]):
+            if damaged == lines[:-1]:
+                continue  # as if the last had never been
+            path.write_bytes(b"".join(damaged))
+            with pytest.raises(RunDirectoryError, match="it does not follow"):
+                run(setup, tmp_path, 1, resume=True)
+            assert path.read_bytes() == b"".join(damaged)
+    path.write_bytes(b"".join(lines))
+    assert plain(run(setup, tmp_path, 1, resume=True)) == plain(found)
 
 
 def test_what_cannot_be_is_told_before_anything_is_written(tmp_path):

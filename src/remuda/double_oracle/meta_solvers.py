@@ -80,10 +80,10 @@ def find(name: str) -> Callable[[Numbers, float], Sequence[Numbers]]:
     Raises:
         UsageError: there is none of that name.
     """
-    if name not in SOLVERS:
+    if not isinstance(name, str) or name not in SOLVERS:
         near = get_close_matches(str(name), SOLVERS, 1)
-        hint = f'; did you mean "{near[0]}"?' if near else ""
-        raise UsageError(f'there is no meta-solver "{name}"{hint} There are {", ".join(SOLVERS)}')
+        hint = f'; did you mean "{near[0]}"? There' if near else "; there"
+        raise UsageError(f'there is no meta-solver "{name}"{hint} are {", ".join(SOLVERS)}')
     return SOLVERS[name]
 
 
@@ -310,6 +310,9 @@ TWO_PLAYERS = ("nash", "max-entropy-nash", RECTIFIED)
 """Those for games of two players."""
 ZERO_SUM = ("max-entropy-nash",)
 """Those for games in which what players earn adds up to a constant."""
+OF_SETS = ("nash", "max-entropy-nash", RECTIFIED)
+"""Those for which a policy that is there twice is as if it were there once: where all best
+responses are known, nothing changes any more."""
 SOLVERS: dict[str, Callable[[Numbers, float], Sequence[Numbers]]] = {
     "nash": nash,
     "max-entropy-nash": max_entropy_nash,

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,7 +25,7 @@ from remuda.analysis.trees import OVER
 from remuda.coordinator.metrics import View
 from remuda.crossplay import Entrant
 from remuda.double_oracle import record as records
-from remuda.double_oracle.exact import GAIN, check_iterations
+from remuda.double_oracle.exact import check_iterations, least_gain
 from remuda.double_oracle.iterations import (
     CONVERGED,
     ENOUGH,
@@ -145,6 +145,7 @@ class _Loop:
         self._setup, self._record, self._view = setup, record, view
         self._told, self._stopped = told, stopped
         self._walked = walked
+        self._gain = 0.0 if walked is None else least_gain(walked.tree)
         self._policies: list[list[tuple[str, Entrant]]] = [[(RANDOM, RANDOM)] for _ in range(2)]
         self._sums = PairSums()
         self._rounds: set[tuple[int, int]] = set()
@@ -188,8 +189,14 @@ class _Loop:
         )
 
     def _take(self) -> None:
-        """Take over what the record knows."""
-        for line in self._record.lines[1:]:
+        """Take over what the record knows.
+
+        Raises:
+            RunDirectoryError: a line stands there twice, at another place, or is missing.
+        """
+        counts = [1, 1]
+        for place, line in enumerate(self._record.lines[1:], 1):
+            self._record.check(place, self._follows(line, counts))
             if "round" in line:
                 self._rounds.add((line["after"], line["round"]))
                 for each in line["pairs"]:
@@ -197,17 +204,37 @@ class _Loop:
             elif "responses" in line:
                 mixtures = tuple(np.array(each, np.float64) for each in line["mixtures"])
                 self._trained[line["responses"]] = _Responses(line["added"], mixtures)
+                for player, *_ in line["added"]:
+                    counts[player] += 1
             else:
                 self._note(Iteration.from_line(line))
             self._before = max(self._before, line.get("seconds", 0.0))
+
+    def _follows(self, line: Mapping[str, Any], counts: Sequence[int]) -> bool:
+        """Whether a line of the record is one that follows from what is known before it.
+
+        Args:
+            line: of a round of matches, of responses, or of an iteration.
+            counts: by player, how many policies there are.
+        """
+        number, known = len(self._trained), len(self.found)
+        if "round" in line:
+            key = (line["after"], line["round"])
+            met = all(self._sums.has(pair) for pair in np.ndindex(*counts))
+            return key not in self._rounds and key == (number, 1 if met else 0)
+        if (number, 1) not in self._rounds:
+            return False
+        if "responses" in line:
+            return line["responses"] == number and (self._walked is None or known == number + 1)
+        return line.get("iteration") == known == (number - 1 if self._walked is None else number)
 
     def _ended(self, iterations: int, enough: float) -> str:
         """Why no further iteration follows; empty: one does."""
         if not self.found:
             return ""
         last = self.found[-1]
-        if last.is_exact and last.nash_conv <= max(enough, GAIN):
-            return CONVERGED if last.nash_conv <= GAIN else ENOUGH
+        if last.is_exact and last.nash_conv <= max(enough, self._gain):
+            return CONVERGED if last.nash_conv <= self._gain else ENOUGH
         return SPENT if last.number >= iterations else ""
 
     def _solve(self, number: int) -> MetaStrategy:
