@@ -110,6 +110,53 @@ def test_from_python():
         remuda.psro("kuhn_poker", resume="x")
 
 
+@pytest.mark.parametrize(
+    ("asked", "words"),
+    [
+        ({"enough": -1.0}, "enough: a number, 0 at least; this is -1.0"),
+        ({"enough": float("nan")}, "enough: a number, 0 at least"),
+        ({"enough": "0.1"}, "enough: a number, 0 at least"),
+        ({"enough": -1.0, "oracle": "ppo"}, "enough: a number, 0 at least"),
+        ({"iterations": 2.5}, "iterations: a whole number"),
+        ({"seed": 3}, 'seed is for trained oracles; add oracle="ppo"'),
+        ({"seconds": None}, "seconds is for trained oracles"),
+        ({"policy": {"learning_rate": 1e-3}}, "policy is for trained oracles"),
+        ({"policy": "ppo", "oracle": "ppo"}, "policy: a dictionary, or a PolicyConfig"),
+        ({"meta_solver": ["nash"]}, "there is no meta-solver"),
+        ({"meta_solver": None}, '"None"; there are nash'),
+        ({"oracle": 5}, 'oracle: "exact", or the name of an algorithm; this is 5'),
+        ({"options": 3}, "options: a dictionary; this is 3"),
+        ({"directory": 5}, "directory: a path; this is 5"),
+        ({"told": 3}, "told: a function"),
+    ],
+)
+def test_a_bad_argument_is_one_clear_line(asked, words, tmp_path):
+    with pytest.raises(UsageError) as raised:
+        remuda.psro("kuhn_poker", **asked)
+    assert words in str(raised.value)
+    assert "\n" not in str(raised.value)
+    assert not list(tmp_path.iterdir())
+
+
+def test_settings_that_a_directory_cannot_keep_are_told_before_it_is_made(tmp_path):
+    options = {"rounds": np.int64(1)}
+    with pytest.raises(UsageError, match="what a directory can keep"):
+        remuda.psro("rock_paper_scissors", options=options, directory="x")
+    assert not list(tmp_path.iterdir())
+    assert remuda.psro("rock_paper_scissors", options=options).nash_conv < 1e-8
+
+
+def test_what_is_gone_on_with_is_as_it_was(tmp_path):
+    remuda.psro("kuhn_poker", directory="x", iterations=1)
+    for name, value in {"meta_solver": "uniform", "seed": 4, "options": {"a": 1}}.items():
+        with pytest.raises(UsageError, match=f"{name} is as it was in x"):
+            remuda.psro(resume="x", **{name: value})
+    told = []
+    found = remuda.psro(resume="x", iterations=3, enough=0.5, told=told.append)
+    assert [each.number for each in told] == [0, 1, 2]
+    assert found.ended == "NashConv is as small as was asked"
+
+
 def test_the_front_door_stays_a_function_whatever_was_imported_before():
     from remuda.double_oracle import exact
 

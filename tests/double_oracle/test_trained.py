@@ -3,12 +3,13 @@
 import os
 import signal
 
+import numpy as np
 import pytest
 
 from remuda.double_oracle import trained
 from remuda.double_oracle.iterations import ENOUGH, SPENT
 from remuda.double_oracle.oracles import OracleSettings
-from remuda.double_oracle.record import Record, read
+from remuda.double_oracle.record import Record, begin, read
 from remuda.double_oracle.trained import run_trained
 from remuda.double_oracle.trained_setup import TrainedSetup
 from remuda.errors import ConfigError, RunDirectoryError, UsageError
@@ -61,6 +62,44 @@ def test_where_the_game_is_not_walked_gains_are_lower_bounds(tmp_path):
     assert first.nash_conv == pytest.approx(2 * 2 / 3, abs=0.35)
     assert first.margin > 0.0
     assert found.play == ()
+
+
+def loop_of(tmp_path, pairs, solver="nash"):
+    """A loop in whose meta-game these pairs met: by pair, what player 0 earned in each match."""
+    setup = TrainedSetup("rock_paper_scissors", {"biased": True, "rounds": 2}, solver)
+    with begin(tmp_path, setup.description()) as record:
+        found = trained._Loop(setup, None, record, PlainView(), None, lambda: False)
+    for pair, earned in pairs.items():
+        own = np.array(earned)
+        sums = [len(own), own.sum(), -own.sum(), (own**2).sum(), (own**2).sum()]
+        found._sums.add(pair, sums)
+    found._policies = [[("x", "random")] * (1 + max(at)) for at in zip(*pairs, strict=True)]
+    return found
+
+
+def test_a_bound_from_few_matches_has_a_wide_interval(tmp_path):
+    few, many = [1.0, 1.0], [1.0, -1.0] * 1000
+    gains, margin = loop_of(tmp_path / "few", {(0, 0): [0.0, 1.0], (1, 0): few})._gains_of(
+        (np.ones(1), np.ones(1))
+    )
+    assert gains.tolist() == [0.5, 0.0]
+    assert margin > 2.0
+    gains, margin = loop_of(tmp_path / "many", {(0, 0): many, (1, 0): [1.0] * 2000})._gains_of(
+        (np.ones(1), np.ones(1))
+    )
+    assert gains.tolist() == [1.0, 0.0]
+    assert margin == pytest.approx(1.96 / np.sqrt(2000), rel=0.01)
+
+
+def test_the_interval_is_that_of_all_among_which_the_best_was_chosen(tmp_path):
+    """Of twenty responses that are worth nothing, the best by chance seems to gain."""
+    rng, false = np.random.default_rng(0), 0
+    for trial in range(60):
+        pairs = {(i, 0): rng.choice([-1.0, 1.0], 400) for i in range(21)}
+        loop = loop_of(tmp_path / str(trial), pairs, "rectified-nash")
+        gains, margin = loop._gains_of((np.ones(1), np.ones(1)))
+        false += gains.sum() > margin
+    assert false <= 6  # a tenth; with the interval of one it is a fifth
 
 
 @pytest.mark.parametrize(

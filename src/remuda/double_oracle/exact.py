@@ -178,12 +178,12 @@ def run_exact(
         stopped: whether to end after the iteration.
 
     Raises:
-        UsageError: there is no such meta-solver, it is not for this game, or `iterations` is less
-            than 0.
+        UsageError: there is no such meta-solver, it is not for this game, or `iterations` or
+            `enough` is less than 0.
         ConfigError: there is no such game, or it cannot be walked.
         RunDirectoryError: the directory is in use, damaged, or cannot be written.
     """
-    check_iterations(iterations)
+    check_end(iterations, enough)
     check_players(setup.meta_solver, 2)
     tree = tree_of(setup.game, setup.options)
     check_players(setup.meta_solver, tree.num_players)
@@ -228,10 +228,13 @@ def iterate(tree: Tree, solver: Solver, iterations: int) -> list[Iteration]:
     return loop.found
 
 
-def check_iterations(iterations: object) -> None:
-    """Raise a `UsageError` unless this is a number of iterations."""
+def check_end(iterations: object, enough: object) -> None:
+    """Raise a `UsageError` unless these are a number of iterations, and a NashConv to end at."""
     if isinstance(iterations, bool) or not isinstance(iterations, int) or iterations < 0:
         raise UsageError(f"iterations: a whole number, 0 at least; this is {iterations!r}")
+    is_number = isinstance(enough, int | float) and not isinstance(enough, bool)
+    if not is_number or not enough >= 0.0:  # type: ignore[operator]
+        raise UsageError(f"enough: a number, 0 at least; this is {enough!r}")
 
 
 def least_gain(tree: Tree) -> float:

@@ -53,6 +53,23 @@ class PairSums:
             found[:, row, column] = np.maximum(sums[3:5] / sums[0] - means**2, 0.0)
         return found
 
+    def errors(self, counts: Sequence[int]) -> Numbers:
+        """[2, n, m]: variances of the means; NaN where two never met.
+
+        To the squares of each pair that of one more match is added, as far off as one match of all
+        pairs is from the mean of all. A few matches that ended alike are no certainty.
+        """
+        known = self._within(counts)
+        found = np.full((2, *counts), np.nan)
+        if not known:
+            return found
+        every = np.sum([sums for _, sums in known], 0)
+        spread = np.maximum(every[3:5] / every[0] - (every[1:3] / every[0]) ** 2, 0.0)
+        for (row, column), sums in known:
+            squares = np.maximum(sums[3:5] - sums[1:3] ** 2 / sums[0], 0.0)
+            found[:, row, column] = (squares + spread) / sums[0] ** 2
+        return found
+
     def matches(self, counts: Sequence[int]) -> Integers:
         """[n, m]: how many they played."""
         found = np.zeros(tuple(counts), np.int64)

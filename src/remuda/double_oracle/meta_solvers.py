@@ -234,6 +234,24 @@ def rectified_targets(payoffs: Numbers, mixtures: Sequence[Numbers]) -> tuple[Ta
     return tuple(found)
 
 
+def to_beat(name: str, payoffs: Numbers, mixtures: Sequence[Numbers], target: Target) -> float:
+    """What a best response to a target has to earn more than, to be something better.
+
+    It is what the player's own mixture earns against the target. For the solvers of `OF_SETS` it is
+    what the best of the player's policies does: against a Nash mixture that is the same; but
+    against the part of it that one policy beats, this policy earns more than the mixture.
+
+    Args:
+        name: of the meta-solver.
+        payoffs: [2, n, m].
+        mixtures: of the meta-solver, by player.
+        target: of the response.
+    """
+    player = target.player
+    earned = np.moveaxis(payoffs[player], player, 0) @ target.mixtures[1 - player]
+    return float(earned.max() if name in OF_SETS else earned @ mixtures[player])
+
+
 def is_zero_sum(payoffs: Numbers, tolerance: float = SUMS) -> bool:
     """Whether what two players earn adds up to the same everywhere."""
     if len(payoffs) != 2:

@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from scipy.stats import t as student
 
 from remuda.analysis.exact_play import WalkedGame
 from remuda.analysis.exploitability import measure
@@ -25,7 +26,7 @@ from remuda.analysis.trees import OVER
 from remuda.coordinator.metrics import View
 from remuda.crossplay import Entrant
 from remuda.double_oracle import record as records
-from remuda.double_oracle.exact import check_iterations, least_gain
+from remuda.double_oracle.exact import check_end, least_gain
 from remuda.double_oracle.iterations import (
     CONVERGED,
     ENOUGH,
@@ -41,6 +42,7 @@ from remuda.double_oracle.meta_solvers import (
     check_players,
     check_zero_sum,
     solve,
+    to_beat,
 )
 from remuda.double_oracle.oracles import (
     SeatedTarget,
@@ -58,8 +60,8 @@ from remuda.streams import stream
 Numbers = npt.NDArray[np.float64]
 TOLERANCE = 1e-4
 """By this share of their range means over matches may miss a sum of zero: returns are rounded."""
-INTERVAL = 1.959963984540054
-"""Standard errors in half an interval of 95%."""
+INTERVAL = 0.95
+"""How likely an interval is right."""
 
 
 def run_trained(
@@ -92,7 +94,7 @@ def run_trained(
         ConfigError: the game is not one of two players, or oracles cannot be so.
         RunDirectoryError: the directory is in use, damaged, or cannot be written.
     """
-    check_iterations(iterations)
+    check_end(iterations, enough)
     check_players(setup.meta_solver, 2)
     walked = check_setup(setup)
     if walked is not None:
@@ -310,11 +312,14 @@ class _Loop:
             int(stream(setup.seed, "psro", "trials", number, i).integers(2**62))
             for i in range(len(targets))
         ]
-        values = self._values(strategy.mixtures)
+        payoffs = self._sums.payoffs(self.counts)
+        least = [
+            to_beat(setup.meta_solver, payoffs, strategy.mixtures, t) for t in strategy.targets
+        ]
         added: list[list[Any]] = []
         for i, response in enumerate(choose(targets, trained, setup.oracles, seeds)):
             player = response.player
-            if response.earned <= values[player]:
+            if response.earned <= least[i]:
                 continue  # nothing better was found
             name = f"player {player}, iteration {number + 1}"
             file, alone = place / f"policy_{i}", ((response.who,) * 2,)
@@ -352,28 +357,33 @@ class _Loop:
     def _bound(self, number: int) -> None:
         """Measure the iteration before by what its responses earned in the matches since."""
         mixtures = self._trained[number].mixtures
-        gains, errors = self._gains_of(mixtures)
-        margin = INTERVAL * float(np.sqrt(errors.sum()))
+        gains, margin = self._gains_of(mixtures)
         payoffs = self._sums.payoffs(tuple(map(len, mixtures)))
         self._keep(number, mixtures, gains, payoffs, margin, False)
 
-    def _gains_of(self, mixtures: Mixtures) -> tuple[Numbers, Numbers]:
-        """[2] what responses that joined since gain against mixtures, and the variances of that."""
-        payoffs = self._sums.payoffs(self.counts)
-        noise = self._sums.variances(self.counts) / np.maximum(self._sums.matches(self.counts), 1)
+    def _gains_of(self, mixtures: Mixtures) -> tuple[Numbers, float]:
+        """[2] what responses that joined since gain against mixtures, and the sum's margin.
+
+        Of several responses of a player that which earned most counts, so that the interval is that
+        of all of them at once (Bonferroni); and it is Student's, by the pair that met least often.
+        """
+        payoffs, noise = self._sums.payoffs(self.counts), self._sums.errors(self.counts)
         values, (x, y) = self._values(mixtures), mixtures
         spread = np.einsum("rij,i,j->r", noise[:, : len(x), : len(y)], x**2, y**2)
-        gains, errors = np.zeros(2), np.zeros(2)
+        gains, error, choices = np.zeros(2), 0.0, 1
         for player in range(2):
             other, old = mixtures[1 - player], len(mixtures[player])
             earned = np.moveaxis(payoffs[player], player, 0)[old:, : len(other)] @ other
+            choices *= max(len(earned), 1)
             if not len(earned) or earned.max() <= values[player]:
                 continue
             best = int(earned.argmax())
             own_noise = np.moveaxis(noise[player], player, 0)[old + best, : len(other)]
             gains[player] = earned[best] - values[player]
-            errors[player] = float(own_noise @ other**2) + float(spread[player])
-        return gains, errors
+            error += float(own_noise @ other**2) + float(spread[player])
+        fewest = int(self._sums.matches(self.counts).min())
+        wide = float(student.ppf(1.0 - (1.0 - INTERVAL) / 2.0 / choices, max(fewest - 1, 1)))
+        return gains, wide * float(np.sqrt(error))
 
     def _keep(
         self,
