@@ -1,15 +1,17 @@
 """`remuda psro` and `remuda.psro`: what they show, go on with, and refuse."""
 
+import io
 import json
 
 import numpy as np
 import pytest
+from rich.console import Console
 
 import remuda
-from remuda.double_oracle.iterations import Iteration
+from remuda.double_oracle.iterations import DoubleOracle, Iteration
 from remuda.errors import UsageError
 from remuda.ui import cli
-from remuda.ui.psro import line_of
+from remuda.ui.psro import line_of, print_double_oracle
 
 DILEMMA = ["prisoners_dilemma", "--env.options.rounds", "1"]
 
@@ -22,7 +24,7 @@ def _in_a_place_of_its_own(tmp_path, monkeypatch):
 def test_every_iteration_is_a_line_and_a_table_closes(capsys, tmp_path):
     assert cli.run(["psro", "kuhn_poker", "--out", "x"]) == 0
     said = capsys.readouterr().out.splitlines()
-    assert said[0] == ("iteration   0: 1 + 1 policies, NashConv 0.916667, played 1 of 1, 1 of 1")
+    assert said[0] == "iteration   0: NashConv 0.916667, played 1 of 1 + 1 of 1"
     lines = [line for line in said if line.startswith("iteration")]
     assert len(lines) >= 7
     assert "NashConv 0.000000" in lines[-1]
@@ -95,8 +97,24 @@ def test_a_lower_bound_says_at_least():
     gains, payoffs = np.array([0.25, 0.0]), np.zeros((2, 3, 3))
     found = Iteration(7, (3, 3), (half, half), gains, payoffs, is_exact=False, margin=0.125)
     assert line_of(found) == (
-        "iteration   7: 3 + 3 policies, NashConv at least 0.2500 ± 0.1250, played 2 of 3, 2 of 3"
+        "iteration   7: NashConv at least 0.2500 ± 0.1250, played 2 of 3 + 2 of 3"
     )
+
+
+@pytest.mark.parametrize("is_exact", [True, False])
+def test_many_policies_fit_into_80_columns(is_exact):
+    shares = np.arange(1.0, 102.0) / np.arange(1.0, 102.0).sum()
+    gains, payoffs = np.array([1.25, 2.0]), np.zeros((2, 101, 101))
+    last = Iteration(100, (101, 101), (shares, shares), gains, payoffs, is_exact, 0.125)
+    assert len(line_of(last)) <= 80
+    console = Console(width=80, record=True, file=io.StringIO())
+    whole = DoubleOracle("kuhn_poker", "nash", "ppo", (last,), "the iterations were spent", "x")
+    print_double_oracle(whole, console)
+    said = console.export_text()
+    assert len(said.splitlines()) < 20
+    assert "100: 0.020" in said.replace("\u00a0", " ")
+    assert "93 others: 0.849" in said.replace("\u00a0", " ")
+    assert ("gain, at least" in said) != is_exact
 
 
 def test_from_python():

@@ -36,6 +36,8 @@ from remuda.user_code import naming_user_code
 
 KEPT = Path("runs/psro")
 """Where double oracles are kept if no directory is named."""
+SHOWN = 8
+"""Policies of a mixture that the closing table lists."""
 ITERATIONS = 20
 """At most, where nothing else is said."""
 
@@ -243,12 +245,11 @@ def _run(
 
 def line_of(found: Iteration) -> str:
     """An iteration in one line."""
-    policies = " + ".join(map(str, found.policies))
-    support = ", ".join(
+    played = " + ".join(
         f"{used} of {count}" for used, count in zip(found.support, found.policies, strict=True)
     )
     how = f"{found.nash_conv:.6f}" if found.is_exact else f"at least {_bound(found)}"
-    return f"iteration {found.number:3}: {policies} policies, NashConv {how}, played {support}"
+    return f"iteration {found.number:3}: NashConv {how}, played {played}"
 
 
 def print_line(found: Iteration, out: IO[str] | None = None) -> None:
@@ -264,16 +265,16 @@ def print_double_oracle(found: DoubleOracle, console: Console | None = None) -> 
     if found.iterations:
         table = Table(box=box.SIMPLE_HEAD, header_style="dim", pad_edge=False, show_edge=False)
         table.add_column("player", style="bold")
-        for name in ("policies", "played", "gain"):
+        last = found.last
+        for name in ("policies", "played", "gain" if last.is_exact else "gain, at least"):
             table.add_column(name, justify="right")
         table.add_column("mixture, by policy")
-        last = found.last
         for player, mixture in enumerate(last.mixtures):
             table.add_row(
                 str(player),
                 str(last.policies[player]),
                 str(last.support[player]),
-                f"{last.gains[player]:.6f}",
+                f"{last.gains[player]:.{6 if last.is_exact else 4}f}",
                 _shares(mixture),
             )
         console.print(table)
@@ -298,5 +299,11 @@ def _bound(found: Iteration) -> str:
 
 
 def _shares(mixture: np.ndarray[Any, np.dtype[np.float64]]) -> str:
+    """The policies that are played, of many those that are played most."""
     played = np.flatnonzero(mixture > SUPPORT)
-    return ", ".join(f"{policy}: {mixture[policy]:.3f}" for policy in played.tolist())
+    shown = np.sort(played[np.argsort(-mixture[played], kind="stable")[:SHOWN]])
+    words = [f"{policy}:\u00a0{mixture[policy]:.3f}" for policy in shown.tolist()]
+    if len(shown) < len(played):
+        left = 1.0 - float(mixture[shown].sum())
+        words.append(f"{len(played) - len(shown)}\u00a0others:\u00a0{left:.3f}")
+    return ", ".join(words)
