@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from remuda.double_oracle import trained
-from remuda.double_oracle.iterations import ENOUGH, SPENT
+from remuda.double_oracle.iterations import ENOUGH, INTERRUPTED, SPENT
 from remuda.double_oracle.oracles import OracleSettings
 from remuda.double_oracle.record import Record, begin, read
 from remuda.double_oracle.trained import run_trained
@@ -130,9 +130,9 @@ def test_who_was_killed_goes_on_without_playing_anything_twice(tmp_path, monkeyp
         trained, "train_exploiters", lambda *all_of: trainings.append(1) or train(*all_of)
     )
 
-    def counted(game, options, rows, column, episodes, seed):
+    def counted(game, options, rows, column, *others):
         played.extend((row, column[0]) for row in rows)
-        return play(game, options, rows, column, episodes, seed)
+        return play(game, options, rows, column, *others)
 
     monkeypatch.setattr(trained, "play_pairs", counted)
     found = run(setup, place, 2, resume=True)
@@ -142,6 +142,16 @@ def test_who_was_killed_goes_on_without_playing_anything_twice(tmp_path, monkeyp
     missing = rounds[sum("round" in line for line in known) :]
     wanted = [tuple(each["pair"]) for line in missing for each in line["pairs"]]
     assert sorted(played) == sorted(wanted)
+
+
+def test_an_interruption_ends_matches_at_once_and_keeps_nothing_of_their_round(tmp_path):
+    setup = setup_of(turns=320, matches=200_000)  # minutes, if all were played
+    asked = []
+    found = run(setup, tmp_path, 1, stopped=lambda: asked.append(1) or len(asked) > 5)
+    assert found.ended == INTERRUPTED
+    assert 5 < len(asked) < 5000
+    assert not found.iterations
+    assert not read(tmp_path)[1:]
 
 
 @pytest.mark.parametrize("rounds", [1, 2])

@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from remuda.crossplay import Entrant
 from remuda.envs.registry import RANDOM
+from remuda.evaluation import Limits
 from remuda.exploiting.matches import Lineup, play_lineups
 from remuda.exploiting.target import Target
 from remuda.types import Integers
@@ -90,6 +91,7 @@ def play_pairs(
     column: tuple[int, Entrant],
     matches: int,
     seed: int,
+    limits: Limits | None = None,
 ) -> list[dict[str, Any]]:
     """Play policies of player 0 against one of player 1, all at once.
 
@@ -100,6 +102,7 @@ def play_pairs(
         column: the number of player 1's policy, and who it is.
         matches: of each pair.
         seed: of these matches, which no others have.
+        limits: when to begin no more.
 
     Returns:
         For each pair plain data: `pair`, and `sums` as `PairSums.add` takes them.
@@ -108,7 +111,7 @@ def play_pairs(
     alone = Target(game, dict(options), (f"policy {number}",), (1.0,), ((RANDOM, other),))
     lineups = [Lineup(0, who) for who in rows.values()]
     found = []
-    for row, returns in zip(rows, play_lineups(alone, lineups, matches, seed), strict=True):
+    for row, returns in zip(rows, play_lineups(alone, lineups, matches, seed, limits), strict=True):
         sums = [float(len(returns)), *returns.sum(0), *(returns**2).sum(0)]
         found.append({"pair": [row, number], "sums": [float(one) for one in sums]})
     return found

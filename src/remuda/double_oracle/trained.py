@@ -53,6 +53,7 @@ from remuda.double_oracle.oracles import (
 from remuda.double_oracle.record import Record
 from remuda.double_oracle.trained_setup import TrainedSetup, check_setup
 from remuda.envs.registry import RANDOM
+from remuda.evaluation import Limits
 from remuda.exploiting.target import Target
 from remuda.exploiting.training import train_exploiters
 from remuda.streams import stream
@@ -87,7 +88,8 @@ def run_trained(
         resume: go on with the directory.
         enough: end where NashConv is exact and no more than this.
         told: is told of every iteration, those before an interruption too.
-        stopped: whether to end after what is under way.
+        stopped: whether to end: between two turns of matches, which are then not kept, or after
+            what else is under way.
 
     Raises:
         UsageError: a setting that cannot be.
@@ -132,6 +134,10 @@ class _Responses:
     """That they were trained against."""
 
 
+class _StoppedError(Exception):
+    """A signal came while matches were played: the round is not kept."""
+
+
 class _Loop:
     """Iterations, and within each its steps: matches, the meta-game, oracles."""
 
@@ -165,6 +171,12 @@ class _Loop:
     def run(self, iterations: int, enough: float) -> str:
         """Iterate; why it ended."""
         self._take()
+        try:
+            return self._iterate(iterations, enough)
+        except _StoppedError:
+            return INTERRUPTED
+
+    def _iterate(self, iterations: int, enough: float) -> str:
         number = 0
         while True:
             if not self._is_done(number):
@@ -285,7 +297,10 @@ class _Loop:
                 (column, self._policies[1][column][1]),
                 matches,
                 int(stream(self._setup.seed, *names).integers(2**62)),
+                Limits(interrupted=self._stopped),  # a round may take long
             )
+            if self._stopped():
+                raise _StoppedError
         self._record.append({"after": number, "round": turn, "pairs": pairs, **self._seconds()})
         self._rounds.add((number, turn))
         for each in pairs:

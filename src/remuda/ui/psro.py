@@ -21,7 +21,7 @@ from remuda.config import PolicyConfig
 from remuda.coordinator.coordinator import Signals
 from remuda.coordinator.metrics import View
 from remuda.double_oracle.exact import ORACLE, ExactSetup, run_exact
-from remuda.double_oracle.iterations import DoubleOracle, Iteration
+from remuda.double_oracle.iterations import INTERRUPTED, DoubleOracle, Iteration
 from remuda.double_oracle.meta_solvers import SUPPORT
 from remuda.double_oracle.oracles import TRIALS, OracleSettings
 from remuda.double_oracle.record import LINES, description_of
@@ -279,6 +279,8 @@ def print_double_oracle(found: DoubleOracle, console: Console | None = None) -> 
             )
         console.print(table)
     console.print(Text(in_words(found)))
+    if found.ended == INTERRUPTED and found.directory:
+        console.print(Text(f"`remuda psro --resume {found.directory}` goes on"), soft_wrap=True)
     if found.directory:
         console.print(Text(f"wrote {found.directory}/{LINES}", "dim"), soft_wrap=True)
 
@@ -302,8 +304,8 @@ def _shares(mixture: np.ndarray[Any, np.dtype[np.float64]]) -> str:
     """The policies that are played, of many those that are played most."""
     played = np.flatnonzero(mixture > SUPPORT)
     shown = np.sort(played[np.argsort(-mixture[played], kind="stable")[:SHOWN]])
-    words = [f"{policy}:\u00a0{mixture[policy]:.3f}" for policy in shown.tolist()]
+    words = [f"{policy}: {mixture[policy]:.3f}" for policy in shown.tolist()]
     if len(shown) < len(played):
         left = 1.0 - float(mixture[shown].sum())
-        words.append(f"{len(played) - len(shown)}\u00a0others:\u00a0{left:.3f}")
+        words.append(f"{len(played) - len(shown)} others: {left:.3f}")
     return ", ".join(words)
