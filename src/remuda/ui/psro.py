@@ -129,10 +129,10 @@ def psro(
     if oracle == ORACLE:
         setup = ExactSetup(name, dict(options or {}), meta_solver)
     else:
-        is_config = isinstance(policy, PolicyConfig)
-        tree = (
-            policy.model_dump(mode="json", exclude_unset=True) if is_config else dict(policy or {})
-        )
+        if isinstance(policy, PolicyConfig):
+            tree = policy.model_dump(mode="json", exclude_unset=True)
+        else:
+            tree = dict(policy or {})
         if tree.get("algorithm", oracle) != oracle:
             raise UsageError(
                 f"policy.algorithm is {tree['algorithm']!r}, but the oracle is {oracle!r}; take "
