@@ -2,9 +2,15 @@
 
     python benchmarks/psro.py exact            NashConv <= 0.005 within 10 iterations
     python benchmarks/psro.py ppo --seeds 5    NashConv <= 0.02, 10 policies, 5 minutes, each seed
+    python benchmarks/psro.py stack            seconds of a policy: one stack, or one after another
 
 A benchmark of trained oracles ends a seed as soon as NashConv, worked out exactly from the
 networks, is no more than the bar; the time is that of everything, with starts and matches.
+
+`stack` trains oracles of both players against the same mixtures, with as many turns of each: all of
+them in one run, as `remuda psro` does it, and each in a run of its own, in turns so often as
+`--rounds` says. A run by itself has its share of the copies. The time of a policy is that of all
+runs, with their starts, by the number of policies; and by itself that of training.
 """
 
 from __future__ import annotations
@@ -12,12 +18,25 @@ from __future__ import annotations
 import argparse
 import tempfile
 import time
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
+from statistics import median
 from typing import Any
 
+import numpy as np
 from recording import Results, options_of
 
 from remuda.double_oracle.iterations import Iteration
+from remuda.double_oracle.oracles import (
+    OracleSettings,
+    SeatedTarget,
+    candidate_name,
+    config_of,
+    seated_target,
+)
+from remuda.exploiting.target import agents_of
+from remuda.exploiting.training import Exploiters, train_exploiters
 from remuda.ui.live import PlainView
 from remuda.ui.psro import print_line, psro
 
@@ -100,18 +119,113 @@ def ppo(results: Results, seeds: int, first: int) -> None:
         results.bar(f"seed {seed}: seconds", seconds, most=SECONDS)
 
 
+def oracles_of(candidates: int, schedule: str) -> OracleSettings:
+    """As `ppo` trains them, but for how many there are and the schedule; the turns of each stay."""
+    each = TRAINED["candidates"]
+    return OracleSettings(
+        candidates,
+        None,
+        TRAINED["turns"] // each * candidates,
+        {**TRAINED["policy"], "algorithm": "ppo"},
+        TRAINED["num_envs"] // each * candidates,
+        schedule,
+    )
+
+
+def trained_in(
+    home: Path, settings: OracleSettings, targets: Sequence[SeatedTarget], seed: int
+) -> Exploiters:
+    """Train the candidates of all targets in one run."""
+    with tempfile.TemporaryDirectory(dir=home) as place:
+        config = config_of(settings, targets, seed, Path(place) / "run", 1.0)
+        return train_exploiters(config, QuietView())
+
+
+def targets_in(home: Path, settings: OracleSettings) -> list[SeatedTarget]:
+    """By player, half random play and half a network that was trained for a short time."""
+    targets = []
+    for player in range(2):
+        file = home / f"random_{player}"
+        others = [("random", "random")]
+        found = seated_target("kuhn_poker", {}, player, others, np.ones(1), "random", file)
+        found.target.save(file)
+        targets.append(found)
+    short = replace(settings, candidates=1, turns=6400, num_envs=64)
+    players = trained_in(home, short, targets, 0).players
+    for player in range(2):
+        file = home / f"target_{player}"
+        other = players[candidate_name(1 - player, 0)]
+        agent = agents_of("kuhn_poker", {})[1 - player]
+        others = [("random", "random"), ("network", replace(other, agent=agent))]
+        found = seated_target("kuhn_poker", {}, player, others, np.ones(2), "random", file)
+        found.target.save(file)
+        targets[player] = found
+    return targets
+
+
+def stack(results: Results, candidates: int, rounds: int, schedule: str) -> None:
+    """Time oracles as one stack, and one after another."""
+    together, alone = oracles_of(candidates, schedule), oracles_of(1, schedule)
+    count = 2 * candidates
+    times: dict[str, list[tuple[float, float, float]]] = {"one stack": [], "one after another": []}
+    with tempfile.TemporaryDirectory() as place:
+        home = Path(place)
+        targets = targets_in(home, alone)  # compiles besides
+        for number in range(rounds):
+            for way, found in times.items():
+                runs = [(together, targets)]
+                if way != "one stack":
+                    runs = [(alone, [each]) for each in targets for _ in range(candidates)]
+                began = time.perf_counter()
+                trained = [
+                    trained_in(home, settings, those, 1000 * number + seed)
+                    for seed, (settings, those) in enumerate(runs)
+                ]
+                seconds = time.perf_counter() - began
+                training = sum(each.seconds for each in trained)
+                steps = sum(each.steps for each in trained)
+                found.append((seconds / count, training / count, steps / count))
+    for way, found in times.items():
+        whole, training, steps = (median(column) for column in zip(*found, strict=True))
+        results.row(
+            {
+                "oracles": f"{count}, {way}",
+                "schedule": schedule,
+                "seconds a policy": whole,
+                "of training": training,
+                "steps a policy": int(steps),
+            }
+        )
+    ratios = [
+        after[0] / one[0]
+        for one, after in zip(times["one stack"], times["one after another"], strict=True)
+    ]
+    results.row(
+        {
+            "oracles": "one after another : one stack",
+            "schedule": schedule,
+            "seconds a policy": median(ratios),
+        }
+    )
+
+
 def main() -> None:
     """Run one of the benchmarks."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("what", choices=("exact", "ppo"))
+    parser.add_argument("what", choices=("exact", "ppo", "stack"))
     parser.add_argument("--seeds", type=int, default=5, help="of ppo: so many")
     parser.add_argument("--first-seed", type=int, default=0)
+    parser.add_argument("--candidates", type=int, default=4, help="of stack: of each player")
+    parser.add_argument("--rounds", type=int, default=3, help="of stack: each way so often")
+    parser.add_argument("--schedule", default="sequential", help="of stack: async, or sequential")
     options = options_of(parser)
     results = Results(f"psro.{options.what}")
     if options.what == "exact":
         exact(results)
+    elif options.what == "stack":
+        stack(results, options.candidates, options.rounds, options.schedule)
     else:
         ppo(results, options.seeds, options.first_seed)
     results.finish(options)

@@ -1,15 +1,17 @@
 """`remuda psro` and `remuda.psro`: what they show, go on with, and refuse."""
 
+import io
 import json
 
 import numpy as np
 import pytest
+from rich.console import Console
 
 import remuda
-from remuda.double_oracle.iterations import Iteration
+from remuda.double_oracle.iterations import DoubleOracle, Iteration
 from remuda.errors import UsageError
 from remuda.ui import cli
-from remuda.ui.psro import line_of
+from remuda.ui.psro import line_of, print_double_oracle
 
 DILEMMA = ["prisoners_dilemma", "--env.options.rounds", "1"]
 
@@ -22,7 +24,7 @@ def _in_a_place_of_its_own(tmp_path, monkeypatch):
 def test_every_iteration_is_a_line_and_a_table_closes(capsys, tmp_path):
     assert cli.run(["psro", "kuhn_poker", "--out", "x"]) == 0
     said = capsys.readouterr().out.splitlines()
-    assert said[0] == ("iteration   0: 1 + 1 policies, NashConv 0.916667, played 1 of 1, 1 of 1")
+    assert said[0] == "iteration   0: NashConv 0.916667, played 1 of 1 + 1 of 1"
     lines = [line for line in said if line.startswith("iteration")]
     assert len(lines) >= 7
     assert "NashConv 0.000000" in lines[-1]
@@ -95,8 +97,31 @@ def test_a_lower_bound_says_at_least():
     gains, payoffs = np.array([0.25, 0.0]), np.zeros((2, 3, 3))
     found = Iteration(7, (3, 3), (half, half), gains, payoffs, is_exact=False, margin=0.125)
     assert line_of(found) == (
-        "iteration   7: 3 + 3 policies, NashConv at least 0.2500 ± 0.1250, played 2 of 3, 2 of 3"
+        "iteration   7: NashConv at least 0.2500 ± 0.1250, played 2 of 3 + 2 of 3"
     )
+
+
+@pytest.mark.parametrize("is_exact", [True, False])
+def test_many_policies_fit_into_80_columns(is_exact):
+    shares = np.arange(1.0, 102.0) / np.arange(1.0, 102.0).sum()
+    gains, payoffs = np.array([1.25, 2.0]), np.zeros((2, 101, 101))
+    last = Iteration(100, (101, 101), (shares, shares), gains, payoffs, is_exact, 0.125)
+    assert len(line_of(last)) <= 80
+    console = Console(width=80, record=True, file=io.StringIO())
+    whole = DoubleOracle("kuhn_poker", "nash", "ppo", (last,), "the iterations were spent", "x")
+    print_double_oracle(whole, console)
+    said = console.export_text()
+    assert len(said.splitlines()) < 20
+    assert all(words in said for words in ("99: 0.019", "93", "others:", "0.849"))
+    assert ("gain, at least" in said) != is_exact
+
+
+def test_what_was_interrupted_says_how_to_go_on():
+    console = Console(width=80, record=True, file=io.StringIO())
+    print_double_oracle(DoubleOracle("kuhn_poker", "nash", "ppo", (), "interrupted", "x"), console)
+    said = console.export_text()
+    assert "interrupted: nothing is known yet" in said
+    assert "`remuda psro --resume x` goes on" in said
 
 
 def test_from_python():
@@ -108,6 +133,53 @@ def test_from_python():
         remuda.psro()
     with pytest.raises(UsageError, match="leave both out"):
         remuda.psro("kuhn_poker", resume="x")
+
+
+@pytest.mark.parametrize(
+    ("asked", "words"),
+    [
+        ({"enough": -1.0}, "enough: a number, 0 at least; this is -1.0"),
+        ({"enough": float("nan")}, "enough: a number, 0 at least"),
+        ({"enough": "0.1"}, "enough: a number, 0 at least"),
+        ({"enough": -1.0, "oracle": "ppo"}, "enough: a number, 0 at least"),
+        ({"iterations": 2.5}, "iterations: a whole number"),
+        ({"seed": 3}, 'seed is for trained oracles; add oracle="ppo"'),
+        ({"seconds": None}, "seconds is for trained oracles"),
+        ({"policy": {"learning_rate": 1e-3}}, "policy is for trained oracles"),
+        ({"policy": "ppo", "oracle": "ppo"}, "policy: a dictionary, or a PolicyConfig"),
+        ({"meta_solver": ["nash"]}, "there is no meta-solver"),
+        ({"meta_solver": None}, '"None"; there are nash'),
+        ({"oracle": 5}, 'oracle: "exact", or the name of an algorithm; this is 5'),
+        ({"options": 3}, "options: a dictionary; this is 3"),
+        ({"directory": 5}, "directory: a path; this is 5"),
+        ({"told": 3}, "told: a function"),
+    ],
+)
+def test_a_bad_argument_is_one_clear_line(asked, words, tmp_path):
+    with pytest.raises(UsageError) as raised:
+        remuda.psro("kuhn_poker", **asked)
+    assert words in str(raised.value)
+    assert "\n" not in str(raised.value)
+    assert not list(tmp_path.iterdir())
+
+
+def test_settings_that_a_directory_cannot_keep_are_told_before_it_is_made(tmp_path):
+    options = {"rounds": np.int64(1)}
+    with pytest.raises(UsageError, match="what a directory can keep"):
+        remuda.psro("rock_paper_scissors", options=options, directory="x")
+    assert not list(tmp_path.iterdir())
+    assert remuda.psro("rock_paper_scissors", options=options).nash_conv < 1e-8
+
+
+def test_what_is_gone_on_with_is_as_it_was(tmp_path):
+    remuda.psro("kuhn_poker", directory="x", iterations=1)
+    for name, value in {"meta_solver": "uniform", "seed": 4, "options": {"a": 1}}.items():
+        with pytest.raises(UsageError, match=f"{name} is as it was in x"):
+            remuda.psro(resume="x", **{name: value})
+    told = []
+    found = remuda.psro(resume="x", iterations=3, enough=0.5, told=told.append)
+    assert [each.number for each in told] == [0, 1, 2]
+    assert found.ended == "NashConv is as small as was asked"
 
 
 def test_the_front_door_stays_a_function_whatever_was_imported_before():

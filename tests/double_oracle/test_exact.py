@@ -17,7 +17,7 @@ from remuda.analysis.tree_walk import flatten
 from remuda.double_oracle import exact
 from remuda.double_oracle.exact import ExactSetup, iterate, run_exact
 from remuda.double_oracle.games import ByHistory, tree_of
-from remuda.double_oracle.iterations import CONVERGED, ENOUGH, INTERRUPTED, SPENT
+from remuda.double_oracle.iterations import CONVERGED, ENOUGH, INTERRUPTED, NOTHING_NEW, SPENT
 from remuda.double_oracle.meta_solvers import MetaStrategy, Target, solve
 from remuda.double_oracle.record import Record, read
 from remuda.errors import ConfigError, RunDirectoryError, UnknownGameError, UsageError
@@ -77,7 +77,26 @@ def test_rectified_responses_are_as_many_as_policies_are_played():
     for before, after in zip(found.iterations, found.iterations[1:], strict=False):
         more = [n - m for n, m in zip(after.policies, before.policies, strict=True)]
         assert all(1 <= one <= used for one, used in zip(more, before.support, strict=True))
-    assert max(found.last.policies) > 9
+    assert max(found.last.policies) > len(found.iterations)
+
+
+def test_where_all_best_responses_are_known_it_ends():
+    """Rectified responses to the same mixtures are the same ones: nothing changes any more."""
+    found = run_exact(ExactSetup("kuhn_poker", {}, "rectified-nash"), 40)
+    assert found.ended == NOTHING_NEW
+    assert found.nash_conv > 0.01
+    assert len(found.iterations) < 15
+    # Fictitious play goes on with policies that it knows, since they then weigh more.
+    assert run_exact(ExactSetup("kuhn_poker", {}, "uniform"), 40).ended == SPENT
+
+
+@pytest.mark.parametrize("scale", [1e-10, 1e9, 1e12])
+def test_what_counts_as_a_gain_goes_by_the_size_of_the_returns(scale):
+    payoffs = np.random.default_rng(0).normal(size=(8, 8))
+    found = iterate(flatten(MatrixGame(payoffs * scale)), nash, 40)
+    assert 5 < len(found) < 12
+    assert found[-1].nash_conv <= 1e-7 * scale
+    assert len(iterate(flatten(MatrixGame(np.full((2, 3), 0.1 * scale))), nash, 40)) == 1
 
 
 def test_fictitious_play_comes_nearer_and_nearer():
@@ -221,6 +240,27 @@ def test_more_iterations_go_on_where_fewer_ended(tmp_path):
         each.nash_conv for each in whole.iterations
     ]
     assert [each.number for each in told] == [0, 1, 2, 3, 4]
+
+
+@pytest.mark.parametrize(
+    ("order", "line"),
+    [
+        ((0, 1, 2, 3, 4, 4), 6),  # a line twice
+        ((0, 1, 2, 2, 3, 4), 4),
+        ((0, 0, 1, 2, 3, 4), 2),
+        ((0, 1, 3, 4), 3),  # one is missing
+        ((0, 2, 1, 3, 4), 2),  # two the other way round
+    ],
+)
+def test_lines_that_do_not_follow_from_those_before_are_refused(tmp_path, order, line):
+    run_exact(KUHN, 3, tmp_path)
+    path = tmp_path / "psro.jsonl"
+    lines = path.read_bytes().splitlines(keepends=True)
+    damaged = b"".join(lines[i] for i in order)
+    path.write_bytes(damaged)
+    with pytest.raises(RunDirectoryError, match=f"damaged in line {line}: it does not follow"):
+        run_exact(KUHN, 5, tmp_path, resume=True)
+    assert path.read_bytes() == damaged
 
 
 def test_it_ends_where_nash_conv_is_small_enough(tmp_path):

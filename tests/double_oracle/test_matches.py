@@ -33,6 +33,25 @@ def test_sums_of_several_rounds_are_one_mean():
     assert np.isnan(sums.payoffs((1, 1))).all()
 
 
+def test_a_few_matches_that_ended_alike_are_no_certainty():
+    sums = PairSums()
+    for pair, returns in (
+        ((0, 0), [1.0, 1.0]),
+        ((0, 1), [1.0, -1.0] * 500),
+        ((1, 1), [1.0] * 1000),
+    ):
+        own = np.array(returns)
+        sums.add(pair, [len(own), own.sum(), -own.sum(), (own**2).sum(), (own**2).sum()])
+    errors = sums.errors((2, 2))
+    assert errors.shape == (2, 2, 2)
+    assert np.isnan(errors[:, 1, 0]).all()
+    assert errors[0] == pytest.approx(errors[1], nan_ok=True)
+    assert np.sqrt(errors[0, 0, 0]) > 0.3  # of a mean of two
+    assert np.sqrt(errors[0, 0, 1]) == pytest.approx(np.sqrt(1.0 / 1000), rel=1e-3)
+    assert 0.0 < np.sqrt(errors[0, 1, 1]) < 1e-3
+    assert np.isnan(PairSums().errors((1, 1))).all()
+
+
 def test_matches_are_as_those_that_play_say():
     drawn = mixed([0.5, 0.3, 0.2])
     found = play_pairs(GAME, {}, {0: drawn}, (0, always(1, GAME)), 4000, 1)

@@ -5,7 +5,7 @@ import pytest
 
 from remuda.analysis.regret import regret
 from remuda.double_oracle import meta_solvers
-from remuda.double_oracle.meta_solvers import SOLVERS, check_players, replicate, solve
+from remuda.double_oracle.meta_solvers import SOLVERS, check_players, replicate, solve, to_beat
 from remuda.errors import UsageError
 
 ROCK = np.array([[0.0, -1.0, 2.0], [1.0, 0.0, -1.0], [-2.0, 1.0, 0.0]])
@@ -148,6 +148,21 @@ def test_one_that_beats_nothing_trains_against_the_mixture_as_it_is():
     for target in found.targets[:2]:
         assert target.player == 0
         assert target.mixtures[1] == pytest.approx(found.mixtures[1])
+
+
+def test_what_a_response_has_to_beat():
+    """What rock beats or draws with it earns 1 from; the mixture, which is worth 0, earns less."""
+    payoffs = zero_sum(ROCK)
+    found = solve("rectified-nash", payoffs)
+    against = to_beat("rectified-nash", payoffs, found.mixtures, found.targets[0])
+    assert against == pytest.approx(1.0)
+    for name in ("nash", "max-entropy-nash"):
+        found = solve(name, payoffs)
+        for target in found.targets:
+            assert to_beat(name, payoffs, found.mixtures, target) == pytest.approx(0.0, abs=1e-9)
+    found = solve("uniform", payoffs)
+    earned = [to_beat("uniform", payoffs + 0.5, found.mixtures, each) for each in found.targets]
+    assert earned == pytest.approx([payoffs[0].mean() + 0.5, payoffs[1].mean() + 0.5])
 
 
 def test_an_unknown_meta_solver_is_one_clear_line():

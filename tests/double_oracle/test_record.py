@@ -2,6 +2,7 @@
 
 import json
 import os
+import resource
 import signal
 
 import pytest
@@ -93,3 +94,46 @@ def test_what_was_appended_survives_a_kill(tmp_path):
     _, status = os.waitpid(child, 0)
     assert os.WIFSIGNALED(status)
     assert read(tmp_path)[1:] == [{"one": 1}]
+
+
+def test_a_full_disk_is_one_clear_line_and_what_was_written_is_kept(tmp_path):
+    child = os.fork()
+    if child == 0:
+        status = 1
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (200, resource.RLIM_INFINITY))
+        try:
+            with begin(tmp_path, {"game": "a"}) as record:
+                record.append({"one": 1})
+                record.append({"two": "2" * 300})
+        except RunDirectoryError as error:
+            status = 0 if "what was written is kept" in str(error) else 2
+        finally:
+            os._exit(status)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert read(tmp_path)[1:] == [{"one": 1}]
+    with go_on(tmp_path) as record:
+        record.append({"two": 2})
+    assert read(tmp_path)[1:] == [{"one": 1}, {"two": 2}]
+
+
+@pytest.mark.parametrize("name", ["lock", LINES])
+def test_a_file_that_cannot_be_written_is_one_clear_line(tmp_path, name, monkeypatch):
+    with begin(tmp_path / "was", {"game": "a"}):
+        pass
+    (tmp_path / "was" / name).rename(tmp_path / "away")
+    (tmp_path / "was" / name).mkdir()
+    if name == LINES:
+        monkeypatch.setattr(records, "description_of", lambda directory: {})
+    with (
+        pytest.raises(RunDirectoryError, match=f"{name} cannot be written"),
+        go_on(tmp_path / "was"),
+    ):
+        pass
+
+
+def test_a_file_of_that_name_that_is_none_of_ours_is_left_as_it_is(tmp_path):
+    (tmp_path / LINES).write_text("notes of mine\n")
+    with pytest.raises(RunDirectoryError, match="is not empty"), begin(tmp_path, {"game": "a"}):
+        pass
+    assert (tmp_path / LINES).read_text() == "notes of mine\n"

@@ -3,15 +3,16 @@
 import os
 import signal
 
+import numpy as np
 import pytest
 
 from remuda.double_oracle import trained
-from remuda.double_oracle.iterations import ENOUGH, SPENT
+from remuda.double_oracle.iterations import ENOUGH, INTERRUPTED, SPENT
 from remuda.double_oracle.oracles import OracleSettings
-from remuda.double_oracle.record import Record, read
+from remuda.double_oracle.record import Record, begin, read
 from remuda.double_oracle.trained import run_trained
 from remuda.double_oracle.trained_setup import TrainedSetup
-from remuda.errors import ConfigError, UsageError
+from remuda.errors import ConfigError, RunDirectoryError, UsageError
 from remuda.ui.live import PlainView
 
 BIASED = {"biased": True, "rounds": 1}
@@ -63,6 +64,44 @@ def test_where_the_game_is_not_walked_gains_are_lower_bounds(tmp_path):
     assert found.play == ()
 
 
+def loop_of(tmp_path, pairs, solver="nash"):
+    """A loop in whose meta-game these pairs met: by pair, what player 0 earned in each match."""
+    setup = TrainedSetup("rock_paper_scissors", {"biased": True, "rounds": 2}, solver)
+    with begin(tmp_path, setup.description()) as record:
+        found = trained._Loop(setup, None, record, PlainView(), None, lambda: False)
+    for pair, earned in pairs.items():
+        own = np.array(earned)
+        sums = [len(own), own.sum(), -own.sum(), (own**2).sum(), (own**2).sum()]
+        found._sums.add(pair, sums)
+    found._policies = [[("x", "random")] * (1 + max(at)) for at in zip(*pairs, strict=True)]
+    return found
+
+
+def test_a_bound_from_few_matches_has_a_wide_interval(tmp_path):
+    few, many = [1.0, 1.0], [1.0, -1.0] * 1000
+    gains, margin = loop_of(tmp_path / "few", {(0, 0): [0.0, 1.0], (1, 0): few})._gains_of(
+        (np.ones(1), np.ones(1))
+    )
+    assert gains.tolist() == [0.5, 0.0]
+    assert margin > 2.0
+    gains, margin = loop_of(tmp_path / "many", {(0, 0): many, (1, 0): [1.0] * 2000})._gains_of(
+        (np.ones(1), np.ones(1))
+    )
+    assert gains.tolist() == [1.0, 0.0]
+    assert margin == pytest.approx(1.96 / np.sqrt(2000), rel=0.01)
+
+
+def test_the_interval_is_that_of_all_among_which_the_best_was_chosen(tmp_path):
+    """Of twenty responses that are worth nothing, the best by chance seems to gain."""
+    rng, false = np.random.default_rng(0), 0
+    for trial in range(60):
+        pairs = {(i, 0): rng.choice([-1.0, 1.0], 400) for i in range(21)}
+        loop = loop_of(tmp_path / str(trial), pairs, "rectified-nash")
+        gains, margin = loop._gains_of((np.ones(1), np.ones(1)))
+        false += gains.sum() > margin
+    assert false <= 6  # a tenth; with the interval of one it is a fifth
+
+
 @pytest.mark.parametrize(
     "when", [4, *(pytest.param(when, marks=pytest.mark.slow) for when in (1, 3, 6, 7))]
 )
@@ -91,9 +130,9 @@ def test_who_was_killed_goes_on_without_playing_anything_twice(tmp_path, monkeyp
         trained, "train_exploiters", lambda *all_of: trainings.append(1) or train(*all_of)
     )
 
-    def counted(game, options, rows, column, episodes, seed):
+    def counted(game, options, rows, column, *others):
         played.extend((row, column[0]) for row in rows)
-        return play(game, options, rows, column, episodes, seed)
+        return play(game, options, rows, column, *others)
 
     monkeypatch.setattr(trained, "play_pairs", counted)
     found = run(setup, place, 2, resume=True)
@@ -103,6 +142,36 @@ def test_who_was_killed_goes_on_without_playing_anything_twice(tmp_path, monkeyp
     missing = rounds[sum("round" in line for line in known) :]
     wanted = [tuple(each["pair"]) for line in missing for each in line["pairs"]]
     assert sorted(played) == sorted(wanted)
+
+
+def test_an_interruption_ends_matches_at_once_and_keeps_nothing_of_their_round(tmp_path):
+    setup = setup_of(turns=320, matches=200_000)  # minutes, if all were played
+    asked = []
+    found = run(setup, tmp_path, 1, stopped=lambda: asked.append(1) or len(asked) > 5)
+    assert found.ended == INTERRUPTED
+    assert 5 < len(asked) < 5000
+    assert not found.iterations
+    assert not read(tmp_path)[1:]
+
+
+@pytest.mark.parametrize("rounds", [1, 2])
+def test_lines_that_do_not_follow_from_those_before_are_refused(tmp_path, rounds):
+    """Of a game that is walked, and of one that is not: each line twice, and each left out."""
+    setup = setup_of(options={"biased": True, "rounds": rounds}, turns=320, matches=20)
+    found = run(setup, tmp_path, 1)
+    path = tmp_path / "psro.jsonl"
+    lines = path.read_bytes().splitlines(keepends=True)
+    assert len(lines) > 6
+    for at in range(1, len(lines)):
+        for damaged in (lines[: at + 1] + lines[at:], lines[:at] + lines[at + 1 :]):
+            if damaged == lines[:-1]:
+                continue  # as if the last had never been
+            path.write_bytes(b"".join(damaged))
+            with pytest.raises(RunDirectoryError, match="it does not follow"):
+                run(setup, tmp_path, 1, resume=True)
+            assert path.read_bytes() == b"".join(damaged)
+    path.write_bytes(b"".join(lines))
+    assert plain(run(setup, tmp_path, 1, resume=True)) == plain(found)
 
 
 def test_what_cannot_be_is_told_before_anything_is_written(tmp_path):

@@ -25,12 +25,14 @@ from remuda.double_oracle.iterations import (
     CONVERGED,
     ENOUGH,
     INTERRUPTED,
+    NOTHING_NEW,
     SPENT,
     DoubleOracle,
     Iteration,
     grown,
 )
 from remuda.double_oracle.meta_solvers import (
+    OF_SETS,
     MetaStrategy,
     Mixtures,
     Target,
@@ -43,8 +45,9 @@ from remuda.errors import UsageError
 
 Numbers = npt.NDArray[np.float64]
 Solver = Callable[[Numbers], MetaStrategy]
-GAIN = 1e-9
-"""A best response that gains no more than this gains nothing."""
+GAIN, ROUNDING = 1e-9, 1e-13
+"""A best response gains nothing that gains no more than the first share of the range of returns and
+the second of the largest."""
 ORACLE = "exact"
 
 
@@ -92,9 +95,12 @@ class Populations:
 
     def add(self, player: int, actions: Sequence[int]) -> None:
         """Add a policy of a player that takes one action [I_p] in each information set."""
-        policy = np.zeros(self.tree.legal_of(player).shape)
-        policy[np.arange(len(policy)), np.asarray(actions, np.int64)] = 1.0
-        self._join(player, policy)
+        self._join(player, self._policy(player, actions))
+
+    def has(self, player: int, actions: Sequence[int]) -> bool:
+        """Whether a player has the policy that takes these actions already."""
+        policy = self._policy(player, actions)
+        return any(np.array_equal(policy, own) for own in self.policies[player])
 
     def fill(self) -> None:
         """Work out what those earn against each other that have not met, exactly."""
@@ -114,6 +120,11 @@ class Populations:
             own = [self.policies[player][one] for one in kept.tolist()]
             found.append(mixture(self.tree, player, own, shares[kept]))
         return tuple(found)
+
+    def _policy(self, player: int, actions: Sequence[int]) -> Numbers:
+        policy = np.zeros(self.tree.legal_of(player).shape)
+        policy[np.arange(len(policy)), np.asarray(actions, np.int64)] = 1.0
+        return policy
 
     def _join(self, player: int, policy: Numbers) -> None:
         tree, chosen = self.tree, self.tree.own(player)[self.tree.sources]
@@ -152,8 +163,10 @@ def run_exact(
 ) -> DoubleOracle:
     """Run a double oracle with exact best responses, or go on with one.
 
-    It ends when no best response gains more than 1e-9, when NashConv is small enough, after some
-    iterations, or when it is stopped. What was interrupted goes on as if it had not been.
+    It ends when no best response gains more than 1e-9 of the range of returns, when NashConv is
+    small enough, when no best response is new to a meta-solver that takes a policy twice for one
+    (`OF_SETS`), after some iterations, or when it is stopped. What was interrupted goes on as if it
+    had not been.
 
     Args:
         setup: what is asked.
@@ -165,12 +178,12 @@ def run_exact(
         stopped: whether to end after the iteration.
 
     Raises:
-        UsageError: there is no such meta-solver, it is not for this game, or `iterations` is less
-            than 0.
+        UsageError: there is no such meta-solver, it is not for this game, or `iterations` or
+            `enough` is less than 0.
         ConfigError: there is no such game, or it cannot be walked.
         RunDirectoryError: the directory is in use, damaged, or cannot be written.
     """
-    check_iterations(iterations)
+    check_end(iterations, enough)
     check_players(setup.meta_solver, 2)
     tree = tree_of(setup.game, setup.options)
     check_players(setup.meta_solver, tree.num_players)
@@ -187,7 +200,8 @@ def run_exact(
         asked = {"iterations": iterations, "enough": enough}
         opened = records.begin(directory, setup.description() | asked)
     with opened as record:
-        loop = _Loop(Populations(tree), solver, record, told, stopped)
+        only_new = setup.meta_solver in OF_SETS
+        loop = _Loop(Populations(tree), solver, record, told, stopped, only_new)
         ended = loop.run(iterations, enough)
     return DoubleOracle(
         setup.game,
@@ -214,10 +228,19 @@ def iterate(tree: Tree, solver: Solver, iterations: int) -> list[Iteration]:
     return loop.found
 
 
-def check_iterations(iterations: object) -> None:
-    """Raise a `UsageError` unless this is a number of iterations."""
+def check_end(iterations: object, enough: object) -> None:
+    """Raise a `UsageError` unless these are a number of iterations, and a NashConv to end at."""
     if isinstance(iterations, bool) or not isinstance(iterations, int) or iterations < 0:
         raise UsageError(f"iterations: a whole number, 0 at least; this is {iterations!r}")
+    is_number = isinstance(enough, int | float) and not isinstance(enough, bool)
+    if not is_number or not enough >= 0.0:  # type: ignore[operator]
+        raise UsageError(f"enough: a number, 0 at least; this is {enough!r}")
+
+
+def least_gain(tree: Tree) -> float:
+    """What a best response gains at most that gains nothing, by the size of a game's returns."""
+    returns = tree.returns[tree.players == OVER]
+    return GAIN * float(np.ptp(returns, axis=0).max()) + ROUNDING * float(np.abs(returns).max())
 
 
 class _Loop:
@@ -230,9 +253,21 @@ class _Loop:
         record: Record | None,
         told: Callable[[Iteration], None] | None,
         stopped: Callable[[], bool],
+        only_new: bool = False,
     ) -> None:
+        """Begin with populations.
+
+        Args:
+            populations: of a tree.
+            solver: of meta-games.
+            record: where iterations are kept; None: nowhere.
+            told: is told of every iteration.
+            stopped: whether to end after the iteration.
+            only_new: end where no best response is a new policy.
+        """
         self.populations, self._solver, self._record = populations, solver, record
-        self._told, self._stopped = told, stopped
+        self._told, self._stopped, self._only_new = told, stopped, only_new
+        self._gain = least_gain(populations.tree)
         self.found: list[Iteration] = []
         self._added: list[tuple[int, list[int]]] = []
         """The policies of the iteration that comes, as players and their actions."""
@@ -243,10 +278,10 @@ class _Loop:
     def run(self, iterations: int, enough: float = 0.0) -> str:
         """Iterate until nothing is gained; why it ended."""
         if self._record is not None:
-            self._take(self._record.lines[1:])
+            self._take(self._record)
         while True:
             if self.found:
-                if self.found[-1].gains.max() <= GAIN:
+                if self.found[-1].gains.max() <= self._gain:
                     return CONVERGED
                 if self.found[-1].nash_conv <= enough:
                     return ENOUGH
@@ -254,21 +289,30 @@ class _Loop:
                     return SPENT
                 if self._stopped():
                     return INTERRUPTED
-                self._respond()
+                if not self._respond() and self._only_new:
+                    return NOTHING_NEW
+                for player, actions in self._added:
+                    self.populations.add(player, actions)
             self._solve()
 
-    def _take(self, lines: Sequence[Mapping[str, Any]]) -> None:
-        """Take over what a record knows."""
-        for line in lines:
+    def _take(self, record: Record) -> None:
+        """Take over what a record knows.
+
+        Raises:
+            RunDirectoryError: a line stands there twice, at another place, or is missing.
+        """
+        for place, line in enumerate(record.lines[1:], 1):
+            record.check(place, line.get("iteration") == len(self.found))
             for player, actions in line["added"]:
                 self.populations.add(player, actions)
+            record.check(place, tuple(line["policies"]) == self.populations.counts)
             self._note(Iteration.from_line(line))
         if self.found:
             self.populations.payoffs = self.found[-1].payoffs
             self._before = self.found[-1].seconds
 
-    def _respond(self) -> None:
-        """Add a best response to every target of the last mixtures."""
+    def _respond(self) -> bool:
+        """Find a best response to every target of the last mixtures; whether one of them is new."""
         self._added = []
         for target in self._targets or self._solver(self.populations.payoffs).targets:
             play = self.populations.played(target.mixtures)
@@ -276,8 +320,7 @@ class _Loop:
             actions: list[int] = policy.argmax(1).tolist()
             if (target.player, actions) not in self._added:  # rectified targets may agree
                 self._added.append((target.player, actions))
-        for player, actions in self._added:
-            self.populations.add(player, actions)
+        return not all(self.populations.has(*each) for each in self._added)
 
     def _solve(self) -> None:
         """Solve the meta-game, measure its mixtures, and keep that."""

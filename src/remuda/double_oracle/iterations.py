@@ -14,6 +14,7 @@ from remuda.double_oracle.meta_solvers import SUPPORT, Mixtures
 Numbers = npt.NDArray[np.float64]
 CONVERGED = "no best response gains more"
 ENOUGH = "NashConv is as small as was asked"
+NOTHING_NEW = "all best responses are known already"
 SPENT = "the iterations were spent"
 INTERRUPTED = "interrupted"
 

@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from remuda.crossplay import Entrant
 from remuda.envs.registry import RANDOM
+from remuda.evaluation import Limits
 from remuda.exploiting.matches import Lineup, play_lineups
 from remuda.exploiting.target import Target
 from remuda.types import Integers
@@ -53,6 +54,23 @@ class PairSums:
             found[:, row, column] = np.maximum(sums[3:5] / sums[0] - means**2, 0.0)
         return found
 
+    def errors(self, counts: Sequence[int]) -> Numbers:
+        """[2, n, m]: variances of the means; NaN where two never met.
+
+        To the squares of each pair that of one more match is added, as far off as one match of all
+        pairs is from the mean of all. A few matches that ended alike are no certainty.
+        """
+        known = self._within(counts)
+        found = np.full((2, *counts), np.nan)
+        if not known:
+            return found
+        every = np.sum([sums for _, sums in known], 0)
+        spread = np.maximum(every[3:5] / every[0] - (every[1:3] / every[0]) ** 2, 0.0)
+        for (row, column), sums in known:
+            squares = np.maximum(sums[3:5] - sums[1:3] ** 2 / sums[0], 0.0)
+            found[:, row, column] = (squares + spread) / sums[0] ** 2
+        return found
+
     def matches(self, counts: Sequence[int]) -> Integers:
         """[n, m]: how many they played."""
         found = np.zeros(tuple(counts), np.int64)
@@ -73,6 +91,7 @@ def play_pairs(
     column: tuple[int, Entrant],
     matches: int,
     seed: int,
+    limits: Limits | None = None,
 ) -> list[dict[str, Any]]:
     """Play policies of player 0 against one of player 1, all at once.
 
@@ -83,6 +102,7 @@ def play_pairs(
         column: the number of player 1's policy, and who it is.
         matches: of each pair.
         seed: of these matches, which no others have.
+        limits: when to begin no more.
 
     Returns:
         For each pair plain data: `pair`, and `sums` as `PairSums.add` takes them.
@@ -91,7 +111,7 @@ def play_pairs(
     alone = Target(game, dict(options), (f"policy {number}",), (1.0,), ((RANDOM, other),))
     lineups = [Lineup(0, who) for who in rows.values()]
     found = []
-    for row, returns in zip(rows, play_lineups(alone, lineups, matches, seed), strict=True):
+    for row, returns in zip(rows, play_lineups(alone, lineups, matches, seed, limits), strict=True):
         sums = [float(len(returns)), *returns.sum(0), *(returns**2).sum(0)]
         found.append({"pair": [row, number], "sums": [float(one) for one in sums]})
     return found

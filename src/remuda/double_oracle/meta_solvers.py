@@ -80,10 +80,10 @@ def find(name: str) -> Callable[[Numbers, float], Sequence[Numbers]]:
     Raises:
         UsageError: there is none of that name.
     """
-    if name not in SOLVERS:
+    if not isinstance(name, str) or name not in SOLVERS:
         near = get_close_matches(str(name), SOLVERS, 1)
-        hint = f'; did you mean "{near[0]}"?' if near else ""
-        raise UsageError(f'there is no meta-solver "{name}"{hint} There are {", ".join(SOLVERS)}')
+        hint = f'; did you mean "{near[0]}"? There' if near else "; there"
+        raise UsageError(f'there is no meta-solver "{name}"{hint} are {", ".join(SOLVERS)}')
     return SOLVERS[name]
 
 
@@ -234,6 +234,24 @@ def rectified_targets(payoffs: Numbers, mixtures: Sequence[Numbers]) -> tuple[Ta
     return tuple(found)
 
 
+def to_beat(name: str, payoffs: Numbers, mixtures: Sequence[Numbers], target: Target) -> float:
+    """What a best response to a target has to earn more than, to be something better.
+
+    It is what the player's own mixture earns against the target. For the solvers of `OF_SETS` it is
+    what the best of the player's policies does: against a Nash mixture that is the same; but
+    against the part of it that one policy beats, this policy earns more than the mixture.
+
+    Args:
+        name: of the meta-solver.
+        payoffs: [2, n, m].
+        mixtures: of the meta-solver, by player.
+        target: of the response.
+    """
+    player = target.player
+    earned = np.moveaxis(payoffs[player], player, 0) @ target.mixtures[1 - player]
+    return float(earned.max() if name in OF_SETS else earned @ mixtures[player])
+
+
 def is_zero_sum(payoffs: Numbers, tolerance: float = SUMS) -> bool:
     """Whether what two players earn adds up to the same everywhere."""
     if len(payoffs) != 2:
@@ -310,6 +328,9 @@ TWO_PLAYERS = ("nash", "max-entropy-nash", RECTIFIED)
 """Those for games of two players."""
 ZERO_SUM = ("max-entropy-nash",)
 """Those for games in which what players earn adds up to a constant."""
+OF_SETS = ("nash", "max-entropy-nash", RECTIFIED)
+"""Those for which a policy that is there twice is as if it were there once: where all best
+responses are known, nothing changes any more."""
 SOLVERS: dict[str, Callable[[Numbers, float], Sequence[Numbers]]] = {
     "nash": nash,
     "max-entropy-nash": max_entropy_nash,

@@ -13,8 +13,9 @@ import json
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from io import FileIO
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 from remuda.errors import RunDirectoryError
 
@@ -25,6 +26,8 @@ CHECK = "check"
 KIND = "psro"
 """The key of the first line's version."""
 VERSION = 1
+FIRST = f'{{"{KIND}": '.encode()
+"""How the first line begins."""
 
 
 class Record:
@@ -37,9 +40,10 @@ class Record:
        been, and the next takes its place.
     3. A line that is damaged in any other way is refused.
     4. One process at a time writes to a directory.
+    5. Where a line cannot be written it is told in one line, and what was written before is kept.
     """
 
-    def __init__(self, directory: Path, file: BinaryIO, lines: list[dict[str, Any]]) -> None:
+    def __init__(self, directory: Path, file: FileIO, lines: list[dict[str, Any]]) -> None:
         self.directory, self._file = directory, file
         self.lines = lines
         """What is known, the description first."""
@@ -49,6 +53,22 @@ class Record:
         """What is asked."""
         return self.lines[0]
 
+    def check(self, place: int, fits: bool) -> None:
+        """Refuse what is known where a line does not follow from those before it.
+
+        Args:
+            place: of the line, from 0.
+            fits: whether it does.
+
+        Raises:
+            RunDirectoryError: it does not.
+        """
+        if not fits:
+            raise RunDirectoryError(
+                f"{self.directory / LINES} is damaged in line {place + 1}: it does not follow from "
+                "the lines before it; begin anew in another directory"
+            )
+
     def append(self, line: Mapping[str, Any]) -> None:
         """Keep a further line.
 
@@ -56,10 +76,11 @@ class Record:
             RunDirectoryError: the disk is full or not writable.
         """
         plain = json.loads(json.dumps(line, allow_nan=False))
-        data = json.dumps({**plain, CHECK: _digest(plain)}).encode() + b"\n"
+        data = memoryview(json.dumps({**plain, CHECK: _digest(plain)}).encode() + b"\n")
         try:
-            self._file.write(data)
-            self._file.flush()
+            # Without a buffer, which would be written once more, and fail again, as it is closed.
+            while data:
+                data = data[self._file.write(data) :]
             os.fsync(self._file.fileno())
         except OSError as error:
             raise RunDirectoryError(
@@ -88,7 +109,7 @@ def begin(directory: Path, description: Mapping[str, Any]) -> Iterator[Record]:
             f"{directory} cannot be made: {error.strerror or error}; name another with --out"
         ) from None
     # A first line that was written in part is that of a process that was killed as it began.
-    begun = there == {LINES} and not _complete((directory / LINES).read_bytes())
+    begun = there == {LINES} and _is_begun(directory / LINES)
     taken = RunDirectoryError(
         f"{directory} is not empty; name another directory with --out, or go on with it by "
         f"--resume {directory}"
@@ -144,7 +165,10 @@ def read(directory: Path) -> list[dict[str, Any]]:
 
 @contextmanager
 def _opened(directory: Path) -> Iterator[Record]:
-    lock = os.open(directory / LOCK, os.O_RDWR | os.O_CREAT, 0o644)
+    try:
+        lock = os.open(directory / LOCK, os.O_RDWR | os.O_CREAT, 0o644)
+    except OSError as error:
+        raise _unwritable(directory / LOCK, error) from None
     try:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -153,14 +177,34 @@ def _opened(directory: Path) -> Iterator[Record]:
                 f"{directory} is in use by another process; wait for it, or name another with --out"
             ) from None
         path = directory / LINES
-        with path.open("a+b") as file:
+        try:
+            file = FileIO(path, "a+")
+        except OSError as error:
+            raise _unwritable(path, error) from None
+        with file:
             file.seek(0)
-            data = file.read()
+            data = file.readall()
             lines = _lines(data, path)
             file.truncate(_complete(data))
             yield Record(directory, file, lines)
     finally:
         os.close(lock)
+
+
+def _unwritable(path: Path, error: OSError) -> RunDirectoryError:
+    return RunDirectoryError(
+        f"{path} cannot be written: {error.strerror or error}; make it writable, or name another "
+        "directory with --out"
+    )
+
+
+def _is_begun(path: Path) -> bool:
+    """Whether a file holds a part of a first line of ours, and nothing else."""
+    try:
+        data = path.read_bytes()
+    except OSError:
+        return False
+    return data[: len(FIRST)] == FIRST[: len(data)] and not _complete(data)
 
 
 def _complete(data: bytes) -> int:

@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from scipy.stats import t as student
 
 from remuda.analysis.exact_play import WalkedGame
 from remuda.analysis.exploitability import measure
@@ -25,7 +26,7 @@ from remuda.analysis.trees import OVER
 from remuda.coordinator.metrics import View
 from remuda.crossplay import Entrant
 from remuda.double_oracle import record as records
-from remuda.double_oracle.exact import GAIN, check_iterations
+from remuda.double_oracle.exact import check_end, least_gain
 from remuda.double_oracle.iterations import (
     CONVERGED,
     ENOUGH,
@@ -41,6 +42,7 @@ from remuda.double_oracle.meta_solvers import (
     check_players,
     check_zero_sum,
     solve,
+    to_beat,
 )
 from remuda.double_oracle.oracles import (
     SeatedTarget,
@@ -51,6 +53,7 @@ from remuda.double_oracle.oracles import (
 from remuda.double_oracle.record import Record
 from remuda.double_oracle.trained_setup import TrainedSetup, check_setup
 from remuda.envs.registry import RANDOM
+from remuda.evaluation import Limits
 from remuda.exploiting.target import Target
 from remuda.exploiting.training import train_exploiters
 from remuda.streams import stream
@@ -58,8 +61,8 @@ from remuda.streams import stream
 Numbers = npt.NDArray[np.float64]
 TOLERANCE = 1e-4
 """By this share of their range means over matches may miss a sum of zero: returns are rounded."""
-INTERVAL = 1.959963984540054
-"""Standard errors in half an interval of 95%."""
+INTERVAL = 0.95
+"""How likely an interval is right."""
 
 
 def run_trained(
@@ -85,14 +88,15 @@ def run_trained(
         resume: go on with the directory.
         enough: end where NashConv is exact and no more than this.
         told: is told of every iteration, those before an interruption too.
-        stopped: whether to end after what is under way.
+        stopped: whether to end: between two turns of matches, which are then not kept, or after
+            what else is under way.
 
     Raises:
         UsageError: a setting that cannot be.
         ConfigError: the game is not one of two players, or oracles cannot be so.
         RunDirectoryError: the directory is in use, damaged, or cannot be written.
     """
-    check_iterations(iterations)
+    check_end(iterations, enough)
     check_players(setup.meta_solver, 2)
     walked = check_setup(setup)
     if walked is not None:
@@ -130,6 +134,10 @@ class _Responses:
     """That they were trained against."""
 
 
+class _StoppedError(Exception):
+    """A signal came while matches were played: the round is not kept."""
+
+
 class _Loop:
     """Iterations, and within each its steps: matches, the meta-game, oracles."""
 
@@ -145,6 +153,7 @@ class _Loop:
         self._setup, self._record, self._view = setup, record, view
         self._told, self._stopped = told, stopped
         self._walked = walked
+        self._gain = 0.0 if walked is None else least_gain(walked.tree)
         self._policies: list[list[tuple[str, Entrant]]] = [[(RANDOM, RANDOM)] for _ in range(2)]
         self._sums = PairSums()
         self._rounds: set[tuple[int, int]] = set()
@@ -162,6 +171,12 @@ class _Loop:
     def run(self, iterations: int, enough: float) -> str:
         """Iterate; why it ended."""
         self._take()
+        try:
+            return self._iterate(iterations, enough)
+        except _StoppedError:
+            return INTERRUPTED
+
+    def _iterate(self, iterations: int, enough: float) -> str:
         number = 0
         while True:
             if not self._is_done(number):
@@ -188,8 +203,14 @@ class _Loop:
         )
 
     def _take(self) -> None:
-        """Take over what the record knows."""
-        for line in self._record.lines[1:]:
+        """Take over what the record knows.
+
+        Raises:
+            RunDirectoryError: a line stands there twice, at another place, or is missing.
+        """
+        counts = [1, 1]
+        for place, line in enumerate(self._record.lines[1:], 1):
+            self._record.check(place, self._follows(line, counts))
             if "round" in line:
                 self._rounds.add((line["after"], line["round"]))
                 for each in line["pairs"]:
@@ -197,17 +218,37 @@ class _Loop:
             elif "responses" in line:
                 mixtures = tuple(np.array(each, np.float64) for each in line["mixtures"])
                 self._trained[line["responses"]] = _Responses(line["added"], mixtures)
+                for player, *_ in line["added"]:
+                    counts[player] += 1
             else:
                 self._note(Iteration.from_line(line))
             self._before = max(self._before, line.get("seconds", 0.0))
+
+    def _follows(self, line: Mapping[str, Any], counts: Sequence[int]) -> bool:
+        """Whether a line of the record is one that follows from what is known before it.
+
+        Args:
+            line: of a round of matches, of responses, or of an iteration.
+            counts: by player, how many policies there are.
+        """
+        number, known = len(self._trained), len(self.found)
+        if "round" in line:
+            key = (line["after"], line["round"])
+            met = all(self._sums.has(pair) for pair in np.ndindex(*counts))
+            return key not in self._rounds and key == (number, 1 if met else 0)
+        if (number, 1) not in self._rounds:
+            return False
+        if "responses" in line:
+            return line["responses"] == number and (self._walked is None or known == number + 1)
+        return line.get("iteration") == known == (number - 1 if self._walked is None else number)
 
     def _ended(self, iterations: int, enough: float) -> str:
         """Why no further iteration follows; empty: one does."""
         if not self.found:
             return ""
         last = self.found[-1]
-        if last.is_exact and last.nash_conv <= max(enough, GAIN):
-            return CONVERGED if last.nash_conv <= GAIN else ENOUGH
+        if last.is_exact and last.nash_conv <= max(enough, self._gain):
+            return CONVERGED if last.nash_conv <= self._gain else ENOUGH
         return SPENT if last.number >= iterations else ""
 
     def _solve(self, number: int) -> MetaStrategy:
@@ -256,7 +297,10 @@ class _Loop:
                 (column, self._policies[1][column][1]),
                 matches,
                 int(stream(self._setup.seed, *names).integers(2**62)),
+                Limits(interrupted=self._stopped),  # a round may take long
             )
+            if self._stopped():
+                raise _StoppedError
         self._record.append({"after": number, "round": turn, "pairs": pairs, **self._seconds()})
         self._rounds.add((number, turn))
         for each in pairs:
@@ -283,11 +327,14 @@ class _Loop:
             int(stream(setup.seed, "psro", "trials", number, i).integers(2**62))
             for i in range(len(targets))
         ]
-        values = self._values(strategy.mixtures)
+        payoffs = self._sums.payoffs(self.counts)
+        least = [
+            to_beat(setup.meta_solver, payoffs, strategy.mixtures, t) for t in strategy.targets
+        ]
         added: list[list[Any]] = []
         for i, response in enumerate(choose(targets, trained, setup.oracles, seeds)):
             player = response.player
-            if response.earned <= values[player]:
+            if response.earned <= least[i]:
                 continue  # nothing better was found
             name = f"player {player}, iteration {number + 1}"
             file, alone = place / f"policy_{i}", ((response.who,) * 2,)
@@ -325,28 +372,33 @@ class _Loop:
     def _bound(self, number: int) -> None:
         """Measure the iteration before by what its responses earned in the matches since."""
         mixtures = self._trained[number].mixtures
-        gains, errors = self._gains_of(mixtures)
-        margin = INTERVAL * float(np.sqrt(errors.sum()))
+        gains, margin = self._gains_of(mixtures)
         payoffs = self._sums.payoffs(tuple(map(len, mixtures)))
         self._keep(number, mixtures, gains, payoffs, margin, False)
 
-    def _gains_of(self, mixtures: Mixtures) -> tuple[Numbers, Numbers]:
-        """[2] what responses that joined since gain against mixtures, and the variances of that."""
-        payoffs = self._sums.payoffs(self.counts)
-        noise = self._sums.variances(self.counts) / np.maximum(self._sums.matches(self.counts), 1)
+    def _gains_of(self, mixtures: Mixtures) -> tuple[Numbers, float]:
+        """[2] what responses that joined since gain against mixtures, and the sum's margin.
+
+        Of several responses of a player that which earned most counts, so that the interval is that
+        of all of them at once (Bonferroni); and it is Student's, by the pair that met least often.
+        """
+        payoffs, noise = self._sums.payoffs(self.counts), self._sums.errors(self.counts)
         values, (x, y) = self._values(mixtures), mixtures
         spread = np.einsum("rij,i,j->r", noise[:, : len(x), : len(y)], x**2, y**2)
-        gains, errors = np.zeros(2), np.zeros(2)
+        gains, error, choices = np.zeros(2), 0.0, 1
         for player in range(2):
             other, old = mixtures[1 - player], len(mixtures[player])
             earned = np.moveaxis(payoffs[player], player, 0)[old:, : len(other)] @ other
+            choices *= max(len(earned), 1)
             if not len(earned) or earned.max() <= values[player]:
                 continue
             best = int(earned.argmax())
             own_noise = np.moveaxis(noise[player], player, 0)[old + best, : len(other)]
             gains[player] = earned[best] - values[player]
-            errors[player] = float(own_noise @ other**2) + float(spread[player])
-        return gains, errors
+            error += float(own_noise @ other**2) + float(spread[player])
+        fewest = int(self._sums.matches(self.counts).min())
+        wide = float(student.ppf(1.0 - (1.0 - INTERVAL) / 2.0 / choices, max(fewest - 1, 1)))
+        return gains, wide * float(np.sqrt(error))
 
     def _keep(
         self,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import inspect
+import json
 import re
 import sys
 import time
@@ -19,7 +21,7 @@ from remuda.config import PolicyConfig
 from remuda.coordinator.coordinator import Signals
 from remuda.coordinator.metrics import View
 from remuda.double_oracle.exact import ORACLE, ExactSetup, run_exact
-from remuda.double_oracle.iterations import DoubleOracle, Iteration
+from remuda.double_oracle.iterations import INTERRUPTED, DoubleOracle, Iteration
 from remuda.double_oracle.meta_solvers import SUPPORT
 from remuda.double_oracle.oracles import TRIALS, OracleSettings
 from remuda.double_oracle.record import LINES, description_of
@@ -28,13 +30,28 @@ from remuda.double_oracle.trained_setup import MATCHES, TrainedSetup
 from remuda.envs.registry import name_game
 from remuda.errors import ConfigError, UsageError
 from remuda.forkserver.child import check_guard
+from remuda.ui.commands.psro import TRAINED
 from remuda.ui.live import make_view
 from remuda.user_code import naming_user_code
 
 KEPT = Path("runs/psro")
 """Where double oracles are kept if no directory is named."""
+SHOWN = 8
+"""Policies of a mixture that the closing table lists."""
 ITERATIONS = 20
 """At most, where nothing else is said."""
+
+
+RESUMED = ("resume", "iterations", "enough", "view", "told")
+"""What goes with a directory that is gone on with."""
+KINDS: tuple[tuple[str, Any, str], ...] = (
+    ("oracle", str, '"exact", or the name of an algorithm'),
+    ("options", Mapping, "a dictionary"),
+    ("policy", Mapping | PolicyConfig, "a dictionary, or a PolicyConfig"),
+    ("directory", str | Path, "a path"),
+    ("resume", str | Path, "a path"),
+)
+"""Of which kind arguments are, and that in words."""
 
 
 @naming_user_code()
@@ -77,7 +94,8 @@ def psro(
         options: of the game.
         directory: where it is kept; None: with exact oracles nowhere, else a new one under
             `runs/psro/`.
-        resume: a directory to go on with; only `iterations`, `enough` and `view` go with it.
+        resume: a directory to go on with; only `iterations`, `enough`, `view` and
+            `told` go with it.
         enough: end where NashConv is known exactly, and is no more than this.
         seconds: of training in each iteration; None: by `turns` alone.
         turns: of training in each iteration, over all copies.
@@ -96,13 +114,12 @@ def psro(
         `is_exact`; why it `ended`; and by player what the last mixture plays (`play`).
 
     Raises:
-        UsageError: a setting that cannot be, or an unknown meta-solver.
+        UsageError: a setting that cannot be or would be ignored, or an unknown meta-solver.
         ConfigError: there is no such game, or it is not one for these oracles.
         RunDirectoryError: the directory is in use, damaged, or cannot be written.
     """
+    _check_together(dict(locals()))
     if resume is not None:
-        if game is not None or directory is not None:
-            raise UsageError("resume goes on with its own game and directory; leave both out")
         return _go_on(Path(resume).expanduser(), iterations, enough, view, told)
     if game is None:
         raise UsageError("game: name one, such as kuhn_poker")
@@ -112,9 +129,10 @@ def psro(
     if oracle == ORACLE:
         setup = ExactSetup(name, dict(options or {}), meta_solver)
     else:
-        tree = policy.model_dump(mode="json", exclude_unset=True) if isinstance(
-            policy, PolicyConfig
-        ) else dict(policy or {})  # fmt: skip
+        if isinstance(policy, PolicyConfig):
+            tree = policy.model_dump(mode="json", exclude_unset=True)
+        else:
+            tree = dict(policy or {})
         if tree.get("algorithm", oracle) != oracle:
             raise UsageError(
                 f"policy.algorithm is {tree['algorithm']!r}, but the oracle is {oracle!r}; take "
@@ -126,6 +144,52 @@ def psro(
         setup = TrainedSetup(name, dict(options or {}), meta_solver, seed, matches, oracles)
         where = directory_for(name) if where is None else where
     return _run(setup, most, where, False, 0.0 if enough is None else enough, view, told)
+
+
+def _check_together(asked: Mapping[str, Any]) -> None:
+    """Raise a `UsageError` where an argument of `psro` is of another kind, or would be ignored.
+
+    Args:
+        asked: all arguments, by name.
+    """
+    for name, kinds, words in KINDS:
+        value = asked[name]
+        if value is not None and not isinstance(value, kinds):
+            raise UsageError(f"{name}: {words}; this is {value!r}")
+    if asked["told"] is not None and not callable(asked["told"]):
+        raise UsageError(f"told: a function that takes an iteration; this is {asked['told']!r}")
+    standard = {name: each.default for name, each in inspect.signature(psro).parameters.items()}
+    nothing: tuple[Any, ...] = (None, {})  # no options are as good as none
+    given = [
+        name
+        for name, value in asked.items()
+        if value != standard[name] and not (value in nothing and standard[name] is None)
+    ]
+    if asked["resume"] is not None:
+        if "game" in given or "directory" in given:
+            raise UsageError("resume goes on with its own game and directory; leave both out")
+        for name in given:
+            if name not in RESUMED:
+                raise UsageError(
+                    f"{name} is as it was in {asked['resume']}; leave it out with resume"
+                )
+    elif asked["oracle"] == ORACLE:
+        for name in given:
+            if name in TRAINED:
+                raise UsageError(
+                    f'{name} is for trained oracles; add oracle="ppo", or leave it out'
+                )
+
+
+def _check_plain(setup: ExactSetup | TrainedSetup) -> None:
+    """Raise a `UsageError` where a directory cannot keep what is asked."""
+    try:
+        json.dumps(setup.description(), allow_nan=False)
+    except (TypeError, ValueError) as error:
+        raise UsageError(
+            f"options and policy: what a directory can keep, which is numbers, texts, lists and "
+            f"dictionaries of Python; {error}"
+        ) from None
 
 
 def directory_for(game: str) -> Path:
@@ -164,6 +228,8 @@ def _run(
     told: Callable[[Iteration], None] | None,
 ) -> DoubleOracle:
     signals = Signals()
+    if directory is not None:
+        _check_plain(setup)
     if isinstance(setup, ExactSetup):
         with signals.watching():
             return run_exact(setup, iterations, directory, resume, enough, told, signals.stopped)
@@ -179,12 +245,11 @@ def _run(
 
 def line_of(found: Iteration) -> str:
     """An iteration in one line."""
-    policies = " + ".join(map(str, found.policies))
-    support = ", ".join(
+    played = " + ".join(
         f"{used} of {count}" for used, count in zip(found.support, found.policies, strict=True)
     )
     how = f"{found.nash_conv:.6f}" if found.is_exact else f"at least {_bound(found)}"
-    return f"iteration {found.number:3}: {policies} policies, NashConv {how}, played {support}"
+    return f"iteration {found.number:3}: NashConv {how}, played {played}"
 
 
 def print_line(found: Iteration, out: IO[str] | None = None) -> None:
@@ -200,20 +265,22 @@ def print_double_oracle(found: DoubleOracle, console: Console | None = None) -> 
     if found.iterations:
         table = Table(box=box.SIMPLE_HEAD, header_style="dim", pad_edge=False, show_edge=False)
         table.add_column("player", style="bold")
-        for name in ("policies", "played", "gain"):
+        last = found.last
+        for name in ("policies", "played", "gain" if last.is_exact else "gain, at least"):
             table.add_column(name, justify="right")
         table.add_column("mixture, by policy")
-        last = found.last
         for player, mixture in enumerate(last.mixtures):
             table.add_row(
                 str(player),
                 str(last.policies[player]),
                 str(last.support[player]),
-                f"{last.gains[player]:.6f}",
+                f"{last.gains[player]:.{6 if last.is_exact else 4}f}",
                 _shares(mixture),
             )
         console.print(table)
     console.print(Text(in_words(found)))
+    if found.ended == INTERRUPTED and found.directory:
+        console.print(Text(f"`remuda psro --resume {found.directory}` goes on"), soft_wrap=True)
     if found.directory:
         console.print(Text(f"wrote {found.directory}/{LINES}", "dim"), soft_wrap=True)
 
@@ -234,5 +301,11 @@ def _bound(found: Iteration) -> str:
 
 
 def _shares(mixture: np.ndarray[Any, np.dtype[np.float64]]) -> str:
+    """The policies that are played, of many those that are played most."""
     played = np.flatnonzero(mixture > SUPPORT)
-    return ", ".join(f"{policy}: {mixture[policy]:.3f}" for policy in played.tolist())
+    shown = np.sort(played[np.argsort(-mixture[played], kind="stable")[:SHOWN]])
+    words = [f"{policy}: {mixture[policy]:.3f}" for policy in shown.tolist()]
+    if len(shown) < len(played):
+        left = 1.0 - float(mixture[shown].sum())
+        words.append(f"{len(played) - len(shown)} others: {left:.3f}")
+    return ", ".join(words)
