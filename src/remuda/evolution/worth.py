@@ -16,6 +16,8 @@ from remuda.population.records import (
     RATING,
     REWARD,
     SQUARES,
+    TEAM,
+    TEAM_SQUARES,
     UNCERTAINTY,
     WINS,
     Member,
@@ -26,7 +28,8 @@ class Estimate(NamedTuple):
     """What a policy is worth in one objective, and how sure that is."""
 
     value: float
-    """The mean return of its games, its rating, or the share of its meetings that it won."""
+    """The mean return of its games, or of its team in them, its rating, or the share of its
+    meetings that it won."""
     error: float
     """Standard error of that."""
     freedom: float = math.inf
@@ -53,7 +56,7 @@ def worth_of(member: Member, before: Sequence[float], objectives: Sequence[str])
     Args:
         member: with its numbers as they are now.
         before: [fields] its numbers as they were; those of `FRESH` when it was born.
-        objectives: each `return`, `rating` or `win_rate`.
+        objectives: each `return`, `team_return`, `rating` or `win_rate`.
 
     Returns:
         None: it has played too little for an error to be told.
@@ -80,8 +83,9 @@ def _estimate(
         # Two meetings that went half and half are added, so that no error is 0 (Agresti, Coull).
         share = (won + 1.0) / (met + 2.0)
         return Estimate(share, math.sqrt(share * (1.0 - share) / (met + 2.0)))
-    mean = (now[REWARD] - before[REWARD]) / games
-    squares = (now[SQUARES] - before[SQUARES]) / games
+    total, square = (TEAM, TEAM_SQUARES) if objective == "team_return" else (REWARD, SQUARES)
+    mean = (now[total] - before[total]) / games
+    squares = (now[square] - before[square]) / games
     variance = max(squares - mean**2, 0.0) * games / (games - 1.0)
     return Estimate(mean, math.sqrt(variance / games), games - 1.0)
 
