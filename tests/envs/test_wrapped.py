@@ -1,6 +1,5 @@
 """Games with something about them changed."""
 
-
 import numpy as np
 import pytest
 
