@@ -109,10 +109,10 @@ BRIGADES = (
         5_000_000,
         33.8,
         more={
-            "env": {"num_envs": 256, "share_rewards": 1.0},
-            "policy": {"ppo": {"rollout_length": 64}},
+            "env": {"num_envs": 256},
+            "policy": {"share_rewards": 1.0, "ppo": {"rollout_length": 64}},
         },
-        note=" (env.share_rewards 1)",
+        note=" (policy.share_rewards 1)",
     ),
 )
 TIC_TAC_TOE: dict[str, Any] = {
@@ -293,7 +293,7 @@ def cleanup(seeds: int, console: Console) -> Table:
     for share in (0.0, 1.0):
         for seed in range(seeds):
             start = time.perf_counter()
-            tree = overlay(CLEANUP, {"env": {"share_rewards": share}})
+            tree = overlay(CLEANUP, {"policy": {"share_rewards": share}})
             result, _ = run(tree, "async", seed, 0.0)
             assert result.evaluation is not None
             facts = {name: float(told.mean()) for name, told in result.evaluation.facts.items()}

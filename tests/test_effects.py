@@ -47,6 +47,7 @@ OTHERS = {
     "dqn.target_every": 3,
     "iqn.target_every": 3,
     "reward_scale": 0.5,
+    "share_rewards": 0.5,
     "adam_epsilon": 0.1,
 }
 """Another value of a field, for all or by algorithm; None, or none for it: not tried. Numbers and

@@ -31,12 +31,13 @@ CHANGES = {
         "learning_rate": 3e-3,
         "discount": 0.7,
         "reward_scale": 0.3,
+        "share_rewards": 0.4,
         "ppo.clip": 0.05,
         "ppo.entropy_cost": 0.2,
         "ppo.gae_lambda": 0.5,
         "ppo.value_cost": 2.0,
     },
-    "dqn": {"learning_rate": 3e-3, "discount": 0.7, "reward_scale": 0.3},
+    "dqn": {"learning_rate": 3e-3, "discount": 0.7, "reward_scale": 0.3, "share_rewards": 0.4},
 }
 
 
@@ -199,7 +200,7 @@ def test_a_change_that_is_being_written_is_not_seen_by_half(monkeypatch):
     ("values", "policy", "said"),
     [
         ({"n_steps": 3}, None, r"policies.agent_0.n_steps cannot change while a run goes on; of a "
-         r"policy of ppo these can: learning_rate, discount, reward_scale, ppo.clip"),
+         r"policy of ppo these can: learning_rate, discount, reward_scale, share_rewards, ppo"),
         ({"learning_rate": -1.0}, None, "policies.agent_0.learning_rate is -1.0: input should be"),
         ({"discount": 1.5}, "agent_1", "policies.agent_1.discount is 1.5: input should be"),
         ({"ppo.clip": "much"}, None, "policies.agent_0.ppo.clip is a number; this is 'much'"),

@@ -333,6 +333,7 @@ class Assembly:
                 index,
                 self.table,
                 workers=self._workers[index],
+                changes=self.changes,
                 initial=self._initial,
             )
             for index in range(len(layout.copies))

@@ -15,6 +15,7 @@ OF_POLICY = (
     "max_grad_norm",
     "discount",
     "reward_scale",
+    "share_rewards",
     "max_nonfinite",
     "priority",
     "time_budget",

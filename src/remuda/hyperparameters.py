@@ -8,7 +8,7 @@ from typing import Any
 from remuda.algorithms import BUILT_IN
 from remuda.config import PolicyConfig
 
-OF_POLICY = ("learning_rate", "discount", "reward_scale")
+OF_POLICY = ("learning_rate", "discount", "reward_scale", "share_rewards")
 HYPERPARAMETERS = (
     *OF_POLICY,
     *dict.fromkeys(name for entry in BUILT_IN.values() for name in entry.hyperparameters),

@@ -94,9 +94,17 @@ class PlayedAEC:
 class PlayedHere(Wrapped):
     """A game of this project, played by an actor, and again in a plain loop over its rules."""
 
-    def __init__(self, make):
+    def __init__(self, make, shares=None):
+        """`shares`: by agent, how much of what it learns from is the mean of its team."""
         self.make, self.events, self.began = make, [], False
         super().__init__(make())
+        shares = np.zeros(self.num_agents) if shares is None else np.asarray(shares)
+        teams = [spec.team for spec in self.agents]
+        self.share = np.diag(1.0 - shares).astype(np.float32)
+        for agent, team in enumerate(teams):
+            for other in range(self.num_agents):
+                if teams[other] == team:
+                    self.share[other, agent] += shares[agent] / teams.count(team)
         self.env = self
 
     def begin(self):
@@ -128,7 +136,6 @@ class PlayedHere(Wrapped):
         """As `PlayedAEC.plain`; who is given what is seen from what the game says so far."""
         game, found = self.make(), Counter()
         so_far = rules(game).rewards_so_far  # None: nothing is given before the end of a turn
-        share = getattr(game, "mixture", np.eye(game.num_agents, dtype=np.float32))
         seen = [room_for(game, agent) for agent in range(game.num_agents)]
         nothing = np.zeros((game.num_envs, game.num_agents), np.float32)
         open_steps, before = {}, nothing
@@ -160,8 +167,8 @@ class PlayedHere(Wrapped):
             else:
                 result = game.end_turn()
             if event in ("begin_turn", "act", "end_turn"):
-                given = nothing if so_far is None else so_far @ share
-                given = result.rewards.copy() if event == "end_turn" else given
+                given = nothing if so_far is None else so_far @ self.share
+                given = result.rewards @ self.share if event == "end_turn" else given
                 for (e, agent), step in open_steps.items():
                     step[-1] += float((given - before)[e, agent])
                 before = given

@@ -17,8 +17,8 @@ from remuda.assembly import Assembly
 from remuda.config import load_config
 from remuda.envs.adapters.export import AECGame
 from remuda.envs.registry import make_env
-from remuda.envs.wrapped import SharedRewards
 from remuda.policies.spec import policy_specs
+from remuda.population.roster import policy_names
 from remuda.runtime.layout import Layout
 
 
@@ -157,8 +157,11 @@ def written(experience, agents, num_envs):
     return found
 
 
-def play(played, seats, algorithm, segment_length, turns=70, **env):
-    """Play so many turns; returns what is in the rings, and the returns of the episodes."""
+def play(played, seats, algorithm, segment_length, turns=70, shares=(), apart=False, **env):
+    """Play so many turns; returns what is in the rings, and the returns of the episodes.
+
+    With `apart` it returns what is in the rings of each policy instead.
+    """
     experience = {"segment_length": segment_length, "capacity": 6000, "learning_starts": 6000}
     policy = {
         "algorithm": algorithm,
@@ -171,7 +174,9 @@ def play(played, seats, algorithm, segment_length, turns=70, **env):
         del experience["capacity"], experience["learning_starts"]
     if seats == "dealt":
         tree["population"] = {"policies": 3, "matchmaker": "random"}
-    config = load_config(tree)
+    names = policy_names(load_config(tree), played.env.agents)
+    own = {name: {"share_rewards": share} for name, share in zip(names, shares, strict=False)}
+    config = load_config(tree | {"policies": own})
     specs = policy_specs(config, played.env.agents)
     layout = Layout((3,), (tuple(range(len(specs))),), ("cpu",) * len(specs))
 
@@ -187,11 +192,13 @@ def play(played, seats, algorithm, segment_length, turns=70, **env):
     for _ in range(turns):
         actor.turn()
     names = None if seats == "dealt" else [spec.name for spec in played.env.agents]
+    if apart:
+        return {name: written({name: one}, names, 3) for name, one in parts.experience.items()}
     return written(parts.experience, names, 3), returns
 
 
-def compare(played, seats, algorithm, segment_length, **env):
-    found, returns = play(played, seats, algorithm, segment_length, **env)
+def compare(played, seats, algorithm, segment_length, **how):
+    found, returns = play(played, seats, algorithm, segment_length, **how)
     expected = played.plain()
     assert found.total() > 100
     assert found == expected, differences(found, expected)
@@ -254,12 +261,45 @@ def test_transitions_of_games_here_are_those_of_a_plain_loop(
     name, options, share, seats, algorithm, segment_length
 ):
     def make():
-        game = make_env(name, 3, **options)
-        return SharedRewards(game, share) if share else game
+        return make_env(name, 3, **options)
 
     if name in ("bucket_brigade", "connect_four", "kuhn_poker"):
         algorithm = "ppo"  # the others choose one thing at a time, from all there is
-    compare(PlayedHere(make), seats, algorithm, segment_length)
+    shares = [share] * make().num_agents
+    compare(PlayedHere(make, shares), seats, algorithm, segment_length, shares=shares)
+
+
+@pytest.mark.parametrize("observe_together", [False, True])
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [("tag", {"num_agents": 4, "height": 5, "width": 5}), ("bucket_brigade", {})],
+)
+def test_each_policy_learns_from_the_share_that_is_its_own(name, options, observe_together):
+    def make():
+        return make_env(name, 3, **options)
+
+    shares = [0.0, 0.25, 0.5, 1.0]
+    played = PlayedHere(make, shares)
+    returns = compare(played, "fixed", "ppo", 4, shares=shares, observe_together=observe_together)
+    assert len(returns) == 0 or np.isfinite(returns).all()
+
+
+@pytest.mark.parametrize("name", ["tag", "treasure_hunt"])
+def test_who_is_dealt_a_seat_brings_its_share_to_it(name):
+    """Nothing is trained, so the same is played whatever the shares are."""
+
+    def played(shares):
+        room = PlayedHere(lambda: make_env(name, 3, num_agents=3, height=5, width=5, max_turns=9))
+        return play(room, "dealt", "ppo", 4, shares=shares, apart=True)
+
+    shares = {"policy_0": 0.0, "policy_1": 1.0, "policy_2": 0.5}
+    found = played(list(shares.values()))
+    alike = {share: played([share] * 3) for share in shares.values()}
+    for policy, share in shares.items():
+        assert found[policy].total() > 30
+        assert found[policy] == alike[share][policy]
+    assert found["policy_1"] != alike[0.0]["policy_1"]
+    assert found["policy_2"] != alike[1.0]["policy_2"]
 
 
 @pytest.mark.parametrize("seats", ["fixed", "dealt"])
@@ -267,9 +307,10 @@ def test_who_decides_at_the_start_of_a_turn_owns_all_of_it(seats):
     """With `env.observe_together` nobody is given anything between observing and acting."""
 
     def make():
-        return SharedRewards(make_env("tag", 3, height=5, width=5), 1.0)
+        return make_env("tag", 3, height=5, width=5)
 
-    compare(PlayedHere(make), seats, "ppo", 4, observe_together=True)
+    shares = [1.0] * make().num_agents
+    compare(PlayedHere(make, shares), seats, "ppo", 4, shares=shares, observe_together=True)
 
 
 def test_returns_are_sums_of_all_that_was_given():

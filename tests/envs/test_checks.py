@@ -368,11 +368,11 @@ def test_an_observation_beyond_float32_is_refused_by_name(seats, after, said):
         play(seated(seats, TooFine(after=after)))
 
 
-@pytest.mark.parametrize(("workers", "share"), [(1, 0.0), (1, 0.5), (2, 0.0)])
-def test_an_actor_tells_the_copy_by_its_number_in_the_whole_run(workers, share):
+@pytest.mark.parametrize("workers", [1, 2])
+def test_an_actor_tells_the_copy_by_its_number_in_the_whole_run(workers):
     tree = {
         "game": "envs.test_checks:faulty_from_the_third",
-        "env": {"workers": workers, "share_rewards": share, "options": {"fault": "no reward"}},
+        "env": {"workers": workers, "options": {"fault": "no reward"}},
     }
     role = ActorRole(load_config(tree), (), {}, None, None, copies=(4, 5), index=1)
     env = role.make_env()

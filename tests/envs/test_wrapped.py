@@ -1,26 +1,21 @@
 """Games with something about them changed."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 
-from remuda.actor.role import ActorRole
 from remuda.checkpoint.state import pack, unpack
 from remuda.config import load_config
 from remuda.coordinator.run_directory import RunDirectory
-from remuda.envs.bucket_brigade import BucketBrigade
 from remuda.envs.contract import VectorEnvContract
 from remuda.envs.registry import make_env
 from remuda.envs.scripted import at_random, play_episodes
 from remuda.envs.treasure_hunt import TreasureHunt, greedy_walker
-from remuda.envs.wrapped import SeatsTaken, SharedRewards
+from remuda.envs.wrapped import SeatsTaken
 from remuda.errors import ConfigError
 from remuda.evaluate import evaluate
 from remuda.saved_weights import load_run
 from remuda.training import train
 from remuda.ui.live import PlainView
-from support import Tape
 
 
 def up(env, agent, seen, random):
@@ -28,50 +23,10 @@ def up(env, agent, seen, random):
     return np.zeros(len(seen), np.int64)
 
 
-class TestSharedRewards(VectorEnvContract):
-    def make(self, num_envs):
-        return SharedRewards(BucketBrigade(num_envs), 0.5)
-
-
 class TestSeatsTaken(VectorEnvContract):
     def make(self, num_envs):
         game = TreasureHunt(num_envs, max_turns=20)
         return SeatsTaken(game, {1: up}, np.random.default_rng(0))
-
-
-@pytest.mark.parametrize(
-    ("share", "teams", "expected"),
-    [
-        (0.0, "   ", [0, 1, 5]),
-        (1.0, "   ", [2, 2, 2]),
-        (0.5, "   ", [1, 1.5, 3.5]),
-        (1.0, "aab", [0.5, 0.5, 5]),
-        (0.5, "aba", [1.25, 1, 3.75]),
-    ],
-)
-def test_shared_rewards_by_hand(share, teams, expected):
-    tape = Tape(2, 3)
-    tape.agents = tuple(
-        replace(spec, team=team.strip()) for spec, team in zip(tape.agents, teams, strict=True)
-    )
-    env = SharedRewards(tape, share)
-    env.reset(np.zeros(2, np.int64), np.ones(2, bool))
-    env.begin_turn()
-    for agent, given in enumerate((0, 1, 5)):
-        env.act(agent, np.full(2, given))
-    assert env.end_turn().rewards == pytest.approx(np.array([expected] * 2))
-
-
-def test_the_actor_shares_rewards_where_the_user_asks_for_it():
-    def role(tree):
-        return ActorRole(load_config(tree), (), {}, None, None, copies=(3,))
-
-    plain = role({}).make_env()
-    assert plain.num_envs == 3
-    assert isinstance(plain, TreasureHunt)
-    shared = role({"env": {"share_rewards": 0.25}}).make_env()
-    assert isinstance(shared, SharedRewards)
-    assert shared.mixture.tolist() == [[0.875, 0.125], [0.125, 0.875]]
 
 
 def test_scripted_policies_take_seats():

@@ -39,6 +39,7 @@ class Stage:
         settings = {"every": 64, "games": 20, "numbers": NUMBERS} | config
         self.config = EvolutionConfig.model_validate(settings)
         self.mutated, self.crossed = [], []
+        self.gifts = np.zeros(len(names))  # what each brings the others
         self.begin()
 
     def director(self):
@@ -71,6 +72,8 @@ class Stage:
         places = self.league.seated
         mean = self.strengths[places % len(self.names)]  # a stand-in's is some other's
         returns = mean + self.noise()
+        gifts = self.gifts[places % len(self.names)]
+        returns += gifts.sum(1, keepdims=True) - gifts
         if over.any():
             self.league.close(over, returns, acted, acted, ~over)
             self.league.step(dict(self.versions), self)
@@ -134,6 +137,19 @@ def test_the_worst_take_over_from_the_better(matchmaker, select, fitness):
     assert all(1e-5 <= rate <= 1e-1 for rate in rates)
     specified = [1e-3 * (i + 1) for i in range(4)]
     assert not np.isclose(rates[0], specified).any()
+
+
+@pytest.mark.parametrize(
+    ("fitness", "expected"), [("return", ("a", "others")), ("team_return", ("others", "a"))]
+)
+def test_who_brings_others_most_is_the_best_by_what_the_team_earns(fitness, expected):
+    """`a` earns least itself, and whoever plays with it earns most."""
+    stage = Stage(FOUR, "random", [0.0, 3.0, 3.0, 3.0], fitness=fitness)
+    stage.gifts[0] = 8.0
+    while not stage.born():
+        stage.turn()
+    policy, parent = stage.born()[0]
+    assert tuple("a" if name == "a" else "others" for name in (policy, parent)) == expected
 
 
 @pytest.mark.parametrize("select", ["truncation", "tournament", "t_test"])

@@ -184,7 +184,7 @@ def test_a_run_that_ends_while_one_is_away_is_judged_with_its_copy(tmp_path):
         ),
         (
             {"evolution": {"every": 9, "fitness": "height"}},
-            "should be 'return', 'rating' or 'win_rate'",
+            "should be 'return', 'rating', 'win_rate' or 'team_return'",
         ),
         (
             {"evolution": {"every": 9, "fitness": ["return", "rating"]}},

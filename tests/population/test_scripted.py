@@ -234,7 +234,7 @@ def test_agents_that_act_in_turn_play_against_one_that_looks_into_the_game(tmp_p
         tmp_path / "run",
         game="connect_four",
         population=population,
-        env={"num_envs": 16, "share_rewards": 0.0},
+        env={"num_envs": 16},
     ).record.members
     assert members["bot"].games > 30
     assert members["bot"].win_rate > 0.9
@@ -242,7 +242,7 @@ def test_agents_that_act_in_turn_play_against_one_that_looks_into_the_game(tmp_p
 
 def test_shared_rewards_do_not_hide_the_game(tmp_path):
     population = {"scripted": {"bot": "tactician"}}
-    tree = {"game": "connect_four", "env": {"share_rewards": 0.5}}
+    tree = {"game": "connect_four", "policy": {"share_rewards": 0.5}}
     members = trained(tmp_path / "run", population=population, **tree).record.members
     assert members["bot"].games > 10
 

@@ -10,7 +10,8 @@ import numpy as np
 from remuda.actor.episodes import EpisodeCounter
 from remuda.actor.frames import FrameStack
 from remuda.actor.seats import groups_of
-from remuda.checkpoint.state import random_state, restore_random
+from remuda.actor.shared_rewards import SharedRewards, SharesForGood
+from remuda.checkpoint.state import fitting, random_state, restore_random
 from remuda.envs.checks import TurnChecks
 from remuda.envs.scripted import room_for
 from remuda.envs.vector_env import VectorEnv
@@ -18,6 +19,7 @@ from remuda.errors import RunDirectoryError
 from remuda.experience.room import Room
 from remuda.experience.writer import ExperienceWriter
 from remuda.policies.acting import ActingStack, ActionSelector
+from remuda.population.team_returns import sides_by_agent
 from remuda.publish.snapshot import Snapshot
 from remuda.scoreboard import Policy, Row
 from remuda.types import Array, Bools, Floats, Integers, State, TurnResult
@@ -84,6 +86,7 @@ class FixedSeats:
         seats: Sequence[Seat],
         together: bool = False,
         mark: Row | None = None,
+        shares: SharesForGood | None = None,
     ) -> None:
         """Take the seats.
 
@@ -92,6 +95,7 @@ class FixedSeats:
             seats: one for each agent, in their order.
             together: all agents observe at the start of the turn and choose in one batched pass.
             mark: `Scoreboard.mark`, by which extremes of returns are counted.
+            shares: of rewards that policies share; None: none does.
 
         Raises:
             RunDirectoryError: there are fewer seats than agents.
@@ -109,11 +113,16 @@ class FixedSeats:
         # By agent: who may act now, and who of them was when it observed.
         self._active_of = [env.active[:, agent] for agent in range(env.num_agents)]
         self._acted_of = [self.acted[:, agent] for agent in range(env.num_agents)]
-        # By agent: what it has been given in this turn, as the game keeps it up to date.
-        so_far = env.rewards_so_far
-        self._before_of = [
-            so_far[:, agent] if so_far is not None else None for agent in range(env.num_agents)
-        ]
+        self._shares = shares
+        self._shared = SharedRewards(env.num_envs, sides_by_agent([a.team for a in env.agents]))
+        # By agent: what it has been given in this turn, as the game keeps it up to date; and what
+        # its policy has been given of it, where some share.
+        self._so_far = so_far = env.rewards_so_far
+        given = so_far.copy() if so_far is not None else None
+        self._before_of, self._given_of = (
+            [each[:, agent] if each is not None else None for agent in range(env.num_agents)]
+            for each in (so_far, given)
+        )
         self._observations: list[Array] = [room_for(env, agent) for agent in range(len(seats))]
         self._flat = [each.reshape(env.num_envs, -1) for each in self._observations]
         self._final_observations = [each.copy() for each in self._observations]
@@ -132,6 +141,9 @@ class FixedSeats:
         self._env.observe(agent, self._observations[agent])
         acts = self._acted_of[agent]
         acts[...] = self._active_of[agent]
+        given = self._given_of[agent]
+        if given is not None and self._so_far is not None and self._shared.on:
+            given[...] = self._shared.mixed_of(agent, self._so_far)
         strange = seat.frames.push(self._flat[agent], acts)
         if self.checks is not None:
             self.checks.observed(agent, self._observations[agent], strange)
@@ -158,6 +170,7 @@ class FixedSeats:
 
     def decide(self, group: int) -> None:
         """Write down what was observed and chosen."""
+        before_of = self._given_of if self._shared.on else self._before_of
         for agent in self.groups[group]:
             seat, choice = self.seats[agent], self._choices[agent]
             seat.stack.stay(seat.index, self._acted_of[agent])
@@ -170,7 +183,7 @@ class FixedSeats:
                     choice.log_probs,
                     choice.masks,
                     seat.stack.kept[seat.index],
-                    self._before_of[agent],
+                    before_of[agent],
                 )
 
     def act(self, agent: int) -> None:
@@ -191,10 +204,11 @@ class FixedSeats:
                 if final_masks.shape[1] and result.truncated[:, agent].any():
                     self._env.mask(agent, final_masks)
                 self._forget(self.seats[agent], ended[:, agent])
+        rewards = self._shared.mixed(result.rewards)
         for agent, seat in enumerate(self.seats):
             if seat.writer is not None:
                 seat.writer.outcome(
-                    result.rewards[:, agent],
+                    rewards[:, agent],
                     result.terminated[:, agent],
                     result.truncated[:, agent],
                     self._final_flat[agent],
@@ -217,6 +231,8 @@ class FixedSeats:
 
     def begin(self, over: Bools) -> None:
         """What is observed next in these copies begins a new episode."""
+        if self._shares is not None:
+            self._shared.begin(over, self._shares.now())
         for seat in self.seats:
             self._forget(seat, over)
 
@@ -244,10 +260,11 @@ class FixedSeats:
                 "epsilon": seat.epsilon,
             }
             for agent, seat in enumerate(self.seats)
-        }
+        } | {"shares": self._shared.shares.copy()}
 
     def restore(self, state: State) -> None:
         """Go on from what `state` returned."""
+        self._shared.restore(fitting(state, "shares", self._shared.shares))
         for agent, seat in enumerate(self.seats):
             saved = state[str(agent)]
             seat.stack.restore(seat.index, saved["acting"])

@@ -16,6 +16,7 @@ from remuda.actor.episodes import EpisodeCounter
 from remuda.actor.policy_group import PolicyGroup
 from remuda.actor.scripted_seats import ScriptedSeats
 from remuda.actor.seats import groups_of
+from remuda.actor.shared_rewards import SharedRewards
 from remuda.actor.stream_seats import StreamSeats
 from remuda.checkpoint.state import fitting
 from remuda.envs.vector_env import VectorEnv
@@ -73,6 +74,7 @@ class MatchSeats(StreamSeats):
             spec.masked and self._kind_of[agent] in keep for agent, spec in enumerate(env.agents)
         ]
         self._so_far = env.rewards_so_far
+        self._shared = SharedRewards(env.num_envs, league.teams)
         self._versions: Integers = np.zeros(len(league.table.numbers), np.int64)
         self._steps = dict.fromkeys(league.table.policies, 0)
         self._oldest: Integers = np.zeros((env.num_envs, env.num_agents), np.int64)
@@ -138,8 +140,9 @@ class MatchSeats(StreamSeats):
         if self._fresh.any():  # their first turn: newer weights were taken after they were dealt
             self._oldest[self._fresh] = self._versions[self.league.seated[self._fresh]]
             self._fresh[:] = False
+        shared = self._shared.mixed(result.rewards)
         for kind in self._kinds:
-            rewards = kind.by_stream(result.rewards)
+            rewards = kind.by_stream(shared)
             terminated = kind.by_stream(result.terminated)
             truncated = kind.by_stream(result.truncated)
             for policy_group in self.policy_groups:
@@ -166,6 +169,7 @@ class MatchSeats(StreamSeats):
         """Deal new matches."""
         self.league.deal(over)
         self._deal()
+        self._shared.begin(over, self._shares())
         self._fresh |= over
         for agent in range(self._env.num_agents):
             self._forget(agent, over)
@@ -190,6 +194,7 @@ class MatchSeats(StreamSeats):
             "versions": self._versions.copy(),
             "oldest": self._oldest.copy(),
             "fresh": self._fresh.copy(),
+            "shares": self._shared.shares.copy(),
             "steps": dict(self._steps),
             "scripted": self._scripted.state() if self._scripted is not None else None,
         }
@@ -202,6 +207,7 @@ class MatchSeats(StreamSeats):
         self._versions[...] = fitting(state, "versions", self._versions)
         self._oldest[...] = fitting(state, "oldest", self._oldest)
         self._fresh[...] = fitting(state, "fresh", self._fresh)
+        self._shared.restore(fitting(state, "shares", self._shared.shares))
         self._steps = dict(state["steps"])
         if self._scripted is not None:
             self._scripted.restore(state["scripted"])
@@ -236,6 +242,13 @@ class MatchSeats(StreamSeats):
             table.names[int(table.occupants.identity[place, POLICY])]
             for place in self.league.seated[env]
         ]
+
+    def _shares(self) -> Floats:
+        """How much the policies share that are seated now: [num_envs, num_agents]."""
+        hyperparameters = self.league.table.hyperparameters
+        column = hyperparameters.names.index("share_rewards")
+        found: Floats = np.nan_to_num(hyperparameters.all[self.league.seated, column])
+        return found
 
     def _load(self, place: int, snapshot: Snapshot) -> None:
         for policy_group in self.policy_groups:

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 from remuda.config import Config
 from remuda.envs.registry import Game, find_game
 from remuda.envs.worker_status import WorkerStatus
-from remuda.envs.wrapped import SharedRewards, with_scripted
+from remuda.envs.wrapped import with_scripted
 from remuda.experience.experience import Experience
+from remuda.live_hyperparameters import LiveHyperparameters
 from remuda.policies.initial import InitialWeights
 from remuda.policies.spec import PolicySpec
 from remuda.population.roster import Roster
@@ -44,6 +45,8 @@ class ActorRole:
     timeline: Timeline | None = None
     workers: WorkerStatus | None = None
     """Where its supervisor sees what the processes that step its copies do; None: nowhere."""
+    changes: LiveHyperparameters | None = None
+    """Of hyperparameters, while the run goes on, where seats are for good; None: there are none."""
     initial: InitialWeights | None = None
     """What policies that are born without a parent begin with, where it is not random."""
     game: Game = field(init=False)
@@ -101,6 +104,7 @@ class ActorRole:
     def _fixed(self, env: VectorEnv, begins: str) -> Seats:
         from remuda.actor.fixed import FixedSeats
         from remuda.actor.seating import make_seats
+        from remuda.actor.shared_rewards import SharesForGood
         from remuda.experience.writer import ExperienceWriter
 
         config = self.config
@@ -119,7 +123,13 @@ class ActorRole:
             seat.writer = ExperienceWriter(
                 self.experience[seat.policy], self.index, len(env.agents)
             )
-        return FixedSeats(env, seats, config.env.observe_together, self.scoreboard.mark)
+        shares = SharesForGood(
+            [seat.policy for seat in seats],
+            {spec.name: spec.config.share_rewards for spec in self.specs},
+            self.changes,
+        )
+        together, mark = config.env.observe_together, self.scoreboard.mark
+        return FixedSeats(env, seats, together, mark, shares)
 
     def _dealt(self, env: VectorEnv, begins: str) -> Seats:
         from remuda.actor.match_seats import MatchSeats
@@ -194,6 +204,4 @@ class ActorRole:
                 status=self.workers,
                 **env.options,
             )
-        if not env.share_rewards:
-            return game
-        return SharedRewards(game, env.share_rewards, Roster.of(self.config, game.agents).teams)
+        return game

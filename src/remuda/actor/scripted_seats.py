@@ -11,7 +11,6 @@ from remuda.checkpoint.state import random_state, restore_random
 from remuda.envs.registry import RANDOM, Game
 from remuda.envs.scripted import ScriptedPolicy
 from remuda.envs.vector_env import VectorEnv
-from remuda.envs.wrapped import inside
 from remuda.errors import ConfigError
 from remuda.population.table import Table
 from remuda.streams import stream
@@ -48,7 +47,7 @@ class ScriptedSeats:
             seed: of the run.
             purpose: part of the names of the random streams.
         """
-        self._env, self._policies = inside(env), dict(policies)
+        self._env, self._policies = env, dict(policies)
         self._place_of = dict(zip(table.places.scripted_names, table.places.scripted, strict=True))
         self._random = {name: stream(seed, purpose, "scripted", name) for name in self._policies}
         self._seated: list[list[tuple[str, Bools]]] = [[] for _ in env.agents]

@@ -32,7 +32,7 @@ class NumberConfig(Section):
     """Whether it is drawn, and perturbed by steps, on a logarithmic scale."""
 
 
-Objective = Literal["return", "rating", "win_rate"]
+Objective = Literal["return", "rating", "win_rate", "team_return"]
 """What policies are judged by."""
 
 
@@ -52,7 +52,8 @@ class EvolutionConfig(Section):
         Objective | Annotated[tuple[Objective, ...], Field(min_length=1)], EVOLUTION
     ] = "return"
     """What policies are judged by: the mean `return` of their games, their `rating`, or the share
-    of their meetings that they won (`win_rate`); or several of these, the first of which is what
+    of their meetings that they won (`win_rate`), or the mean return of their team (`team_return`;
+    of all who play, where there are no teams); or several of these, the first of which is what
     the lineage tells."""
     select: Annotated[Literal["truncation", "tournament", "t_test", "non_dominated"], EVOLUTION] = (
         "truncation"

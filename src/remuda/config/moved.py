@@ -1,4 +1,4 @@
-"""Keys of a policy that earlier versions had elsewhere: where they are now."""
+"""Keys that earlier versions had elsewhere: where they are now."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ MOVED = {
     "network.cosines": ("iqn.cosines",),
 }
 """By the former key of a policy, those that do the same now, one for each algorithm."""
+OF_ENV = {"share_rewards": "share_rewards"}
+"""By the former key of `env`, that of `policy` which does the same now."""
 
 
 def moved_key(key: str, prefix: str = "") -> str | None:
@@ -22,6 +24,9 @@ def moved_key(key: str, prefix: str = "") -> str | None:
         key: of the whole tree, or of a policy.
         prefix: that stands before it in the message.
     """
+    of_env = OF_ENV.get(key.removeprefix("env.")) if key.startswith("env.") else None
+    if of_env is not None:
+        return f"{prefix}{key} has moved; use policy.{of_env}"
     former = key.removeprefix("policy.")
     if former not in MOVED:
         return None
@@ -33,6 +38,12 @@ def moved_key(key: str, prefix: str = "") -> str | None:
 def with_moved_keys(tree: Mapping[str, Any]) -> dict[str, Any]:
     """A whole tree as an earlier version saved it, with the keys of this one."""
     found = dict(tree)
+    env = found.get("env")
+    if isinstance(env, Mapping):
+        moved = {now: env[former] for former, now in OF_ENV.items() if former in env}
+        found["env"] = {key: value for key, value in env.items() if key not in OF_ENV}
+        if moved:
+            found["policy"] = {**moved, **(found.get("policy") or {})}
     if isinstance(found.get("policy"), Mapping):
         found["policy"] = _moved(found["policy"])
     if isinstance(found.get("policies"), Mapping):

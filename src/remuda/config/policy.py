@@ -90,6 +90,9 @@ class PolicyConfig(Section):
     """The gradient's norm is clipped to this."""
     reward_scale: PositiveFloat = 0.1
     """Rewards are multiplied by this before training; reported returns are not."""
+    share_rewards: Share = 0.0
+    """How much of what it learns from is the mean of what its team is given, or all agents where
+    there are no teams; 0: its own rewards alone. Returns are always of each one's own."""
     max_nonfinite: PositiveInt = 10
     """Updates in a row with a loss or weights that are not finite, after which the policy stops
     learning. Each such update is undone, and never published."""

@@ -15,7 +15,7 @@ from pydantic import (
 )
 
 from remuda.config.plain import Options
-from remuda.config.sections import Only, Section, Share, expanded
+from remuda.config.sections import Only, Section, expanded
 
 CHILDREN = Only(
     when=lambda config: config.schedule != "sequential", needs="schedule async or lockstep"
@@ -34,9 +34,6 @@ class EnvConfig(Section):
     scripted: dict[str, str] = {}
     """By agent, who takes its seat without learning: `random`, one that `remuda games GAME` lists,
     or your own as `module:callable`."""
-    share_rewards: Share = 0.0
-    """How much of what an agent is given in training is the mean of what its team is given, or all
-    agents where there are no teams; 0: each its own. Evaluations always tell each one's own."""
     workers: PositiveInt = 1
     """Processes that step an actor's copies, for slow environments in Python; 1: the actor does.
     With more, a resumed run begins new episodes."""

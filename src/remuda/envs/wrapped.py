@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -14,7 +12,7 @@ from remuda.envs.registry import Game
 from remuda.envs.scripted import ScriptedPolicy, room_for
 from remuda.envs.vector_env import VectorEnv
 from remuda.errors import ConfigError
-from remuda.types import Array, Bools, Floats, Integers, State, TurnResult
+from remuda.types import Array, Bools, Integers, State, TurnResult
 
 
 class Wrapped(VectorEnv):
@@ -74,69 +72,6 @@ class Wrapped(VectorEnv):
         return self.game.options()
 
 
-class SharedRewards(Wrapped):
-    """Agents are given a share of what all are given, as prosocial learners are.
-
-    With a share of 1 all of a team are given the mean of what its members would have been given;
-    with 0 each its own; in between, a mixture (Peysakhovich and Lerer 2018, "Prosocial learning
-    agents solve generalized stag hunts better than selfish ones"). In a game without teams all
-    agents are one.
-    """
-
-    def __init__(self, game: VectorEnv, share: float, sides: Sequence[str] = ()) -> None:
-        """Wrap a game.
-
-        Args:
-            game: the game.
-            share: of the team's mean in what an agent is given, 0 to 1.
-            sides: by agent, its team; empty: as the game has it.
-        """
-        super().__init__(game)
-        teams: dict[str, list[int]] = defaultdict(list)
-        for agent, spec in enumerate(game.agents):
-            teams[sides[agent] if sides else spec.team].append(agent)
-        self.mixture: Floats = ((1.0 - share) * np.eye(game.num_agents)).astype(np.float32)
-        """[num_agents, num_agents]: of what each would have been given (row), what each is given
-        (column)."""
-        for members in teams.values():
-            self.mixture[np.ix_(members, members)] += share / len(members)
-        if game.rewards_so_far is not None:
-            self.rewards_so_far = np.zeros_like(game.rewards_so_far)
-        self._stale = True
-
-    def begin_turn(self) -> None:
-        """As the game."""
-        self.game.begin_turn()
-        self._stale = True
-
-    def observe(self, agent: int, out: Array) -> None:
-        """As the game; what all have been given so far is shared out when it has changed."""
-        self.game.observe(agent, out)
-        so_far = self.game.rewards_so_far
-        if self._stale and so_far is not None:
-            np.matmul(so_far, self.mixture, out=self.rewards_so_far)
-            self._stale = False
-
-    def act(self, agent: int, actions: Array) -> None:
-        """As the game."""
-        self.game.act(agent, actions)
-        self._stale = True
-
-    def end_turn(self) -> TurnResult:
-        """As the game, with rewards shared."""
-        result = self.game.end_turn()
-        rewards = result.rewards @ self.mixture
-        if self.rewards_so_far is not None:
-            self.rewards_so_far[...] = rewards
-            self._stale = False
-        return replace(result, rewards=rewards)
-
-
-def inside(env: VectorEnv) -> VectorEnv:
-    """The game itself, as scripted policies look into it: without what shares its rewards."""
-    return env.game if isinstance(env, SharedRewards) else env
-
-
 class SeatsTaken(Wrapped):
     """Scripted policies sit on some seats, whatever others choose for them."""
 
@@ -173,7 +108,7 @@ class SeatsTaken(Wrapped):
         """As the game, but for the seats that are taken."""
         if agent in self._scripted:
             policy = self._scripted[agent]
-            actions = policy(inside(self.game), agent, self._seen[agent], self._random)
+            actions = policy(self.game, agent, self._seen[agent], self._random)
         self.game.act(agent, actions)
 
 

@@ -16,6 +16,8 @@ from remuda.population.records import (
     RATING,
     REWARD,
     SQUARES,
+    TEAM,
+    TEAM_SQUARES,
     UNCERTAINTY,
     WINS,
     Member,
@@ -30,7 +32,8 @@ class Estimate(NamedTuple):
     """What a policy is worth in one objective, and how sure that is."""
 
     value: float
-    """The mean return of its games, its rating, or the share of its meetings that it won."""
+    """The mean return of its games, or of its team in them, its rating, or the share of its
+    meetings that it won."""
     error: float
     """Standard error of that."""
     freedom: float = math.inf
@@ -64,7 +67,7 @@ class Worth(NamedTuple):
     games: int
     """That it was judged by."""
     meetings: Meetings | None = None
-    """Whom it met; None: nobody, and its games have nothing in common."""
+    """Whom it met; None: its games have nothing in common with those of others."""
 
     @property
     def value(self) -> float:
@@ -83,8 +86,8 @@ def worth_of(
     Args:
         member: with its numbers as they are now.
         before: [fields] its numbers as they were; those of `FRESH` when it was born.
-        objectives: each `return`, `rating` or `win_rate`.
-        met: [policies] by place, how often it met who is there; None: nobody.
+        objectives: each `return`, `team_return`, `rating` or `win_rate`.
+        met: [policies] by place, how often it met who is there; None: it met none.
 
     Returns:
         None: it has played too little for an error to be told.
@@ -120,8 +123,9 @@ def _estimate(
         each = met / matches
         share = (won + each) / (met + 2.0 * each)
         return Estimate(share, math.sqrt(share * (1.0 - share) / (matches + 2.0)))
-    mean = (now[REWARD] - before[REWARD]) / games
-    squares = (now[SQUARES] - before[SQUARES]) / games
+    total, square = (TEAM, TEAM_SQUARES) if objective == "team_return" else (REWARD, SQUARES)
+    mean = (now[total] - before[total]) / games
+    squares = (now[square] - before[square]) / games
     variance = max(squares - mean**2, 0.0) * games / (games - 1.0)
     error = max(math.sqrt(variance / matches), ROUNDING * abs(mean))
     return Estimate(mean, error, max(matches - 1.0, 1.0))

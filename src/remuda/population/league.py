@@ -18,6 +18,7 @@ from remuda.population.refusals import check_seating
 from remuda.population.roster import Roster
 from remuda.population.table import Table
 from remuda.population.table_layout import MATCHES, POLICY, PROPOSED, RECORDS, VERSION
+from remuda.population.team_returns import count_teams, sides_by_agent
 from remuda.types import Bools, Integers, State
 
 
@@ -60,6 +61,8 @@ class League:
         self.ledger = Ledger(self.population, table.pairs, table.recent, memory)
         self._director, self._random = director, random
         self._sides = sides_of(self.roster.teams, table.seats)
+        self.teams = sides_by_agent(self.roster.teams or ("",) * table.seats)
+        """[seats]: the number of each seat's team; where there are no teams, all are one."""
         self._even = len(set(np.bincount(self._sides).tolist())) == 1
         """Whether all sides have as many seats."""
         self.seated: Integers = np.zeros((num_envs, table.seats), np.int64)
@@ -122,6 +125,7 @@ class League:
         ledger = self.ledger
         count(self.seated, returns, over, ledger.pairs, numbers, ledger.recent, ledger.kept)
         rate_all(self.seated, returns, over, self._sides, numbers)
+        count_teams(self.seated, returns, over, self.teams, numbers)
 
     def step(self, versions: Mapping[str, int], acting: ActingPolicies) -> list[int]:
         """Do what the director commands; between two turns.

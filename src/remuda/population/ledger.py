@@ -76,7 +76,7 @@ class Ledger:
     is added up here, since there are too many pairs of them; the ledger on disk holds all.
 
     Win rates may forget: what a live policy won and lost counts half after so many of its further
-    matches, whoever these are against. A pair that has not met for long is known as little as one
+    matches, against any opponents. A pair that has not met for long is known as little as one
     that never did. Meetings, scores and payoffs count all matches alike.
     """
 

@@ -12,6 +12,9 @@ from remuda.hyperparameters import HYPERPARAMETERS
 from remuda.memory.shared import SharedArrays
 from remuda.types import Array, State
 
+EARLIER = tuple(name for name in HYPERPARAMETERS if name != "share_rewards")
+"""What checkpoints hold that do not name them."""
+
 
 class PlaceHyperparameters:
     """By place, those of `remuda.hyperparameters` that the policy there has."""
@@ -38,8 +41,7 @@ class PlaceHyperparameters:
         Raises:
             CheckpointError: it is of another number of places.
         """
-        # Earlier versions had no others than these.
-        found = list(state.get("hyperparameter_names", HYPERPARAMETERS))
+        found = list(state.get("hyperparameter_names", EARLIER))
         like = np.empty((len(self.all), len(found)))
         values = fitting(state, "hyperparameters", like)
         for column, name in enumerate(self.names):

@@ -74,10 +74,11 @@ class Result:
         return Result(Match(number, tuple(PolicyRef(*seat) for seat in seats)), tuple(returns))
 
 
-GAMES, REWARD, RATING, UNCERTAINTY, MEETINGS, WINS, SQUARES = range(7)
+GAMES, REWARD, RATING, UNCERTAINTY, MEETINGS, WINS, SQUARES, TEAM, TEAM_SQUARES = range(9)
 """The numbers of a member; meetings and wins with all others there ever were, draws halved;
-`SQUARES` is the sum of its squared returns, as `REWARD` is of its returns."""
-FRESH = (0.0, 0.0, 25.0, 25.0 / 3.0, 0.0, 0.0, 0.0)
+`SQUARES` is the sum of its squared returns, as `REWARD` is of its returns; `TEAM` and
+`TEAM_SQUARES` are the same of the mean return of its team in each of its games."""
+FRESH = (0.0, 0.0, 25.0, 25.0 / 3.0, 0.0, 0.0, 0.0, 0.0, 0.0)
 """Those of one that has not played: openskill's scale begins at 25, and sure of nothing."""
 
 

@@ -1,0 +1,49 @@
+"""What teams earned in the matches of each member: what those are judged by who share rewards."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from remuda.kernels import njit
+from remuda.population.records import TEAM, TEAM_SQUARES, Numbers
+from remuda.types import Bools, Integers
+
+
+def sides_by_agent(teams: Sequence[str]) -> Integers:
+    """The number of each agent's team: [num_agents]. Those of one name are one team.
+
+    Args:
+        teams: by agent, its team. In a game without teams all have one name, and are one.
+    """
+    names = list(dict.fromkeys(teams))
+    return np.array([names.index(team) for team in teams], np.int64)
+
+
+@njit(cache=True)
+def count_teams(
+    places: Integers, returns: Numbers, over: Bools, sides: Integers, numbers: Numbers
+) -> None:
+    """Add up, for each seat, what the seats of its team earned on average.
+
+    Args:
+        places: [M, seats] who sat where, by place in the population.
+        returns: [M, seats].
+        over: [M] which of these matches are over.
+        sides: [seats] the number of each seat's team.
+        numbers: [places, fields] of the members, to be added to.
+    """
+    seats = places.shape[1]
+    for m in range(len(over)):
+        if not over[m]:
+            continue
+        for i in range(seats):
+            total, members = 0.0, 0
+            for j in range(seats):
+                if sides[j] == sides[i]:
+                    total += returns[m, j]
+                    members += 1
+            mean = total / members
+            numbers[places[m, i], TEAM] += mean
+            numbers[places[m, i], TEAM_SQUARES] += mean**2

@@ -1,0 +1,83 @@
+"""What agents learn from where rewards are shared: by hand, and while a run goes on."""
+
+import numpy as np
+import pytest
+
+from remuda.actor.shared_rewards import SharedRewards, SharesForGood
+from remuda.config import load_config
+from remuda.config.moved import with_moved_keys
+from remuda.errors import ConfigError
+from remuda.live_hyperparameters import LiveHyperparameters
+from remuda.population.records import FRESH, REWARD, TEAM, TEAM_SQUARES
+from remuda.population.team_returns import count_teams, sides_by_agent
+
+GIVEN = np.array([[0.0, 1.0, 5.0]] * 2, np.float32)
+
+
+@pytest.mark.parametrize(
+    ("shares", "teams", "expected"),
+    [
+        ((0.0, 0.0, 0.0), "   ", [0, 1, 5]),
+        ((1.0, 1.0, 1.0), "   ", [2, 2, 2]),
+        ((0.5, 0.5, 0.5), "   ", [1, 1.5, 3.5]),
+        ((1.0, 1.0, 1.0), "aab", [0.5, 0.5, 5]),
+        ((0.5, 0.5, 0.5), "aba", [1.25, 1, 3.75]),
+        ((0.0, 0.5, 1.0), "   ", [0, 1.5, 2]),
+        ((0.0, 1.0, 0.5), "aba", [0, 1, 3.75]),
+    ],
+)
+def test_shared_rewards_by_hand(shares, teams, expected):
+    shared = SharedRewards(2, sides_by_agent(list(teams)))
+    assert shared.mixed(GIVEN) is GIVEN  # nothing is reckoned where none shares
+    shared.begin(np.ones(2, np.bool_), np.array([shares]))
+    assert shared.mixed(GIVEN) == pytest.approx(np.array([expected] * 2))
+    for agent in range(3):
+        assert shared.mixed_of(agent, GIVEN) == pytest.approx(np.array([expected[agent]] * 2))
+
+
+def test_a_share_stays_until_the_episode_is_over():
+    shared = SharedRewards(2, sides_by_agent(["", "", ""]))
+    shared.begin(np.array([False, True]), np.ones((1, 3)))
+    assert shared.mixed(GIVEN).tolist() == [[0, 1, 5], [2, 2, 2]]
+    shared.begin(np.array([True, False]), np.full((2, 3), 0.5))
+    assert shared.mixed(GIVEN) == pytest.approx(np.array([[1, 1.5, 3.5], [2, 2, 2]]))
+    twin = SharedRewards(2, sides_by_agent(["", "", ""]))
+    twin.restore(shared.shares)
+    assert twin.mixed(GIVEN).tolist() == shared.mixed(GIVEN).tolist()
+    assert twin.on
+
+
+def test_a_change_while_the_run_goes_on_holds_from_the_next_episode_on():
+    config = load_config({"policy": {"share_rewards": 0.25}})
+    changes = LiveHyperparameters(dict.fromkeys(("a", "b"), config.policy))
+    shares = SharesForGood(["b", "a"], {"a": 0.25, "b": 0.25}, changes)
+    assert shares.now().tolist() == [[0.25, 0.25]]
+    changes.change("a", {"share_rewards": 0.75})
+    assert shares.now().tolist() == [[0.25, 0.75]]
+    changes.change("b", {"learning_rate": 0.5})
+    assert shares.now().tolist() == [[0.25, 0.75]]
+
+
+def test_what_a_team_earned_is_counted_for_each_of_its_seats():
+    numbers = np.tile(np.array(FRESH), (4, 1))
+    places = np.array([[0, 1, 2], [2, 3, 0]])
+    returns = np.array([[1.0, 3.0, 8.0], [2.0, 4.0, 5.0]])
+    sides = sides_by_agent(["red", "red", "blue"])
+    count_teams(places, returns, np.array([True, False]), sides, numbers)
+    assert numbers[:, TEAM].tolist() == [2.0, 2.0, 8.0, 0.0]
+    count_teams(places, returns, np.array([False, True]), sides, numbers)
+    assert numbers[:, TEAM].tolist() == [7.0, 2.0, 11.0, 3.0]
+    assert numbers[:, TEAM_SQUARES].tolist() == [29.0, 4.0, 73.0, 9.0]
+    assert not numbers[:, REWARD].any()
+
+
+def test_the_former_key_says_where_it_is_now_and_is_read_from_older_runs():
+    with pytest.raises(
+        ConfigError, match=r"env\.share_rewards has moved; use policy\.share_rewards"
+    ):
+        load_config({"env": {"share_rewards": 0.5}})
+    tree = with_moved_keys(
+        {"env": {"num_envs": 3, "share_rewards": 0.5}, "policy": {"n_frames": 1}}
+    )
+    config = load_config(tree)
+    assert (config.policy.share_rewards, config.env.num_envs) == (0.5, 3)
