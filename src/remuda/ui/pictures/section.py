@@ -84,8 +84,8 @@ def write_lineage(run: RunDirectory) -> str:
         picture = lineage_picture(births, read_matches(run.ledger))
     write_pictures([picture], run.path, ("png",), PREFIX)
     if picture.figure is None:
-        return f'<h2>Evolution</h2>\n<p class="note">{escape(picture.caption)}</p>'
-    return f"<h2>Evolution</h2>\n{_figure(picture, PREFIX)}"
+        return f'<h2>Lineage</h2>\n<p class="note">{escape(picture.caption)}</p>'
+    return f"<h2>Lineage</h2>\n{_figure(picture, PREFIX)}"
 
 
 def _sides_of(run: RunDirectory) -> Sequence[int]:
