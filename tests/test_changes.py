@@ -115,6 +115,7 @@ VALUES = {
     "max_grad_norm": 1.5,
     "discount": 0.9,
     "reward_scale": 0.2,
+    "share_rewards": 0.3,
     "max_nonfinite": 3,
     "priority": 2.0,
     "time_budget": None,

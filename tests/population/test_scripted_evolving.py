@@ -6,7 +6,8 @@ import pytest
 import remuda
 from population.birth_worlds import World
 from remuda.config import load_config, overlay
-from remuda.evolution.director import Evolution
+from remuda.evolution import director
+from remuda.evolution.worth import worth_of
 from remuda.population.director import Vacate
 from remuda.population.ledger import BIRTH, BORN_WITH, FREEZE, MATCH, RETIRE, read_records
 from remuda.population.lifecycle import can_stand_in
@@ -165,14 +166,13 @@ def test_the_best_of_all_is_no_parent_and_the_worst_is_not_replaced(
     fitness, select, tmp_path, monkeypatch
 ):
     """One of the scripted members earns more than all policies, the other less."""
-    judged, judge_all = [], Evolution._judge
+    judged = []
 
-    def judge(self, population):
-        found = judge_all(self, population)
-        judged.extend(found)
-        return found
+    def judge(member, *how):
+        judged.append(str(member.ref))
+        return worth_of(member, *how)
 
-    monkeypatch.setattr(Evolution, "_judge", judge)
+    monkeypatch.setattr(director, "worth_of", judge)
     population = {"evolution": {"fitness": fitness, "select": select}}
     members = evolved(tmp_path / "r", population=population).record.members
     policies = {f"policy_{i}" for i in range(4)}
