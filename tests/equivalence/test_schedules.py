@@ -7,7 +7,7 @@ import pytest
 
 from equivalence.runs import PPO, assert_same, run
 from remuda.config import overlay
-from remuda.population.ledger import BIRTH, FREEZE, MATCH, RETIRE, read_records
+from remuda.population.ledger import BIRTH, BORN_WITH, FREEZE, MATCH, RETIRE, read_records
 
 
 def options(algorithm, mode, agents, processes):
@@ -100,7 +100,7 @@ def test_lockstep_equals_sequential_where_seats_are_dealt(algorithm, tmp_path):
     ledgers = [(tmp_path / name / "ledger.bin").read_bytes() for name in ("sequential", "lockstep")]
     assert ledgers[0] == ledgers[1]
     kinds = read_records(tmp_path / "lockstep" / "ledger.bin")[1]["kind"]
-    assert {MATCH, FREEZE, RETIRE, BIRTH} == set(kinds)
+    assert {MATCH, FREEZE, RETIRE, BIRTH, BORN_WITH} == set(kinds)
 
 
 def test_how_stacks_share_processes_changes_nothing(tmp_path):
