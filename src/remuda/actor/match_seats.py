@@ -74,6 +74,7 @@ class MatchSeats(StreamSeats):
             spec.masked and self._kind_of[agent] in keep for agent, spec in enumerate(env.agents)
         ]
         self._so_far = env.rewards_so_far
+        """[num_envs, S]: rewards so far, where the game gives some within a turn."""
         self._shared = SharedRewards(env.num_envs, league.teams)
         self._versions: Integers = np.zeros(len(league.table.numbers), np.int64)
         self._steps = dict.fromkeys(league.table.policies, 0)
@@ -123,6 +124,14 @@ class MatchSeats(StreamSeats):
             seen = kind.observations[kind.agents.index(agent)]
             actions = self._scripted.chosen(agent, seen, actions)
         self._env.act(agent, actions)
+
+    def observe(self, agent: int) -> None:
+        """See what there is to see, and note what the agent was given so far in this turn."""
+        if self._so_far is not None:
+            kind = self._kind_of[agent]
+            local = kind.agents.index(agent)
+            kind.rewards_before[local] = self._shared.mixed_of(agent, self._so_far)
+        super().observe(agent)
 
     def outcome(self, result: TurnResult) -> None:
         """Write down what came of the turn."""

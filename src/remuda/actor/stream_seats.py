@@ -11,11 +11,9 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from remuda.actor.policy_group import Kind, PolicyGroup
-from remuda.actor.shared_rewards import SharedRewards
 from remuda.envs.checks import TurnChecks
 from remuda.envs.vector_env import VectorEnv
-from remuda.population.team_returns import sides_by_agent
-from remuda.types import Bools, Floats
+from remuda.types import Bools
 
 
 class StreamSeats:
@@ -37,9 +35,6 @@ class StreamSeats:
         self._kinds = tuple(kinds)
         self._kind_of = {agent: kind for kind in self._kinds for agent in kind.agents}
         self._masked = [spec.masked for spec in env.agents]
-        self._so_far: Floats | None = None
-        """[num_envs, S]: rewards so far, where the game gives some within a turn."""
-        self._shared = SharedRewards(env.num_envs, sides_by_agent([a.team for a in env.agents]))
         self.acted: Bools = np.zeros((env.num_envs, env.num_agents), np.bool_)
 
     def observe(self, agent: int) -> None:
@@ -50,8 +45,6 @@ class StreamSeats:
         acts = kind.acted[local]
         acts[...] = self._env.active[:, agent]
         self.acted[:, agent] = acts
-        if self._so_far is not None:
-            kind.rewards_before[local] = self._shared.mixed_of(agent, self._so_far)
         for policy_group in self.policy_groups:
             if policy_group.kind is kind:
                 strange = policy_group.frames[local].push(kind.observations_flat[part], acts)
