@@ -3,6 +3,8 @@
     python benchmarks/evolution.py toy                        # 200 seeds, four variants
     python benchmarks/evolution.py toy --picture toy.png      # and a picture of the first seed
     python benchmarks/evolution.py hunt --seeds 5             # eight hunters in Treasure Hunt
+    python benchmarks/evolution.py brigade --seeds 3          # shares of rewards in Bucket Brigade
+    python benchmarks/evolution.py cleanup --seeds 3          # the same in Cleanup
 
 `toy` is figure 2 of Jaderberg et al. 2017, "Population based training of neural networks": the true
 objective Q(theta) = 1.2 - theta_1^2 - theta_2^2 is only ever evaluated; workers climb the surrogate
@@ -22,6 +24,7 @@ from pathlib import Path
 
 import matplotlib as mpl
 import numpy as np
+from evolution_dilemma import dilemma
 from evolution_hunt import hunt
 from matplotlib.axes import Axes
 from recording import Results, options_of
@@ -211,14 +214,18 @@ def _draw_path(axes: Axes, course: Course) -> None:
 def main() -> None:
     """Run what was asked for, and print it beside its bars."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("what", choices=["toy", "hunt"], help="which benchmark")
-    parser.add_argument("--seeds", type=int, help="toy: 200; hunt: 5")
-    parser.add_argument("--turns", type=int, default=500_000, help="of each run of hunt")
+    parser.add_argument(
+        "what", choices=["toy", "hunt", "brigade", "cleanup"], help="which benchmark"
+    )
+    parser.add_argument("--seeds", type=int, help="toy: 200; hunt: 5; else 3")
+    parser.add_argument("--turns", type=int, help="of each run, instead of the usual number")
     parser.add_argument("--picture", type=Path, help="draw the first seed into this file")
     options = options_of(parser)
     results = Results(f"evolution.{options.what}")
     if options.what == "hunt":
-        hunt(results, options.seeds or 5, options.turns)
+        hunt(results, options.seeds or 5, options.turns or 500_000)
+    elif options.what in ("brigade", "cleanup"):
+        dilemma(results, options.what, options.seeds or 3, options.turns)
     else:
         toy(results, options.seeds or 200, options.picture)
     results.finish(options)

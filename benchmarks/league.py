@@ -1,0 +1,219 @@
+"""What a league is worth beside self-play: in a game where self-play cycles, and in connect four.
+
+    python benchmarks/league.py rps                # biased rock-paper-scissors, ten rounds
+    python benchmarks/league.py connect_four       # main agents against self-play's best
+
+`rps` is rock-paper-scissors whose rock beats scissors for 2: who learns against itself goes round
+in circles. An episode has ten rounds, and a policy sees the last one alone; how much may be won
+against it is worked out exactly, by backward induction over what it sees. Each way is measured at
+its end and, on average, over the second half of its checkpoints, since one moment may be lucky.
+
+`connect_four` trains a league and self-play for equally many turns. Self-play's best is the one of
+its checkpoints that its own tournament ranks first; the league's main agent then meets it from both
+seats, choosing at random as they learned to.
+"""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+from pathlib import Path
+from statistics import mean
+from typing import Any
+
+import numpy as np
+import torch
+from recording import Results, options_of
+
+import remuda
+from remuda.config import overlay
+from remuda.envs.matrix_games import rock_paper_scissors
+
+ROUNDS = 10
+RPS: dict[str, Any] = {
+    "env": {"num_envs": 128, "options": {"biased": True, "rounds": ROUNDS}},
+    "policy": {
+        "algorithm": "ppo",
+        "reward_scale": 1.0,
+        "discount": 0.9,
+        "learning_rate": 1e-3,
+        "ppo": {"entropy_cost": 0.0},
+    },
+    "run": {"turns": 400_000, "evaluate_episodes": 0},
+    "checkpoint": {"every": 2, "keep": 1000, "evaluate_episodes": 0},
+}
+ONE_LEAGUE = {"main": 1, "main_exploiters": 1, "league_exploiters": 1, "after": 20, "timeout": 60}
+WAYS: dict[str, dict[str, Any]] = {
+    "self-play": {"matchmaker": "self_play", "policies": 1},
+    "self-play with a pool": {
+        "matchmaker": "mixed",
+        "policies": 1,
+        "shares": {"self_play": 0.5, "prioritized": 0.5},
+        "snapshots": {"every": 20, "keep": 40, "drop": "crowded"},
+    },
+    "league": {
+        "matchmaker": "league",
+        "league": ONE_LEAGUE,
+        "snapshots": {"keep": 40, "drop": "crowded"},
+        "memory": 2000,
+    },
+}
+BAR = 0.02
+"""Of what may be won in a round against the league's main agent."""
+
+CONNECT_FOUR: dict[str, Any] = {
+    "env": {"num_envs": 192},
+    "policy": {
+        "algorithm": "ppo",
+        "reward_scale": 1.0,
+        "network": {"hidden": [256, 256], "activation": "relu"},
+        "ppo": {"entropy_cost": 0.1, "rollout_length": 16, "minibatches": 8, "epochs": 3},
+    },
+    "run": {"turns": 600_000, "evaluate_episodes": 0},
+    "checkpoint": {"every": 60, "keep": 1000, "evaluate_episodes": 0},
+}
+WINS = 0.55
+
+
+def won_from(choices: np.ndarray, payoffs: np.ndarray, rounds: int) -> float:
+    """What a best response wins of a policy in a round, on average over an episode.
+
+    The one who responds knows the policy and everything that was done. What the policy sees is the
+    last round, so that the value of what is to come depends on that alone (backward induction).
+
+    Args:
+        choices: [1 + n * n, n] probabilities: in the first round, and then by what the policy
+            chose in the round before (slowest) and what the other did.
+        payoffs: [n, n] what the policy earns by its choice (row) and the other's.
+        rounds: of an episode.
+    """
+    count = len(payoffs)
+    after = np.zeros((count, count))
+    for round_left in range(rounds):
+        # [seen, other]: earned by the other now, and from the round after this one on.
+        worth = choices @ (after - payoffs)
+        best = worth.max(1)
+        if round_left < rounds - 1:
+            after = best[1:].reshape(count, count)
+    return float(best[0]) / rounds
+
+
+def choices_of(policy: remuda.Policy) -> np.ndarray:
+    """[1 + n * n, n]: how probable each choice is, by what the policy sees."""
+    count = 3
+    seen = np.zeros((1 + count * count, 1 + 2 * count), np.float32)
+    seen[:, 0] = 1.0
+    for own in range(count):
+        for other in range(count):
+            row = seen[1 + own * count + other]
+            row[1 + own] = row[1 + count + other] = 1.0
+    with torch.inference_mode():
+        logits = policy.module()(torch.as_tensor(seen))
+    found: np.ndarray = torch.softmax(logits.double(), 1).numpy()
+    return found
+
+
+def rps(results: Results, seeds: int, turns: int | None) -> None:
+    """Each way of choosing opponents, seed by seed."""
+    payoffs = rock_paper_scissors(biased=True).payoffs[:, :, 0].astype(np.float64)
+    for name, population in WAYS.items():
+        for seed in range(seeds):
+            with tempfile.TemporaryDirectory() as home:
+                run = trained("rock_paper_scissors", RPS, population, seed, turns, Path(home))
+                policy = "main_0" if name == "league" else "policy_0"
+                kept = run.checkpoints[len(run.checkpoints) // 2 :]
+                later = [choices_of(run.policy(policy, checkpoint)) for checkpoint in kept]
+                end = won_from(choices_of(run[policy]), payoffs, ROUNDS)
+            over = mean(won_from(choices, payoffs, ROUNDS) for choices in later)
+            results.row(
+                {
+                    "opponents": name,
+                    "seed": seed,
+                    "won from it at the end": end,
+                    "on average": over,
+                    "won from the average of its policies": won_from(
+                        np.mean(later, 0), payoffs, ROUNDS
+                    ),
+                }
+            )
+            if name == "league":
+                results.bar(f"seed {seed}: won from the main agent", end, most=BAR)
+
+
+def connect_four(results: Results, seeds: int, turns: int | None, matches: int) -> None:
+    """A league beside self-play, equally long."""
+    for seed in range(seeds):
+        with tempfile.TemporaryDirectory() as home:
+            runs = {
+                name: trained("connect_four", CONNECT_FOUR, WAYS[name], seed, turns, Path(home))
+                for name in ("self-play", "league")
+            }
+            best = best_of(runs["self-play"], seed)
+            found = remuda.tournament(
+                {"league": runs["league"]["main_0"], "self-play": best},
+                game="connect_four",
+                episodes=matches // 2,
+                seed=seed,
+                deterministic=False,
+            )
+        # Who wins is given 1, who loses -1: draws count half.
+        share, error = (1.0 + found.means[0, 1]) / 2.0, found.errors[0, 1] / 2.0
+        results.row(
+            {
+                "seed": seed,
+                "share won": share,
+                "95% from": share - 1.96 * error,
+                "to": share + 1.96 * error,
+            }
+        )
+        results.bar(f"seed {seed}: share won by the main agent", share, least=WINS)
+
+
+def best_of(run: remuda.Run, seed: int) -> remuda.Policy:
+    """Of all that self-play came by, what does best against all others of it."""
+    all_of_it = {
+        f"checkpoint {number}": run.policy("policy_0", number) for number in run.checkpoints
+    } | {"end": run["policy_0"]}
+    found = remuda.tournament(
+        all_of_it, game="connect_four", episodes=100, seed=seed, deterministic=False
+    )
+    return all_of_it[found.entrants[int(np.argmax(found.means.mean(1)))]]
+
+
+def trained(
+    game: str,
+    tree: dict[str, Any],
+    population: dict[str, Any],
+    seed: int,
+    turns: int | None,
+    home: Path,
+) -> remuda.Run:
+    """Train once."""
+    more: dict[str, Any] = {"seed": seed, "population": population}
+    if turns is not None:
+        more["run"] = {"turns": turns}
+    directory = home / population["matchmaker"]
+    settings = overlay(overlay(tree, more), {"run": {"directory": str(directory)}})
+    return remuda.load(remuda.train(game, **settings))
+
+
+def main() -> None:
+    """Run what was asked for, and print it beside its bars."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("what", choices=["rps", "connect_four"], help="which game")
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--turns", type=int, help="of each run, instead of the usual number")
+    parser.add_argument("--matches", type=int, default=2000, help="of connect four's last meeting")
+    options = options_of(parser)
+    results = Results(f"league.{options.what}")
+    if options.what == "rps":
+        rps(results, options.seeds, options.turns)
+    else:
+        connect_four(results, options.seeds, options.turns, options.matches)
+    results.finish(options)
+
+
+if __name__ == "__main__":
+    main()
