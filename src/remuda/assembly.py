@@ -413,6 +413,7 @@ def _table(
         imported,
         tuple(config.population.scripted),
         config.population.has_stand_ins,
+        len(config.population.evolution.episode_metrics),
     )
 
 

@@ -222,7 +222,8 @@ def _table(config: Config, policies: int, seats: int) -> Sizes:
     every = [config.policy, *map(config.policy_of, config.policies)]
     width = len(names_of(policy.entry.hyperparameters for policy in every))
     others = len(config.population.members_from) + len(config.population.scripted)
-    fields = dict(table_fields(policies, seats, copies, others, width))
+    metrics = len(config.population.evolution.episode_metrics)
+    fields = dict(table_fields(policies, seats, copies, others, width, metrics))
     records = nbytes({"records": fields.pop("records")})
     size = nbytes(fields)
     key = "population.snapshots.keep" if copies > 4 else "population.policies"

@@ -55,7 +55,7 @@ def prepare(config: Config) -> Prepared:
     if config.population.dealt:
         check_population(config, Roster.of(config, agents))
         check_births(config, specs)
-        check_evolution(config, specs, Roster.of(config, agents))
+        check_evolution(config, specs, Roster.of(config, agents), env.facts)
         specs = with_first_numbers(config, specs)
     shares_of(specs)
     game = find_game(config.game)

@@ -33,13 +33,20 @@ KINDS = {
         "snapshots": {"every": 4, "keep": 2},
         "evolution": EVOLUTION | {"select": "non_dominated", "fitness": ["rating", "return"]},
     },
+    "told": {
+        "matchmaker": "random",
+        "policies": 5,
+        "evolution": EVOLUTION | {"fitness": "game/ruined_houses:min"},
+    },
 }
+GAMES = {"told": {"game": "bucket_brigade", "env": {"num_envs": 4}}}
 
 
 def tree_of(kind, algorithm):
     tree = {
         "policy": {"algorithm": algorithm},
         "env": {"num_envs": 4, "options": {"num_agents": 3, "max_turns": 30}},
+        **GAMES.get(kind, {}),
         "learners": {"processes": 2},
         "population": KINDS[kind],
     }
@@ -59,6 +66,7 @@ def births_in(directory):
         ("fixed", "ppo"),
         ("random", "dqn"),
         pytest.param("past", "ppo", marks=pytest.mark.slow),
+        pytest.param("told", "dqn", marks=pytest.mark.slow),
         pytest.param("fixed", "iqn", marks=pytest.mark.slow),
     ],
 )
@@ -81,6 +89,7 @@ def test_lockstep_equals_sequential_where_policies_evolve(kind, algorithm, tmp_p
     [
         ("fixed", "dqn"),
         ("past", "ppo"),
+        ("told", "ppo"),
         pytest.param("random", "ppo", marks=pytest.mark.slow),
     ],
 )

@@ -14,12 +14,13 @@ from remuda.population.league import League
 from remuda.population.learner_births import LearnerBirths
 from remuda.population.ledger import BIRTH, BORN_WITH, SECOND_PARENT, value_of
 from remuda.population.matchmakers import Fixed, Random, SelfPlay
-from remuda.population.records import GAMES, REWARD, SQUARES, Member, PolicyRef
+from remuda.population.records import FRESH, GAMES, REWARD, SQUARES, Member, PolicyRef
 from remuda.population.table import Table
 from remuda.publish.snapshot import Snapshot
 from remuda.streams import stream
 
 SIZE, RATE = 4, "learning_rate"
+FACTS = ("weather", "harmony", "trouble")
 NUMBERS = {RATE: {"low": 1e-5, "high": 1e-1, "log": True}}
 MATCHMAKERS = {"fixed": lambda names: Fixed(names), "random": lambda names: Random(2)}
 
@@ -31,13 +32,22 @@ class Stage:
         self.names, self.strengths = tuple(names), np.array(strengths, np.float64)
         specified = {name: {RATE: 1e-3 * (i + 1)} for i, name in enumerate(names)}
         self.seats = config.pop("seats", len(names) if matchmaker == "fixed" else 2)
-        self.table = Table(dict.fromkeys(names, SIZE), self.seats, 1, specified, (), stand_ins=True)
-        self.births = LearnerBirths(self.table, self.names)
         self.versions = dict.fromkeys(self.names, 1)
         self.random, self.copies = np.random.default_rng(seed), copies
         self.make, self.seed, self.kinds = MATCHMAKERS[matchmaker], seed, kinds
         settings = {"every": 64, "games": 20, "numbers": NUMBERS} | config
         self.config = EvolutionConfig.model_validate(settings)
+        self.metrics = [FACTS.index(name) for name in self.config.episode_metrics]
+        sizes = dict.fromkeys(names, SIZE)
+        self.table = Table(
+            sizes,
+            self.seats,
+            1,
+            specified,
+            stand_ins=True,
+            episode_metrics=len(self.metrics),
+        )
+        self.births = LearnerBirths(self.table, self.names)
         self.mutated, self.crossed = [], []
         self.gifts = np.zeros(len(names))  # what each brings the others
         self.begin()
@@ -59,12 +69,24 @@ class Stage:
         if state is not None:
             self.evolution.restore(state)
         make = self.make(list(self.names))
-        self.league = League(self.table, make, self.evolution, self.random, self.copies)
+        self.league = League(
+            self.table,
+            make,
+            self.evolution,
+            self.random,
+            self.copies,
+            episode_metrics=self.metrics,
+        )
         self.league.deal(np.ones(self.copies, np.bool_))
 
     def noise(self):
         """What chance adds to returns: [copies, seats]."""
         return self.random.normal(size=(self.copies, self.seats))
+
+    def told(self, given):
+        """What the game tells of its episodes, by `FACTS`: [facts, copies]."""
+        noise = self.random.normal(size=self.copies)
+        return np.stack((noise, given + noise, noise - given)).astype(np.float32)
 
     def turn(self, share=0.5, learns=True):
         over = self.random.random(self.copies) < share
@@ -75,7 +97,8 @@ class Stage:
         gifts = self.gifts[places % len(self.names)]
         returns += gifts.sum(1, keepdims=True) - gifts
         if over.any():
-            self.league.close(over, returns, acted, acted, ~over)
+            told = self.told(gifts.sum(1))
+            self.league.close(over, returns, acted, acted, ~over, told)
             self.league.step(dict(self.versions), self)
             self.league.deal(over)
         policy = self.births.pending()
@@ -140,16 +163,43 @@ def test_the_worst_take_over_from_the_better(matchmaker, select, fitness):
 
 
 @pytest.mark.parametrize(
-    ("fitness", "expected"), [("return", ("a", "others")), ("team_return", ("others", "a"))]
+    ("fitness", "expected"),
+    [
+        ("return", ("a", "others")),
+        ("team_return", ("others", "a")),
+        ("game/harmony", ("others", "a")),
+        ("game/harmony:min", ("a", "others")),
+        ("game/trouble:max", ("a", "others")),
+        ("game/trouble:min", ("others", "a")),
+        (("game/weather", "game/trouble:min"), ("others", "a")),
+        (("game/trouble", "game/harmony:min"), ("a", "others")),
+    ],
 )
 def test_who_brings_others_most_is_the_best_by_what_the_team_earns(fitness, expected):
     """`a` earns least itself, and whoever plays with it earns most."""
-    stage = Stage(FOUR, "random", [0.0, 3.0, 3.0, 3.0], fitness=fitness)
+    select = "truncation" if isinstance(fitness, str) else "non_dominated"
+    stage = Stage(FOUR, "random", [0.0, 3.0, 3.0, 3.0], fitness=fitness, select=select)
     stage.gifts[0] = 8.0
     while not stage.born():
         stage.turn()
     policy, parent = stage.born()[0]
     assert tuple("a" if name == "a" else "others" for name in (policy, parent)) == expected
+
+
+def test_a_newborn_is_judged_by_its_own_games_alone():
+    """What the game told in those of the policy before it in its place does not count for it."""
+    stage = Stage(FOUR, "random", [0.0, 1.0, 2.0, 3.0], fitness="game/harmony:min")
+    while not stage.born():
+        stage.turn(learns=False)
+    place = FOUR.index(stage.born()[0][0])
+    others = [i for i in range(4) if i != place]
+    told = stage.table.numbers[:4, len(FRESH) :]
+    assert told.shape == (4, 2)
+    assert not told[place].any()
+    assert told[others].all()
+    while stage.table.numbers[place, GAMES] < 1:  # admitted, and played
+        stage.turn()
+    assert (np.abs(told[place]) < 0.5 * np.abs(told[others]).max(0)).all()
 
 
 @pytest.mark.parametrize("select", ["truncation", "tournament", "t_test"])
@@ -221,7 +271,7 @@ def test_equal_returns_are_equal_however_their_sums_are_rounded():
     for name, games, squares in (("a", 100, 0.01), ("b", 130, 0.01)):
         member = Member(PolicyRef(name))
         member.numbers[[GAMES, REWARD, SQUARES]] = games, 0.1 * games, squares * games
-        worths[name] = worth_of(member, unjudged(), ("return",))
+        worths[name] = worth_of(member, unjudged(member), ("return",))
     worths["b"] = worths["b"]._replace(
         objectives=(worths["b"].objectives[0]._replace(value=0.1 + 1e-15),)
     )

@@ -184,7 +184,11 @@ def test_a_run_that_ends_while_one_is_away_is_judged_with_its_copy(tmp_path):
         ),
         (
             {"evolution": {"every": 9, "fitness": "height"}},
-            "should be 'return', 'rating', 'win_rate' or 'team_return'",
+            "height is no objective; allowed are return, rating, win_rate, team_return, and game/",
+        ),
+        (
+            {"evolution": {"every": 9, "fitness": "game/height"}},
+            "fitness is game/height, and of its episodes treasure_hunt tells",
         ),
         (
             {"evolution": {"every": 9, "fitness": ["return", "rating"]}},

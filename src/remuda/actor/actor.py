@@ -318,7 +318,7 @@ class Actor:
             self._episode_metrics[Facts.EPISODES] += self._over.sum()
             self._episode_metrics[len(Facts) :] += metrics[:, self._over].sum(1)
         cut: Bools = np.any(result.truncated, axis=1)
-        self.seats.close(self._over, self._returns, cut, self._turn_of)
+        self.seats.close(self._over, self._returns, cut, self._turn_of, metrics)
         if self.on_episode is not None:
             for env in np.flatnonzero(self._over):
                 returns = self._returns[env].astype(np.float32)

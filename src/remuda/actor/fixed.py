@@ -222,6 +222,7 @@ class FixedSeats:
         returns: np.ndarray,
         truncated: Bools,  # noqa: ARG002
         turns: Integers,
+        told: Floats,  # noqa: ARG002
     ) -> None:
         """Count the episodes of the copies that are over."""
         lengths = turns[over]

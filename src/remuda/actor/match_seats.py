@@ -158,7 +158,9 @@ class MatchSeats(StreamSeats):
                 if policy_group.kind is kind:
                     policy_group.outcome(rewards, terminated, truncated)
 
-    def close(self, over: Bools, returns: np.ndarray, truncated: Bools, turns: Integers) -> None:
+    def close(
+        self, over: Bools, returns: np.ndarray, truncated: Bools, turns: Integers, told: Floats
+    ) -> None:
         """Count the episodes of the copies that are over, and note the results of the matches.
 
         Then the director does its work.
@@ -169,7 +171,7 @@ class MatchSeats(StreamSeats):
         self._counter.count(seated[live], earned[live], lengths[live])
         newest = self._versions[self.league.seated]
         league = self.league
-        league.close(over, returns, self._oldest, newest, truncated)
+        league.close(over, returns, self._oldest, newest, truncated, told)
         versions = {p: int(self._versions[i]) for i, p in enumerate(league.table.policies)}
         for place in league.step(versions, self):
             self._load(place, league.table.snapshot(place))

@@ -156,6 +156,7 @@ class ActorRole:
             roster.with_imported(self.table.places.origins),
             sits_once(config.population, roster),
             config.population.memory,
+            [env.facts.index(n) for n in config.population.evolution.episode_metrics],
         )
         policy_groups = make_policy_groups(
             env,

@@ -11,7 +11,7 @@ from remuda.envs.checks import TurnChecks
 from remuda.envs.vector_env import VectorEnv
 from remuda.experience.room import Room
 from remuda.publish.snapshot import Snapshot
-from remuda.types import Bools, Integers, State, TurnResult
+from remuda.types import Bools, Floats, Integers, State, TurnResult
 
 
 class Seats(Protocol):
@@ -48,7 +48,9 @@ class Seats(Protocol):
     def outcome(self, result: TurnResult) -> None:
         """Write down what came of the turn."""
 
-    def close(self, over: Bools, returns: np.ndarray, truncated: Bools, turns: Integers) -> None:
+    def close(
+        self, over: Bools, returns: np.ndarray, truncated: Bools, turns: Integers, told: Floats
+    ) -> None:
         """Count the episodes of the copies that are over.
 
         Args:
@@ -56,6 +58,7 @@ class Seats(Protocol):
             returns: [num_envs, num_agents].
             truncated: [num_envs] whether the episode was cut off for any agent.
             turns: [num_envs] of each episode.
+            told: [facts, num_envs] what the game tells of each.
         """
 
     def begin(self, over: Bools) -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
 from typing import Annotated, Literal
 
-from pydantic import Field, PositiveFloat, PositiveInt
+from pydantic import AfterValidator, Field, PositiveFloat, PositiveInt
 
 from remuda.config.sections import Only, Section, Share
 
@@ -32,8 +34,29 @@ class NumberConfig(Section):
     """Whether it is drawn, and perturbed by steps, on a logarithmic scale."""
 
 
-Objective = Literal["return", "rating", "win_rate", "team_return"]
-"""What policies are judged by."""
+OBJECTIVES = ("return", "rating", "win_rate", "team_return")
+"""What policies of every game may be judged by."""
+OF_GAME = re.compile(r"game/(.+?)(:max|:min)?")
+"""A number that the game tells of each episode, and whether more or less of it is better."""
+
+
+def _is_objective(name: str) -> str:
+    if name not in OBJECTIVES and OF_GAME.fullmatch(name) is None:
+        raise ValueError(
+            f"{name} is no objective; allowed are {', '.join(OBJECTIVES)}, and game/NAME, or "
+            "game/NAME:min where less is better, for what the game tells of each episode"
+        )
+    return name
+
+
+Objective = Annotated[str, AfterValidator(_is_objective)]
+"""What policies are judged by: one of `OBJECTIVES`, or what `OF_GAME` matches."""
+
+
+def episode_metrics_of(objectives: Sequence[str]) -> tuple[str, ...]:
+    """Of objectives those that the game tells of each episode, by its own names, in order."""
+    found = [OF_GAME.fullmatch(objective) for objective in objectives]
+    return tuple(match.group(1) for match in found if match is not None)
 
 
 class EvolutionConfig(Section):
@@ -53,8 +76,9 @@ class EvolutionConfig(Section):
     ] = "return"
     """What policies are judged by: the mean `return` of their games, their `rating`, or the share
     of their meetings that they won (`win_rate`), or the mean return of their team (`team_return`;
-    of all who play, where there are no teams); or several of these, the first of which is what
-    the lineage tells."""
+    of all who play, where there are no teams), or the mean of what the game tells of each episode
+    that they play in (`game/NAME`, by the names of the metrics; with `:min` less is better); or
+    several of these, the first of which is what the lineage tells."""
     select: Annotated[Literal["truncation", "tournament", "t_test", "non_dominated"], EVOLUTION] = (
         "truncation"
     )
@@ -111,6 +135,11 @@ class EvolutionConfig(Section):
     def objectives(self) -> tuple[Objective, ...]:
         """What policies are judged by, one thing or several."""
         return (self.fitness,) if isinstance(self.fitness, str) else self.fitness
+
+    @property
+    def episode_metrics(self) -> tuple[str, ...]:
+        """Of the objectives, those that the game tells of each episode, by its names, in order."""
+        return episode_metrics_of(self.objectives)
 
     @property
     def on(self) -> bool:

@@ -145,7 +145,7 @@ class Evolution:
 
     def _numbers_before(self, member: Member) -> list[float]:
         born, _, numbers = self._before.get(member.ref.policy, (-1, None, []))
-        return numbers if born == member.born else unjudged()
+        return numbers if born == member.born else unjudged(member)
 
     def _birth(self, name: str, population: Population) -> Birth:
         """Who begins in an empty place."""
@@ -166,7 +166,7 @@ class Evolution:
         chosen = self._explorer.choose(held.hyperparameters, others, time, random, numbers)
         # What it gains is counted from what its parent was worth, also if it does not last.
         begins_at = plan.fitness[1] if plan.fitness is not None else None
-        self._before[name] = population.matches, begins_at, unjudged()
+        self._before[name] = population.matches, begins_at, unjudged(held)
         return Birth(
             name,
             held.ref,
@@ -185,7 +185,7 @@ class Evolution:
         """The best of those that a policy may be a copy of."""
         values = {}
         for member in self._like(name, population):
-            worth = worth_of(member, unjudged(), self._config.objectives)
+            worth = worth_of(member, unjudged(member), self._config.objectives)
             values[member.ref.policy] = worth.value if worth is not None else -math.inf
         return max(values, key=values.__getitem__) if values else None
 

@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from remuda.config import Config, EvolutionConfig
+from remuda.config.evolution import OBJECTIVES
 from remuda.errors import ConfigError
 from remuda.evolution.director import Evolution, Select
 from remuda.evolution.exploring import Explorer
@@ -103,12 +104,21 @@ def kinds_of(config: Config, specs: Sequence[PolicySpec], roster: Roster) -> dic
     }
 
 
-def check_evolution(config: Config, specs: Sequence[PolicySpec], roster: Roster) -> None:
+def check_evolution(
+    config: Config, specs: Sequence[PolicySpec], roster: Roster, facts: Sequence[str] = ()
+) -> None:
     """Refuse what cannot evolve, before anything is made.
 
+    Args:
+        config: of the run.
+        specs: of its policies.
+        roster: who may take which seats.
+        facts: that the game tells of each episode, by name.
+
     Raises:
-        ConfigError: bounds that are none, a hyperparameter that a policy does not have, policies of
-            which none may take over from another, or none of which could leave its place.
+        ConfigError: the game does not tell what policies are judged by, bounds that are none, a
+            hyperparameter that a policy does not have, policies of which none may take over from
+            another, or none of which could leave its place.
     """
     if not config.population.evolution.on:
         return
@@ -133,6 +143,13 @@ def check_evolution(config: Config, specs: Sequence[PolicySpec], roster: Roster)
         )
     if len(set(objectives)) < len(objectives):
         raise ConfigError(f"{key}.fitness names {', '.join(objectives)}; name each of them once")
+    missing = [n for n in config.population.evolution.episode_metrics if n not in facts]
+    if missing:
+        told = ", ".join(f"game/{name}" for name in facts) or "nothing"
+        raise ConfigError(
+            f"{key}.fitness is game/{missing[0]}, and of its episodes {config.game} tells {told}; "
+            f"name one of these, or one of {', '.join(OBJECTIVES)}"
+        )
     numbers = numbers_of(config.population.evolution)
     for spec in specs:
         check_numbers(numbers, spec.config)

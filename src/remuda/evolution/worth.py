@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
+from remuda.config.evolution import episode_metrics_of
 from remuda.evolution.fitness import Fitness
 from remuda.population.records import (
     FRESH,
@@ -17,7 +18,6 @@ from remuda.population.records import (
     REWARD,
     SQUARES,
     TEAM,
-    TEAM_SQUARES,
     UNCERTAINTY,
     WINS,
     Member,
@@ -86,7 +86,8 @@ def worth_of(
     Args:
         member: with its numbers as they are now.
         before: [fields] its numbers as they were; those of `FRESH` when it was born.
-        objectives: each `return`, `team_return`, `rating` or `win_rate`.
+        objectives: each `return`, `team_return`, `rating`, `win_rate`, or what the game tells of
+            episodes, as `population.evolution.fitness` names them.
         met: [policies] by place, how often it met who is there; None: it met none.
 
     Returns:
@@ -98,16 +99,34 @@ def worth_of(
         return None
     meetings = Meetings(member.place, now[GAMES], met) if met is not None else None
     seats = meetings.seats if meetings is not None else 1.0
-    found = [_estimate(now, before, games, seats, objective) for objective in objectives]
+    columns = _columns(objectives)
+    found = [_estimate(now, before, games, seats, *each) for each in columns]
     told = tuple(each for each in found if each is not None)
     return Worth(told, int(games), meetings) if len(told) == len(found) else None
 
 
+def _columns(objectives: Sequence[str]) -> Iterator[tuple[str, int]]:
+    """Each objective, with the column of what is added up for it, where anything is."""
+    after = len(FRESH)
+    for objective in objectives:
+        if episode_metrics_of([objective]):
+            yield objective, after
+            after += 2
+        else:
+            yield objective, TEAM if objective == "team_return" else REWARD
+
+
 def _estimate(
-    now: Sequence[float], before: Sequence[float], games: float, seats: float, objective: str
+    now: Sequence[float],
+    before: Sequence[float],
+    games: float,
+    seats: float,
+    objective: str,
+    total: int,
 ) -> Estimate | None:
     """What numbers say of one objective; None: nothing yet.
 
+    Where it is a mean over games, `total` is the column of the sum; the next is that of squares.
     A policy that has several seats of a match has that match's luck on each: in the worst case,
     such as rewards that all share, so many seats say no more than one. Games are counted as if that
     were so, which no correlation makes too many.
@@ -123,12 +142,13 @@ def _estimate(
         each = met / matches
         share = (won + each) / (met + 2.0 * each)
         return Estimate(share, math.sqrt(share * (1.0 - share) / (matches + 2.0)))
-    total, square = (TEAM, TEAM_SQUARES) if objective == "team_return" else (REWARD, SQUARES)
+    square = SQUARES if total == REWARD else total + 1
     mean = (now[total] - before[total]) / games
     squares = (now[square] - before[square]) / games
     variance = max(squares - mean**2, 0.0) * games / (games - 1.0)
     error = max(math.sqrt(variance / matches), ROUNDING * abs(mean))
-    return Estimate(mean, error, max(matches - 1.0, 1.0))
+    value = -mean if objective.endswith(":min") else mean
+    return Estimate(value, error, max(matches - 1.0, 1.0))
 
 
 def fitness_of(worths: Mapping[str, Worth]) -> Fitness:
@@ -161,6 +181,6 @@ def _together(worths: Mapping[str, Worth]) -> Numbers:
     return found
 
 
-def unjudged() -> list[float]:
-    """Numbers of a policy that has not played: what a newborn is judged from."""
-    return list(FRESH)
+def unjudged(member: Member) -> list[float]:
+    """Numbers of a policy before it played: what a newborn is judged from."""
+    return [*FRESH, *[0.0] * (len(member.numbers) - len(FRESH))]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -18,8 +18,8 @@ from remuda.population.refusals import check_seating
 from remuda.population.roster import Roster
 from remuda.population.table import Table
 from remuda.population.table_layout import MATCHES, POLICY, PROPOSED, RECORDS, VERSION
-from remuda.population.team_returns import count_teams, sides_by_agent
-from remuda.types import Bools, Integers, State
+from remuda.population.team_returns import count_metrics, count_teams, sides_by_agent
+from remuda.types import Bools, Floats, Integers, State
 
 
 class League:
@@ -39,6 +39,7 @@ class League:
         roster: Roster | None = None,
         once: bool = False,
         memory: float | None = None,
+        episode_metrics: Sequence[int] = (),
     ) -> None:
         """Go on with a table.
 
@@ -53,6 +54,7 @@ class League:
             once: rings are only as large as if a policy had one seat of a match at most.
             memory: matches of a policy after which a result counts half in its win rates; None:
                 they never forget.
+            episode_metrics: which of the facts that the game tells are added up for each member.
         """
         table.repair()
         self.table, self.matchmaker = table, matchmaker
@@ -68,6 +70,7 @@ class League:
         self.seated: Integers = np.zeros((num_envs, table.seats), np.int64)
         """[num_envs, seats]: the place in the population of the member that sits there."""
         self._matches: Integers = np.zeros(num_envs, np.int64)
+        self._episode_metrics: Integers = np.array(episode_metrics, np.int64)
         self._once = once
         self.lifecycle = Lifecycle(
             table, self.population, self.ledger, self.seated, self.roster, once
@@ -76,7 +79,8 @@ class League:
             self.lifecycle.log_first()
         matchmaker.begin_at(table.word(PROPOSED))
         none = np.zeros(num_envs, np.bool_)  # so that everything is compiled before play begins
-        self._count(np.zeros(self.seated.shape), none)
+        untold = np.zeros((len(self._episode_metrics), num_envs), np.float32)
+        self._count(np.zeros(self.seated.shape), none, untold)
 
     def deal(self, over: Bools) -> None:
         """Seat the next matches in these copies.
@@ -96,7 +100,13 @@ class League:
             self.table.set_word(PROPOSED, matches[-1].id + 1)
 
     def close(
-        self, over: Bools, returns: Numbers, oldest: Integers, newest: Integers, truncated: Bools
+        self,
+        over: Bools,
+        returns: Numbers,
+        oldest: Integers,
+        newest: Integers,
+        truncated: Bools,
+        told: Floats | None = None,
     ) -> None:
         """Note the results of these copies.
 
@@ -106,8 +116,9 @@ class League:
             oldest: [num_envs, seats] the oldest version that acted...
             newest: ...and the newest.
             truncated: [num_envs] whether the match was cut off.
+            told: [facts, num_envs] what the game tells of these episodes; None: nothing.
         """
-        self._count(returns, over)
+        self._count(returns, over, None if told is None else told[self._episode_metrics])
         copies = np.flatnonzero(over)
         identity = self.table.occupants.identity[self.seated[copies]]
         records = self.table.records.empty(len(copies))
@@ -119,13 +130,15 @@ class League:
         self.table.records.add(records)
         self.table.set_word(MATCHES, self.table.word(MATCHES) + len(copies))
 
-    def _count(self, returns: Numbers, over: Bools) -> None:
+    def _count(self, returns: Numbers, over: Bools, told: Floats | None) -> None:
         """Add up and rate the matches of these copies."""
         numbers = self.population.numbers
         ledger = self.ledger
         count(self.seated, returns, over, ledger.pairs, numbers, ledger.recent, ledger.kept)
         rate_all(self.seated, returns, over, self._sides, numbers)
         count_teams(self.seated, returns, over, self.teams, numbers)
+        if told is not None and len(told):
+            count_metrics(self.seated, told, over, numbers, len(FRESH))
 
     def step(self, versions: Mapping[str, int], acting: ActingPolicies) -> list[int]:
         """Do what the director commands; between two turns.

@@ -199,7 +199,8 @@ class Lifecycle:
             newborn.rate(population[birth.parent].rating, FRESH[UNCERTAINTY])
         elif math.isfinite(mean):  # nothing is known of it: like the others
             newborn.rate(mean, FRESH[UNCERTAINTY])
-        table.numbers[place] = newborn.numbers
+        table.numbers[place] = 0.0
+        table.numbers[place, : len(FRESH)] = newborn.numbers
         digest = table.prepare(place, weights, newborn)
         # Noted before it is ordered: if this actor dies in between, a successor orders and notes it
         # anew, as the same generation. The other way round the ledger would lack a birth.

@@ -77,7 +77,8 @@ class Result:
 GAMES, REWARD, RATING, UNCERTAINTY, MEETINGS, WINS, SQUARES, TEAM, TEAM_SQUARES = range(9)
 """The numbers of a member; meetings and wins with all others there ever were, draws halved;
 `SQUARES` is the sum of its squared returns, as `REWARD` is of its returns; `TEAM` and
-`TEAM_SQUARES` are the same of the mean return of its team in each of its games."""
+`TEAM_SQUARES` are the same of the mean return of its team in each of its games. After them come,
+where evolution judges by what the game tells of episodes, the same two sums of each of these."""
 FRESH = (0.0, 0.0, 25.0, 25.0 / 3.0, 0.0, 0.0, 0.0, 0.0, 0.0)
 """Those of one that has not played: openskill's scale begins at 25, and sure of nothing."""
 
@@ -269,7 +270,7 @@ class Population:
             self.numbers = np.concatenate((self.numbers, np.zeros_like(self.numbers)))
             for other in self._members.values():
                 other.numbers = self.numbers[other.place]
-        self.numbers[place] = member.numbers
+        self.numbers[place, : len(member.numbers)] = member.numbers
         member.place, member.numbers = place, self.numbers[place]
         self._members[member.ref] = self._places[place] = member
         if member.ref.is_frozen:

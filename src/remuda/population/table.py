@@ -72,6 +72,7 @@ class Table:
         imported: Sequence[Imported] = (),
         scripted: Sequence[str] = (),
         stand_ins: bool = False,
+        episode_metrics: int = 0,
     ) -> None:
         """Allocate it.
 
@@ -85,15 +86,16 @@ class Table:
             imported: policies of other runs, members from the beginning.
             scripted: the names of policies that are written by hand, likewise.
             stand_ins: whether the last copy of each is for a stand-in; see `Places`.
+            episode_metrics: how many of what the game tells are added up for each member.
         """
         origins = [member.origin for member in imported]
         self.places = Places(tuple(sizes), copies, origins, scripted, stand_ins)
         self.policies, self.names, self.seats = self.places.policies, self.places.names, seats
         self.specified = dict(hyperparameters or {})
         names = names_of(self.specified.values())
-        shared = SharedArrays(
-            table_fields(len(sizes), seats, copies, len(self.places.outsiders), len(names)), arena
-        )
+        others = len(self.places.outsiders)
+        fields = table_fields(len(sizes), seats, copies, others, len(names), episode_metrics)
+        shared = SharedArrays(fields, arena)
         weights = weight_arrays(sizes, copies, arena)
         self._shared = shared
         self.frozen_weights = FrozenWeights(self.places, weights, imported, arena)
@@ -108,10 +110,10 @@ class Table:
             self.hyperparameters.put(place, self.specified.get(policy, {}))
             if policy not in empty:
                 self.occupants.put(place, Member(PolicyRef(policy)))
-        self.numbers[: len(sizes)] = FRESH
+        self.numbers[: len(sizes), : len(FRESH)] = FRESH
         for place, ref in self.places.outsiders.items():
             self.occupants.put(place, Member(ref))
-            self.numbers[place] = FRESH
+            self.numbers[place, : len(FRESH)] = FRESH
 
     @property
     def nbytes(self) -> int:

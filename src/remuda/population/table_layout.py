@@ -39,6 +39,7 @@ def table_fields(
     copies: int,
     others: int = 0,
     hyperparameters: int = len(HYPERPARAMETERS),
+    episode_metrics: int = 0,
 ) -> Fields:
     """What is shared of a population, without weights.
 
@@ -48,13 +49,14 @@ def table_fields(
         copies: places for frozen copies of each policy.
         others: places for scripted policies, and for those of other runs.
         hyperparameters: of each.
+        episode_metrics: of those that the game tells, so many are added up for each member.
     """
     places = policies * (1 + copies) + others
     return {
         "identity": ((places, 5), np.int64),
         "orders": ((policies, 4), np.int64),
         "hyperparameters": ((places, hyperparameters), np.float64),
-        "numbers": ((places, len(FRESH)), np.float64),
+        "numbers": ((places, len(FRESH) + 2 * episode_metrics), np.float64),
         "pairs": ((4, policies, places), np.float64),
         "recent": ((2, policies, places), np.float64),
         "sequence": ((places,), np.int64),

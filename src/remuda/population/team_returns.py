@@ -1,4 +1,4 @@
-"""What teams earned in the matches of each member: what those are judged by who share rewards."""
+"""What teams earned, and games told, in the matches of each member, for evolution to judge by."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 
 from remuda.kernels import njit
 from remuda.population.records import TEAM, TEAM_SQUARES, Numbers
-from remuda.types import Bools, Integers
+from remuda.types import Bools, Floats, Integers
 
 
 def sides_by_agent(teams: Sequence[str]) -> Integers:
@@ -47,3 +47,26 @@ def count_teams(
             mean = total / members
             numbers[places[m, i], TEAM] += mean
             numbers[places[m, i], TEAM_SQUARES] += mean**2
+
+
+@njit(cache=True)
+def count_metrics(
+    places: Integers, told: Floats, over: Bools, numbers: Numbers, first: int
+) -> None:
+    """Add up, for each seat, what the game told of the episode, and its square.
+
+    Args:
+        places: [M, seats] who sat where, by place in the population.
+        told: [metrics, M] by match.
+        over: [M] which of these matches are over.
+        numbers: [places, fields] of the members, to be added to.
+        first: the column of the first metric's sum; that of its squares comes after it.
+    """
+    for m in range(len(over)):
+        if not over[m]:
+            continue
+        for i in range(places.shape[1]):
+            for metric in range(len(told)):
+                value = float(told[metric, m])
+                numbers[places[m, i], first + 2 * metric] += value
+                numbers[places[m, i], first + 2 * metric + 1] += value**2

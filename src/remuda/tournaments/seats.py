@@ -166,7 +166,14 @@ class TournamentSeats(StreamSeats):
         for agent in np.flatnonzero(ended.any(0)).tolist():
             self._forget(agent, ended[:, agent])
 
-    def close(self, over: Bools, returns: np.ndarray, truncated: Bools, turns: Integers) -> None:  # noqa: ARG002
+    def close(
+        self,
+        over: Bools,
+        returns: np.ndarray,
+        truncated: Bools,
+        turns: Integers,  # noqa: ARG002
+        told: Floats,  # noqa: ARG002
+    ) -> None:
         """Note the matches that are over, and deal their copies the next."""
         copies = np.flatnonzero(over & (self.numbers >= 0))
         if len(copies):
