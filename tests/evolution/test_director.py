@@ -10,6 +10,7 @@ from remuda.evolution.director import Evolution
 from remuda.evolution.exploring import Explorer
 from remuda.evolution.setup import numbers_of, selection
 from remuda.evolution.worth import Estimate, Worth, unjudged, worth_of
+from remuda.population.director import Birth, Retire
 from remuda.population.league import League
 from remuda.population.learner_births import LearnerBirths
 from remuda.population.ledger import BIRTH, BORN_WITH, SECOND_PARENT, value_of
@@ -184,6 +185,37 @@ def test_who_brings_others_most_is_the_best_by_what_the_team_earns(fitness, expe
         stage.turn()
     policy, parent = stage.born()[0]
     assert tuple("a" if name == "a" else "others" for name in (policy, parent)) == expected
+
+
+class Rival(Stage):
+    """Another director retires parents at the moment when they are to have a child."""
+
+    left = 0
+
+    def director(self):
+        evolution, stage = super().director(), self
+
+        class Both:
+            state = staticmethod(evolution.state)
+
+            def step(self, population, ledger, versions):
+                commands = evolution.step(population, ledger, versions)
+                births = [command for command in commands if isinstance(command, Birth)]
+                stage.left += len(births)
+                return [*(Retire(birth.parent) for birth in births), *commands]
+
+        return Both()
+
+
+def test_a_parent_that_leaves_as_its_child_is_ordered_has_none():
+    """Red before: the birth was refused as a fault, and the actor was gone."""
+    stage = Rival(FOUR, "random", [0.0, 2.0, 4.0, 6.0])
+    for _ in range(400):
+        stage.turn()
+        assert stage.league.population.learning
+    assert stage.left > 10
+    assert stage.born()  # of the last that is left, which cannot be done without
+    assert all(policy != parent for policy, parent in stage.born())
 
 
 def test_a_newborn_is_judged_by_its_own_games_alone():

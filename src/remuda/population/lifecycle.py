@@ -99,6 +99,8 @@ class Lifecycle:
         spare = [table.places.stand_in_of(policy) for policy in table.policies]
         self._stand_ins = np.array([place for place in spare if place is not None], np.int64)
         """The places of copies that stand in."""
+        self._left: set[PolicyRef] = set()
+        """Who left since the directors were asked."""
         self._standing_in: list[int] = []
         """The places of copies that stand in from now on."""
 
@@ -137,6 +139,7 @@ class Lifecycle:
         Each place is one of these: of a policy in the population, of one that is expected, of one
         that has retired and plays its last matches, or empty.
         """
+        self._left.clear()
         table, population = self._table, self._population
         names = table.policies
         expected = {names[place] for place in table.births.expected}
@@ -173,6 +176,8 @@ class Lifecycle:
         name, population, table = birth.policy, self._population, self._table
         if name in population.empty and name not in self._empty():
             return  # another director was faster
+        if self._left & {birth.parent, birth.second}:
+            return  # another director let its parent go; it may be ordered from another one
         self._check(birth, acting)
         place = table.policies.index(name)
         hyperparameters = {**table.specified.get(name, {})}
@@ -254,6 +259,7 @@ class Lifecycle:
     def _let_go(self, ref: PolicyRef) -> None:
         """Have a member in no match that is proposed from now on."""
         member = self._population.retire(ref)
+        self._left.add(ref)
         self._log(RETIRE, ref, 0)
         self._leaving.append(member.place)
         self._table.occupants.leave(member.place)
