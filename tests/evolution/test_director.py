@@ -60,7 +60,7 @@ class Stage:
             config,
             kinds,
             selection(config),
-            Explorer(config, numbers_of(config)),
+            lambda: Explorer(config, numbers_of(config)),
             lambda matches, purpose: stream(self.seed, "evolution", matches, purpose),
         )
 
@@ -114,12 +114,16 @@ class Stage:
             (self.names[record["policy"][0]], self.names[record["oldest"][0]]) for record in found
         ]
 
-    def rates(self):
-        """The learning rates of the newborn, as the ledger has them."""
+    def begun_with(self):
+        """By whom, and the learning rate that it began with, as the ledger has them."""
         records = self.table.records.since(0)[0]
         name = self.table.hyperparameters.names.index(RATE)
         found = records[(records["kind"] == BORN_WITH) & (records["version"][:, 0] == name)]
-        return [value_of(record["digest"]) for record in found][len(self.names) :]  # born later
+        return [(self.names[each["policy"][0]], value_of(each["digest"])) for each in found]
+
+    def rates(self):
+        """The learning rates of the newborn, as the ledger has them."""
+        return [rate for _, rate in self.begun_with()][len(self.names) :]  # born later
 
     def look(self, policy):
         return Snapshot(np.ones(SIZE, np.float32), self.versions[policy], 0, 0.0)
@@ -429,7 +433,7 @@ def test_a_bandit_counts_time_in_looks(every):
     stage = Stage(FOUR, "fixed", [1.0] * 4, copies=every, every=every, explore="pb2")
     for _ in range(12):
         stage.turn(1.0)
-    trials = stage.evolution.state()["explorer"]["trials"]
+    trials = stage.evolution.state()["explorers"][0]["trials"]
     assert sorted({time for _, time, _ in trials}) == list(np.arange(2.0, 13.0))
 
 
@@ -440,10 +444,27 @@ def test_a_bandit_learns_what_came_of_numbers_that_did_not_last():
         stage.turn()
     assert {policy for policy, _ in stage.born()} == {"a"}
     tried = {
-        values[RATE]: gain for values, _, gain in stage.evolution.state()["explorer"]["trials"]
+        values[RATE]: gain for values, _, gain in stage.evolution.state()["explorers"][0]["trials"]
     }
     for rate in stage.rates()[:2]:
         assert tried[rate] == pytest.approx(-4.0, abs=1.0)  # it began as a copy of a better one
+
+
+def test_a_bandit_does_not_mix_what_came_of_numbers_with_unlike_networks():
+    """Red before: all kinds had one bandit, and a number that suits one need not suit another."""
+    kinds = {"a": "small", "b": "small", "c": "large", "d": "large"}
+    strengths = [0.0, 2.0, 4.0, 6.0]
+    stage = Stage(FOUR, "fixed", strengths, kinds=kinds, explore="pb2", confidence=0.5)
+    for _ in range(60):
+        stage.turn(1.0)
+    own = {"small": set(), "large": set()}
+    for policy, rate in stage.begun_with():
+        own[kinds[policy]].add(rate)
+    assert len(own["small"] | own["large"]) > 6
+    for kind, saved in zip(own, stage.evolution.state()["explorers"], strict=True):
+        tried = {values[RATE] for values, _, _ in saved["trials"]}
+        assert tried
+        assert tried <= own[kind]
 
 
 @settings(max_examples=30, deadline=None)

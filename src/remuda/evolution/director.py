@@ -57,7 +57,7 @@ class Evolution:
         config: EvolutionConfig,
         kinds: Mapping[str, Hashable],
         select: Select,
-        explorer: Explorer,
+        make_explorer: Callable[[], Explorer],
         stream: Callable[[int, str], np.random.Generator],
     ) -> None:
         """Direct the policies of a run.
@@ -66,12 +66,14 @@ class Evolution:
             config: how.
             kinds: by policy that evolves, what all have in common that may take over from another.
             select: who takes over from whom, as (policy, parent), of policies that are alike.
-            explorer: chooses hyperparameters of the newborn.
+            make_explorer: makes what chooses hyperparameters of the newborn; each kind has one,
+                since what comes of a number depends on the network and the algorithm.
             stream: random numbers, by the matches that are over and what they are for: a policy's
                 name, or nothing.
         """
         self._config, self._kinds = config, dict(kinds)
-        self._select, self._explorer, self._stream = select, explorer, stream
+        self._select, self._stream = select, stream
+        self._explorers = {kind: make_explorer() for kind in dict.fromkeys(kinds.values())}
         self._last = 0
         self._before: dict[str, tuple[int, float | None, list[float]]] = {}
         """By policy, when it was born; and when it was judged last, what it was worth and its
@@ -118,7 +120,8 @@ class Evolution:
             born, value, _ = self._before.get(name, (-1, None, []))
             if born == member.born and value is not None:
                 gain = worth.value - value
-                self._explorer.note(member.hyperparameters, self._time(population), gain)
+                explorer = self._explorers[self._kinds[name]]
+                explorer.note(member.hyperparameters, self._time(population), gain)
             self._before[name] = (member.born, worth.value, member.numbers.tolist())
         return commands
 
@@ -163,7 +166,8 @@ class Evolution:
             second = None  # it has left meanwhile
         numbers = population[second].hyperparameters if second is not None else None
         time, config = self._time(population), self._config
-        chosen = self._explorer.choose(held.hyperparameters, others, time, random, numbers)
+        explorer = self._explorers[self._kinds[name]]
+        chosen = explorer.choose(held.hyperparameters, others, time, random, numbers)
         # What it gains is counted from what its parent was worth, also if it does not last.
         begins_at = plan.fitness[1] if plan.fitness is not None else None
         self._before[name] = population.matches, begins_at, unjudged(held)
@@ -203,7 +207,7 @@ class Evolution:
                 plan.policy: [plan.parent, list(plan.fitness or ()), plan.second]
                 for plan in self._planned.values()
             },
-            "explorer": self._explorer.state(),
+            "explorers": [explorer.state() for explorer in self._explorers.values()],
         }
 
     def restore(self, state: State) -> None:
@@ -217,4 +221,8 @@ class Evolution:
             policy: Takeover(policy, parent, (fitness[0], fitness[1]) if fitness else None, second)
             for policy, (parent, fitness, second) in state["planned"].items()
         }
-        self._explorer.restore(state["explorer"])
+        shared = [state.get("explorer")] * len(self._explorers)  # as earlier versions saved it
+        for explorer, saved in zip(
+            self._explorers.values(), state.get("explorers", shared), strict=True
+        ):
+            explorer.restore(saved)

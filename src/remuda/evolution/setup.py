@@ -35,7 +35,7 @@ def make_evolution(config: Config, specs: Sequence[PolicySpec], roster: Roster) 
         evolution,
         kinds_of(config, specs, roster),
         selection(evolution),
-        Explorer(evolution, numbers_of(evolution)),
+        lambda: Explorer(evolution, numbers_of(evolution)),
         lambda matches, purpose: stream(config.seed, "evolution", matches, purpose),
     )
 
