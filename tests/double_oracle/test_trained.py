@@ -2,6 +2,7 @@
 
 import os
 import signal
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ from remuda.double_oracle.iterations import ENOUGH, INTERRUPTED, SPENT
 from remuda.double_oracle.oracles import OracleSettings
 from remuda.double_oracle.record import Record, begin, read
 from remuda.double_oracle.trained import run_trained
-from remuda.double_oracle.trained_setup import TrainedSetup
+from remuda.double_oracle.trained_setup import TrainedSetup, check_setup
 from remuda.errors import ConfigError, RunDirectoryError, UsageError
 from remuda.ui.live import PlainView
 
@@ -187,6 +188,17 @@ def test_what_cannot_be_is_told_before_anything_is_written(tmp_path):
             run(setup, place, 1)
         assert "\n" not in str(raised.value)
     assert not place.exists()
+
+
+def test_a_game_that_is_not_zero_sum_is_told_before_anything_is_written(tmp_path):
+    """Red before: where the game is not walked, only after the first oracles were trained."""
+    for rounds in (1, 2):
+        asked = setup_of("stag_hunt", {"rounds": rounds})
+        with pytest.raises(UsageError, match="max-entropy-nash is for zero-sum games.*take nash"):
+            run(replace(asked, meta_solver="max-entropy-nash"), tmp_path / "x", 1)
+    assert not (tmp_path / "x").exists()
+    constant = setup_of(options={"biased": True, "rounds": 2})
+    check_setup(replace(constant, meta_solver="max-entropy-nash"))
 
 
 def test_rectified_oracles_are_as_many_as_are_played(tmp_path):

@@ -22,7 +22,6 @@ from scipy.stats import t as student
 from remuda.analysis.exact_play import WalkedGame
 from remuda.analysis.exploitability import measure
 from remuda.analysis.tree_policies import mixture, uniform
-from remuda.analysis.trees import OVER
 from remuda.coordinator.metrics import View
 from remuda.crossplay import Entrant
 from remuda.double_oracle import record as records
@@ -40,7 +39,6 @@ from remuda.double_oracle.meta_solvers import (
     MetaStrategy,
     Mixtures,
     check_players,
-    check_zero_sum,
     solve,
     to_beat,
 )
@@ -51,7 +49,7 @@ from remuda.double_oracle.oracles import (
     seated_target,
 )
 from remuda.double_oracle.record import Record
-from remuda.double_oracle.trained_setup import TrainedSetup, check_setup
+from remuda.double_oracle.trained_setup import TOLERANCE, TrainedSetup, check_setup
 from remuda.envs.registry import RANDOM
 from remuda.evaluation import Limits
 from remuda.exploiting.target import Target
@@ -59,8 +57,6 @@ from remuda.exploiting.training import train_exploiters
 from remuda.streams import stream
 
 Numbers = npt.NDArray[np.float64]
-TOLERANCE = 1e-4
-"""By this share of their range means over matches may miss a sum of zero: returns are rounded."""
 INTERVAL = 0.95
 """How likely an interval is right."""
 
@@ -99,9 +95,6 @@ def run_trained(
     check_end(iterations, enough)
     check_players(setup.meta_solver, 2)
     walked = check_setup(setup)
-    if walked is not None:
-        returns = walked.tree.returns[walked.tree.players == OVER]
-        check_zero_sum(setup.meta_solver, returns.T, TOLERANCE)
     opened = (
         records.go_on(directory)
         if resume

@@ -7,17 +7,28 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
+
 from remuda.analysis.exact_play import WalkedGame, walked_game
+from remuda.analysis.trees import OVER
 from remuda.double_oracle.games import check_played
+from remuda.double_oracle.meta_solvers import ZERO_SUM, check_zero_sum
 from remuda.double_oracle.oracle_game import name_of
 from remuda.double_oracle.oracles import OracleSettings, SeatedTarget, config_of
-from remuda.envs.registry import make_env
+from remuda.envs.registry import RANDOM, make_env
 from remuda.errors import ConfigError, UsageError
+from remuda.exploiting.matches import Lineup, play_lineups
 from remuda.exploiting.target import Target, agents_of
 from remuda.policies.spec import PolicySpec, policy_specs
 
+Numbers = npt.NDArray[np.float64]
 MATCHES = 2000
 """Of each pair of policies, before more of those follow on which the mixtures hang."""
+TOLERANCE = 1e-4
+"""By this share of their range sums of returns may miss a constant: returns are rounded."""
+TRIED = 64
+"""Matches by which a game is told that is not zero-sum."""
 
 
 @dataclass(frozen=True)
@@ -92,7 +103,7 @@ def check_setup(setup: TrainedSetup) -> WalkedGame | None:
 
     Raises:
         ConfigError: the game or the oracles cannot be so.
-        UsageError: a number that cannot be.
+        UsageError: a number that cannot be, or a meta-solver that is not for this game.
     """
     check_played(setup.game)
     agents = agents_of(setup.game, setup.options)
@@ -111,4 +122,19 @@ def check_setup(setup: TrainedSetup) -> WalkedGame | None:
             raise UsageError(f"{name}: a whole number, {least} at least; this is {value!r}")
     if oracles.seconds is None and oracles.turns is None:
         raise UsageError("say how long oracles are trained: seconds, or turns")
-    return _walked(setup)
+    walked = _walked(setup)
+    if setup.meta_solver in ZERO_SUM:
+        check_zero_sum(setup.meta_solver, _returns(setup, walked).T, TOLERANCE)
+    return walked
+
+
+def _returns(setup: TrainedSetup, walked: WalkedGame | None) -> Numbers:
+    """[n, 2]: what both earn at the ends of the game, or where it is not walked in a few matches.
+
+    So a game that is not zero-sum is found out before anything is trained.
+    """
+    if walked is not None:
+        ends: Numbers = walked.tree.returns[walked.tree.players == OVER]
+        return ends
+    target = Target(setup.game, dict(setup.options), (RANDOM,), (1.0,), ((RANDOM, RANDOM),))
+    return play_lineups(target, [Lineup(0, RANDOM)], TRIED, setup.seed)[0]
