@@ -194,7 +194,7 @@ def test_a_game_that_is_not_zero_sum_is_told_before_anything_is_written(tmp_path
     """Red before: where the game is not walked, only after the first oracles were trained."""
     for rounds in (1, 2):
         asked = setup_of("stag_hunt", {"rounds": rounds})
-        with pytest.raises(UsageError, match="max-entropy-nash is for zero-sum games.*take nash"):
+        with pytest.raises(UsageError, match="max-entropy-nash is for zero-sum games"):
             run(replace(asked, meta_solver="max-entropy-nash"), tmp_path / "x", 1)
     assert not (tmp_path / "x").exists()
     constant = setup_of(options={"biased": True, "rounds": 2})
