@@ -17,7 +17,6 @@ import numpy as np
 from remuda.errors import RunDirectoryError
 from remuda.kernels import njit
 from remuda.population.records import (
-    FRESH,
     GAMES,
     MEETINGS,
     REWARD,
@@ -389,38 +388,6 @@ def read_records(path: Path) -> tuple[tuple[str, ...], Array]:
         raise RunDirectoryError(f"{path} is missing, or no ledger of matches") from None
     whole = len(rest) // kind.itemsize
     return names, np.frombuffer(rest, kind, whole)
-
-
-def payoffs(records: Array, most: int | None = None) -> tuple[list[tuple[int, int]], Numbers]:
-    """Who met whom, and what came of it.
-
-    Args:
-        records: of a ledger on disk.
-        most: so many members at most: the live policies first, then the newest frozen copies. None:
-            all; memory grows with the square of their number.
-
-    Returns:
-        Policies and versions, live weights as -1, in order; and [3, N, N] meetings, what the row
-        won, and what it earned, by `MET`, `WON`, `EARNED`.
-    """
-    matches = records[records["kind"] == MATCH]
-    pairs = np.stack((matches["policy"].astype(np.int64), matches["version"]), -1)
-    found, places = np.unique(pairs.reshape(-1, 2), axis=0, return_inverse=True)
-    places = places.reshape(matches["policy"].shape).astype(np.int64)
-    kept = np.arange(len(found))
-    if most is not None and len(found) > most:
-        frozen = found[:, 1] >= 0
-        kept = np.sort(np.lexsort((found[:, 0], -found[:, 1], frozen))[:most])
-    # The others meet in a place beyond those that are counted.
-    place_of = np.full(len(found), len(kept), np.int64)
-    place_of[kept] = np.arange(len(kept))
-    sums = np.zeros((4, len(kept) + 1, len(kept) + 1))
-    unused = np.zeros((len(kept) + 1, len(FRESH)))
-    over: Bools = np.ones(len(matches), np.bool_)
-    returns, none = matches["returns"].astype(np.float64), np.zeros((2, 0, 0))
-    count(place_of[places], returns, over, sums, unused, none, 1.0)
-    refs = [(int(policy), int(version)) for policy, version in found[kept]]
-    return refs, sums[:3, :-1, :-1]
 
 
 def results(path: Path) -> Iterator[Result]:

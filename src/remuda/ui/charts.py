@@ -14,9 +14,9 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.ticker import EngFormatter, MaxNLocator, PercentFormatter
 
+from remuda.analysis.meetings import read_payoffs
 from remuda.coordinator.metrics import PolicyRecord, Record
-from remuda.population.ledger import payoffs, read_records
-from remuda.population.records import PolicyRef
+from remuda.errors import UsageError
 from remuda.ui.numbers import number
 from remuda.ui.summary import EpisodeMetric, RunSummary, returns
 
@@ -153,14 +153,8 @@ MOST = 24
 
 def payoff_chart(summary: RunSummary) -> Figure:
     """What the row earns against the column, in training so far, as a heat map."""
-    names, records = read_records(summary.files.ledger)
-    refs, sums = payoffs(records, MOST)
-    kept = list(range(len(refs)))
-    kept.sort(key=lambda i: (refs[i][1] >= 0, refs[i][0], refs[i][1]))
-    labels = [str(PolicyRef(names[p], version)) for p, version in (refs[i] for i in kept)]
-    met, _, earned = sums[:, kept][:, :, kept]
-    means = np.where(met > 0, earned / np.maximum(met, 1), np.nan)
-    count = len(kept)
+    labels, means = _payoffs_of(summary)
+    count = len(labels)
     figure = Figure(figsize=(9.6, 1.6 + 0.32 * max(count, 4)), dpi=160, layout="constrained")
     FigureCanvasAgg(figure)
     axes = figure.subplots()
@@ -182,6 +176,15 @@ def payoff_chart(summary: RunSummary) -> Figure:
             axes.text(j, i, number(means[i, j]), ha="center", va="center", color=colour, size=8)
     figure.colorbar(picture, ax=axes, shrink=0.8, label="mean return")
     return figure
+
+
+def _payoffs_of(summary: RunSummary) -> tuple[Sequence[str], Numbers]:
+    """Who is there, and what the row earned against the column; NaN: they never met."""
+    try:
+        found = read_payoffs(summary.files.ledger, most=MOST)
+    except UsageError:  # no match is over
+        return (), np.zeros((0, 0))
+    return found.names, found.matrix
 
 
 def title_of(metric: EpisodeMetric) -> str:
