@@ -21,7 +21,7 @@ from scipy.stats import t as student
 
 from remuda.analysis.exact_play import WalkedGame
 from remuda.analysis.exploitability import measure
-from remuda.analysis.tree_policies import mixture, uniform
+from remuda.analysis.tree_policies import mixture
 from remuda.analysis.trees import OVER
 from remuda.coordinator.metrics import View
 from remuda.crossplay import Entrant
@@ -54,6 +54,7 @@ from remuda.double_oracle.record import Record
 from remuda.double_oracle.trained_setup import TrainedSetup, check_setup
 from remuda.envs.registry import RANDOM
 from remuda.evaluation import Limits
+from remuda.exploiting.exact import policy_of
 from remuda.exploiting.target import Target
 from remuda.exploiting.training import train_exploiters
 from remuda.streams import stream
@@ -431,11 +432,4 @@ class _Loop:
     def _tabular(self, player: int, who: Entrant) -> Numbers:
         """A policy [I_p, A] of the tree."""
         assert self._walked is not None
-        if isinstance(who, str):
-            return uniform(self._walked.tree)[player]
-        found = self._walked.play(player, who.spec, who.snapshot.weights)
-        if who.snapshot.epsilon > 0.0:
-            return found
-        best = np.zeros_like(found)
-        best[np.arange(len(found)), found.argmax(1)] = 1.0
-        return best
+        return policy_of(self._walked, player, who)
