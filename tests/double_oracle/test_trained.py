@@ -154,6 +154,18 @@ def test_an_interruption_ends_matches_at_once_and_keeps_nothing_of_their_round(t
     assert not read(tmp_path)[1:]
 
 
+def test_an_interruption_after_training_plays_the_mixture_that_was_known(tmp_path):
+    """The responses have joined; what the last mixture plays is of those before them."""
+
+    def stopped():
+        return any("responses" in line for line in read(tmp_path)[1:])
+
+    found = run(setup_of(matches=50), tmp_path, 3, stopped=stopped)
+    assert found.ended == INTERRUPTED
+    assert len(found.iterations) == 1
+    assert [policy.tolist() for policy in found.play] == [[[1 / 3] * 3]] * 2
+
+
 @pytest.mark.parametrize("rounds", [1, 2])
 def test_lines_that_do_not_follow_from_those_before_are_refused(tmp_path, rounds):
     """Of a game that is walked, and of one that is not: each line twice, and each left out."""

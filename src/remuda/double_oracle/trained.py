@@ -194,12 +194,20 @@ class _Loop:
         return number in self._trained and (self._walked is None or number < len(self.found))
 
     def played(self, mixtures: Mixtures) -> tuple[Numbers, ...]:
-        """By player, what its mixture plays as one policy; empty: the game is not walked."""
+        """By player, what its mixture plays as one policy; empty: the game is not walked.
+
+        Policies that joined since are not in it.
+        """
         walked = self._walked
         if walked is None:
             return ()
         return tuple(
-            mixture(walked.tree, player, [self._tabular(player, who) for _, who in own], shares)
+            mixture(
+                walked.tree,
+                player,
+                [self._tabular(player, who) for _, who in own[: len(shares)]],
+                shares,
+            )
             for player, (own, shares) in enumerate(zip(self._policies, mixtures, strict=True))
         )
 
