@@ -6,7 +6,9 @@ import signal
 import numpy as np
 import pytest
 
+from remuda.analysis.exploitability import nash_conv
 from remuda.double_oracle import trained
+from remuda.double_oracle.games import tree_of
 from remuda.double_oracle.iterations import ENOUGH, INTERRUPTED, SPENT
 from remuda.double_oracle.oracles import OracleSettings
 from remuda.double_oracle.record import Record, begin, read
@@ -48,6 +50,14 @@ def test_trained_oracles_come_near_the_equilibrium(tmp_path):
     pairs = [tuple(each["pair"]) for line in rounds for each in line["pairs"]]
     assert sorted(pairs) == sorted(set(pairs))
     assert set(pairs) == {(i, j) for i in range(len(x)) for j in range(len(y))}
+
+
+def test_nash_conv_of_trained_oracles_is_exact_in_leduc_poker(tmp_path):
+    found = run(setup_of("leduc_poker", {}, 640, 50), tmp_path / "x", 1)
+    assert [each.is_exact for each in found.iterations] == [True, True]
+    assert found.iterations[0].nash_conv == pytest.approx(4.747222222222222)
+    tree = tree_of("leduc_poker")
+    assert nash_conv(tree, found.play) == pytest.approx(found.nash_conv, abs=1e-9)
 
 
 def test_where_the_game_is_not_walked_gains_are_lower_bounds(tmp_path):
