@@ -3,12 +3,12 @@
 Rules. Of the cards jack, queen and king, each twice, each agent is dealt one, and puts 1 into the
 pot. In each of two rounds agent 0 begins, and they take turns until a bet is called:
 
-    fold     give up what was put in; only where the other has put in more
-    call     put in as much as the other has; at the start of a round, that is nothing
-    raise    call, and put in 2 more in the first round, 4 in the second; twice at most in a round
+    fold     give up what was put in; where the other has put in more
+    call     put in as much as the other has, which may be nothing
+    raise    call, and put in 2 more, or 4 in the second round
 
-A round is over when the second agent or a later action calls. After the first a public card is
-dealt from the four that are left. After the second the agent with its rank wins, or else that with
+A round has two raises at most, and is over when its second or a later action is a call. After the
+first round a public card is dealt from the four that are left. After the second the agent with its rank wins, or else that with
 the higher rank; agents of equal rank win nothing. The winner is given what the other put in.
 
 At equilibrium agent 0 loses 0.0856 a game. In each turn the agent that is not to act may only wait.
