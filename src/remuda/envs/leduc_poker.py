@@ -8,8 +8,9 @@ pot. In each of two rounds agent 0 begins, and they take turns until a bet is ca
     raise    call, and put in 2 more, or 4 in the second round
 
 A round has two raises at most, and is over when its second or a later action is a call. After the
-first round a public card is dealt from the four that are left. After the second the agent with its rank wins, or else that with
-the higher rank; agents of equal rank win nothing. The winner is given what the other put in.
+first round a public card is dealt from the four that are left. After the second the agent with its
+rank wins, or else that with the higher rank; agents of equal rank win nothing. The winner is given
+what the other put in.
 
 At equilibrium agent 0 loses 0.0856 a game. In each turn the agent that is not to act may only wait.
 The rules are those of OpenSpiel's `leduc_poker`, and of `remuda.analysis.tree_games.LeducPoker`.
