@@ -1,7 +1,7 @@
 """Leduc poker by self-play with a pool of past policies, measured exactly as it goes.
 
     python benchmarks/leduc.py self_play
-    python benchmarks/leduc.py self_play --episodes 100000 --points 2    in less than a minute
+    python benchmarks/leduc.py self_play --episodes 100000 --points 2
 
 One policy learns by PPO against its newest self and against frozen copies of what it was
 (`population.matchmaker self_play`). At ten points and in the end a walk through the whole game
@@ -81,7 +81,7 @@ class Measured(Callback):
 
         Args:
             results: take a row for each point.
-            episodes: after which the run ends; a line of metrics later would be more than these.
+            episodes: at most; the run ends two lines of metrics before they would be passed.
             points: so many, evenly spread.
         """
         self._results, self._episodes, self._each = results, episodes, episodes / points
@@ -96,7 +96,8 @@ class Measured(Callback):
     def on_metrics(self, run: ActiveRun, row: Mapping[str, float]) -> None:
         """Count, and end the run before it plays more than was asked for."""
         before, self.matches = self.matches, int(row["population/matches"])
-        if 2 * self.matches - before > self._episodes:
+        # What ends here is over after another line at most.
+        if self.matches + 2 * (self.matches - before) > self._episodes:
             run.stop(f"{self.matches:,} games were played")
 
     def on_checkpoint(self, run: ActiveRun, number: int, path: Path) -> None:  # noqa: ARG002
