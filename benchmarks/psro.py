@@ -1,11 +1,14 @@
-"""Double oracle in Kuhn poker, with exact oracles and with trained ones, held to bars.
+"""Double oracle in Kuhn and Leduc poker, with exact oracles and with trained ones, held to bars.
 
     python benchmarks/psro.py exact            NashConv <= 0.005 within 10 iterations
     python benchmarks/psro.py ppo --seeds 5    NashConv <= 0.02, 10 policies, 5 minutes, each seed
+    python benchmarks/psro.py leduc            Leduc: exploitability <= 0.4 in an hour (--minutes)
     python benchmarks/psro.py stack            seconds of a policy: one stack, or one after another
 
 A benchmark of trained oracles ends a seed as soon as NashConv, worked out exactly from the
 networks, is no more than the bar; the time is that of everything, with starts and matches.
+`leduc` holds exploitability to its bar, which is half of NashConv; with exact oracles it is reached
+after 45 iterations.
 
 `stack` trains oracles of both players against the same mixtures, with as many turns of each: all of
 them in one run, as `remuda psro` does it, and each in a run of its own, in turns so often as
@@ -35,6 +38,8 @@ from remuda.double_oracle.oracles import (
     config_of,
     seated_target,
 )
+from remuda.double_oracle.trained import run_trained
+from remuda.double_oracle.trained_setup import TrainedSetup
 from remuda.exploiting.target import agents_of
 from remuda.exploiting.training import Exploiters, train_exploiters
 from remuda.ui.live import PlainView
@@ -57,6 +62,22 @@ TRAINED: dict[str, Any] = {
     },
 }
 """How oracles are trained, but for the seed: in this process, whose start costs nothing."""
+LEDUC_BAR, MINUTES, ITERATIONS = 0.4, 60.0, 1000
+LEDUC: dict[str, Any] = {
+    "schedule": "sequential",
+    "seconds": None,
+    "turns": 400_000,
+    "num_envs": 256,
+    "candidates": 2,
+    "matches": 3000,
+    "trials": 5000,
+    "policy": {
+        "network": {"hidden": [64, 64]},
+        "learning_rate": 2e-3,
+        "ppo": {"rollout_length": 16, "minibatches": 4, "epochs": 4},
+    },
+}
+"""Likewise in Leduc poker."""
 
 
 class QuietView(PlainView):
@@ -117,6 +138,44 @@ def ppo(results: Results, seeds: int, first: int) -> None:
         results.bar(f"seed {seed}: NashConv", found.nash_conv, most=PPO_BAR)
         results.bar(f"seed {seed}: policies of a player", policies, most=POLICIES)
         results.bar(f"seed {seed}: seconds", seconds, most=SECONDS)
+
+
+def leduc(results: Results, minutes: float, first: int) -> None:
+    """PPO best responses in Leduc poker, until the bar is reached or the time is over."""
+    lines: list[Iteration] = []
+    began, computed = time.perf_counter(), time.process_time()
+
+    def spent() -> bool:
+        return time.perf_counter() - began > 60.0 * minutes
+
+    def told(found: Iteration) -> None:
+        seconds = time.perf_counter() - began
+        if spent():
+            return  # what came after the time does not count
+        lines.append(found)
+        results.row(
+            {
+                "iteration": found.number,
+                "exploitability": found.nash_conv / 2.0,
+                "policies of a player": max(found.policies),
+                "played": max(found.support),
+                "seconds": seconds,
+            }
+        )
+        print_line(found)
+
+    oracles = {name: value for name, value in LEDUC.items() if name != "matches"}
+    oracles["policy"] = {**LEDUC["policy"], "algorithm": "ppo"}
+    setup = TrainedSetup(
+        "leduc_poker", {}, "nash", first, LEDUC["matches"], OracleSettings(**oracles)
+    )
+    enough = 2.0 * LEDUC_BAR
+    with tempfile.TemporaryDirectory() as home:
+        place = Path(home) / "psro"
+        run_trained(setup, ITERATIONS, place, QuietView(), False, enough, told, spent)
+    seconds, last = time.perf_counter() - began, lines[-1]
+    print(f"{seconds:.0f} s, of the processor {time.process_time() - computed:.0f} s")
+    results.bar(f"seed {first}: exploitability", last.nash_conv / 2.0, most=LEDUC_BAR)
 
 
 def oracles_of(candidates: int, schedule: str) -> OracleSettings:
@@ -214,9 +273,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("what", choices=("exact", "ppo", "stack"))
+    parser.add_argument("what", choices=("exact", "ppo", "leduc", "stack"))
     parser.add_argument("--seeds", type=int, default=5, help="of ppo: so many")
     parser.add_argument("--first-seed", type=int, default=0)
+    parser.add_argument("--minutes", type=float, default=MINUTES, help="of leduc: so long at most")
     parser.add_argument("--candidates", type=int, default=4, help="of stack: of each player")
     parser.add_argument("--rounds", type=int, default=3, help="of stack: each way so often")
     parser.add_argument("--schedule", default="sequential", help="of stack: async, or sequential")
@@ -224,6 +284,8 @@ def main() -> None:
     results = Results(f"psro.{options.what}")
     if options.what == "exact":
         exact(results)
+    elif options.what == "leduc":
+        leduc(results, options.minutes, options.first_seed)
     elif options.what == "stack":
         stack(results, options.candidates, options.rounds, options.schedule)
     else:

@@ -289,7 +289,9 @@ def parameters(spec):
     return sum(int(np.prod(shape)) for shape in spec.network().shapes.values())
 
 
-@pytest.mark.parametrize("game", ["treasure_hunt", "connect_four", "tag", "kuhn_poker"])
+@pytest.mark.parametrize(
+    "game", ["treasure_hunt", "connect_four", "tag", "kuhn_poker", "leduc_poker"]
+)
 def test_the_size_of_a_copy_is_its_arrays(game):
     one, two, many = (make_env(game, n) for n in (1, 2, 1000))
     each = copy_size(one, two, one.agents)

@@ -255,6 +255,7 @@ def test_transitions_of_pettingzoos_own_games_are_those_of_a_plain_loop(name, op
         ("connect_four", {}, 0.0),
         ("bucket_brigade", {}, 0.0),
         ("kuhn_poker", {}, 0.0),
+        ("leduc_poker", {}, 0.0),
     ],
 )
 def test_transitions_of_games_here_are_those_of_a_plain_loop(
@@ -263,7 +264,7 @@ def test_transitions_of_games_here_are_those_of_a_plain_loop(
     def make():
         return make_env(name, 3, **options)
 
-    if name in ("bucket_brigade", "connect_four", "kuhn_poker"):
+    if name in ("bucket_brigade", "connect_four", "kuhn_poker", "leduc_poker"):
         algorithm = "ppo"  # the others choose one thing at a time, from all there is
     shares = [share] * make().num_agents
     compare(PlayedHere(make, shares), seats, algorithm, segment_length, shares=shares)

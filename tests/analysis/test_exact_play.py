@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from remuda.analysis.exact_play import TIC_TAC_TOE, exact_exploitability, walked_game
+from remuda.analysis.exact_play import exact_exploitability, walked_game
+from remuda.analysis.played_trees import TIC_TAC_TOE
 from remuda.config import load_config
 from remuda.envs.registry import make_env
 from remuda.policies.spec import first_weights, policy_specs
@@ -47,6 +48,30 @@ def test_uniform_play_of_kuhn_poker_has_the_known_value():
     spec, drawn = player_of("kuhn_poker")
     found = exact_exploitability(walked, {"uniform": [(spec, np.zeros_like(drawn))] * 2})
     assert found.found["uniform"].nash_conv == pytest.approx(11 / 12, abs=1e-6)
+
+
+def test_uniform_play_of_leduc_poker_has_the_known_value():
+    """Half of its NashConv of 4.747222, as OpenSpiel has it too."""
+    walked = walked_game("leduc_poker", make_env("leduc_poker", 1))
+    spec, drawn = player_of("leduc_poker")
+    found = exact_exploitability(walked, {"uniform": [(spec, np.zeros_like(drawn))] * 2})
+    assert found.found["uniform"].nash_conv == pytest.approx(4.747222222222222, abs=1e-5)
+    assert found.found["uniform"].exploitability == pytest.approx(2.373611, abs=1e-5)
+
+
+def test_folding_all_that_may_be_folded_gives_every_pot_away():
+    """Who folds at every raise loses 1 a game to one who raises at once, whichever its seat."""
+    walked = walked_game("leduc_poker", make_env("leduc_poker", 1))
+    folds = player_of("leduc_poker", [0.0, 80.0, 40.0, 0.0])
+    found = exact_exploitability(walked, {"folds": [folds] * 2}).found["folds"]
+    assert found.returns == pytest.approx([0.0, 0.0], abs=1e-6)
+    assert found.best == pytest.approx([1.0, 1.0], abs=1e-6)
+
+
+def test_what_is_observed_in_a_tree_is_worked_out_once():
+    walked = walked_game("leduc_poker", make_env("leduc_poker", 1))
+    assert walked.observe(0) is walked.observe(0)
+    assert walked.observe(0) is not walked.observe(1)
 
 
 def test_tic_tac_toe_is_walked():

@@ -5,23 +5,18 @@ import pytest
 import torch
 
 from remuda.analysis.exploitability import measure
-from remuda.analysis.network_play import (
-    kuhn_observations,
-    kuhn_policies,
-    probabilities,
-    tic_tac_toe_observations,
-    tic_tac_toe_policies,
-)
-from remuda.analysis.tree_games import KuhnPoker, TicTacToe
+from remuda.analysis.network_play import probabilities
+from remuda.analysis.played_trees import KUHN, LEDUC, PLAYED, TIC_TAC_TOE, played_rules
+from remuda.analysis.tree_games import KuhnPoker, LeducPoker, TicTacToe
 from remuda.analysis.tree_walk import flatten
 from remuda.config import load_config
 from remuda.envs.kuhn_poker import BET, PASS, START
 from remuda.envs.kuhn_poker import KuhnPoker as KuhnEnv
+from remuda.envs.leduc_poker import CALL, SIZE, WAIT
+from remuda.envs.leduc_poker import LeducPoker as LeducEnv
 from remuda.envs.registry import make_env
 from remuda.errors import UsageError
 from remuda.policies.spec import first_weights, policy_specs
-
-TIC_TAC_TOE = "pettingzoo:classic/tictactoe-v3"
 
 
 def spec_of(game, algorithm="ppo", **policy):
@@ -39,7 +34,7 @@ def test_kuhn_poker_shows_them_what_is_observed_there():
     tree, env = flatten(KuhnPoker()), KuhnEnv(1)
     ways = {(): (), (0,): (PASS,), (1,): (BET,), (0, 1): (PASS, BET)}
     for player in range(2):
-        seen, allowed = kuhn_observations(tree, player)
+        seen, allowed = PLAYED[KUHN].observations(tree, player)
         for known, observation, mask in zip(
             tree.information_sets[player], seen, allowed, strict=True
         ):
@@ -58,11 +53,49 @@ def test_kuhn_poker_shows_them_what_is_observed_there():
             assert mask.tolist() == may[0].tolist()
 
 
+def test_leduc_poker_shows_them_what_is_observed_there():
+    """All information sets are reached side by side, each in a copy of its own."""
+    tree = flatten(LeducPoker())
+    for player in range(2):
+        seen, allowed = PLAYED[LEDUC].observations(tree, player)
+        sets = tree.information_sets[player]
+        assert (len(seen), len(sets)) == (468, 468)
+        env, every = LeducEnv(len(sets)), np.ones(len(sets), np.bool_)
+        env.reset(np.arange(len(sets)), every)
+        moves = [[1 + a for done in known.state.rounds for a in done] for known in sets]
+        for number, known in enumerate(sets):
+            env.cards[number, : len(known.state.cards)] = known.state.cards
+        shown, may = np.full((len(sets), SIZE), np.nan, np.float32), np.zeros((len(sets), 4), bool)
+        for turn in range(1 + max(map(len, moves))):
+            here = np.array([len(each) == turn for each in moves])
+            now, may_now = np.zeros_like(shown), np.zeros_like(may)
+            env.observe(player, now)
+            env.mask(player, may_now)
+            shown[here], may[here] = now[here], may_now[here]
+            env.begin_turn()
+            for agent in range(2):
+                masks = np.zeros_like(may)
+                env.mask(agent, masks)
+                done = [each[turn] if turn < len(each) else CALL for each in moves]
+                env.act(agent, np.where(masks[:, WAIT], WAIT, done))
+            env.end_turn()
+        assert (seen == shown).all()
+        assert (allowed == may).all()
+
+
+def test_a_game_is_known_by_its_name_and_by_its_class():
+    for name in (KUHN, LEDUC):
+        env = make_env(name, 1)
+        assert played_rules(name, env) is PLAYED[name]
+        assert played_rules("some_module:Poker", env) is PLAYED[name]
+    assert played_rules("connect_four", make_env("connect_four", 1)) is None
+
+
 def test_tic_tac_toe_shows_them_what_is_observed_there():
     pytest.importorskip("pettingzoo")
     tree, env, game = flatten(TicTacToe()), make_env(TIC_TAC_TOE, 1), TicTacToe()
     places = [{s.key: k for k, s in enumerate(sets)} for sets in tree.information_sets]
-    shown = [tic_tac_toe_observations(tree, player) for player in range(2)]
+    shown = [PLAYED[TIC_TAC_TOE].observations(tree, player) for player in range(2)]
     rng = np.random.default_rng(0)
     for episode in range(20):
         env.reset(np.array([episode]), np.ones(1, np.bool_))
@@ -93,14 +126,13 @@ def test_tic_tac_toe_shows_them_what_is_observed_there():
         assert rewards.tolist() == list(game.returns(state))
 
 
-@pytest.mark.parametrize("game", ["kuhn_poker", TIC_TAC_TOE])
+@pytest.mark.parametrize("game", [KUHN, LEDUC, TIC_TAC_TOE])
 def test_they_are_as_likely_as_actors_draw_them(game):
     """What the actor's selector draws, it says the log-probability of."""
     if game == TIC_TAC_TOE:
         pytest.importorskip("pettingzoo")
-        observations, allowed = tic_tac_toe_observations(flatten(TicTacToe()), 1)
-    else:
-        observations, allowed = kuhn_observations(flatten(KuhnPoker()), 1)
+    played = PLAYED[game]
+    observations, allowed = played.observations(flatten(played.rules()), 1)
     spec = spec_of(game)
     weights = weights_of(spec)
     found = probabilities(spec, weights, observations, allowed)
@@ -126,7 +158,7 @@ def test_they_are_as_likely_as_actors_draw_them(game):
 def test_q_learners_take_the_best_that_is_allowed():
     spec = spec_of("kuhn_poker", "dqn", n_frames=1)
     tree, weights = flatten(KuhnPoker()), weights_of(spec)
-    policies = kuhn_policies(tree, spec, weights)
+    policies = PLAYED[KUHN].policies(tree, spec, weights)
     assert set(np.unique(policies[0])) <= {0.0, 1.0}
     found = measure(tree, policies)
     assert (found.gains >= 0.0).all()
@@ -136,7 +168,7 @@ def test_q_learners_take_the_best_that_is_allowed():
 def test_a_policy_in_tic_tac_toe():
     pytest.importorskip("pettingzoo")
     tree, spec = flatten(TicTacToe()), spec_of(TIC_TAC_TOE)
-    policies = tic_tac_toe_policies(tree, spec, weights_of(spec))
+    policies = PLAYED[TIC_TAC_TOE].policies(tree, spec, weights_of(spec))
     for player in range(2):
         tree.check_policy(player, policies[player])
     found = measure(tree, policies)
@@ -154,15 +186,15 @@ def test_a_policy_in_tic_tac_toe():
 def test_policies_that_remember_are_refused(policy, message):
     spec = spec_of("kuhn_poker", **policy)
     with pytest.raises(UsageError, match=message):
-        kuhn_policies(flatten(KuhnPoker()), spec, np.zeros(1, np.float32))
+        PLAYED[KUHN].policies(flatten(KuhnPoker()), spec, np.zeros(1, np.float32))
 
 
 def test_policies_of_other_games_are_refused():
     tree, spec = flatten(KuhnPoker()), spec_of("connect_four")
     with pytest.raises(UsageError, match=r"the game has actions of \(3,\)"):
-        kuhn_policies(tree, spec, np.zeros(1, np.float32))
+        PLAYED[KUHN].policies(tree, spec, np.zeros(1, np.float32))
     own = spec_of("kuhn_poker")
-    observations, allowed = kuhn_observations(tree, 0)
+    observations, allowed = PLAYED[KUHN].observations(tree, 0)
     with pytest.raises(UsageError, match=r"sees observations of \(8,\); these are \(7,\)"):
         probabilities(own, weights_of(own), observations[:, 1:], allowed)
     with pytest.raises(UsageError, match=r"weights; these are \(3,\)"):

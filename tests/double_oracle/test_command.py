@@ -66,7 +66,7 @@ def test_a_directory_is_gone_on_with(capsys):
         (["kuhn_poker", "--seconds", "3"], "--seconds is for trained oracles; add --oracle ppo"),
         (["kuhn_poker", "--oracle", "ppq"], "ppq"),
         (["kuhn_poker", "--oracle", "ppo", "--policy.algorithm", "dqn"], "take --oracle dqn"),
-        (["leduc_poker", "--oracle", "ppo"], "leduc_poker is walked by its rules alone"),
+        (["tic_tac_toe", "--oracle", "ppo"], "tic_tac_toe is walked by its rules alone"),
         (["open_spiel:kuhn_poker", "--oracle", "ppo"], "or leave out --oracle"),
         (["tic_tac_toe", "--oracle", "ppo"], "pettingzoo:classic/tictactoe-v3"),
         (["nowhere:Game"], "among those installed"),

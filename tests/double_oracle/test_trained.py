@@ -7,7 +7,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from remuda.analysis.exploitability import nash_conv
 from remuda.double_oracle import trained
+from remuda.double_oracle.games import tree_of
 from remuda.double_oracle.iterations import ENOUGH, INTERRUPTED, SPENT
 from remuda.double_oracle.oracles import OracleSettings
 from remuda.double_oracle.record import Record, begin, read
@@ -49,6 +51,14 @@ def test_trained_oracles_come_near_the_equilibrium(tmp_path):
     pairs = [tuple(each["pair"]) for line in rounds for each in line["pairs"]]
     assert sorted(pairs) == sorted(set(pairs))
     assert set(pairs) == {(i, j) for i in range(len(x)) for j in range(len(y))}
+
+
+def test_nash_conv_of_trained_oracles_is_exact_in_leduc_poker(tmp_path):
+    found = run(setup_of("leduc_poker", {}, 640, 50), tmp_path / "x", 1)
+    assert [each.is_exact for each in found.iterations] == [True, True]
+    assert found.iterations[0].nash_conv == pytest.approx(4.747222222222222)
+    tree = tree_of("leduc_poker")
+    assert nash_conv(tree, found.play) == pytest.approx(found.nash_conv, abs=1e-9)
 
 
 def test_where_the_game_is_not_walked_gains_are_lower_bounds(tmp_path):
@@ -153,6 +163,18 @@ def test_an_interruption_ends_matches_at_once_and_keeps_nothing_of_their_round(t
     assert 5 < len(asked) < 5000
     assert not found.iterations
     assert not read(tmp_path)[1:]
+
+
+def test_an_interruption_after_training_plays_the_mixture_that_was_known(tmp_path):
+    """The responses have joined; what the last mixture plays is of those before them."""
+
+    def stopped():
+        return any("responses" in line for line in read(tmp_path)[1:])
+
+    found = run(setup_of(matches=50), tmp_path, 3, stopped=stopped)
+    assert found.ended == INTERRUPTED
+    assert len(found.iterations) == 1
+    assert [policy.tolist() for policy in found.play] == [[[1 / 3] * 3]] * 2
 
 
 @pytest.mark.parametrize("rounds", [1, 2])

@@ -220,7 +220,9 @@ def test_who_acts_may_do_something(seats):
         play(seated(seats, Stuck()))
 
 
-@pytest.mark.parametrize("name", ["treasure_hunt", "cleanup", "tag", "connect_four", "kuhn_poker"])
+@pytest.mark.parametrize(
+    "name", ["treasure_hunt", "cleanup", "tag", "connect_four", "kuhn_poker", "leduc_poker"]
+)
 def test_games_that_keep_their_contract_are_let_through(name):
     play(seated("fixed", make_env(name, 4)), 120)
 

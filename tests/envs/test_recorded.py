@@ -70,7 +70,7 @@ def test_nothing_is_kept_before_the_start_and_no_more_than_was_asked_for():
     assert len(env.observed([0]).observations) == 1
 
 
-@pytest.mark.parametrize("game", ["kuhn_poker", "cleanup"])
+@pytest.mark.parametrize("game", ["kuhn_poker", "leduc_poker", "cleanup"])
 def test_returns_and_facts_are_those_of_greedy_play(game):
     tree = {"game": game, "policy": {"algorithm": "ppo", "network": {"hidden": [8]}}}
     config = load_config(tree)

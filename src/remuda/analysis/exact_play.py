@@ -1,29 +1,27 @@
 """How exploitable trained policies are, exactly, in games that a run plays and that can be walked.
 
-These are matrix games of one round, Kuhn poker and tic-tac-toe. A best response is to a policy as
-it acts in the end: one that samples draws from its probabilities, one of Q-learning is greedy.
+These are matrix games of one round and those of `played_trees`: Kuhn and Leduc poker, tic-tac-toe.
+A best response is to a policy as it acts in the end: one that samples draws from its probabilities,
+one of Q-learning is greedy.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from remuda.analysis.exploitability import Exploitability, measure
-from remuda.analysis.network_play import (
-    kuhn_observations,
-    probabilities,
-    tic_tac_toe_observations,
-)
+from remuda.analysis.network_play import probabilities
 from remuda.analysis.plain import figures
-from remuda.analysis.tree_games import KuhnPoker, MatrixGame, TicTacToe
+from remuda.analysis.played_trees import played_rules
+from remuda.analysis.tree_games import MatrixGame
 from remuda.analysis.tree_walk import flatten
 from remuda.analysis.trees import Tree
-from remuda.envs.kuhn_poker import KuhnPoker as KuhnEnv
 from remuda.envs.matrix_games import MatrixGame as MatrixEnv
 from remuda.envs.vector_env import VectorEnv
 from remuda.errors import UsageError
@@ -33,7 +31,6 @@ if TYPE_CHECKING:
     from remuda.policies.spec import PolicySpec
 
 Numbers = npt.NDArray[np.float64]
-TIC_TAC_TOE = "pettingzoo:classic/tictactoe-v3"
 
 
 @dataclass(frozen=True)
@@ -69,13 +66,16 @@ def walked_game(game: str, env: VectorEnv) -> WalkedGame | None:
     """
     if isinstance(env, MatrixEnv):
         return _matrix_game(env)
-    if isinstance(env, KuhnEnv):
-        tree = flatten(KuhnPoker())
-        return WalkedGame(tree, lambda player: kuhn_observations(tree, player), 1)
-    if game == TIC_TAC_TOE:
-        tree = flatten(TicTacToe())
-        return WalkedGame(tree, lambda player: tic_tac_toe_observations(tree, player))
-    return None
+    played = played_rules(game, env)
+    if played is None:
+        return None
+    tree = flatten(played.rules())
+
+    @cache  # a population's policies are all asked about the same
+    def observe(player: int) -> tuple[Array, Bools]:
+        return played.observations(tree, player)
+
+    return WalkedGame(tree, observe, played.first)
 
 
 def _matrix_game(env: MatrixEnv) -> WalkedGame | None:

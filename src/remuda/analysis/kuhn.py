@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from remuda.analysis import exploitability as exploitabilities
 from remuda.analysis.best_response import expected_returns
-from remuda.analysis.network_play import kuhn_policies
+from remuda.analysis.played_trees import KUHN, PLAYED
 from remuda.analysis.tree_games import KuhnPoker
 from remuda.analysis.tree_policies import mixture
 from remuda.analysis.tree_walk import flatten
@@ -84,7 +84,7 @@ def strategies(spec: PolicySpec, weights: Floats) -> tuple[Strategy, Strategy]:
     Raises:
         UsageError: it was trained in another game, or goes by earlier observations too.
     """
-    first, second = kuhn_policies(tree(), spec, weights)
+    first, second = PLAYED[KUHN].policies(tree(), spec, weights)
     return strategy_of(0, first), strategy_of(1, second)
 
 

@@ -1,17 +1,15 @@
 """What policies of runs do in trees: the probabilities that their networks give to actions.
 
-It is for games that a run plays and that can be walked too: where the run's observations can be
-made from what a player knows.
+Which games a run plays that can be walked too, and what it observes there: `played_trees`.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
-from remuda.analysis.trees import Tree
 from remuda.errors import UsageError
 from remuda.types import Array, Bools, Floats
 
@@ -117,57 +115,3 @@ def _outputs(spec: PolicySpec, weights: Floats, observations: Array) -> Numbers:
         outputs = network.outputs(network.acting(stack.parameters, None), inputs)[0]
         found: Numbers = outputs.double().numpy()
     return found
-
-
-def kuhn_observations(tree: Tree, player: int) -> tuple[Floats, Bools]:
-    """What the game `kuhn_poker` shows in a player's information sets of `tree_games.KuhnPoker`.
-
-    Returns:
-        Observations [I_p, 8] float32, and which of its actions (wait, pass, bet) are allowed
-        [I_p, 3].
-    """
-    from remuda.envs.kuhn_poker import BET, BETS, PASS, PASSED, PASSED_BETS, START
-
-    after: dict[tuple[int, ...], int] = {(): START, (0,): PASSED, (1,): BETS, (0, 1): PASSED_BETS}
-    sets = tree.information_sets[player]
-    seen, allowed = np.zeros((len(sets), 8), np.float32), np.zeros((len(sets), 3), np.bool_)
-    for number, known in enumerate(sets):
-        card, done = cast(tuple[int, tuple[int, ...]], known.key)
-        seen[number, card] = seen[number, 3 + after[done]] = seen[number, 7] = 1.0
-    allowed[:, [PASS, BET]] = True
-    return seen, allowed
-
-
-def tic_tac_toe_observations(tree: Tree, player: int) -> tuple[Array, Bools]:
-    """What `pettingzoo:classic/tictactoe-v3` shows in the nodes of `tree_games.TicTacToe`.
-
-    Returns:
-        Observations [I_p, 3, 3, 2] int8, own squares and the other's, and free squares [I_p, 9].
-    """
-    grids = np.array([known.key for known in tree.information_sets[player]], np.int8)
-    planes = np.stack([grids == player, grids == 1 - player], axis=-1)
-    return planes.reshape(-1, 3, 3, 2).astype(np.int8), tree.legal_of(player).copy()
-
-
-def kuhn_policies(tree: Tree, spec: PolicySpec, weights: Floats) -> tuple[Numbers, ...]:
-    """By player, what a policy trained in `kuhn_poker` does on that seat: [I_p, 2], pass and bet.
-
-    Raises:
-        UsageError: it is of another game, or goes by earlier observations too.
-    """
-    return tuple(
-        probabilities(spec, weights, *kuhn_observations(tree, player))[:, 1:]
-        for player in range(tree.num_players)
-    )
-
-
-def tic_tac_toe_policies(tree: Tree, spec: PolicySpec, weights: Floats) -> tuple[Numbers, ...]:
-    """By player, what a policy trained in PettingZoo's tic-tac-toe does on that seat: [I_p, 9].
-
-    Raises:
-        UsageError: it is of another game, or goes by earlier observations too.
-    """
-    return tuple(
-        probabilities(spec, weights, *tic_tac_toe_observations(tree, player))
-        for player in range(tree.num_players)
-    )

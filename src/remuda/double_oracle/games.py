@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any, Generic
 
-from remuda.analysis.exact_play import TIC_TAC_TOE, walked_game
+from remuda.analysis.exact_play import walked_game
 from remuda.analysis.open_spiel_games import OpenSpielGame
-from remuda.analysis.tree_games import KuhnPoker, LeducPoker, TicTacToe
+from remuda.analysis.played_trees import PLAYED, TIC_TAC_TOE
+from remuda.analysis.tree_games import TicTacToe
 from remuda.analysis.tree_walk import flatten
 from remuda.analysis.trees import State, Tree, TreeGame
 from remuda.envs.registry import GAMES, make_env
 from remuda.errors import ConfigError, UnknownGameError
 
-RULES: Mapping[str, type[Any]] = {
-    "kuhn_poker": KuhnPoker,
-    "leduc_poker": LeducPoker,
+RULES: Mapping[str, Callable[[], TreeGame[Any]]] = {
+    **{name: played.rules for name, played in PLAYED.items()},
     "tic_tac_toe": TicTacToe,
-    TIC_TAC_TOE: TicTacToe,
 }
-"""Games that are written down as rules."""
+"""Games that are written down as rules: those that runs play, and others."""
 OPEN_SPIEL = "open_spiel:"
 """Before the name of a game of OpenSpiel."""
 

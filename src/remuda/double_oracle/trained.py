@@ -21,7 +21,7 @@ from scipy.stats import t as student
 
 from remuda.analysis.exact_play import WalkedGame
 from remuda.analysis.exploitability import measure
-from remuda.analysis.tree_policies import mixture, uniform
+from remuda.analysis.tree_policies import mixture
 from remuda.coordinator.metrics import View
 from remuda.crossplay import Entrant
 from remuda.double_oracle import record as records
@@ -52,6 +52,7 @@ from remuda.double_oracle.record import Record
 from remuda.double_oracle.trained_setup import TOLERANCE, TrainedSetup, check_setup
 from remuda.envs.registry import RANDOM
 from remuda.evaluation import Limits
+from remuda.exploiting.exact import policy_of
 from remuda.exploiting.target import Target
 from remuda.exploiting.training import train_exploiters
 from remuda.streams import stream
@@ -186,12 +187,20 @@ class _Loop:
         return number in self._trained and (self._walked is None or number < len(self.found))
 
     def played(self, mixtures: Mixtures) -> tuple[Numbers, ...]:
-        """By player, what its mixture plays as one policy; empty: the game is not walked."""
+        """By player, what its mixture plays as one policy; empty: the game is not walked.
+
+        Policies that joined since are not in it.
+        """
         walked = self._walked
         if walked is None:
             return ()
         return tuple(
-            mixture(walked.tree, player, [self._tabular(player, who) for _, who in own], shares)
+            mixture(
+                walked.tree,
+                player,
+                [self._tabular(player, who) for _, who in own[: len(shares)]],
+                shares,
+            )
             for player, (own, shares) in enumerate(zip(self._policies, mixtures, strict=True))
         )
 
@@ -424,11 +433,4 @@ class _Loop:
     def _tabular(self, player: int, who: Entrant) -> Numbers:
         """A policy [I_p, A] of the tree."""
         assert self._walked is not None
-        if isinstance(who, str):
-            return uniform(self._walked.tree)[player]
-        found = self._walked.play(player, who.spec, who.snapshot.weights)
-        if who.snapshot.epsilon > 0.0:
-            return found
-        best = np.zeros_like(found)
-        best[np.arange(len(found)), found.argmax(1)] = 1.0
-        return best
+        return policy_of(self._walked, player, who)

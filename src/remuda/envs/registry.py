@@ -183,6 +183,13 @@ GAMES: dict[str, Game] = {
             reference={"random": 0.0},
         ),
         Game(
+            name="leduc_poker",
+            summary="two agents, six cards, two rounds of bets and a public card between them",
+            kind="competitive",
+            factory="remuda.envs.leduc_poker:LeducPoker",
+            reference={"random": 0.0},
+        ),
+        Game(
             name="connect_four",
             summary="two agents drop discs in turn; four in a line win",
             kind="competitive",

@@ -1,0 +1,280 @@
+"""Leduc poker (Southey et al. 2005, "Bayes' bluff"): six cards, two agents, two rounds of bets.
+
+Rules. Of the cards jack, queen and king, each twice, each agent is dealt one, and puts 1 into the
+pot. In each of two rounds agent 0 begins, and they take turns until a bet is called:
+
+    fold     give up what was put in; where the other has put in more
+    call     put in as much as the other has, which may be nothing
+    raise    call, and put in 2 more, or 4 in the second round
+
+A round has two raises at most, and is over when its second or a later action is a call. After the
+first round a public card is dealt from the four that are left. After the second the agent with its
+rank wins, or else that with the higher rank; agents of equal rank win nothing. The winner is given
+what the other put in.
+
+At equilibrium agent 0 loses 0.0856 a game. In each turn the agent that is not to act may only wait.
+The rules are those of OpenSpiel's `leduc_poker`, and of `remuda.analysis.tree_games.LeducPoker`.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from gymnasium.spaces import Box, Discrete
+
+from remuda.envs.array_game import ArrayGame
+from remuda.envs.randomness import below, seed_stream
+from remuda.kernels import njit
+from remuda.types import AgentSpec, Array, Bools, Floats, Integers, TurnResult
+
+WAIT, FOLD, CALL, RAISE = 0, 1, 2, 3
+"""Actions."""
+CARDS, RANKS = 6, 3
+"""Cards 0 to 5; the rank of a card is card // 2: jack, queen, king."""
+ROUNDS, MOST_ACTIONS = 2, 4
+"""Rounds of bets, and actions of both agents in a round at most: call, raise, raise, call."""
+RAISES = (2, 4)
+"""By round, chips that a raise puts in beyond the other's."""
+MOST_RAISES = 2
+"""Of both agents, in a round."""
+PUBLIC, BETS, TO_ACT = RANKS, 2 * RANKS, 2 * RANKS + 2 * ROUNDS * MOST_ACTIONS
+"""Where in an observation the public card begins, where the bets do, and whether it is to act."""
+SIZE = TO_ACT + 1
+"""Of an observation."""
+NAMES = ("jack", "queen", "king")
+
+
+class LeducPoker(ArrayGame):
+    """Leduc poker for two agents; the rules are in the docstring of this module.
+
+    An agent observes [23] float32 of 0 and 1: the rank of its card (three entries, one of them 1),
+    the rank of the public one (three entries, all 0 while there is none), what was done in both
+    rounds (for each of four actions in turn whether it was a call, and whether a raise), and
+    whether it is to act. Nothing that was done in the open is forgotten.
+    """
+
+    turn_groups = ((0, 1),)
+    action_names = ("wait", "fold", "call", "raise")
+
+    def __init__(self, num_envs: int = 1) -> None:
+        self._options = {}
+        self.num_envs = num_envs
+        sees = Box(0.0, 1.0, (SIZE,), np.float32)
+        self.agents = tuple(
+            AgentSpec(f"agent_{i}", sees, Discrete(4), masked=True) for i in range(2)
+        )
+        shape = (num_envs, 2)
+        self._streams = np.zeros(num_envs, np.uint64)
+        self.cards: Integers = np.zeros((num_envs, 3), np.int64)
+        """[num_envs, 3]: the card of each agent, and the public one, which is dealt from the
+        start and seen in the second round."""
+        self.bets: Integers = np.full((num_envs, ROUNDS, MOST_ACTIONS), WAIT, np.int64)
+        """[num_envs, 2, 4]: by round, what was done: CALL or RAISE, and WAIT what was not yet."""
+        self.round: Integers = np.zeros(num_envs, np.int64)
+        """[num_envs]: the round of bets, 0 or 1."""
+        self.chips: Integers = np.ones(shape, np.int64)
+        """[num_envs, 2]: what each agent has put in."""
+        self.active: Bools = np.zeros(shape, np.bool_)
+        self._actions: Integers = np.zeros(shape, np.int64)
+        self._rewards: Floats = np.zeros(shape, np.float32)
+        self._terminated: Bools = np.zeros(shape, np.bool_)
+        never: Bools = np.zeros(shape, np.bool_)
+        self._result = TurnResult(self._rewards, self._terminated, never)
+
+    def reset(self, seeds: Integers, mask: Bools) -> None:
+        """Deal."""
+        _deal(self._streams, self.cards, seeds, mask)
+        self.bets[mask], self.round[mask], self.chips[mask] = WAIT, 0, 1
+        self.active[mask] = True
+
+    def begin_turn(self) -> None:
+        """Nothing but the agents moves."""
+        self._rewards[...], self._terminated[...] = 0.0, False
+
+    def observe(self, agent: int, out: Array) -> None:
+        """Its card, the public one, what was done, whether it is to act."""
+        _observe(self.cards, self.bets, self.round, self.active, agent, out)
+
+    def mask(self, agent: int, out: Bools) -> None:
+        """What the rules allow where it is to act, or else to wait."""
+        _mask(self.bets, self.round, self.active, agent, out)
+
+    def act(self, agent: int, actions: Integers) -> None:
+        """Fold, call or raise, where it is this agent's turn."""
+        self._actions[:, agent] = actions
+
+    def end_turn(self) -> TurnResult:
+        """What was done counts; at the end the pot is paid out."""
+        _play(
+            self.cards,
+            self.bets,
+            self.round,
+            self.chips,
+            self.active,
+            self._actions,
+            self._rewards,
+            self._terminated,
+        )
+        return self._result
+
+    def describe(self, agent: int, env: int = 0) -> str:
+        """Its card, the public one, what was done, and what is in the pot."""
+        own, public = (NAMES[self.cards[env, i] // 2] for i in (agent, 2))
+        told = [f"you hold the {own}"]
+        if self.round[env] == 1:
+            told.append(f"the public card is the {public}")
+        for number, done in enumerate(self.bets[env, : self.round[env] + 1]):
+            words = [
+                f"{'you' if i % 2 == agent else 'the other'} "
+                f"{'raised' if action == RAISE else 'called'}"
+                for i, action in enumerate(done.tolist())
+                if action != WAIT
+            ]
+            told.append(f"round {number + 1}: {', '.join(words) or 'nothing has been done'}")
+        own_chips, others = self.chips[env, agent], self.chips[env, 1 - agent]
+        told.append(f"you have put in {own_chips}, the other {others}")
+        return "; ".join(told)
+
+    def _world(self) -> dict[str, Array]:
+        return {
+            "cards": self.cards,
+            "bets": self.bets,
+            "round": self.round,
+            "chips": self.chips,
+            "active": self.active,
+            "streams": self._streams,
+        }
+
+
+# The rules. Everything below runs compiled, over all copies.
+
+
+@njit(cache=True)
+def _deal(streams: Array, cards: Integers, seeds: Integers, mask: Bools) -> None:
+    for env in range(mask.size):
+        if mask[env]:
+            seed_stream(streams, env, seeds[env])
+            first = below(streams, env, CARDS)
+            second = (first + 1 + below(streams, env, CARDS - 1)) % CARDS
+            # The public card is drawn from those left: the lower of the two dealt is stepped over
+            # first, then the higher.
+            public = below(streams, env, CARDS - 2)
+            public += public >= min(first, second)
+            public += public >= max(first, second)
+            cards[env, 0], cards[env, 1], cards[env, 2] = first, second, public
+
+
+@njit(cache=True)
+def _count(done: Integers) -> int:
+    """How many actions were taken in a round: [4]."""
+    count = 0
+    while count < done.size and done[count] != WAIT:
+        count += 1
+    return count
+
+
+@njit(cache=True)
+def _may_fold(done: Integers, count: int) -> bool:
+    """Whether the other has put in more: its last action was a raise."""
+    return count > 0 and done[count - 1] == RAISE
+
+
+@njit(cache=True)
+def _may_raise(done: Integers, count: int) -> bool:
+    """Whether there are raises left in the round."""
+    raises = 0
+    for place in range(count):
+        raises += done[place] == RAISE
+    return raises < MOST_RAISES
+
+
+@njit(cache=True)
+def _observe(
+    cards: Integers, bets: Integers, rounds: Integers, active: Bools, agent: int, out: Array
+) -> None:
+    out[:] = 0.0
+    for env in range(rounds.size):
+        now = rounds[env]
+        out[env, cards[env, agent] // 2] = 1.0
+        if now == 1:
+            out[env, PUBLIC + cards[env, 2] // 2] = 1.0
+        place = BETS
+        for number in range(ROUNDS):
+            for turn in range(MOST_ACTIONS):
+                out[env, place] = bets[env, number, turn] == CALL
+                out[env, place + 1] = bets[env, number, turn] == RAISE
+                place += 2
+        out[env, TO_ACT] = active[env, agent] and _count(bets[env, now]) % 2 == agent
+
+
+@njit(cache=True)
+def _mask(bets: Integers, rounds: Integers, active: Bools, agent: int, out: Bools) -> None:
+    for env in range(rounds.size):
+        done = bets[env, rounds[env]]
+        count = _count(done)
+        to_act = active[env, agent] and count % 2 == agent
+        out[env, WAIT] = not to_act
+        out[env, FOLD] = to_act and _may_fold(done, count)
+        out[env, CALL] = to_act
+        out[env, RAISE] = to_act and _may_raise(done, count)
+
+
+@njit(cache=True)
+def _play(
+    cards: Integers,
+    bets: Integers,
+    rounds: Integers,
+    chips: Integers,
+    active: Bools,
+    actions: Integers,
+    rewards: Floats,
+    terminated: Bools,
+) -> None:
+    for env in range(rounds.size):
+        if not active[env, 0]:
+            continue
+        now = rounds[env]
+        done = bets[env, now]
+        count = _count(done)
+        actor = count % 2
+        action = actions[env, actor]
+        if action == FOLD and _may_fold(done, count):
+            _pay(chips, 1 - actor, env, active, rewards, terminated)
+            continue
+        chips[env, actor] = chips[env, 1 - actor]
+        if action == RAISE and _may_raise(done, count):
+            chips[env, actor] += RAISES[now]
+            done[count] = RAISE
+            continue
+        # Who is to act and does what the rules do not allow has called.
+        done[count] = CALL
+        if count == 0:
+            continue
+        if now == 0:
+            rounds[env] = 1
+        else:
+            _pay(chips, _winner(cards[env]), env, active, rewards, terminated)
+
+
+@njit(cache=True)
+def _winner(cards: Integers) -> int:
+    """Who has the public card's rank, or else the higher one; -1: the ranks are equal."""
+    first, second, public = cards[0] // 2, cards[1] // 2, cards[2] // 2
+    if first == second:
+        return -1
+    if first == public:
+        return 0
+    if second == public:
+        return 1
+    return 0 if first > second else 1
+
+
+@njit(cache=True)
+def _pay(
+    chips: Integers, winner: int, env: int, active: Bools, rewards: Floats, terminated: Bools
+) -> None:
+    """End a game: the winner is given what the other put in; -1: neither is given anything."""
+    if winner >= 0:
+        won = chips[env, 1 - winner]
+        rewards[env, winner], rewards[env, 1 - winner] = won, -won
+    for agent in range(2):
+        active[env, agent], terminated[env, agent] = False, True
