@@ -128,14 +128,25 @@ def check_evolution(
             f"{key}.every and population.births.every are both set, and both replace policies; "
             "leave one of them out"
         )
-    games, confidence = config.population.evolution.games, config.population.evolution.confidence
+    _check_fitness(config, facts)
+    numbers = numbers_of(config.population.evolution)
+    for spec in specs:
+        check_numbers(numbers, spec.config)
+    _check_kinds(config, specs, roster)
+    _check_places(config, roster)
+
+
+def _check_fitness(config: Config, facts: Sequence[str]) -> None:
+    """Raise a `ConfigError` where policies cannot be judged as it is configured."""
+    key, evolution = "population.evolution", config.population.evolution
+    games, confidence = evolution.games, evolution.confidence
     if confidence > 0.0 and games < LEAST:
         raise ConfigError(
             f"{key}.games is {games}, and {key}.confidence {confidence:g}: so few games may be "
             f"equal by chance, and say nothing of how sure it is; take {LEAST} or more, or "
             f"{key}.confidence 0"
         )
-    objectives, select = config.population.evolution.objectives, config.population.evolution.select
+    objectives, select = evolution.objectives, evolution.select
     if len(objectives) > 1 and select != "non_dominated":
         raise ConfigError(
             f"{key}.fitness names {len(objectives)} objectives, and {key}.select {select} judges "
@@ -143,24 +154,29 @@ def check_evolution(
         )
     if len(set(objectives)) < len(objectives):
         raise ConfigError(f"{key}.fitness names {', '.join(objectives)}; name each of them once")
-    missing = [n for n in config.population.evolution.episode_metrics if n not in facts]
+    missing = [n for n in evolution.episode_metrics if n not in facts]
     if missing:
         told = ", ".join(f"game/{name}" for name in facts) or "nothing"
         raise ConfigError(
             f"{key}.fitness is game/{missing[0]}, and of its episodes {config.game} tells {told}; "
             f"name one of these, or one of {', '.join(OBJECTIVES)}"
         )
-    numbers = numbers_of(config.population.evolution)
-    for spec in specs:
-        check_numbers(numbers, spec.config)
+
+
+def _check_kinds(config: Config, specs: Sequence[PolicySpec], roster: Roster) -> None:
+    """Raise a `ConfigError` where no policy may take over from another."""
     kinds = list(kinds_of(config, specs, roster).values())
     if len(set(kinds)) == len(kinds):
         by_seats = config.population.evolution.among == "seats"
         raise ConfigError(
-            f"{key}.every: no policy has the network and the algorithm of another"
+            "population.evolution.every: no policy has the network and the algorithm of another"
             + (" that takes the same seats" if by_seats else "")
             + ", so that none may take over from one; make some alike, or leave it out"
         )
+
+
+def _check_places(config: Config, roster: Roster) -> None:
+    """Raise a `ConfigError` where a policy could not leave its place."""
     begin = Population([Member(PolicyRef(name), roster.seats.get(name)) for name in roster.first])
     members = begin.members
     matchmaker = make_matchmaker(config.population, roster.among(roster.first))
@@ -170,7 +186,7 @@ def check_evolution(
             members, member.ref, matchmaker
         ):
             raise ConfigError(
-                f"{key}.every: the matchmaker {config.population.matchmaker} makes no match "
-                f"without {member.ref}, so that none may be born in its place; take a policy more "
-                "in population.policies, or another population.matchmaker"
+                "population.evolution.every: the matchmaker "
+                f"{config.population.matchmaker} makes no match without {member.ref}, so that "
+                "none may be born in its place; take a policy more in population.policies, or another population.matchmaker"
             )
