@@ -188,6 +188,6 @@ def _check_places(config: Config, roster: Roster) -> None:
             raise ConfigError(
                 "population.evolution.every: the matchmaker "
                 f"{config.population.matchmaker} makes no match without {member.ref}, so that "
-                "none may be born in its place; take a policy more in population.policies, or another "
-                "population.matchmaker"
+                "none may be born in its place; take a policy more in population.policies, or "
+                "another population.matchmaker"
             )
