@@ -13,8 +13,9 @@ from remuda.kernels import njit
 from remuda.memory.aligned import aligned_zeros, copied
 from remuda.policies.actions import Actions, DiscreteActions
 from remuda.policies.combined import CombinedActions, explore_allowed, take_best_combined
+from remuda.policies.networks.encoder import Weights
 from remuda.policies.networks.gathered_pass import GatheredPass
-from remuda.policies.networks.network import Network, Weights
+from remuda.policies.networks.network import Network
 from remuda.policies.networks.plain_pass import PlainPass
 from remuda.policies.stack import ParameterStack
 from remuda.types import Array, Bools, Floats, Integers, State

@@ -5,8 +5,9 @@ from __future__ import annotations
 from torch import Tensor, nn
 
 from remuda.policies.actions import Actions
+from remuda.policies.networks.encoder import Weights
 from remuda.policies.networks.module import place
-from remuda.policies.networks.network import Network, Weights
+from remuda.policies.networks.network import Network
 
 
 class GreedyModule(nn.Module):

@@ -23,7 +23,8 @@ from remuda.types import AgentSpec, Array
 if TYPE_CHECKING:
     from onnx import ModelProto
 
-    from remuda.policies.networks.network import Network, Weights
+    from remuda.policies.networks.encoder import Weights
+    from remuda.policies.networks.network import Network
     from remuda.policies.spec import PolicySpec
 
 OPSET = 18

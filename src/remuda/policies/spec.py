@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 
     from remuda.policies.acting import ActionSelector
     from remuda.policies.actions import Actions
-    from remuda.policies.networks.network import Image, Network
+    from remuda.policies.networks.encoder import Image
+    from remuda.policies.networks.network import Network
 
 
 @dataclass(frozen=True)
@@ -123,7 +124,7 @@ class PolicySpec:
     @property
     def image(self) -> Image | None:
         """How an observation lies in space; None: it is no image."""
-        from remuda.policies.networks.network import Image
+        from remuda.policies.networks.encoder import Image
 
         if len(self.observation) != 3:
             return None

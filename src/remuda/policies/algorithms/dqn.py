@@ -20,8 +20,8 @@ from remuda.policies.losses import (
     q_learning_target,
     values_of,
 )
+from remuda.policies.networks.encoder import Weights
 from remuda.policies.networks.encoders import encoder_for
-from remuda.policies.networks.network import Weights
 from remuda.policies.networks.q_network import MLP, QNetwork
 from remuda.policies.stack import ParameterStack
 

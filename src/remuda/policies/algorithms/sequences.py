@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from remuda.policies.networks.network import Weights
+from remuda.policies.networks.encoder import Weights
 from remuda.policies.networks.q_network import QNetwork
 
 GREATEST = 0.9

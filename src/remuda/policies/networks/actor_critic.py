@@ -10,9 +10,9 @@ from torch import Tensor
 from remuda.config import NetworkConfig
 from remuda.policies.actions import Actions
 from remuda.policies.networks.activations import activate
-from remuda.policies.networks.encoders import Encoder
+from remuda.policies.networks.encoder import Encoder, Weights
 from remuda.policies.networks.layers import linear_shapes
-from remuda.policies.networks.network import Network, Weights, apply
+from remuda.policies.networks.network import Network, apply
 from remuda.policies.networks.recurrent import GATES, gate_shapes, recur, recur_along
 from remuda.policies.stack import Parameters, Shapes
 

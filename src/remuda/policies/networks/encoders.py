@@ -6,78 +6,32 @@ and is handed them, of K policies at once.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING
+from typing import Protocol
 
-import torch
 from torch import Tensor
 from torch.nn import functional
 
+from remuda.config import PolicyConfig
 from remuda.errors import ConfigError, ContractError
 from remuda.policies.networks.activations import activate
-from remuda.policies.networks.along import along
-from remuda.policies.stack import Parameters
-
-if TYPE_CHECKING:
-    from remuda.policies.networks.network import Image, Weights
-    from remuda.policies.spec import PolicySpec
+from remuda.policies.networks.encoder import Encoder, Image, Weights
+from remuda.policies.networks.lifted import lifted, memory_of_module
 
 
-class Encoder(ABC):
-    """From observations to features, for K policies at once."""
+class Observer(Protocol):
+    """What an encoder goes by of a policy's specification."""
 
-    width: int
-    """Features that leave it."""
-    memory: int = 0
-    """Numbers that it keeps of a stream from one step to the next; 0: it is not recurrent."""
+    @property
+    def config(self) -> PolicyConfig:
+        """How the policy is configured."""
 
-    @abstractmethod
-    def shapes(self, tower: str) -> dict[str, tuple[int, ...]]:
-        """The parameters that a tower needs, by name."""
+    @property
+    def observation(self) -> tuple[int, ...]:
+        """The shape of what it observes."""
 
-    def buffers(self, tower: str) -> frozenset[str]:  # noqa: ARG002
-        """The names of those that are published and not learned."""
-        return frozenset()
-
-    def layers(self, tower: str) -> tuple[str, ...]:  # noqa: ARG002
-        """The names of the layers that are to be drawn as the network's own are."""
-        return ()
-
-    def initialise(self, tower: str, parameters: Parameters, generator: torch.Generator) -> None:  # noqa: B027
-        """Draw what `layers` does not name, for one policy: views [1, ...]."""
-
-    @abstractmethod
-    def features(self, tower: str, weights: Weights, inputs: Tensor) -> Tensor:
-        """Features [K, B, width] of inputs [K, B, num_inputs], where it is not recurrent."""
-
-    def step(
-        self, tower: str, weights: Weights, inputs: Tensor, state: Tensor
-    ) -> tuple[Tensor, Tensor]:
-        """The same where there is a state [K, B, memory], and what that becomes."""
-        return self.features(tower, weights, inputs), state
-
-    def features_along(
-        self,
-        tower: str,
-        weights: Weights,
-        inputs: Tensor,
-        state: Tensor,
-        burn_in: Tensor | None = None,
-    ) -> Tensor:
-        """Features [K, G * T, width] of G sequences, one after another, of states [K, G, memory].
-
-        Args:
-            tower: whose parameters.
-            weights: of K policies.
-            inputs: [K, G * T, num_inputs].
-            state: before each sequence.
-            burn_in: [K, G] steps of each that only bring the state up to date; None: none.
-        """
-
-        def step(now: Tensor, before: Tensor) -> tuple[Tensor, Tensor]:
-            return self.step(tower, weights, now, before)
-
-        return along(step, inputs, state, burn_in)
+    @property
+    def image(self) -> Image | None:
+        """How that lies in space; None: it is no image."""
 
 
 class Convolutions(Encoder):
@@ -140,7 +94,7 @@ class Convolutions(Encoder):
         return x.view(batch, policies, -1).transpose(0, 1)
 
 
-def encoder_for(spec: PolicySpec) -> Encoder | None:
+def encoder_for(spec: Observer) -> Encoder | None:
     """What a policy's configuration puts before its linear layers; None: nothing.
 
     Raises:
@@ -149,8 +103,6 @@ def encoder_for(spec: PolicySpec) -> Encoder | None:
     """
     network = spec.config.network
     if network.module:
-        from remuda.policies.networks.lifted import lifted
-
         found = lifted(network.module, network.options, _shape_of(spec))
         if found.memory:
             _check_recurrent(spec)
@@ -160,7 +112,7 @@ def encoder_for(spec: PolicySpec) -> Encoder | None:
     return None
 
 
-def memory_of(spec: PolicySpec) -> int:
+def memory_of(spec: Observer) -> int:
     """Numbers that a policy's network keeps of a stream from one step to the next.
 
     Raises:
@@ -170,18 +122,16 @@ def memory_of(spec: PolicySpec) -> int:
     network = spec.config.network
     if not network.module:
         return network.recurrent
-    from remuda.policies.networks.lifted import memory_of_module
-
     return memory_of_module(network.module, network.options, _shape_of(spec)) or network.recurrent
 
 
-def _shape_of(spec: PolicySpec) -> tuple[int, ...]:
+def _shape_of(spec: Observer) -> tuple[int, ...]:
     """Of what a module of the user's observes; where frames are stacked, their number first."""
     frames = (spec.config.n_frames,) if spec.config.n_frames > 1 else ()
     return (*frames, *spec.observation)
 
 
-def _check_recurrent(spec: PolicySpec) -> None:
+def _check_recurrent(spec: Observer) -> None:
     """Refuse a recurrent module where `network.recurrent` is refused, too, or beside it."""
     config, network = spec.config, spec.config.network
     told = f"policy.network.module {network.module} has a state_size"

@@ -9,7 +9,7 @@ import numpy as np
 from remuda.kernels import njit
 from remuda.memory.aligned import aligned_zeros
 from remuda.policies.networks.activations import KINDS
-from remuda.policies.networks.network import Weights
+from remuda.policies.networks.encoder import Weights
 from remuda.policies.networks.products import LARGEST, LINEAR, layer
 from remuda.types import Floats, Integers
 

@@ -9,13 +9,13 @@ from torch import Tensor
 
 from remuda.config import NetworkConfig
 from remuda.policies.networks.activations import activate
-from remuda.policies.networks.encoders import Encoder
+from remuda.policies.networks.encoder import Encoder, Weights
 from remuda.policies.networks.layers import (
     initialise_convolution,
     initialise_linear,
     linear_shapes,
 )
-from remuda.policies.networks.network import Network, Weights, apply
+from remuda.policies.networks.network import Network, apply
 from remuda.policies.stack import Parameters, Shapes
 
 

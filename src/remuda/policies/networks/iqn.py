@@ -9,9 +9,9 @@ from torch import Tensor
 
 from remuda.config import IQNConfig, NetworkConfig
 from remuda.policies.networks.activations import activate
-from remuda.policies.networks.encoders import Encoder
+from remuda.policies.networks.encoder import Encoder, Weights
 from remuda.policies.networks.layers import linear_shapes
-from remuda.policies.networks.network import Weights, apply
+from remuda.policies.networks.network import apply
 from remuda.policies.networks.q_network import TOWER, QNetwork
 from remuda.policies.stack import Parameters
 

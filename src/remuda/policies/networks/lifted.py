@@ -23,8 +23,7 @@ from torch.func import functional_call, vmap
 from remuda.errors import ConfigError, ContractError
 from remuda.loading import load
 from remuda.policies.networks.cells import with_plain_cells
-from remuda.policies.networks.encoders import Encoder
-from remuda.policies.networks.network import Weights
+from remuda.policies.networks.encoder import Encoder, Weights
 from remuda.policies.stack import Parameters
 
 Outputs = tuple[Tensor, ...]

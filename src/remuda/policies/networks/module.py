@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from torch import Tensor, nn
 
-from remuda.policies.networks.network import Network, Weights
+from remuda.policies.networks.encoder import Weights
+from remuda.policies.networks.network import Network
 from remuda.policies.stack import Parameters
 
 

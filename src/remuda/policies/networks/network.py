@@ -3,30 +3,14 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from remuda.config import NetworkConfig
-from remuda.policies.networks.encoders import Encoder
+from remuda.policies.networks.encoder import Encoder, Weights
 from remuda.policies.networks.layers import initialise_linear
 from remuda.policies.stack import Parameters, Shapes
-
-Weights = dict[str, Tensor]
-"""Plain weights of one pass, by name, each [K, ...]."""
-
-
-@dataclass(frozen=True)
-class Image:
-    """How the numbers of an observation lie in space."""
-
-    channels: int
-    height: int
-    width: int
-    channels_last: bool = False
-    frames: int = 1
-    """Observations that are stacked, each with its own channels."""
 
 
 class Network(ABC):

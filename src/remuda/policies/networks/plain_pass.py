@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from remuda.policies.networks.activations import KINDS
-from remuda.policies.networks.network import Weights
+from remuda.policies.networks.encoder import Weights
 from remuda.policies.networks.products import LARGEST, LINEAR, finish, multiply
 from remuda.types import Floats, Integers
 

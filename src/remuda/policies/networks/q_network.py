@@ -9,14 +9,14 @@ from torch import Tensor
 
 from remuda.config import NetworkConfig
 from remuda.policies.networks.activations import activate
-from remuda.policies.networks.encoders import Encoder
+from remuda.policies.networks.encoder import Encoder, Weights
 from remuda.policies.networks.layers import (
     fold_dueling,
     initialise_convolution,
     linear_shapes,
     plain_linear,
 )
-from remuda.policies.networks.network import Network, Weights, apply
+from remuda.policies.networks.network import Network, apply
 from remuda.policies.networks.recurrent import GATES, gate_shapes, recur, recur_along
 from remuda.policies.stack import Parameters, Shapes
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from torch import Tensor
 
 from remuda.policies.networks.along import along
+from remuda.policies.networks.encoder import Weights
 from remuda.policies.networks.layers import linear_shapes
-from remuda.policies.networks.network import Weights, apply
+from remuda.policies.networks.network import apply
 
 GATES = ("gates_in", "gates_memory")
 """The names of its linear layers."""
