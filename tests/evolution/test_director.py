@@ -6,11 +6,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as some
 
 from evolution.stages import FOUR, MATCHMAKERS, RATE, SIZE, Stage
-from remuda.config import EvolutionConfig
-from remuda.evolution.setup import selection
+from remuda.config import Config, EvolutionConfig
+from remuda.evolution.setup import always_one_team, selection
 from remuda.evolution.worth import Estimate, Worth, unjudged, worth_of
 from remuda.population.matchmakers import SelfPlay
 from remuda.population.records import GAMES, REWARD, SQUARES, Member, PolicyRef
+from remuda.population.roster import Roster
 
 
 @pytest.mark.parametrize("matchmaker", MATCHMAKERS)
@@ -42,6 +43,28 @@ def test_who_brings_others_most_is_the_best_by_what_the_team_earns(fitness, expe
         stage.turn()
     policy, parent = stage.born()[0]
     assert tuple("a" if name == "a" else "others" for name in (policy, parent)) == expected
+
+
+def test_where_all_of_a_team_play_in_every_match_none_earns_more_for_it():
+    """So that evolution by it alone is refused there: it would never replace any."""
+    stage = Stage(FOUR, "fixed", [0.0, 2.0, 4.0, 6.0], fitness="team_return", confidence=0.0)
+    for _ in range(100):
+        stage.turn()
+    assert stage.born() == []
+    config = Config.model_validate({"population": {"evolution": {"every": 9}}})
+    for teams, expected in (
+        ((), True),
+        (("red",) * 4, True),
+        (("red", "red", "blue", "blue"), False),
+        (("red", "", "", ""), False),
+    ):
+        roster = Roster(FOUR, FOUR, (), {n: frozenset([i]) for i, n in enumerate(FOUR)}, teams)
+        kinds = dict.fromkeys(FOUR, 0)
+        assert always_one_team(config.population, kinds, roster) == expected
+        alone = {name: name for name in FOUR}  # none may take over from another at all
+        assert not always_one_team(config.population, alone, roster)
+    dealt = config.population.model_copy(update={"matchmaker": "random"})
+    assert not always_one_team(dealt, dict.fromkeys(FOUR, 0), Roster(FOUR, FOUR))
 
 
 @pytest.mark.parametrize("select", ["truncation", "tournament", "t_test"])

@@ -201,6 +201,22 @@ def test_a_run_that_ends_while_one_is_away_is_judged_with_its_copy(tmp_path):
             "names rating, rating; name each of them once",
         ),
         (
+            {"evolution": {"every": 9, "fitness": "team_return"}},
+            "all of a team play in every match, so that none earns more for it than another",
+        ),
+        (
+            {
+                "evolution": {
+                    "every": 9,
+                    "fitness": ["return", "team_return"],
+                    "select": "non_dominated",
+                },
+                "matchmaker": "fixed",
+                "policies": 2,
+            },
+            "take another population.matchmaker, such as random",
+        ),
+        (
             {"evolution": {"every": 9, "fitness": []}},
             "population.evolution.fitness",
         ),

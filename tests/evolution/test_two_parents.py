@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from evolution.stages import FOUR, MATCHMAKERS, NUMBERS, RATE, Stage
-from remuda.config import EvolutionConfig
+from remuda.config import EvolutionConfig, load_config
+from remuda.effects import without_effect
 from remuda.evolution.director import Evolution
 from remuda.evolution.exploring import Explorer
 from remuda.evolution.setup import numbers_of, selection
@@ -54,6 +55,14 @@ def test_no_second_parent_is_told_of_which_nothing_is_taken(config):
     records = stage.table.records.since(0)[0]
     told = (records["kind"] == BORN_WITH) & (records["version"][:, 0] == SECOND_PARENT)
     assert not told.any()
+
+
+def test_numbers_of_two_parents_have_no_effect_where_none_evolves():
+    numbers = {"learning_rate": {"low": 1e-5, "high": 1e-2}}
+    evolution = {"every": 64, "crossover_numbers": 0.5}
+    for more, count in (({}, 1), ({"numbers": numbers}, 0)):
+        found = without_effect(load_config({"population": {"evolution": evolution | more}}))
+        assert len([line for line in found if "crossover_numbers" in line]) == count
 
 
 def test_a_second_parent_is_none_of_those_that_leave():

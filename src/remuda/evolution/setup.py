@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from remuda.config import Config, EvolutionConfig
+from remuda.config import Config, EvolutionConfig, PopulationConfig
 from remuda.errors import ConfigError
 from remuda.evolution.director import Evolution, Select
 from remuda.evolution.exploring import Explorer
@@ -22,6 +22,7 @@ from remuda.population.lifecycle import can_do_without, can_stand_in
 from remuda.population.records import Member, PolicyRef, Population
 from remuda.population.roster import Roster
 from remuda.population.setup import make_matchmaker, sits_once
+from remuda.population.team_returns import sides_by_agent
 from remuda.streams import stream
 
 
@@ -103,6 +104,27 @@ def kinds_of(config: Config, specs: Sequence[PolicySpec], roster: Roster) -> dic
     }
 
 
+def always_one_team(
+    population: PopulationConfig, kinds: Mapping[str, Hashable], roster: Roster
+) -> bool:
+    """Whether policies that may take over from each other are one team in every match there is.
+
+    Args:
+        population: with its matchmaker; of others than `fixed` it is not known.
+        kinds: by policy, what those have in common that may take over from each other.
+        roster: the seats, and their teams.
+    """
+    if population.matchmaker != "fixed":
+        return False
+    sides = sides_by_agent(roster.teams or ("",) * len(roster.agents)).tolist()
+    teams: dict[Hashable, list[tuple[int, ...]]] = {}
+    for policy, kind in kinds.items():
+        own = tuple(sorted({sides[seat] for seat in roster.seats_of(policy)}))
+        teams.setdefault(kind, []).append(own)
+    alike = [found for found in teams.values() if len(found) > 1]
+    return bool(alike) and all(len(set(found)) == 1 for found in alike)
+
+
 def check_evolution(config: Config, specs: Sequence[PolicySpec], roster: Roster) -> None:
     """Refuse what cannot evolve, before anything is made.
 
@@ -125,18 +147,12 @@ def check_evolution(config: Config, specs: Sequence[PolicySpec], roster: Roster)
             f"equal by chance, and say nothing of how sure it is; take {LEAST} or more, or "
             f"{key}.confidence 0"
         )
-    objectives, select = config.population.evolution.objectives, config.population.evolution.select
-    if len(objectives) > 1 and select != "non_dominated":
-        raise ConfigError(
-            f"{key}.fitness names {len(objectives)} objectives, and {key}.select {select} judges "
-            f"by one; set {key}.select non_dominated, or name one"
-        )
-    if len(set(objectives)) < len(objectives):
-        raise ConfigError(f"{key}.fitness names {', '.join(objectives)}; name each of them once")
     numbers = numbers_of(config.population.evolution)
     for spec in specs:
         check_numbers(numbers, spec.config)
-    kinds = list(kinds_of(config, specs, roster).values())
+    by_policy = kinds_of(config, specs, roster)
+    _check_objectives(config.population, by_policy, roster)
+    kinds = list(by_policy.values())
     if len(set(kinds)) == len(kinds):
         by_seats = config.population.evolution.among == "seats"
         raise ConfigError(
@@ -157,3 +173,29 @@ def check_evolution(config: Config, specs: Sequence[PolicySpec], roster: Roster)
                 f"without {member.ref}, so that none may be born in its place; take a policy more "
                 "in population.policies, or another population.matchmaker"
             )
+
+
+def _check_objectives(
+    population: PopulationConfig, kinds: Mapping[str, Hashable], roster: Roster
+) -> None:
+    """Refuse what policies cannot be judged by.
+
+    Raises:
+        ConfigError: several objectives where one is judged by, one twice, or one that is equal for
+            all.
+    """
+    key, evolution = "population.evolution", population.evolution
+    objectives, select = evolution.objectives, evolution.select
+    if len(objectives) > 1 and select != "non_dominated":
+        raise ConfigError(
+            f"{key}.fitness names {len(objectives)} objectives, and {key}.select {select} judges "
+            f"by one; set {key}.select non_dominated, or name one"
+        )
+    if len(set(objectives)) < len(objectives):
+        raise ConfigError(f"{key}.fitness names {', '.join(objectives)}; name each of them once")
+    if "team_return" in objectives and always_one_team(population, kinds, roster):
+        raise ConfigError(
+            f"{key}.fitness team_return: with population.matchmaker fixed all of a team play in "
+            "every match, so that none earns more for it than another; take another "
+            "population.matchmaker, such as random, or judge by something else"
+        )
