@@ -33,7 +33,7 @@ class SharedRewards:
         self.shares: Floats = np.zeros((num_envs, len(sides)), np.float32)
         """[num_envs, num_agents]: of the team's mean in what the policy on this seat is given."""
         self._any = False
-        self._members = [np.flatnonzero(sides == side) for side in range(sides.max(initial=-1) + 1)]
+        self._members = [_columns(np.flatnonzero(sides == side)) for side in np.unique(sides)]
         """By team, its agents."""
         self._sides = sides
 
@@ -76,6 +76,12 @@ class SharedRewards:
         """What the members of a team are given on average: [num_envs]."""
         found: Floats = rewards[:, self._members[side]].mean(1)
         return found
+
+
+def _columns(agents: Integers) -> Integers | slice:
+    """Agents in ascending order as an index that copies nothing, if they are neighbours."""
+    first, last = int(agents[0]), int(agents[-1])
+    return slice(first, last + 1) if last - first + 1 == len(agents) else agents
 
 
 def _mixture(own: Floats, shares: Floats, means: Floats) -> Floats:
