@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as some
 
-from evolution.stages import FOUR, MATCHMAKERS, RATE, SIZE, Stage
+from evolution_stages import FOUR, MATCHMAKERS, RATE, SIZE, Stage
 from remuda.config import Config, EvolutionConfig
 from remuda.evolution.setup import always_one_team, selection
 from remuda.evolution.worth import Estimate, Worth, unjudged, worth_of

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from evolution.stages import FOUR, MATCHMAKERS, NUMBERS, RATE, Stage
+from evolution_stages import FOUR, MATCHMAKERS, NUMBERS, RATE, Stage
 from remuda.config import EvolutionConfig, load_config
 from remuda.effects import without_effect
 from remuda.evolution.director import Evolution
