@@ -10,10 +10,13 @@ import remuda
 from callback_runs import FOR_LONG, StopsAtOnce, train
 from remuda import live_hyperparameters
 from remuda.algorithms import find_algorithm
-from remuda.config import PolicyConfig
+from remuda.callbacks import ActiveRun
+from remuda.config import PolicyConfig, load_config
 from remuda.hyperparameters import HYPERPARAMETERS, values_of, with_values
 from remuda.learner.group import LearnerGroup
 from remuda.live_hyperparameters import LiveHyperparameters, checked_values
+from remuda.population.records import Member, PolicyRef
+from remuda.population.table import Table
 from remuda.ui.live import PlainView
 
 
@@ -342,3 +345,19 @@ def test_every_hyperparameter_is_one_that_can_be_checked():
     values = values_of(config)
     assert set(values) == set(HYPERPARAMETERS)
     assert checked_values(config, values, "") == values
+
+
+def test_callbacks_read_what_the_policy_in_a_place_has_that_was_born_there(tmp_path):
+    """Red before: they were told what was configured, whatever had been born meanwhile."""
+    config = load_config({"policy": {"share_rewards": 0.25}, "population": {"policies": 2}})
+    names = ("a", "b")
+    specified = dict.fromkeys(names, values_of(config.policy))
+    table = Table(dict.fromkeys(names, 3), 2, 1, specified)
+    run = ActiveRun(tmp_path, config, names)
+    assert run.hyperparameters("a")["share_rewards"] == 0.25
+    run.attach(LiveHyperparameters(dict.fromkeys(names, config.policy)), table)
+    assert run.hyperparameters("a") == specified["a"]
+    born = Member(PolicyRef("a"), hyperparameters=specified["a"] | {"share_rewards": 0.75})
+    table.prepare(0, np.zeros(3, np.float32), born)
+    assert run.hyperparameters("a") == specified["a"] | {"share_rewards": 0.75}
+    assert run.hyperparameters("b") == specified["b"]

@@ -129,11 +129,16 @@ class ActiveRun:
     def hyperparameters(self, policy: str) -> dict[str, float]:
         """Those that can change while the run goes on, by name, as they were set last.
 
+        Where policies are born: what the one has that is in its place now, or was there last.
+
         Raises:
             UsageError: there is no such policy.
         """
         self._check_name(policy)
         found = values_of(self.config.policy_of(policy))
+        if self._table is not None:
+            own = self._table.hyperparameters.of(self._table.policies.index(policy))
+            found |= {name: value for name, value in own.items() if name in found}
         return found | (self._changes.changes(policy) if self._changes is not None else {})
 
     def set_hyperparameters(self, values: Mapping[str, float], policy: str | None = None) -> None:

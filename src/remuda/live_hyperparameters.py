@@ -30,12 +30,29 @@ def checked_values(
         UsageError: a name that its learner cannot take, or a value that is not allowed.
     """
     allowed = values_of(config)
-    for name, value in values.items():
+    for name in values:
         if name not in allowed:
             raise UsageError(
                 f"{prefix}{name} cannot change while a run goes on; of a policy of "
                 f"{config.algorithm} these can: {', '.join(allowed)}"
             )
+    return checked_numbers(config, values, prefix)
+
+
+def checked_numbers(
+    config: PolicyConfig, values: Mapping[str, float], prefix: str
+) -> dict[str, float]:
+    """Values that hyperparameters may have, as plain numbers, whatever algorithm reads them.
+
+    Args:
+        config: of a policy.
+        values: by name; settings that its algorithm has not are finite numbers, and no more.
+        prefix: as above.
+
+    Raises:
+        UsageError: a value that is not allowed.
+    """
+    for name, value in values.items():
         if isinstance(value, bool) or not isinstance(value, int | float | np.number):
             raise UsageError(f"{prefix}{name} is a number; this is {value!r}")
         if not math.isfinite(value):

@@ -58,8 +58,10 @@ class Recorded(AECEnv):
 class PlayedAEC:
     """Copies of an AEC game, played by an actor, and again in a plain loop."""
 
-    def __init__(self, make):
+    def __init__(self, make, shares=None):
+        """`shares`: by agent, how much of what it learns from is the mean of all."""
         self.make, self.env = make, AECCopies(lambda: Recorded(make()), 3)
+        self.shares = shares
 
     def begin(self):
         """Forget what was played until now, but for the episodes that have just begun."""
@@ -73,11 +75,13 @@ class PlayedAEC:
             for seed, actions in copy.episodes:
                 game, open_steps, actions = self.make(), {}, list(actions)
                 game.reset(seed=seed)
+                owed = dict.fromkeys(game.possible_agents, 0.0)
                 for name in game.agent_iter():
                     dead = game.terminations[name] or game.truncations[name]
                     if not actions and not dead:
                         break
                     seen, reward, terminated, *_ = game.last()
+                    reward = reward if self.shares is None else owed[name]
                     agent = game.possible_agents.index(name)
                     seen = seen["observation"] if isinstance(seen, dict) else seen
                     seen = sight_of(game.observation_space(name)).flatten(seen)
@@ -87,7 +91,13 @@ class PlayedAEC:
                     action = actions.pop(0) if actions else None
                     if not dead:
                         open_steps[name] = (agent, seen, action)
+                    owed[name] = 0.0
                     game.step(action)
+                    if self.shares is not None and not dead:
+                        mean = sum(game.rewards.values()) / len(owed)
+                        for other, share in zip(owed, self.shares, strict=True):
+                            own = game.rewards.get(other, 0.0)
+                            owed[other] += own + share * (mean - own)
         return found
 
 

@@ -68,8 +68,8 @@ class GivesToOthers(AECEnv):
         self.count += 1
         self.total += int(action)
         for other in self.agents:
-            # Numbers that no two sums of have in common, and that are exact as floats.
-            self.rewards[other] = float(self.random.integers(1, 2**12)) / 8
+            # No two sums have these numbers in common; they, and means of three, are exact floats.
+            self.rewards[other] = 3 * float(self.random.integers(1, 2**12)) / 8
         self.ends(name)
         self._accumulate_rewards()
         self.agent_selection = self._next(name)
@@ -268,6 +268,12 @@ def test_transitions_of_games_here_are_those_of_a_plain_loop(
         algorithm = "ppo"  # the others choose one thing at a time, from all there is
     shares = [share] * make().num_agents
     compare(PlayedHere(make, shares), seats, algorithm, segment_length, shares=shares)
+
+
+@pytest.mark.parametrize("game", [GivesToOthers, ActsInAnyOrder])
+@pytest.mark.parametrize(("seats", "shares"), [("fixed", (0.0, 0.5, 1.0)), ("dealt", (0.5,) * 3)])
+def test_shares_of_what_others_are_given_between_two_acts_belong_to_the_first(game, seats, shares):
+    compare(PlayedAEC(game, shares), seats, "ppo", 3, shares=shares)
 
 
 @pytest.mark.parametrize("observe_together", [False, True])

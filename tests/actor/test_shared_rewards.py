@@ -4,12 +4,16 @@ import numpy as np
 import pytest
 
 from remuda.actor.shared_rewards import SharedRewards, SharesForGood
+from remuda.assembly import Assembly
 from remuda.config import load_config
 from remuda.config.moved import with_moved_keys
+from remuda.envs.registry import make_env
 from remuda.errors import ConfigError
 from remuda.live_hyperparameters import LiveHyperparameters
+from remuda.policies.spec import policy_specs
 from remuda.population.records import FRESH, REWARD, TEAM, TEAM_SQUARES
 from remuda.population.team_returns import count_teams, sides_by_agent
+from remuda.runtime.layout import make_layout
 
 GIVEN = np.array([[0.0, 1.0, 5.0]] * 2, np.float32)
 
@@ -35,6 +39,29 @@ def test_shared_rewards_by_hand(shares, teams, expected):
         assert shared.mixed_of(agent, GIVEN) == pytest.approx(np.array([expected[agent]] * 2))
 
 
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+def test_a_reward_that_is_no_number_reaches_only_those_who_learn_from_it(bad):
+    given = np.array([[bad, 1.0, 2.0, 6.0]], np.float32)
+    shared = SharedRewards(1, sides_by_agent(["red", "red", "blue", "blue"]))
+    shared.begin(np.ones(1, np.bool_), np.array([[1.0, 0.0, 1.0, 0.5]]))
+    mixed = shared.mixed(given)[0]
+    assert not np.isfinite(mixed[0])
+    assert mixed[1:].tolist() == [1.0, 4.0, 5.0]
+    assert [shared.mixed_of(agent, given)[0] for agent in (1, 2, 3)] == [1.0, 4.0, 5.0]
+
+
+@pytest.mark.parametrize(
+    ("teams", "expected"),
+    [
+        (["", "", ""], [0, 0, 0]),
+        (["red", "blue", "red"], [0, 1, 0]),
+        (["red", "", "red", ""], [0, 1, 0, 2]),
+    ],
+)
+def test_who_has_no_team_where_others_have_one_stands_for_itself(teams, expected):
+    assert sides_by_agent(teams).tolist() == expected
+
+
 def test_a_share_stays_until_the_episode_is_over():
     shared = SharedRewards(2, sides_by_agent(["", "", ""]))
     shared.begin(np.array([False, True]), np.ones((1, 3)))
@@ -45,6 +72,33 @@ def test_a_share_stays_until_the_episode_is_over():
     twin.restore(shared.shares)
     assert twin.mixed(GIVEN).tolist() == shared.mixed(GIVEN).tolist()
     assert twin.on
+
+
+@pytest.mark.parametrize("kind", ["fixed", "dealt"])
+def test_a_state_of_before_policies_had_shares_goes_on_with_those_configured(kind):
+    """`env.share_rewards` of an earlier version is read as that of all policies."""
+    tree = {
+        "game": "support:Tape",
+        "schedule": "sequential",
+        "env": {"num_envs": 2},
+        "policy": {"share_rewards": 0.5, "network": {"hidden": (4,)}},
+        "population": {"matchmaker": "random", "policies": 3} if kind == "dealt" else {},
+    }
+    config = load_config(tree)
+    agents = make_env(config.game, 1).agents
+    specs = policy_specs(config, agents)
+    layout = make_layout(config, len(specs))
+
+    def actor():
+        roles = Assembly(config, specs, layout, agents=agents).roles()
+        return roles[0].build()
+
+    state = actor().state("actor")
+    assert (state["seats"].pop("shares") == 0.5).all()
+    successor = actor()
+    successor.restore("actor", state)
+    assert (successor.seats.state()["shares"] == 0.5).all()
+    assert successor.turn() is None
 
 
 def test_a_change_while_the_run_goes_on_holds_from_the_next_episode_on():

@@ -1,10 +1,21 @@
 """From the table to the ledger on disk: nothing is lost without a word."""
 
 import numpy as np
+import pytest
 
 from remuda.coordinator import ledger_writer as writer_module
 from remuda.coordinator.ledger_writer import LedgerWriter
-from remuda.population.ledger import LOST, MATCH, read_records
+from remuda.population.ledger import (
+    BORN_WITH,
+    FITNESS,
+    LOST,
+    MATCH,
+    LedgerFile,
+    bits_of,
+    read_records,
+    record_type,
+)
+from remuda.population.lineage import read_lineage
 from remuda.population.table import Table
 from remuda.population.table_layout import NEWEST, RECORDS
 
@@ -61,6 +72,46 @@ def test_a_run_that_is_resumed_goes_back_to_the_right_record(tmp_path):
     again.write()
     _, records = read_records(path)
     assert len(records) == other.word(RECORDS) == NEWEST + 507
+
+
+OLD, NEW = (
+    ("learning_rate", "discount", "ppo.clip"),
+    ("learning_rate", "own", "discount", "ppo.clip"),
+)
+
+
+@pytest.mark.parametrize("before", [OLD, ()])
+def test_a_ledger_that_names_fewer_numbers_is_gone_on_with(before, tmp_path):
+    """Red before: all matches of a run were gone when a version with one name more resumed it."""
+    path = tmp_path / "ledger.bin"
+    file = LedgerFile(path, ("a", "b"), 2, before)
+    matches = np.zeros(3, record_type(2))
+    born = np.zeros(2, record_type(2))
+    born["kind"], born["version"][:, 0] = BORN_WITH, [2, FITNESS]
+    born["digest"] = [bits_of(0.2), bits_of(7.0)]
+    file.append(np.concatenate((matches, born)))
+    again = LedgerFile(path, ("a", "b"), 2, NEW)
+    again.rewind(5)
+    later = np.zeros(len(NEW) + 1, record_type(2))
+    later["kind"], later["policy"] = BORN_WITH, 1
+    later["version"][:, 0] = [*range(len(NEW)), FITNESS]
+    later["digest"] = [bits_of(value) for value in (1e-3, 0.5, 0.9, 0.3, 8.0)]
+    again.append(later, 5)
+    _, found = read_records(path)
+    assert (found["kind"] == MATCH).sum() == 3
+    assert len(found) == 10
+    first, second = read_lineage(path)
+    assert first.hyperparameters == ({"ppo.clip": 0.2} if before else {})
+    assert first.fitness == 7.0
+    own = dict(zip(NEW, (1e-3, 0.5, 0.9, 0.3), strict=True))
+    assert second.hyperparameters == (own if before else {})  # an older file names none
+    assert second.fitness == 8.0
+    third = LedgerFile(path, ("a", "b"), 2, NEW)  # once more, with nothing that is new
+    size = path.stat().st_size
+    third.rewind(10)
+    assert path.stat().st_size == size
+    LedgerFile(path, ("a", "c"), 2, NEW).rewind(10)
+    assert path.stat().st_size == 0  # of other policies: no ledger of this run
 
 
 def test_what_a_full_disk_cost_has_its_place_in_the_file(tmp_path, monkeypatch):

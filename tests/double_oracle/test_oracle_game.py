@@ -13,6 +13,7 @@ from remuda.envs.contract import VectorEnvContract
 from remuda.envs.scripted import play_episodes
 from remuda.errors import ConfigError
 from remuda.exploiting.target import make_target
+from remuda.population.team_returns import sides_by_agent
 
 GAME = "rock_paper_scissors"
 
@@ -129,3 +130,11 @@ def test_policies_that_are_never_played_are_left_out(tmp_path):
         "kuhn_poker", {}, 0, others, np.array([0.0, 1.0]), "random", tmp_path / "t"
     )
     assert found.target.names == ("bets",)
+
+
+def test_oracles_share_no_rewards_with_those_of_other_games(tmp_path):
+    """They are no team, whatever share of its team's rewards an oracle is set to learn from."""
+    target = saved(tmp_path / "t", "random")
+    env = AgainstTargets(targets=[target] * 3, seats=[0, 1, 1])
+    sides = sides_by_agent([agent.team for agent in env.agents])
+    assert len(set(sides.tolist())) == 3

@@ -5,148 +5,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as some
 
-from remuda.config import EvolutionConfig
-from remuda.evolution.director import Evolution
-from remuda.evolution.exploring import Explorer
-from remuda.evolution.setup import numbers_of, selection
+from evolution_stages import FOUR, MATCHMAKERS, RATE, SIZE, Stage
+from remuda.config import Config, EvolutionConfig
+from remuda.evolution.setup import always_one_team, selection
 from remuda.evolution.worth import Estimate, Worth, unjudged, worth_of
 from remuda.population.director import Birth, Retire
-from remuda.population.league import League
-from remuda.population.learner_births import LearnerBirths
-from remuda.population.ledger import BIRTH, BORN_WITH, SECOND_PARENT, value_of
-from remuda.population.matchmakers import Fixed, Random, SelfPlay
+from remuda.population.matchmakers import SelfPlay
 from remuda.population.records import FRESH, GAMES, REWARD, SQUARES, Member, PolicyRef
-from remuda.population.table import Table
-from remuda.publish.snapshot import Snapshot
-from remuda.streams import stream
-
-SIZE, RATE = 4, "learning_rate"
-FACTS = ("weather", "harmony", "trouble")
-NUMBERS = {RATE: {"low": 1e-5, "high": 1e-1, "log": True}}
-MATCHMAKERS = {"fixed": lambda names: Fixed(names), "random": lambda names: Random(2)}
-
-
-class Stage:
-    """Seats of policies whose returns have means of their own; learners begin when told."""
-
-    def __init__(self, names, matchmaker, strengths, seed=0, copies=16, kinds=None, **config):
-        self.names, self.strengths = tuple(names), np.array(strengths, np.float64)
-        specified = {name: {RATE: 1e-3 * (i + 1)} for i, name in enumerate(names)}
-        self.seats = config.pop("seats", len(names) if matchmaker == "fixed" else 2)
-        self.versions = dict.fromkeys(self.names, 1)
-        self.random, self.copies = np.random.default_rng(seed), copies
-        self.make, self.seed, self.kinds = MATCHMAKERS[matchmaker], seed, kinds
-        settings = {"every": 64, "games": 20, "numbers": NUMBERS} | config
-        self.config = EvolutionConfig.model_validate(settings)
-        self.metrics = [FACTS.index(name) for name in self.config.episode_metrics]
-        sizes = dict.fromkeys(names, SIZE)
-        self.table = Table(
-            sizes,
-            self.seats,
-            1,
-            specified,
-            stand_ins=True,
-            episode_metrics=len(self.metrics),
-        )
-        self.births = LearnerBirths(self.table, self.names)
-        self.mutated, self.crossed = [], []
-        self.gifts = np.zeros(len(names))  # what each brings the others
-        self.begin()
-
-    def director(self):
-        config = self.config
-        kinds = self.kinds or dict.fromkeys(self.names, 0)
-        return Evolution(
-            config,
-            kinds,
-            selection(config),
-            lambda: Explorer(config, numbers_of(config)),
-            lambda matches, purpose: stream(self.seed, "evolution", matches, purpose),
-        )
-
-    def begin(self, state=None):
-        """An actor starts; all matches that were being played are gone."""
-        self.evolution = self.director()
-        if state is not None:
-            self.evolution.restore(state)
-        make = self.make(list(self.names))
-        self.league = League(
-            self.table,
-            make,
-            self.evolution,
-            self.random,
-            self.copies,
-            episode_metrics=self.metrics,
-        )
-        self.league.deal(np.ones(self.copies, np.bool_))
-
-    def noise(self):
-        """What chance adds to returns: [copies, seats]."""
-        return self.random.normal(size=(self.copies, self.seats))
-
-    def told(self, given):
-        """What the game tells of its episodes, by `FACTS`: [facts, copies]."""
-        noise = self.random.normal(size=self.copies)
-        return np.stack((noise, given + noise, noise - given)).astype(np.float32)
-
-    def turn(self, share=0.5, learns=True):
-        over = self.random.random(self.copies) < share
-        acted = np.ones((self.copies, self.seats), np.int64)
-        places = self.league.seated
-        mean = self.strengths[places % len(self.names)]  # a stand-in's is some other's
-        returns = mean + self.noise()
-        gifts = self.gifts[places % len(self.names)]
-        returns += gifts.sum(1, keepdims=True) - gifts
-        if over.any():
-            told = self.told(gifts.sum(1))
-            self.league.close(over, returns, acted, acted, ~over, told)
-            self.league.step(dict(self.versions), self)
-            self.league.deal(over)
-        policy = self.births.pending()
-        if learns and policy is not None:
-            self.versions[policy] += 1
-            self.births.confirm(policy, self.versions[policy])
-
-    def born(self):
-        records = self.table.records.since(0)[0]
-        found = records[records["kind"] == BIRTH]
-        return [
-            (self.names[record["policy"][0]], self.names[record["oldest"][0]]) for record in found
-        ]
-
-    def begun_with(self):
-        """By whom, and the learning rate that it began with, as the ledger has them."""
-        records = self.table.records.since(0)[0]
-        name = self.table.hyperparameters.names.index(RATE)
-        found = records[(records["kind"] == BORN_WITH) & (records["version"][:, 0] == name)]
-        return [(self.names[each["policy"][0]], value_of(each["digest"])) for each in found]
-
-    def rates(self):
-        """The learning rates of the newborn, as the ledger has them."""
-        return [rate for _, rate in self.begun_with()][len(self.names) :]  # born later
-
-    def look(self, policy):
-        return Snapshot(np.ones(SIZE, np.float32), self.versions[policy], 0, 0.0)
-
-    def mutate(self, policy, weights, strength, generation):
-        self.mutated.append((policy, strength, generation))
-        return weights + strength
-
-    def cross(self, policy, weights, second, share, generation):
-        self.crossed.append((policy, share, generation))
-        return weights - second
-
-    def fits(self, policy, other):
-        return True
-
-    def clear(self, policy):
-        pass
-
-    def wake(self, policy):
-        pass
-
-
-FOUR = ("a", "b", "c", "d")
+from remuda.population.roster import Roster
 
 
 @pytest.mark.parametrize("matchmaker", MATCHMAKERS)
@@ -236,6 +102,28 @@ def test_a_newborn_is_judged_by_its_own_games_alone():
     while stage.table.numbers[place, GAMES] < 1:  # admitted, and played
         stage.turn()
     assert (np.abs(told[place]) < 0.5 * np.abs(told[others]).max(0)).all()
+
+
+def test_where_all_of_a_team_play_in_every_match_none_earns_more_for_it():
+    """So that evolution by it alone is refused there: it would never replace any."""
+    stage = Stage(FOUR, "fixed", [0.0, 2.0, 4.0, 6.0], fitness="team_return", confidence=0.0)
+    for _ in range(100):
+        stage.turn()
+    assert stage.born() == []
+    config = Config.model_validate({"population": {"evolution": {"every": 9}}})
+    for teams, expected in (
+        ((), True),
+        (("red",) * 4, True),
+        (("red", "red", "blue", "blue"), False),
+        (("red", "", "", ""), False),
+    ):
+        roster = Roster(FOUR, FOUR, (), {n: frozenset([i]) for i, n in enumerate(FOUR)}, teams)
+        kinds = dict.fromkeys(FOUR, 0)
+        assert always_one_team(config.population, kinds, roster) == expected
+        alone = {name: name for name in FOUR}  # none may take over from another at all
+        assert not always_one_team(config.population, alone, roster)
+    dealt = config.population.model_copy(update={"matchmaker": "random"})
+    assert not always_one_team(dealt, dict.fromkeys(FOUR, 0), Roster(FOUR, FOUR))
 
 
 @pytest.mark.parametrize("select", ["truncation", "tournament", "t_test"])
@@ -358,33 +246,6 @@ def test_newborn_of_one_look_have_numbers_of_their_own():
     while len(stage.born()) < 6:
         stage.turn()
     assert len(set(stage.rates())) == len(stage.rates())
-
-
-@pytest.mark.parametrize("matchmaker", MATCHMAKERS)
-def test_numbers_and_layers_come_from_two_parents(matchmaker):
-    config = {"factors": (1.0,), "resample": 0.0, "crossover_numbers": 1.0, "crossover_layers": 0.5}
-    stage = Stage(FOUR, matchmaker, [0.0, 2.0, 4.0, 6.0], **config)
-    while not stage.born():
-        stage.turn()
-    assert stage.born()[0] == ("a", "d")
-    assert stage.crossed[0] == ("a", 0.5, 1)
-    # Of the two others `c` is better, and all that evolves is of the second parent.
-    assert stage.rates()[0] == pytest.approx(3e-3)
-    records = stage.table.records.since(0)[0]
-    told = records[(records["kind"] == BORN_WITH) & (records["version"][:, 0] == SECOND_PARENT)]
-    assert [stage.names[int(value_of(record["digest"]))] for record in told[:1]] == ["c"]
-
-
-def test_a_second_parent_outlives_the_actor_that_chose_it():
-    config = {"factors": (1.0,), "resample": 0.0, "crossover_numbers": 1.0}
-    stage = Stage(FOUR, "random", [0.0, 2.0, 4.0, 6.0], **config)
-    while not stage.evolution.state()["planned"]:
-        stage.turn()
-    parent, _, second = stage.evolution.state()["planned"]["a"]
-    assert (parent, second) == ("d", "c")
-    again = stage.director()
-    again.restore(stage.evolution.state())
-    assert again.state() == stage.evolution.state()
 
 
 @pytest.mark.parametrize("fitness", [["return", "win_rate"], ["rating", "return", "win_rate"]])

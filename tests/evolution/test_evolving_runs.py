@@ -213,6 +213,22 @@ def test_a_run_that_ends_while_one_is_away_is_judged_with_its_copy(tmp_path):
             "names rating, rating; name each of them once",
         ),
         (
+            {"evolution": {"every": 9, "fitness": "team_return"}},
+            "all of a team play in every match, so that none earns more for it than another",
+        ),
+        (
+            {
+                "evolution": {
+                    "every": 9,
+                    "fitness": ["return", "team_return"],
+                    "select": "non_dominated",
+                },
+                "matchmaker": "fixed",
+                "policies": 2,
+            },
+            "take another population.matchmaker, such as random",
+        ),
+        (
             {"evolution": {"every": 9, "fitness": []}},
             "population.evolution.fitness",
         ),
@@ -243,3 +259,14 @@ def test_what_cannot_evolve_is_refused_in_one_line(population, said, tmp_path):
         train(load_config(overlay(tree, {"run": {"directory": tmp_path / "run"}})), PlainView())
     assert said in str(refused.value)
     assert "\n" not in str(refused.value)
+
+
+def test_what_the_game_tells_is_equal_for_all_who_play_in_every_match(tmp_path):
+    tree = {
+        "game": "bucket_brigade",
+        "policy": {"algorithm": "ppo"},
+        "population": {"evolution": {"every": 9, "fitness": "game/nights:min"}},
+        "run": {"directory": tmp_path / "run"},
+    }
+    with pytest.raises(ConfigError, match="fixed all play in every match, so that it is equal"):
+        train(load_config(tree), PlainView())

@@ -1,5 +1,7 @@
 """Births and retirements while a run goes on, in one process, by the real actor and learners."""
 
+import math
+
 import numpy as np
 import pytest
 
@@ -161,6 +163,12 @@ def test_a_policy_without_which_there_is_no_match_does_not_retire():
         (Birth("unknown"), "which is no empty place"),
         (Birth("born_0", PolicyRef("policy_0", 77)), "from policy_0@77, which is not in the popul"),
         (Birth("born_0", None, {"hidden": 3.0}), "with hidden; there are learning_rate, discount"),
+        (Birth("born_0", None, {"share_rewards": 1.5}), "share_rewards.*1.5"),
+        (Birth("born_0", None, {"share_rewards": -0.1}), "share_rewards"),
+        (Birth("born_0", None, {"share_rewards": math.nan}), "share_rewards is a finite number"),
+        (Birth("born_0", None, {"learning_rate": 0.0}), "learning_rate"),
+        (Birth("born_0", PolicyRef("policy_0"), {"ppo.clip": -1.0}), "ppo.clip"),
+        (Birth("born_0", None, {"discount": "high"}), "discount is a number; this is 'high'"),
     ],
 )
 def test_what_cannot_be_born_is_told(command, said):

@@ -5,7 +5,16 @@ import pytest
 
 from remuda.coordinator.run_directory import RunDirectory
 from remuda.errors import ConfigError, RunDirectoryError
-from remuda.population.ledger import Ledger, LedgerFile, read_records, record_type, results
+from remuda.population.ledger import (
+    BIRTH,
+    FREEZE,
+    Ledger,
+    LedgerFile,
+    read_records,
+    record_type,
+    results,
+)
+from remuda.population.lineage import read_lineage
 from remuda.population.ratings import rate
 from remuda.population.records import Match, Member, PolicyRef, Population, Result
 
@@ -135,3 +144,26 @@ def test_a_match_against_oneself_changes_no_rating_and_the_retired_none():
     population.retire(B)
     rate(population, result([A, B], [1.0, 0.0], 1))
     assert population[A].rating == pytest.approx(25.0)
+
+
+def test_lineage_tells_of_which_generation_a_frozen_parent_was(tmp_path):
+    """Red before: of the newest in the parent's place, whenever its copy had been frozen."""
+
+    def record(kind, policy, version=-1, generation=0, parent=(-1, -1)):
+        found = np.zeros(1, record_type(2))
+        found["kind"], found["policy"][:, 0], found["version"][:, 0] = kind, policy, version
+        found["returns"][:, 0] = generation
+        found["oldest"][:, 0], found["newest"][:, 0] = parent
+        return found
+
+    a, b = 0, 1
+    told = [
+        record(BIRTH, a, generation=1),
+        record(FREEZE, a, version=5),
+        record(BIRTH, a, generation=2),
+        record(BIRTH, b, generation=1, parent=(a, 5)),
+        record(BIRTH, b, generation=2, parent=(a, 9)),
+    ]
+    LedgerFile(tmp_path / "ledger.bin", ("a", "b"), 2).append(np.concatenate(told))
+    born = [each for each in read_lineage(tmp_path / "ledger.bin") if each.policy == "b"]
+    assert [(each.parent_version, each.parent_generation) for each in born] == [(5, 1), (9, 2)]

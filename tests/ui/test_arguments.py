@@ -142,3 +142,14 @@ def test_a_switch_alone_is_on():
 def test_names_may_stand_in_a_list():
     words = ("tag", "--population.policies", "[a, 7]", "--population.matchmaker", "random")
     assert config_of(*words).population.policies == ("a", "7")
+
+
+@pytest.mark.parametrize(
+    "words", [("[return,team_return]",), ("return", "team_return"), ("[return, team_return]",)]
+)
+def test_objectives_of_evolution_may_be_one_or_several(words):
+    key = "--population.evolution.fitness"
+    evolution = config_of(key, *words).population.evolution
+    assert evolution.objectives == ("return", "team_return")
+    assert config_of(key, "rating").population.evolution.objectives == ("rating",)
+    assert config_of(key, "[rating]").population.evolution.objectives == ("rating",)

@@ -265,7 +265,8 @@ class FixedSeats:
 
     def restore(self, state: State) -> None:
         """Go on from what `state` returned."""
-        self._shared.restore(fitting(state, "shares", self._shared.shares))
+        if "shares" in state:  # else by an earlier version: as they are configured
+            self._shared.restore(fitting(state, "shares", self._shared.shares))
         for agent, seat in enumerate(self.seats):
             saved = state[str(agent)]
             seat.stack.restore(seat.index, saved["acting"])

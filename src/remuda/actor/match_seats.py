@@ -218,7 +218,9 @@ class MatchSeats(StreamSeats):
         self._versions[...] = fitting(state, "versions", self._versions)
         self._oldest[...] = fitting(state, "oldest", self._oldest)
         self._fresh[...] = fitting(state, "fresh", self._fresh)
-        self._shared.restore(fitting(state, "shares", self._shared.shares))
+        # What an earlier version saved has no shares: they are those of the policies seated now.
+        shared = fitting(state, "shares", self._shared.shares) if "shares" in state else None
+        self._shared.restore(self._shares() if shared is None else shared)
         self._steps = dict(state["steps"])
         if self._scripted is not None:
             self._scripted.restore(state["scripted"])

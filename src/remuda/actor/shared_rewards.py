@@ -13,10 +13,11 @@ from remuda.types import Bools, Floats, Integers
 class SharedRewards:
     """Rewards as the policies on the seats of an actor learn from them.
 
-    With a share of 1 a policy learns from the mean of what the members of its team are given; with
-    0 from its own alone; in between, from a mixture (Peysakhovich and Lerer 2018, "Prosocial
-    learning agents solve generalized stag hunts better than selfish ones"). In a game without teams
-    all agents are one. Returns that are counted, rated and judged are of each one's own rewards.
+    With a share of 1 a policy learns from the mean of what the members of its team are given, who
+    are given nothing while they are not there; with 0 from its own alone; in between, from a
+    mixture (Peysakhovich and Lerer 2018, "Prosocial learning agents solve generalized stag hunts
+    better than selfish ones"). In a game without teams all agents are one. Returns that are
+    counted, rated and judged are of each one's own rewards.
 
     The share of a seat stays as it is from the beginning of an episode to its end, so that what was
     shared out within a turn can be taken from what the whole turn brought.
@@ -32,9 +33,9 @@ class SharedRewards:
         self.shares: Floats = np.zeros((num_envs, len(sides)), np.float32)
         """[num_envs, num_agents]: of the team's mean in what the policy on this seat is given."""
         self._any = False
-        # [num_agents, num_agents]: of what each is given (row), its part of a team's mean (column).
-        together = (sides[:, None] == sides[None, :]).astype(np.float32)
-        self._means: Floats = together / together.sum(0)
+        self._members = [_columns(np.flatnonzero(sides == side)) for side in np.unique(sides)]
+        """By team, its agents."""
+        self._sides = sides
 
     @property
     def on(self) -> bool:
@@ -60,16 +61,37 @@ class SharedRewards:
         """What the policies are given, of what the agents are given: [num_envs, num_agents]."""
         if not self._any:
             return rewards
-        found: Floats = rewards + self.shares * (rewards @ self._means - rewards)
-        return found
+        means = np.stack([self._mean(side, rewards) for side in range(len(self._members))], 1)
+        return _mixture(rewards, self.shares, means[:, self._sides])
 
     def mixed_of(self, agent: int, rewards: Floats) -> Floats:
         """The same of one agent: [num_envs]."""
         own = rewards[:, agent]
         if not self._any:
             return own
-        found: Floats = own + self.shares[:, agent] * (rewards @ self._means[:, agent] - own)
+        mean = self._mean(int(self._sides[agent]), rewards)
+        return _mixture(own, self.shares[:, agent], mean)
+
+    def _mean(self, side: int, rewards: Floats) -> Floats:
+        """What the members of a team are given on average: [num_envs]."""
+        found: Floats = rewards[:, self._members[side]].mean(1)
         return found
+
+
+def _columns(agents: Integers) -> Integers | slice:
+    """Agents in ascending order as an index that copies nothing, if they are neighbours."""
+    first, last = int(agents[0]), int(agents[-1])
+    return slice(first, last + 1) if last - first + 1 == len(agents) else agents
+
+
+def _mixture(own: Floats, shares: Floats, means: Floats) -> Floats:
+    """Of what each is given, and its team on average.
+
+    Without a share it is its own, also where what the team is given is not finite.
+    """
+    with np.errstate(invalid="ignore"):
+        found: Floats = np.where(shares == 0.0, own, own + shares * (means - own))
+    return found
 
 
 class SharesForGood:

@@ -23,6 +23,18 @@ PERTURB = Only(
 """Marks what holds for numbers that are perturbed."""
 
 
+CROSSED = Only(
+    when=lambda config: (
+        config.population.evolution.on
+        and config.population.evolution.explore == "perturb"
+        and bool(config.population.evolution.numbers)
+    ),
+    needs="population.evolution.every, population.evolution.numbers, and "
+    "population.evolution.explore perturb",
+)
+"""Marks what holds for numbers that are taken over from two parents."""
+
+
 class NumberConfig(Section):
     """A hyperparameter that evolves: its bounds, and on which scale it changes."""
 
@@ -125,7 +137,7 @@ class EvolutionConfig(Section):
     """Noise that weights are taken over with, in standard deviations of the weights of each layer.
     """
 
-    crossover_numbers: Annotated[Share, PERTURB] = 0.0
+    crossover_numbers: Annotated[Share, CROSSED] = 0.0
     """How probable it is that a hyperparameter that evolves comes from a second parent: the better
     of two others that are drawn. It is perturbed as if the first had had it."""
     crossover_layers: Annotated[Share, EVOLUTION] = 0.0

@@ -45,8 +45,9 @@ class AgainstTargets(VectorEnv):
             for target, seat in zip(targets, seats, strict=True)
         ]
         self.num_envs = num_envs
+        # Each is a team of its own: what oracles of other games earn is no reward that it shares.
         self.agents = tuple(
-            replace(game.agents[0], name=name_of(number), team="")
+            replace(game.agents[0], name=name_of(number), team=name_of(number))
             for number, game in enumerate(self._games)
         )
         self.turn_groups = (tuple(range(len(self._games))),)

@@ -91,7 +91,8 @@ def _specs(setup: TrainedSetup) -> list[PolicySpec]:
     nowhere = Path("target")
     targets = [SeatedTarget(seat, Target(setup.game, {}, (), (), ()), nowhere) for seat in range(2)]
     config = config_of(setup.oracles, targets, setup.seed, Path("oracles"), 1.0)
-    seats = [replace(agent, name=name_of(i), team="") for i, agent in enumerate(agents)]
+    names = [name_of(number) for number in range(len(agents))]
+    seats = [replace(each, name=n, team=n) for each, n in zip(agents, names, strict=True)]
     return list(policy_specs(config, seats))
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -34,6 +34,11 @@ class Takeover:
     """What the policy was worth, and the parent; None: they were not judged together."""
     second: str | None = None
     """A second parent; None: there is none."""
+    born: int | None = None
+    """When the parent was born, so that another in its place is not taken for it; None: it is not
+    known."""
+    second_born: int | None = None
+    """Likewise, the second parent."""
 
 
 class Evolution:
@@ -110,10 +115,15 @@ class Evolution:
             if len(alike) < max(2, math.ceil(QUORUM * there)):
                 continue
             compared |= alike
-            for policy, parent in self._select(alike, random):
+            selected = self._select(alike, random)
+            leaving = {policy for policy, _ in selected}
+            for policy, parent in selected:
                 fitness = (alike[policy].value, alike[parent].value)
-                second = self._second(policy, parent, alike, random)
-                self._planned[policy] = Takeover(policy, parent, fitness, second)
+                others = [name for name in alike if name != parent and name not in leaving]
+                crosses = self._explorers[kind].crosses or self._config.crossover_layers > 0.0
+                second = self._second(others, alike, random) if crosses else None
+                births = [population[PolicyRef(p)].born if p else None for p in (parent, second)]
+                self._planned[policy] = Takeover(policy, parent, fitness, second, *births)
                 commands.append(Vacate(policy))
         for name, worth in compared.items():
             member = population[PolicyRef(name)]
@@ -126,12 +136,9 @@ class Evolution:
         return commands
 
     def _second(
-        self, policy: str, parent: str, judged: Mapping[str, Worth], random: np.random.Generator
+        self, others: Sequence[str], judged: Mapping[str, Worth], random: np.random.Generator
     ) -> str | None:
-        """A second parent for the newborn in a policy's place: the better of two others."""
-        if not (self._config.crossover_numbers or self._config.crossover_layers):
-            return None
-        others = [name for name in judged if name not in (policy, parent)]
+        """A second parent for a newborn: the better of two others, of those that stay."""
         drawn = random.permutation(len(others))[:2].tolist()
         return max((others[i] for i in drawn), key=lambda name: judged[name].value, default=None)
 
@@ -154,16 +161,16 @@ class Evolution:
         """Who begins in an empty place."""
         random = self._stream(population.matches, name)
         plan = self._planned.pop(name, None)
-        if plan is None or PolicyRef(plan.parent) not in population:
+        if plan is None or not _is_there(population, plan.parent, plan.born):
             parent = self._best(name, population)
             if parent is None:
                 return Birth(name)
             plan = Takeover(name, parent, None)
         held = population[PolicyRef(plan.parent)]
         others = [member.hyperparameters for member in self._like(name, population)]
-        second = PolicyRef(plan.second) if plan.second is not None else None
-        if second is not None and second not in population:
-            second = None  # it has left meanwhile
+        second: PolicyRef | None = None
+        if plan.second is not None and _is_there(population, plan.second, plan.second_born):
+            second = PolicyRef(plan.second)  # else it has left meanwhile
         numbers = population[second].hyperparameters if second is not None else None
         time, config = self._time(population), self._config
         explorer = self._explorers[self._kinds[name]]
@@ -204,7 +211,13 @@ class Evolution:
             "last": self._last,
             "before": {name: list(judged) for name, judged in self._before.items()},
             "planned": {
-                plan.policy: [plan.parent, list(plan.fitness or ()), plan.second]
+                plan.policy: [
+                    plan.parent,
+                    list(plan.fitness or ()),
+                    plan.second,
+                    plan.born,
+                    plan.second_born,
+                ]
                 for plan in self._planned.values()
             },
             "explorers": [explorer.state() for explorer in self._explorers.values()],
@@ -218,11 +231,19 @@ class Evolution:
             for name, (born, value, numbers) in state["before"].items()
         }
         self._planned = {
-            policy: Takeover(policy, parent, (fitness[0], fitness[1]) if fitness else None, second)
-            for policy, (parent, fitness, second) in state["planned"].items()
+            policy: Takeover(
+                policy, parent, (fitness[0], fitness[1]) if fitness else None, second, *born
+            )
+            for policy, (parent, fitness, second, *born) in state["planned"].items()
         }
         shared = [state.get("explorer")] * len(self._explorers)  # as earlier versions saved it
         for explorer, saved in zip(
             self._explorers.values(), state.get("explorers", shared), strict=True
         ):
             explorer.restore(saved)
+
+
+def _is_there(population: Population, policy: str, born: int | None) -> bool:
+    """Whether a policy plays that was born then; None: whenever that was."""
+    ref = PolicyRef(policy)
+    return ref in population and born in (None, population[ref].born)

@@ -27,6 +27,12 @@ class Explorer:
         self._trials: list[Trial] = []
         """What came of which numbers, for a bandit; the newest come last."""
 
+    @property
+    def crosses(self) -> bool:
+        """Whether numbers of a second parent are taken: what is drawn anew has no parent."""
+        config = self._config
+        return bool(self._numbers and config.crossover_numbers and config.explore == "perturb")
+
     def choose(
         self,
         parent: Values,

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from remuda.config import Config, EvolutionConfig
+from remuda.config import Config, EvolutionConfig, PopulationConfig
 from remuda.config.evolution import OBJECTIVES
 from remuda.errors import ConfigError
 from remuda.evolution.director import Evolution, Select
@@ -23,6 +23,7 @@ from remuda.population.lifecycle import can_do_without, can_stand_in
 from remuda.population.records import Member, PolicyRef, Population
 from remuda.population.roster import Roster
 from remuda.population.setup import make_matchmaker, sits_once
+from remuda.population.team_returns import sides_by_agent
 from remuda.streams import stream
 
 
@@ -104,6 +105,27 @@ def kinds_of(config: Config, specs: Sequence[PolicySpec], roster: Roster) -> dic
     }
 
 
+def always_one_team(
+    population: PopulationConfig, kinds: Mapping[str, Hashable], roster: Roster
+) -> bool:
+    """Whether policies that may take over from each other are one team in every match there is.
+
+    Args:
+        population: with its matchmaker; of others than `fixed` it is not known.
+        kinds: by policy, what those have in common that may take over from each other.
+        roster: the seats, and their teams.
+    """
+    if population.matchmaker != "fixed":
+        return False
+    sides = sides_by_agent(roster.teams or ("",) * len(roster.agents)).tolist()
+    teams: dict[Hashable, list[tuple[int, ...]]] = {}
+    for policy, kind in kinds.items():
+        own = tuple(sorted({sides[seat] for seat in roster.seats_of(policy)}))
+        teams.setdefault(kind, []).append(own)
+    alike = [found for found in teams.values() if len(found) > 1]
+    return bool(alike) and all(len(set(found)) == 1 for found in alike)
+
+
 def check_evolution(
     config: Config, specs: Sequence[PolicySpec], roster: Roster, facts: Sequence[str] = ()
 ) -> None:
@@ -128,46 +150,25 @@ def check_evolution(
             f"{key}.every and population.births.every are both set, and both replace policies; "
             "leave one of them out"
         )
-    _check_fitness(config, facts)
-    numbers = numbers_of(config.population.evolution)
-    for spec in specs:
-        check_numbers(numbers, spec.config)
-    _check_kinds(config, specs, roster)
-    _check_places(config, roster)
-
-
-def _check_fitness(config: Config, facts: Sequence[str]) -> None:
-    """Raise a `ConfigError` where policies cannot be judged as it is configured."""
-    key, evolution = "population.evolution", config.population.evolution
-    games, confidence = evolution.games, evolution.confidence
+    games, confidence = config.population.evolution.games, config.population.evolution.confidence
     if confidence > 0.0 and games < LEAST:
         raise ConfigError(
             f"{key}.games is {games}, and {key}.confidence {confidence:g}: so few games may be "
             f"equal by chance, and say nothing of how sure it is; take {LEAST} or more, or "
             f"{key}.confidence 0"
         )
-    objectives, select = evolution.objectives, evolution.select
-    if len(objectives) > 1 and select != "non_dominated":
-        raise ConfigError(
-            f"{key}.fitness names {len(objectives)} objectives, and {key}.select {select} judges "
-            f"by one; set {key}.select non_dominated, or name one"
-        )
-    if len(set(objectives)) < len(objectives):
-        raise ConfigError(f"{key}.fitness names {', '.join(objectives)}; name each of them once")
-    missing = [n for n in evolution.episode_metrics if n not in facts]
-    if missing:
-        told = ", ".join(f"game/{name}" for name in facts) or "nothing"
-        raise ConfigError(
-            f"{key}.fitness is game/{missing[0]}, and of its episodes {config.game} tells {told}; "
-            f"name one of these, or one of {', '.join(OBJECTIVES)}"
-        )
+    numbers = numbers_of(config.population.evolution)
+    for spec in specs:
+        check_numbers(numbers, spec.config)
+    by_policy = kinds_of(config, specs, roster)
+    _check_objectives(config, by_policy, roster, facts)
+    _check_kinds(list(by_policy.values()), config.population.evolution.among == "seats")
+    _check_places(config, roster)
 
 
-def _check_kinds(config: Config, specs: Sequence[PolicySpec], roster: Roster) -> None:
+def _check_kinds(kinds: Sequence[Hashable], by_seats: bool) -> None:
     """Raise a `ConfigError` where no policy may take over from another."""
-    kinds = list(kinds_of(config, specs, roster).values())
     if len(set(kinds)) == len(kinds):
-        by_seats = config.population.evolution.among == "seats"
         raise ConfigError(
             "population.evolution.every: no policy has the network and the algorithm of another"
             + (" that takes the same seats" if by_seats else "")
@@ -191,3 +192,42 @@ def _check_places(config: Config, roster: Roster) -> None:
                 "none may be born in its place; take a policy more in population.policies, or "
                 "another population.matchmaker"
             )
+
+
+def _check_objectives(
+    config: Config, kinds: Mapping[str, Hashable], roster: Roster, facts: Sequence[str]
+) -> None:
+    """Refuse what policies cannot be judged by.
+
+    Raises:
+        ConfigError: several objectives where one is judged by, one twice, one that the game does
+            not tell, or one that is equal for all.
+    """
+    key, population = "population.evolution", config.population
+    objectives, select = population.evolution.objectives, population.evolution.select
+    if len(objectives) > 1 and select != "non_dominated":
+        raise ConfigError(
+            f"{key}.fitness names {len(objectives)} objectives, and {key}.select {select} judges "
+            f"by one; set {key}.select non_dominated, or name one"
+        )
+    if len(set(objectives)) < len(objectives):
+        raise ConfigError(f"{key}.fitness names {', '.join(objectives)}; name each of them once")
+    missing = [n for n in population.evolution.episode_metrics if n not in facts]
+    if missing:
+        told = ", ".join(f"game/{name}" for name in facts) or "nothing"
+        raise ConfigError(
+            f"{key}.fitness is game/{missing[0]}, and of its episodes {config.game} tells {told}; "
+            f"name one of these, or one of {', '.join(OBJECTIVES)}"
+        )
+    if "team_return" in objectives and always_one_team(population, kinds, roster):
+        raise ConfigError(
+            f"{key}.fitness team_return: with population.matchmaker fixed all of a team play in "
+            "every match, so that none earns more for it than another; take another "
+            "population.matchmaker, such as random, or judge by something else"
+        )
+    if population.evolution.episode_metrics and population.matchmaker == "fixed":
+        raise ConfigError(
+            f"{key}.fitness game/{population.evolution.episode_metrics[0]}: with "
+            "population.matchmaker fixed all play in every match, so that it is equal for all; "
+            "take another population.matchmaker, such as random, or judge by something else"
+        )

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import BinaryIO
 
@@ -16,6 +17,7 @@ import numpy as np
 
 from remuda.errors import RunDirectoryError
 from remuda.kernels import njit
+from remuda.population.ledger_names import names_in, replace_header, told_by
 from remuda.population.records import (
     GAMES,
     MEETINGS,
@@ -276,12 +278,12 @@ class LedgerFile:
         self, path: Path, policies: Sequence[str], seats: int, numbers: Sequence[str] = ()
     ) -> None:
         """Go on with the file, or begin it; `numbers`: names of what newborn begin with."""
-        self._path, self._header = path, header_of(policies, seats, numbers)
-        before = header_of(policies, seats)  # of an earlier version, which had no such names
-        if path.exists():
-            with path.open("rb") as file:
-                if file.read(len(before)) == before:
-                    self._header = before
+        self._path, self._header_of = path, partial(header_of, policies, seats)
+        self._names = tuple(numbers)
+        there = names_in(path, self._header_of)
+        # Of an earlier version: it had other names, or none, and then no newborn is told of.
+        self._told = self._names if there is None else there
+        self._header = self._header_of(self._told)
         self._seats = seats
         self._size = record_type(seats).itemsize
 
@@ -303,19 +305,27 @@ class LedgerFile:
                 self._trim(file)
             if number is not None:
                 self._fill(file, number)
-            file.write(records.tobytes())
+            numbers = records["kind"] == BORN_WITH
+            file.write(told_by(records, numbers, self._names, self._told).tobytes())
 
     def rewind(self, records: int) -> None:
         """Go back to the first so many records: a run is resumed from before the others.
 
-        What is no ledger of this run is emptied; a resume has put a copy of it aside.
+        What is no ledger of this run is emptied; a resume has put a copy of it aside. Names that
+        it does not have come after those that it has.
         """
+        end = 0
         if self._path.exists():
             end = len(self._header) + records * self._size
             with self._path.open("r+b") as file:
                 if file.read(len(self._header)) != self._header:
                     end = 0
                 file.truncate(min(end, self._path.stat().st_size))
+        more = tuple(name for name in self._names if name not in self._told)
+        if end and self._told and more:
+            header = self._header_of((*self._told, *more))
+            replace_header(self._path, self._header, header)
+            self._told, self._header = (*self._told, *more), header
 
     def _fill(self, file: BinaryIO, number: int) -> None:
         """Let the next record have this number."""

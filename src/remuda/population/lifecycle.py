@@ -9,8 +9,10 @@ from typing import Protocol
 
 import numpy as np
 
-from remuda.errors import ConfigError, RemudaError
+from remuda.config import PolicyConfig
+from remuda.errors import ConfigError, RemudaError, UsageError
 from remuda.hyperparameters import names_of
+from remuda.live_hyperparameters import checked_numbers
 from remuda.population.director import Birth, Command, Freeze, Vacate
 from remuda.population.ledger import (
     BIRTH,
@@ -225,8 +227,8 @@ class Lifecycle:
         """Refuse a birth that cannot be.
 
         Raises:
-            RemudaError: its place is not empty, there is no such hyperparameter, or its parent is
-                gone or does not fit.
+            RemudaError: its place is not empty, there is no such hyperparameter, or none of this
+                value, or its parent is gone or does not fit.
         """
         name = birth.policy
         said = f"the director commands the birth of {name}"
@@ -237,6 +239,10 @@ class Lifecycle:
         for key in birth.hyperparameters:
             if key not in known:
                 raise RemudaError(f"{said} with {key}; there are {', '.join(known)}")
+        try:
+            checked_numbers(PolicyConfig(), birth.hyperparameters, "")
+        except UsageError as error:
+            raise RemudaError(f"{said} with a number that is not allowed: {error}") from None
         if birth.second is not None and birth.parent is None:
             raise RemudaError(f"{said} from a second parent, {birth.second}, without a first one")
         for parent in (birth.parent, birth.second):

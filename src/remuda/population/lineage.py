@@ -7,10 +7,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+import numpy as np
+
 from remuda.population.ledger import (
     BIRTH,
     BORN_WITH,
     FITNESS,
+    FREEZE,
     MATCH,
     PARENT_FITNESS,
     SECOND_PARENT,
@@ -62,21 +65,25 @@ def read_lineage(ledger: Path) -> list[Born]:
         numbers = json.loads(file.readline()).get("numbers", [])
     generations = dict.fromkeys(range(len(names)), 0)
     found: dict[tuple[int, int], Born] = {}
-    for record in records[(records["kind"] == BIRTH) | (records["kind"] == BORN_WITH)]:
+    frozen: dict[tuple[int, int], int] = {}  # by policy and version, which generation it is of
+    for record in records[np.isin(records["kind"], (BIRTH, BORN_WITH, FREEZE))]:
         policy = int(record["policy"][0])
+        if record["kind"] == FREEZE:
+            frozen[policy, int(record["version"][0])] = generations[policy]
+            continue
         if record["kind"] == BIRTH:
             # Earlier versions did not say which birth it is.
             generation = int(record["returns"][0]) or generations[policy] + 1
             generations[policy] = generation
-            parent = int(record["oldest"][0])
+            parent, version = int(record["oldest"][0]), int(record["newest"][0])
             found.pop((policy, generation), None)  # its actor died before it was ordered
             found[policy, generation] = Born(
                 names[policy],
                 generation,
                 int(record["number"]),
                 names[parent] if parent >= 0 else None,
-                generations.get(parent, 0),
-                int(record["newest"][0]),
+                frozen.get((parent, version), generations.get(parent, 0)),
+                version,
             )
             continue
         at = policy, generations[policy]

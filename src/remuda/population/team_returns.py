@@ -15,10 +15,14 @@ def sides_by_agent(teams: Sequence[str]) -> Integers:
     """The number of each agent's team: [num_agents]. Those of one name are one team.
 
     Args:
-        teams: by agent, its team. In a game without teams all have one name, and are one.
+        teams: by agent, its team. In a game without teams all agents are one; where others have a
+            team, one with an empty name stands for itself.
     """
-    names = list(dict.fromkeys(teams))
-    return np.array([names.index(team) for team in teams], np.int64)
+    if not any(teams):
+        return np.zeros(len(teams), np.int64)
+    keys = [team or number for number, team in enumerate(teams)]
+    names = list(dict.fromkeys(keys))
+    return np.array([names.index(key) for key in keys], np.int64)
 
 
 @njit(cache=True)

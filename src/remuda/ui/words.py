@@ -57,7 +57,7 @@ def value_of(words: list[str], kind: Any) -> Any:
     """
     choices = _choices(kind)
     tuples = [one for one in choices if is_tuple(one)]
-    texts = bool(tuples) and _choices(get_args(tuples[0])[0]) == [str]
+    texts = bool(tuples) and all(map(_is_text, _choices(get_args(tuples[0])[0])))
     if texts and len(words) == 1 and words[0].startswith("["):
         listed = _plain(words[0])  # as YAML and JSON write several
         if isinstance(listed, list):
@@ -91,6 +91,13 @@ def _choices(kind: Any) -> list[Any]:
     if get_origin(kind) in (Union, types.UnionType):
         return [one for part in get_args(kind) for one in _choices(part)]
     return [kind]
+
+
+def _is_text(kind: Any) -> bool:
+    """Whether a value of this type is a text: any, or one of several that are named."""
+    return kind is str or (
+        get_origin(kind) is Literal and all(isinstance(each, str) for each in get_args(kind))
+    )
 
 
 def _plain(word: str) -> Any:

@@ -1,0 +1,76 @@
+"""Names of numbers in the first line of a ledger, which may be those of an earlier version.
+
+Records tell a number by its place among these names. A run may be gone on with by a version, or by
+an algorithm of the user's own, that has other names: those in the file stay as they are, and new
+ones come after them.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from remuda.checkpoint.state import write_whole
+from remuda.types import Array, Bools, Integers
+
+UNKNOWN = 1 << 32
+"""In place of the number of a name that is not in the file: more than there are of them."""
+CHUNK = 1 << 20
+"""Bytes that are copied at once."""
+
+
+def names_in(path: Path, header_of: Callable[[Sequence[str]], bytes]) -> tuple[str, ...] | None:
+    """The names that the first line of a file tells; None: it is no such ledger.
+
+    Args:
+        path: the file.
+        header_of: the first line of a ledger of the same policies and seats, by names.
+    """
+    if not path.exists():
+        return None
+    with path.open("rb") as file:
+        line = file.readline()
+    try:
+        names = tuple(json.loads(line).get("numbers", ()))
+        same = line == header_of(names)
+    except (ValueError, TypeError, AttributeError):
+        return None
+    return names if same else None
+
+
+def told_by(records: Array, which: Bools, names: Sequence[str], told: Sequence[str]) -> Array:
+    """Records whose numbers are told by other names: a copy, or these where names are the same.
+
+    Args:
+        records: [M] of a ledger.
+        which: [M] those that tell a number; below 0 it is none of the names.
+        names: by which they are told.
+        told: by which they are to be.
+    """
+    if tuple(names) == tuple(told):
+        return records
+    places = {name: place for place, name in enumerate(told)}
+    places_of: Integers = np.array([places.get(name, UNKNOWN) for name in names], np.int64)
+    found, which = records.copy(), which & (records["version"][:, 0] >= 0)
+    found["version"][which, 0] = places_of[found["version"][which, 0]]
+    return found
+
+
+def replace_header(path: Path, before: bytes, after: bytes) -> None:
+    """Write a ledger with another first line, whole or not at all.
+
+    Raises:
+        OSError: the disk is full or not writable; the file is as it was.
+    """
+
+    def parts() -> Iterator[bytes]:
+        yield after
+        with path.open("rb") as file:
+            file.seek(len(before))
+            while part := file.read(CHUNK):
+                yield part
+
+    write_whole(path, parts())
