@@ -30,7 +30,8 @@ from remuda.assembly import Assembly
 from remuda.config import Config, load_config, overlay
 from remuda.coordinator.metrics import Goal, Record
 from remuda.envs.registry import make_env
-from remuda.experience.rollout_queue import Rollout, RolloutQueue
+from remuda.experience.rollout_queue import RolloutQueue
+from remuda.experience.segments import Rollout
 from remuda.policies.spec import make_algorithm, policy_specs
 from remuda.runtime.layout import make_layout
 from remuda.streams import stream

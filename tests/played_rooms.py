@@ -5,8 +5,9 @@ import numpy as np
 from remuda.config import ExperienceConfig
 from remuda.experience.experience import Experience
 from remuda.experience.ring import StreamShape
-from remuda.experience.rollout_queue import AFTER, Rollout, RolloutQueue
+from remuda.experience.rollout_queue import RolloutQueue
 from remuda.experience.room import Rooms
+from remuda.experience.segments import AFTER, Rollout
 from remuda.experience.writer import ExperienceWriter
 from remuda.memory.waiting import Wakeup
 

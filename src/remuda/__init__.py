@@ -12,7 +12,7 @@ it is used first, so that `import remuda` takes milliseconds.
 
 from typing import TYPE_CHECKING, Any
 
-__version__ = "0.1.0"
+from remuda.version import __version__
 
 if TYPE_CHECKING:
     from remuda.analysis.payoff import Payoffs

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from remuda import __version__
 from remuda.config import Config
 from remuda.coordinator.metrics import Record
 from remuda.evaluation import Evaluation
+from remuda.version import __version__
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import torch
 
-from remuda import __version__
 from remuda.checkpoint.names import file_name
 from remuda.checkpoint.state import fitting
 from remuda.config import Config
@@ -21,6 +20,7 @@ from remuda.population.roster import copies_of, unborn
 from remuda.population.table_layout import NO_POLICY, POLICY
 from remuda.publish.snapshot import Snapshot
 from remuda.types import Floats, State
+from remuda.version import __version__
 
 
 def save_weights(

@@ -12,7 +12,8 @@ from remuda.actor.seating import make_policy_groups
 from remuda.checkpoint.state import pack, unpack
 from remuda.config import load_config
 from remuda.envs.registry import make_env
-from remuda.experience.rollout_queue import AFTER, Rollout, RolloutQueue
+from remuda.experience.rollout_queue import RolloutQueue
+from remuda.experience.segments import AFTER, Rollout
 from remuda.experience.transition_replay import TransitionReplay
 from remuda.experience_layout import dealt_experience
 from remuda.memory.waiting import Wakeup

@@ -11,8 +11,9 @@ from remuda.checkpoint.store import Checkpoints
 from remuda.config import ExperienceConfig, PublishConfig, SupervisionConfig
 from remuda.experience.experience import Experience
 from remuda.experience.ring import Block, StreamShape
-from remuda.experience.rollout_queue import AFTER, Rollout, RolloutQueue
+from remuda.experience.rollout_queue import RolloutQueue
 from remuda.experience.room import Rooms
+from remuda.experience.segments import AFTER, Rollout
 from remuda.experience.store import ExperienceStore
 from remuda.experience.writer import ExperienceWriter
 from remuda.memory.waiting import Wakeup

@@ -11,7 +11,8 @@ from remuda.config import load_config
 from remuda.coordinator.metrics import scalars
 from remuda.coordinator.scoreboard_reader import ScoreboardReader
 from remuda.coordinator.status import StatusFile, read_status
-from remuda.experience.rollout_queue import Rollout, RolloutQueue
+from remuda.experience.rollout_queue import RolloutQueue
+from remuda.experience.segments import Rollout
 from remuda.experience.writer import ExperienceWriter
 from remuda.experience_layout import make_experience
 from remuda.memory.waiting import Wakeup

@@ -13,7 +13,8 @@ from remuda.errors import CheckpointError
 from remuda.experience import words
 from remuda.experience.experience import Experience, ring_segments
 from remuda.experience.ring import WANTED, WRITTEN, StreamShape
-from remuda.experience.rollout_queue import AFTER, Rollout, RolloutQueue
+from remuda.experience.rollout_queue import RolloutQueue
+from remuda.experience.segments import AFTER, Rollout
 from remuda.experience.transition_replay import TransitionReplay
 from remuda.experience.writer import ExperienceWriter
 from remuda.memory.atomic import exchange, fetch_add, load, store

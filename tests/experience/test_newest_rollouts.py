@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from played_rooms import make
-from remuda.experience.rollout_queue import AFTER, Rollout, RolloutQueue
+from remuda.experience.rollout_queue import RolloutQueue
+from remuda.experience.segments import AFTER, Rollout
 from remuda.experience.writer import ExperienceWriter
 
 

@@ -9,7 +9,8 @@ import pytest
 from remuda.config import ExperienceConfig
 from remuda.experience.experience import Experience
 from remuda.experience.ring import CLOSED, CLOSED_STEPS, TAKEN, TAKEN_STEPS, StreamShape
-from remuda.experience.rollout_queue import AFTER, Rollout, RolloutQueue
+from remuda.experience.rollout_queue import RolloutQueue
+from remuda.experience.segments import AFTER, Rollout
 from remuda.experience.writer import ExperienceWriter
 from remuda.memory.waiting import Wakeup
 

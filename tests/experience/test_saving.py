@@ -12,7 +12,8 @@ from remuda.config import ExperienceConfig
 from remuda.experience import ring as ring_module
 from remuda.experience.experience import Experience
 from remuda.experience.ring import HEAD, WRITTEN, StreamShape
-from remuda.experience.rollout_queue import AFTER, Rollout, RolloutQueue
+from remuda.experience.rollout_queue import RolloutQueue
+from remuda.experience.segments import AFTER, Rollout
 from remuda.experience.writer import ExperienceWriter
 from remuda.memory.waiting import Wakeup
 

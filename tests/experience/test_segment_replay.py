@@ -5,8 +5,9 @@ import pytest
 
 from experience.test_rollout_queue import SPAWN, make_experience, turn, write_for_ever
 from remuda.experience.ring import CLOSED, OTHERS
-from remuda.experience.rollout_queue import AFTER, Rollout, RolloutQueue
+from remuda.experience.rollout_queue import RolloutQueue
 from remuda.experience.segment_replay import SegmentReplay
+from remuda.experience.segments import AFTER, Rollout
 from remuda.experience.writer import ExperienceWriter
 from remuda.memory.atomic import load
 

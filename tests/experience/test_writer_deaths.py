@@ -9,7 +9,8 @@ from remuda.config import ExperienceConfig
 from remuda.experience import write_kernels
 from remuda.experience.experience import Experience
 from remuda.experience.ring import CLOSED_STEPS, HEAD, StreamShape
-from remuda.experience.rollout_queue import AFTER, Rollout, RolloutQueue
+from remuda.experience.rollout_queue import RolloutQueue
+from remuda.experience.segments import AFTER, Rollout
 from remuda.experience.write_kernels import NOWHERE
 from remuda.experience.writer import ExperienceWriter
 from remuda.memory.waiting import Wakeup

@@ -7,7 +7,7 @@ from remuda.assembly import Assembly
 from remuda.config import load_config, overlay
 from remuda.errors import ConfigError
 from remuda.experience.ring import OTHERS
-from remuda.experience.rollout_queue import AFTER
+from remuda.experience.segments import AFTER
 from remuda.policies.sharing import shares_of
 from remuda.policies.spec import policy_specs
 from remuda.runtime.layout import make_layout

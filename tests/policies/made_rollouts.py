@@ -5,7 +5,7 @@ import numpy as np
 from remuda.config import PolicyConfig
 from remuda.experience.experience import Experience
 from remuda.experience.ring import StreamShape
-from remuda.experience.rollout_queue import AFTER, Rollout
+from remuda.experience.segments import AFTER, Rollout
 from remuda.memory.waiting import Wakeup
 from remuda.policies.actions import ContinuousActions, DiscreteActions
 from remuda.policies.spec import PolicySpec, make_algorithm

@@ -7,7 +7,7 @@ import torch
 from remuda.config import PolicyConfig
 from remuda.experience.experience import Experience
 from remuda.experience.ring import StreamShape
-from remuda.experience.rollout_queue import AFTER, Rollout
+from remuda.experience.segments import AFTER, Rollout
 from remuda.memory.waiting import Wakeup
 from remuda.policies.actions import DiscreteActions
 from remuda.policies.algorithms.autograd import Autograd

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from policies.ppo_cases import DISCRETE, LENGTH, act, bandit, make, play
-from remuda.experience.rollout_queue import AFTER, Rollout
+from remuda.experience.segments import AFTER, Rollout
 from remuda.policies.actions import ContinuousActions
 from remuda.policies.networks.actor_critic import COUNT, MEAN, VARIANCE
 from remuda.policies.running_returns import running_sums

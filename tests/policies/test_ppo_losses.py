@@ -6,7 +6,7 @@ import torch
 
 from policies.ppo_cases import bandit, make, play, watched_update
 from remuda.checkpoint.state import pack, unpack
-from remuda.experience.rollout_queue import AFTER
+from remuda.experience.segments import AFTER
 from remuda.policies.actions import DiscreteActions
 from remuda.policies.algorithms.autograd import Autograd, Batch
 from remuda.policies.algorithms.fused import ROWS_AT_ONCE, Fused, Workspace

@@ -6,7 +6,7 @@ import torch
 from remuda.config import ExperienceConfig
 from remuda.experience.experience import Experience
 from remuda.experience.ring import StreamShape
-from remuda.experience.rollout_queue import AFTER, Rollout
+from remuda.experience.segments import AFTER, Rollout
 from remuda.memory.waiting import Wakeup
 from remuda.policies.algorithms.samples import PASS, Amount, Rows, Sequences, alike
 

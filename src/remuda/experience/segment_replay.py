@@ -10,7 +10,7 @@ import numpy as np
 from remuda.checkpoint.state import random_state, restore_random
 from remuda.experience.experience import Experience
 from remuda.experience.ring import CLOSED, OTHERS, ExperienceRing
-from remuda.experience.rollout_queue import (
+from remuda.experience.segments import (
     Closed,
     Rollout,
     Steps,

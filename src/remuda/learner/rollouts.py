@@ -9,7 +9,8 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 
 from remuda.experience.ring import OTHERS
-from remuda.experience.rollout_queue import AFTER, Rollout, RolloutQueue, rows_for
+from remuda.experience.rollout_queue import RolloutQueue
+from remuda.experience.segments import AFTER, Rollout, rows_for
 from remuda.learner.learner import PolicyTrainer
 from remuda.policies.algorithms.rollout_algorithm import Learned, RolloutAlgorithm
 from remuda.population.learner_births import Newborn

@@ -15,10 +15,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from remuda import __version__
 from remuda.errors import UsageError
 from remuda.policies.greedy import GreedyModule
 from remuda.types import AgentSpec, Array
+from remuda.version import __version__
 
 if TYPE_CHECKING:
     from onnx import ModelProto

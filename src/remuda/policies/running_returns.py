@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from remuda.checkpoint.state import fitting
-from remuda.experience.rollout_queue import AFTER
+from remuda.experience.segments import AFTER
 from remuda.kernels import njit
 from remuda.policies.advantages import RunningMoments
 from remuda.types import Floats, Integers, State

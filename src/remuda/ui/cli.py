@@ -7,7 +7,6 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from remuda import __version__
 from remuda.config import Config, Section
 from remuda.errors import ConfigError, RemudaError
 from remuda.ui.arguments import help_of
@@ -37,6 +36,7 @@ from remuda.ui.commands.several_runs import (
 from remuda.ui.commands.train import train, train_one_of_seeds
 from remuda.ui.interrupts import INTERRUPTED, tell_at_the_end, told_at_the_end
 from remuda.user_code import naming_user_code
+from remuda.version import __version__
 
 
 @dataclass(frozen=True)

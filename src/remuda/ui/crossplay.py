@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from remuda.crossplay import Entrant, setup_of_entrants
 from remuda.envs.registry import RANDOM, find_game
@@ -15,9 +15,6 @@ from remuda.errors import ConfigError, UsageError
 from remuda.saved import Reference, SavedPolicies, is_of_run
 from remuda.tournaments.record import read_description
 from remuda.tournaments.setup import TournamentSetup
-
-if TYPE_CHECKING:
-    from remuda.ui.commands.several_runs import TournamentOptions
 
 TOURNAMENTS = Path("runs/tournaments")
 """Where tournaments are kept if no directory is named."""
@@ -51,17 +48,20 @@ def directory_of(setup: TournamentSetup, named: Path | None, until: str = "") ->
     return TOURNAMENTS / f"{game}-{setup.digest(until)}"
 
 
-def asked_by(options: TournamentOptions, sources: Mapping[str, str]) -> dict[str, Any]:
+def asked_by(
+    options: Mapping[str, Any], words: Sequence[str], sources: Mapping[str, str]
+) -> dict[str, Any]:
     """The options of a tournament as plain data, runs with whole paths.
 
     Args:
-        options: of the command.
+        options: of the command, as plain data; those of `ASKED` are kept.
+        words: the runs that it names.
         sources: by entrant, the run that it is of, where its weights are found again.
     """
-    asked = options.model_dump(mode="json", include=set(ASKED))
-    asked["run"] = [_whole(word) for word in options.run]
+    asked = {name: options[name] for name in ASKED}
+    asked["run"] = [_whole(word) for word in words]
     asked["sources"] = dict(sources)
-    if is_among_checkpoints(options.run):
+    if is_among_checkpoints(words):
         asked["checkpoints_of"] = asked["run"][0]
     return asked
 

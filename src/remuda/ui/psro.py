@@ -30,7 +30,6 @@ from remuda.double_oracle.trained_setup import MATCHES, TrainedSetup
 from remuda.envs.registry import name_game
 from remuda.errors import ConfigError, UsageError
 from remuda.forkserver.child import check_guard
-from remuda.ui.commands.psro import TRAINED
 from remuda.ui.live import make_view
 from remuda.user_code import naming_user_code
 
@@ -42,6 +41,11 @@ ITERATIONS = 20
 """At most, where nothing else is said."""
 
 
+TRAINED = (
+    *("seconds", "turns", "candidates", "matches", "trials", "policy", "num_envs"),
+    *("schedule", "seed"),
+)
+"""What is for trained oracles alone."""
 RESUMED = ("resume", "iterations", "enough", "view", "told")
 """What goes with a directory that is gone on with."""
 KINDS: tuple[tuple[str, Any, str], ...] = (

@@ -9,7 +9,7 @@ import numpy as np
 
 from remuda.config import PolicyConfig
 from remuda.experience.ring import OTHERS
-from remuda.experience.rollout_queue import AFTER, Rollout
+from remuda.experience.segments import AFTER, Rollout
 from remuda.policies.advantages import (
     effective_share,
     explained_variance,

@@ -16,7 +16,7 @@ from torch import Tensor
 from remuda.algorithms import Section
 from remuda.checkpoint.state import fitting, random_state, restore_random
 from remuda.config import PolicyConfig, PPOConfig
-from remuda.experience.rollout_queue import AFTER, Rollout
+from remuda.experience.segments import AFTER, Rollout
 from remuda.policies.advantages import RunningMoments
 from remuda.policies.algorithms.algorithm import Algorithm
 from remuda.policies.algorithms.autograd import Autograd, Batch, Costs, Means, Minibatch

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from remuda.experience.rollout_queue import AFTER, Rollout
+from remuda.experience.segments import AFTER, Rollout
 from remuda.memory.aligned import copied
 from remuda.types import Bools, Integers
 

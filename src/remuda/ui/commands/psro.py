@@ -17,11 +17,6 @@ from remuda.ui.arguments import parse_flags, validate
 from remuda.ui.commands.games import GameOptions
 from remuda.ui.interrupts import INTERRUPTED
 
-TRAINED = (
-    *("seconds", "turns", "candidates", "matches", "trials", "policy", "num_envs"),
-    *("schedule", "seed"),
-)
-"""What is for trained oracles alone."""
 RESUMED = ("resume", "iterations", "enough", "format")
 """What goes with a directory that is gone on with."""
 
@@ -127,6 +122,8 @@ def _check(tree: dict[str, object], options: PsroOptions) -> None:
     if not options.game:
         raise ConfigError("game is missing: name one, as in remuda psro kuhn_poker")
     if options.oracle == "exact":
+        from remuda.ui.psro import TRAINED
+
         for key in TRAINED:
             if key in tree:
                 raise ConfigError(

@@ -137,7 +137,8 @@ def tournament(words: Sequence[str]) -> int:
 
     setup, sources = _tournament_of(options)
     directory = directory_of(setup, options.resume or options.directory, options.until)
-    signals, asked = Signals(), asked_by(options, sources)
+    asked = asked_by(options.model_dump(mode="json"), options.run, sources)
+    signals = Signals()
     with signals.watching(), MatchProgress(setup.game, signals.stopped) as progress:
         limits = Limits(options.seconds, interrupted=signals.stopped, watch=progress)
         if options.until:
