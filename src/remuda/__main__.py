@@ -8,7 +8,7 @@ def main() -> None:
     """Run the command line and end the process with its exit code."""
     open_standard_streams()
     end_at_once()
-    from remuda.forkserver.client import is_the_program
+    from remuda.forkserver.program import is_the_program
     from remuda.ui import cli
     from remuda.ui.leaving import leave
 

@@ -15,10 +15,10 @@ from remuda.forkserver.own_fork import OwnFork
 PROGRAM = """
 import os, signal, sys, time
 from numba.core import event
-from remuda.forkserver import client
+from remuda.forkserver import client, program
 from remuda.memory.lifeline import Lifeline
 
-client.MODULES = ("json.tool",)
+program.MODULES = ("json.tool",)
 
 def spin():
     while True:
@@ -36,9 +36,9 @@ if __name__ == "__main__":
     signal.signal(signal.SIGINT, lambda *_: os.write(1, b"interrupted\\n"))
     atexit.register(print, "the end")
     print("said once", end=" ")
-    client.is_the_program()
+    program.is_the_program()
     {before}
-    client.load_and_begin(print)
+    program.load_and_begin(print)
     process = client.start(tell, (sys.argv[1],), name="tells")
     assert process.join(120) and process.exitcode == 0, process.failure
     spinning = client.start(spin, (), name="x")

@@ -6,6 +6,7 @@ would find there, whether it had compiled it itself or not.
 
 import sys
 import time
+from dataclasses import replace
 
 import pytest
 
@@ -13,7 +14,6 @@ from remuda.assembly import Assembly
 from remuda.config import load_config, overlay
 from remuda.envs.registry import make_env
 from remuda.forkserver import client as forkserver
-from remuda.learner.rehearsal import rehearse
 from remuda.learner.role import LearnerRole
 from remuda.memory.shared import SharedArrays
 from remuda.policies.spec import policy_specs
@@ -259,5 +259,5 @@ def test_stacks_that_are_alike_are_rehearsed_on_each_of_their_devices(monkeypatc
     _, role, *_ = Assembly(config, specs, make_layout(config, len(specs))).roles()
     used, group = [], LearnerRole.group
     monkeypatch.setattr(LearnerRole, "group", lambda self: used.append(self.devices) or group(self))
-    rehearse(role, [(specs[:1], "cpu"), (specs[1:], "cpu:0")])
-    assert used == [("cpu",), ("cpu:0",)]
+    replace(role, devices=("cpu", "cpu:0")).build()
+    assert used == [("cpu",), ("cpu:0",), ("cpu", "cpu:0")]

@@ -18,8 +18,9 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import Protocol
 
+from remuda.config import ExperienceConfig
 from remuda.experience.ring import (
     CONSUMED,
     EXCUSED,
@@ -27,6 +28,7 @@ from remuda.experience.ring import (
     TAKEN_STEPS,
     UPDATE_TIME,
     WRITTEN,
+    ExperienceRing,
     is_tight,
 )
 from remuda.experience.words import total, untaken
@@ -35,9 +37,6 @@ from remuda.kernels import njit
 from remuda.memory.atomic import fence_full, load, store
 from remuda.memory.waiting import Wakeup
 from remuda.types import Integers
-
-if TYPE_CHECKING:
-    from remuda.experience.experience import Experience
 
 UPDATES = 2.0
 """A learner is waited for as long as so many of its updates take, as a rule..."""
@@ -52,6 +51,34 @@ Look = Callable[[int, int], Activity | None]
 """What the process of an id does that started then; None: it is gone."""
 
 
+class Filled(Protocol):
+    """What actors fill, as far as it tells whether there is room."""
+
+    @property
+    def config(self) -> ExperienceConfig:
+        """As it is configured."""
+
+    @property
+    def learner(self) -> Wakeup:
+        """Rings the learner's process."""
+
+    @property
+    def ahead(self) -> int:
+        """Whole rollouts that may wait to be taken."""
+
+    @property
+    def rollout(self) -> int:
+        """Steps of a rollout; 0: none is taken, but steps are drawn."""
+
+    @property
+    def counters(self) -> Integers:
+        """[actors, words]: those of each ring."""
+
+    @property
+    def rings(self) -> Sequence[ExperienceRing]:
+        """By actor."""
+
+
 class Room:
     """One ring of an actor: whether it may write another turn, where the user lets it wait.
 
@@ -61,7 +88,7 @@ class Room:
     and has taken nothing: until it takes something again.
     """
 
-    def __init__(self, experience: Experience, actor: int, wakeup: Wakeup) -> None:
+    def __init__(self, experience: Filled, actor: int, wakeup: Wakeup) -> None:
         self.wakeup = wakeup
         """Rings this actor's process once it may go on."""
         self.config, self.learner = experience.config, experience.learner

@@ -10,12 +10,10 @@ import signal
 import socket
 import subprocess
 import sys
-import threading
 from collections.abc import Callable, Iterator
 from multiprocessing import util
 from typing import Any
 
-from remuda.forkserver import server
 from remuda.forkserver.child import HELD_SIGNALS
 from remuda.forkserver.own_fork import OwnFork, ServerProcess
 from remuda.forkserver.process import ForkedProcess, Process, SpawnedProcess
@@ -214,11 +212,6 @@ def _execute(requests: int, lifeline: int, said: int) -> ServerProcess:
     )
 
 
-def _fork(requests: int, lifeline: int, said: int) -> ServerProcess:
-    """A server that has what this process has."""
-    return OwnFork(server.fork(requests, lifeline, said))
-
-
 class ProcessState:
     """What this process starts its children by; touched by its main thread only."""
 
@@ -261,31 +254,6 @@ def begin(start: Callable[[int, int, int], ServerProcess] = _execute) -> None:
         except OSError as error:
             if error.errno not in PASSING:
                 state.why_not = f"the fork server could not be started: {error.strerror}"
-
-
-def is_the_program() -> None:
-    """Tell that this process is the program's: only what is known here has run in it so far."""
-    ProcessState.is_program = True
-
-
-def load_and_begin(say: Callable[[str], None]) -> None:
-    """Load what children are to have, and let the server of this process be a fork of it.
-
-    So it is loaded once, and not twice side by side. For the program, which needs it itself and has
-    done nothing yet; in any other process it is what `begin` does.
-
-    Args:
-        say: where it is told if something has to be compiled.
-    """
-    state = ProcessState
-    fresh = threading.active_count() == 1 and "torch" not in sys.modules
-    if state.is_program and fresh and sys.platform == "linux" and state.server is None:
-        from remuda.compiling import telling_of_compiling
-
-        with telling_of_compiling(say):  # in this process only, so the fork comes after it
-            server.load(MODULES)
-        begin(_fork)
-    begin()
 
 
 def end() -> None:

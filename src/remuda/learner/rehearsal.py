@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
-from dataclasses import replace
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -13,6 +12,7 @@ from remuda.config import PolicyConfig
 from remuda.experience.experience import Experience
 from remuda.experience.ring import Block
 from remuda.experience.writer import ExperienceWriter
+from remuda.learner.group import LearnerGroup
 from remuda.learner.rollouts import RolloutLearner
 from remuda.memory.waiting import Wakeup
 from remuda.policies.sharing import stream_shape
@@ -22,16 +22,36 @@ from remuda.publish.snapshot import PublishedWeights
 from remuda.scoreboard import Learn, Scoreboard
 from remuda.streams import torch_stream
 
-if TYPE_CHECKING:
-    from remuda.learner.role import LearnerRole
-
 log = logging.getLogger(__name__)
 
 SEGMENTS = 8
 """Segments that are written to learn from."""
 
 
-def rehearse(role: LearnerRole, stacks: Sequence[tuple[tuple[PolicySpec, ...], str]]) -> None:
+@dataclass(frozen=True)
+class Rehearsal:
+    """A policy or two of a stack, and memory of their own for what is made up.
+
+    Attributes:
+        specs: of these policies.
+        device: on which they are trained.
+        experience: of each.
+        published: where their weights are.
+        scoreboard: where their updates are counted.
+    """
+
+    specs: tuple[PolicySpec, ...]
+    device: str
+    experience: tuple[Experience, ...]
+    published: PublishedWeights
+    scoreboard: Scoreboard
+
+
+def rehearse(
+    stacks: Sequence[tuple[tuple[PolicySpec, ...], str]],
+    in_block: Callable[[str], bool],
+    group_of: Callable[[Rehearsal], LearnerGroup],
+) -> None:
     """Train a policy or two of each stack, on made-up steps in memory of their own.
 
     What a compiled function is compiled for depends on dtypes, dimensions, and on whether memory is
@@ -40,8 +60,9 @@ def rehearse(role: LearnerRole, stacks: Sequence[tuple[tuple[PolicySpec, ...], s
     policies together, and one of the second alone.
 
     Args:
-        role: whose learners are to begin.
         stacks: the policies that are trained together, with their device.
+        in_block: whether the experience of a policy lies side by side with that of others.
+        group_of: makes their learners.
     """
     alike = {
         (replace(specs[0], name="").specification, device): (specs, device)
@@ -51,26 +72,9 @@ def rehearse(role: LearnerRole, stacks: Sequence[tuple[tuple[PolicySpec, ...], s
         small = tuple(replace(spec, config=_in_small(spec.config)) for spec in specs[:2])
         names = tuple(spec.name for spec in small)
         length = small[0].config.experience.segment_length
-        in_block = role.experience[names[0]].block is not None
-        experience = _experience(small, in_block)
+        experience = tuple(_experience(small, in_block(names[0])))
         scoreboard = Scoreboard(names)
-        copy = replace(
-            role,
-            specs=small,
-            devices=(device,) * len(small),
-            experience=dict(zip(names, experience, strict=True)),
-            published=_published(small),
-            scoreboard=scoreboard,
-            wakeup=Wakeup(),
-            timeline=None,
-            saves_experience=False,
-            patience=0.0,
-            table=None,
-            shares={},
-            initial=None,
-            changes=None,
-        )
-        learners = copy.group()
+        learners = group_of(Rehearsal(small, device, experience, _published(small), scoreboard))
         for learner in learners.learners:
             if isinstance(learner, RolloutLearner):
                 learner.train_whole()  # of both policies together, however long it takes

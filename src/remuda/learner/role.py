@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from remuda.experience.replay import Replay
     from remuda.learner.group import LearnerGroup
     from remuda.learner.learner import Learner, PolicyTrainer
+    from remuda.learner.rehearsal import Rehearsal
     from remuda.policies.algorithms.algorithm import Algorithm
     from remuda.population.learner_births import LearnerBirths
 
@@ -76,8 +77,32 @@ class LearnerRole:
         from remuda.population.learner_births import LearnerBirths
 
         births = LearnerBirths(self.table, [spec.name for spec in self.specs])
-        rehearse(self, self._stacks(births))
+        rehearse(
+            self._stacks(births),
+            lambda policy: self.experience[policy].block is not None,
+            lambda rehearsal: self._in_small(rehearsal).group(),
+        )
         return self.group()
+
+    def _in_small(self, rehearsal: Rehearsal) -> LearnerRole:
+        """This role with nothing but what is rehearsed."""
+        names = [spec.name for spec in rehearsal.specs]
+        return replace(
+            self,
+            specs=rehearsal.specs,
+            devices=(rehearsal.device,) * len(names),
+            experience=dict(zip(names, rehearsal.experience, strict=True)),
+            published=rehearsal.published,
+            scoreboard=rehearsal.scoreboard,
+            wakeup=Wakeup(),
+            timeline=None,
+            saves_experience=False,
+            patience=0.0,
+            table=None,
+            shares={},
+            initial=None,
+            changes=None,
+        )
 
     def group(self) -> LearnerGroup:
         """Make the learners: one for each stack."""

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import math
-import statistics
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -15,123 +12,22 @@ from remuda.coordinator.run_directory import write_file
 from remuda.errors import ConfigError, RunDirectoryError, UsageError
 from remuda.loggers.common import flat
 from remuda.result import Result
+from remuda.ui.comparison_groups import Group, Groups, Score, rows_of, same_seeds
 from remuda.ui.found_runs import find_runs
-from remuda.ui.numbers import NOTHING, number
-from remuda.ui.summary import PolicySummary, RunSummary, read_run
+from remuda.ui.summary import RunSummary, read_run
 
 if TYPE_CHECKING:
     from rich.console import Console
 
 ASIDE = {"seed", "trace", "run.directory", "run.live", "run.loggers"}
 """Keys in which runs of one group may differ: none of them changes what is learned but the seed."""
-FEW = 4
-"""The most policies that are shown one by one; of more the mean is."""
-MEAN = "mean"
-"""Stands for the mean over all policies."""
 NAMED = 3
 """The most settings that a group is named by."""
 
 
 @dataclass(frozen=True)
-class Score:
-    """A mean over runs."""
-
-    mean: float
-    standard_error: float | None
-    """Of that mean, by the runs alone: their sample standard deviation over the square root of
-    their number. None: there is one run."""
-    runs: int
-
-    @staticmethod
-    def of(values: Sequence[float]) -> Score | None:
-        """The mean of one number for each run; None: there is none."""
-        if not values:
-            return None
-        error = None
-        if len(values) > 1:
-            error = statistics.stdev(values) / math.sqrt(len(values))
-        return Score(statistics.fmean(values), error, len(values))
-
-    @property
-    def words(self) -> str:
-        """As it is read."""
-        if self.standard_error is None:
-            return number(self.mean)
-        return f"{number(self.mean)} ± {number(self.standard_error)}"
-
-
-@dataclass(frozen=True)
-class Group:
-    """Runs that differ by nothing but their seed."""
-
-    name: str
-    """What sets it apart from the other groups."""
-    runs: tuple[RunSummary, ...]
-    """In the order of their seeds."""
-
-    @property
-    def seeds(self) -> tuple[int, ...]:
-        """Of its runs."""
-        return tuple(run.ending["seed"] for run in self.runs)
-
-    @property
-    def policies(self) -> tuple[str, ...]:
-        """Those that all of its runs have."""
-        first, *others = ([policy.name for policy in run.policies] for run in self.runs)
-        return tuple(name for name in first if all(name in other for other in others))
-
-    def greedy(self, policy: str = MEAN) -> Score | None:
-        """What a policy earned in greedy play after training, over the runs that measured it.
-
-        Args:
-            policy: by name; `MEAN`: the mean over all policies.
-
-        Raises:
-            UsageError: no run of the group has such a policy.
-        """
-        return self._score(policy, lambda found: found.greedy_return)
-
-    def in_training(self, policy: str = MEAN) -> Score | None:
-        """What a policy earned over the last tenth of training, exploration included.
-
-        Args:
-            policy: as of `greedy`.
-
-        Raises:
-            UsageError: no run of the group has such a policy.
-        """
-        return self._score(policy, lambda found: found.training_return)
-
-    def _score(self, policy: str, value: Callable[[PolicySummary], float | None]) -> Score | None:
-        """Over runs; of `MEAN` the mean over the policies of each run."""
-        there = dict.fromkeys(each.name for run in self.runs for each in run.policies)
-        if policy != MEAN and policy not in there:
-            raise UsageError(
-                f"there is no policy {policy!r} in {self.name}; there are {', '.join(there)}, and "
-                f"{MEAN!r} of all"
-            )
-        found = []
-        for run in self.runs:
-            values = [value(each) for each in run.policies if policy in (MEAN, each.name)]
-            known = [each for each in values if each is not None]
-            if known:
-                found.append(statistics.fmean(known))
-        return Score.of(found)
-
-
-@dataclass(frozen=True)
-class Comparison:
+class Comparison(Groups):
     """Groups of runs, in the order in which they were named."""
-
-    groups: tuple[Group, ...]
-
-    @cached_property
-    def policies(self) -> tuple[str, ...]:
-        """What is shown one by one: the policies that all groups have, or their mean."""
-        first, *others = (group.policies for group in self.groups)
-        if len(first) > FEW or any(set(first) != set(other) for other in others):
-            return (MEAN,)
-        return first
 
     def report(self, directory: Path | str) -> Path:
         """Write a page and a picture with learning curves; returns the page's path.
@@ -139,7 +35,7 @@ class Comparison:
         Raises:
             RunDirectoryError: the directory is a run's, or cannot be written.
         """
-        from remuda.ui.comparison_page import draw_curves, page_of
+        from remuda.ui.comparison_page import draw_curves, page_of  # matplotlib takes its time
 
         directory = Path(directory)
         if (directory / "config.yaml").exists():
@@ -292,17 +188,6 @@ def _setting(name: str, value: Any) -> str:
     return f"{name} {value}"
 
 
-def same_seeds(comparison: Comparison) -> list[str]:
-    """What a reader must know: runs of one group that have the same seed."""
-    found = []
-    for group in comparison.groups:
-        twice = sorted({seed for seed in group.seeds if group.seeds.count(seed) > 1})
-        if twice:
-            seeds = ", ".join(map(str, twice))
-            found.append(f"{group.name}: several runs have the seed {seeds}; each counts as a run")
-    return found
-
-
 def print_comparison(comparison: Comparison, console: Console | None = None) -> None:
     """Print a table of what each group earned."""
     from rich import box
@@ -322,30 +207,3 @@ def print_comparison(comparison: Comparison, console: Console | None = None) -> 
     console.print("[dim]mean over seeds ± its standard error[/]")
     for note in same_seeds(comparison):
         console.print(Text(note))
-
-
-def rows_of(comparison: Comparison) -> Iterator[tuple[str, str, tuple[str, ...]]]:
-    """The rows of the table: the group, named once, the policy, and cells in words."""
-    for group in comparison.groups:
-        turns = [run.ending["turns"] for run in group.runs]
-        span = f"{min(turns):,}" + (f" to {max(turns):,}" if min(turns) < max(turns) else "")
-        for i, name in enumerate(comparison.policies):
-            greedy, training = group.greedy(name), group.in_training(name)
-            count = len(group.runs[0].policies)
-            shown = f"mean of {count}" if name == MEAN and MEAN not in group.policies else name
-            yield (
-                group.name if i == 0 else "",
-                shown,
-                (
-                    str(len(group.runs)),
-                    NOTHING if greedy is None else _counted(greedy, group),
-                    NOTHING if training is None else _counted(training, group),
-                    span,
-                ),
-            )
-
-
-def _counted(score: Score, group: Group) -> str:
-    """In words, with the number of runs behind it where that is not all of the group."""
-    of = "" if score.runs == len(group.runs) else f" (of {score.runs})"
-    return score.words + of

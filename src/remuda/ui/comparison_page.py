@@ -17,7 +17,7 @@ from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.ticker import EngFormatter, MaxNLocator
 
 from remuda.ui.charts import FEW, LOOK, PALETTE, QUIET, Numbers, smooth
-from remuda.ui.comparison import MEAN, Comparison, Group, rows_of, same_seeds
+from remuda.ui.comparison_groups import MEAN, Group, Groups, rows_of, same_seeds
 from remuda.ui.numbers import clock, number
 from remuda.ui.report import STYLE
 from remuda.ui.summary import RunSummary, returns
@@ -30,7 +30,7 @@ LINE = 120
 """Letters that a line of the legend has room for."""
 
 
-def draw_curves(comparison: Comparison) -> bytes:
+def draw_curves(comparison: Groups) -> bytes:
     """Learning curves as a PNG: a panel for each policy; of each group the mean, and its band.
 
     The band is one standard error on each side of the mean over seeds; thin lines are the seeds.
@@ -57,7 +57,7 @@ def draw_curves(comparison: Comparison) -> bytes:
     return data.getvalue()
 
 
-def _draw_panel(axes: Axes, comparison: Comparison, name: str) -> None:
+def _draw_panel(axes: Axes, comparison: Groups, name: str) -> None:
     axes.set_title("Return per episode" + ("" if name == MEAN else f": {name}"))
     if any(len(group.runs) > 1 for group in comparison.groups):
         note = "mean over seeds, ± its standard error; thin: each seed"
@@ -127,7 +127,7 @@ def _label(group: Group) -> str:
     return name if count == 1 else f"{name} ({count} seeds)"
 
 
-def colours_of(comparison: Comparison) -> list[str]:
+def colours_of(comparison: Groups) -> list[str]:
     """A colour for each group."""
     count = len(comparison.groups)
     if count <= FEW:
@@ -135,7 +135,7 @@ def colours_of(comparison: Comparison) -> list[str]:
     return [to_hex(shade) for shade in mpl.colormaps["viridis"](np.linspace(0.0, 0.92, count))]
 
 
-def page_of(comparison: Comparison) -> str:
+def page_of(comparison: Groups) -> str:
     """The whole page as HTML; its picture is the file beside it."""
     games = dict.fromkeys(str(run.ending["game"]) for g in comparison.groups for run in g.runs)
     title = escape(", ".join(games))
@@ -176,7 +176,7 @@ each side of it; thin: the seeds. All are smoothed over a twentieth of their lin
 """
 
 
-def _table(comparison: Comparison) -> str:
+def _table(comparison: Groups) -> str:
     colours = iter(colours_of(comparison))
     rows = []
     for name, policy, (seeds, greedy, *rest) in rows_of(comparison):
@@ -190,7 +190,7 @@ def _table(comparison: Comparison) -> str:
     return _html_table(headings, rows)
 
 
-def _runs(comparison: Comparison) -> str:
+def _runs(comparison: Groups) -> str:
     rows = []
     for group, colour in zip(comparison.groups, colours_of(comparison), strict=True):
         for run in group.runs:

@@ -36,9 +36,9 @@ def _train_run(words: Sequence[str], resumed: str, with_report: bool) -> int:
     config = read_resumed(words, Path(resumed)) if resumed else read_arguments(words)
     without_config = take_option(words, "--config", "the path of a YAML file")[0]
     if config.schedule != "sequential" or config.env.workers > 1:
-        from remuda.forkserver import client as forkserver
+        from remuda.forkserver.program import load_and_begin
 
-        forkserver.load_and_begin(print)
+        load_and_begin(print)
 
     from remuda.coordinator.run_directory import RunDirectory
     from remuda.effects import leaves
@@ -117,8 +117,8 @@ def _train_seeds(words: Sequence[str], resumed: str, count: str, jobs: str) -> i
     else:
         seeds = Seeds.create(read_arguments(words), number_of(count, "--seeds"))
     if seeds.config.schedule != "sequential" or seeds.config.env.workers > 1:
-        from remuda.forkserver import client as forkserver
+        from remuda.forkserver.program import load_and_begin
 
         if at_once == 1:
-            forkserver.load_and_begin(print)
+            load_and_begin(print)
     return train_seeds(seeds, at_once, frozenset(leaves(flags)), without_config)

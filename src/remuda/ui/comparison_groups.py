@@ -1,0 +1,158 @@
+"""What is compared: groups of runs that differ by nothing but their seed, and their scores."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from remuda.errors import UsageError
+from remuda.ui.numbers import NOTHING, number
+from remuda.ui.summary import PolicySummary, RunSummary
+
+FEW = 4
+"""The most policies that are shown one by one; of more the mean is."""
+MEAN = "mean"
+"""Stands for the mean over all policies."""
+
+
+@dataclass(frozen=True)
+class Score:
+    """A mean over runs."""
+
+    mean: float
+    standard_error: float | None
+    """Of that mean, by the runs alone: their sample standard deviation over the square root of
+    their number. None: there is one run."""
+    runs: int
+
+    @staticmethod
+    def of(values: Sequence[float]) -> Score | None:
+        """The mean of one number for each run; None: there is none."""
+        if not values:
+            return None
+        error = None
+        if len(values) > 1:
+            error = statistics.stdev(values) / math.sqrt(len(values))
+        return Score(statistics.fmean(values), error, len(values))
+
+    @property
+    def words(self) -> str:
+        """As it is read."""
+        if self.standard_error is None:
+            return number(self.mean)
+        return f"{number(self.mean)} ± {number(self.standard_error)}"
+
+
+@dataclass(frozen=True)
+class Group:
+    """Runs that differ by nothing but their seed."""
+
+    name: str
+    """What sets it apart from the other groups."""
+    runs: tuple[RunSummary, ...]
+    """In the order of their seeds."""
+
+    @property
+    def seeds(self) -> tuple[int, ...]:
+        """Of its runs."""
+        return tuple(run.ending["seed"] for run in self.runs)
+
+    @property
+    def policies(self) -> tuple[str, ...]:
+        """Those that all of its runs have."""
+        first, *others = ([policy.name for policy in run.policies] for run in self.runs)
+        return tuple(name for name in first if all(name in other for other in others))
+
+    def greedy(self, policy: str = MEAN) -> Score | None:
+        """What a policy earned in greedy play after training, over the runs that measured it.
+
+        Args:
+            policy: by name; `MEAN`: the mean over all policies.
+
+        Raises:
+            UsageError: no run of the group has such a policy.
+        """
+        return self._score(policy, lambda found: found.greedy_return)
+
+    def in_training(self, policy: str = MEAN) -> Score | None:
+        """What a policy earned over the last tenth of training, exploration included.
+
+        Args:
+            policy: as of `greedy`.
+
+        Raises:
+            UsageError: no run of the group has such a policy.
+        """
+        return self._score(policy, lambda found: found.training_return)
+
+    def _score(self, policy: str, value: Callable[[PolicySummary], float | None]) -> Score | None:
+        """Over runs; of `MEAN` the mean over the policies of each run."""
+        there = dict.fromkeys(each.name for run in self.runs for each in run.policies)
+        if policy != MEAN and policy not in there:
+            raise UsageError(
+                f"there is no policy {policy!r} in {self.name}; there are {', '.join(there)}, and "
+                f"{MEAN!r} of all"
+            )
+        found = []
+        for run in self.runs:
+            values = [value(each) for each in run.policies if policy in (MEAN, each.name)]
+            known = [each for each in values if each is not None]
+            if known:
+                found.append(statistics.fmean(known))
+        return Score.of(found)
+
+
+@dataclass(frozen=True)
+class Groups:
+    """Groups of runs, in the order in which they were named."""
+
+    groups: tuple[Group, ...]
+
+    @cached_property
+    def policies(self) -> tuple[str, ...]:
+        """What is shown one by one: the policies that all groups have, or their mean."""
+        first, *others = (group.policies for group in self.groups)
+        if len(first) > FEW or any(set(first) != set(other) for other in others):
+            return (MEAN,)
+        return first
+
+
+def same_seeds(comparison: Groups) -> list[str]:
+    """What a reader must know: runs of one group that have the same seed."""
+    found = []
+    for group in comparison.groups:
+        twice = sorted({seed for seed in group.seeds if group.seeds.count(seed) > 1})
+        if twice:
+            seeds = ", ".join(map(str, twice))
+            found.append(f"{group.name}: several runs have the seed {seeds}; each counts as a run")
+    return found
+
+
+def rows_of(comparison: Groups) -> Iterator[tuple[str, str, tuple[str, ...]]]:
+    """The rows of the table: the group, named once, the policy, and cells in words."""
+    for group in comparison.groups:
+        turns = [run.ending["turns"] for run in group.runs]
+        span = f"{min(turns):,}" + (f" to {max(turns):,}" if min(turns) < max(turns) else "")
+        for i, name in enumerate(comparison.policies):
+            greedy, training = group.greedy(name), group.in_training(name)
+            count = len(group.runs[0].policies)
+            shown = f"mean of {count}" if name == MEAN and MEAN not in group.policies else name
+            yield (
+                group.name if i == 0 else "",
+                shown,
+                (
+                    str(len(group.runs)),
+                    NOTHING if greedy is None else _counted(greedy, group),
+                    NOTHING if training is None else _counted(training, group),
+                    span,
+                ),
+            )
+
+
+def _counted(score: Score, group: Group) -> str:
+    """In words, with the number of runs behind it where that is not all of the group."""
+    of = "" if score.runs == len(group.runs) else f" (of {score.runs})"
+    return score.words + of
