@@ -15,7 +15,7 @@ JOBS ?= 2
 # The main job: two agents learn Treasure Hunt, each in a process of its own, in a few minutes
 # on two cores. Networks half as wide as by default, so that the learners keep up with the game.
 train: $(INSTALLED)
-	$(BIN)/remuda train treasure_hunt --policy.network.hidden 128 128 --run.turns 600000 $(ARGS)
+	$(BIN)/remuda train treasure_hunt --policy.network.hidden 128 128 --run.turns 500000 $(ARGS)
 
 # In minutes: what took longest is listed in tests/slow.txt (`ARGS="--choose-slow 1000"` lists it
 # anew: so many seconds are left, over all jobs).
