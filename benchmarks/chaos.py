@@ -185,9 +185,12 @@ def _lost(directory: Path, role: str, now: float, started: float) -> float | Non
     if role == "actor":
         return None
     checkpoints = Checkpoints(directory / "checkpoints")
-    part = f"{role.removeprefix('learner-')}.safetensors"
-    saved = [p.stat().st_mtime for p in checkpoints.path.glob(f"[0-9]*/{part}")]
-    return now - max([*saved, started])
+    # Named after its only policy, or after the first and the last: each has a part of its own.
+    lost = []
+    for policy in role.removeprefix("learner-").split(".."):
+        files = checkpoints.path.glob(f"[0-9]*/{policy}.safetensors")
+        lost.append(now - max([*(file.stat().st_mtime for file in files), started]))
+    return max(lost)
 
 
 def _standstills(played: list[tuple[float, int]], faults: list[float]) -> tuple[float, float]:
