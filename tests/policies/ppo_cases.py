@@ -85,7 +85,7 @@ def play(algorithm, reward, random, segments=32, masks=None):
 def watched_update(algorithm, rollout, members=(0,)):
     """Update; returns what was said of it, and the arguments of the first minibatch's step.
 
-    The latter are the engine, the batch of the whole rollout, the rows, and their advantages.
+    The latter are the engine, the batch of the whole rollout, and the rows.
     """
     steps = []
     with pytest.MonkeyPatch.context() as patch:

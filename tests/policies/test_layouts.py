@@ -43,6 +43,7 @@ def differentiate(rng, sizes):
         -np.abs(draw(*rows)),
         np.ones(rows, np.float32),
         draw(*rows),
+        np.tile(np.float32([0.1, 0.9]), (POLICIES, 1)),
         draw(*rows),
         draw(*rows),
         column(0.2),

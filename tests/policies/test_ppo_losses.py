@@ -10,12 +10,14 @@ from remuda.experience.segments import AFTER
 from remuda.policies.actions import DiscreteActions
 from remuda.policies.algorithms.autograd import Autograd, Batch
 from remuda.policies.algorithms.fused import ROWS_AT_ONCE, Fused, Workspace
+from remuda.policies.algorithms.fused_kernels import standardise
 from remuda.policies.algorithms.samples import Pick
 from remuda.policies.networks.actor_critic import MEAN, VARIANCE
 
 
 @pytest.mark.parametrize("activation", ["tanh", "relu"])
 @pytest.mark.parametrize("masked", [False, True])
+@pytest.mark.parametrize("normalises", [False, True], ids=["as they are", "normalised"])
 @pytest.mark.parametrize(
     ("shared", "sizes", "options"),
     [
@@ -25,7 +27,7 @@ from remuda.policies.networks.actor_critic import MEAN, VARIANCE
     ],
     ids=["trunk", "towers", "several choices"],
 )
-def test_fused_gradients_are_those_of_torch(shared, sizes, options, masked, activation):
+def test_fused_gradients_are_those_of_torch(shared, sizes, options, normalises, masked, activation):
     """For more rows than go through together, and policies that differ in every cost."""
     random = np.random.default_rng(0)
     own = [
@@ -59,8 +61,8 @@ def test_fused_gradients_are_those_of_torch(shared, sizes, options, masked, acti
     taken = torch.from_numpy(chosen)
     costs, both, cpu = algorithm.costs, np.arange(2), torch.device("cpu")
     engines = [
-        Autograd(algorithm.network, part, costs, algorithm.losses),
-        Fused(algorithm.network, part, costs, Workspace(algorithm.network)),
+        Autograd(algorithm.network, part, costs, algorithm.losses, normalises=normalises),
+        Fused(algorithm.network, part, costs, Workspace(algorithm.network), normalises),
     ]
     each = np.tile(np.arange(rows), (2, 1))
     every = Pick(both, each, rows, cpu, np.array([rows, rows]))
@@ -88,12 +90,22 @@ def test_fused_gradients_are_those_of_torch(shared, sizes, options, masked, acti
         pick = Pick(both, index, rows, cpu, counts, valid if fewer else None)
         found = []
         for engine in engines:
-            means = engine.step(batch, pick, pick.of(batch.advantages))
+            means = engine.step(batch, pick)
             found.append((means, part.gradients.clone()))
         (theirs, gradients), (ours, fused) = found
         torch.testing.assert_close(ours, theirs, rtol=1e-3, atol=1e-5)
         assert gradients.abs().max() > 1e-3
         torch.testing.assert_close(fused, gradients, rtol=1e-3, atol=2e-6)
+
+
+@pytest.mark.parametrize("values", [[5.0], [2.0, 2.0, 2.0], [1e-9, 0.0]])
+def test_advantages_without_a_deviation_are_taken_as_nothing(values):
+    advantages = np.float32([[7.0, *values, 9.0]])
+    index = np.arange(1, 1 + len(values))[None]
+    standard = np.full((1, 2), np.nan, np.float32)
+    standardise(advantages, np.array([0]), index, np.array([len(values)]), standard)
+    mean, factor = standard[0]
+    assert ((advantages[0, index[0]] - mean) * factor == 0.0).all()
 
 
 def test_steps_count_by_how_likely_the_policy_is_now_to_make_them():

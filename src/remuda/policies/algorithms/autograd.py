@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from remuda.policies.algorithms.samples import Pick
-from remuda.policies.losses import kl_estimate, mean_of
+from remuda.policies.losses import kl_estimate, mean_of, normalised
 from remuda.policies.networks.actor_critic import ActorCritic
 from remuda.policies.stack import ParameterStack
 from remuda.types import Floats
@@ -104,6 +104,7 @@ class Autograd:
         losses: Losses,
         settings: Mapping[str, Tensor] | None = None,
         anchor: ParameterStack | None = None,
+        normalises: bool = False,
     ) -> None:
         """Work on some policies.
 
@@ -114,9 +115,11 @@ class Autograd:
             losses: of each row.
             settings: by name, [G, 1]: those of an algorithm of one's own.
             anchor: what they were, where that is to hold them.
+            normalises: whether advantages are normalised, by policy and minibatch.
         """
         self._network, self._part, self._anchor = network, part, anchor
         self._losses, self._settings = losses, dict(settings or {})
+        self._normalises = normalises
         self._costs = [torch.from_numpy(cost).to(part.flat.device) for cost in costs]
 
     def evaluate(
@@ -141,16 +144,18 @@ class Autograd:
                 values.view(-1)[pick.flat[counts]] = found.flatten()[counts]
                 log_pi.view(-1)[pick.flat[counts]] = chances.flatten()[counts]
 
-    def step(self, batch: Batch, pick: Pick, advantages: Tensor) -> Tensor:
+    def step(self, batch: Batch, pick: Pick) -> Tensor:
         """Write the loss's gradients; returns what it was made of, [len(Means), G].
 
         Args:
             batch: the whole rollout.
             pick: the rows of this minibatch, of all policies that this works on.
-            advantages: [G, B] of these rows.
         """
         network, parameters, valid = self._network, self._part.parameters, pick.valid
         clip, value_cost, value_clip, entropy_cost, anchor_cost = self._costs
+        advantages = pick.of(batch.advantages)
+        if self._normalises:
+            advantages = normalised(advantages, valid)
         seen = pick.of(batch.observations)
         inputs = network.prepare(parameters, seen)
         outputs, values = network.policy_and_value(parameters, inputs, pick.memory)

@@ -25,6 +25,7 @@ from remuda.policies.algorithms.fused_kernels import (
     differentiate,
     evaluate,
     gather,
+    standardise,
 )
 from remuda.policies.algorithms.samples import Pick
 from remuda.policies.networks.activations import RELU, TANH, activate_in_place
@@ -32,7 +33,7 @@ from remuda.policies.networks.actor_critic import MEAN, VARIANCE, ActorCritic, s
 from remuda.policies.stack import ParameterStack
 from remuda.types import Bools, Floats, Integers
 
-ROWS_AT_ONCE = 2048
+ROWS_AT_ONCE = 3072
 """Rows that go through all layers together."""
 
 
@@ -92,6 +93,8 @@ class _Piece:
     towers: list[_Tower]
     by_outputs: Tensor
     """The errors of the logits, then of the value."""
+    head_gradients: list[list[Tensor]]
+    """Of the policy's head, then of the value's: those of weights and of biases."""
 
 
 @dataclass
@@ -123,7 +126,12 @@ class Fused:
     """Rows of a policy that are best evaluated together."""
 
     def __init__(
-        self, network: ActorCritic, part: ParameterStack, costs: Costs, workspace: Workspace
+        self,
+        network: ActorCritic,
+        part: ParameterStack,
+        costs: Costs,
+        workspace: Workspace,
+        normalises: bool = False,
     ) -> None:
         """Work on some policies.
 
@@ -132,8 +140,10 @@ class Fused:
             part: their parameters.
             costs: of each.
             workspace: where to work.
+            normalises: whether advantages are normalised, by policy and minibatch.
         """
         self._network, self._part, self._costs, self._workspace = network, part, costs, workspace
+        self._normalises = normalises
         assert isinstance(network.actions, DiscreteActions)
         self._sizes = np.array(network.actions.sizes, np.int64)
         self._kind = TANH if network.config.activation == "tanh" else RELU
@@ -180,11 +190,20 @@ class Fused:
                     values.numpy(),
                 )
 
-    def step(self, batch: Batch, pick: Pick, advantages: Tensor) -> Tensor:
+    def step(self, batch: Batch, pick: Pick) -> Tensor:
         """Write the loss's gradients; returns what it was made of, [len(Means), G]."""
-        allowed = _masks_of(batch.masks, *batch.values.shape)
         means = np.zeros((len(Means._fields), len(pick.members)))
         shares = 1.0 / pick.counts
+        advantages = batch.advantages.numpy()
+        standard = np.empty((len(pick.members), 2), np.float32)
+        standard[:] = (0.0, 1.0)
+        if self._normalises:
+            standardise(advantages, pick.members, pick.rows, pick.counts, standard)
+        actions, log_prox, weights = (
+            part.numpy() for part in (batch.actions, batch.log_prox, batch.weights)
+        )
+        values, targets = batch.values.numpy(), batch.targets.numpy()
+        allowed = _masks_of(batch.masks, *batch.values.shape)
         self._part.gradients.zero_()
         for cut in _cut(pick):
             here = cut.here
@@ -197,37 +216,39 @@ class Fused:
                 cut.members,
                 cut.index,
                 cut.counts,
-                batch.actions.numpy(),
+                actions,
                 allowed,
                 self._sizes,
-                batch.log_prox.numpy(),
-                batch.weights.numpy(),
-                advantages[here, cut.rows].numpy(),
-                batch.values.numpy(),
-                batch.targets.numpy(),
+                log_prox,
+                weights,
+                advantages,
+                standard[here],
+                values,
+                targets,
                 *(cost[here] for cost in self._costs[:4]),  # it has no anchor
                 shares[here],
                 piece.by_outputs.numpy(),
                 means[:, here],
             )
-            self._through_heads(piece, heads, cut.first, cut.end)
+            self._through_heads(piece, heads)
             for tower in piece.towers:
                 self._backward(tower, piece.inputs)
         return torch.from_numpy(means.astype(np.float32))
 
-    def _through_heads(self, piece: _Piece, heads: Heads, first: int, end: int) -> None:
+    def _through_heads(self, piece: _Piece, heads: Heads) -> None:
         """From errors of the outputs to gradients of the heads and errors of the last layers."""
         towers, by_outputs = piece.towers, piece.by_outputs
         parts = [by_outputs[..., :-1], by_outputs[..., -1:]]
         weights = [copied(heads.policy_weight), copied(heads.value_weight)]
         ends = [towers[0], towers[-1]]
-        for name, part, weight, tower in zip(
-            ("policy", "value"), parts, weights, ends, strict=True
+        for gradients, part, weight, tower in zip(
+            piece.head_gradients, parts, weights, ends, strict=True
         ):
             products = np.zeros(weight.shape, np.float32)
             add_products(tower.hidden[-1].numpy(), part.numpy(), products)
-            self._gradients[f"{name}.weight"][first:end] += torch.from_numpy(products).mT
-            self._gradients[f"{name}.bias"][first:end] += part.sum(1, keepdim=True)
+            by_weight, by_bias = gradients
+            by_weight.add_(torch.from_numpy(products).mT)
+            by_bias.add_(part.sum(1, keepdim=True))
         if len(towers) == 1:  # one trunk: both heads bring their errors to it
             parts, weights = [by_outputs], [torch.cat(weights, 1)]
         for part, weight, tower in zip(parts, weights, towers, strict=True):
@@ -293,6 +314,10 @@ class Fused:
                 _piece_of(self._workspace.inputs, end - first, rows),
                 [self._tower(i, first, end, rows) for i in range(len(self._network.towers))],
                 _piece_of(self._workspace.outputs, end - first, rows),
+                [
+                    [self._gradients[f"{head}.{kind}"][first:end] for kind in ("weight", "bias")]
+                    for head in ("policy", "value")
+                ],
             )
         return found
 

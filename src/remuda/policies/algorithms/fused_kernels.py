@@ -144,6 +144,28 @@ def add_products(features: Floats, by_outputs: Floats, products: Floats) -> None
 
 
 @njit(**STRICT)
+def standardise(
+    advantages: Floats, members: Integers, index: Integers, counts: Integers, out: Floats
+) -> None:
+    """What to take from the advantages of each policy, and then multiply them by: out [G, 2].
+
+    So they have mean 0 and standard deviation 1 over the rows that count; where there is no
+    deviation to divide by they become 0.
+    """
+    for k in range(index.shape[0]):
+        own, count = advantages[members[k]], counts[k]
+        mean, square = 0.0, 0.0
+        for b in range(count):
+            mean += own[index[k, b]]
+        mean /= count
+        for b in range(count):
+            square += (own[index[k, b]] - mean) ** 2
+        deviation = math.sqrt(square / count)
+        out[k, 0] = mean
+        out[k, 1] = 1.0 / deviation if deviation > 1e-8 else 0.0
+
+
+@njit(**STRICT)
 def differentiate(
     policy_features: Floats,
     value_features: Floats,
@@ -160,6 +182,7 @@ def differentiate(
     log_prox: Floats,
     weights: Floats,
     advantages: Floats,
+    standard: Floats,
     values_before: Floats,
     targets: Floats,
     clip: Floats,
@@ -172,8 +195,9 @@ def differentiate(
 ) -> None:
     """From the last hidden layers to the loss, and back to the outputs of the heads.
 
-    `members` and `index` say which row of actions, masks, log_prox, weights, values and targets
-    each is; of each policy the first `counts` count, each by its share. `by_outputs`
+    `members` and `index` say which row of actions, masks, log_prox, weights, advantages, values and
+    targets each is; of each policy the first `counts` count, each by its share. `standard` [G, 2]:
+    what is taken from its advantages, and what they are multiplied by. `by_outputs`
     [G, B, num_logits + 1] is written: the errors of the logits, then of the value; 0 where a row
     does not count. `means` are added to: see `Means`.
     """
@@ -188,7 +212,8 @@ def differentiate(
         bound, limit, who, part = clip[k, 0], value_clip[k, 0], members[k], np.float32(shares[k])
         # A view of all rows of a policy pays: to look up two numbers for each row is slower.
         own_actions, own_log_prox, own_weights = actions[who], log_prox[who], weights[who]
-        own_values, own_targets = values_before[who], targets[who]
+        own_values, own_targets, own_advantages = values_before[who], targets[who], advantages[who]
+        mean, factor = standard[k, 0], standard[k, 1]
         for b in range(counts[k], by_outputs.shape[1]):
             for j in range(num_logits + 1):
                 by_outputs[k, b, j] = zero
@@ -206,8 +231,9 @@ def differentiate(
             log_ratio = chance - own_log_prox[row]
             ratio = np.float32(math.exp(log_ratio))
             bounded = min(max(ratio, one - bound), one + bound)
-            gain = ratio * advantages[k, b]
-            least = min(gain, bounded * advantages[k, b])
+            advantage = (own_advantages[row] - mean) * factor
+            gain = ratio * advantage
+            least = min(gain, bounded * advantage)
             by_chance = -own_weights[row] * gain if gain <= least else zero
             start = 0
             for c in range(sizes.size):

@@ -23,7 +23,6 @@ from remuda.policies.algorithms.autograd import Autograd, Batch, Costs, Means, M
 from remuda.policies.algorithms.credit import Credit, credit_of, others_in
 from remuda.policies.algorithms.fused import Fused, Workspace
 from remuda.policies.algorithms.samples import Rows, Sequences, alike, part_of
-from remuda.policies.losses import normalised
 from remuda.policies.networks.actor_critic import COUNT, MEAN, VARIANCE, ActorCritic
 from remuda.policies.networks.encoders import encoder_for
 from remuda.policies.running_returns import RunningReturns
@@ -34,6 +33,8 @@ if TYPE_CHECKING:
     from remuda.policies.spec import PolicySpec
 
 KL = Means._fields.index("kl")
+TOLD = (*Means._fields, "gradient_norm")
+"""What a step tells of each policy."""
 KL_MARGIN = 1.5
 """An update ends once it has moved a policy by so many times its `target_kl`."""
 
@@ -268,8 +269,7 @@ class RolloutAlgorithm(Algorithm):
     ) -> dict[str, Any]:
         """Train; returns what `Learned` tells of it."""
         groups = self._groups(samples, members)
-        sums = torch.zeros(len(Means._fields), len(members), device=self.device)
-        norms = torch.zeros(len(members), 1, device=self.device)
+        sums = torch.zeros(len(TOLD), len(members), device=self.device)
         passes, trained = (np.zeros(len(members), np.int64) for _ in range(2))
         once = trained
         # Each group has its own clock: one with little goes on beside one with much.
@@ -278,7 +278,7 @@ class RolloutAlgorithm(Algorithm):
             left = []
             for group in groups:
                 begun = time.perf_counter()
-                rest = self._go_through(group, batch, samples, sums, norms, passes, trained)
+                rest = self._go_through(group, batch, samples, sums, passes, trained)
                 spent[group.going] += time.perf_counter() - begun
                 if rest is None:
                     continue
@@ -290,8 +290,8 @@ class RolloutAlgorithm(Algorithm):
                 once = trained.copy()
             if not groups:
                 break
-        totals = torch.cat((sums, norms.T)) / torch.from_numpy(passes).to(self.device)
-        found = dict(zip((*Means._fields, "gradient_norm"), totals.cpu().numpy(), strict=True))
+        totals = sums / torch.from_numpy(passes).to(self.device)
+        found = dict(zip(TOLD, totals.cpu().numpy(), strict=True))
         return found | {"samples": trained, "steps": once}
 
     def _groups(self, samples: Rows | Sequences, members: Sequence[int]) -> list[_Group]:
@@ -316,43 +316,42 @@ class RolloutAlgorithm(Algorithm):
         batch: Batch,
         samples: Rows | Sequences,
         sums: Tensor,
-        norms: Tensor,
         passes: Integers,
         trained: Integers,
     ) -> _Group | None:
-        """One epoch: a step for each minibatch. Returns those that go on; None: none does."""
+        """One epoch: a step for each minibatch. Returns those that go on; None: none does.
+
+        What the steps tell is added to `sums` [len(TOLD), members], `passes` and `trained`.
+        """
         parts = group.minibatches
         order = {
             i: self._streams[k].permutation(samples.units[i])
             for i, k in zip(group.going, group.members, strict=True)
         }
+        # Added up apart: to look up the places of a group in each step costs more than to add.
+        told = torch.zeros(len(TOLD), len(group.going), device=self.device)
         for number in range(parts):
             going = group.going
             pick = samples.pick(going, [part_of(order[i], number, parts) for i in going])
-            advantages = pick.of(batch.advantages)
-            if self._normalises:
-                advantages = normalised(advantages, pick.valid)
             group.load()
-            means = group.engine.step(batch, pick, advantages)
+            means = group.engine.step(batch, pick)
             norm = self.clip_gradients(group.side.part.gradients, group.side.index)
             group.side.store_gradients()
             self.optimizer.step(group.members)
-            if len(going) == len(passes):
-                sums += means
-                norms += norm
-            else:
-                there = torch.from_numpy(going).to(self.device)
-                sums[:, there] += means
-                norms[there] += norm
+            told += torch.cat((means, norm.T))
             passes[going] += 1
             trained[going] += pick.counts
             if group.limits is None:
                 continue
             stay = np.flatnonzero(~(means[KL].cpu().numpy() > group.limits))
+            if len(stay) == len(going):
+                continue
+            sums.index_add_(1, torch.from_numpy(going).to(self.device), told)
             if not len(stay):
                 return None
-            if len(stay) < len(going):
-                group = self._group(going[stay], [group.members[i] for i in stay], parts)
+            group = self._group(going[stay], [group.members[i] for i in stay], parts)
+            told = torch.zeros(len(TOLD), len(stay), device=self.device)
+        sums.index_add_(1, torch.from_numpy(group.going).to(self.device), told)
         return group
 
     def _set_learning_rates(self, members: Sequence[int]) -> None:
@@ -391,13 +390,16 @@ class RolloutAlgorithm(Algorithm):
 
         def autograd(anchor: ParameterStack | None) -> Autograd:
             settings = {name: self.settings_of(name, members) for name in self.settings}
-            return Autograd(self.network, side.part, costs, self.losses, settings, anchor)
+            return Autograd(
+                self.network, side.part, costs, self.losses, settings, anchor, self._normalises
+            )
 
         if self._anchor is not None:
             anchor = Side(self._anchor, members, self._copy("anchor"))
             return side, anchor, autograd(anchor.part)
         if self._workspace is not None:
-            return side, None, Fused(self.network, side.part, costs, self._workspace)
+            fused = Fused(self.network, side.part, costs, self._workspace, self._normalises)
+            return side, None, fused
         return side, None, autograd(None)
 
     def _copy(self, name: str, trainable: bool = False) -> Callable[[], ParameterStack]:
