@@ -341,7 +341,10 @@ class Fused:
 
 
 def _cut(pick: Pick) -> Iterator[_Cut]:
-    """Pieces of at most `ROWS_AT_ONCE` rows: a few rows of several policies, or many of one."""
+    """Pieces of at most `ROWS_AT_ONCE` rows: a few rows of several policies, or many of one.
+
+    Many rows are cut into pieces of like sizes: each costs some calls, however few its rows.
+    """
     policies, rows = pick.rows.shape
     if policies * rows <= ROWS_AT_ONCE:
         yield _Cut(0, policies, slice(0, rows), pick.members, pick.rows, pick.counts)
@@ -350,8 +353,10 @@ def _cut(pick: Pick) -> Iterator[_Cut]:
     for first in range(0, policies, together):
         here = slice(first, min(first + together, policies))
         longest = int(pick.counts[here].max())
-        for start in range(0, longest, ROWS_AT_ONCE):
-            at = slice(start, min(start + ROWS_AT_ONCE, longest))
+        pieces = max(-(-longest // ROWS_AT_ONCE), 1)
+        size = max(-(-longest // pieces), 1)
+        for start in range(0, longest, size):
+            at = slice(start, min(start + size, longest))
             yield _Cut(
                 first,
                 here.stop,
