@@ -136,6 +136,6 @@ class Algorithm(ABC):
             [G, 1]: the norm of each before that.
         """
         with torch.no_grad():
-            norm = torch.linalg.vector_norm(gradients, dim=1, keepdim=True)
+            norm: Tensor = torch.linalg.vector_norm(gradients, dim=1, keepdim=True)
             gradients.mul_((self._max_grad_norm[members] / (norm + 1e-6)).clamp(max=1.0))
         return norm
