@@ -53,3 +53,18 @@ def test_a_role_imports_nothing_of_remuda_but_the_game(tmp_path, flags):
     assert found & OF_THE_GAME, "imports are not noted in logs any more"
     late = {name for name in found if name.startswith(("remuda.", "torch."))}
     assert late - OF_THE_GAME == set()
+
+
+def test_a_run_begins_without_what_only_analyses_and_pictures_need():
+    program = """
+import importlib, sys
+import remuda.training, remuda.ui.commands.train
+from remuda.forkserver.client import MODULES
+for name in MODULES:
+    importlib.import_module(name)
+print(*sorted({"scipy.special", "scipy.stats", "matplotlib", "tensorboard"} & set(sys.modules)))
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.split() == []

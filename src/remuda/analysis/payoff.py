@@ -15,7 +15,6 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from scipy import stats
 
 from remuda.errors import UsageError
 from remuda.frame import data_frame
@@ -208,6 +207,8 @@ class Payoffs:
             UsageError: `level` is not between 0 and 1.
         """
         check_level(level)
+        from scipy import stats  # late: it takes half a second, and actors import this file too
+
         half = stats.t.ppf(0.5 + level / 2.0, self.freedom) * self.errors
         return np.stack([self.means - half, self.means + half])
 

@@ -16,7 +16,6 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 import numpy as np
-from scipy.special import ndtr
 
 from remuda.analysis.draws import PIECE, symmetric_draws
 from remuda.analysis.payoff import KNOWN, Numbers, Payoffs
@@ -337,6 +336,8 @@ def _until_sure(clear: Numbers, logs: Numbers) -> Numbers:
         clear: [S, D] how clear each is after one match, in standard deviations.
         logs: [S, 1] where to begin.
     """
+    from scipy.special import ndtr  # late, since a run that plans nothing imports this file too
+
     for _ in range(NEWTON):
         at = clear * np.exp(0.5 * logs)
         total = ndtr(-at).sum(1, keepdims=True)

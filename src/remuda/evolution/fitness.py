@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
-from scipy import special
 
 from remuda.analysis.payoff import Numbers
 from remuda.errors import UsageError
@@ -135,6 +134,8 @@ class Fitness:
         games, the error of their difference is taken as great as it may be: as if all luck that
         they share were opposite.
         """
+        from scipy import special  # late: a run in which nothing evolves imports this file too
+
         pair = [better, worse]
         one, other = self.means[pair, objective].tolist()
         errors, freedoms = self.errors[pair, objective].tolist(), self.freedom[pair, objective]

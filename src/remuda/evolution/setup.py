@@ -32,6 +32,8 @@ def make_evolution(config: Config, specs: Sequence[PolicySpec], roster: Roster) 
     evolution = config.population.evolution
     if not evolution.on:
         return None
+    import scipy.special  # noqa: F401  now, so that the first comparison does not wait for it
+
     return Evolution(
         evolution,
         kinds_of(config, specs, roster),

@@ -16,7 +16,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import ndtr
 
 from remuda.analysis.payoff import Numbers, Payoffs
 from remuda.analysis.plan import Question
@@ -57,6 +56,8 @@ def look_at(payoffs: Payoffs, question: Question, look: int) -> Known:
         question: that is asked.
         look: which it is: 1, 2, ...
     """
+    from scipy.special import ndtr  # late, since a run that judges nothing imports this file too
+
     own = np.eye(len(payoffs.names), dtype=np.bool_)
     matrix = np.where(own, 0.0, payoffs.matrix)
     pairs = np.triu_indices(len(matrix), 1)
