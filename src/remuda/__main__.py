@@ -10,13 +10,17 @@ def main() -> None:
     end_at_once()
     from remuda.forkserver.program import is_the_program
     from remuda.ui import cli
-    from remuda.ui.leaving import leave
+    from remuda.ui.leaving import leave, output_is_gone
 
     is_the_program()
     try:
         cli.main()
     except SystemExit as ending:
         leave(ending.code)
+    except BrokenPipeError:
+        if not output_is_gone():
+            raise
+        leave(1)  # what reads the output wants no more of it, as in `remuda train --help | head`
 
 
 if __name__ == "__main__":

@@ -200,3 +200,12 @@ def test_a_run_without_an_output_is_made_to_its_end(closed, tmp_path):
     summary = json.loads((tmp_path / "run" / "summary.json").read_text())
     assert summary["ended"] == "all turns were played"
     assert summary["restarts"] == {}
+
+
+@pytest.mark.parametrize("words", [["train", "--help"], ["exploit", "--help"], ["games"]])
+def test_output_whose_reader_is_gone_shows_no_traceback(words):
+    program = [sys.executable, "-m", "remuda", *words]
+    ended = subprocess.Popen(program, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    ended.stdout.close()
+    assert ended.communicate()[1] == ""
+    assert ended.returncode == 1

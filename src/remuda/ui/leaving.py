@@ -6,6 +6,7 @@ import _io
 import atexit
 import gc
 import os
+import select
 import sys
 import threading
 from collections.abc import Sequence
@@ -33,6 +34,13 @@ def leave(code: str | int | None) -> NoReturn:
     if _flush_outputs() or failed:  # the output has no reader any more, or the disk is full
         code = code or 120  # as the interpreter says it
     os._exit((code or 0) & 0xFF)
+
+
+def output_is_gone() -> bool:
+    """Whether what is printed has no reader any more."""
+    output = select.poll()
+    output.register(1, 0)
+    return any(event & select.POLLERR for _, event in output.poll(0))
 
 
 def _flush_outputs() -> bool:
