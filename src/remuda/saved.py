@@ -11,7 +11,7 @@ from remuda.checkpoint.names import file_name
 from remuda.config import Config
 from remuda.coordinator.checkpointing import COORDINATOR
 from remuda.coordinator.run_directory import RunDirectory
-from remuda.crossplay import Player
+from remuda.crossplay import Entrant, Player
 from remuda.envs.registry import make_env
 from remuda.errors import CheckpointError, RunDirectoryError, UsageError
 from remuda.policies.spec import PolicySpec, policy_specs
@@ -23,6 +23,8 @@ from remuda.publish.snapshot import Snapshot
 from remuda.saved_weights import find_checkpoint, load_run, published
 from remuda.types import AgentSpec
 
+ALL, FROZEN = "all", "frozen"
+"""`RUN:all`: all policies of a run; `RUN:all@frozen`: all members that do not change."""
 CHECKPOINT = "checkpoint-"
 """Before a checkpoint's number, where a version is named: `RUN:policy@checkpoint-7`."""
 HOW = (
@@ -294,6 +296,32 @@ class Reference:
         if self.which.startswith(CHECKPOINT) and number.isdecimal():
             return saved.find(name, int(number))
         raise UsageError(f"{self.text}: {self.which!r} is no version; {HOW}")
+
+    def several(self, saved: SavedPolicies) -> dict[str, Entrant]:
+        """All policies of a run, or all that do not change, by name, if these are meant; else none.
+
+        Those that do not change are frozen copies, policies of other runs and scripted ones, which
+        are named.
+
+        Raises:
+            UsageError: there are none of them.
+        """
+        if self.policy != ALL or ALL in {spec.name for spec in saved.specs}:
+            return {}
+        if self.which not in ("", FROZEN):
+            raise UsageError(
+                f"{self.text}: all policies are {ALL}, and their frozen copies {ALL}@{FROZEN}; "
+                f"name those of @{self.which} one by one"
+            )
+        found: dict[str, Entrant]
+        if not self.which:
+            found = {**saved.all()}
+        else:
+            found = {name: saved.find(name).player for name in saved.frozen()} | saved.scripted
+        if not found:
+            what = "frozen copy" if self.which else "policy"
+            raise UsageError(f"{self.run} has saved no {what} yet")
+        return found
 
     def _only(self, saved: SavedPolicies, default: str) -> str:
         names = saved.names()

@@ -18,8 +18,6 @@ from remuda.tournaments.setup import TournamentSetup
 
 TOURNAMENTS = Path("runs/tournaments")
 """Where tournaments are kept if no directory is named."""
-ALL, FROZEN = "all", "frozen"
-"""`RUN:all`: all policies of a run; `RUN:all@frozen`: all members that do not change."""
 ASKED = ("run", "checkpoints", "game", "env", "seed", "sampled", "episodes", "until", "matches")
 """The options by which a tournament can be asked for again."""
 
@@ -165,7 +163,7 @@ def set_up(words: Sequence[str], game: str, options: Mapping[str, Any]) -> Cross
         reference = Reference.parse(word)
         if reference.run not in opened:
             opened[reference.run] = reference.open()
-        several = _all_of(reference, opened[reference.run])
+        several = reference.several(opened[reference.run])
         if several:
             found += [(own, f"{reference.run.name}:{own}", who) for own, who in several.items()]
             learned = (not isinstance(who, str) for who in several.values())
@@ -197,31 +195,6 @@ def set_up(words: Sequence[str], game: str, options: Mapping[str, Any]) -> Cross
     named = _named(found)
     sources = {name: run for name, run in zip(named, runs, strict=True) if run}
     return Crossplay(game, options, named, sources)
-
-
-def _all_of(reference: Reference, saved: SavedPolicies) -> dict[str, Entrant]:
-    """All policies of a run by name, or all that do not change, where these are meant; else none.
-
-    Those that do not change are frozen copies, policies of other runs and scripted ones.
-
-    Raises:
-        UsageError: there are none of them.
-    """
-    if reference.policy != ALL or ALL in {spec.name for spec in saved.specs}:
-        return {}
-    if reference.which not in ("", FROZEN):
-        raise UsageError(
-            f"{reference.text}: all policies are {ALL}, and their frozen copies {ALL}@{FROZEN}; "
-            f"name those of @{reference.which} one by one"
-        )
-    if not reference.which:
-        found: dict[str, Entrant] = {**saved.all()}
-    else:
-        found = {name: saved.find(name).player for name in saved.frozen()} | saved.scripted
-    if not found:
-        what = "frozen copy" if reference.which else "policy"
-        raise UsageError(f"{reference.run} has saved no {what} yet")
-    return found
 
 
 def _named(found: Sequence[tuple[str, str, Entrant]]) -> dict[str, Entrant]:
