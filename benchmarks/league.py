@@ -7,6 +7,9 @@
 in circles. An episode has ten rounds, and a policy sees the last one alone; how much may be won
 against it is worked out exactly, by backward induction over what it sees. Each way is measured at
 its end and, on average, over the second half of its checkpoints, since one moment may be lucky.
+Each is trained plainly, and held by an anchor, which is what the policy was a hundred updates ago
+(`ppo.anchor_cost`; Perolat et al. 2021, "From Poincare recurrence to convergence in imperfect
+information games"), with equal turns and all other settings alike.
 
 `connect_four` trains a league and self-play for equally many turns. Self-play's best is the one of
 its checkpoints that its own tournament ranks first; the league's main agent then meets it from both
@@ -37,11 +40,21 @@ RPS: dict[str, Any] = {
         "reward_scale": 1.0,
         "discount": 0.9,
         "learning_rate": 1e-3,
-        "ppo": {"entropy_cost": 0.0},
+        "network": {"hidden": [32]},
+        "experience": {"segment_length": ROUNDS},
+        "ppo": {
+            "entropy_cost": 0.0,
+            "normalise_advantages": False,
+            "rollout_length": ROUNDS,
+            "epochs": 2,
+            "minibatches": 2,
+        },
     },
-    "run": {"turns": 400_000, "evaluate_episodes": 0},
-    "checkpoint": {"every": 2, "keep": 1000, "evaluate_episodes": 0},
+    "run": {"turns": 4_000_000, "evaluate_episodes": 0},
+    "checkpoint": {"every": 4, "keep": 1000, "evaluate_episodes": 0},
 }
+ANCHORED = {"anchor_cost": 0.5, "anchor_every": 100}
+"""How far a policy may go from what it was, and after how many updates it was that."""
 ONE_LEAGUE = {"main": 1, "main_exploiters": 1, "league_exploiters": 1, "after": 20, "timeout": 60}
 WAYS: dict[str, dict[str, Any]] = {
     "self-play": {"matchmaker": "self_play", "policies": 1},
@@ -57,6 +70,10 @@ WAYS: dict[str, dict[str, Any]] = {
         "snapshots": {"keep": 40, "drop": "crowded"},
         "memory": 2000,
     },
+}
+MOSTLY = {"self_play": 0.9, "prioritized": 0.05, "verification": 0.05}
+RPS_WAYS = WAYS | {
+    "league, 0.9 of self-play": WAYS["league"] | {"league": ONE_LEAGUE | MOSTLY},
 }
 BAR = 0.02
 """Of what may be won in a round against the league's main agent."""
@@ -116,11 +133,15 @@ def choices_of(policy: remuda.Policy) -> np.ndarray:
 def rps(results: Results, seeds: int, turns: int | None) -> None:
     """Each way of choosing opponents, seed by seed."""
     payoffs = rock_paper_scissors(biased=True).payoffs[:, :, 0].astype(np.float64)
-    for name, population in WAYS.items():
+    ways = [(name, anchor) for name in RPS_WAYS for anchor in ({}, ANCHORED)]
+    for name, anchor in ways:
         for seed in range(seeds):
+            # In self-play both seats learn; a league's main agent has about half as many steps.
+            steps = (turns or RPS["run"]["turns"]) * (1 if "league" in name else 2)
+            tree = overlay(RPS, {"policy": {"ppo": {"anneal_steps": steps, **anchor}}})
             with tempfile.TemporaryDirectory() as home:
-                run = trained("rock_paper_scissors", RPS, population, seed, turns, Path(home))
-                policy = "main_0" if name == "league" else "policy_0"
+                run = trained("rock_paper_scissors", tree, RPS_WAYS[name], seed, turns, Path(home))
+                policy = "main_0" if "league" in name else "policy_0"
                 kept = run.checkpoints[len(run.checkpoints) // 2 :]
                 later = [choices_of(run.policy(policy, checkpoint)) for checkpoint in kept]
                 end = won_from(choices_of(run[policy]), payoffs, ROUNDS)
@@ -128,6 +149,7 @@ def rps(results: Results, seeds: int, turns: int | None) -> None:
             results.row(
                 {
                     "opponents": name,
+                    "anchor": ANCHORED["anchor_cost"] if anchor else None,
                     "seed": seed,
                     "won from it at the end": end,
                     "on average": over,
@@ -136,8 +158,8 @@ def rps(results: Results, seeds: int, turns: int | None) -> None:
                     ),
                 }
             )
-            if name == "league":
-                results.bar(f"seed {seed}: won from the main agent", end, most=BAR)
+            if "league" in name and anchor:
+                results.bar(f"{name}, seed {seed}: won from the main agent", end, most=BAR)
 
 
 def connect_four(results: Results, seeds: int, turns: int | None, matches: int) -> None:
