@@ -69,6 +69,8 @@ class League:
         """Whether all sides have as many seats."""
         self.seated: Integers = np.zeros((num_envs, table.seats), np.int64)
         """[num_envs, seats]: the place in the population of the member that sits there."""
+        self.learns: Bools = np.ones(self.seated.shape, np.bool_)
+        """[num_envs, seats]: whether a live policy that sits there learns from the match."""
         self._matches: Integers = np.zeros(num_envs, np.int64)
         self._episode_metrics: Integers = np.array(episode_metrics, np.int64)
         self._once = once
@@ -96,6 +98,9 @@ class League:
             check_seating(population, match.seats, name, self.roster.agents, self._once)
             self._matches[env] = match.id
             self.seated[env] = [population[ref].place for ref in match.seats]
+            self.learns[env] = True
+            if match.learns is not None:
+                self.learns[env] = [seat in match.learns for seat in range(len(match.seats))]
         if matches:
             self.table.set_word(PROPOSED, matches[-1].id + 1)
 
@@ -170,6 +175,7 @@ class League:
             "director": self._director.state() if self._director is not None else None,
             "random": random_state(self._random),
             "seated": self.seated.copy(),
+            "learns": self.learns.copy(),
             "matches": self._matches.copy(),
             "postponed": self.lifecycle.postponed,
         }
@@ -185,6 +191,8 @@ class League:
             self.matchmaker.begin_at(self.table.word(PROPOSED))
             return
         self.seated[...] = fitting(state, "seated", self.seated)
+        # In what an earlier version saved all learn.
+        self.learns[...] = fitting(state, "learns", self.learns) if "learns" in state else True
         self._matches[...] = fitting(state, "matches", self._matches)
 
     def level_ratings(self) -> None:
