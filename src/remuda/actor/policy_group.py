@@ -280,10 +280,18 @@ class PolicyGroup:
 
     def _runs(self, plan: BatchPlan, count: int) -> list[tuple[int, int, float]]:
         """Stretches of streams that explore alike: begin, end, rate."""
-        epsilons = self._epsilons
-        if isinstance(self._selector, Sampled) and (epsilons > 0.0).all():
-            return [(0, count, 1.0)]
-        ends = plan.begins[1:]
+        epsilons, ends = self._epsilons, plan.begins[1:]
+        if isinstance(self._selector, Sampled):  # that only asks whether to draw
+            draws = epsilons > 0.0
+            if draws.all():
+                return [(0, count, 1.0)]
+            firsts = np.flatnonzero(np.diff(draws, prepend=~draws[:1]))
+            cuts = [*plan.begins[firsts].tolist(), count]
+            return [
+                (begin, end, float(draws[first]))
+                for first, begin, end in zip(firsts, cuts[:-1], cuts[1:], strict=True)
+                if end > begin
+            ]
         return [
             (int(plan.begins[k]), int(ends[k]), float(epsilons[k]))
             for k in np.flatnonzero(ends > plan.begins[:-1])
