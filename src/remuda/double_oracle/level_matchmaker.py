@@ -8,6 +8,7 @@ other changes while they learn, and so the mixtures are worked out anew as match
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -19,7 +20,7 @@ from remuda.envs.registry import RANDOM
 from remuda.errors import UsageError
 from remuda.population.ledger import CONCEDED, EARNED, MET, Ledger
 from remuda.population.matchmaking import Matchmaker
-from remuda.population.records import PolicyRef, Population
+from remuda.population.records import Match, PolicyRef, Population
 from remuda.population.seating import Seating
 from remuda.types import State
 
@@ -37,6 +38,8 @@ LOOK = 4000
 """Matches after which mixtures are worked out anew..."""
 FIRST_LOOK = 500
 """...and while not all levels are played yet."""
+SEATS = frozenset((0,)), frozenset((1,))
+"""By player, its seat."""
 
 
 class LevelMatchmaker(Matchmaker):
@@ -92,6 +95,7 @@ class LevelMatchmaker(Matchmaker):
         self._known[:, : len(fixed[0]), : len(fixed[1])] = payoffs
         self._live = np.ones(shape, np.bool_)
         self._live[: len(fixed[0]), : len(fixed[1])] = False
+        self._measures = bool(self._live.any())
         self._sums: Numbers = np.zeros((3, *shape))
         """Of each pair: meetings, what player 0 earned, and player 1; the older, the less."""
         self._before: Numbers = np.zeros((3, *shape))
@@ -99,8 +103,8 @@ class LevelMatchmaker(Matchmaker):
         self._measured: Numbers = np.zeros(shape)
         """Matches since then in which nobody learned."""
         self._taught, self._next_look = 0, 0
-        self._learns: frozenset[int] = frozenset()
-        self._edges: list[tuple[Numbers, Numbers]] = []
+        self._edges: list[tuple[list[float], list[float]]] = []
+        """By level and player, sums of the shares of those below, up to each."""
         self._played = 0
         """Levels that are played as opponents."""
         self._solve()
@@ -115,39 +119,45 @@ class LevelMatchmaker(Matchmaker):
         share = taught(len(self._sizes)) / len(self._learners)
         return {member.ref.policy: share for member in population.learning}
 
+    def propose(
+        self, population: Population, ledger: Ledger, count: int, random: np.random.Generator
+    ) -> list[Match]:
+        """So many matches, numbered on from those before."""
+        refs = by_name(population)
+        matches = []
+        for drawn in random.random(count).tolist():
+            if self.proposed >= self._next_look:
+                self._look(population, ledger, refs)
+            matches.append(Match(self.proposed, *self._deal(refs, drawn)))
+            self.proposed += 1
+        return matches
+
     def seat(self, population: Population, ledger: Ledger, random: np.random.Generator) -> Seating:
         """A pair to be measured, or the next learner and whom it meets."""
-        refs: Mapping[str, PolicyRef] = population.view(
-            "by name", lambda: {member.ref.policy: member.ref for member in population.members}
-        )
-        if self.proposed >= self._next_look:
-            self._look(population, ledger, refs)
+        (match,) = self.propose(population, ledger, 1, random)
+        return match.seats
+
+    def _deal(self, refs: Mapping[str, PolicyRef], drawn: float) -> tuple[Seating, frozenset[int]]:
+        """Who sits where, and who of them learns; `drawn`: from 0 to 1, chooses the opponent."""
         waits = self._played < len(self._sizes) - 1
-        if self._live.any() and self.proposed % (UNKNOWN if waits else MEASURED) == 0:
-            return self._measure(refs)
+        if self._measures and self.proposed % (UNKNOWN if waits else MEASURED) == 0:
+            return self._measure(refs), frozenset()
         level, player, name = self._learners[self._taught % len(self._learners)]
         self._taught += 1
-        other = 1 - player
-        edges = self._edges[level][other]
-        drawn = int(np.searchsorted(edges, random.random() * edges[-1], side="right"))
-        opponent = self._names[other][min(drawn, len(edges) - 1)]
+        edges, names = self._edges[level][1 - player], self._names[1 - player]
+        opponent = names[min(bisect_right(edges, drawn * edges[-1]), len(edges) - 1)]
         # While a run is put together there are no members from other runs yet.
-        pair = PolicyRef(name), refs.get(opponent, refs.get(RANDOM, PolicyRef(name)))
-        self._learns = frozenset((player,))
-        return pair if player == 0 else pair[::-1]
-
-    def learning_seats(self, seats: Seating) -> frozenset[int]:  # noqa: ARG002
-        """The learner's, if the match is for one."""
-        return self._learns
+        own = PolicyRef(name)
+        other = refs.get(opponent) or refs.get(RANDOM, own)
+        return ((own, other) if player == 0 else (other, own)), SEATS[player]
 
     def _measure(self, refs: Mapping[str, PolicyRef]) -> Seating:
-        """The pair with a live policy that is known least; nobody learns."""
+        """The pair with a live policy that is known least."""
         count = np.where(self._live, self._sums[0] + self._measured, np.inf)
-        row, column = np.unravel_index(int(count.argmin()), count.shape)
+        row, column = divmod(int(count.argmin()), count.shape[1])
         self._measured[row, column] += 1.0
-        self._learns = frozenset()
-        names = self._names[0][int(row)], self._names[1][int(column)]
-        return tuple(refs.get(name, PolicyRef(self._learners[0][2])) for name in names)
+        own = PolicyRef(self._learners[0][2])
+        return refs.get(self._names[0][row], own), refs.get(self._names[1][column], own)
 
     def _look(self, population: Population, ledger: Ledger, refs: Mapping[str, PolicyRef]) -> None:
         """Add what came of matches since the last look, and work the mixtures out."""
@@ -198,7 +208,7 @@ class LevelMatchmaker(Matchmaker):
                 if not self._edges:
                     raise
                 break
-            self._edges.append((mixtures[0].cumsum(), mixtures[1].cumsum()))
+            self._edges.append((mixtures[0].cumsum().tolist(), mixtures[1].cumsum().tolist()))
             self._played = level
         self._edges += [self._edges[-1]] * (len(self._sizes) - len(self._edges))
 
@@ -225,3 +235,10 @@ class LevelMatchmaker(Matchmaker):
 def taught(levels: int) -> float:
     """The share of matches from which somebody learns, once all of these levels are played."""
     return 1.0 if levels == 1 else 1.0 - 1.0 / MEASURED
+
+
+def by_name(population: Population) -> Mapping[str, PolicyRef]:
+    """Members by the names of their policies: no two have the same here."""
+    return population.view(
+        "by name", lambda: {member.ref.policy: member.ref for member in population.members}
+    )

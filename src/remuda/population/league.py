@@ -16,6 +16,7 @@ from remuda.population.ratings import rate_all, sides_of
 from remuda.population.records import FRESH, RATING, Numbers
 from remuda.population.refusals import check_seating
 from remuda.population.roster import Roster
+from remuda.population.seating import Seating
 from remuda.population.table import Table
 from remuda.population.table_layout import MATCHES, POLICY, PROPOSED, RECORDS, VERSION
 from remuda.population.team_returns import count_metrics, count_teams, sides_by_agent
@@ -92,17 +93,27 @@ class League:
         """
         copies = np.flatnonzero(over)
         matches = self.matchmaker.propose(self.population, self.ledger, len(copies), self._random)
+        if not matches:
+            return
+        dealt = [tuple(match.seats) for match in matches]
+        # The same policies meet again and again: each seating is looked up once.
+        places = {seats: self._places_of(seats) for seats in dict.fromkeys(dealt)}
+        self._matches[copies] = [match.id for match in matches]
+        self.seated[copies] = [places[seats] for seats in dealt]
+        self.learns[copies] = True
+        if any(match.learns is not None for match in matches):
+            agents = range(self.seated.shape[1])
+            self.learns[copies] = [
+                [match.learns is None or agent in match.learns for agent in agents]
+                for match in matches
+            ]
+        self.table.set_word(PROPOSED, matches[-1].id + 1)
+
+    def _places_of(self, seats: Seating) -> list[int]:
+        """By seat, the place of who is dealt it, if all may sit there."""
         population = self.population
-        for env, match in zip(copies.tolist(), matches, strict=True):
-            name = self.matchmaker.name
-            check_seating(population, match.seats, name, self.roster.agents, self._once)
-            self._matches[env] = match.id
-            self.seated[env] = [population[ref].place for ref in match.seats]
-            self.learns[env] = True
-            if match.learns is not None:
-                self.learns[env] = [seat in match.learns for seat in range(len(match.seats))]
-        if matches:
-            self.table.set_word(PROPOSED, matches[-1].id + 1)
+        check_seating(population, seats, self.matchmaker.name, self.roster.agents, self._once)
+        return [population[ref].place for ref in seats]
 
     def close(
         self,
