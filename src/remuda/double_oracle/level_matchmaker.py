@@ -25,9 +25,11 @@ from remuda.population.seating import Seating
 from remuda.types import State
 
 Numbers = npt.NDArray[np.float64]
-MEMORY = 500.0
-"""Meetings of a pair after which what was earned before counts half: live policies change."""
-LEAST = 32.0
+MEMORY = 20_000
+"""Matches after which what was earned before counts half: live policies change..."""
+PER_PAIR = 300
+"""...or so many for each pair with one, if that is more."""
+LEAST = 16.0
 """Meetings of each pair of a level's policies with those below, before it is played as one of them.
 """
 MEASURED = 8
@@ -102,7 +104,7 @@ class LevelMatchmaker(Matchmaker):
         """The ledger's sums when it was looked at last."""
         self._measured: Numbers = np.zeros(shape)
         """Matches since then in which nobody learned."""
-        self._taught, self._next_look = 0, 0
+        self._taught, self._looked, self._next_look = 0, 0, 0
         self._edges: list[tuple[list[float], list[float]]] = []
         """By level and player, sums of the shares of those below, up to each."""
         self._played = 0
@@ -163,8 +165,9 @@ class LevelMatchmaker(Matchmaker):
         """Add what came of matches since the last look, and work the mixtures out."""
         now = self._totals(population, ledger, refs)
         new = np.where(now[0] >= self._before[0], now - self._before, now)
-        self._sums = self._sums * 0.5 ** (new[0] / MEMORY) + new
-        self._before = now
+        memory = max(MEMORY, PER_PAIR * int(self._live.sum()))
+        self._sums = self._sums * 0.5 ** ((self.proposed - self._looked) / memory) + new
+        self._before, self._looked = now, self.proposed
         self._measured[...] = 0.0
         self._solve()
         waits = self._played < len(self._sizes) - 1
@@ -217,6 +220,7 @@ class LevelMatchmaker(Matchmaker):
         return {
             **super().state(),
             "taught": self._taught,
+            "looked": self._looked,
             "next_look": self._next_look,
             "sums": self._sums.copy(),
             "before": self._before.copy(),
@@ -226,7 +230,8 @@ class LevelMatchmaker(Matchmaker):
     def restore(self, state: State) -> None:
         """Go on from what `state` returned."""
         super().restore(state)
-        self._taught, self._next_look = state["taught"], state["next_look"]
+        self._taught, self._looked = state["taught"], state["looked"]
+        self._next_look = state["next_look"]
         self._sums, self._before = state["sums"].copy(), state["before"].copy()
         self._measured = state["measured"].copy()
         self._solve()
