@@ -157,7 +157,7 @@ class _Loop:
         self._begun, self._before = time.monotonic(), 0.0
         self._fixed = [Fixed(), Fixed()]
         self._pipeline: Pipeline | None = None
-        if setup.levels > 1:
+        if setup.pipelined:
             self._pipeline = Pipeline(setup, record, view, most, self._seconds)
 
     @property

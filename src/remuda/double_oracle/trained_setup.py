@@ -49,6 +49,11 @@ class TrainedSetup:
         """Of the oracles."""
         return str(self.oracles.policy.get("algorithm", "ppo"))
 
+    @property
+    def pipelined(self) -> bool:
+        """Whether oracles train in slices, in matches that are dealt (`Pipeline`)."""
+        return self.levels > 1
+
     def description(self) -> dict[str, Any]:
         """It as plain data."""
         return {
