@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from gymnasium.spaces import Box
 
 import remuda
 from remuda.config import load_config
@@ -18,6 +19,7 @@ from remuda.double_oracle.pipeline import Fixed, LevelAnnealing, oracle_name
 from remuda.double_oracle.record import Record, read
 from remuda.double_oracle.trained import run_trained
 from remuda.double_oracle.trained_setup import TrainedSetup
+from remuda.envs.registry import make_env
 from remuda.errors import RunDirectoryError, UsageError
 from remuda.population.ledger import read_records, results
 from remuda.ui.live import PlainView
@@ -178,6 +180,29 @@ def test_who_was_killed_while_a_slice_trained_begins_that_slice_anew(whole, tmp_
     assert slices_of(place) == [[1, 1]]
     assert (place / "slice_1").is_dir()
     assert plain(run(setup_of(), place, 3, resume=True)) == plain(found)
+
+
+def test_where_the_game_is_not_walked_one_more_level_measures_the_last_mixtures(tmp_path):
+    """Red before: it was not thought of, and trained alone after all others."""
+    setup = setup_of(turns=400, options={"biased": True, "rounds": 2})
+    found = run(setup, tmp_path / "x", 1)
+    assert [each.is_exact for each in found.iterations] == [False, False]
+    assert slices_of(tmp_path / "x") == [[1, 1], [1, 2], [2, 2]]
+
+
+def test_who_may_sit_where(monkeypatch):
+    """Where agents see unlike things each oracle keeps to its player's; else all may sit anywhere.
+
+    A fixed policy takes the seats of one that is like it, which may be the other player's.
+    """
+    agents = make_env("rock_paper_scissors", 1).agents
+    levels = [[["a"], ["b"]], [["c"], ["d"]]]
+    assert pipeline._seats(setup_of(), levels) == {}
+    wide = replace(agents[1], observation_space=Box(0.0, 1.0, (3,)))
+    monkeypatch.setattr(pipeline, "agents_of", lambda *_: (agents[0], wide))
+    first, second = ([agent.name] for agent in agents)
+    expected = {"a": first, "b": second, "c": first, "d": second}
+    assert pipeline._seats(setup_of(), levels) == expected
 
 
 def test_a_signal_while_a_slice_trains_keeps_those_before(tmp_path, monkeypatch):

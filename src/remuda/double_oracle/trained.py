@@ -158,7 +158,9 @@ class _Loop:
         self._fixed = [Fixed(), Fixed()]
         self._pipeline: Pipeline | None = None
         if setup.pipelined:
-            self._pipeline = Pipeline(setup, record, view, most, self._seconds)
+            # Where the game is not walked, the last mixtures are measured by one more level.
+            levels = most + (walked is None)
+            self._pipeline = Pipeline(setup, record, view, levels, self._seconds)
 
     @property
     def counts(self) -> tuple[int, int]:
