@@ -308,36 +308,44 @@ def pipeline(
     oracles = OracleSettings(**{**settings, "schedule": schedule})
     ways = (("1", TrainedSetup, 1), ("1, dealt", Dealt, 1), (str(levels), TrainedSetup, levels))
     count = 2 * oracles.candidates * iterations
-    totals: dict[str, list[float]] = {name: [] for name, *_ in ways}
+    figures: dict[str, list[dict[str, float]]] = {name: [] for name, *_ in ways}
     for number in range(rounds + 1):
         for name, kind, at_once in ways:
             # Before the first round everything is compiled, by runs that are not counted.
-            short = replace(oracles, turns=6400) if not number else oracles
+            short, most = (oracles, iterations) if number else (replace(oracles, turns=6400), 2)
             setup = kind(game, {}, "nash", number, given["matches"], short, at_once)
             began, computed = time.perf_counter(), time.process_time()
             with tempfile.TemporaryDirectory() as home:
                 place = Path(home) / "psro"
-                most = iterations if number else 2
-                found = run_trained(setup, most, place, QuietView(), told=print_line)
+                found = run_trained(setup, most, place, QuietView())
                 whole, computed = time.perf_counter() - began, time.process_time() - computed
                 trained = sum(line.get("trained_seconds", 0.0) for line in read(place))
                 updates = updates_in(place)
             if not number:
                 continue
-            totals[name].append(whole)
-            results.row(
+            figures[name].append(
                 {
-                    "levels": name,
-                    "seed": number,
                     "NashConv": found.nash_conv,
                     "seconds a policy": whole / count,
                     "of training": trained / count,
                     "CPU seconds a policy": computed / count,
-                    "updates a policy": round(updates / count, 1),
+                    "updates a policy": updates / count,
                 }
             )
-    for name, seconds in totals.items():
-        results.row({"levels": f"{name}: median", "seconds a policy": median(seconds) / count})
+            print(f"seed {number}, levels {name}: {figures[name][-1]}", flush=True)
+    for name, of_way in figures.items():
+        cells = {key: median(each[key] for each in of_way) for key in of_way[0]}
+        worst = max(each["NashConv"] for each in of_way)
+        results.row({"levels": name, "NashConv": cells.pop("NashConv"), "at most": worst, **cells})
+    pairs = zip(figures["1"], figures[str(levels)], strict=True)
+    ratios = [
+        {key: one[key] / several[key] for key in ("seconds a policy", "of training")}
+        for one, several in pairs
+    ]
+    results.row(
+        {"levels": f"1 : {levels}"}
+        | {key: median(each[key] for each in ratios) for key in ratios[0]}
+    )
 
 
 def main() -> None:
