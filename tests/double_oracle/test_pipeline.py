@@ -122,6 +122,13 @@ def test_the_same_again(whole, tmp_path):
     assert plain(run(setup_of(), tmp_path / "again", 3)) == plain(found)
 
 
+def test_processes_that_take_turns_find_the_same(whole, tmp_path):
+    """`lockstep` agrees with `sequential` about whom a live policy meets, too."""
+    setup = setup_of()
+    setup = replace(setup, oracles=replace(setup.oracles, schedule="lockstep"))
+    assert plain(run(setup, tmp_path / "again", 3)) == plain(whole[0])
+
+
 @pytest.mark.parametrize(
     "when", [5, *(pytest.param(when, marks=pytest.mark.slow) for when in (1, 3, 4, 6, 8, 10, 14))]
 )

@@ -293,11 +293,6 @@ def numbers_of(name: str) -> tuple[int, int, int]:
     return level, player, number
 
 
-def check_levels(setup: TrainedSetup) -> None:
-    """Raise a `ConfigError` where oracles of levels cannot be so."""
-    _base(setup, Path("slice"), 1.0, 0)
-
-
 def _has(span: tuple[int, int], level: int) -> bool:
     return span[0] <= level <= span[1]
 
