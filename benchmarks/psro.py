@@ -19,7 +19,8 @@ runs, with their starts, by the number of policies; and by itself that of traini
 `pipeline` runs double oracles of as many iterations, with as many turns of each oracle, in turns:
 with one level (each generation begins once the one before is done), with several, and with one
 whose oracles play in matches that are dealt, as those of several do. The time of a policy is that
-of everything, with starts and matches, by the number of oracles that were trained.
+of everything, with starts and matches, by the number of oracles that were trained. Exact schedules
+train policies one by one, so that a stack of more of them shows in `async` alone.
 """
 
 from __future__ import annotations
@@ -87,6 +88,9 @@ LEDUC: dict[str, Any] = {
     },
 }
 """Likewise in Leduc poker."""
+
+PIPELINED = 4
+"""Turns of `pipeline`, in those of `ppo` and `leduc`: starts of processes are to matter less."""
 
 
 class QuietView(PlainView):
@@ -299,13 +303,20 @@ def updates_in(place: Path) -> int:
 
 
 def pipeline(
-    results: Results, game: str, levels: int, iterations: int, rounds: int, schedule: str
+    results: Results,
+    game: str,
+    levels: int,
+    iterations: int,
+    rounds: int,
+    schedule: str,
+    turns: int | None,
 ) -> None:
     """Time double oracles with one level, and with several."""
     given = TRAINED if game == "kuhn_poker" else LEDUC
     settings = {name: value for name, value in given.items() if name != "matches"}
     settings["policy"] = {**given["policy"], "algorithm": "ppo"}
-    oracles = OracleSettings(**{**settings, "schedule": schedule})
+    settings |= {"schedule": schedule, "turns": turns or PIPELINED * given["turns"]}
+    oracles = OracleSettings(**settings)
     ways = (("1", TrainedSetup, 1), ("1, dealt", Dealt, 1), (str(levels), TrainedSetup, levels))
     count = 2 * oracles.candidates * iterations
     figures: dict[str, list[dict[str, float]]] = {name: [] for name, *_ in ways}
@@ -362,10 +373,11 @@ def main() -> None:
         "--rounds", type=int, default=3, help="of stack and pipeline: each way so often"
     )
     parser.add_argument(
-        "--schedule", default="sequential", help="of stack and pipeline: async, or sequential"
+        "--schedule", help="of stack (sequential, if nothing is said) and pipeline (async)"
     )
     parser.add_argument("--levels", type=int, default=3, help="of pipeline: that train at once")
     parser.add_argument("--iterations", type=int, default=8, help="of pipeline")
+    parser.add_argument("--turns", type=int, help="of pipeline: in which a level is trained")
     parser.add_argument("--game", default="kuhn_poker", help="of pipeline, or leduc_poker")
     options = options_of(parser)
     results = Results(f"psro.{options.what}")
@@ -374,7 +386,7 @@ def main() -> None:
     elif options.what == "leduc":
         leduc(results, options.minutes, options.first_seed)
     elif options.what == "stack":
-        stack(results, options.candidates, options.rounds, options.schedule)
+        stack(results, options.candidates, options.rounds, options.schedule or "sequential")
     elif options.what == "pipeline":
         pipeline(
             results,
@@ -382,7 +394,8 @@ def main() -> None:
             options.levels,
             options.iterations,
             options.rounds,
-            options.schedule,
+            options.schedule or "async",
+            options.turns,
         )
     else:
         ppo(results, options.seeds, options.first_seed)
