@@ -92,7 +92,9 @@ class SavedPolicies:
         files = self.files
         if not files.checkpoints.numbers() and not any(map(files.has_weights, names)):
             return ()
-        return tuple(load_run(files)[1]) if self.config.population.dealt else tuple(names)
+        if not self.config.population.dealt:
+            return tuple(names)
+        return tuple(load_run(files, "final", self.config)[1])
 
     def copies(self, number: int | None = None) -> list[tuple[str, Snapshot]]:
         """The frozen copies in a checkpoint, each with its policy; None: in the newest.
@@ -123,7 +125,8 @@ class SavedPolicies:
         """All policies by name, of one moment, read once; none while nothing is saved."""
         if not self.names():
             return {}
-        return {name: self._player(name, s) for name, s in load_run(self.files)[1].items()}
+        found = load_run(self.files, "final", self.config)[1]
+        return {name: self._player(name, snapshot) for name, snapshot in found.items()}
 
     def find(self, name: str, checkpoint: int | str = "final") -> Saved:
         """One policy.
@@ -153,7 +156,7 @@ class SavedPolicies:
         if not self.names():
             raise RunDirectoryError(f"{self.files.path} has saved no policy yet")
         taken = find_checkpoint(self.files, self.config, self.specs, checkpoint)
-        found = load_run(self.files, "final" if taken is None else taken)[1]
+        found = load_run(self.files, "final" if taken is None else taken, self.config)[1]
         if name not in found:
             raise UnknownPolicyError(name, list(found))
         return Saved(name, self._player(name, found[name]), taken)

@@ -16,6 +16,8 @@ from remuda.population.imported import Imported, Origin
 from remuda.population.roster import LONGEST, unborn
 from remuda.saved import Reference, Saved, SavedPolicies, learner_state
 
+GREEDY = "+greedy"
+"""Behind the name of a member from another run: it takes its best action, and draws none."""
 TOLD = 4
 """Policies that are told of one by one; of more only how many."""
 
@@ -155,9 +157,11 @@ def find_imported(config: Config, specs: Sequence[PolicySpec]) -> tuple[Imported
     opened: dict[str, SavedPolicies] = {}
     for text in config.population.members_from:
         try:
-            reference = Reference.parse(text)
+            reference = Reference.parse(text.removesuffix(GREEDY))
             saved = opened.setdefault(str(reference.run), reference.open())
-            found.append(_imported(specs, saved, reference.find(saved), _origins(found)))
+            is_greedy = text.endswith(GREEDY)
+            taken = reference.find(saved)
+            found.append(_imported(specs, saved, taken, _origins(found), is_greedy))
         except RemudaError as error:
             raise ConfigError(f"population.members_from {text}: {error}") from error
         this = found[-1].origin
@@ -181,9 +185,21 @@ def _origins(members: Sequence[Imported]) -> list[Origin]:
 
 
 def _imported(
-    specs: Sequence[PolicySpec], saved: SavedPolicies, taken: Saved, before: Sequence[Origin]
+    specs: Sequence[PolicySpec],
+    saved: SavedPolicies,
+    taken: Saved,
+    before: Sequence[Origin],
+    is_greedy: bool,
 ) -> Imported:
-    """A policy of another run as a member; `before`: who the members before it are."""
+    """A policy of another run as a member.
+
+    Args:
+        specs: of the policies here.
+        saved: the policies of the other run.
+        taken: which of them.
+        before: who the members before it are.
+        is_greedy: whether it always takes its best action.
+    """
     there, snapshot = taken.player.spec, taken.player.snapshot
     different = {spec.name: list(differences(there, spec)) for spec in specs}
     like = next((name for name, differs in different.items() if not differs), None)
@@ -195,6 +211,7 @@ def _imported(
         )
     path = saved.files.path.absolute()
     own = taken.name.rpartition("@")[0] if taken.is_frozen else taken.name
+    rate = snapshot.epsilon if taken.is_frozen else there.config.last_epsilon
     origin = Origin(
         _name_of(path, own, before),
         snapshot.version,
@@ -202,7 +219,7 @@ def _imported(
         str(path),
         taken.name,
         snapshot.learner_step,
-        snapshot.epsilon if taken.is_frozen else there.config.last_epsilon,
+        0.0 if is_greedy else rate,
     )
     return Imported(origin, np.asarray(snapshot.weights, np.float32))
 

@@ -79,7 +79,7 @@ def loop_of(tmp_path, pairs, solver="nash"):
     """A loop in whose meta-game these pairs met: by pair, what player 0 earned in each match."""
     setup = TrainedSetup("rock_paper_scissors", {"biased": True, "rounds": 2}, solver)
     with begin(tmp_path, setup.description()) as record:
-        found = trained._Loop(setup, None, record, PlainView(), None, lambda: False)
+        found = trained._Loop(setup, None, record, PlainView(), 1, None, lambda: False)
     for pair, earned in pairs.items():
         own = np.array(earned)
         sums = [len(own), own.sum(), -own.sum(), (own**2).sum(), (own**2).sum()]

@@ -259,3 +259,31 @@ def test_they_explore_as_at_the_end_of_their_training(other, tmp_path):
     config = load_config(overlay(tree, {"population": {"matchmaker": "random"}}))
     (member,) = find_imported(config, policy_specs(config, agents))
     assert member.snapshot.epsilon == 0.125
+
+
+def test_a_greedy_member_takes_its_best_action(other):
+    tree = {"members_from": (f"{other}:agent_0", f"{other}:agent_1+greedy")}
+    config = load_config(overlay(TREE, {"population": {"matchmaker": "random", **tree}}))
+    agents = make_env("kuhn_poker", 1).agents
+    found = [member.snapshot for member in find_imported(config, policy_specs(config, agents))]
+    assert [snapshot.epsilon > 0.0 for snapshot in found] == [True, False]
+
+
+def test_policies_that_draw_and_greedy_ones_share_a_stack():
+    """Rows of one stack, of which some draw: each stretch of rows is chosen for at once."""
+    from remuda.actor.batch_plan import make_plan
+    from remuda.actor.policy_group import PolicyGroup
+
+    config = load_config(TREE)
+    spec = policy_specs(config, make_env("kuhn_poker", 1).agents)[0]
+    group = object.__new__(PolicyGroup)
+    group._selector = spec.action_selector()
+    rows = np.array([0, 0, 1, 3, 3, 4, 5])
+    plan = make_plan(rows, np.arange(7), 6, False)
+    for rates, expected in (
+        ([1, 1, 1, 1, 1, 1], [(0, 7, 1.0)]),
+        ([1, 1, 0, 0, 0, 1], [(0, 3, 1.0), (3, 6, 0.0), (6, 7, 1.0)]),
+        ([0, 1, 0, 1, 0, 0], [(0, 2, 0.0), (2, 3, 1.0), (3, 5, 1.0), (5, 7, 0.0)]),
+    ):
+        group._epsilons = np.array(rates, np.float64)
+        assert group._runs(plan, 7) == expected

@@ -3,7 +3,7 @@
 A *stream* is one agent of one copy, numbered agent by agent: what it sees and does stands in row
 `agent * num_envs + copy` of every array. Streams of one policy, live or frozen, are gathered into
 one forward pass, whatever matches they belong to; what they live through goes to the policy that
-acted, if it learns.
+acted, if it learns and learns from that match.
 """
 
 from __future__ import annotations
@@ -341,7 +341,8 @@ class MatchSeats(StreamSeats):
         )
 
     def _deal(self) -> None:
+        learns = self.league.learns
         for policy_group in self.policy_groups:
-            policy_group.deal(self.league.seated, self.groups)
+            policy_group.deal(self.league.seated, self.groups, None if learns.all() else learns)
         if self._scripted is not None:
             self._scripted.deal(self.league.seated)

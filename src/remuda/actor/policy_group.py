@@ -104,24 +104,45 @@ class PolicyGroup:
         self._actions = kind.actions.copy()
         self._log_probs = kind.log_probs.copy()
         self._plans: list[BatchPlan] = []
+        self._written: list[BatchPlan] = []
+        """By group, the streams whose experience is kept..."""
         self._everyone: BatchPlan | None = None
+        """...and those of all groups."""
 
-    def deal(self, seated: Integers, groups: Sequence[tuple[int, ...]]) -> None:
-        """Plan the passes of each group, once seats [num_envs, num_agents] are dealt anew."""
-        kind = self.kind
-        rows = self.row_of[kind.by_stream(seated)]
-        plans = {}
+    def deal(
+        self,
+        seated: Integers,
+        groups: Sequence[tuple[int, ...]],
+        learns: Bools | None = None,
+    ) -> None:
+        """Plan the passes of each group, once seats are dealt anew.
+
+        Args:
+            seated: [num_envs, num_agents] the places of those who sit there.
+            groups: agents that choose together.
+            learns: [num_envs, num_agents] whether what a live policy lives through there is
+                written; None: everywhere. It stays as it is to the end of a copy's episode.
+        """
+        rows = self.row_of[self.kind.by_stream(seated)]
+        self._plans = self._written = self._plan_groups(rows, groups)
+        if learns is not None:
+            rows = np.where(self.kind.by_stream(learns), rows, -1)
+            self._written = self._plan_groups(rows, groups)
+        self._everyone = (
+            self._written[0] if len(groups) == 1 else self._plan(rows, np.arange(len(rows)))
+        )
+
+    def _plan_groups(self, rows: Integers, groups: Sequence[tuple[int, ...]]) -> list[BatchPlan]:
+        """By group, the passes of its streams; `rows`: [num_streams] who plays them."""
+        kind, plans = self.kind, []
         for group in groups:
             streams = [
                 np.arange(part.start, part.stop)
                 for part in (kind.streams_of(a) for a in group if a in kind.agents)
             ]
             numbers = np.concatenate(streams) if streams else np.zeros(0, np.int64)
-            plans[group] = self._plan(rows[numbers], numbers)
-        self._plans = [plans[group] for group in groups]
-        self._everyone = (
-            self._plans[0] if len(groups) == 1 else self._plan(rows, np.arange(len(rows)))
-        )
+            plans.append(self._plan(rows[numbers], numbers))
+        return plans
 
     def choose(self, group: int, random: np.random.Generator | None) -> None:
         """What the networks say, and then a choice for all their streams."""
@@ -145,7 +166,7 @@ class PolicyGroup:
 
     def decide(self, group: int) -> None:
         """Write down what was observed and chosen."""
-        kind, plan = self.kind, self._plans[group]
+        kind, plan = self.kind, self._written[group]
         for writer in self.writers:
             writer.decide(
                 plan.begins,
@@ -259,10 +280,18 @@ class PolicyGroup:
 
     def _runs(self, plan: BatchPlan, count: int) -> list[tuple[int, int, float]]:
         """Stretches of streams that explore alike: begin, end, rate."""
-        epsilons = self._epsilons
-        if isinstance(self._selector, Sampled) and (epsilons > 0.0).all():
-            return [(0, count, 1.0)]
-        ends = plan.begins[1:]
+        epsilons, ends = self._epsilons, plan.begins[1:]
+        if isinstance(self._selector, Sampled):  # that only asks whether to draw
+            draws = epsilons > 0.0
+            if draws.all():
+                return [(0, count, 1.0)]
+            firsts = np.flatnonzero(np.diff(draws, prepend=~draws[:1]))
+            cuts = [*plan.begins[firsts].tolist(), count]
+            return [
+                (begin, end, float(draws[first]))
+                for first, begin, end in zip(firsts, cuts[:-1], cuts[1:], strict=True)
+                if end > begin
+            ]
         return [
             (int(plan.begins[k]), int(ends[k]), float(epsilons[k]))
             for k in np.flatnonzero(ends > plan.begins[:-1])

@@ -281,8 +281,10 @@ class PopulationConfig(Section):
     """Frozen copies."""
     members_from: tuple[str, ...] = ()
     """Policies of other runs that play as fixed opponents, each `RUN:policy`, with a version or
-    not, as of `policy.init_from`. They take seats as frozen copies do, in their share
-    (`population.snapshots.share`), and need the network of a policy that may sit there."""
+    not, as of `policy.init_from`; with `+greedy` behind it one takes its best action each time
+    instead of exploring as it did when its run ended. They take seats as frozen copies do, in
+    their share (`population.snapshots.share`), and need the network of a policy that may sit
+    there."""
     births: BirthsConfig = BirthsConfig()
     """Births and retirements."""
     evolution: EvolutionConfig = EvolutionConfig()

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from scipy.stats import t as student
 
 from remuda.crossplay import Entrant
 from remuda.envs.registry import RANDOM
@@ -16,6 +17,8 @@ from remuda.exploiting.target import Target
 from remuda.types import Integers
 
 Numbers = npt.NDArray[np.float64]
+INTERVAL = 0.95
+"""How likely an interval is right."""
 LEAST = 0.25
 """A pair is played again where this share of the first matches is due to it, at least."""
 
@@ -144,3 +147,39 @@ def share_out(
         lacking *= total / lacking.sum()
     found: Integers = np.floor(lacking).astype(np.int64)
     return found
+
+
+def gains_of(
+    sums: PairSums, counts: Sequence[int], mixtures: Sequence[Numbers]
+) -> tuple[Numbers, float]:
+    """[2] what policies that joined since mixtures were worked out gain against them.
+
+    Of several such policies of a player that which earned most counts, so that the interval is that
+    of all of them at once (Bonferroni); and it is Student's, by the pair that met least often.
+
+    Args:
+        sums: of the pairs that met.
+        counts: by player, how many policies there are now.
+        mixtures: by player, how often each of the first of them is played.
+
+    Returns:
+        the gains, and half of the interval of their sum.
+    """
+    payoffs, noise = sums.payoffs(counts), sums.errors(counts)
+    x, y = mixtures
+    values = np.einsum("rij,i,j->r", payoffs[:, : len(x), : len(y)], x, y)
+    spread = np.einsum("rij,i,j->r", noise[:, : len(x), : len(y)], x**2, y**2)
+    gains, error, choices = np.zeros(2), 0.0, 1
+    for player in range(2):
+        other, old = mixtures[1 - player], len(mixtures[player])
+        earned = np.moveaxis(payoffs[player], player, 0)[old:, : len(other)] @ other
+        choices *= max(len(earned), 1)
+        if not len(earned) or earned.max() <= values[player]:
+            continue
+        best = int(earned.argmax())
+        own_noise = np.moveaxis(noise[player], player, 0)[old + best, : len(other)]
+        gains[player] = earned[best] - values[player]
+        error += float(own_noise @ other**2) + float(spread[player])
+    fewest = int(sums.matches(counts).min())
+    wide = float(student.ppf(1.0 - (1.0 - INTERVAL) / 2.0 / choices, max(fewest - 1, 1)))
+    return gains, wide * float(np.sqrt(error))

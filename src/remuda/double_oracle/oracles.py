@@ -20,11 +20,7 @@ from remuda.crossplay import Entrant, Player
 from remuda.double_oracle.oracle_game import name_of
 from remuda.exploiting.matches import Lineup, play_lineups
 from remuda.exploiting.target import Target, agents_of
-from remuda.exploiting.training import (
-    NUM_ENVS,
-    Exploiters,
-    ExploiterSettings,
-)
+from remuda.exploiting.training import NUM_ENVS, ExploiterSettings
 
 Numbers = npt.NDArray[np.float64]
 GAME = "remuda.double_oracle.oracle_game:AgainstTargets"
@@ -170,15 +166,19 @@ class Response:
     """The best candidate of a target."""
 
     player: int
+    number: int
+    """Of the candidate."""
+    is_greedy: bool
+    """Whether it takes its best action; else it draws from its distribution."""
     who: Player
-    """As it plays: by its best action, or drawing from its distribution."""
+    """It, playing so."""
     earned: float
     """In the matches by which it was chosen: of several means the greatest, so too high."""
 
 
 def choose(
     targets: Sequence[SeatedTarget],
-    trained: Exploiters,
+    players: Mapping[str, Player],
     settings: OracleSettings,
     seeds: Sequence[int],
 ) -> list[Response]:
@@ -186,7 +186,7 @@ def choose(
 
     Args:
         targets: that they were trained against.
-        trained: all candidates.
+        players: all candidates, by `candidate_name`.
         settings: how many there are of each, and how many matches.
         seeds: by target, of these matches.
     """
@@ -194,14 +194,16 @@ def choose(
     for number, (each, seed) in enumerate(zip(targets, seeds, strict=True)):
         agent = agents_of(each.target.game, each.target.options)[each.player]
         ways: list[Player] = []
+        names: list[tuple[int, bool]] = []
         for i in range(settings.candidates):
-            player = replace(trained.players[candidate_name(number, i)], agent=agent)
+            player = replace(players[candidate_name(number, i)], agent=agent)
             for greedy in (True, False) if player.spec.config.entry.samples else (True,):
                 snapshot = replace(player.snapshot, epsilon=0.0 if greedy else 1.0)
                 ways.append(replace(player, snapshot=snapshot))
+                names.append((i, greedy))
         lineups = [Lineup(each.player, who) for who in ways]
         played = play_lineups(each.target, lineups, settings.trials, seed)
         earned = [float(one[:, each.player].mean()) for one in played]
         best = int(np.argmax(earned))
-        found.append(Response(each.player, ways[best], earned[best]))
+        found.append(Response(each.player, *names[best], ways[best], earned[best]))
     return found

@@ -17,13 +17,12 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from scipy.stats import t as student
 
 from remuda.analysis.exact_play import WalkedGame
 from remuda.analysis.exploitability import measure
 from remuda.analysis.tree_policies import mixture
 from remuda.coordinator.metrics import View
-from remuda.crossplay import Entrant
+from remuda.crossplay import Entrant, Player
 from remuda.double_oracle import record as records
 from remuda.double_oracle.exact import check_end, least_gain
 from remuda.double_oracle.iterations import (
@@ -34,7 +33,7 @@ from remuda.double_oracle.iterations import (
     DoubleOracle,
     Iteration,
 )
-from remuda.double_oracle.matches import PairSums, play_pairs, share_out
+from remuda.double_oracle.matches import PairSums, gains_of, play_pairs, share_out
 from remuda.double_oracle.meta_solvers import (
     MetaStrategy,
     Mixtures,
@@ -48,6 +47,7 @@ from remuda.double_oracle.oracles import (
     config_of,
     seated_target,
 )
+from remuda.double_oracle.pipeline import Fixed, Pipeline
 from remuda.double_oracle.record import Record
 from remuda.double_oracle.trained_setup import TOLERANCE, TrainedSetup, check_setup
 from remuda.envs.registry import RANDOM
@@ -58,8 +58,6 @@ from remuda.exploiting.training import train_exploiters
 from remuda.streams import stream
 
 Numbers = npt.NDArray[np.float64]
-INTERVAL = 0.95
-"""How likely an interval is right."""
 
 
 def run_trained(
@@ -104,8 +102,8 @@ def run_trained(
         )
     )
     with opened as record:
-        loop = _Loop(setup, walked, record, view, told, stopped)
-        ended = loop.run(iterations, enough)
+        loop = _Loop(setup, walked, record, view, iterations, told, stopped)
+        ended = loop.run(enough)
     return DoubleOracle(
         setup.game,
         setup.meta_solver,
@@ -123,7 +121,7 @@ class _Responses:
     """What came of the oracles of an iteration."""
 
     added: list[list[Any]]
-    """Those that were found: player, name and file."""
+    """Those that were found: player, name and file; of several levels also what runs call them."""
     mixtures: Mixtures
     """That they were trained against."""
 
@@ -141,10 +139,11 @@ class _Loop:
         walked: WalkedGame | None,
         record: Record,
         view: View,
+        most: int,
         told: Callable[[Iteration], None] | None,
         stopped: Callable[[], bool],
     ) -> None:
-        self._setup, self._record, self._view = setup, record, view
+        self._setup, self._record, self._view, self._most = setup, record, view, most
         self._told, self._stopped = told, stopped
         self._walked = walked
         self._gain = 0.0 if walked is None else least_gain(walked.tree)
@@ -156,30 +155,36 @@ class _Loop:
         """By iteration."""
         self.found: list[Iteration] = []
         self._begun, self._before = time.monotonic(), 0.0
+        self._fixed = [Fixed(), Fixed()]
+        self._pipeline: Pipeline | None = None
+        if setup.pipelined:
+            # Where the game is not walked, the last mixtures are measured by one more level.
+            levels = most + (walked is None)
+            self._pipeline = Pipeline(setup, record, view, levels, self._seconds)
 
     @property
     def counts(self) -> tuple[int, int]:
         """By player, how many policies there are."""
         return len(self._policies[0]), len(self._policies[1])
 
-    def run(self, iterations: int, enough: float) -> str:
+    def run(self, enough: float) -> str:
         """Iterate; why it ended."""
         self._take()
         try:
-            return self._iterate(iterations, enough)
+            return self._iterate(enough)
         except _StoppedError:
             return INTERRUPTED
 
-    def _iterate(self, iterations: int, enough: float) -> str:
+    def _iterate(self, enough: float) -> str:
         number = 0
         while True:
             if not self._is_done(number):
                 strategy = self._solve(number)
-                ended = self._ended(iterations, enough)
+                ended = self._ended(self._most, enough)
                 if ended or self._stopped() or not self._respond(number, strategy):
                     return ended or INTERRUPTED
-            for player, name, file in self._trained[number].added:
-                self._join(player, name, self._record.directory / file)
+            for player, name, file, *member in self._trained[number].added:
+                self._join(player, name, self._record.directory / file, *member)
             number += 1
 
     def _is_done(self, number: int) -> bool:
@@ -222,6 +227,8 @@ class _Loop:
                 self._trained[line["responses"]] = _Responses(line["added"], mixtures)
                 for player, *_ in line["added"]:
                     counts[player] += 1
+            elif "slice" in line and self._pipeline is not None:
+                self._pipeline.take(line)
             else:
                 self._note(Iteration.from_line(line))
             self._before = max(self._before, line.get("seconds", 0.0))
@@ -240,8 +247,12 @@ class _Loop:
             return key not in self._rounds and key == (number, 1 if met else 0)
         if (number, 1) not in self._rounds:
             return False
+        measured = self._walked is None or known == number + 1
+        if "slice" in line:
+            return measured and self._pipeline is not None and self._pipeline.follows(line, number)
         if "responses" in line:
-            return line["responses"] == number and (self._walked is None or known == number + 1)
+            done = self._pipeline is None or self._pipeline.is_done(number + 1)
+            return line["responses"] == number and measured and done
         return line.get("iteration") == known == (number - 1 if self._walked is None else number)
 
     def _ended(self, iterations: int, enough: float) -> str:
@@ -311,8 +322,13 @@ class _Loop:
     def _respond(self, number: int, strategy: MetaStrategy) -> bool:
         """Train oracles against the mixtures, and keep the best of each target.
 
-        False: a signal ended the training, and nothing of it is kept.
+        False: a signal ended the training, and nothing of what was under way is kept.
         """
+        pipeline = self._pipeline
+        while pipeline is not None and not pipeline.is_done(number + 1):
+            payoffs = self._sums.payoffs(self.counts)
+            if not pipeline.advance(number, self._fixed, payoffs, self._scale()):
+                return False
         setup, place = self._setup, self._record.directory / f"iteration_{number}"
         shutil.rmtree(place, ignore_errors=True)  # what was killed while it trained
         place.mkdir()
@@ -320,11 +336,17 @@ class _Loop:
             self._target(each.player, each.mixtures[1 - each.player], place / f"target_{i}")
             for i, each in enumerate(strategy.targets)
         ]
-        seed = int(stream(setup.seed, "psro", "oracles", number).integers(2**31))
-        config = config_of(setup.oracles, targets, seed, place / "oracles", self._scale())
-        trained = train_exploiters(config, self._view)
-        if trained.interrupted is not None:
-            return False
+        cost: dict[str, float] = {}
+        if pipeline is not None:
+            players: Mapping[str, Player] = pipeline.players(number + 1)
+        else:
+            seed = int(stream(setup.seed, "psro", "oracles", number).integers(2**31))
+            config = config_of(setup.oracles, targets, seed, place / "oracles", self._scale())
+            trained = train_exploiters(config, self._view)
+            if trained.interrupted is not None:
+                return False
+            players = trained.players
+            cost = {"steps": trained.steps, "trained_seconds": trained.seconds}
         seeds = [
             int(stream(setup.seed, "psro", "trials", number, i).integers(2**62))
             for i in range(len(targets))
@@ -334,21 +356,24 @@ class _Loop:
             to_beat(setup.meta_solver, payoffs, strategy.mixtures, t) for t in strategy.targets
         ]
         added: list[list[Any]] = []
-        for i, response in enumerate(choose(targets, trained, setup.oracles, seeds)):
+        for i, response in enumerate(choose(targets, players, setup.oracles, seeds)):
             player = response.player
             if response.earned <= least[i]:
                 continue  # nothing better was found
             name = f"player {player}, iteration {number + 1}"
             file, alone = place / f"policy_{i}", ((response.who,) * 2,)
             Target(setup.game, dict(setup.options), (name,), (1.0,), alone).save(file)
-            added.append([player, name, str(file.relative_to(self._record.directory))])
+            joins = [player, name, str(file.relative_to(self._record.directory))]
+            if pipeline is not None:
+                chosen = response.number, response.is_greedy
+                joins.append(pipeline.member(number + 1, player, *chosen))
+            added.append(joins)
         found = _Responses(added, strategy.mixtures)
         line = {
             "responses": number,
             "added": added,
             "mixtures": [mixture.tolist() for mixture in strategy.mixtures],
-            "steps": trained.steps,
-            "trained_seconds": trained.seconds,
+            **cost,
         }
         self._record.append({**line, **self._seconds()})
         self._trained[number] = found
@@ -362,14 +387,10 @@ class _Loop:
         found.target.save(file)
         return found
 
-    def _join(self, player: int, name: str, file: Path) -> None:
+    def _join(self, player: int, name: str, file: Path, *member: str) -> None:
+        """Let a response be played; `member`: as runs of several levels call it."""
         self._policies[player].append((name, Target.load(file).players[0][player]))
-
-    def _values(self, mixtures: Mixtures) -> Numbers:
-        """[2]: what the mixtures earn, by the matches."""
-        payoffs = self._sums.payoffs(tuple(map(len, mixtures)))
-        found: Numbers = np.einsum("rij,i,j->r", payoffs, *mixtures)
-        return found
+        self._fixed[player] = Fixed((*self._fixed[player].members, *member))
 
     def _bound(self, number: int) -> None:
         """Measure the iteration before by what its responses earned in the matches since."""
@@ -379,28 +400,8 @@ class _Loop:
         self._keep(number, mixtures, gains, payoffs, margin, False)
 
     def _gains_of(self, mixtures: Mixtures) -> tuple[Numbers, float]:
-        """[2] what responses that joined since gain against mixtures, and the sum's margin.
-
-        Of several responses of a player that which earned most counts, so that the interval is that
-        of all of them at once (Bonferroni); and it is Student's, by the pair that met least often.
-        """
-        payoffs, noise = self._sums.payoffs(self.counts), self._sums.errors(self.counts)
-        values, (x, y) = self._values(mixtures), mixtures
-        spread = np.einsum("rij,i,j->r", noise[:, : len(x), : len(y)], x**2, y**2)
-        gains, error, choices = np.zeros(2), 0.0, 1
-        for player in range(2):
-            other, old = mixtures[1 - player], len(mixtures[player])
-            earned = np.moveaxis(payoffs[player], player, 0)[old:, : len(other)] @ other
-            choices *= max(len(earned), 1)
-            if not len(earned) or earned.max() <= values[player]:
-                continue
-            best = int(earned.argmax())
-            own_noise = np.moveaxis(noise[player], player, 0)[old + best, : len(other)]
-            gains[player] = earned[best] - values[player]
-            error += float(own_noise @ other**2) + float(spread[player])
-        fewest = int(self._sums.matches(self.counts).min())
-        wide = float(student.ppf(1.0 - (1.0 - INTERVAL) / 2.0 / choices, max(fewest - 1, 1)))
-        return gains, wide * float(np.sqrt(error))
+        """[2] what responses that joined since gain against mixtures, and the sum's margin."""
+        return gains_of(self._sums, self.counts, mixtures)
 
     def _keep(
         self,

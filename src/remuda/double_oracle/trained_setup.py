@@ -13,7 +13,7 @@ import numpy.typing as npt
 from remuda.analysis.exact_play import WalkedGame, walked_game
 from remuda.analysis.trees import OVER
 from remuda.double_oracle.games import check_played
-from remuda.double_oracle.meta_solvers import ZERO_SUM, check_zero_sum
+from remuda.double_oracle.meta_solvers import RECTIFIED, ZERO_SUM, check_zero_sum
 from remuda.double_oracle.oracle_game import name_of
 from remuda.double_oracle.oracles import OracleSettings, SeatedTarget, config_of
 from remuda.envs.registry import RANDOM, make_env
@@ -41,11 +41,18 @@ class TrainedSetup:
     seed: int = 0
     matches: int = MATCHES
     oracles: OracleSettings = field(default_factory=OracleSettings)
+    levels: int = 1
+    """Of oracles that train at once."""
 
     @property
     def algorithm(self) -> str:
         """Of the oracles."""
         return str(self.oracles.policy.get("algorithm", "ppo"))
+
+    @property
+    def pipelined(self) -> bool:
+        """Whether oracles train in slices, in matches that are dealt (`Pipeline`)."""
+        return self.levels > 1
 
     def description(self) -> dict[str, Any]:
         """It as plain data."""
@@ -57,6 +64,7 @@ class TrainedSetup:
             "seed": self.seed,
             "matches": self.matches,
             "oracles": self.oracles.plain(),
+            "levels": self.levels,
         }
 
     @staticmethod
@@ -69,6 +77,7 @@ class TrainedSetup:
             description["seed"],
             description["matches"],
             OracleSettings(**description["oracles"]),
+            description.get("levels", 1),  # an earlier version had no others
         )
 
 
@@ -118,11 +127,17 @@ def check_setup(setup: TrainedSetup) -> WalkedGame | None:
         ("candidates", oracles.candidates, 1),
         ("trials", oracles.trials, 2),
         ("seed", setup.seed, 0),
+        ("levels", setup.levels, 1),
     ):
         if isinstance(value, bool) or not isinstance(value, int) or value < least:
             raise UsageError(f"{name}: a whole number, {least} at least; this is {value!r}")
     if oracles.seconds is None and oracles.turns is None:
         raise UsageError("say how long oracles are trained: seconds, or turns")
+    if setup.levels > 1 and setup.meta_solver == RECTIFIED:
+        raise UsageError(
+            f"{RECTIFIED} has several targets for a player, and each level has one; take another "
+            "meta-solver, or levels 1"
+        )
     walked = _walked(setup)
     if setup.meta_solver in ZERO_SUM:
         check_zero_sum(setup.meta_solver, _returns(setup, walked).T, TOLERANCE)

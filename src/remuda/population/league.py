@@ -16,6 +16,7 @@ from remuda.population.ratings import rate_all, sides_of
 from remuda.population.records import FRESH, RATING, Numbers
 from remuda.population.refusals import check_seating
 from remuda.population.roster import Roster
+from remuda.population.seating import Seating
 from remuda.population.table import Table
 from remuda.population.table_layout import MATCHES, POLICY, PROPOSED, RECORDS, VERSION
 from remuda.population.team_returns import count_metrics, count_teams, sides_by_agent
@@ -69,6 +70,8 @@ class League:
         """Whether all sides have as many seats."""
         self.seated: Integers = np.zeros((num_envs, table.seats), np.int64)
         """[num_envs, seats]: the place in the population of the member that sits there."""
+        self.learns: Bools = np.ones(self.seated.shape, np.bool_)
+        """[num_envs, seats]: whether a live policy that sits there learns from the match."""
         self._matches: Integers = np.zeros(num_envs, np.int64)
         self._episode_metrics: Integers = np.array(episode_metrics, np.int64)
         self._once = once
@@ -90,14 +93,27 @@ class League:
         """
         copies = np.flatnonzero(over)
         matches = self.matchmaker.propose(self.population, self.ledger, len(copies), self._random)
+        if not matches:
+            return
+        dealt = [tuple(match.seats) for match in matches]
+        # The same policies meet again and again: each seating is looked up once.
+        places = {seats: self._places_of(seats) for seats in dict.fromkeys(dealt)}
+        self._matches[copies] = [match.id for match in matches]
+        self.seated[copies] = [places[seats] for seats in dealt]
+        self.learns[copies] = True
+        if any(match.learns is not None for match in matches):
+            agents = range(self.seated.shape[1])
+            self.learns[copies] = [
+                [match.learns is None or agent in match.learns for agent in agents]
+                for match in matches
+            ]
+        self.table.set_word(PROPOSED, matches[-1].id + 1)
+
+    def _places_of(self, seats: Seating) -> list[int]:
+        """By seat, the place of who is dealt it, if all may sit there."""
         population = self.population
-        for env, match in zip(copies.tolist(), matches, strict=True):
-            name = self.matchmaker.name
-            check_seating(population, match.seats, name, self.roster.agents, self._once)
-            self._matches[env] = match.id
-            self.seated[env] = [population[ref].place for ref in match.seats]
-        if matches:
-            self.table.set_word(PROPOSED, matches[-1].id + 1)
+        check_seating(population, seats, self.matchmaker.name, self.roster.agents, self._once)
+        return [population[ref].place for ref in seats]
 
     def close(
         self,
@@ -170,6 +186,7 @@ class League:
             "director": self._director.state() if self._director is not None else None,
             "random": random_state(self._random),
             "seated": self.seated.copy(),
+            "learns": self.learns.copy(),
             "matches": self._matches.copy(),
             "postponed": self.lifecycle.postponed,
         }
@@ -185,6 +202,8 @@ class League:
             self.matchmaker.begin_at(self.table.word(PROPOSED))
             return
         self.seated[...] = fitting(state, "seated", self.seated)
+        # In what an earlier version saved all learn.
+        self.learns[...] = fitting(state, "learns", self.learns) if "learns" in state else True
         self._matches[...] = fitting(state, "matches", self._matches)
 
     def level_ratings(self) -> None:

@@ -5,7 +5,8 @@ A matchmaker proposes matches for a game of so many seats. It keeps nothing but 
 match unless there are fewer policies than seats, or it is self-play.
 
 In every match a policy learns: one seat, each with the same chance, is a live policy's, and of the
-others frozen copies take a share that is configured, however many of them there are.
+others frozen copies take a share that is configured, however many of them there are. A matchmaker
+may let live policies play without learning (`Matchmaker.learning_seats`).
 """
 
 from __future__ import annotations
@@ -93,12 +94,12 @@ class Matchmaker(ABC):
             seats = self.seat(population, ledger, random)
             if population.learning and all(ref.is_frozen for ref in seats):
                 seats = self._with_one_live(seats, population, random)
-            matches.append(Match(self.proposed, seats))
+            matches.append(Match(self.proposed, seats, self.learning_seats(seats)))
             self.proposed += 1
         return matches
 
     def expected_shares(self, population: Population) -> dict[str, float]:
-        """Return, by live policy, the seats of a match that it is dealt on average.
+        """Return, by live policy, the seats of a match that it is dealt on average, and learns on.
 
         They are worked out by dealing with a copy of this matchmaker, unless all policies are
         dealt alike. Frozen copies take their seats from all live policies alike, so the shares of a
@@ -115,8 +116,12 @@ class Matchmaker(ABC):
         cycle = len(learning) * self.num_seats  # in which a matchmaker may go round
         drawn = -(-DRAWN // cycle) * cycle
         matches = dealer.propose(population, Ledger(population), drawn, np.random.default_rng(0))
-        refs = (ref for match in matches for ref in match.seats)
-        seated = Counter(ref.policy for ref in refs if not ref.is_frozen)
+        seated = Counter(
+            ref.policy
+            for match in matches
+            for seat, ref in enumerate(match.seats)
+            if not ref.is_frozen and (match.learns is None or seat in match.learns)
+        )
         found = {member.ref.policy: seated[member.ref.policy] / drawn for member in learning}
         if not self.exchangeable:
             return _without_noise(found, drawn, dict.fromkeys(found, 1))
@@ -182,6 +187,14 @@ class Matchmaker(ABC):
     @abstractmethod
     def seat(self, population: Population, ledger: Ledger, random: np.random.Generator) -> Seating:
         """Who sits where in the next match."""
+
+    def learning_seats(self, seats: Seating) -> frozenset[int] | None:  # noqa: ARG002
+        """Which seats of the match that `seat` just dealt learn from it; None: all.
+
+        A live policy on another seat plays as it is now, and nothing of the match goes into its
+        experience. On any seat a frozen copy learns nothing.
+        """
+        return None
 
     def able(self, population: Population) -> Able:
         """Who may take which seat."""

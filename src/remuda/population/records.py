@@ -49,6 +49,8 @@ class Match:
     id: int
     seats: tuple[PolicyRef, ...]
     """By agent of the game."""
+    learns: frozenset[int] | None = None
+    """The seats whose live policies learn from it; others only play. None: all learn."""
 
 
 @dataclass(frozen=True)
