@@ -5,6 +5,7 @@ import sys
 import numpy as np
 import pytest
 
+from remuda.checkpoint.state import pack
 from remuda.hyperparameters import HYPERPARAMETERS
 from remuda.population import (
     births,
@@ -26,7 +27,9 @@ from remuda.population.matchmakers import Random
 from remuda.population.records import PolicyRef
 from remuda.population.table import Table
 from remuda.population.table_layout import MATCHES
+from remuda.publish import training_state
 from remuda.publish.snapshot import Snapshot
+from remuda.publish.training_state import TrainingLayout, TrainingState
 
 NAMES, EMPTY, SIZE, COPIES = ("a", "b", "c", "d"), ("d",), 6, 5
 WATCHED = {
@@ -43,8 +46,10 @@ WATCHED = {
         places,
         record_buffer,
         table,
+        training_state,
     )
 }
+LAYOUT = TrainingLayout(("mean", "square", "target"), ("steps", "explored"))
 
 
 class DiedError(BaseException):
@@ -72,6 +77,12 @@ def weights_of(policy, version):
     return np.full(SIZE, 100.0 * NAMES.index(policy) + version, np.float32)
 
 
+def training_of(policy, version):
+    weights = weights_of(policy, version)
+    vectors = {name: weights + i for i, name in enumerate(LAYOUT.vectors, 1)}
+    return TrainingState(vectors, dict.fromkeys(LAYOUT.numbers, float(weights[0])))
+
+
 class Insistent:
     """A director that commands what it wants until it is so, as one that counts would."""
 
@@ -97,7 +108,8 @@ class World:
 
     def __init__(self):
         specified = {name: {HYPERPARAMETERS[0]: 0.5} for name in NAMES}
-        self.table = Table(dict.fromkeys(NAMES, SIZE), 2, 2, specified, EMPTY)
+        training = dict.fromkeys(NAMES, LAYOUT)
+        self.table = Table(dict.fromkeys(NAMES, SIZE), 2, 2, specified, EMPTY, training=training)
         self.births = LearnerBirths(self.table, NAMES)
         self.versions = dict.fromkeys(NAMES, 1)
         self.random = np.random.default_rng(0)
@@ -124,6 +136,11 @@ class World:
         version = self.versions[policy]
         return Snapshot(weights_of(policy, version), version, version, 0.0)
 
+    def published(self, policy):
+        found = self.look(policy)
+        found.training = training_of(policy, found.version)
+        return found
+
     def draw(self, policy, generation):
         return weights_of(policy, generation)
 
@@ -142,7 +159,10 @@ def has(*names):
 
 
 SCENES = {
-    "birth": (Birth("d", PolicyRef("b"), {HYPERPARAMETERS[0]: 0.25}), has("a", "b", "c", "d")),
+    "birth": (
+        Birth("d", PolicyRef("b"), {HYPERPARAMETERS[0]: 0.25}, inherits_training=True),
+        has("a", "b", "c", "d"),
+    ),
     "retirement": (Retire(PolicyRef("c")), has("a", "b")),
     "freezing": (Freeze("b"), has("a", "b", "c", "b@1")),
 }
@@ -214,6 +234,8 @@ def test_its_successor_brings_it_to_an_end_wherever_it_died(scene, stride):
             assert newborn.hyperparameters[HYPERPARAMETERS[0]] == 0.25
             assert newborn.games > 0
             assert np.array_equal(world.table.births.newborn_weights("d"), weights_of("b", 1))
+            taken_over = world.table.births.newborn_training("d")
+            assert pack(taken_over.state()) == pack(training_of("b", 1).state())
             assert world.table.births.ordered(3) == world.table.births.confirmed(3) >= 1
         if not died:
             break

@@ -30,6 +30,7 @@ from remuda.policies.stack import layout_size
 from remuda.population.league import League
 from remuda.population.table_layout import POLICY
 from remuda.publish.snapshot import Snapshot
+from remuda.publish.weight_store import WeightReader
 from remuda.scoreboard import Policy, Row
 from remuda.streams import stream, torch_stream
 from remuda.types import Bools, Floats, Integers, State, TurnResult
@@ -49,6 +50,7 @@ class MatchSeats(StreamSeats):
         mark: Row | None = None,
         initial: InitialWeights | None = None,
         scripted: ScriptedSeats | None = None,
+        parents: WeightReader | None = None,
     ) -> None:
         """Take the seats.
 
@@ -62,8 +64,10 @@ class MatchSeats(StreamSeats):
             mark: `Scoreboard.mark`, by which extremes of returns are counted.
             initial: weights that newborn policies begin with instead; None: there are none.
             scripted: chooses for members that are written by hand; None: there are none.
+            parents: reads what newborn policies take over besides weights; None: nothing.
         """
         self._seed, self._initial, self._scripted = seed, initial, scripted
+        self._parents = parents
         self._counter = EpisodeCounter(rows, mark)
         kinds = dict.fromkeys(policy_group.kind for policy_group in policy_groups)
         super().__init__(env, tuple(policy_groups), kinds)
@@ -278,6 +282,12 @@ class MatchSeats(StreamSeats):
         weights = policy_group.stack.flat_weights(row)
         version, epsilon = int(self._versions[place]), float(self._rows[place, Policy.EPSILON])
         return Snapshot(weights, version, self._steps[policy], epsilon)
+
+    def published(self, policy: str) -> Snapshot:
+        """The live weights of a policy as they were published last, with how it is trained."""
+        if self._parents is None:
+            return self.look(policy)
+        return self._parents.newest(policy, training=True)
 
     def draw(self, policy: str, generation: int) -> Floats:
         """Weights to begin with, drawn or as `init_from` has them: [size]."""

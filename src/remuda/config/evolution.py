@@ -122,6 +122,11 @@ class EvolutionConfig(Section):
     numbers: Annotated[dict[str, NumberConfig], EVOLUTION] = {}
     """By hyperparameter that evolves, such as `learning_rate` or `ppo.entropy_cost`: its bounds.
     None: policies take over weights and hyperparameters as they are."""
+    inherit: Annotated[Literal["all", "weights"], EVOLUTION] = "all"
+    """What a newborn takes over. `all`: the weights of its parent, and how these are trained: the
+    moments of its optimizer, its target network or anchor, how far its schedules are, and how large
+    returns are; as far as that fits weights that are mutated or crossed, or a frozen parent's.
+    `weights`: these alone, with observations' moments; all else begins anew."""
     draw_first: Annotated[bool, EVOLUTION] = False
     """Whether the policies that the run begins with have these drawn within their bounds, each its
     own, instead of what is configured."""
@@ -157,3 +162,8 @@ class EvolutionConfig(Section):
     def on(self) -> bool:
         """Whether there is any."""
         return self.every is not None
+
+    @property
+    def inherits_training(self) -> bool:
+        """Whether newborn policies take over more than weights."""
+        return self.on and self.inherit == "all"

@@ -186,6 +186,7 @@ class Evolution:
             second,
             config.crossover_layers,
             plan.fitness,
+            config.inherits_training,
         )
 
     def _time(self, population: Population) -> float:

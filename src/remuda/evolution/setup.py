@@ -19,7 +19,7 @@ from remuda.evolution.worth import Worth, fitness_of
 from remuda.hyperparameters import with_values
 from remuda.policies.sharing import network_layout, stream_shape
 from remuda.policies.spec import PolicySpec
-from remuda.population.lifecycle import can_do_without, can_stand_in
+from remuda.population.feasibility import can_do_without, can_stand_in
 from remuda.population.records import Member, PolicyRef, Population
 from remuda.population.roster import Roster
 from remuda.population.setup import make_matchmaker, sits_once

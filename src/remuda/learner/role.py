@@ -15,6 +15,7 @@ from remuda.policies.initial import InitialWeights
 from remuda.policies.spec import PolicySpec
 from remuda.population.table import Table
 from remuda.publish.snapshot import Snapshot
+from remuda.publish.training_state import BEGUN
 from remuda.publish.weight_store import WeightStore
 from remuda.scoreboard import Scoreboard
 from remuda.streams import stream, torch_stream
@@ -161,6 +162,9 @@ class LearnerRole:
             self.experience[spec.name].lost if is_born else 0
             for spec, is_born in zip(specs, born, strict=True)
         ]
+        for k, snapshot in enumerate(published):
+            if snapshot.training is not None:  # it may go on with the schedule of its parent
+                begun[k] = int(snapshot.training.numbers[BEGUN])
         return ReplayLearner(
             trainers,
             algorithm,
@@ -236,7 +240,7 @@ class LearnerRole:
         return [self.experience[name] for name in (spec.name, *self.shares.get(spec.name, ()))]
 
     def _newest(self, spec: PolicySpec) -> Snapshot:
-        return self.published.reader().newest(spec.name)
+        return self.published.reader().newest(spec.name, training=True)
 
     def _trainers(
         self,
@@ -247,8 +251,9 @@ class LearnerRole:
     ) -> list[PolicyTrainer]:
         """The policies of a stack, each with its weights as they were published.
 
-        An optimizer begins with the moments of `init_optimizer` as long as its policy was not born
-        later; where there is a checkpoint, what that holds replaces them.
+        An optimizer goes on with what was published of it, if anything was. Else it begins with the
+        moments of `init_optimizer` as long as its policy was not born later. Where there is a
+        checkpoint, what that holds replaces them.
         """
         import torch
 
@@ -259,7 +264,9 @@ class LearnerRole:
         trainers = []
         for k, (spec, snapshot) in enumerate(zip(specs, published, strict=True)):
             algorithm.load(k, torch.from_numpy(snapshot.weights), snapshot.learner_step)
-            if self.initial is not None and births.generations[spec.name] == 0:
+            if snapshot.training is not None:
+                algorithm.take_over(k, snapshot.training)
+            elif self.initial is not None and births.generations[spec.name] == 0:
                 moments = self.initial.optimizer(spec.name)
                 if moments is not None:
                     algorithm.optimizer.restore(k, moments)

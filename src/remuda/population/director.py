@@ -52,6 +52,9 @@ class Birth:
     fitness: tuple[float, float] | None = None
     """What the policy before in this place was judged to be worth, and the parent; for the ledger.
     """
+    inherits_training: bool = False
+    """Whether it is trained on as its parent is, a live one: with the moments of its optimizer, its
+    target network and its schedules. Only schedules fit weights that are not the parent's own."""
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from remuda.population.table import Table
+from remuda.publish.training_state import TrainingState
 from remuda.types import Floats
 
 
@@ -16,6 +17,8 @@ class Newborn:
     weights: Floats
     """[size]."""
     hyperparameters: dict[str, float]
+    training: TrainingState | None = None
+    """How it is trained on; None: as anew."""
 
 
 class LearnerBirths:
@@ -60,8 +63,9 @@ class LearnerBirths:
     def newborn(self, policy: str) -> Newborn:
         """What it is to begin with."""
         assert self._table is not None
-        weights = self._table.births.newborn_weights(policy)
-        return Newborn(weights, self.hyperparameters(policy))
+        births = self._table.births
+        weights, training = births.newborn_weights(policy), births.newborn_training(policy)
+        return Newborn(weights, self.hyperparameters(policy), training)
 
     def confirm(self, policy: str, version: int) -> None:
         """Tell the actor that it has begun, and under which version it was published."""

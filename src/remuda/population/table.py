@@ -44,6 +44,7 @@ from remuda.population.table_layout import (
     table_fields,
 )
 from remuda.publish.snapshot import Snapshot
+from remuda.publish.training_state import TrainingLayout, TrainingState
 from remuda.types import Array, Floats, Integers, State
 
 Row = list[float]
@@ -73,6 +74,7 @@ class Table:
         scripted: Sequence[str] = (),
         stand_ins: bool = False,
         episode_metrics: int = 0,
+        training: Mapping[str, TrainingLayout] | None = None,
     ) -> None:
         """Allocate it.
 
@@ -87,6 +89,7 @@ class Table:
             scripted: the names of policies that are written by hand, likewise.
             stand_ins: whether the last copy of each is for a stand-in; see `Places`.
             episode_metrics: how many of what the game tells are added up for each member.
+            training: by policy, what a newborn may take over from its parent besides weights.
         """
         origins = [member.origin for member in imported]
         self.places = Places(tuple(sizes), copies, origins, scripted, stand_ins)
@@ -96,10 +99,10 @@ class Table:
         others = len(self.places.outsiders)
         fields = table_fields(len(sizes), seats, copies, others, len(names), episode_metrics)
         shared = SharedArrays(fields, arena)
-        weights = weight_arrays(sizes, copies, arena)
+        weights = weight_arrays(sizes, copies, arena, training)
         self._shared = shared
         self.frozen_weights = FrozenWeights(self.places, weights, imported, arena)
-        self.births = BirthOrders(shared, weights)
+        self.births = BirthOrders(shared, weights, training)
         self.records = RecordBuffer(shared, seats)
         self.member_numbers = MemberNumbers(shared)
         self.hyperparameters = PlaceHyperparameters(shared, names)
@@ -145,12 +148,15 @@ class Table:
         """Count."""
         store(self._shared["words"], word, value)
 
-    def prepare(self, place: int, weights: Floats, newborn: Member) -> int:
+    def prepare(
+        self, place: int, weights: Floats, newborn: Member, training: TrainingState | None = None
+    ) -> int:
         """Put what a policy is to begin with into an empty place; returns a digest of its weights.
 
         It is ordered once `BirthOrders.count` is called.
         """
         digest = self.births.put_weights(place, weights)
+        self.births.put_training(place, training)
         self.occupants.put(place, newborn, there=False)
         self.hyperparameters.put(place, newborn.hyperparameters)
         return digest
@@ -272,10 +278,12 @@ class Table:
             saved["numbers"] = self.member_numbers.whole()
             saved["hyperparameters"] = self.hyperparameters.all.copy()
             saved["cradles"] = {p: self.births.newborn_weights(p) for p in self.policies}
+            training = {p: self.births.newborn_training(p) for p in self.policies}
             fence_acquire()
             if (orders == self.births.all).all():
                 break
         saved["orders"] = orders
+        saved["newborn_training"] = {p: t.state() for p, t in training.items() if t is not None}
         identity = self.occupants.identity.copy()
         for policy in self.policies:
             saved["copies"][policy] = held = self.frozen_weights.state(policy)
@@ -311,7 +319,8 @@ class Table:
             self.set_word(word, value)
         self.set_word(MOVES, 0)
         for policy in self.policies:
-            self.births.restore_weights(policy, state["cradles"])
+            taken_over = state.get("newborn_training", {})  # earlier versions have none
+            self.births.restore_newborn(policy, state["cradles"], taken_over)
             self.frozen_weights.restore(policy, state["copies"][policy])
 
     def _copy_whole(self, place: int, weights: Floats, identity: Array) -> bool:
