@@ -8,6 +8,7 @@ from remuda.checkpoint.state import pack
 from remuda.checkpoint.store import Checkpoints
 from remuda.config import overlay
 from remuda.population.ledger import BIRTH, BORN_WITH, read_records
+from remuda.population.lineage import read_lineage
 
 NUMBERS = {"learning_rate": {"low": 1e-5, "high": 1e-2, "log": True}}
 EVOLUTION = {
@@ -26,6 +27,11 @@ KINDS = {
         "matchmaker": "random",
         "policies": 4,
         "evolution": EVOLUTION | {"explore": "pb2", "select": "tournament"},
+    },
+    "inherited": {
+        "matchmaker": "random",
+        "policies": 4,
+        "evolution": EVOLUTION | {"mutation": 0.0},
     },
     "past": {
         "matchmaker": "prioritized",
@@ -60,11 +66,19 @@ def births_in(directory):
     return (read_records(directory / "ledger.bin")[1]["kind"] == BIRTH).sum()
 
 
+def check_inherited(kind, directory):
+    """Whether the newborn took over the moments of their parents where weights were left alone."""
+    born = [b for b in read_lineage(directory / "ledger.bin") if b.parent is not None]
+    assert any(b.optimizer_steps for b in born) == (kind == "inherited")
+
+
 @pytest.mark.parametrize(
     ("kind", "algorithm"),
     [
         ("fixed", "ppo"),
         ("random", "dqn"),
+        ("inherited", "ppo"),
+        pytest.param("inherited", "iqn", marks=pytest.mark.slow),
         pytest.param("past", "ppo", marks=pytest.mark.slow),
         pytest.param("told", "dqn", marks=pytest.mark.slow),
         pytest.param("fixed", "iqn", marks=pytest.mark.slow),
@@ -82,6 +96,7 @@ def test_lockstep_equals_sequential_where_policies_evolve(kind, algorithm, tmp_p
     kinds = read_records(tmp_path / "lockstep" / "ledger.bin")[1]["kind"]
     assert {BIRTH, BORN_WITH} <= set(kinds)
     assert births_in(tmp_path / "lockstep") >= 2
+    check_inherited(kind, tmp_path / "lockstep")
 
 
 @pytest.mark.parametrize(
@@ -90,6 +105,8 @@ def test_lockstep_equals_sequential_where_policies_evolve(kind, algorithm, tmp_p
         ("fixed", "dqn"),
         ("past", "ppo"),
         ("told", "ppo"),
+        ("inherited", "dqn"),
+        pytest.param("inherited", "ppo", marks=pytest.mark.slow),
         pytest.param("random", "ppo", marks=pytest.mark.slow),
     ],
 )
@@ -103,6 +120,7 @@ def test_evolution_resumes_exactly(kind, algorithm, tmp_path):
     ledgers = [(tmp_path / name / "ledger.bin").read_bytes() for name in ("whole", "parts")]
     assert ledgers[0] == ledgers[1]
     assert births_in(tmp_path / "parts") >= 2
+    check_inherited(kind, tmp_path / "parts")
     tables = []
     for name in ("whole", "parts"):
         kept = Checkpoints(tmp_path / name / "checkpoints")

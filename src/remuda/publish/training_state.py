@@ -92,30 +92,33 @@ class TrainingState:
 class TrainingRows:
     """Training states of one policy in shared arrays, those of `TrainingLayout.fields`.
 
+    It crosses to children with these: it holds the block, and no array of it, which would be
+    copied.
+
     Who writes a row, and when another process may read it, is said by the class that has them:
     `remuda.publish.snapshot` and `remuda.population.births`.
     """
 
     def __init__(self, layout: TrainingLayout, shared: SharedArrays) -> None:
-        self.layout = layout
-        self._vectors, self._numbers = shared["training_vectors"], shared["training_numbers"]
-        self._held = shared["training_held"]
+        self.layout, self._shared = layout, shared
 
     def write(self, row: int, training: TrainingState | None) -> None:
         """Copy a state into a row; None: there is none of these weights."""
-        self._held[row] = training is not None
+        shared = self._shared
+        shared["training_held"][row] = training is not None
         if training is not None:
             for i, name in enumerate(self.layout.vectors):
-                self._vectors[row, i] = training.vectors[name]
+                shared["training_vectors"][row, i] = training.vectors[name]
             for i, name in enumerate(self.layout.numbers):
-                self._numbers[row, i] = training.numbers[name]
+                shared["training_numbers"][row, i] = training.numbers[name]
 
     def read(self, row: int) -> TrainingState | None:
         """A copy of what is in a row; None: there is nothing."""
-        if not self._held[row]:
+        shared = self._shared
+        if not shared["training_held"][row]:
             return None
-        vectors, numbers = self._vectors[row].copy(), self._numbers[row].tolist()
+        vectors, numbers = shared["training_vectors"][row], shared["training_numbers"][row].tolist()
         return TrainingState(
-            dict(zip(self.layout.vectors, vectors, strict=True)),
+            dict(zip(self.layout.vectors, vectors.copy(), strict=True)),
             dict(zip(self.layout.numbers, numbers, strict=True)),
         )
