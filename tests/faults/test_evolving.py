@@ -72,8 +72,10 @@ def test_what_the_ledger_says_is_in_force_whoever_was_killed(kind, algorithm, ki
     finally:
         runtime.stop()
     assert ledger.lost == 0
-    orders = ring.table.births
-    count = Counter(born.policy for born in read_lineage(tmp_path / "ledger.bin"))
+    orders, lineage = ring.table.births, read_lineage(tmp_path / "ledger.bin")
+    count = Counter(born.policy for born in lineage)
+    # Whoever was killed, what parents had learned by went on: no optimizer began anew for it.
+    assert all(born.optimizer_steps > 0 for born in lineage if born.parent is not None)
     for place, name in enumerate(names):
         # An order may be noted and its actor die before it counts; its successor orders anew.
         assert 0 <= count[name] - orders.ordered(place) <= kills
