@@ -140,6 +140,9 @@ class Stage:
         self.crossed.append((policy, share, generation))
         return weights - second
 
+    def convert(self, policy, other, weights, generation):
+        return None
+
     def fits(self, policy, other):
         return True
 

@@ -33,6 +33,11 @@ KINDS = {
         "policies": 4,
         "evolution": EVOLUTION | {"mutation": 0.0},
     },
+    "networks": {
+        "matchmaker": "random",
+        "policies": 4,
+        "evolution": EVOLUTION | {"mutation": 0.0, "networks": "any", "crossover_layers": 0.3},
+    },
     "past": {
         "matchmaker": "prioritized",
         "policies": 3,
@@ -45,7 +50,13 @@ KINDS = {
         "evolution": EVOLUTION | {"fitness": "game/ruined_houses:min"},
     },
 }
-GAMES = {"told": {"game": "bucket_brigade", "env": {"num_envs": 4}}}
+NETWORKS = {
+    "policies": {
+        f"policy_{i}": {"network": {"hidden": hidden}}
+        for i, hidden in enumerate([(16, 16), (24, 20), (12,), (20, 16, 16)])
+    }
+}
+GAMES = {"networks": NETWORKS, "told": {"game": "bucket_brigade", "env": {"num_envs": 4}}}
 
 
 def tree_of(kind, algorithm):
@@ -79,6 +90,8 @@ def check_inherited(kind, directory):
         ("random", "dqn"),
         ("inherited", "ppo"),
         pytest.param("inherited", "iqn", marks=pytest.mark.slow),
+        ("networks", "ppo"),
+        pytest.param("networks", "iqn", marks=pytest.mark.slow),
         pytest.param("past", "ppo", marks=pytest.mark.slow),
         pytest.param("told", "dqn", marks=pytest.mark.slow),
         pytest.param("fixed", "iqn", marks=pytest.mark.slow),
@@ -106,6 +119,7 @@ def test_lockstep_equals_sequential_where_policies_evolve(kind, algorithm, tmp_p
         ("past", "ppo"),
         ("told", "ppo"),
         ("inherited", "dqn"),
+        ("networks", "dqn"),
         pytest.param("inherited", "ppo", marks=pytest.mark.slow),
         pytest.param("random", "ppo", marks=pytest.mark.slow),
     ],

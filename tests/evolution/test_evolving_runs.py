@@ -258,6 +258,10 @@ def test_a_run_of_an_earlier_version_goes_on_with_weights_alone(evolved, tmp_pat
         ),
         ({"evolution": {"every": 9}, "policies": 1}, "none may take over from one"),
         (
+            {"evolution": {"every": 9, "networks": "any"}, "policies": 1},
+            "no policy has the network (but for widths and numbers of layers) and the algorithm of",
+        ),
+        (
             {"evolution": {"every": 9}, "policies": 3, "matchmaker": "round_robin"},
             "makes no match without policy_0",
         ),
@@ -282,6 +286,27 @@ def test_what_cannot_evolve_is_refused_in_one_line(population, said, tmp_path):
     with pytest.raises(ConfigError) as refused:
         train(load_config(overlay(tree, {"run": {"directory": tmp_path / "run"}})), PlainView())
     assert said in str(refused.value)
+    assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("own", "networks", "said"),
+    [
+        ({"activation": "relu"}, "any", "nothing of another policy's weights fits agent_2"),
+        ({"hidden": (24, 16)}, "any", None),
+        ({"activation": "relu"}, "alike", None),  # it is no parent of any, and was not asked to be
+    ],
+)
+def test_a_policy_whom_no_weights_fit_is_told_of(own, networks, said, tmp_path):
+    evolution = {"networks": networks, "numbers": {}}
+    tree = overlay(TREE, {"population": {"evolution": evolution}, "run": {"turns": 4}})
+    tree["policies"] = {"agent_2": {"network": own}}
+    tree["run"] = tree["run"] | {"directory": tmp_path / "run", "evaluate_episodes": 0}
+    if said is None:
+        train(load_config(tree), PlainView())
+        return
+    with pytest.raises(ConfigError, match=said) as refused:
+        train(load_config(tree), PlainView())
     assert "\n" not in str(refused.value)
 
 

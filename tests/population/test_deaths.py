@@ -144,6 +144,9 @@ class World:
     def draw(self, policy, generation):
         return weights_of(policy, generation)
 
+    def convert(self, policy, other, weights, generation):
+        return None
+
     def fits(self, policy, other):
         return True
 

@@ -21,6 +21,7 @@ from remuda.actor.stream_seats import StreamSeats
 from remuda.checkpoint.state import fitting
 from remuda.envs.vector_env import VectorEnv
 from remuda.evolution.crossover import cross_layers
+from remuda.evolution.grow import grow, network_family
 from remuda.evolution.layout import Layout
 from remuda.evolution.mutate import add_noise_by_layer
 from remuda.experience.room import Room
@@ -316,11 +317,31 @@ class MatchSeats(StreamSeats):
         return cross_layers(weights, second, layout, random, share=share).weights
 
     def fits(self, policy: str, other: str) -> bool:
-        """Whether one could begin with the weights of the other."""
-        found = [
-            self._policy_group(self.league.table.places.of(name))[0] for name in (policy, other)
-        ]
-        return found[0] is found[1]
+        """Whether one could begin with the weights of the other, converted if need be.
+
+        They play seats of one kind, and their networks differ in widths and depth at most.
+        """
+        one, two = self._groups_of(policy, other)
+        if one is two or one.kind is not two.kind:
+            return one is two
+        return network_family(one.specs[0]) == network_family(two.specs[0])
+
+    def convert(self, policy: str, other: str, weights: Floats, generation: int) -> Floats | None:
+        """What the other's weights are in the network of this one: [size]; None: as they are.
+
+        What is not the other's is drawn as for any other newborn in this place.
+        """
+        own, others = self._groups_of(policy, other)
+        if own is others:
+            return None
+        spec = next(spec for spec in own.specs if spec.name == policy)
+        fresh = first_weights(spec, torch_stream(self._seed, "weights", policy, generation))
+        layouts = [Layout.of(each.stack.network) for each in (others, own)]
+        return grow(weights, layouts[0], fresh, layouts[1]).weights
+
+    def _groups_of(self, policy: str, other: str) -> tuple[PolicyGroup, PolicyGroup]:
+        places = self.league.table.places
+        return self._policy_group(places.of(policy))[0], self._policy_group(places.of(other))[0]
 
     def clear(self, policy: str) -> None:
         """Forget the experience of the policy that had this place before."""

@@ -117,8 +117,14 @@ class EvolutionConfig(Section):
     allowing for all that were compared, and for luck that they had in the same matches. 0: it is
     enough to have earned less."""
     among: Annotated[Literal["all", "seats"], EVOLUTION] = "all"
-    """Whom a policy may take over from: `all` with a network like its own, or those only that may
-    take the same `seats`, so that each agent of the game has a population of its own."""
+    """Whom a policy may take over from: `all` with a network like its own (see `networks`), or
+    those only that may take the same `seats`, so that each agent of the game has a population of
+    its own."""
+    networks: Annotated[Literal["alike", "any"], EVOLUTION] = "alike"
+    """Whether a policy takes over from those only whose networks are `alike`, or from `any` whose
+    network differs in the widths or the number of its layers alone. A newborn has the network of
+    its place: where that is wider or deeper it begins by computing what its parent does, where it
+    is narrower with what fits."""
     numbers: Annotated[dict[str, NumberConfig], EVOLUTION] = {}
     """By hyperparameter that evolves, such as `learning_rate` or `ppo.entropy_cost`: its bounds.
     None: policies take over weights and hyperparameters as they are."""

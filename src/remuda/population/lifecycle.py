@@ -64,7 +64,10 @@ class ActingPolicies(Protocol):
         """Weights of which each layer is the second parent's with this probability: [size]."""
 
     def fits(self, policy: str, other: str) -> bool:
-        """Whether one could begin with the weights of the other."""
+        """Whether one could begin with the weights of the other, converted if need be."""
+
+    def convert(self, policy: str, other: str, weights: Floats, generation: int) -> Floats | None:
+        """What the other's weights are in the network of this one: [size]; None: as they are."""
 
     def clear(self, policy: str) -> None:
         """Forget what the policy that had this place before lived through."""
@@ -190,17 +193,21 @@ class Lifecycle:
         hyperparameters = {**table.specified.get(name, {})}
         parent: PolicyRef | None = None
         taken_over: TrainingState | None = None
+        generation, fits = table.births.ordered(place) + 1, True
         if birth.parent is None:
-            weights = acting.draw(name, table.births.ordered(place) + 1)
+            weights = acting.draw(name, generation)
         else:
             hyperparameters |= population[birth.parent].hyperparameters
             snapshot = self._parent_of(birth, birth.parent, acting)
             weights, taken_over = snapshot.weights, snapshot.training
             parent = PolicyRef(birth.parent.policy, snapshot.version)
+            converted = acting.convert(name, birth.parent.policy, weights, generation)
+            weights, fits = (weights, True) if converted is None else (converted, False)
         hyperparameters |= birth.hyperparameters
-        generation = table.births.ordered(place) + 1
         if birth.second is not None and birth.crossover:
             second = self._weights_of(birth.second, acting).weights
+            converted = acting.convert(name, birth.second.policy, second, generation)
+            second = second if converted is None else converted
             weights = acting.cross(name, weights, second, birth.crossover, generation)
         if birth.mutation:
             weights = acting.mutate(name, weights, birth.mutation, generation)
@@ -214,7 +221,7 @@ class Lifecycle:
             newborn.rate(mean, FRESH[UNCERTAINTY])
         table.numbers[place] = 0.0
         table.numbers[place, : len(FRESH)] = newborn.numbers
-        training = self._training_of(birth, taken_over, weights)
+        training = self._training_of(birth, taken_over, weights, fits)
         digest = table.prepare(place, weights, newborn, training)
         # Noted before it is ordered: if this actor dies in between, a successor orders and notes it
         # anew, as the same generation. The other way round the ledger would lack a birth.
@@ -235,14 +242,17 @@ class Lifecycle:
         return self._weights_of(parent, acting)
 
     def _training_of(
-        self, birth: Birth, taken_over: TrainingState | None, weights: Floats
+        self, birth: Birth, taken_over: TrainingState | None, weights: Floats, fits: bool
     ) -> TrainingState | None:
-        """What a newborn takes over besides weights; None: nothing."""
+        """What a newborn takes over besides weights; None: nothing.
+
+        `fits`: whether its network is its parent's.
+        """
         layout = self._table.births.training_layout(birth.policy)
         if taken_over is None or layout is None:
             return None
         crossed = birth.second is not None and birth.crossover > 0.0
-        return taken_over.adapted(layout, weights, fits=not (crossed or birth.mutation))
+        return taken_over.adapted(layout, weights, fits and not (crossed or birth.mutation))
 
     def _weights_of(self, ref: PolicyRef, acting: ActingPolicies) -> Snapshot:
         """The weights of a member as it plays now."""
@@ -285,7 +295,9 @@ class Lifecycle:
             if parent not in self._population:
                 raise RemudaError(f"{said} from {parent}, which is not in the population")
             if not acting.fits(name, parent.policy):
-                raise RemudaError(f"{said} from {parent}, which has another network or other seats")
+                raise RemudaError(
+                    f"{said} from {parent}, which has a network of another kind, or other seats"
+                )
 
     def _retire(self, ref: PolicyRef, matchmaker: Matchmaker) -> None:
         if ref not in self._population:
