@@ -25,6 +25,7 @@ from remuda.coordinator.status import StatusFile
 from remuda.envs.worker_status import WorkerStatus
 from remuda.errors import CheckpointError
 from remuda.evaluation import Limits
+from remuda.evolution.teach import lesson_layout
 from remuda.experience.experience import Experience
 from remuda.experience_layout import experience_of_all
 from remuda.hyperparameters import values_of
@@ -39,6 +40,7 @@ from remuda.policies.sharing import shares_of
 from remuda.policies.spec import PolicySpec, first_weights, training_layout
 from remuda.policies.stack import layout_checksum, layout_size
 from remuda.population.imported import Imported
+from remuda.population.lessons import LessonLayout
 from remuda.population.roster import copies_of, unborn
 from remuda.population.table import Table
 from remuda.population.table_layout import ORDERED, RECORDS
@@ -110,7 +112,8 @@ class Assembly:
         self.table: Table | None = None
         training = _training_layouts(config, specs)
         if config.population.dealt:
-            self.table = _table(config, specs, len(agents), imported, arena, training)
+            lessons = _lesson_layouts(config, specs)
+            self.table = _table(config, specs, len(agents), imported, arena, training, lessons)
         learners = {
             names[i]: wakeup
             for group, wakeup in zip(layout.groups, self._learners, strict=True)
@@ -404,6 +407,7 @@ def _table(
     imported: Sequence[Imported],
     arena: Arena,
     training: Mapping[str, TrainingLayout],
+    lessons: Mapping[str, LessonLayout],
 ) -> Table:
     """The table of a population whose seats are dealt."""
     return Table(
@@ -418,7 +422,16 @@ def _table(
         config.population.has_stand_ins,
         len(config.population.evolution.episode_metrics),
         training,
+        lessons,
     )
+
+
+def _lesson_layouts(config: Config, specs: Sequence[PolicySpec]) -> dict[str, LessonLayout]:
+    """By policy, the size of what newborn policies are taught by, if they are."""
+    evolution = config.population.evolution
+    if not evolution.distils:
+        return {}
+    return {spec.name: lesson_layout(spec, evolution.distil_states) for spec in specs}
 
 
 def _training_layouts(config: Config, specs: Sequence[PolicySpec]) -> dict[str, TrainingLayout]:

@@ -258,6 +258,10 @@ def test_a_run_of_an_earlier_version_goes_on_with_weights_alone(evolved, tmp_pat
         ),
         ({"evolution": {"every": 9}, "policies": 1}, "none may take over from one"),
         (
+            {"evolution": {"every": 9, "distil": 5}, "births": {"places": 0}},
+            "evolution.distil: agent_0 has a recurrent network, and what that does in a state",
+        ),
+        (
             {"evolution": {"every": 9, "networks": "any"}, "policies": 1},
             "no policy has the network (but for widths and numbers of layers) and the algorithm of",
         ),
@@ -283,6 +287,8 @@ def test_a_run_of_an_earlier_version_goes_on_with_weights_alone(evolved, tmp_pat
 def test_what_cannot_evolve_is_refused_in_one_line(population, said, tmp_path):
     tree = overlay(TREE, {"population": {"evolution": {"numbers": {}}}})
     tree = {**tree, "population": population}
+    if population["evolution"].get("distil"):
+        tree = overlay(tree, {"policy": {"network": {"recurrent": 4}}})
     with pytest.raises(ConfigError) as refused:
         train(load_config(overlay(tree, {"run": {"directory": tmp_path / "run"}})), PlainView())
     assert said in str(refused.value)

@@ -24,6 +24,7 @@ POPULATIONS = {
     "fixed": ({"matchmaker": "fixed"}, ["agent_0", "agent_1"]),
     "random": ({"matchmaker": "random", "policies": 4}, [f"policy_{i}" for i in range(4)]),
     "networks": ({"matchmaker": "fixed"}, ["agent_0", "agent_1"]),
+    "distilled": ({"matchmaker": "random", "policies": 4}, [f"policy_{i}" for i in range(4)]),
 }
 
 
@@ -34,6 +35,7 @@ POPULATIONS = {
         ("fixed", PPO),
         pytest.param("random", {"algorithm": "dqn"}, marks=pytest.mark.slow),
         pytest.param("networks", PPO, marks=pytest.mark.slow),
+        pytest.param("distilled", PPO, marks=pytest.mark.slow),
     ],
 )
 def test_what_the_ledger_says_is_in_force_whoever_was_killed(kind, algorithm, kills, tmp_path):
@@ -43,6 +45,8 @@ def test_what_the_ledger_says_is_in_force_whoever_was_killed(kind, algorithm, ki
     if kind == "networks":
         evolution["networks"] = "any"
         own = {"policies": {"agent_1": {"network": {"hidden": (24, 16)}}}}
+    if kind == "distilled":
+        evolution["distil"] = 200
     config = small_config(
         **own,
         policy=algorithm,
@@ -83,7 +87,10 @@ def test_what_the_ledger_says_is_in_force_whoever_was_killed(kind, algorithm, ki
     count = Counter(born.policy for born in lineage)
     # Whoever was killed, what parents had learned by went on: no optimizer began anew for it.
     inherits = [born.optimizer_steps > 0 for born in lineage if born.parent is not None]
-    assert not any(inherits) if kind == "networks" else all(inherits)
+    if kind == "distilled":
+        assert any(born.second for born in lineage)
+    else:
+        assert not any(inherits) if kind == "networks" else all(inherits)
     for place, name in enumerate(names):
         # An order may be noted and its actor die before it counts; its successor orders anew.
         assert 0 <= count[name] - orders.ordered(place) <= kills

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, Field, PositiveFloat, PositiveInt
+from pydantic import AfterValidator, Field, NonNegativeInt, PositiveFloat, PositiveInt
 
 from remuda.config.sections import Only, Section, Share
 
@@ -154,6 +154,19 @@ class EvolutionConfig(Section):
     crossover_layers: Annotated[Share, EVOLUTION] = 0.0
     """How probable it is that a layer of the network comes from the second parent."""
 
+    distil: Annotated[NonNegativeInt, EVOLUTION] = 0
+    """Gradient steps by which a newborn is taught, before it plays, to do what its parents do in
+    states that each of them met: with more than 0 each newborn has a second parent, and one whose
+    network is another than its parent's is taught too. 0: none is."""
+    distil_states: Annotated[
+        PositiveInt,
+        Only(
+            when=lambda config: config.population.evolution.distils,
+            needs="population.evolution.every, and population.evolution.distil",
+        ),
+    ] = 512
+    """The most states of each parent that a newborn is taught by."""
+
     @property
     def objectives(self) -> tuple[Objective, ...]:
         """What policies are judged by, one thing or several."""
@@ -168,6 +181,11 @@ class EvolutionConfig(Section):
     def on(self) -> bool:
         """Whether there is any."""
         return self.every is not None
+
+    @property
+    def distils(self) -> bool:
+        """Whether newborn policies are taught by their parents."""
+        return self.on and self.distil > 0
 
     @property
     def inherits_training(self) -> bool:

@@ -164,6 +164,12 @@ def check_evolution(
     by_policy = kinds_of(config, specs, roster)
     _check_objectives(config, by_policy, roster, facts)
     _check_kinds(list(by_policy.values()), config.population.evolution)
+    remembering = [spec for spec in specs if spec.memory and spec.name in by_policy]
+    if config.population.evolution.distils and remembering:
+        raise ConfigError(
+            f"{key}.distil: {remembering[0].name} has a recurrent network, and what that does in a "
+            f"state depends on what it remembers; set {key}.distil 0, or take networks without"
+        )
     if config.population.evolution.networks == "any":
         _check_networks(specs, by_policy)
     _check_places(config, roster)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Protocol
 
 import numpy as np
 
@@ -14,6 +13,7 @@ from remuda.hyperparameters import names_of
 from remuda.live_hyperparameters import checked_numbers
 from remuda.population.director import Birth, Command, Freeze, Vacate
 from remuda.population.feasibility import can_do_without, can_stand_in
+from remuda.population.inheritance import ActingPolicies, what_it_begins_with
 from remuda.population.ledger import (
     BIRTH,
     BORN_WITH,
@@ -39,41 +39,8 @@ from remuda.population.roster import Roster
 from remuda.population.table import Table
 from remuda.population.table_layout import MATCHES, NO_POLICY
 from remuda.publish.snapshot import Snapshot
-from remuda.publish.training_state import STEPS, TrainingState
-from remuda.types import Array, Floats, Integers
-
-
-class ActingPolicies(Protocol):
-    """The live policies as they play in an actor: what births and frozen copies need of them."""
-
-    def look(self, policy: str) -> Snapshot:
-        """The live weights of a policy as they play now."""
-
-    def published(self, policy: str) -> Snapshot:
-        """The live weights of a policy as they were published last, with how it is trained."""
-
-    def draw(self, policy: str, generation: int) -> Floats:
-        """Weights that no learner has trained, as the specification has them: [size]."""
-
-    def mutate(self, policy: str, weights: Floats, strength: float, generation: int) -> Floats:
-        """These weights with noise, in standard deviations of those of each layer: [size]."""
-
-    def cross(
-        self, policy: str, weights: Floats, second: Floats, share: float, generation: int
-    ) -> Floats:
-        """Weights of which each layer is the second parent's with this probability: [size]."""
-
-    def fits(self, policy: str, other: str) -> bool:
-        """Whether one could begin with the weights of the other, converted if need be."""
-
-    def convert(self, policy: str, other: str, weights: Floats, generation: int) -> Floats | None:
-        """What the other's weights are in the network of this one: [size]; None: as they are."""
-
-    def clear(self, policy: str) -> None:
-        """Forget what the policy that had this place before lived through."""
-
-    def wake(self, policy: str) -> None:
-        """Ring its learner."""
+from remuda.publish.training_state import STEPS
+from remuda.types import Array, Integers
 
 
 class Lifecycle:
@@ -191,28 +158,13 @@ class Lifecycle:
         self._check(birth, acting)
         place = table.policies.index(name)
         hyperparameters = {**table.specified.get(name, {})}
-        parent: PolicyRef | None = None
-        taken_over: TrainingState | None = None
-        generation, fits = table.births.ordered(place) + 1, True
-        if birth.parent is None:
-            weights = acting.draw(name, generation)
-        else:
+        if birth.parent is not None:
             hyperparameters |= population[birth.parent].hyperparameters
-            snapshot = self._parent_of(birth, birth.parent, acting)
-            weights, taken_over = snapshot.weights, snapshot.training
-            parent = PolicyRef(birth.parent.policy, snapshot.version)
-            converted = acting.convert(name, birth.parent.policy, weights, generation)
-            weights, fits = (weights, True) if converted is None else (converted, False)
         hyperparameters |= birth.hyperparameters
-        if birth.second is not None and birth.crossover:
-            second = self._weights_of(birth.second, acting).weights
-            converted = acting.convert(name, birth.second.policy, second, generation)
-            second = second if converted is None else converted
-            weights = acting.cross(name, weights, second, birth.crossover, generation)
-        if birth.mutation:
-            weights = acting.mutate(name, weights, birth.mutation, generation)
+        generation = table.births.ordered(place) + 1
+        begins = what_it_begins_with(birth, table, population, acting, generation)
         born = table.word(MATCHES)
-        newborn = Member(PolicyRef(name), None, parent, born, hyperparameters)
+        newborn = Member(PolicyRef(name), None, begins.parent, born, hyperparameters)
         acting.clear(name)
         mean = self.mean_rating()
         if birth.parent is not None:
@@ -221,44 +173,15 @@ class Lifecycle:
             newborn.rate(mean, FRESH[UNCERTAINTY])
         table.numbers[place] = 0.0
         table.numbers[place, : len(FRESH)] = newborn.numbers
-        training = self._training_of(birth, taken_over, weights, fits)
-        digest = table.prepare(place, weights, newborn, training)
+        digest = table.prepare(place, newborn, begins)
         # Noted before it is ordered: if this actor dies in between, a successor orders and notes it
         # anew, as the same generation. The other way round the ledger would lack a birth.
-        noted = self._record(BIRTH, newborn.ref, digest, parent)
+        noted = self._record(BIRTH, newborn.ref, digest, begins.parent)
         noted["returns"][:, 0] = generation
-        steps = training.numbers[STEPS] if training is not None else 0.0
+        steps = begins.training.numbers[STEPS] if begins.training is not None else 0.0
         table.records.add(np.concatenate((noted, self._numbers(newborn, birth, steps))))
         table.births.count(place)
         acting.wake(name)
-
-    def _parent_of(self, birth: Birth, parent: PolicyRef, acting: ActingPolicies) -> Snapshot:
-        """What a newborn begins with: its parent's weights, and its training state if it may.
-
-        What is published is of one version, and may be newer than what plays here.
-        """
-        if birth.inherits_training and not parent.is_frozen:
-            return acting.published(parent.policy)
-        return self._weights_of(parent, acting)
-
-    def _training_of(
-        self, birth: Birth, taken_over: TrainingState | None, weights: Floats, fits: bool
-    ) -> TrainingState | None:
-        """What a newborn takes over besides weights; None: nothing.
-
-        `fits`: whether its network is its parent's.
-        """
-        layout = self._table.births.training_layout(birth.policy)
-        if taken_over is None or layout is None:
-            return None
-        crossed = birth.second is not None and birth.crossover > 0.0
-        return taken_over.adapted(layout, weights, fits and not (crossed or birth.mutation))
-
-    def _weights_of(self, ref: PolicyRef, acting: ActingPolicies) -> Snapshot:
-        """The weights of a member as it plays now."""
-        if ref.is_frozen:
-            return self._table.snapshot(self._population[ref].place)
-        return acting.look(ref.policy)
 
     def _check(self, birth: Birth, acting: ActingPolicies) -> None:
         """Refuse a birth that cannot be.
@@ -284,6 +207,11 @@ class Lifecycle:
             raise RemudaError(
                 f"{said} with inherits_training, and no training state is published; set "
                 "population.evolution.inherit all, or leave it out"
+            )
+        if birth.distillation and self._table.births.lesson_layout(name) is None:
+            raise RemudaError(
+                f"{said} with distillation, for which there is no room; set "
+                "population.evolution.distil, or leave it out"
             )
         if birth.second is not None and birth.parent is None:
             raise RemudaError(f"{said} from a second parent, {birth.second}, without a first one")
