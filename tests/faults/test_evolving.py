@@ -89,8 +89,10 @@ def test_what_the_ledger_says_is_in_force_whoever_was_killed(kind, algorithm, ki
     inherits = [born.optimizer_steps > 0 for born in lineage if born.parent is not None]
     if kind == "distilled":
         assert any(born.second for born in lineage)
-    else:
-        assert not any(inherits) if kind == "networks" else all(inherits)
+    elif kind == "networks":
+        assert not any(inherits)
+    else:  # a Q-learner may be a parent before it has begun to train
+        assert all(inherits) if algorithm == PPO else any(inherits)
     for place, name in enumerate(names):
         # An order may be noted and its actor die before it counts; its successor orders anew.
         assert 0 <= count[name] - orders.ordered(place) <= kills
