@@ -37,9 +37,24 @@ ANNEALED = {"policy": {"ppo": {"anneal_steps": 10_000, "normalise_rewards": True
 KINDS = {"ppo": ANNEALED, "dqn": Q_LEARNERS}
 
 
+OF_VALUES = {key: value for key, value in Q_LEARNERS["policy"].items() if key != "dqn"}
+GATED = {"hidden": (8,), "recurrent": 4}
+OTHERS = {
+    "own algorithm": {"algorithm": "policies.own_algorithms:Soft"},
+    "iqn": {"algorithm": "iqn", "iqn": {"quantiles": 4}},
+    "dqn with a state": {"network": GATED},
+    "ppo with a state": {"network": GATED},
+}
+for _name, _policy in OTHERS.items():
+    if _name.startswith("ppo"):
+        OTHERS[_name] = {"policy": _policy}
+    else:
+        OTHERS[_name] = Q_LEARNERS | {"policy": OF_VALUES | _policy}
+
+
 def made(kind):
     """A world in which policies have learned for a while."""
-    world = World(**EVOLUTION, **KINDS[kind])
+    world = World(**EVOLUTION, **(KINDS | OTHERS)[kind])
     world.matches(200)
     return world
 
@@ -95,6 +110,22 @@ def test_a_newborn_goes_on_from_all_that_its_parent_published(kind, tmp_path):
     assert born.parent_version == parent.version
     world.matches(60)
     assert learned(world, "born_0")["optimizer"]["steps"] > steps
+    assert PolicyRef("born_0") in world.league.population
+
+
+@pytest.mark.parametrize("kind", OTHERS)
+def test_every_algorithm_hands_on_how_it_is_trained(kind):
+    world = made(kind)
+    world.command(Birth("born_0", PARENT, inherits_training=True), learn=False)
+    parent = published(world, "policy_1")
+    world.learners[0].work()
+    state = learned(world, "born_0")
+    assert np.array_equal(state["online"], parent.weights)
+    assert state["optimizer"]["steps"] == parent.training.numbers["steps"] > 0
+    for name, vector in parent.training.vectors.items():
+        held = state["target"] if name == "target" else state["optimizer"][name]
+        assert np.array_equal(held, vector)
+    world.matches(60)
     assert PolicyRef("born_0") in world.league.population
 
 
