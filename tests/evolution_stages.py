@@ -12,11 +12,13 @@ from remuda.population.ledger import BIRTH, BORN_WITH, value_of
 from remuda.population.matchmakers import Fixed, Random
 from remuda.population.table import Table
 from remuda.publish.snapshot import Snapshot
+from remuda.publish.training_state import TrainingLayout, TrainingState
 from remuda.streams import stream
 
 SIZE, RATE = 4, "learning_rate"
 FACTS = ("weather", "harmony", "trouble")
 NUMBERS = {RATE: {"low": 1e-5, "high": 1e-1, "log": True}}
+LAYOUT = TrainingLayout(("mean", "square", "target"), ("steps", "explored"))
 FOUR = ("a", "b", "c", "d")
 MATCHMAKERS = {"fixed": lambda names: Fixed(names), "random": lambda names: Random(2)}
 
@@ -41,6 +43,7 @@ class Stage:
             specified,
             stand_ins=True,
             episode_metrics=len(self.metrics),
+            training=dict.fromkeys(self.names, LAYOUT),
         )
         self.births = LearnerBirths(self.table, self.names)
         self.mutated, self.crossed = [], []
@@ -122,6 +125,13 @@ class Stage:
     def look(self, policy):
         return Snapshot(np.ones(SIZE, np.float32), self.versions[policy], 0, 0.0)
 
+    def published(self, policy):
+        found = self.look(policy)
+        vectors = {name: np.full(SIZE, i, np.float32) for i, name in enumerate(LAYOUT.vectors)}
+        numbers = dict.fromkeys(LAYOUT.numbers, 10.0 * self.versions[policy])
+        found.training = TrainingState(vectors, numbers)
+        return found
+
     def mutate(self, policy, weights, strength, generation):
         self.mutated.append((policy, strength, generation))
         return weights + strength
@@ -129,6 +139,9 @@ class Stage:
     def cross(self, policy, weights, second, share, generation):
         self.crossed.append((policy, share, generation))
         return weights - second
+
+    def convert(self, policy, other, weights, generation):
+        return None
 
     def fits(self, policy, other):
         return True

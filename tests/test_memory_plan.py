@@ -36,6 +36,7 @@ from remuda.memory_plan import (
     plan,
 )
 from remuda.policies.spec import policy_specs
+from remuda.policies.stack import layout_size
 from remuda.population.roster import SPARE
 from remuda.population.table import Table
 from remuda.population.table_layout import RECORDS, newest_of
@@ -423,3 +424,29 @@ def test_the_plan_is_near_to_what_a_run_takes(algorithm, tmp_path, monkeypatch):
     told = f"{compiled / GIB:.2f} to {expected / GIB:.2f}, and it took {most / GIB:.2f}"
     assert 0.75 * most < expected, told
     assert compiled < 1.5 * most, told
+
+
+@pytest.mark.parametrize(("algorithm", "vectors"), [("ppo", 2), ("dqn", 3)], ids=["ppo", "dqn"])
+def test_what_newborn_policies_take_over_is_in_the_plan(algorithm, vectors):
+    """As much as it takes in shared memory, in the table and in a checkpoint; and lessons."""
+
+    def by_name(**evolution):
+        tree = {
+            "game": "treasure_hunt",
+            "policy": {"algorithm": algorithm},
+            "population": {"evolution": {"every": 100} | evolution},
+        }
+        found = planned(tree)
+        config, specs, env, layout, size = found
+        return specs, {i.what: i.size for i in plan(config, specs, env.agents, layout, size)}
+
+    specs, alone = by_name(inherit="weights")
+    _, all_of_it = by_name(distil=10, distil_states=100)
+    more = {what: size for what, size in all_of_it.items() if what not in alone}
+    weights = sum(4 * layout_size(spec.network().shapes) for spec in specs)
+    (inherited,) = (size for what, size in more.items() if "inherit" in what)
+    (lessons,) = (size for what, size in more.items() if "taught" in what)
+    assert inherited == 6 * vectors * weights
+    outputs = specs[0].actions.num_outputs + 1
+    assert lessons == 3 * len(specs) * 2 * 100 * 4 * (specs[0].num_inputs + outputs)
+    assert len(more) == 2

@@ -337,9 +337,10 @@ class Run(Mapping[str, Policy]):
 
         Columns: `policy`, the place in which it was born, and `generation`, how many had been in it
         before; `matches` that were over then; `parent`, `parent_generation` and `parent_version` of
-        the weights that it began with (an empty name: they were drawn); `fitness` of the policy
-        before it in its place and `parent_fitness`, NaN where they were not judged; and by name
-        each hyperparameter that it began with.
+        the weights that it began with (an empty name: they were drawn); `optimizer_steps` behind
+        the moments that it took over; `fitness` of the policy before it in its place and
+        `parent_fitness`, NaN where they were not judged; and by name each hyperparameter that it
+        began with.
 
         Raises:
             RunDirectoryError: the run has no ledger, or it is damaged.

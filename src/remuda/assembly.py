@@ -23,8 +23,9 @@ from remuda.coordinator.run_directory import RunDirectory
 from remuda.coordinator.scoreboard_reader import ScoreboardReader
 from remuda.coordinator.status import StatusFile
 from remuda.envs.worker_status import WorkerStatus
-from remuda.errors import CheckpointError, ConfigError
+from remuda.errors import CheckpointError
 from remuda.evaluation import Limits
+from remuda.evolution.teach import lesson_layout
 from remuda.experience.experience import Experience
 from remuda.experience_layout import experience_of_all
 from remuda.hyperparameters import values_of
@@ -35,14 +36,16 @@ from remuda.memory.descriptors import check_limit
 from remuda.memory.shared import Arena
 from remuda.memory.waiting import Wakeup
 from remuda.policies.initial import InitialWeights
-from remuda.policies.sharing import network_layout, shares_of, stream_shape
-from remuda.policies.spec import PolicySpec, first_weights
+from remuda.policies.sharing import shares_of
+from remuda.policies.spec import PolicySpec, first_weights, training_layout
 from remuda.policies.stack import layout_checksum, layout_size
 from remuda.population.imported import Imported
+from remuda.population.lessons import LessonLayout
 from remuda.population.roster import copies_of, unborn
 from remuda.population.table import Table
 from remuda.population.table_layout import ORDERED, RECORDS
 from remuda.publish.snapshot import PublishedWeights, Snapshot
+from remuda.publish.training_state import TrainingLayout
 from remuda.publish.weight_store import WeightPublisher, WeightStore
 from remuda.runtime.child import Place
 from remuda.runtime.host import threads
@@ -107,8 +110,10 @@ class Assembly:
         self._shares = shares_of(specs)
         self.scoreboard = Scoreboard(names, len(layout.copies), facts)
         self.table: Table | None = None
+        training = _training_layouts(config, specs)
         if config.population.dealt:
-            self.table = _table(config, specs, len(agents), imported, arena)
+            lessons = _lesson_layouts(config, specs)
+            self.table = _table(config, specs, len(agents), imported, arena, training, lessons)
         learners = {
             names[i]: wakeup
             for group, wakeup in zip(layout.groups, self._learners, strict=True)
@@ -118,7 +123,7 @@ class Assembly:
             config, specs, agents, layout.copies, learners, self._actors, arena
         )
         self.changes = LiveHyperparameters({spec.name: spec.config for spec in specs}, arena)
-        self.published: WeightStore = _published_weights(specs, arena)
+        self.published: WeightStore = _published_weights(specs, arena, training)
         self._publish_first_weights()
         self.layout = layout
         self._timelines: dict[str, Timeline] = {}
@@ -176,7 +181,7 @@ class Assembly:
         return {
             "scoreboard": self.scoreboard.state(),
             "written": {name: found.written for name, found in self.experience.items()},
-            "published": {name: s.state() for name, s in self.snapshots().items()},
+            "published": {name: s.state() for name, s in self.snapshots(training=True).items()},
             "population": population,
             "hyperparameters": self.changes.state(),
         }
@@ -296,10 +301,10 @@ class Assembly:
             resumed=self._resumed,
         )
 
-    def snapshots(self) -> dict[str, Snapshot]:
+    def snapshots(self, training: bool = False) -> dict[str, Snapshot]:
         """The newest weights of every policy, those whose places are empty too."""
         reader = self.published.reader()
-        return {spec.name: reader.newest(spec.name) for spec in self.specs}
+        return {spec.name: reader.newest(spec.name, training) for spec in self.specs}
 
     def playing(self) -> dict[str, Snapshot]:
         """The newest weights of the policies that play."""
@@ -401,6 +406,8 @@ def _table(
     num_seats: int,
     imported: Sequence[Imported],
     arena: Arena,
+    training: Mapping[str, TrainingLayout],
+    lessons: Mapping[str, LessonLayout],
 ) -> Table:
     """The table of a population whose seats are dealt."""
     return Table(
@@ -414,31 +421,30 @@ def _table(
         tuple(config.population.scripted),
         config.population.has_stand_ins,
         len(config.population.evolution.episode_metrics),
+        training,
+        lessons,
     )
 
 
-def check_births(config: Config, specs: Sequence[PolicySpec]) -> None:
-    """Whether any policy could begin with any other's weights, where births go by rating.
-
-    Raises:
-        ConfigError: some have other networks, or see or do other things.
-    """
-    if config.population.births.every is None:
-        return
-    for spec in specs[1:]:
-        if stream_shape(spec) != stream_shape(specs[0]) or (
-            network_layout(spec) != network_layout(specs[0])
-        ):
-            raise ConfigError(
-                f"population.births.every: {specs[0].name} and {spec.name} have other networks, or "
-                "see or do other things, so that neither can be a copy of the other; make them "
-                "alike, or let your own population.director choose"
-            )
+def _lesson_layouts(config: Config, specs: Sequence[PolicySpec]) -> dict[str, LessonLayout]:
+    """By policy, the size of what newborn policies are taught by, if they are."""
+    evolution = config.population.evolution
+    if not evolution.distils:
+        return {}
+    return {spec.name: lesson_layout(spec, evolution.distil_states) for spec in specs}
 
 
-def _published_weights(specs: tuple[PolicySpec, ...], arena: Arena) -> PublishedWeights:
+def _training_layouts(config: Config, specs: Sequence[PolicySpec]) -> dict[str, TrainingLayout]:
+    """By policy, what newborn policies may take over of it besides weights, if they do."""
+    inherits = config.population.evolution.inherits_training
+    return {spec.name: training_layout(spec) for spec in specs} if inherits else {}
+
+
+def _published_weights(
+    specs: tuple[PolicySpec, ...], arena: Arena, training: Mapping[str, TrainingLayout]
+) -> PublishedWeights:
     layouts = {}
     for spec in specs:
         shapes = spec.network().shapes
         layouts[spec.name] = (layout_size(shapes), layout_checksum(shapes), spec.config.publish)
-    return PublishedWeights(layouts, arena)
+    return PublishedWeights(layouts, arena, training)

@@ -53,8 +53,10 @@ ANYTHING = (
     "analysis",
     "env.workers",
     "env.check",
+    "population.evolution.inherit",
 )
-"""Sections and keys of which everything may change: they say how long, where and how fast."""
+"""Sections and keys of which everything may change: they say how long, where and how fast; or, the
+last of them, what newborn policies begin with from now on."""
 UNTOLD = ("run.directory", "run.live")
 """Where the run lies and who watches it is no change of it."""
 

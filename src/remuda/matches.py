@@ -62,7 +62,8 @@ def read_births(run: RunDirectory) -> Frame:
     Columns: `policy`, the place in which it was born, and `generation`, how many had been in it
     before; `matches` that were over then; `parent`, `parent_generation` and `parent_version` of
     what it began as a copy of (an empty name: its weights were drawn); `second` and
-    `second_generation` of a second parent; `fitness` of the policy
+    `second_generation` of a second parent; `optimizer_steps` behind the moments that it took over
+    from its parent, 0 where its optimizer began anew; `fitness` of the policy
     before it in its place and `parent_fitness`, NaN where they were not judged; and each
     hyperparameter that it began with, NaN where it has none.
 
@@ -83,6 +84,7 @@ def read_births(run: RunDirectory) -> Frame:
         "parent_version": np.array([b.parent_version for b in births], np.int64),
         "second": np.array([b.second or "" for b in births], np.str_),
         "second_generation": np.array([b.second_generation for b in births], np.int64),
+        "optimizer_steps": np.array([b.optimizer_steps for b in births], np.int64),
         "fitness": _floats([b.fitness for b in births]),
         "parent_fitness": _floats([b.parent_fitness for b in births]),
     }

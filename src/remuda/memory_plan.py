@@ -27,7 +27,7 @@ from remuda.hyperparameters import names_of
 from remuda.memory.shared import Fields
 from remuda.policies.algorithms.transition_algorithm import CACHE
 from remuda.policies.sharing import stream_shape
-from remuda.policies.spec import PolicySpec
+from remuda.policies.spec import PolicySpec, training_layout
 from remuda.policies.stack import layout_size
 from remuda.population.roster import copies_of
 from remuda.population.table_layout import table_fields
@@ -50,6 +50,7 @@ WHAT_COMPILES = "compiling"
 COPY = 256
 """Bytes that a copy of any game takes for each agent, besides its arrays."""
 FLOAT = 4
+EVOLUTION = "population.evolution"
 
 
 @dataclass(frozen=True)
@@ -185,6 +186,14 @@ def _weights(config: Config, specs: Sequence[PolicySpec], layout: Layout) -> Siz
         # Weights, gradients, moments, target or anchor; and the last good ones of all but one.
         learning = 8 if spec.config.rollout_length else 9
         yield "the weights and optimizers of {}", size * (2 + acting + learning), hidden
+        inherited = _inherited(config, spec)
+        if inherited:  # published twice, for the newborn, as they are read, and for a checkpoint
+            yield "what newborn policies inherit of {}", size * inherited * 6, hidden
+        if config.population.evolution.distils:  # states of both parents; and for a checkpoint
+            states = config.population.evolution.distil_states
+            width = spec.num_inputs + spec.actions.num_outputs + 1
+            lessons = 2 * states * width * FLOAT
+            yield "what newborn policies are taught by", 3 * lessons, f"{EVOLUTION}.distil_states"
         judged = config.checkpoint.evaluate_episodes or config.run.evaluate_episodes
         if judged:  # as published, for whom it plays and for the checkpoint; as they act, twice
             yield "greedy play of {}", 4 * size, hidden
@@ -212,6 +221,13 @@ def _weights(config: Config, specs: Sequence[PolicySpec], layout: Layout) -> Siz
         if imported:  # as they are kept, and as each actor plays them
             members = size * imported * (1 + len(layout.copies))
             yield "members from other runs, like {}", members, "population.members_from"
+
+
+def _inherited(config: Config, spec: PolicySpec) -> int:
+    """How many vectors as long as its weights are published of how a policy is trained."""
+    if not config.population.evolution.inherits_training:
+        return 0
+    return len(training_layout(spec).vectors)
 
 
 def _table(config: Config, policies: int, seats: int) -> Sizes:

@@ -7,14 +7,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from remuda.actor.scripted_seats import load_scripted
-from remuda.assembly import check_births
 from remuda.config import Config
 from remuda.envs.registry import find_game, make_env
 from remuda.envs.wrapped import with_scripted
 from remuda.errors import ConfigError
 from remuda.evolution.setup import check_evolution, with_first_numbers
 from remuda.memory_plan import check_memory, copy_size
-from remuda.policies.sharing import shares_of
+from remuda.policies.sharing import check_births, shares_of
 from remuda.policies.spec import PolicySpec, policy_specs
 from remuda.population.roster import Roster
 from remuda.population.setup import check_population

@@ -28,11 +28,12 @@ LENGTH, CAPACITY = 4, 32
 
 @pytest.fixture(params=["snapshot", "double_buffer"])
 def make_weights(request):
-    """Makes a `WeightStore`, given sizes and checksums by policy."""
+    """Makes a `WeightStore`, given sizes and checksums by policy, and what is known of training."""
 
-    def make(layouts):
+    def make(layouts, training=None):
         mode = PublishConfig(mode=request.param)
-        return PublishedWeights({name: (*layout, mode) for name, layout in layouts.items()})
+        found = {name: (*layout, mode) for name, layout in layouts.items()}
+        return PublishedWeights(found, training=training)
 
     return make
 

@@ -3,9 +3,12 @@
 import numpy as np
 import pytest
 
+from remuda.checkpoint.state import pack, unpack
 from remuda.errors import CheckpointError, RemudaError
+from remuda.publish.training_state import TrainingLayout, TrainingState
 
 LAYOUTS = {"a": (3, 7), "b": (5, 8)}
+TRAINING = {"b": TrainingLayout(("mean", "target"), ("steps",))}
 
 
 def full(size, value):
@@ -86,3 +89,56 @@ def test_the_status_is_told_which_copy_is_read(make_weights):
     store = make_weights(LAYOUTS)
     store.publisher("a", 7).publish(full(3, 1), 1, 0.0)
     assert store.active("a") >= 0
+
+
+def trained(value):
+    vectors = {name: full(5, value + i) for i, name in enumerate(TRAINING["b"].vectors)}
+    return TrainingState(vectors, {"steps": float(value)})
+
+
+def test_a_training_state_is_of_the_weights_that_it_was_published_with(make_weights):
+    store = make_weights(LAYOUTS, TRAINING)
+    publisher, reader = store.publisher("b", 8), store.reader()
+    assert publisher.training == TRAINING["b"]
+    for version in (1, 2):
+        publisher.publish(full(5, version), version, 0.5, trained(10 * version))
+        found = reader.newest("b", training=True)
+        assert found.version == version
+        assert found.training.numbers == {"steps": 10.0 * version}
+        assert found.training.vectors["target"].tolist() == [10.0 * version + 1] * 5
+    assert reader.newer()["b"].training is None  # an actor has no use for it
+    publisher.publish(full(5, 3), 3, 0.5)
+    assert reader.newest("b", training=True).training is None
+    assert store.publisher("a", 7).training is None
+    store.publisher("a", 7).publish(full(3, 1), 1, 0.0)
+    assert reader.newest("a", training=True).training is None
+
+
+def test_a_training_state_is_a_copy(make_weights):
+    store = make_weights(LAYOUTS, TRAINING)
+    given = trained(1)
+    store.publisher("b", 8).publish(full(5, 1), 1, 0.0, given)
+    given.vectors["mean"][:] = 9.0
+    store.reader().newest("b", training=True).training.vectors["mean"][:] = 8.0
+    found = store.reader().newest("b", training=True).training
+    assert found.vectors["mean"].tolist() == [1.0] * 5
+
+
+def test_a_checkpoint_keeps_the_training_state_where_it_is_published(make_weights):
+    store = make_weights(LAYOUTS, TRAINING)
+    store.publisher("b", 8).publish(full(5, 1), 1, 0.0, trained(4))
+    saved = unpack(pack(store.reader().newest("b", training=True).state()))
+    plain = store.reader().newest("b").state()
+    again = make_weights(LAYOUTS, TRAINING)
+    again.publisher("b", 8).restore(saved)
+    found = again.reader().newest("b", training=True).training
+    assert found.numbers == {"steps": 4.0}
+    assert [found.vectors[name].tolist() for name in ("mean", "target")] == [[4.0] * 5, [5.0] * 5]
+    again.publisher("b", 8).restore(plain)  # of an earlier version
+    assert again.reader().newest("b", training=True).training is None
+    without = make_weights(LAYOUTS)
+    without.publisher("b", 8).restore(saved)
+    assert without.reader().newest("b", training=True).training is None
+    other = {**saved, "training": {"vectors": {"mean": full(4, 0)}, "numbers": {}}}
+    with pytest.raises(CheckpointError, match="mean"):
+        again.publisher("b", 8).restore(other)

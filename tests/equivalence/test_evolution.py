@@ -8,6 +8,7 @@ from remuda.checkpoint.state import pack
 from remuda.checkpoint.store import Checkpoints
 from remuda.config import overlay
 from remuda.population.ledger import BIRTH, BORN_WITH, read_records
+from remuda.population.lineage import read_lineage
 
 NUMBERS = {"learning_rate": {"low": 1e-5, "high": 1e-2, "log": True}}
 EVOLUTION = {
@@ -27,6 +28,21 @@ KINDS = {
         "policies": 4,
         "evolution": EVOLUTION | {"explore": "pb2", "select": "tournament"},
     },
+    "inherited": {
+        "matchmaker": "random",
+        "policies": 4,
+        "evolution": EVOLUTION | {"mutation": 0.0},
+    },
+    "networks": {
+        "matchmaker": "random",
+        "policies": 4,
+        "evolution": EVOLUTION | {"mutation": 0.0, "networks": "any", "crossover_layers": 0.3},
+    },
+    "distilled": {
+        "matchmaker": "random",
+        "policies": 4,
+        "evolution": EVOLUTION | {"networks": "any", "distil": 40, "distil_states": 60},
+    },
     "past": {
         "matchmaker": "prioritized",
         "policies": 3,
@@ -39,7 +55,17 @@ KINDS = {
         "evolution": EVOLUTION | {"fitness": "game/ruined_houses:min"},
     },
 }
-GAMES = {"told": {"game": "bucket_brigade", "env": {"num_envs": 4}}}
+NETWORKS = {
+    "policies": {
+        f"policy_{i}": {"network": {"hidden": hidden}}
+        for i, hidden in enumerate([(16, 16), (24, 20), (12,), (20, 16, 16)])
+    }
+}
+GAMES = {
+    "networks": NETWORKS,
+    "distilled": NETWORKS,
+    "told": {"game": "bucket_brigade", "env": {"num_envs": 4}},
+}
 
 
 def tree_of(kind, algorithm):
@@ -60,11 +86,27 @@ def births_in(directory):
     return (read_records(directory / "ledger.bin")[1]["kind"] == BIRTH).sum()
 
 
+def check_inherited(kind, directory):
+    """Whether the newborn took over the moments of their parents where weights were left alone."""
+    born = [b for b in read_lineage(directory / "ledger.bin") if b.parent is not None]
+    assert any(b.optimizer_steps for b in born) == (kind == "inherited")
+    kept = Checkpoints(directory / "checkpoints")
+    population = kept.read(kept.numbers()[-1], "coordinator")["population"]
+    taught = [policy for policy, own in population["lessons"].items() if own["steps"]]
+    assert bool(taught) == (kind == "distilled")
+
+
 @pytest.mark.parametrize(
     ("kind", "algorithm"),
     [
         ("fixed", "ppo"),
         ("random", "dqn"),
+        ("inherited", "ppo"),
+        pytest.param("inherited", "iqn", marks=pytest.mark.slow),
+        ("networks", "ppo"),
+        ("distilled", "ppo"),
+        pytest.param("distilled", "dqn", marks=pytest.mark.slow),
+        pytest.param("networks", "iqn", marks=pytest.mark.slow),
         pytest.param("past", "ppo", marks=pytest.mark.slow),
         pytest.param("told", "dqn", marks=pytest.mark.slow),
         pytest.param("fixed", "iqn", marks=pytest.mark.slow),
@@ -82,6 +124,7 @@ def test_lockstep_equals_sequential_where_policies_evolve(kind, algorithm, tmp_p
     kinds = read_records(tmp_path / "lockstep" / "ledger.bin")[1]["kind"]
     assert {BIRTH, BORN_WITH} <= set(kinds)
     assert births_in(tmp_path / "lockstep") >= 2
+    check_inherited(kind, tmp_path / "lockstep")
 
 
 @pytest.mark.parametrize(
@@ -90,6 +133,11 @@ def test_lockstep_equals_sequential_where_policies_evolve(kind, algorithm, tmp_p
         ("fixed", "dqn"),
         ("past", "ppo"),
         ("told", "ppo"),
+        ("inherited", "dqn"),
+        ("networks", "dqn"),
+        ("distilled", "dqn"),
+        pytest.param("distilled", "ppo", marks=pytest.mark.slow),
+        pytest.param("inherited", "ppo", marks=pytest.mark.slow),
         pytest.param("random", "ppo", marks=pytest.mark.slow),
     ],
 )
@@ -103,6 +151,7 @@ def test_evolution_resumes_exactly(kind, algorithm, tmp_path):
     ledgers = [(tmp_path / name / "ledger.bin").read_bytes() for name in ("whole", "parts")]
     assert ledgers[0] == ledgers[1]
     assert births_in(tmp_path / "parts") >= 2
+    check_inherited(kind, tmp_path / "parts")
     tables = []
     for name in ("whole", "parts"):
         kept = Checkpoints(tmp_path / name / "checkpoints")

@@ -5,10 +5,11 @@ import json
 
 import numpy as np
 import pytest
+import yaml
 
 import remuda
 from remuda.checkpoint.store import Checkpoints
-from remuda.config import load_config, overlay
+from remuda.config import load_config, load_saved_config, overlay
 from remuda.errors import ConfigError
 from remuda.population.lineage import ancestors, read_lineage
 from remuda.training import train
@@ -110,6 +111,8 @@ def test_lineage_is_a_table(evolved):
     assert frame["policy"].tolist() == [born.policy for born in births]
     assert frame["learning_rate"].tolist() == [b.hyperparameters["learning_rate"] for b in births]
     assert np.isfinite(frame["fitness"][3:]).all()
+    assert frame["optimizer_steps"].tolist() == [born.optimizer_steps for born in births]
+    assert (frame["optimizer_steps"][3:] > 0).all()
     assert frame["learning_rate"][0] == 3e-3
 
 
@@ -169,6 +172,27 @@ def test_a_run_that_ends_while_one_is_away_is_judged_with_its_copy(tmp_path):
     assert set(run) == {"agent_0", "agent_1", "agent_2"}
     newest = Checkpoints(directory / "checkpoints").numbers()[-1]
     assert len(run.evaluate(episodes=2, checkpoint=newest).agents) == 3
+
+
+def test_a_run_of_an_earlier_version_goes_on_with_weights_alone(evolved, tmp_path):
+    tree = yaml.safe_load((evolved / "config.yaml").read_text())
+    assert tree["population"]["evolution"]["inherit"] == "all"
+    assert load_saved_config(tree).population.evolution.inherit == "all"
+    del tree["population"]["evolution"]["inherit"]
+    assert load_saved_config(tree).population.evolution.inherit == "weights"
+    assert load_config(tree).population.evolution.inherit == "all"
+    # Another word for it is no other run: it may be resumed with either.
+    directory = tmp_path / "run"
+    short = {"turns": 800}
+    train(
+        configured(directory, population={"evolution": {"inherit": "weights"}}, run=short),
+        PlainView(),
+    )
+    train(configured(directory, run={"turns": 2500}), PlainView(), resume=True)
+    births = [b for b in read_lineage(directory / "ledger.bin") if b.generation]
+    first = next(i for i, born in enumerate(births) if born.optimizer_steps)
+    assert first > 0
+    assert all(born.optimizer_steps for born in births[first + 1 :])
 
 
 @pytest.mark.parametrize(
@@ -234,6 +258,14 @@ def test_a_run_that_ends_while_one_is_away_is_judged_with_its_copy(tmp_path):
         ),
         ({"evolution": {"every": 9}, "policies": 1}, "none may take over from one"),
         (
+            {"evolution": {"every": 9, "distil": 5}, "births": {"places": 0}},
+            "evolution.distil: agent_0 has a recurrent network, and what that does in a state",
+        ),
+        (
+            {"evolution": {"every": 9, "networks": "any"}, "policies": 1},
+            "no policy has the network (but for widths and numbers of layers) and the algorithm of",
+        ),
+        (
             {"evolution": {"every": 9}, "policies": 3, "matchmaker": "round_robin"},
             "makes no match without policy_0",
         ),
@@ -255,9 +287,32 @@ def test_a_run_that_ends_while_one_is_away_is_judged_with_its_copy(tmp_path):
 def test_what_cannot_evolve_is_refused_in_one_line(population, said, tmp_path):
     tree = overlay(TREE, {"population": {"evolution": {"numbers": {}}}})
     tree = {**tree, "population": population}
+    if population["evolution"].get("distil"):
+        tree = overlay(tree, {"policy": {"network": {"recurrent": 4}}})
     with pytest.raises(ConfigError) as refused:
         train(load_config(overlay(tree, {"run": {"directory": tmp_path / "run"}})), PlainView())
     assert said in str(refused.value)
+    assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("own", "networks", "said"),
+    [
+        ({"activation": "relu"}, "any", "nothing of another policy's weights fits agent_2"),
+        ({"hidden": (24, 16)}, "any", None),
+        ({"activation": "relu"}, "alike", None),  # it is no parent of any, and was not asked to be
+    ],
+)
+def test_a_policy_whom_no_weights_fit_is_told_of(own, networks, said, tmp_path):
+    evolution = {"networks": networks, "numbers": {}}
+    tree = overlay(TREE, {"population": {"evolution": evolution}, "run": {"turns": 4}})
+    tree["policies"] = {"agent_2": {"network": own}}
+    tree["run"] = tree["run"] | {"directory": tmp_path / "run", "evaluate_episodes": 0}
+    if said is None:
+        train(load_config(tree), PlainView())
+        return
+    with pytest.raises(ConfigError, match=said) as refused:
+        train(load_config(tree), PlainView())
     assert "\n" not in str(refused.value)
 
 

@@ -23,6 +23,8 @@ RATES = {"learning_rate": {"low": 1e-6, "high": 1e-4, "log": True}}
 POPULATIONS = {
     "fixed": ({"matchmaker": "fixed"}, ["agent_0", "agent_1"]),
     "random": ({"matchmaker": "random", "policies": 4}, [f"policy_{i}" for i in range(4)]),
+    "networks": ({"matchmaker": "fixed"}, ["agent_0", "agent_1"]),
+    "distilled": ({"matchmaker": "random", "policies": 4}, [f"policy_{i}" for i in range(4)]),
 }
 
 
@@ -32,12 +34,21 @@ POPULATIONS = {
     [
         ("fixed", PPO),
         pytest.param("random", {"algorithm": "dqn"}, marks=pytest.mark.slow),
+        pytest.param("networks", PPO, marks=pytest.mark.slow),
+        pytest.param("distilled", PPO, marks=pytest.mark.slow),
     ],
 )
 def test_what_the_ledger_says_is_in_force_whoever_was_killed(kind, algorithm, kills, tmp_path):
     population, names = POPULATIONS[kind]
     evolution = {"every": 100, "games": 10, "confidence": 0.0, "numbers": RATES}
+    own = {}
+    if kind == "networks":
+        evolution["networks"] = "any"
+        own = {"policies": {"agent_1": {"network": {"hidden": (24, 16)}}}}
+    if kind == "distilled":
+        evolution["distil"] = 200
     config = small_config(
+        **own,
         policy=algorithm,
         env={"num_envs": 4},
         population=population | {"evolution": evolution},
@@ -72,8 +83,16 @@ def test_what_the_ledger_says_is_in_force_whoever_was_killed(kind, algorithm, ki
     finally:
         runtime.stop()
     assert ledger.lost == 0
-    orders = ring.table.births
-    count = Counter(born.policy for born in read_lineage(tmp_path / "ledger.bin"))
+    orders, lineage = ring.table.births, read_lineage(tmp_path / "ledger.bin")
+    count = Counter(born.policy for born in lineage)
+    # Whoever was killed, what parents had learned by went on: no optimizer began anew for it.
+    inherits = [born.optimizer_steps > 0 for born in lineage if born.parent is not None]
+    if kind == "distilled":
+        assert any(born.second for born in lineage)
+    elif kind == "networks":
+        assert not any(inherits)
+    else:  # a Q-learner may be a parent before it has begun to train
+        assert all(inherits) if algorithm == PPO else any(inherits)
     for place, name in enumerate(names):
         # An order may be noted and its actor die before it counts; its successor orders anew.
         assert 0 <= count[name] - orders.ordered(place) <= kills

@@ -9,7 +9,7 @@ from remuda.assembly import Assembly
 from remuda.config import load_config
 from remuda.coordinator.scoreboard_reader import ScoreboardReader
 from remuda.learner import rollouts
-from remuda.policies.algorithms.rollout_algorithm import Learned
+from remuda.policies.algorithms.rollout_groups import Learned
 from remuda.policies.spec import policy_specs
 from remuda.runtime.layout import make_layout
 from remuda.scoreboard import Learn

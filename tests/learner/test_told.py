@@ -11,7 +11,7 @@ from remuda.checkpoint.state import pack, unpack
 from remuda.config import load_config, overlay
 from remuda.coordinator.records import POLICY_COLUMNS
 from remuda.coordinator.scoreboard_reader import ScoreboardReader
-from remuda.policies.algorithms.rollout_algorithm import Learned
+from remuda.policies.algorithms.rollout_groups import Learned
 from remuda.policies.spec import policy_specs
 from remuda.runtime.layout import make_layout
 from remuda.scoreboard import Learn

@@ -5,12 +5,14 @@ import sys
 import numpy as np
 import pytest
 
+from remuda.checkpoint.state import pack
 from remuda.hyperparameters import HYPERPARAMETERS
 from remuda.population import (
     births,
     frozen_weights,
     league,
     ledger,
+    lessons,
     lifecycle,
     member_numbers,
     occupants,
@@ -22,11 +24,14 @@ from remuda.population import (
 from remuda.population.director import Birth, Freeze, Retire
 from remuda.population.league import League
 from remuda.population.learner_births import LearnerBirths
+from remuda.population.lessons import Lesson, LessonLayout
 from remuda.population.matchmakers import Random
 from remuda.population.records import PolicyRef
 from remuda.population.table import Table
 from remuda.population.table_layout import MATCHES
+from remuda.publish import training_state
 from remuda.publish.snapshot import Snapshot
+from remuda.publish.training_state import TrainingLayout, TrainingState
 
 NAMES, EMPTY, SIZE, COPIES = ("a", "b", "c", "d"), ("d",), 6, 5
 WATCHED = {
@@ -36,6 +41,7 @@ WATCHED = {
         frozen_weights,
         league,
         ledger,
+        lessons,
         lifecycle,
         member_numbers,
         occupants,
@@ -43,8 +49,10 @@ WATCHED = {
         places,
         record_buffer,
         table,
+        training_state,
     )
 }
+LAYOUT = TrainingLayout(("mean", "square", "target"), ("steps", "explored"))
 
 
 class DiedError(BaseException):
@@ -72,6 +80,12 @@ def weights_of(policy, version):
     return np.full(SIZE, 100.0 * NAMES.index(policy) + version, np.float32)
 
 
+def training_of(policy, version):
+    weights = weights_of(policy, version)
+    vectors = {name: weights + i for i, name in enumerate(LAYOUT.vectors, 1)}
+    return TrainingState(vectors, dict.fromkeys(LAYOUT.numbers, float(weights[0])))
+
+
 class Insistent:
     """A director that commands what it wants until it is so, as one that counts would."""
 
@@ -97,7 +111,11 @@ class World:
 
     def __init__(self):
         specified = {name: {HYPERPARAMETERS[0]: 0.5} for name in NAMES}
-        self.table = Table(dict.fromkeys(NAMES, SIZE), 2, 2, specified, EMPTY)
+        training = dict.fromkeys(NAMES, LAYOUT)
+        taught = dict.fromkeys(NAMES, LessonLayout(4, SIZE, 3))
+        self.table = Table(
+            dict.fromkeys(NAMES, SIZE), 2, 2, specified, EMPTY, training=training, lessons=taught
+        )
         self.births = LearnerBirths(self.table, NAMES)
         self.versions = dict.fromkeys(NAMES, 1)
         self.random = np.random.default_rng(0)
@@ -124,8 +142,20 @@ class World:
         version = self.versions[policy]
         return Snapshot(weights_of(policy, version), version, version, 0.0)
 
+    def published(self, policy):
+        found = self.look(policy)
+        found.training = training_of(policy, found.version)
+        return found
+
     def draw(self, policy, generation):
         return weights_of(policy, generation)
+
+    def lesson(self, policy, parent, weights, count, generation):
+        states = np.full((count - 1, SIZE), generation, np.float32)
+        return Lesson(states, states[:, :3] + weights[0])
+
+    def convert(self, policy, other, weights, generation):
+        return None
 
     def fits(self, policy, other):
         return True
@@ -142,7 +172,14 @@ def has(*names):
 
 
 SCENES = {
-    "birth": (Birth("d", PolicyRef("b"), {HYPERPARAMETERS[0]: 0.25}), has("a", "b", "c", "d")),
+    "birth": (
+        Birth("d", PolicyRef("b"), {HYPERPARAMETERS[0]: 0.25}, inherits_training=True),
+        has("a", "b", "c", "d"),
+    ),
+    "taught": (
+        Birth("d", PolicyRef("b"), second=PolicyRef("c"), inherits_training=True, distillation=7),
+        has("a", "b", "c", "d"),
+    ),
     "retirement": (Retire(PolicyRef("c")), has("a", "b")),
     "freezing": (Freeze("b"), has("a", "b", "c", "b@1")),
 }
@@ -214,7 +251,19 @@ def test_its_successor_brings_it_to_an_end_wherever_it_died(scene, stride):
             assert newborn.hyperparameters[HYPERPARAMETERS[0]] == 0.25
             assert newborn.games > 0
             assert np.array_equal(world.table.births.newborn_weights("d"), weights_of("b", 1))
+            taken_over = world.table.births.newborn_training("d")
+            assert pack(taken_over.state()) == pack(training_of("b", 1).state())
             assert world.table.births.ordered(3) == world.table.births.confirmed(3) >= 1
+        if scene == "taught":
+            found = world.table.births.newborn_lessons("d")
+            assert found.steps == 7
+            for parent, lesson in zip("bc", found.of_parents, strict=True):
+                (generation,) = set(lesson.states.ravel())
+                assert 1 <= generation <= world.table.births.ordered(3)
+                wanted = world.lesson("d", parent, weights_of(parent, 1), 4, generation)
+                assert np.array_equal(lesson.states, wanted.states)
+                assert np.array_equal(lesson.targets, wanted.targets)
+            assert world.table.births.newborn_training("d").numbers["steps"] == 0.0
         if not died:
             break
     assert death > 50

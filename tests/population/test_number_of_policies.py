@@ -64,6 +64,9 @@ class Stage:
     def draw(self, policy, generation):
         return np.zeros(SIZE, np.float32)
 
+    def convert(self, policy, other, weights, generation):
+        return None
+
     def fits(self, policy, other):
         return True
 

@@ -7,13 +7,14 @@ import numpy as np
 import pytest
 
 from population.birth_worlds import FIRST, TREE, World
-from remuda.assembly import Assembly, check_births
+from remuda.assembly import Assembly
 from remuda.checkpoint.store import Manifest
 from remuda.config import BirthsConfig, load_config, overlay
 from remuda.coordinator.checkpointing import COORDINATOR, Checkpointer
 from remuda.coordinator.run_directory import RunDirectory
 from remuda.errors import CheckpointError, ConfigError
 from remuda.judge import Judge
+from remuda.policies.sharing import check_births
 from remuda.policies.spec import policy_specs
 from remuda.population.director import Birth, Replacement, Retire
 from remuda.population.records import Member, PolicyRef, Population

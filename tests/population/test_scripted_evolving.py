@@ -9,8 +9,8 @@ from remuda.config import load_config, overlay
 from remuda.evolution import director
 from remuda.evolution.worth import worth_of
 from remuda.population.director import Vacate
+from remuda.population.feasibility import can_stand_in
 from remuda.population.ledger import BIRTH, BORN_WITH, FREEZE, MATCH, RETIRE, read_records
-from remuda.population.lifecycle import can_stand_in
 from remuda.population.lineage import read_lineage
 from remuda.population.matchmakers import Random
 from remuda.population.records import SCRIPTED, Member, PolicyRef

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from population import test_deaths as deaths
+from remuda.checkpoint.state import pack
 from remuda.hyperparameters import HYPERPARAMETERS
 from remuda.population.births import BirthOrders
 from remuda.population.director import Birth, Vacate
@@ -32,7 +33,7 @@ class Replacing:
         if not self.active:
             return []
         if "a" in population.empty:
-            return [Birth("a", B, {HYPERPARAMETERS[0]: 0.25})]
+            return [Birth("a", B, {HYPERPARAMETERS[0]: 0.25}, inherits_training=True)]
         if A in population and population[A].parent is None:
             return [Vacate("a")]
         return []
@@ -50,7 +51,16 @@ class World(deaths.World):
     def __init__(self, names, make, scripted=()):
         specified = {name: {HYPERPARAMETERS[0]: 0.5} for name in names}
         sizes = dict.fromkeys(names, deaths.SIZE)
-        self.table = Table(sizes, 2, 1, specified, (), scripted=scripted, stand_ins=True)
+        self.table = Table(
+            sizes,
+            2,
+            1,
+            specified,
+            (),
+            scripted=scripted,
+            stand_ins=True,
+            training=dict.fromkeys(names, deaths.LAYOUT),
+        )
         self.births, self.versions = LearnerBirths(self.table, names), dict.fromkeys(names, 1)
         self.random, self.make = np.random.default_rng(0), make
         self.over = np.ones(deaths.COPIES, np.bool_)
@@ -152,6 +162,9 @@ def test_one_is_born_in_its_place_wherever_an_actor_died(kind, stride, tmp_path)
         (newest,) = born_of(world, tmp_path / f"{death}.bin")
         assert (newest.generation, newest.parent) == (table.births.ordered(0), "b")
         assert newest.hyperparameters == population[A].hyperparameters
+        assert newest.optimizer_steps == 101
+        taken_over = table.births.newborn_training("a")
+        assert pack(taken_over.state()) == pack(deaths.training_of("b", 1).state())
         games = table.word(MATCHES)
         world.turn()
         assert table.word(MATCHES) == games + deaths.COPIES

@@ -10,14 +10,32 @@ from remuda.config import PublishConfig
 from remuda.errors import RemudaError
 from remuda.memory.atomic import store
 from remuda.publish import snapshot as module
+from remuda.publish import training_state
 from remuda.publish.snapshot import PublishedWeights, Publisher, SnapshotReader
+from remuda.publish.training_state import TrainingLayout, TrainingState
 
 SPAWN = multiprocessing.get_context("spawn")
 MODES = ["snapshot", "double_buffer"]
+LAYOUT = TrainingLayout(("mean", "square"), ("steps", "explored"))
+WATCHED = {module.__file__, training_state.__file__}
 
 
-def make(mode, size=6, policies=("a", "b")):
-    return PublishedWeights({name: (size, 7, PublishConfig(mode=mode)) for name in policies})
+def make(mode, size=6, policies=("a", "b"), training=()):
+    layouts = {name: (size, 7, PublishConfig(mode=mode)) for name in policies}
+    return PublishedWeights(layouts, training=dict.fromkeys(training, LAYOUT))
+
+
+def trained(value, size=6):
+    """A training state that tells which publication it belongs to."""
+    vectors = {name: np.full(size, value, np.float32) for name in LAYOUT.vectors}
+    return TrainingState(vectors, dict.fromkeys(LAYOUT.numbers, float(value)))
+
+
+def is_of(training, value):
+    """Whether all of a training state belongs to that publication."""
+    return all((vector == value).all() for vector in training.vectors.values()) and all(
+        number == value for number in training.numbers.values()
+    )
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -77,7 +95,7 @@ def publish_and_die(published, version, line):
 
     def trace(frame, event, argument):
         nonlocal left
-        if frame.f_code.co_filename != module.__file__:
+        if frame.f_code.co_filename not in WATCHED:
             return None
         if event == "line":
             left -= 1
@@ -88,7 +106,8 @@ def publish_and_die(published, version, line):
     try:
         sys.settrace(trace)
         publisher = Publisher(published, "a", 7)
-        publisher.publish(np.full(6, version, np.float32), version, float(version))
+        training = trained(version) if publisher.training is not None else None
+        publisher.publish(np.full(6, version, np.float32), version, float(version), training)
     except DiedError:
         return None
     finally:
@@ -102,20 +121,29 @@ def check_whole(snapshot, among):
     assert snapshot.learner_step in among
 
 
+def check_newest(published, among):
+    """What can be had now is whole, with how it was trained if that is published."""
+    found = SnapshotReader(published).newest("a", training=True)
+    check_whole(found, among)
+    if published.training_rows("a") is not None:
+        assert is_of(found.training, found.learner_step)
+
+
+@pytest.mark.parametrize("training", [(), ("a",)])
 @pytest.mark.parametrize("mode", MODES)
-def test_a_learner_may_be_killed_at_every_line_of_a_publication(mode):
+def test_a_learner_may_be_killed_at_every_line_of_a_publication(mode, training):
     """And so may its successor, at every line of the next: weights can be had all the time."""
-    for first in range(100):
-        for second in range(100):
-            published = make(mode)
+    for first in range(200):
+        for second in range(0, 200, 5 if training else 1):
+            published = make(mode, training=training)
             Publisher(published, "b", 7).publish(np.zeros(6, np.float32), 0, 0.0)
             publish_and_die(published, 1, 1000)
             actor = SnapshotReader(published)
             actor.newer()
             one = publish_and_die(published, 2, first)
-            check_whole(SnapshotReader(published).newest("a"), (1, 2))
+            check_newest(published, (1, 2))
             two = publish_and_die(published, 3, second)
-            check_whole(SnapshotReader(published).newest("a"), (1, 2, 3))
+            check_newest(published, (1, 2, 3))
             late = SnapshotReader(published).newer()  # of an actor that begins now
             assert list(late) == ["a", "b"]
             check_whole(late["a"], (1, 2, 3))
@@ -167,13 +195,30 @@ def test_a_network_of_another_layout_is_refused():
         Publisher(make("snapshot"), "a", 8)
 
 
+@pytest.mark.parametrize("mode", MODES)
+def test_who_only_acts_does_not_copy_how_a_policy_is_trained(mode):
+    published = make(mode, training=("a",))
+    reader, publisher = SnapshotReader(published), Publisher(published, "a", 7)
+    assert publisher.training == LAYOUT
+    assert Publisher(published, "b", 7).training is None
+    publisher.publish(np.ones(6, np.float32), 1, 1.0)
+    assert reader.newest("a", training=True).training is None  # there was none of these weights
+    publisher.publish(np.full(6, 2, np.float32), 2, 2.0, trained(2))
+    assert reader.newer()["a"].training is None
+    assert reader.newest("a").training is None
+    assert is_of(reader.newest("a", training=True).training, 2)
+    publisher.publish(np.full(6, 3, np.float32), 3, 3.0)
+    assert reader.newest("a", training=True).training is None  # and not that of version 2
+
+
 def _publish_for_ever(published):
     publisher = Publisher(published, "a", 7)
     size = published.slots["a"]["weights"].shape[1]
     while True:
         version = publisher.version + 1
         weights = np.full(size, version, np.float32)
-        publisher.publish(weights, version, float(version))
+        training = trained(version, size) if publisher.training is not None else None
+        publisher.publish(weights, version, float(version), training)
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -212,10 +257,12 @@ def test_no_snapshot_is_torn(mode, check, wanted):
         child.join(60)
 
 
+@pytest.mark.parametrize("training", [(), ("a",)])
 @pytest.mark.parametrize("mode", MODES)
-def test_the_newest_can_be_had_while_a_learner_publishes_all_the_time(mode):
-    published = make(mode, size=20_000, policies=("a",))
-    Publisher(published, "a", 7).publish(np.ones(20_000, np.float32), 1, 1.0)
+def test_the_newest_can_be_had_while_a_learner_publishes_all_the_time(mode, training):
+    published = make(mode, size=20_000, policies=("a",), training=training)
+    first = trained(1, 20_000) if training else None
+    Publisher(published, "a", 7).publish(np.ones(20_000, np.float32), 1, 1.0, first)
     child = SPAWN.Process(target=_publish_for_ever, args=(published,), daemon=True)
     child.start()
     try:
@@ -223,8 +270,9 @@ def test_the_newest_can_be_had_while_a_learner_publishes_all_the_time(mode):
         while reader.newest("a").version < 1000:
             assert child.is_alive()
         for _ in range(300):
-            found = reader.newest("a")
+            found = reader.newest("a", training=True)
             assert (found.weights == found.version).all()
+            assert is_of(found.training, found.version) if training else found.training is None
             assert found.epsilon == found.version == found.learner_step
     finally:
         child.kill()

@@ -9,6 +9,7 @@ acted, if it learns and learns from that match.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -21,15 +22,19 @@ from remuda.actor.stream_seats import StreamSeats
 from remuda.checkpoint.state import fitting
 from remuda.envs.vector_env import VectorEnv
 from remuda.evolution.crossover import cross_layers
+from remuda.evolution.grow import grow, network_family
 from remuda.evolution.layout import Layout
 from remuda.evolution.mutate import add_noise_by_layer
+from remuda.evolution.teach import lesson_of
 from remuda.experience.room import Room
 from remuda.policies.initial import InitialWeights
 from remuda.policies.spec import first_weights
 from remuda.policies.stack import layout_size
 from remuda.population.league import League
+from remuda.population.lessons import Lesson, states_of
 from remuda.population.table_layout import POLICY
 from remuda.publish.snapshot import Snapshot
+from remuda.publish.weight_store import WeightReader
 from remuda.scoreboard import Policy, Row
 from remuda.streams import stream, torch_stream
 from remuda.types import Bools, Floats, Integers, State, TurnResult
@@ -49,6 +54,7 @@ class MatchSeats(StreamSeats):
         mark: Row | None = None,
         initial: InitialWeights | None = None,
         scripted: ScriptedSeats | None = None,
+        parents: WeightReader | None = None,
     ) -> None:
         """Take the seats.
 
@@ -62,8 +68,10 @@ class MatchSeats(StreamSeats):
             mark: `Scoreboard.mark`, by which extremes of returns are counted.
             initial: weights that newborn policies begin with instead; None: there are none.
             scripted: chooses for members that are written by hand; None: there are none.
+            parents: reads what newborn policies take over besides weights; None: nothing.
         """
         self._seed, self._initial, self._scripted = seed, initial, scripted
+        self._parents = parents
         self._counter = EpisodeCounter(rows, mark)
         kinds = dict.fromkeys(policy_group.kind for policy_group in policy_groups)
         super().__init__(env, tuple(policy_groups), kinds)
@@ -279,6 +287,13 @@ class MatchSeats(StreamSeats):
         version, epsilon = int(self._versions[place]), float(self._rows[place, Policy.EPSILON])
         return Snapshot(weights, version, self._steps[policy], epsilon)
 
+    def published(self, policy: str) -> Snapshot:
+        """The live weights of a policy as they were published last, with how it is trained."""
+        if self._parents is None:
+            return self.look(policy)
+        found = self._parents.newest(policy, training=True)
+        return replace(found, weights=found.weights.copy())  # the reader reuses its own
+
     def draw(self, policy: str, generation: int) -> Floats:
         """Weights to begin with, drawn or as `init_from` has them: [size]."""
         policy_group, _ = self._policy_group(self.league.table.policies.index(policy))
@@ -306,11 +321,45 @@ class MatchSeats(StreamSeats):
         return cross_layers(weights, second, layout, random, share=share).weights
 
     def fits(self, policy: str, other: str) -> bool:
-        """Whether one could begin with the weights of the other."""
-        found = [
-            self._policy_group(self.league.table.places.of(name))[0] for name in (policy, other)
-        ]
-        return found[0] is found[1]
+        """Whether one could begin with the weights of the other, converted if need be.
+
+        They play seats of one kind, and their networks differ in widths and depth at most.
+        """
+        one, two = self._groups_of(policy, other)
+        if one is two or one.kind is not two.kind:
+            return one is two
+        return network_family(one.specs[0]) == network_family(two.specs[0])
+
+    def convert(self, policy: str, other: str, weights: Floats, generation: int) -> Floats | None:
+        """What the other's weights are in the network of this one: [size]; None: as they are.
+
+        What is not the other's is drawn as for any other newborn in this place.
+        """
+        own, others = self._groups_of(policy, other)
+        if own is others:
+            return None
+        spec = next(spec for spec in own.specs if spec.name == policy)
+        fresh = first_weights(spec, torch_stream(self._seed, "weights", policy, generation))
+        layouts = [Layout.of(each.stack.network) for each in (others, own)]
+        return grow(weights, layouts[0], fresh, layouts[1]).weights
+
+    def _groups_of(self, policy: str, other: str) -> tuple[PolicyGroup, PolicyGroup]:
+        places = self.league.table.places
+        return self._policy_group(places.of(policy))[0], self._policy_group(places.of(other))[0]
+
+    def lesson(
+        self, policy: str, parent: str, weights: Floats, count: int, generation: int
+    ) -> Lesson:
+        """At most so many states that a parent met, and what it does there with these weights.
+
+        They are out of its ring, which this process writes, and does not while this is called.
+        """
+        group, row = self._policy_group(self.league.table.policies.index(parent))
+        spec = next(spec for spec in group.specs if spec.name == parent)
+        rings = [writer.rings[row].shared for writer in group.writers if row in writer.rings]
+        random = stream(self._seed, "lesson", policy, parent, generation)
+        states = states_of(rings, count, spec.config.n_frames, random)
+        return lesson_of(spec, weights, states)
 
     def clear(self, policy: str) -> None:
         """Forget the experience of the policy that had this place before."""

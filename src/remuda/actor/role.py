@@ -183,6 +183,7 @@ class ActorRole:
             mark,
             initial=self.initial,
             scripted=scripted,
+            parents=self.published.reader(),
         )
 
     def make_env(self) -> VectorEnv:

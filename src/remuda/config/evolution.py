@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, Field, PositiveFloat, PositiveInt
+from pydantic import AfterValidator, Field, NonNegativeInt, PositiveFloat, PositiveInt
 
 from remuda.config.sections import Only, Section, Share
 
@@ -117,11 +117,22 @@ class EvolutionConfig(Section):
     allowing for all that were compared, and for luck that they had in the same matches. 0: it is
     enough to have earned less."""
     among: Annotated[Literal["all", "seats"], EVOLUTION] = "all"
-    """Whom a policy may take over from: `all` with a network like its own, or those only that may
-    take the same `seats`, so that each agent of the game has a population of its own."""
+    """Whom a policy may take over from: `all` with a network like its own (see `networks`), or
+    those only that may take the same `seats`, so that each agent of the game has a population of
+    its own."""
+    networks: Annotated[Literal["alike", "any"], EVOLUTION] = "alike"
+    """Whether a policy takes over from those only whose networks are `alike`, or from `any` whose
+    network differs in the widths or the number of its layers alone. A newborn has the network of
+    its place: where that is wider or deeper it begins by computing what its parent does, where it
+    is narrower with what fits."""
     numbers: Annotated[dict[str, NumberConfig], EVOLUTION] = {}
     """By hyperparameter that evolves, such as `learning_rate` or `ppo.entropy_cost`: its bounds.
     None: policies take over weights and hyperparameters as they are."""
+    inherit: Annotated[Literal["all", "weights"], EVOLUTION] = "all"
+    """What a newborn takes over. `all`: the weights of its parent, and how these are trained: the
+    moments of its optimizer, its target network or anchor, how far its schedules are, and how large
+    returns are; as far as that fits weights that are mutated or crossed, or a frozen parent's.
+    `weights`: these alone, with observations' moments; all else begins anew."""
     draw_first: Annotated[bool, EVOLUTION] = False
     """Whether the policies that the run begins with have these drawn within their bounds, each its
     own, instead of what is configured."""
@@ -143,6 +154,19 @@ class EvolutionConfig(Section):
     crossover_layers: Annotated[Share, EVOLUTION] = 0.0
     """How probable it is that a layer of the network comes from the second parent."""
 
+    distil: Annotated[NonNegativeInt, EVOLUTION] = 0
+    """Gradient steps by which a newborn is taught, before it plays, to do what its parents do in
+    states that each of them met: with more than 0 each newborn has a second parent, and one whose
+    network is another than its parent's is taught too. 0: none is."""
+    distil_states: Annotated[
+        PositiveInt,
+        Only(
+            when=lambda config: config.population.evolution.distils,
+            needs="population.evolution.every, and population.evolution.distil",
+        ),
+    ] = 512
+    """The most states of each parent that a newborn is taught by."""
+
     @property
     def objectives(self) -> tuple[Objective, ...]:
         """What policies are judged by, one thing or several."""
@@ -157,3 +181,13 @@ class EvolutionConfig(Section):
     def on(self) -> bool:
         """Whether there is any."""
         return self.every is not None
+
+    @property
+    def distils(self) -> bool:
+        """Whether newborn policies are taught by their parents."""
+        return self.on and self.distil > 0
+
+    @property
+    def inherits_training(self) -> bool:
+        """Whether newborn policies take over more than weights."""
+        return self.on and self.inherit == "all"

@@ -44,6 +44,13 @@ def with_moved_keys(tree: Mapping[str, Any]) -> dict[str, Any]:
         found["env"] = {key: value for key, value in env.items() if key not in OF_ENV}
         if moved:
             found["policy"] = {**moved, **(found.get("policy") or {})}
+    population = found.get("population")
+    if isinstance(population, Mapping) and isinstance(population.get("evolution"), Mapping):
+        evolution = population["evolution"]
+        if evolution.get("every") is not None:
+            # Where nothing says what newborn policies take over, they took over weights alone.
+            evolution = {"inherit": "weights", **evolution}
+        found["population"] = {**population, "evolution": evolution}
     if isinstance(found.get("policy"), Mapping):
         found["policy"] = _moved(found["policy"])
     if isinstance(found.get("policies"), Mapping):

@@ -120,7 +120,8 @@ class Evolution:
             for policy, parent in selected:
                 fitness = (alike[policy].value, alike[parent].value)
                 others = [name for name in alike if name != parent and name not in leaving]
-                crosses = self._explorers[kind].crosses or self._config.crossover_layers > 0.0
+                config = self._config
+                crosses = self._explorers[kind].crosses or config.crossover_layers or config.distil
                 second = self._second(others, alike, random) if crosses else None
                 births = [population[PolicyRef(p)].born if p else None for p in (parent, second)]
                 self._planned[policy] = Takeover(policy, parent, fitness, second, *births)
@@ -186,6 +187,8 @@ class Evolution:
             second,
             config.crossover_layers,
             plan.fitness,
+            config.inherits_training,
+            config.distil,
         )
 
     def _time(self, population: Population) -> float:

@@ -24,6 +24,9 @@ from remuda.types import Array, Floats
 Loss = Callable[[Tensor, Tensor], Tensor]
 """From outputs [B, O] of the child and of a parent, how far they are apart: [B]."""
 
+Lesson = tuple[Tensor, Tensor]
+"""States [N, ...] of a parent, and its outputs there [N, O]."""
+
 EPSILON = 1e-8
 """Adam's denominator offset."""
 
@@ -104,39 +107,102 @@ def distil(
         UsageError: a parent has no states, outputs of another size than the child's or not finite
             ones; a number is out of its bounds; or the training diverged.
     """
-    if steps < 0 or batch_size < 1 or not 0.0 < learning_rate < math.inf:
-        raise UsageError(
-            f"distillation takes 0 steps or more, a batch of 1 or more and a learning rate above "
-            f"0; these are {steps}, {batch_size} and {learning_rate}"
-        )
-    flat = torch.from_numpy(layout.checked(weights))[None]
-    lessons = [_lesson(number, teacher) for number, teacher in enumerate(teachers)]
-    if not lessons:
-        raise UsageError("distillation takes one parent at least; there is none")
-    before = _mean_loss(flat, outputs, lessons, loss)
-    gradients = torch.zeros_like(flat)
-    adam = Adam(flat, gradients, [learning_rate], [EPSILON])
-    fixed = torch.from_numpy(~layout.learned)
-    share = max(1, batch_size // len(lessons))
-    for _ in range(steps):
-        vector = flat[0].detach().requires_grad_()
+    work = Distillation(
+        weights,
+        layout,
+        outputs,
+        [_lesson(number, teacher) for number, teacher in enumerate(teachers)],
+        loss,
+        rng,
+        steps=steps,
+        learning_rate=learning_rate,
+        batch_size=batch_size,
+    )
+    while not work.done:
+        work.step()
+    return work.result()
+
+
+class Distillation:
+    """A distillation that is done step by step; where it is paused makes no difference to it."""
+
+    def __init__(
+        self,
+        weights: Array,
+        layout: Layout,
+        outputs: Outputs,
+        lessons: Sequence[Lesson],
+        loss: Loss,
+        rng: np.random.Generator,
+        *,
+        steps: int = 400,
+        learning_rate: float = 1e-3,
+        batch_size: int = 128,
+    ) -> None:
+        """Begin; what is given, and refused, is as for `distil`, but for the lessons.
+
+        Args:
+            weights: [P] that the child begins with.
+            layout: of the child.
+            outputs: what the child makes of weights and states.
+            lessons: of each parent its states, and what its outputs are there.
+            loss: how far outputs are apart.
+            rng: draws batches.
+            steps: of gradient descent.
+            learning_rate: of Adam.
+            batch_size: states of a step.
+        """
+        if steps < 0 or batch_size < 1 or not 0.0 < learning_rate < math.inf:
+            raise UsageError(
+                f"distillation takes 0 steps or more, a batch of 1 or more and a learning rate "
+                f"above 0; these are {steps}, {batch_size} and {learning_rate}"
+            )
+        self._flat = torch.from_numpy(layout.checked(weights))[None]
+        self._outputs, self._loss, self._rng = outputs, loss, rng
+        self._lessons, self._left, self._rate = list(lessons), steps, learning_rate
+        if not self._lessons:
+            raise UsageError("distillation takes one parent at least; there is none")
+        self._before = _mean_loss(self._flat, outputs, self._lessons, loss)
+        self._gradients = torch.zeros_like(self._flat)
+        self._adam = Adam(self._flat, self._gradients, [learning_rate], [EPSILON])
+        self._fixed = torch.from_numpy(~layout.learned)
+        self._share = max(1, batch_size // len(self._lessons))
+
+    @property
+    def done(self) -> bool:
+        """Whether no step is left."""
+        return self._left == 0
+
+    def step(self) -> None:
+        """One step down the gradient, on a batch of states of all parents."""
+        vector = self._flat[0].detach().requires_grad_()
         total = torch.zeros(())
-        for states, targets in lessons:
-            drawn = torch.from_numpy(rng.integers(len(states), size=share))
-            total = total + loss(outputs(vector, states[drawn]), targets[drawn]).mean()
-        (slope,) = torch.autograd.grad(total / len(lessons), vector)
-        gradients[0] = slope.masked_fill(fixed, 0.0)
-        adam.step()
-    after = _mean_loss(flat, outputs, lessons, loss)
-    if not (math.isfinite(after) and bool(flat.isfinite().all())):
-        raise UsageError(
-            f"distillation diverged at a learning rate of {learning_rate:g}: the loss is {after}; "
-            "take a smaller one"
+        for states, targets in self._lessons:
+            drawn = torch.from_numpy(self._rng.integers(len(states), size=self._share))
+            total = total + self._loss(self._outputs(vector, states[drawn]), targets[drawn]).mean()
+        (slope,) = torch.autograd.grad(
+            total / len(self._lessons), vector, allow_unused=True, materialize_grads=True
         )
-    return Distilled(flat[0].numpy().copy(), before, after)
+        self._gradients[0] = slope.masked_fill(self._fixed, 0.0)
+        self._adam.step()
+        self._left -= 1
+
+    def result(self) -> Distilled:
+        """The child as it is now.
+
+        Raises:
+            UsageError: the training diverged.
+        """
+        after = _mean_loss(self._flat, self._outputs, self._lessons, self._loss)
+        if not (math.isfinite(after) and bool(self._flat.isfinite().all())):
+            raise UsageError(
+                f"distillation diverged at a learning rate of {self._rate:g}: the loss is "
+                f"{after}; take a smaller one"
+            )
+        return Distilled(self._flat[0].numpy().copy(), self._before, after)
 
 
-def _lesson(number: int, teacher: Teacher) -> tuple[Tensor, Tensor]:
+def _lesson(number: int, teacher: Teacher) -> Lesson:
     """States of a parent, and its outputs there."""
     states = torch.from_numpy(np.asarray(teacher.states, np.float32))
     if not len(states):
@@ -148,9 +214,7 @@ def _lesson(number: int, teacher: Teacher) -> tuple[Tensor, Tensor]:
     return states, found
 
 
-def _mean_loss(
-    flat: Tensor, outputs: Outputs, lessons: Sequence[tuple[Tensor, Tensor]], loss: Loss
-) -> float:
+def _mean_loss(flat: Tensor, outputs: Outputs, lessons: Sequence[Lesson], loss: Loss) -> float:
     """The loss over all states, the same share to each parent."""
     means = []
     with torch.no_grad():

@@ -13,13 +13,14 @@ from remuda.errors import ConfigError
 from remuda.evolution.director import Evolution, Select
 from remuda.evolution.exploring import Explorer
 from remuda.evolution.fitness import LEAST
+from remuda.evolution.grow import network_family
 from remuda.evolution.numbers import Evolvable, check_numbers
 from remuda.evolution.select import binary_tournament, non_dominated, t_test, truncation
 from remuda.evolution.worth import Worth, fitness_of
 from remuda.hyperparameters import with_values
 from remuda.policies.sharing import network_layout, stream_shape
 from remuda.policies.spec import PolicySpec
-from remuda.population.lifecycle import can_do_without, can_stand_in
+from remuda.population.feasibility import can_do_without, can_stand_in
 from remuda.population.records import Member, PolicyRef, Population
 from remuda.population.roster import Roster
 from remuda.population.setup import make_matchmaker, sits_once
@@ -93,11 +94,11 @@ def numbers_of(config: EvolutionConfig) -> tuple[Evolvable, ...]:
 
 def kinds_of(config: Config, specs: Sequence[PolicySpec], roster: Roster) -> dict[str, Hashable]:
     """By policy that evolves, what those have in common that may take over from each other."""
-    by_seats = config.population.evolution.among == "seats"
+    evolution = config.population.evolution
+    by_seats, any_network = evolution.among == "seats", evolution.networks == "any"
     return {
         spec.name: (
-            stream_shape(spec),
-            network_layout(spec),
+            network_family(spec) if any_network else (stream_shape(spec), network_layout(spec)),
             spec.config.entry.samples,
             spec.config.algorithm,
             tuple(roster.seats_of(spec.name)) if by_seats else (),
@@ -164,17 +165,44 @@ def check_evolution(
         check_numbers(numbers, spec.config)
     by_policy = kinds_of(config, specs, roster)
     _check_objectives(config, by_policy, roster, facts)
-    _check_kinds(list(by_policy.values()), config.population.evolution.among == "seats")
+    _check_kinds(list(by_policy.values()), config.population.evolution)
+    remembering = [spec for spec in specs if spec.memory and spec.name in by_policy]
+    if config.population.evolution.distils and remembering:
+        raise ConfigError(
+            f"{key}.distil: {remembering[0].name} has a recurrent network, and what that does in a "
+            f"state depends on what it remembers; set {key}.distil 0, or take networks without"
+        )
+    if config.population.evolution.networks == "any":
+        _check_networks(specs, by_policy)
     _check_places(config, roster)
 
 
-def _check_kinds(kinds: Sequence[Hashable], by_seats: bool) -> None:
+def _check_kinds(kinds: Sequence[Hashable], evolution: EvolutionConfig) -> None:
     """Raise a `ConfigError` where no policy may take over from another."""
     if len(set(kinds)) == len(kinds):
+        more = " (but for widths and numbers of layers)" * (evolution.networks == "any")
         raise ConfigError(
-            "population.evolution.every: no policy has the network and the algorithm of another"
-            + (" that takes the same seats" if by_seats else "")
+            f"population.evolution.every: no policy has the network{more} and the algorithm of "
+            "another"
+            + (" that takes the same seats" if evolution.among == "seats" else "")
             + ", so that none may take over from one; make some alike, or leave it out"
+        )
+
+
+def _check_networks(specs: Sequence[PolicySpec], kinds: Mapping[str, Hashable]) -> None:
+    """Raise a `ConfigError` where a policy has another network than all of its kind may have.
+
+    It would be left out though it was asked that networks may differ.
+    """
+    alone = [name for name, kind in kinds.items() if list(kinds.values()).count(kind) == 1]
+    own = {spec.name: network_layout(spec) for spec in specs if spec.name in kinds}
+    odd = [name for name in alone if list(own.values()).count(own[name]) == 1]
+    if odd:
+        raise ConfigError(
+            f"population.evolution.networks any: nothing of another policy's weights fits "
+            f"{odd[0]}, which differs from all in more than the widths and the number of layers "
+            "(activation, dueling, noisy, shared, module, kernels, algorithm, observations, "
+            "actions or seats); make it like another one in these, or set it to alike"
         )
 
 

@@ -52,6 +52,8 @@ class RingWriter:
         self.keeps_last_mask = ring.shape.keeps_last_mask
         """Whether it writes what is allowed after the last step of an episode, too."""
         self._learners = [experience.learner for experience in experiences]
+        self.rings = dict(zip(rows, (e.rings[actor] for e in experiences), strict=True))
+        """By row of the stack of networks, the ring that its policy is written into."""
         self._rows: Integers = np.array(rows, np.int64)
         self._due: Bools = np.zeros(len(rows), np.bool_)
         self._slots: Integers = np.full((len(rows), ring.num_streams), NOWHERE, np.int64)

@@ -15,6 +15,7 @@ from remuda.config import PolicyConfig
 from remuda.hyperparameters import with_values
 from remuda.policies.algorithms.algorithm import Algorithm
 from remuda.population.learner_births import Newborn
+from remuda.publish.training_state import TrainingState
 from remuda.publish.weight_store import WeightPublisher
 from remuda.scoreboard import Learn, Row, count_on, fitting_counts
 from remuda.types import State
@@ -178,7 +179,8 @@ class PolicyTrainer:
     def begin(self, newborn: Newborn) -> None:
         """Train a newborn from now on, with weights and hyperparameters of its own."""
         self.config = with_values(self.config, newborn.hyperparameters)
-        self._algorithm.begin(self.index, torch.from_numpy(newborn.weights), self.config)
+        weights = torch.from_numpy(newborn.weights)
+        self._algorithm.begin(self.index, weights, self.config, newborn.training)
         self._bad_in_a_row = 0
         self.row[Learn.HALTED] = 0
         self._count_hyperparameters()
@@ -192,13 +194,22 @@ class PolicyTrainer:
         """Whether it is time to publish."""
         return self.updates - self._published_at >= self.config.publish.every
 
-    def publish(self, epsilon: float) -> None:
-        """Copy the network out as the next version."""
-        self.row[Learn.VERSION] = self._publisher.publish(
-            self._algorithm.weights(self.index), self.updates, epsilon
-        )
+    def publish(self, epsilon: float, numbers: Mapping[str, float] | None = None) -> None:
+        """Copy the network out as the next version.
+
+        Args:
+            epsilon: the exploration rate to act with.
+            numbers: of the policy's training state, those that its algorithm does not know.
+        """
         self._published_at = self.updates
         self._remember()
+        training: TrainingState | None = None
+        if self._publisher.training is not None:
+            training = self._algorithm.training(self._good)
+            training.numbers.update(numbers or {})
+        self.row[Learn.VERSION] = self._publisher.publish(
+            self._algorithm.weights(self.index), self.updates, epsilon, training
+        )
 
     def state(self) -> State:
         """All that a successor needs to go on exactly here, but for its experience."""

@@ -18,6 +18,7 @@ from remuda.learner.budget import BatchBudget
 from remuda.learner.learner import PolicyTrainer, runs
 from remuda.policies.algorithms.transition_algorithm import TransitionAlgorithm
 from remuda.population.learner_births import Newborn
+from remuda.publish.training_state import BEGUN, EXPLORED
 from remuda.scoreboard import Learn
 from remuda.timeline import Span, Timeline
 from remuda.types import State
@@ -54,7 +55,8 @@ class ReplayLearner:
             timeline: where to note what is done when.
             saves_experience: whether checkpoints hold it.
             plays: by name, whether a policy is there at all.
-            begun: by policy, the steps that others lived through in its place.
+            begun: by policy, the steps that others lived through in its place, less those behind
+                its parent's schedule of exploration where it goes on with that.
             width: the most policies that are trained in one computation; None: as many as it pays.
         """
         self._width = len(trainers) if width is None else width
@@ -71,7 +73,7 @@ class ReplayLearner:
         """Whether steps of any of them are prioritised."""
         self._batches = batches_for(replays, config.batch_size, self._weighed)
         self._begun = list(begun or [0] * len(trainers))
-        """By policy, the steps that others lived through in its place."""
+        """By policy, what `written` was when its exploration began to decay."""
         self._there = [plays(trainer.name) for trainer in trainers]
         """By policy, whether actors are told how far its learner is, or that they need not wait.
         As it is now: in an exact schedule they ask before this learner looks for the first time."""
@@ -106,8 +108,12 @@ class ReplayLearner:
 
     def _decayed(self, policy: int) -> float:
         """How much of the decay of exploration is over, from 0 to 1."""
-        written = self.replays[policy].experience.written - self._begun[policy]
-        return min(written / self.trainers[policy].config.exploration.decay_steps, 1.0)
+        decay_steps = self.trainers[policy].config.exploration.decay_steps
+        return min(self._explored(policy) / decay_steps, 1.0)
+
+    def _explored(self, policy: int) -> int:
+        """The steps that were lived through since its exploration began to decay."""
+        return self.replays[policy].experience.written - self._begun[policy]
 
     def ready(self) -> bool:
         """Whether an update of any policy is due; for the others its process is rung."""
@@ -173,7 +179,7 @@ class ReplayLearner:
         if accepted:
             row[Learn.SAMPLES] += self._batches.samples(policy, size)
             if trainer.is_due():
-                trainer.publish(self.epsilon(policy))
+                self._publish(policy)
             trainer.add(Learn.LOSS_SUM, loss)
             trainer.add(Learn.GRADIENT_NORM_SUM, norm)
             trainer.add(Learn.VALUE_SUM, value)
@@ -186,8 +192,13 @@ class ReplayLearner:
 
     def publish(self) -> None:
         """Copy every policy out as its next version."""
-        for k, trainer in enumerate(self.trainers):
-            trainer.publish(self.epsilon(k))
+        for k in range(len(self.trainers)):
+            self._publish(k)
+
+    def _publish(self, policy: int) -> None:
+        """Copy one policy out, with how far its exploration has decayed."""
+        numbers = {EXPLORED: self._explored(policy), BEGUN: self._begun[policy]}
+        self.trainers[policy].publish(self.epsilon(policy), numbers)
 
     def begin(self, policy: str, newborn: Newborn) -> int:
         """Train another policy in this place from now on; returns the version it begins as."""
@@ -196,13 +207,15 @@ class ReplayLearner:
         trainer.begin(newborn)
         replay.forget()
         self._configure(k)
-        self._begun[k] = replay.experience.lost
+        # A newborn that takes over its parent's training goes on with its schedule too.
+        explored = newborn.training.numbers[EXPLORED] if newborn.training is not None else 0.0
+        self._begun[k] = replay.experience.lost - int(explored)
         # What the one before was still owed is not the newborn's.
         ratio = trainer.config.experience.replay_ratio
         if ratio is not None:
             row = trainer.row
             row[Learn.SAMPLES] = max(row[Learn.SAMPLES], replay.experience.lost * ratio)
-        trainer.publish(self.epsilon(k))
+        self._publish(k)
         self._consume(k, 0)
         return trainer.version
 

@@ -15,6 +15,7 @@ from remuda.policies.initial import InitialWeights
 from remuda.policies.spec import PolicySpec
 from remuda.population.table import Table
 from remuda.publish.snapshot import Snapshot
+from remuda.publish.training_state import BEGUN
 from remuda.publish.weight_store import WeightStore
 from remuda.scoreboard import Scoreboard
 from remuda.streams import stream, torch_stream
@@ -25,8 +26,9 @@ if TYPE_CHECKING:
     from remuda.learner.group import LearnerGroup
     from remuda.learner.learner import Learner, PolicyTrainer
     from remuda.learner.rehearsal import Rehearsal
+    from remuda.learner.teaching import Teaching
     from remuda.policies.algorithms.algorithm import Algorithm
-    from remuda.population.learner_births import LearnerBirths
+    from remuda.population.learner_births import LearnerBirths, Newborn
 
 
 @dataclass(frozen=True)
@@ -114,7 +116,17 @@ class LearnerRole:
         for specs, device in self._stacks(births):
             make = self._by_rollouts if specs[0].config.rollout_length else self._by_replay
             learners.append(make(specs, device, births))
-        return LearnerGroup(learners, self.wakeup, self.patience, births, self.changes)
+        return LearnerGroup(
+            learners, self.wakeup, self.patience, births, self.changes, self._teaching
+        )
+
+    def _teaching(self, policy: str, newborn: Newborn, generation: int) -> Teaching:
+        """Begin to teach a newborn; by which random numbers follows from which birth it is."""
+        from remuda.learner.teaching import Teaching
+
+        spec = next(spec for spec in self.specs if spec.name == policy)
+        random = stream(self.seed, "distillation", policy, generation)
+        return Teaching(spec, newborn, random)
 
     def let_go(self) -> None:
         """No learner is there to take experience: let actors write over it, and never wait.
@@ -161,6 +173,9 @@ class LearnerRole:
             self.experience[spec.name].lost if is_born else 0
             for spec, is_born in zip(specs, born, strict=True)
         ]
+        for k, snapshot in enumerate(published):
+            if snapshot.training is not None:  # it may go on with the schedule of its parent
+                begun[k] = int(snapshot.training.numbers[BEGUN])
         return ReplayLearner(
             trainers,
             algorithm,
@@ -236,7 +251,7 @@ class LearnerRole:
         return [self.experience[name] for name in (spec.name, *self.shares.get(spec.name, ()))]
 
     def _newest(self, spec: PolicySpec) -> Snapshot:
-        return self.published.reader().newest(spec.name)
+        return self.published.reader().newest(spec.name, training=True)
 
     def _trainers(
         self,
@@ -247,8 +262,9 @@ class LearnerRole:
     ) -> list[PolicyTrainer]:
         """The policies of a stack, each with its weights as they were published.
 
-        An optimizer begins with the moments of `init_optimizer` as long as its policy was not born
-        later; where there is a checkpoint, what that holds replaces them.
+        An optimizer goes on with what was published of it, if anything was. Else it begins with the
+        moments of `init_optimizer` as long as its policy was not born later. Where there is a
+        checkpoint, what that holds replaces them.
         """
         import torch
 
@@ -259,7 +275,9 @@ class LearnerRole:
         trainers = []
         for k, (spec, snapshot) in enumerate(zip(specs, published, strict=True)):
             algorithm.load(k, torch.from_numpy(snapshot.weights), snapshot.learner_step)
-            if self.initial is not None and births.generations[spec.name] == 0:
+            if snapshot.training is not None:
+                algorithm.take_over(k, snapshot.training)
+            elif self.initial is not None and births.generations[spec.name] == 0:
                 moments = self.initial.optimizer(spec.name)
                 if moments is not None:
                     algorithm.optimizer.restore(k, moments)

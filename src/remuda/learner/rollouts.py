@@ -12,7 +12,8 @@ from remuda.experience.ring import OTHERS
 from remuda.experience.rollout_queue import RolloutQueue
 from remuda.experience.segments import AFTER, Rollout, rows_for
 from remuda.learner.learner import PolicyTrainer
-from remuda.policies.algorithms.rollout_algorithm import Learned, RolloutAlgorithm
+from remuda.policies.algorithms.rollout_algorithm import RolloutAlgorithm
+from remuda.policies.algorithms.rollout_groups import Learned
 from remuda.population.learner_births import Newborn
 from remuda.scoreboard import Learn
 from remuda.timeline import Span, Timeline

@@ -17,8 +17,9 @@ class RunningReturns:
     Each stream's sum runs on from segment to segment, until its episode terminates.
     """
 
-    def __init__(self) -> None:
-        self._moments = RunningMoments(np.zeros(()), np.ones(()), 0.0)
+    def __init__(self, mean: float = 0.0, variance: float = 1.0, count: float = 0.0) -> None:
+        """Go on from the moments of so many returns; no stream has a sum yet."""
+        self._moments = RunningMoments(np.array(mean), np.array(variance), count)
         self._sums: np.ndarray = np.zeros(0)
 
     def scale(self, rewards: Floats, discounts: Floats, streams: Integers) -> np.float32:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from remuda.config import Config
 from remuda.errors import ConfigError
 from remuda.experience.ring import StreamShape
 from remuda.policies.combined import CombinedActions
@@ -30,6 +31,25 @@ def network_layout(spec: PolicySpec) -> tuple[object, ...]:
     """What networks must have in common to act as one stack."""
     network = spec.network()
     return (type(network), tuple(network.shapes.items()), network.settings)
+
+
+def check_births(config: Config, specs: Sequence[PolicySpec]) -> None:
+    """Whether any policy could begin with any other's weights, where births go by rating.
+
+    Raises:
+        ConfigError: some have other networks, or see or do other things.
+    """
+    if config.population.births.every is None:
+        return
+    for spec in specs[1:]:
+        if stream_shape(spec) != stream_shape(specs[0]) or (
+            network_layout(spec) != network_layout(specs[0])
+        ):
+            raise ConfigError(
+                f"population.births.every: {specs[0].name} and {spec.name} have other networks, or "
+                "see or do other things, so that neither can be a copy of the other; make them "
+                "alike, or let your own population.director choose"
+            )
 
 
 def shares_of(specs: Sequence[PolicySpec]) -> dict[str, tuple[str, ...]]:

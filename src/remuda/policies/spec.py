@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from remuda.policies.actions import Actions
     from remuda.policies.networks.encoder import Image
     from remuda.policies.networks.network import Network
+    from remuda.publish.training_state import TrainingLayout
 
 
 @dataclass(frozen=True)
@@ -145,6 +146,13 @@ def make_algorithm(specs: Sequence[PolicySpec], streams: Sequence[Any], device: 
     """
     kind: Any = specs[0].config.entry.load()
     return kind([spec.config for spec in specs], specs[0].network(), streams, device)
+
+
+def training_layout(spec: PolicySpec) -> TrainingLayout:
+    """What is known of how a policy is trained besides its weights, as its algorithm has it."""
+    kind: Any = spec.config.entry.load()
+    found: TrainingLayout = kind.training_layout(spec.config)
+    return found
 
 
 def first_weights(spec: PolicySpec, stream: torch.Generator) -> np.ndarray:

@@ -10,16 +10,27 @@ import numpy as np
 from remuda.checkpoint.state import fitting
 from remuda.memory.shared import Arena, SharedArrays
 from remuda.population.imported import Imported
+from remuda.population.lessons import LessonLayout
 from remuda.population.places import Places
 from remuda.population.table_layout import POLICY, VERSION
 from remuda.publish.snapshot import Snapshot
+from remuda.publish.training_state import TrainingLayout
 from remuda.types import Floats, State
 
 
 def weight_arrays(
-    sizes: Mapping[str, int], copies: int, arena: Arena | None
+    sizes: Mapping[str, int],
+    copies: int,
+    arena: Arena | None,
+    training: Mapping[str, TrainingLayout] | None = None,
+    lessons: Mapping[str, LessonLayout] | None = None,
 ) -> dict[str, SharedArrays]:
-    """By policy, what is shared of the weights of its next newborn and of its frozen copies."""
+    """By policy, what is shared of the weights of its next newborn and of its frozen copies.
+
+    `training` tells what a newborn may take over besides, and `lessons` what it is taught by, by
+    policy.
+    """
+    layouts, taught = training or {}, lessons or {}
     return {
         policy: SharedArrays(
             {
@@ -27,6 +38,8 @@ def weight_arrays(
                 "weights": ((copies, size), np.float32),
                 "learner_step": ((copies,), np.int64),
                 "epsilon": ((copies,), np.float64),
+                **(layouts[policy].fields(1, size) if policy in layouts else {}),
+                **(taught[policy].fields if policy in taught else {}),
             },
             arena,
         )

@@ -9,8 +9,9 @@ import numpy as np
 
 from remuda.checkpoint.state import fitting, random_state, restore_random
 from remuda.population.director import Director
+from remuda.population.inheritance import ActingPolicies
 from remuda.population.ledger import MATCH, Ledger, count
-from remuda.population.lifecycle import ActingPolicies, Lifecycle
+from remuda.population.lifecycle import Lifecycle
 from remuda.population.matchmaking import Matchmaker
 from remuda.population.ratings import rate_all, sides_of
 from remuda.population.records import FRESH, RATING, Numbers

@@ -47,6 +47,8 @@ PARENT_FITNESS = -2
 """Likewise, its parent."""
 SECOND_PARENT = -3
 """Likewise, the number of the policy that is its second parent."""
+OPTIMIZER_STEPS = -4
+"""Likewise, the steps behind the moments of its optimizer, where it took these over."""
 MET, WON, EARNED, CONCEDED = 0, 1, 2, 3
 """What is added up between two members: meetings, how many of them the first won, and what each of
 the two earned in them."""

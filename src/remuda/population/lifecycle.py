@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-import copy
 import math
-from collections.abc import Mapping, Sequence
-from typing import Protocol
+from collections.abc import Mapping
 
 import numpy as np
 
 from remuda.config import PolicyConfig
-from remuda.errors import ConfigError, RemudaError, UsageError
+from remuda.errors import RemudaError, UsageError
 from remuda.hyperparameters import names_of
 from remuda.live_hyperparameters import checked_numbers
 from remuda.population.director import Birth, Command, Freeze, Vacate
+from remuda.population.feasibility import can_do_without, can_stand_in
+from remuda.population.inheritance import ActingPolicies, what_it_begins_with
 from remuda.population.ledger import (
     BIRTH,
     BORN_WITH,
     FITNESS,
     FREEZE,
+    OPTIMIZER_STEPS,
     PARENT_FITNESS,
     RETIRE,
     SECOND_PARENT,
@@ -38,34 +39,8 @@ from remuda.population.roster import Roster
 from remuda.population.table import Table
 from remuda.population.table_layout import MATCHES, NO_POLICY
 from remuda.publish.snapshot import Snapshot
-from remuda.types import Array, Floats, Integers
-
-
-class ActingPolicies(Protocol):
-    """The live policies as they play in an actor: what births and frozen copies need of them."""
-
-    def look(self, policy: str) -> Snapshot:
-        """The live weights of a policy as they play now."""
-
-    def draw(self, policy: str, generation: int) -> Floats:
-        """Weights that no learner has trained, as the specification has them: [size]."""
-
-    def mutate(self, policy: str, weights: Floats, strength: float, generation: int) -> Floats:
-        """These weights with noise, in standard deviations of those of each layer: [size]."""
-
-    def cross(
-        self, policy: str, weights: Floats, second: Floats, share: float, generation: int
-    ) -> Floats:
-        """Weights of which each layer is the second parent's with this probability: [size]."""
-
-    def fits(self, policy: str, other: str) -> bool:
-        """Whether one could begin with the weights of the other."""
-
-    def clear(self, policy: str) -> None:
-        """Forget what the policy that had this place before lived through."""
-
-    def wake(self, policy: str) -> None:
-        """Ring its learner."""
+from remuda.publish.training_state import STEPS
+from remuda.types import Array, Integers
 
 
 class Lifecycle:
@@ -183,23 +158,13 @@ class Lifecycle:
         self._check(birth, acting)
         place = table.policies.index(name)
         hyperparameters = {**table.specified.get(name, {})}
-        parent: PolicyRef | None = None
-        if birth.parent is None:
-            weights = acting.draw(name, table.births.ordered(place) + 1)
-        else:
+        if birth.parent is not None:
             hyperparameters |= population[birth.parent].hyperparameters
-            snapshot = self._weights_of(birth.parent, acting)
-            weights = snapshot.weights
-            parent = PolicyRef(birth.parent.policy, snapshot.version)
         hyperparameters |= birth.hyperparameters
         generation = table.births.ordered(place) + 1
-        if birth.second is not None and birth.crossover:
-            second = self._weights_of(birth.second, acting).weights
-            weights = acting.cross(name, weights, second, birth.crossover, generation)
-        if birth.mutation:
-            weights = acting.mutate(name, weights, birth.mutation, generation)
+        begins = what_it_begins_with(birth, table, population, acting, generation)
         born = table.word(MATCHES)
-        newborn = Member(PolicyRef(name), None, parent, born, hyperparameters)
+        newborn = Member(PolicyRef(name), None, begins.parent, born, hyperparameters)
         acting.clear(name)
         mean = self.mean_rating()
         if birth.parent is not None:
@@ -208,20 +173,15 @@ class Lifecycle:
             newborn.rate(mean, FRESH[UNCERTAINTY])
         table.numbers[place] = 0.0
         table.numbers[place, : len(FRESH)] = newborn.numbers
-        digest = table.prepare(place, weights, newborn)
+        digest = table.prepare(place, newborn, begins)
         # Noted before it is ordered: if this actor dies in between, a successor orders and notes it
         # anew, as the same generation. The other way round the ledger would lack a birth.
-        noted = self._record(BIRTH, newborn.ref, digest, parent)
+        noted = self._record(BIRTH, newborn.ref, digest, begins.parent)
         noted["returns"][:, 0] = generation
-        table.records.add(np.concatenate((noted, self._numbers(newborn, birth))))
+        steps = begins.training.numbers[STEPS] if begins.training is not None else 0.0
+        table.records.add(np.concatenate((noted, self._numbers(newborn, birth, steps))))
         table.births.count(place)
         acting.wake(name)
-
-    def _weights_of(self, ref: PolicyRef, acting: ActingPolicies) -> Snapshot:
-        """The weights of a member as it plays now."""
-        if ref.is_frozen:
-            return self._table.snapshot(self._population[ref].place)
-        return acting.look(ref.policy)
 
     def _check(self, birth: Birth, acting: ActingPolicies) -> None:
         """Refuse a birth that cannot be.
@@ -243,6 +203,16 @@ class Lifecycle:
             checked_numbers(PolicyConfig(), birth.hyperparameters, "")
         except UsageError as error:
             raise RemudaError(f"{said} with a number that is not allowed: {error}") from None
+        if birth.inherits_training and self._table.births.training_layout(name) is None:
+            raise RemudaError(
+                f"{said} with inherits_training, and no training state is published; set "
+                "population.evolution.inherit all, or leave it out"
+            )
+        if birth.distillation and self._table.births.lesson_layout(name) is None:
+            raise RemudaError(
+                f"{said} with distillation, for which there is no room; set "
+                "population.evolution.distil, or leave it out"
+            )
         if birth.second is not None and birth.parent is None:
             raise RemudaError(f"{said} from a second parent, {birth.second}, without a first one")
         for parent in (birth.parent, birth.second):
@@ -253,7 +223,9 @@ class Lifecycle:
             if parent not in self._population:
                 raise RemudaError(f"{said} from {parent}, which is not in the population")
             if not acting.fits(name, parent.policy):
-                raise RemudaError(f"{said} from {parent}, which has another network or other seats")
+                raise RemudaError(
+                    f"{said} from {parent}, which has a network of another kind, or other seats"
+                )
 
     def _retire(self, ref: PolicyRef, matchmaker: Matchmaker) -> None:
         if ref not in self._population:
@@ -336,8 +308,11 @@ class Lifecycle:
             first = [self._numbers(member) for member in self._population.learning]
             self._table.records.add(np.concatenate(first))
 
-    def _numbers(self, newborn: Member, birth: Birth | None = None) -> Array:
-        """The records of what a newborn begins with, and why it was born."""
+    def _numbers(self, newborn: Member, birth: Birth | None = None, steps: float = 0.0) -> Array:
+        """The records of what a newborn begins with, and why it was born.
+
+        `steps`: those behind the moments of its optimizer.
+        """
         names = self._table.hyperparameters.names
         numbers = [(names.index(n), v) for n, v in newborn.hyperparameters.items() if n in names]
         if birth is not None and birth.fitness is not None:
@@ -345,6 +320,8 @@ class Lifecycle:
         if birth is not None and birth.second is not None:
             second = self._table.names.index(birth.second.policy)
             numbers.append((SECOND_PARENT, float(second)))
+        if steps:
+            numbers.append((OPTIMIZER_STEPS, steps))
         records = self._table.records.empty(len(numbers))
         records["kind"], records["number"] = BORN_WITH, newborn.born
         records["policy"][:, 0] = self._table.names.index(newborn.ref.policy)
@@ -369,45 +346,3 @@ class Lifecycle:
             record["oldest"][:, 0] = names.index(parent.policy)
             record["newest"][:, 0] = parent.version
         return record
-
-
-def can_do_without(
-    members: Sequence[Member], ref: PolicyRef, matchmaker: Matchmaker, least: int = 1
-) -> bool:
-    """Whether matches can still be made when a policy is gone, also of those that learn alone.
-
-    Args:
-        members: of a population.
-        ref: one of them.
-        matchmaker: of that population.
-        least: so many must be left that learn.
-    """
-    others = [member for member in members if member.ref != ref]
-    learners = [member for member in others if member.learns]
-    enough = len(learners) >= least
-    return enough and all(_makes_matches(some, matchmaker) for some in (others, learners))
-
-
-def can_stand_in(members: Sequence[Member], ref: PolicyRef, matchmaker: Matchmaker) -> bool:
-    """Whether matches can be made when a frozen copy of a policy plays in its stead."""
-    live = next(member for member in members if member.ref == ref)
-    others = [member for member in members if member.ref != ref]
-    versions = (member.ref.version for member in others if not member.ref.is_scripted)
-    newest = max(versions, default=0)
-    frozen = Member(PolicyRef(ref.policy, max(newest, 0) + 1), live.seats)
-    frozen.place = live.place
-    learns = any(member.learns for member in others)
-    return learns and _makes_matches([*others, frozen], matchmaker)
-
-
-def _makes_matches(members: Sequence[Member], matchmaker: Matchmaker) -> bool:
-    """Whether a matchmaker can make a match of these members."""
-    left = Population()
-    for member in members:
-        left.add(Member(member.ref, member.seats, member.parent), member.place)
-    trial = copy.deepcopy(matchmaker)
-    try:
-        trial.propose(left, Ledger(left), 1, np.random.default_rng(0))
-    except ConfigError:
-        return False
-    return True

@@ -15,6 +15,7 @@ from remuda.population.ledger import (
     FITNESS,
     FREEZE,
     MATCH,
+    OPTIMIZER_STEPS,
     PARENT_FITNESS,
     SECOND_PARENT,
     read_records,
@@ -49,6 +50,9 @@ class Born:
     """A second parent, of which some numbers or layers are; None: it has one."""
     second_generation: int = 0
     """Which of those in its place that was."""
+    optimizer_steps: int = 0
+    """Steps behind the moments of its optimizer that it took over from its parent; 0: it took over
+    none."""
 
     def __str__(self) -> str:
         return f"{self.policy} (generation {self.generation})"
@@ -115,6 +119,8 @@ def _with_number(born: Born, name: int, value: float, numbers: Sequence[str]) ->
         return replace(born, fitness=value)
     if name == PARENT_FITNESS:
         return replace(born, parent_fitness=value)
+    if name == OPTIMIZER_STEPS:
+        return replace(born, optimizer_steps=int(value))
     if 0 <= name < len(numbers):
         return replace(born, hyperparameters={**born.hyperparameters, numbers[name]: value})
     return born

@@ -24,10 +24,12 @@ from remuda.errors import CheckpointError
 from remuda.hyperparameters import names_of
 from remuda.memory.atomic import fence_acquire, load, store
 from remuda.memory.shared import Arena, SharedArrays
+from remuda.population.beginning import Beginning
 from remuda.population.births import BirthOrders
 from remuda.population.frozen_weights import FrozenWeights, weight_arrays
 from remuda.population.imported import Imported
 from remuda.population.ledger import forget
+from remuda.population.lessons import LessonLayout
 from remuda.population.member_numbers import MemberNumbers
 from remuda.population.occupants import Occupants
 from remuda.population.place_hyperparameters import PlaceHyperparameters
@@ -44,6 +46,7 @@ from remuda.population.table_layout import (
     table_fields,
 )
 from remuda.publish.snapshot import Snapshot
+from remuda.publish.training_state import TrainingLayout
 from remuda.types import Array, Floats, Integers, State
 
 Row = list[float]
@@ -73,6 +76,8 @@ class Table:
         scripted: Sequence[str] = (),
         stand_ins: bool = False,
         episode_metrics: int = 0,
+        training: Mapping[str, TrainingLayout] | None = None,
+        lessons: Mapping[str, LessonLayout] | None = None,
     ) -> None:
         """Allocate it.
 
@@ -87,6 +92,8 @@ class Table:
             scripted: the names of policies that are written by hand, likewise.
             stand_ins: whether the last copy of each is for a stand-in; see `Places`.
             episode_metrics: how many of what the game tells are added up for each member.
+            training: by policy, what a newborn may take over from its parent besides weights.
+            lessons: by policy, the size of what a newborn may be taught by.
         """
         origins = [member.origin for member in imported]
         self.places = Places(tuple(sizes), copies, origins, scripted, stand_ins)
@@ -96,10 +103,10 @@ class Table:
         others = len(self.places.outsiders)
         fields = table_fields(len(sizes), seats, copies, others, len(names), episode_metrics)
         shared = SharedArrays(fields, arena)
-        weights = weight_arrays(sizes, copies, arena)
+        weights = weight_arrays(sizes, copies, arena, training, lessons)
         self._shared = shared
         self.frozen_weights = FrozenWeights(self.places, weights, imported, arena)
-        self.births = BirthOrders(shared, weights)
+        self.births = BirthOrders(shared, weights, training, lessons)
         self.records = RecordBuffer(shared, seats)
         self.member_numbers = MemberNumbers(shared)
         self.hyperparameters = PlaceHyperparameters(shared, names)
@@ -145,12 +152,14 @@ class Table:
         """Count."""
         store(self._shared["words"], word, value)
 
-    def prepare(self, place: int, weights: Floats, newborn: Member) -> int:
+    def prepare(self, place: int, newborn: Member, begins: Beginning) -> int:
         """Put what a policy is to begin with into an empty place; returns a digest of its weights.
 
         It is ordered once `BirthOrders.count` is called.
         """
-        digest = self.births.put_weights(place, weights)
+        digest = self.births.put_weights(place, begins.weights)
+        self.births.put_training(place, begins.training)
+        self.births.put_lessons(place, begins.lessons)
         self.occupants.put(place, newborn, there=False)
         self.hyperparameters.put(place, newborn.hyperparameters)
         return digest
@@ -272,10 +281,13 @@ class Table:
             saved["numbers"] = self.member_numbers.whole()
             saved["hyperparameters"] = self.hyperparameters.all.copy()
             saved["cradles"] = {p: self.births.newborn_weights(p) for p in self.policies}
+            training = {p: self.births.newborn_training(p) for p in self.policies}
+            saved["lessons"] = self.births.lessons_state()
             fence_acquire()
             if (orders == self.births.all).all():
                 break
         saved["orders"] = orders
+        saved["newborn_training"] = {p: t.state() for p, t in training.items() if t is not None}
         identity = self.occupants.identity.copy()
         for policy in self.policies:
             saved["copies"][policy] = held = self.frozen_weights.state(policy)
@@ -311,7 +323,9 @@ class Table:
             self.set_word(word, value)
         self.set_word(MOVES, 0)
         for policy in self.policies:
-            self.births.restore_weights(policy, state["cradles"])
+            taken_over = state.get("newborn_training", {})  # earlier versions have none
+            self.births.restore_newborn(policy, state["cradles"], taken_over)
+            self.births.restore_lessons(policy, state.get("lessons", {}))
             self.frozen_weights.restore(policy, state["copies"][policy])
 
     def _copy_whole(self, place: int, weights: Floats, identity: Array) -> bool:

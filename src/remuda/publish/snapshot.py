@@ -5,6 +5,9 @@ step and the exploration rate that belong to it. The learner trains a private ne
 out; the actor copies what is newer into its own network. No forward pass runs on shared weights,
 and no process locks anything.
 
+Where newborn policies take over how their parents are trained, the training state lies in the same
+row under the same sequence, so that it is of the same version. Those who only act do not copy it.
+
 Who writes what: everything here belongs to the learner of the policy. `versions[policy]` is stored
 last, so that one look over the versions of all policies tells the actor what is new.
 
@@ -26,7 +29,8 @@ have weights can therefore always have them (`SnapshotReader.newest`).
 from __future__ import annotations
 
 import time
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -35,6 +39,7 @@ from remuda.config import PublishConfig
 from remuda.errors import RemudaError
 from remuda.memory.atomic import fence_acquire, fence_release, first_difference, load, store
 from remuda.memory.shared import Arena, SharedArrays
+from remuda.publish.training_state import TrainingLayout, TrainingRows, TrainingState
 from remuda.types import Floats, Integers, State
 
 ROWS = 2
@@ -47,15 +52,20 @@ class PublishedWeights:
     """The shared memory of all policies' snapshots, a `WeightStore`: layout, and what makes ends.
 
     `layouts` gives, by policy, the number of weights, a checksum of how they are laid out, and the
-    publishing mode.
+    publishing mode; `training` what is published besides of how a policy is trained, of those of
+    which anything is.
     """
 
     def __init__(
-        self, layouts: dict[str, tuple[int, int, PublishConfig]], arena: Arena | None = None
+        self,
+        layouts: Mapping[str, tuple[int, int, PublishConfig]],
+        arena: Arena | None = None,
+        training: Mapping[str, TrainingLayout] | None = None,
     ) -> None:
         self.policies = tuple(layouts)
         self.checksums = {name: checksum for name, (_, checksum, _) in layouts.items()}
         self.modes = {name: publish.mode for name, (_, _, publish) in layouts.items()}
+        self._training = dict(training or {})
         self.board = SharedArrays({"versions": ((len(layouts),), np.int64)}, arena)
         self.slots = {
             name: SharedArrays(
@@ -66,6 +76,7 @@ class PublishedWeights:
                     "version": ((ROWS,), np.int64),
                     "learner_step": ((ROWS,), np.int64),
                     "epsilon": ((ROWS,), np.float64),
+                    **(self._training[name].fields(ROWS, size) if name in self._training else {}),
                 },
                 arena,
             )
@@ -90,6 +101,11 @@ class PublishedWeights:
         """The row that actors read."""
         return load(self.slots[policy]["active"], 0)
 
+    def training_rows(self, policy: str) -> TrainingRows | None:
+        """Where the training state of each row is; None: it is not published."""
+        layout = self._training.get(policy)
+        return TrainingRows(layout, self.slots[policy]) if layout is not None else None
+
 
 @dataclass
 class Snapshot:
@@ -103,10 +119,18 @@ class Snapshot:
     """Updates behind these weights."""
     epsilon: float
     """The exploration rate to act with."""
+    training: TrainingState | None = None
+    """Of these weights; None: it is not published, was not asked for, or there is none."""
 
     def state(self) -> State:
         """The snapshot as plain data."""
-        return asdict(self)
+        found: State = {
+            "weights": self.weights.copy(),
+            "version": self.version,
+            "learner_step": self.learner_step,
+            "epsilon": self.epsilon,
+        }
+        return found | ({"training": self.training.state()} if self.training is not None else {})
 
 
 class Publisher:
@@ -115,11 +139,17 @@ class Publisher:
     def __init__(self, published: PublishedWeights, policy: str, checksum: int) -> None:
         _check_layout(published, policy, checksum)
         self._slots = published.slots[policy]
+        self._training = published.training_rows(policy)
         self._in_place = published.modes[policy] == "snapshot"
         self._versions: Integers = published.board["versions"]
         self._index = published.policies.index(policy)
         # A learner that died may have written a version and not yet counted it.
         self.version = int(max(self._versions[self._index], self._slots["version"].max()))
+
+    @property
+    def training(self) -> TrainingLayout | None:
+        """What is published of how the policy is trained; None: nothing."""
+        return self._training.layout if self._training is not None else None
 
     def restore(self, state: State) -> None:
         """Publish a snapshot that was published in an earlier run, under its own version.
@@ -128,27 +158,50 @@ class Publisher:
             CheckpointError: it is of another network.
         """
         weights = fitting(state, "weights", self._slots["weights"][0])
+        training: TrainingState | None = None
+        if self.training is not None and state.get("training") is not None:
+            training = TrainingState.restored(state["training"], self.training, weights)
         self.version = int(state["version"]) - 1
-        self.publish(weights, state["learner_step"], state["epsilon"])
+        self.publish(weights, state["learner_step"], state["epsilon"], training)
 
-    def publish(self, weights: Floats, learner_step: int, epsilon: float) -> int:
-        """Copy the weights out as the next version, and return that version."""
+    def publish(
+        self,
+        weights: Floats,
+        learner_step: int,
+        epsilon: float,
+        training: TrainingState | None = None,
+    ) -> int:
+        """Copy the weights out as the next version, and return that version.
+
+        Args:
+            weights: [size].
+            learner_step: updates behind them.
+            epsilon: the exploration rate to act with.
+            training: what belongs to them, where `training` says that it is published; None: there
+                is none.
+        """
         active, version = int(self._slots["active"][0]), self.version + 1
         other = 1 - active
         if self._in_place:
             # A row that a learner before this one left torn comes first: the other is all there is.
             is_torn = self._slots["sequence"][active] % 2 == 1
             for row in (active, other) if is_torn else (other, active):
-                self._write(row, weights, version, learner_step, epsilon)
+                self._write(row, weights, version, learner_step, epsilon, training)
         else:
-            self._write(other, weights, version, learner_step, epsilon)
+            self._write(other, weights, version, learner_step, epsilon, training)
             store(self._slots["active"], 0, other)
         store(self._versions, self._index, version)
         self.version = version
         return version
 
     def _write(
-        self, row: int, weights: Floats, version: int, learner_step: int, epsilon: float
+        self,
+        row: int,
+        weights: Floats,
+        version: int,
+        learner_step: int,
+        epsilon: float,
+        training: TrainingState | None,
     ) -> None:
         slots = self._slots
         sequence = slots["sequence"]
@@ -159,6 +212,8 @@ class Publisher:
         slots["version"][row] = version
         slots["learner_step"][row] = learner_step
         slots["epsilon"][row] = epsilon
+        if self._training is not None:
+            self._training.write(row, training)
         store(sequence, row, writing + 1)
 
 
@@ -167,7 +222,8 @@ class SnapshotReader:
 
     What it guarantees:
 
-    1. A snapshot is whole: weights, version, learner step and epsilon are of one publication.
+    1. A snapshot is whole: weights, version, learner step and epsilon are of one publication, and
+       so is the training state.
     2. `newer` never waits: a copy that is overtaken is thrown away, and the policy stays new.
     3. Versions never go backwards.
     4. What was published once can always be had, whatever its learner died in: `newest`, and the
@@ -204,11 +260,15 @@ class SnapshotReader:
                     found[policy] = snapshot
         return found
 
-    def newest(self, policy: str) -> Snapshot:
+    def newest(self, policy: str, training: bool = False) -> Snapshot:
         """A policy's newest snapshot, or the one before where a new one comes in this instant.
 
         It holds until this, or `newer`, is called again. It waits for no process: while one row is
         written the other is whole, and a row is copied in less time than an update takes.
+
+        Args:
+            policy: whose.
+            training: with its training state, where that is published.
 
         Raises:
             RemudaError: it was overtaken too often in a row, or nothing was published yet.
@@ -216,7 +276,7 @@ class SnapshotReader:
         for attempt in range(TRIES):
             active = self._published.active(policy)
             for row in (active, 1 - active):
-                snapshot = self._copy(policy, row)
+                snapshot = self._copy(policy, row, training)
                 if snapshot is not None and snapshot.version:
                     return snapshot
             if attempt:
@@ -234,7 +294,7 @@ class SnapshotReader:
         """Take these versions as copied already."""
         self._seen[:] = [state[policy] for policy in self._published.policies]
 
-    def _copy(self, policy: str, row: int) -> Snapshot | None:
+    def _copy(self, policy: str, row: int, training: bool = False) -> Snapshot | None:
         """A copy of a row; None: it is torn, or was overtaken."""
         slots = self._published.slots[policy]
         copy = self._copies.get(policy)
@@ -248,6 +308,8 @@ class SnapshotReader:
         copy.version = int(slots["version"][row])
         copy.learner_step = int(slots["learner_step"][row])
         copy.epsilon = float(slots["epsilon"][row])
+        rows = self._published.training_rows(policy) if training else None
+        copy.training = rows.read(row) if rows is not None else None
         fence_acquire()
         if self._check and load(slots["sequence"], row) != before:
             return None

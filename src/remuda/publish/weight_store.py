@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from remuda.publish.snapshot import Snapshot
+from remuda.publish.training_state import TrainingLayout, TrainingState
 from remuda.types import Floats, State
 
 
@@ -18,8 +19,26 @@ class WeightPublisher(Protocol):
     version: int
     """Of the newest publication; 0: there was none."""
 
-    def publish(self, weights: Floats, learner_step: int, epsilon: float) -> int:
-        """Publish weights [size] as the next version, and return that version."""
+    @property
+    def training(self) -> TrainingLayout | None:
+        """What is published of how the policy is trained; None: nothing."""
+
+    def publish(
+        self,
+        weights: Floats,
+        learner_step: int,
+        epsilon: float,
+        training: TrainingState | None = None,
+    ) -> int:
+        """Publish weights [size] as the next version, and return that version.
+
+        Args:
+            weights: to be copied.
+            learner_step: updates behind them.
+            epsilon: the exploration rate to act with.
+            training: what belongs to them, laid out as `training` says; None: there is none. Left
+                aside where it is not published.
+        """
 
     def restore(self, state: State) -> None:
         """Publish the snapshot of an earlier run under its own version.
@@ -32,7 +51,8 @@ class WeightPublisher(Protocol):
 class WeightReader(Protocol):
     """A reader's end: finds out what is new, and copies it.
 
-    1. A snapshot is whole: weights, version, learner step and epsilon are of one publication.
+    1. A snapshot is whole: weights, version, learner step and epsilon are of one publication, and
+       so is the training state.
     2. `newer` never waits.
     3. Versions never go backwards.
     4. What was published once can always be had.
@@ -50,8 +70,12 @@ class WeightReader(Protocol):
         A snapshot holds until this is called again.
         """
 
-    def newest(self, policy: str) -> Snapshot:
+    def newest(self, policy: str, training: bool = False) -> Snapshot:
         """A policy's newest snapshot; it holds until this, or `newer`, is called again.
+
+        Args:
+            policy: whose.
+            training: with its training state, where that is published.
 
         Raises:
             RemudaError: nothing was published yet.

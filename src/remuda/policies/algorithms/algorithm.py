@@ -16,6 +16,7 @@ from remuda.config import PolicyConfig
 from remuda.policies.networks.network import Network
 from remuda.policies.optimizer import Adam
 from remuda.policies.stack import ParameterStack
+from remuda.publish.training_state import MOMENTS, STEPS, TrainingLayout, TrainingState
 from remuda.types import Floats, State
 
 if TYPE_CHECKING:
@@ -75,11 +76,47 @@ class Algorithm(ABC):
         found = [[float(self.configs[k].settings.get(name, default))] for k in members]
         return torch.tensor(found, device=self.device)
 
-    def begin(self, policy: int, weights: Tensor, config: PolicyConfig) -> None:
-        """Let another policy begin in a policy's place; updates are counted on."""
+    @classmethod
+    def training_layout(cls, config: PolicyConfig) -> TrainingLayout:  # noqa: ARG003
+        """What `training` tells of a policy that is configured so."""
+        return TrainingLayout(MOMENTS, (STEPS,))
+
+    def training(self, learned: State) -> TrainingState:
+        """Of what `learned` returned, all that a newborn may take over besides weights.
+
+        Not the count of updates, which belongs to the place, and nothing that belongs to streams.
+        """
+        optimizer = learned["optimizer"]
+        return TrainingState({name: optimizer[name] for name in MOMENTS}, {STEPS: optimizer[STEPS]})
+
+    def take_over(self, policy: int, training: TrainingState) -> None:
+        """Train a policy on from another's training state, whose weights it has been given."""
+        self.optimizer.restore(policy, {**training.vectors, STEPS: training.numbers[STEPS]})
+
+    def begin(
+        self,
+        policy: int,
+        weights: Tensor,
+        config: PolicyConfig,
+        training: TrainingState | None = None,
+    ) -> None:
+        """Let another policy begin in a policy's place; updates are counted on.
+
+        Args:
+            policy: the place.
+            weights: [P] that it begins with.
+            config: its own.
+            training: how it is trained on; None: nothing of that is known.
+        """
         self.load(policy, weights, self.updates[policy])
-        self.optimizer.forget(policy)
+        self.forget(policy)
         self.configure(policy, config)
+        if training is not None:
+            self.take_over(policy, training)
+
+    def forget(self, policy: int) -> None:
+        """Begin to train a policy's weights anew, as if none had been trained before."""
+        self.optimizer.forget(policy)
 
     def configure(self, policy: int, config: PolicyConfig) -> None:
         """Train a policy with these hyperparameters from its next update on."""

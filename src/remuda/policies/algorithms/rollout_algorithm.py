@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -22,11 +21,13 @@ from remuda.policies.algorithms.algorithm import Algorithm
 from remuda.policies.algorithms.autograd import Autograd, Batch, Costs, Means, Minibatch
 from remuda.policies.algorithms.credit import Credit, credit_of, others_in
 from remuda.policies.algorithms.fused import Fused, Workspace
+from remuda.policies.algorithms.rollout_groups import Group, Learned
 from remuda.policies.algorithms.samples import Rows, Sequences, alike, part_of
 from remuda.policies.networks.actor_critic import COUNT, MEAN, VARIANCE, ActorCritic
 from remuda.policies.networks.encoders import encoder_for
 from remuda.policies.running_returns import RunningReturns
 from remuda.policies.stack import ParameterStack, Side
+from remuda.publish.training_state import TrainingLayout, TrainingState
 from remuda.types import Floats, Integers, State
 
 if TYPE_CHECKING:
@@ -35,63 +36,12 @@ if TYPE_CHECKING:
 KL = Means._fields.index("kl")
 TOLD = (*Means._fields, "gradient_norm")
 """What a step tells of each policy."""
+ANCHOR = "anchor"
+"""What an update is held close to, as a vector of a policy's training state."""
+PROGRESS = ("trained", "return_mean", "return_variance", "return_count")
+"""Numbers of it: the steps that were taken to be trained on, and how large returns are."""
 KL_MARGIN = 1.5
 """An update ends once it has moved a policy by so many times its `target_kl`."""
-
-
-@dataclass(frozen=True)
-class Learned:
-    """What an update did, by policy: each [G]; means are over its own minibatches."""
-
-    loss: Floats
-    """Of all that is minimised."""
-    policy_loss: Floats
-    """The negative clipped objective by itself."""
-    value_loss: Floats
-    """Half the squared error of the values, by itself."""
-    entropy: Floats
-    """In nats."""
-    kl: Floats
-    """How far the update moved the policy, in nats."""
-    clipped: Floats
-    """The share of steps whose probability ratio was clipped."""
-    gradient_norm: Floats
-    """Of the gradient, before it was cut."""
-    explained_variance: Floats
-    """What the values explained of their targets before the update; NaN: all targets are equal."""
-    effective: Floats
-    """The effective share of the steps, by how likely these weights were to choose them."""
-    samples: Integers
-    """Steps that it trained on, counted as often as it did."""
-    steps: Integers
-    """Steps that it trained on, each counted once."""
-    others: Integers
-    """Steps of the rollout that others of its group chose..."""
-    others_weight: Floats
-    """...and the sum of what they weigh, where a fresh step of its own weighs 1."""
-
-
-@dataclass(frozen=True)
-class _Group:
-    """Policies that are trained side by side, for bringing like amounts."""
-
-    going: Integers
-    """Those that are not through, by their place among the policies of the update."""
-    members: list[int]
-    """The same, by their place in the stack."""
-    minibatches: int
-    """Parts of an epoch."""
-    limits: Floats | None
-    """How far each may move before it is through; None: none has a limit."""
-    side: Side
-    anchor: Side | None
-    engine: Fused | Autograd
-
-    def load(self) -> None:
-        """Bring the copies up to date: other groups have been in the same places since."""
-        self.side.load()
-        if self.anchor is not None:
-            self.anchor.load()
 
 
 class RolloutAlgorithm(Algorithm):
@@ -164,9 +114,35 @@ class RolloutAlgorithm(Algorithm):
             spec.num_inputs, spec.actions, network, normalised, encoder_for(spec), spec.scale
         )
 
-    def begin(self, policy: int, weights: Tensor, config: PolicyConfig) -> None:
-        """Let another policy begin in a policy's place; updates are counted on."""
-        super().begin(policy, weights, config)
+    @classmethod
+    def training_layout(cls, config: PolicyConfig) -> TrainingLayout:
+        """Moments, the anchor if there is one, how far it is annealed, how large returns are."""
+        found = super().training_layout(config)
+        anchor = (ANCHOR,) if config.ppo.anchor_cost else ()
+        return TrainingLayout((*found.vectors, *anchor), (*found.numbers, *PROGRESS))
+
+    def training(self, learned: State) -> TrainingState:
+        """Of what `learned` returned, all that a newborn may take over besides weights."""
+        found = super().training(learned)
+        if learned[ANCHOR] is not None:
+            found.vectors[ANCHOR] = learned[ANCHOR]
+        progress = (learned["trained"], *learned["returns"]["moments"].tolist())
+        found.numbers |= dict(zip(PROGRESS, map(float, progress), strict=True))
+        return found
+
+    def take_over(self, policy: int, training: TrainingState) -> None:
+        """Train a policy on; the discounted sums of streams that it does not play are left out."""
+        super().take_over(policy, training)
+        trained, *moments = (training.numbers[name] for name in PROGRESS)
+        self._trained[policy] = int(trained)
+        self._returns[policy] = RunningReturns(*moments)
+        if self._anchor is not None and ANCHOR in training.vectors:
+            with torch.no_grad():
+                self._anchor.flat[policy].copy_(torch.from_numpy(training.vectors[ANCHOR]))
+
+    def forget(self, policy: int) -> None:
+        """Begin to train a policy's weights anew."""
+        super().forget(policy)
         self._trained[policy], self._returns[policy] = 0, RunningReturns()
         if self._anchor is not None:
             with torch.no_grad():
@@ -294,7 +270,7 @@ class RolloutAlgorithm(Algorithm):
         found = dict(zip(TOLD, totals.cpu().numpy(), strict=True))
         return found | {"samples": trained, "steps": once}
 
-    def _groups(self, samples: Rows | Sequences, members: Sequence[int]) -> list[_Group]:
+    def _groups(self, samples: Rows | Sequences, members: Sequence[int]) -> list[Group]:
         """Policies whose minibatches are alike, so that none waits for one with much more."""
         counts: dict[int, list[int]] = {}
         for i, units in enumerate(samples.units):
@@ -305,20 +281,20 @@ class RolloutAlgorithm(Algorithm):
             for found in alike([samples.minibatch(i, count) for i in those])
         ]
 
-    def _group(self, going: npt.ArrayLike, members: list[int], minibatches: int) -> _Group:
+    def _group(self, going: npt.ArrayLike, members: list[int], minibatches: int) -> Group:
         limits = KL_MARGIN * self._target_kl[members]
         watched = limits if np.isfinite(limits).any() else None
-        return _Group(np.asarray(going), members, minibatches, watched, *self._engine(members))
+        return Group(np.asarray(going), members, minibatches, watched, *self._engine(members))
 
     def _go_through(
         self,
-        group: _Group,
+        group: Group,
         batch: Batch,
         samples: Rows | Sequences,
         sums: Tensor,
         passes: Integers,
         trained: Integers,
-    ) -> _Group | None:
+    ) -> Group | None:
         """One epoch: a step for each minibatch. Returns those that go on; None: none does.
 
         What the steps tell is added to `sums` [len(TOLD), members], `passes` and `trained`.

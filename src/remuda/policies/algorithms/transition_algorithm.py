@@ -22,6 +22,7 @@ from remuda.policies.networks.encoders import encoder_for
 from remuda.policies.networks.heads import Heads
 from remuda.policies.networks.network import Network
 from remuda.policies.stack import ParameterStack
+from remuda.publish.training_state import BEGUN, EXPLORED, TrainingLayout, TrainingState
 from remuda.types import State
 
 if TYPE_CHECKING:
@@ -32,6 +33,8 @@ NO_MASKS = torch.ones(0, dtype=torch.bool)
 """Of a batch from a game where everything is always allowed."""
 
 
+TARGET = "target"
+"""The target network, as a vector of a policy's training state."""
 NO_WEIGHTS = torch.ones(0)
 """Of a batch whose samples all count the same."""
 
@@ -201,6 +204,24 @@ class TransitionAlgorithm(Algorithm):
             return len(self.configs)
         widest = 4 * self.config.quantiles * self.config.batch_size * self.network.widest
         return max(CACHE // widest, 1)
+
+    @classmethod
+    def training_layout(cls, config: PolicyConfig) -> TrainingLayout:
+        """Moments and the target network; its learner adds how far exploration has decayed."""
+        found = super().training_layout(config)
+        return TrainingLayout((*found.vectors, TARGET), (*found.numbers, EXPLORED, BEGUN))
+
+    def training(self, learned: State) -> TrainingState:
+        """Of what `learned` returned, all that a newborn may take over besides weights."""
+        found = super().training(learned)
+        found.vectors[TARGET] = learned[TARGET]
+        return found
+
+    def take_over(self, policy: int, training: TrainingState) -> None:
+        """Train a policy on, by the target network of the other."""
+        super().take_over(policy, training)
+        with torch.no_grad():
+            self.target.flat[policy].copy_(torch.from_numpy(training.vectors[TARGET]))
 
     def load(self, policy: int, weights: Tensor, updates: int = 0) -> None:
         """Begin from these weights [P], in the online and in the target network."""

@@ -1,0 +1,162 @@
+"""Weights for a network of other widths or depth that begin from those of a trained one.
+
+A wider or deeper network computes what the trained one does, and has room to learn more
+(Net2Net: Chen et al. 2016, "Net2Net: accelerating learning via knowledge transfer"). They copy
+units and add noise, so that copies do not stay alike. Here new units are drawn as in any new
+policy, and what the old ones hear of them begins at zero: so outputs are the same, without noise,
+and the first update already gives new units a voice.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from remuda.evolution.crossover import warm_start
+from remuda.evolution.layout import Layout
+from remuda.policies.networks.recurrent import GATES
+from remuda.policies.sharing import stream_shape
+from remuda.policies.spec import PolicySpec
+from remuda.types import Array, Floats
+
+HIDDEN = re.compile(r"((?:.*_)?hidden)(\d+)\.weight")
+"""A hidden layer: its tower, and which layer of it."""
+IN = ("weight", "weight_sigma")
+"""Parts of a layer that weigh what comes in."""
+
+
+def network_family(spec: PolicySpec) -> tuple[object, ...]:
+    """What policies have in common whose networks differ in widths and numbers of layers alone.
+
+    They observe and do the same. Widths are those of hidden layers, of a recurrent layer, and of
+    convolutions; hidden layers may be more or fewer, where there is one in both.
+    """
+    network, config = spec.config.network, spec.config
+    rest: dict[str, Any] = network.model_dump(
+        mode="json", exclude={"hidden", "recurrent", "convolutions"}
+    )
+    kernels = tuple(convolution[1:] for convolution in network.convolutions)
+    return (
+        config.algorithm,
+        repr(rest),
+        bool(network.hidden),
+        bool(network.recurrent),
+        kernels,
+        (config.iqn.quantiles, config.iqn.cosines) if config.entry.section == "iqn" else (),
+        config.ppo.normalise_observations,
+        replace(stream_shape(spec), memory=0),
+        repr(spec.actions),
+    )
+
+
+@dataclass(frozen=True)
+class Grown:
+    """Weights of one network that were made from those of another.
+
+    Attributes:
+        weights: [P] of the new network.
+        taken: how many of these are the other's.
+        exact: whether it computes what the other does, where layers are followed by ReLU.
+    """
+
+    weights: Floats
+    taken: int
+    exact: bool
+
+
+def grow(weights: Array, parent: Layout, fresh: Array, child: Layout) -> Grown:
+    """Begin a network of one family with the weights of another.
+
+    Wider layers, gated recurrent ones too, compute what they did, and so do more hidden layers,
+    which begin as the identity: exactly after ReLU, nearly after tanh. Of wider layers a narrower
+    network has the first units. Where there are fewer hidden layers, what reads the last of them is
+    drawn anew, since it was another layer that it read.
+
+    Args:
+        weights: [P_parent] that were trained.
+        parent: how they are laid out.
+        fresh: [P] weights drawn for the new network, as for any other new policy.
+        child: the layout of that one.
+
+    Raises:
+        UsageError: weights do not fit their layouts.
+    """
+    found = warm_start(weights, parent, fresh, child)
+    mine, theirs = child.tensors(found.weights), parent.shapes
+    drawn, taken = child.tensors(child.checked(fresh, "fresh weights")), found.taken
+    exact = not found.fresh or set(found.fresh) <= {
+        name for name in found.fresh if HIDDEN.match(_weight_of(name))
+    }
+    for name, shape in theirs.items():
+        whole = name in mine and len(mine[name].shape) == len(shape)
+        exact &= whole and all(a >= b for a, b in zip(mine[name].shape, shape, strict=True))
+    for name in found.overlapping:
+        if name.rpartition(".")[2] in IN:
+            _silence(mine[name], theirs[name], child.blocks(name))
+    for tower, (few, many) in _depths(parent, child).items():
+        if few < many:
+            # IQN's tower may be empty: what it would see is the product with the embedding.
+            width = theirs[f"{tower}{few - 1}.weight" if few else "quantile.weight"][1]
+            exact &= few > 0 or f"{GATES[0]}.weight" not in theirs
+            for i in range(few, many):
+                kept = _pass_on(mine, f"{tower}{i}", width)
+                exact, width = exact and kept == width, kept
+        elif few > many:
+            for name in _read_by(tower, child):
+                taken -= int(np.prod(np.minimum(mine[name].shape, theirs[name])))
+                mine[name][...] = drawn[name]
+    return Grown(found.weights, taken, exact)
+
+
+def _weight_of(name: str) -> str:
+    """The name of the weight of a tensor's layer."""
+    return f"{name.rpartition('.')[0]}.weight"
+
+
+def _silence(tensor: Floats, old: tuple[int, ...], blocks: int) -> None:
+    """Let the units that a layer had before hear nothing of new ones that come in.
+
+    Linear layers are [in, out], of gates [in, 3 x out]; convolutions [out, in, ...].
+    """
+    if tensor.ndim == 4:
+        tensor[: old[0], old[1] :] = 0.0
+    else:
+        parts = tensor.reshape(tensor.shape[0], blocks, -1)
+        parts[old[0] :, :, : old[1] // blocks] = 0.0
+
+
+def _pass_on(tensors: dict[str, Floats], layer: str, width: int) -> int:
+    """Let a new layer hand on the first `width` of what comes in; returns how many it can."""
+    weight, bias = tensors[f"{layer}.weight"], tensors[f"{layer}.bias"]
+    kept: int = min(width, *weight.shape)
+    weight[:, :kept] = np.eye(len(weight), kept, dtype=np.float32)
+    bias[:, :kept] = 0.0
+    for part in ("weight_sigma", "bias_sigma"):
+        if f"{layer}.{part}" in tensors:
+            tensors[f"{layer}.{part}"][:, :kept] = 0.0
+    return kept
+
+
+def _depths(parent: Layout, child: Layout) -> dict[str, tuple[int, int]]:
+    """By tower, how many hidden layers the parent and the child have."""
+    counts = []
+    for layout in (parent, child):
+        towers = [match.group(1) for match in map(HIDDEN.fullmatch, layout.shapes) if match]
+        counts.append({tower: towers.count(tower) for tower in towers})
+    return {
+        tower: (counts[0].get(tower, 0), counts[1].get(tower, 0))
+        for tower in dict.fromkeys((*counts[0], *counts[1]))
+    }
+
+
+def _read_by(tower: str, layout: Layout) -> Iterator[str]:
+    """The tensors of the layers that read the last hidden layer of a tower."""
+    own = tower.removesuffix("hidden").removesuffix("_")
+    gated = f"{GATES[0]}.weight" in layout.shapes and "quantile.weight" not in layout.shapes
+    heads = ("policy", "value", "head")
+    layers = (own,) if own else (GATES[0],) if gated else heads
+    return (name for name in layout.shapes if name.rpartition(".")[0] in layers)
