@@ -146,8 +146,8 @@ def _experience(
 ) -> Sizes:
     rings: list[tuple[PolicySpec, int]] = []
     if config.population.dealt:
-        for dealt in dealt_rings(config, tuple(specs), tuple(agents)):
-            rings += [(spec, dealt.segments) for spec in dealt.members]
+        for dealt in dealt_rings(config, tuple(specs), tuple(agents), layout.copies):
+            rings += [(spec, count) for spec in dealt.members for count in dealt.segments]
     else:
         for spec in specs:
             rollout = _rollout(spec, layout.copies)

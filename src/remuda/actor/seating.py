@@ -31,6 +31,7 @@ def make_policy_groups(
     purpose: str,
     device: str = "cpu",
     noisy: bool = True,
+    actor: int = 0,
 ) -> list[PolicyGroup]:
     """Put policies with equal networks and seats in one stack: all that may play a game.
 
@@ -43,6 +44,7 @@ def make_policy_groups(
         purpose: part of the names of the random streams.
         device: of the networks.
         noisy: whether noisy layers explore; without, they act on their means.
+        actor: whose rings are written.
     """
     table = league.table
     policy_groups = []
@@ -59,7 +61,7 @@ def make_policy_groups(
         width = -(-len(kind.observations_flat) // STEP) * STEP
         stack = ActingStack(live[0].network(), noise, width, device, gathered=True)
         rows = {specs[number].name: places.index(number) for number in numbers}
-        writers = _writers(experience, rows)
+        writers = _writers(experience, rows, actor)
         rng = stream(seed, purpose, "dealt", live[0].name)
         policy_groups.append(
             PolicyGroup(kind, live, places, stack, writers, rng, len(table.numbers))
@@ -106,14 +108,16 @@ def _owners(
     return sorted(owners, key=lambda owner: owner[0])
 
 
-def _writers(experience: Mapping[str, Experience], rows: Mapping[str, int]) -> list[BlockWriter]:
+def _writers(
+    experience: Mapping[str, Experience], rows: Mapping[str, int], actor: int
+) -> list[BlockWriter]:
     """A writer for each block that these policies, by name with their rows, have rings in."""
     blocks: dict[int, list[tuple[Experience, int]]] = {}
     for name, row in rows.items():
         if name in experience:
             found = experience[name]
             blocks.setdefault(id(found.block), []).append((found, row))
-    return [BlockWriter(block) for block in blocks.values()]
+    return [BlockWriter(block, actor) for block in blocks.values()]
 
 
 def make_seats(
