@@ -108,7 +108,7 @@ class Assembly:
         self.scoreboard = Scoreboard(names, len(layout.copies), facts)
         self.table: Table | None = None
         if config.population.dealt:
-            self.table = _table(config, specs, len(agents), imported, arena)
+            self.table = _table(config, specs, len(agents), imported, layout.copies, arena)
         learners = {
             names[i]: wakeup
             for group, wakeup in zip(layout.groups, self._learners, strict=True)
@@ -400,9 +400,10 @@ def _table(
     specs: Sequence[PolicySpec],
     num_seats: int,
     imported: Sequence[Imported],
+    copies: Sequence[int],
     arena: Arena,
 ) -> Table:
-    """The table of a population whose seats are dealt."""
+    """The table of a population whose seats are dealt; `copies`: of the game, by actor."""
     return Table(
         {spec.name: layout_size(spec.network().shapes) for spec in specs},
         num_seats,
@@ -414,6 +415,7 @@ def _table(
         tuple(config.population.scripted),
         config.population.has_stand_ins,
         len(config.population.evolution.episode_metrics),
+        copies[1:],
     )
 
 

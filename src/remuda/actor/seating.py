@@ -15,7 +15,7 @@ from remuda.experience.writer import BlockWriter
 from remuda.policies.acting import ActingStack
 from remuda.policies.sharing import network_layout
 from remuda.policies.spec import PolicySpec, kinds_of
-from remuda.population.league import League
+from remuda.population.dealer import Dealer
 from remuda.population.table import Table
 from remuda.scoreboard import Scoreboard
 from remuda.streams import stream, torch_stream
@@ -24,7 +24,7 @@ from remuda.streams import stream, torch_stream
 def make_policy_groups(
     env: VectorEnv,
     specs: tuple[PolicySpec, ...],
-    league: League,
+    league: Dealer,
     experience: Mapping[str, Experience],
     *,
     seed: int,
@@ -70,7 +70,7 @@ def make_policy_groups(
 
 
 def _grouped(
-    env: VectorEnv, specs: tuple[PolicySpec, ...], league: League
+    env: VectorEnv, specs: tuple[PolicySpec, ...], league: Dealer
 ) -> list[tuple[Kind, list[int]]]:
     """The live policies that act in one stack, by number, with the seats that they may take."""
     alike = kinds_of(env.agents)
@@ -86,7 +86,7 @@ def _grouped(
     return [(kinds[agents], numbers) for (agents, *_), numbers in together.items()]
 
 
-def _seats_for(league: League, number: int) -> list[int]:
+def _seats_for(league: Dealer, number: int) -> list[int]:
     """The seats that a live policy may take."""
     return league.roster.seats_of(league.table.policies[number])
 

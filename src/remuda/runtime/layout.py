@@ -191,11 +191,6 @@ def _check_actors(config: Config) -> None:
     asked, copies = config.actor.processes, config.env.num_envs
     if asked == "auto":
         return
-    if asked > 1 and config.population.dealt:
-        raise ConfigError(
-            f"actor.processes is {asked}, and the seats of a population are dealt by one actor; "
-            "leave it out. Several processes may step its copies: env.workers"
-        )
     if asked > 1 and config.exact:
         raise ConfigError(
             f"actor.processes is {asked}, and the schedule {config.schedule} fixes the order of "
