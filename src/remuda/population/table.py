@@ -156,6 +156,11 @@ class Table:
         """How many actors deal from it."""
         return 1 + len(self.shards)
 
+    @property
+    def results_lost(self) -> int:
+        """Results that other actors had no room for, because this one did not take them."""
+        return sum(shard.word(shard_words.LOST) for shard in self.shards)
+
     def word(self, word: int) -> int:
         """How many there were."""
         return load(self._shared["words"], word)
