@@ -136,6 +136,27 @@ def test_a_place_is_emptied_once_no_other_actor_plays_there():
     world.check()
 
 
+@pytest.mark.parametrize("cleared", [False, True])
+@pytest.mark.parametrize("actor", [0, 1], ids=["lead", "follower"])
+def test_a_policy_is_born_though_an_actor_begins_anew_while_its_place_is_empty(actor, cleared):
+    world, told = begun(NAMES, lambda: Random(2))
+    told.commands = [Retire(PolicyRef("d"))]
+    while world.table.occupants.is_there(3):
+        world.turn(1)
+        world.turn(0)
+    assert world.table.followers.clearing == [3]
+    if cleared:
+        while world.table.followers.clearing:
+            world.turn(1)
+    world.begin(actor, told)
+    for _ in range(100):
+        if "d" in world.lead.population.empty and not world.table.births.ordered(3):
+            told.commands = [Birth("d", B)]
+        world.round()
+    for league in world.leagues:
+        assert league.population[PolicyRef("d")].parent == B._replace(version=1)
+
+
 def test_a_newborn_is_dealt_by_who_acts_with_its_weights_and_a_copy_stands_in_until_then():
     world, told = begun(("a", "b"), lambda: Fixed(["a", "b"]), stand_ins=True)
     spare = world.table.places.stand_in_of("a")

@@ -83,6 +83,11 @@ class Shard:
         self.seated[...] = NOBODY
 
     @property
+    def nbytes(self) -> int:
+        """Bytes that are shared."""
+        return self._shared.nbytes
+
+    @property
     def seated(self) -> Integers:
         """[copies, seats]: the places of those who sit in the follower's matches."""
         seated: Integers = self._shared["seated"]

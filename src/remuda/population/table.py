@@ -132,7 +132,7 @@ class Table:
     @property
     def nbytes(self) -> int:
         """Bytes that are shared, without weights."""
-        return self._shared.nbytes
+        return self._shared.nbytes + sum(shard.nbytes for shard in self.shards)
 
     @property
     def numbers(self) -> Numbers:
