@@ -473,6 +473,27 @@ def test_policies_evolve_by_what_all_actors_play():
         ]
 
 
+def test_a_lead_is_done_once_it_has_all_that_the_others_played():
+    turns = 70
+    world = real_world(run={"turns": turns})
+    lead, follower = world.actors
+    while world.assembly.scoreboard.turns() < turns:
+        assert not lead.done
+        assert not follower.done
+        world.play(1)
+    assert world.table.followers.have_results  # of the last turns, which the lead has not seen
+    assert not lead.work()
+    assert not lead.done
+    assert not world.table.followers.have_results
+    begin = time.monotonic()
+    lead.wait(1.0, lambda: False)  # neither for as long nor not at all
+    assert 0.001 < time.monotonic() - begin < 0.9
+    assert not follower.work()
+    assert follower.done
+    assert lead.done
+    assert len(world.records(MATCH)) == world.table.word(MATCHES) > 0
+
+
 @pytest.mark.parametrize("schedule", ["sequential", "lockstep"])
 def test_exact_schedules_keep_one_actor(schedule):
     with pytest.raises(ConfigError, match=f"the schedule {schedule} fixes the order"):
