@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from remuda.config import Config
+from remuda.experience.block import Block
 from remuda.experience.experience import Experience, segments_for
-from remuda.experience.ring import Block
 from remuda.memory.shared import Arena
 from remuda.memory.waiting import Wakeup
 from remuda.policies.sharing import network_layout, stream_shape

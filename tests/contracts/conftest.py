@@ -9,8 +9,9 @@ import pytest
 from contracts.roles import CountingRole
 from remuda.checkpoint.store import Checkpoints
 from remuda.config import ExperienceConfig, PublishConfig, SupervisionConfig
+from remuda.experience.block import Block
 from remuda.experience.experience import Experience
-from remuda.experience.ring import Block, StreamShape
+from remuda.experience.ring import StreamShape
 from remuda.experience.rollout_queue import RolloutQueue
 from remuda.experience.room import Rooms
 from remuda.experience.segments import AFTER, Rollout

@@ -16,6 +16,7 @@ import numpy as np
 
 from remuda.config import ExperienceConfig
 from remuda.errors import CheckpointError
+from remuda.experience.block import Block, BlockRow
 from remuda.experience.ring import (
     CLOSED,
     CLOSED_STEPS,
@@ -29,8 +30,6 @@ from remuda.experience.ring import (
     TAKEN_STEPS,
     UPDATE_TIME,
     WRITTEN,
-    Block,
-    BlockRow,
     ExperienceRing,
     StreamShape,
 )
