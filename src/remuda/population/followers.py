@@ -106,6 +106,7 @@ class Followers:
         if not self:
             return []
         open_ones = np.array([shard.cleared != self.requests for shard in self.shards]).any(0)
+        fence_acquire()  # a learner that is told to begin sees these rings clear
         found: list[int] = np.flatnonzero(open_ones).tolist()
         return found
 
