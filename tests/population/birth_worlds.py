@@ -42,7 +42,7 @@ class World:
         self.config = load_config(whole)
         agents = make_env(self.config.game, 1).agents
         self.specs = policy_specs(self.config, agents)
-        layout = make_layout(self.config, len(self.specs))
+        self.layout = layout = make_layout(self.config, len(self.specs))
         self.assembly = Assembly(self.config, self.specs, layout, agents=agents)
         workers = [role.build() for role in self.assembly.roles()]
         self.actors = workers[: len(layout.copies)]

@@ -20,7 +20,7 @@ from remuda.population.records import PolicyRef
 from remuda.population.shard import FINISHED, LOST, SEEN, TAKEN, WRITTEN, Shard
 from remuda.population.table import Table
 from remuda.population.table_layout import MATCHES, PROPOSED, REVISION, SINCE
-from remuda.scoreboard import Policy
+from remuda.scoreboard import Learn, Policy
 from support import Script
 
 NAMES = ("a", "b", "c", "d")
@@ -429,6 +429,20 @@ def test_nothing_that_the_one_before_lived_through_comes_to_a_newborn(algorithm)
     for ring in world.assembly.experience[name].rings:
         assert ring.shared["committed"].sum() > 0
     assert table.shards[0].word(SEEN) == table.word(REVISION)
+
+
+def test_every_step_of_both_actors_is_trained_on_or_waits_or_is_being_written_or_lost():
+    world = real_world(population={"director": "", "births": {"places": 0}})
+    for _ in range(20):
+        world.matches(40)
+        for name, experience in world.assembly.experience.items():
+            learned = world.assembly.scoreboard.learn(name)
+            open_steps = [ring.open_steps for ring in experience.rings]
+            told = learned[Learn.TRAINED] + learned[Learn.LOST] + experience.untaken
+            assert experience.written == told + sum(open_steps)
+            assert len(open_steps) == 2
+            assert experience.untaken <= 2 * experience.rollout + 2 * sum(world.layout.copies)
+            assert learned[Learn.TRAINED] > 0 or world.table.word(MATCHES) < 100
 
 
 def test_a_league_plays_on_in_both_actors_while_exploiters_begin_anew():
