@@ -11,11 +11,11 @@ import pytest
 from faults.runs import PPO, run_until, small_config
 from remuda.assembly import Assembly
 from remuda.checkpoint.store import Checkpoints
-from remuda.config import load_config
+from remuda.config import load_config, overlay
 from remuda.coordinator.ledger_writer import LedgerWriter
 from remuda.coordinator.run_directory import RunDirectory
 from remuda.policies.spec import policy_specs
-from remuda.population.ledger import MATCH, read_records
+from remuda.population.ledger import LOST, MATCH, read_records
 from remuda.population.lineage import read_lineage
 from remuda.population.records import PolicyRef
 from remuda.population.table_layout import MATCHES
@@ -57,8 +57,7 @@ def kill(runtime, role):
 
 def check_results(ring, scribe, path, kills):
     """After all processes ended: what actors counted of episodes is in the ledger, once."""
-    ring.table.followers.take(lambda *_: None)  # what was played when the lead had ended
-    scribe.write()
+    scribe.close()
     assert scribe.lost == ring.table.results_lost == 0
     records = read_records(path)[1]
     matches = records[records["kind"] == MATCH]
@@ -154,6 +153,23 @@ def tree_of(directory, actors, turns, **more):
             **more,
         }
     )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("actors", [1, 2])
+def test_a_run_that_ends_by_time_has_all_results_in_its_ledger(actors, tmp_path):
+    """What was played after the last look of the coordinator was missing, and lost by a resume."""
+    directory = tmp_path / "run"
+    for seconds in (3.0, 6.0):
+        more = {"seconds": seconds, "turns": None, "directory": directory, "evaluate_episodes": 0}
+        config = tree_of(directory, actors, 1)
+        config = load_config(overlay(config.model_dump(), {"run": more}))
+        result = train(config, PlainView(), resume=seconds > 3.0)
+        records = read_records(RunDirectory.open(directory).ledger)[1]
+        assert not (records["kind"] == LOST).any()
+        matches = records[records["kind"] == MATCH]
+        assert len(matches) >= result.record.matches
+        assert len(np.unique(matches["number"])) == len(matches)
 
 
 @pytest.mark.slow

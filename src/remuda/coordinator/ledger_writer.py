@@ -32,6 +32,15 @@ class LedgerWriter:
         """Records that came faster than they were fetched."""
         self._told = self._told_of_others = 0
 
+    def close(self) -> None:
+        """Append what is left once all roles have ended, whatever they were doing.
+
+        Also results that a lead did not come to take: the ledger has all, though a checkpoint does
+        not. A resumed run goes back to what its checkpoint has.
+        """
+        self._table.followers.hand_over()
+        self.write()
+
     def write(self) -> None:
         """Append what is new."""
         begin, others = self._next, self._table.results_lost

@@ -142,6 +142,11 @@ class Followers:
                 self._finish_taking()
                 count(places, returns, np.ascontiguousarray(told.T))
 
+    def hand_over(self) -> None:
+        """Once all actors have ended: pass on to the ledger what is left, and add up no more."""
+        self._finish_taking()
+        self.take(lambda *_: None)
+
     def repair(self) -> None:
         """For the successor of a lead that died: bring to an end what it had begun.
 
