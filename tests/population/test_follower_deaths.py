@@ -110,6 +110,27 @@ def test_whatever_the_other_does_between_any_two_lines(kind, slow, stride):
     assert line > 100
 
 
+@pytest.mark.parametrize("stride", [67, pytest.param(7, marks=pytest.mark.slow)])
+def test_a_run_that_ends_with_its_lead_dead_has_all_results_in_its_ledger(stride):
+    for death in range(0, 100_000, stride):
+        world, end = begin("without"), At(death)
+        try:
+            for _ in range(TURNS):
+                world.turn(1)
+                with end:
+                    world.turn(0)
+                world.learn()
+        except DiedError:
+            world.turn(1)
+        world.table.followers.hand_over()
+        numbers = world.matches()["number"].tolist()
+        assert len(set(numbers)) == len(numbers)
+        assert world.sure <= set(numbers) <= world.closed
+        if not end.came:
+            break
+    assert death > 100
+
+
 def play_on(world, when):
     """Play until `a` is replaced for sure, and see that it is, as it should be."""
     for _ in range(40):
