@@ -520,9 +520,5 @@ def test_directors_are_the_leads_alone():
     assert Script.seen
     assert world.actors[1].parts == ("actor-1",)
     assert world.actors[0].parts == ("actor",)
-    assert world.actors[1].state("actor-1")["lasting"]["league"].keys() == {
-        "matchmaker",
-        "random",
-        "seated",
-        "matches",
-    }
+    assert "director" in world.actors[0].state("actor")["lasting"]["league"]
+    assert "director" not in world.actors[1].state("actor-1")["lasting"]["league"]
