@@ -67,6 +67,9 @@ class Acting:
     def fits(self, policy, other):
         return True
 
+    def convert(self, policy, other, weights, generation):
+        return None  # they are alike
+
     def clear(self, policy):
         self.rings[policy].clear()
 
