@@ -6,6 +6,7 @@ python benchmarks/population.py connect_four           20 minutes of self-play: 
 python benchmarks/population.py speed --rounds 3       dealt seats against seats for good
 python benchmarks/population.py teams --rounds 3       teams of unlike sizes against seats for good
 python benchmarks/population.py many                   8 and 64 policies: cost and memory
+python benchmarks/population.py actors --rounds 3      a slow game, dealt by one actor and by two
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+import numpy as np
 import psutil
 from recording import Results, options_of
 from rich.console import Console
@@ -33,6 +35,7 @@ from remuda.coordinator.run_directory import RunDirectory
 from remuda.envs.registry import make_env
 from remuda.evaluate import evaluate
 from remuda.policies.spec import policy_specs
+from remuda.population.ledger import MATCH, read_records
 from remuda.population.table_layout import POLICY, VERSION
 from remuda.result import Result
 from remuda.saved_weights import load_run
@@ -267,7 +270,68 @@ def many(results: Results, seconds: float, rounds: int) -> None:
         )
 
 
-NAMES = ("kuhn", "kuhn_anchor", "connect_four", "speed", "teams", "many")
+SLOW: dict[str, Any] = {
+    "game": "slow_game:SlowGame",
+    "env": {"num_envs": 16},
+    "policy": {"algorithm": "ppo", "ppo": {"rollout_length": 16}},
+    "run": SPEED["run"],
+    "checkpoint": SPEED["checkpoint"],
+    "population": {"matchmaker": "round_robin", "policies": 4},
+    "learners": {"processes": 1},
+}
+"""A round robin of a game in Python, of a millisecond for each turn of a copy."""
+
+
+def dealt_by(actors: int, seconds: float) -> tuple[float, int, int]:
+    """Trained agent-steps a second, and how far counts of seatings lie apart: by actor, of all.
+
+    In a process of its own, so that nothing lingers.
+    """
+    tree = overlay(SLOW, {"actor": {"processes": actors}})
+    with tempfile.TemporaryDirectory() as home:
+        directory = Path(home) / "run"
+        _, watch = run(overlay(tree, {"run": {"seconds": seconds}}), directory)
+        records = read_records(RunDirectory.open(directory).ledger)[1]
+    matches = records[records["kind"] == MATCH]
+    # In the order in which each actor dealt them, as far as all of them are over.
+    counts = np.zeros((actors, 4, 4), np.int64)
+    for actor in range(actors):
+        own = np.sort(matches[matches["number"] % actors == actor], order="number")
+        missing = np.flatnonzero(np.diff(own["number"]) != actors)
+        own = own[: missing[0] + 1] if len(missing) else own
+        np.add.at(counts[actor], tuple(own["policy"].T.astype(np.int64)), 1)
+    apart = [int(np.ptp(found[~np.eye(4, dtype=bool)])) for found in (*counts, counts.sum(0))]
+    return watch.trained(), max(apart[:-1]), apart[-1]
+
+
+def actors(results: Results, seconds: float, rounds: int) -> None:
+    """A slow game dealt by one actor and by two, in turns."""
+    found: dict[int, list[tuple[float, int, int]]] = {1: [], 2: []}
+    for _ in range(rounds):
+        for count, measured in found.items():
+            context = multiprocessing.get_context("spawn")
+            with ProcessPoolExecutor(1, context) as pool:
+                measured.append(pool.submit(dealt_by, count, seconds).result())
+    one, two = ([rate for rate, *_ in measured] for measured in found.values())
+    ratios = [t / o for t, o in zip(two, one, strict=True)]
+    own, together = (max(each[i] for each in found[2]) for i in (1, 2))
+    results.row(
+        {
+            "one actor, trained/s": median(one),
+            "two, trained/s": median(two),
+            "ratio": median(ratios),
+            "lowest": min(ratios),
+            "highest": max(ratios),
+            "seatings apart, by actor": own,
+            "of both": together,
+        }
+    )
+    results.bar("a slow game dealt by 2 actors, of the speed of one", median(ratios), least=1.7)
+    results.bar("counts of a round robin apart, by actor", own, most=1)
+    results.bar("counts of a round robin apart, of both", together, most=2)
+
+
+NAMES = ("kuhn", "kuhn_anchor", "connect_four", "speed", "teams", "many", "actors")
 
 
 def main() -> None:
@@ -285,6 +349,7 @@ def main() -> None:
         "speed": lambda: speed(results, words.seconds or 20, words.rounds),
         "teams": lambda: teams(results, words.seconds or 20, words.rounds),
         "many": lambda: many(results, words.seconds or 40, words.rounds),
+        "actors": lambda: actors(results, words.seconds or 30, words.rounds),
     }
     todo[words.what]()
     results.finish(words)

@@ -39,6 +39,7 @@ FLOORS = (
         *("evaluation", "prepare", "saved_weights", "tournaments"),
         *("callbacks", "events", "loggers", "result", "saved", "warm_start", "resume"),
         "experience_layout",
+        "weights_layout",
         "matches",
     },
     {"double_oracle", "exploiting", "own_code", "trained"},

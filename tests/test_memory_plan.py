@@ -168,6 +168,13 @@ PPO = {"algorithm": "ppo", "ppo": {"rollout_length": 16}, "experience": {"segmen
         RPS | {"policy": PPO, "population": {"matchmaker": "random", "policies": 6}},
         RPS
         | {
+            "policy": PPO,
+            "population": {"matchmaker": "random", "policies": 6},
+            "env": {"num_envs": 50},
+            "actor": {"processes": 3},
+        },
+        RPS
+        | {
             "policy": PPO | {"network": {"hidden": [500, 500]}},
             "population": {
                 "matchmaker": "self_play",
@@ -190,14 +197,17 @@ def test_the_plan_of_what_is_shared_is_near_to_the_truth(tree):
     assert made - table == pytest.approx(shared, rel=0.1)
 
 
-@pytest.mark.parametrize("keep", [1, 10])
-def test_the_table_of_a_population_is_in_the_plan(keep):
+@pytest.mark.parametrize(("keep", "actors"), [(1, 1), (10, 1), (1, 3)])
+def test_the_table_of_a_population_is_in_the_plan(keep, actors):
     population = {"matchmaker": "random", "policies": 200, "snapshots": {"every": 5, "keep": keep}}
-    config, specs, env, layout, size = planned(RPS | {"policy": PPO, "population": population})
+    tree = {"policy": PPO, "population": population, "actor": {"processes": actors}}
+    config, specs, env, layout, size = planned(RPS | tree)
     items = plan(config, specs, env.agents, layout, size)
     table = sum(item.size for item in items if item.what.startswith("the results of matches"))
-    made = Table({spec.name: 1 for spec in specs}, len(env.agents), keep + SPARE)
-    assert table == made.nbytes
+    sizes = {spec.name: 1 for spec in specs}
+    made = Table(sizes, len(env.agents), keep + SPARE, followers=layout.copies[1:])
+    lines = 64 * 7 * (actors - 1)  # the arrays of each other actor begin on lines of their own
+    assert table == pytest.approx(made.nbytes, abs=lines)
 
 
 def most_traced(make):

@@ -25,10 +25,8 @@ from remuda.coordinator.status import StatusFile
 from remuda.envs.worker_status import WorkerStatus
 from remuda.errors import CheckpointError
 from remuda.evaluation import Limits
-from remuda.evolution.teach import lesson_layout
 from remuda.experience.experience import Experience
 from remuda.experience_layout import experience_of_all
-from remuda.hyperparameters import values_of
 from remuda.judge import Judge
 from remuda.learner.role import LearnerRole
 from remuda.live_hyperparameters import LiveHyperparameters
@@ -37,15 +35,12 @@ from remuda.memory.shared import Arena
 from remuda.memory.waiting import Wakeup
 from remuda.policies.initial import InitialWeights
 from remuda.policies.sharing import shares_of
-from remuda.policies.spec import PolicySpec, first_weights, training_layout
+from remuda.policies.spec import PolicySpec, first_weights
 from remuda.policies.stack import layout_checksum, layout_size
 from remuda.population.imported import Imported
-from remuda.population.lessons import LessonLayout
-from remuda.population.roster import copies_of, unborn
 from remuda.population.table import Table
 from remuda.population.table_layout import ORDERED, RECORDS
-from remuda.publish.snapshot import PublishedWeights, Snapshot
-from remuda.publish.training_state import TrainingLayout
+from remuda.publish.snapshot import Snapshot
 from remuda.publish.weight_store import WeightPublisher, WeightStore
 from remuda.runtime.child import Place
 from remuda.runtime.host import threads
@@ -58,6 +53,7 @@ from remuda.scoreboard import Scoreboard
 from remuda.streams import torch_stream
 from remuda.timeline import Timeline, write_trace
 from remuda.types import AgentSpec, State
+from remuda.weights_layout import population_table, published_weights, training_layouts
 
 PATIENCE = 0.005
 """Seconds that a stack of policies waits for those fed last in a turn; updates take longer."""
@@ -110,10 +106,11 @@ class Assembly:
         self._shares = shares_of(specs)
         self.scoreboard = Scoreboard(names, len(layout.copies), facts)
         self.table: Table | None = None
-        training = _training_layouts(config, specs)
+        training = training_layouts(config, specs)
         if config.population.dealt:
-            lessons = _lesson_layouts(config, specs)
-            self.table = _table(config, specs, len(agents), imported, arena, training, lessons)
+            self.table = population_table(
+                config, specs, len(agents), imported, layout.copies, arena, training
+            )
         learners = {
             names[i]: wakeup
             for group, wakeup in zip(layout.groups, self._learners, strict=True)
@@ -123,7 +120,7 @@ class Assembly:
             config, specs, agents, layout.copies, learners, self._actors, arena
         )
         self.changes = LiveHyperparameters({spec.name: spec.config for spec in specs}, arena)
-        self.published: WeightStore = _published_weights(specs, arena, training)
+        self.published: WeightStore = published_weights(specs, arena, training)
         self._publish_first_weights()
         self.layout = layout
         self._timelines: dict[str, Timeline] = {}
@@ -398,53 +395,3 @@ class Assembly:
 
     def _publisher(self, spec: PolicySpec) -> WeightPublisher:
         return self.published.publisher(spec.name, layout_checksum(spec.network().shapes))
-
-
-def _table(
-    config: Config,
-    specs: Sequence[PolicySpec],
-    num_seats: int,
-    imported: Sequence[Imported],
-    arena: Arena,
-    training: Mapping[str, TrainingLayout],
-    lessons: Mapping[str, LessonLayout],
-) -> Table:
-    """The table of a population whose seats are dealt."""
-    return Table(
-        {spec.name: layout_size(spec.network().shapes) for spec in specs},
-        num_seats,
-        copies_of(config.population),
-        {spec.name: values_of(spec.config) for spec in specs},
-        unborn(config),
-        arena,
-        imported,
-        tuple(config.population.scripted),
-        config.population.has_stand_ins,
-        len(config.population.evolution.episode_metrics),
-        training,
-        lessons,
-    )
-
-
-def _lesson_layouts(config: Config, specs: Sequence[PolicySpec]) -> dict[str, LessonLayout]:
-    """By policy, the size of what newborn policies are taught by, if they are."""
-    evolution = config.population.evolution
-    if not evolution.distils:
-        return {}
-    return {spec.name: lesson_layout(spec, evolution.distil_states) for spec in specs}
-
-
-def _training_layouts(config: Config, specs: Sequence[PolicySpec]) -> dict[str, TrainingLayout]:
-    """By policy, what newborn policies may take over of it besides weights, if they do."""
-    inherits = config.population.evolution.inherits_training
-    return {spec.name: training_layout(spec) for spec in specs} if inherits else {}
-
-
-def _published_weights(
-    specs: tuple[PolicySpec, ...], arena: Arena, training: Mapping[str, TrainingLayout]
-) -> PublishedWeights:
-    layouts = {}
-    for spec in specs:
-        shapes = spec.network().shapes
-        layouts[spec.name] = (layout_size(shapes), layout_checksum(shapes), spec.config.publish)
-    return PublishedWeights(layouts, arena, training)

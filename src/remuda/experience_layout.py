@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from remuda.config import Config
+from remuda.experience.block import Block
 from remuda.experience.experience import Experience, segments_for
-from remuda.experience.ring import Block
 from remuda.memory.shared import Arena
 from remuda.memory.waiting import Wakeup
 from remuda.policies.sharing import network_layout, stream_shape
@@ -43,7 +43,7 @@ def experience_of_all(
         arena: where the memory is cut from.
     """
     if config.population.dealt:
-        return dealt_experience(config, specs, agents, learners, actors[0], arena)
+        return dealt_experience(config, specs, agents, copies, learners, actors, arena)
     return {
         spec.name: make_experience(spec, copies, learners[spec.name], actors, arena)
         for spec in specs
@@ -77,36 +77,37 @@ class DealtRings:
     """The rings of policies that are alike and whose seats are dealt; they stand in one block."""
 
     members: tuple[PolicySpec, ...]
-    streams: int
-    """That a policy may play at once."""
     rollout: int
     """Steps that a learner takes at once; 0: it draws them."""
-    likely: int
-    """Segments of a policy that are open at a time, as a rule."""
-    segments: int
-    """Of each ring."""
+    streams: tuple[int, ...]
+    """By actor, those that a policy may play at once."""
+    likely: tuple[int, ...]
+    """By actor, segments of a policy that are open at a time, as a rule."""
+    segments: tuple[int, ...]
+    """By actor, those of each ring."""
 
 
 def dealt_experience(
     config: Config,
     specs: tuple[PolicySpec, ...],
     agents: tuple[AgentSpec, ...],
+    copies: Sequence[int],
     learners: Mapping[str, Wakeup],
-    actor: Wakeup,
+    actors: Sequence[Wakeup],
     arena: Arena | None = None,
 ) -> dict[str, Experience]:
     """The experience of policies whose seats are dealt, by policy."""
     found: dict[str, Experience] = {}
-    for rings in dealt_rings(config, specs, agents):
+    for rings in dealt_rings(config, specs, agents, copies):
         shape, experience = stream_shape(rings.members[0]), rings.members[0].config.experience
         block = Block(shape, len(rings.members), experience.segment_length, rings.segments, arena)
         for index, spec in enumerate(rings.members):
             found[spec.name] = Experience(
                 shape,
                 experience,
-                (rings.streams,),
+                rings.streams,
                 learners[spec.name],
-                (actor,),
+                actors,
                 rings.rollout,
                 block,
                 index,
@@ -117,26 +118,35 @@ def dealt_experience(
 
 
 def dealt_rings(
-    config: Config, specs: tuple[PolicySpec, ...], agents: tuple[AgentSpec, ...]
+    config: Config,
+    specs: tuple[PolicySpec, ...],
+    agents: tuple[AgentSpec, ...],
+    copies_of: Sequence[int],
 ) -> list[DealtRings]:
     """The rings of policies whose seats are dealt; those alike in one block.
 
     A policy is expected to play the streams that its matchmaker deals it on average while there is
     no past, which later takes from all alike; and may play any number of them.
+
+    Args:
+        config: of the run.
+        specs: its policies.
+        agents: of the game.
+        copies_of: the game, by actor. Each has its share of what is kept and of a rollout.
     """
-    copies, roster = config.env.num_envs, Roster.of(config, agents)
+    copies, roster = sum(copies_of), Roster.of(config, agents)
     once = sits_once(config.population, roster)
     expected = expected_shares(config.population, roster)
     blocks: dict[tuple[Any, ...], list[PolicySpec]] = {}
     kinds = kinds_of(agents)
     for spec in specs:
         first = roster.seats_of(spec.name)[0]
-        streams = copies * kinds.count(kinds[first])
+        seats = kinds.count(kinds[first])
         share = max(round(copies * expected[spec.name]), 1)
         rollout = spec.config.rollout_length * share
         keeps = spec.config.replays > 0 or not rollout
         key = (
-            streams,
+            seats,
             share,
             rollout,
             spec.config.experience,
@@ -146,10 +156,15 @@ def dealt_rings(
         )
         blocks.setdefault(key, []).append(spec)
     found = []
-    for (streams, share, rollout, experience, keeps, *_), members in blocks.items():
-        most_open = copies if once else streams
-        likely, length = min(most_open, 2 * share), experience.segment_length
-        kept = experience.capacity if keeps else 0
-        segments = segments_for(kept, length, most_open, likely, rollout)
-        found.append(DealtRings(tuple(members), streams, rollout, likely, segments))
+    for (seats, share, rollout, experience, keeps, *_), members in blocks.items():
+        likely, segments = [], []
+        for own in copies_of:
+            most_open = own if once else own * seats
+            own_share = max(round(share * own / copies), 1)
+            likely.append(min(most_open, 2 * own_share))
+            kept = -(-experience.capacity * own // copies) if keeps else 0
+            part, length = -(-rollout * own // copies), experience.segment_length
+            segments.append(segments_for(kept, length, most_open, likely[-1], part))
+        streams = tuple(own * seats for own in copies_of)
+        found.append(DealtRings(tuple(members), rollout, streams, tuple(likely), tuple(segments)))
     return found

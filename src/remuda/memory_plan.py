@@ -30,6 +30,7 @@ from remuda.policies.sharing import stream_shape
 from remuda.policies.spec import PolicySpec, training_layout
 from remuda.policies.stack import layout_size
 from remuda.population.roster import copies_of
+from remuda.population.shard import shard_fields
 from remuda.population.table_layout import table_fields
 from remuda.runtime.layout import Layout
 from remuda.types import AgentSpec
@@ -115,7 +116,7 @@ def plan(
         *_weights(config, specs, layout),
         *_learning(config, specs, agents, layout),
         *_acting(config, specs, agents),
-        *_table(config, len(specs), len(agents)),
+        *_table(config, len(specs), len(agents), layout.copies),
         ("the copies of the game", config.env.num_envs * copy_size, "env.num_envs"),
     ):
         found[what, setting] = found.get((what, setting), 0) + int(size)
@@ -147,8 +148,8 @@ def _experience(
 ) -> Sizes:
     rings: list[tuple[PolicySpec, int]] = []
     if config.population.dealt:
-        for dealt in dealt_rings(config, tuple(specs), tuple(agents)):
-            rings += [(spec, dealt.segments) for spec in dealt.members]
+        for dealt in dealt_rings(config, tuple(specs), tuple(agents), layout.copies):
+            rings += [(spec, count) for spec in dealt.members for count in dealt.segments]
     else:
         for spec in specs:
             rollout = _rollout(spec, layout.copies)
@@ -230,7 +231,7 @@ def _inherited(config: Config, spec: PolicySpec) -> int:
     return len(training_layout(spec).vectors)
 
 
-def _table(config: Config, policies: int, seats: int) -> Sizes:
+def _table(config: Config, policies: int, seats: int, actors: Sequence[int]) -> Sizes:
     """What a population shares besides weights; the sums of every pair are most of it."""
     if not config.population.dealt:
         return
@@ -241,6 +242,8 @@ def _table(config: Config, policies: int, seats: int) -> Sizes:
     metrics = len(config.population.evolution.episode_metrics)
     fields = dict(table_fields(policies, seats, copies, others, width, metrics))
     records = nbytes({"records": fields.pop("records")})
+    for own in actors[1:]:
+        records += nbytes(shard_fields(own, seats, policies, metrics))
     size = nbytes(fields)
     key = "population.snapshots.keep" if copies > 4 else "population.policies"
     yield f"the results of matches between {policies:,} policies", size, key

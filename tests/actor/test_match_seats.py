@@ -47,7 +47,9 @@ class World:
         self.specs = policy_specs(self.config, env.agents)
         names = [spec.name for spec in self.specs]
         learners = {name: Wakeup() for name in names}
-        self.experience = dealt_experience(self.config, self.specs, env.agents, learners, Wakeup())
+        self.experience = dealt_experience(
+            self.config, self.specs, env.agents, (env.num_envs,), learners, (Wakeup(),)
+        )
         shapes = {spec.name: spec.network().shapes for spec in self.specs}
         sizes = {name: layout_size(each) for name, each in shapes.items()}
         self.published = PublishedWeights(

@@ -9,8 +9,9 @@ import pytest
 from contracts.roles import CountingRole
 from remuda.checkpoint.store import Checkpoints
 from remuda.config import ExperienceConfig, PublishConfig, SupervisionConfig
+from remuda.experience.block import Block
 from remuda.experience.experience import Experience
-from remuda.experience.ring import Block, StreamShape
+from remuda.experience.ring import StreamShape
 from remuda.experience.rollout_queue import RolloutQueue
 from remuda.experience.room import Rooms
 from remuda.experience.segments import AFTER, Rollout
@@ -78,7 +79,7 @@ class Steps:
         return out.actions[0, used, 0][out.streams[0, used] != AFTER].tolist()
 
 
-@pytest.fixture(params=["rings_of_its_own", "in_a_block"])
+@pytest.fixture(params=["rings_of_its_own", "in_a_block", "in_blocks_of_two_actors"])
 def make_experience(request):
     """Makes the experience of a policy of one stream, for `rollout` steps at once or 0."""
 
@@ -93,6 +94,11 @@ def make_experience(request):
         shape = StreamShape((1,), np.float32, 1)
         learner, actor = Wakeup(), Wakeup()
         make_one = partial(Experience, shape, config, (1,), learner, (actor,), rollout)
+        if request.param == "in_blocks_of_two_actors":  # the other writes nothing
+            block = Block(shape, 2, LENGTH, (CAPACITY // LENGTH + 2, 2))
+            both = (actor, Wakeup())
+            one = Experience(shape, config, (1, 1), learner, both, rollout, block, 1)
+            return Steps(one, learner, actor)
         if request.param == "in_a_block":
             block = Block(shape, 2, LENGTH, CAPACITY // LENGTH + 2)
             return Steps(make_one(block, 1), learner, actor)

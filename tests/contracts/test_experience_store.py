@@ -12,7 +12,7 @@ def test_steps_are_counted_as_they_are_committed(make_experience):
     made.write([*range(6)], ends=True)
     assert store.written == 6
     assert 0.0 < store.fill < 1.0
-    assert store.closed == [2]
+    assert sum(store.closed) == 2
     made.write([*range(4 * CAPACITY)], ends=True)
     assert store.written == 6 + 4 * CAPACITY
     assert store.fill > 0.7
@@ -93,7 +93,7 @@ def test_what_was_saved_is_held_again(make_experience, rollout):
     again = make_experience(rollout)
     again.store.restore(saved, made.store.written)
     assert again.store.written == 8
-    assert again.store.closed == [8 // LENGTH]
+    assert sum(again.store.closed) == 8 // LENGTH
     if rollout:
         assert again.take() == [*range(8)]
     lost = make_experience(rollout)

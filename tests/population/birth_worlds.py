@@ -42,14 +42,17 @@ class World:
         self.config = load_config(whole)
         agents = make_env(self.config.game, 1).agents
         self.specs = policy_specs(self.config, agents)
-        layout = make_layout(self.config, len(self.specs))
+        self.layout = layout = make_layout(self.config, len(self.specs))
         self.assembly = Assembly(self.config, self.specs, layout, agents=agents)
-        self.actor, *self.learners = (role.build() for role in self.assembly.roles())
+        workers = [role.build() for role in self.assembly.roles()]
+        self.actors = workers[: len(layout.copies)]
+        self.actor, self.learners = self.actors[0], workers[len(layout.copies) :]
         self.table, self.league = self.assembly.table, self.actor.seats.league
 
     def play(self, turns, learn=True):
         for _ in range(turns):
-            self.actor.work()
+            for actor in self.actors:
+                actor.work()
             for learner in self.learners if learn else []:
                 while learner.work():
                     pass
@@ -68,8 +71,9 @@ class World:
 
     def seated(self):
         """The live policies that were dealt a seat."""
-        names, places = self.table.policies, self.league.seated.ravel()
-        return {names[place] for place in places if place < len(names)}
+        names = self.table.policies
+        seated = (actor.seats.league.seated.ravel() for actor in self.actors)
+        return {names[place] for places in seated for place in places if place < len(names)}
 
     def names(self):
         return {str(m.ref) for m in self.league.population.learning}

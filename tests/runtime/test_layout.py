@@ -4,7 +4,7 @@ import pytest
 
 from remuda.config import load_config
 from remuda.errors import ConfigError
-from remuda.runtime.layout import Costs, make_layout
+from remuda.runtime.layout import Costs, is_open, make_layout
 
 
 @pytest.fixture
@@ -60,6 +60,24 @@ def test_copies_that_share_the_cost_of_a_turn_are_not_parted(machine):
     assert shared.playing(16) == 10.5
     assert len(make_layout(config, 1, shared).copies) == 1
     assert len(make_layout(config, 1, Costs(play=10.5, learn=0.5)).copies) == 4
+
+
+def test_a_population_is_dealt_by_several_actors_where_its_game_is_slow(machine):
+    machine(4)
+    population = {"matchmaker": "random", "policies": 3}
+    tree = {"env": {"num_envs": 16}, "population": population}
+    slow, fast = Costs(play=1e-3, learn=1e-5), Costs(play=1e-5, learn=1e-7)
+    assert len(make_layout(load_config(tree), 3, slow).copies) == 4
+    assert len(make_layout(load_config(tree), 3, fast).copies) == 1
+    assert len(make_layout(load_config({"env": {"num_envs": 16}}), 3, fast).copies) == 4
+    assert is_open(load_config(tree | {"learners": {"processes": 1}}), [])
+    told = load_config(tree | {"actor": {"processes": 2}})
+    assert make_layout(told, 3, fast).copies == (8, 8)
+    for schedule in ("sequential", "lockstep"):
+        assert len(make_layout(load_config(tree | {"schedule": schedule}), 3).copies) == 1
+        exact = load_config(tree | {"schedule": schedule, "actor": {"processes": 2}})
+        with pytest.raises(ConfigError, match="which needs 1; or use --schedule async"):
+            make_layout(exact, 3)
 
 
 def test_what_the_user_says_stands_beside_what_is_measured(machine):

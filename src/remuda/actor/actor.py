@@ -21,6 +21,9 @@ from remuda.scoreboard import Facts, Play, Row
 from remuda.timeline import Span, Timeline
 from remuda.types import Bools, Floats, Integers, State, TurnResult
 
+SETTLING = 0.01
+"""Seconds between two looks at what others have played, once all turns are."""
+
 
 @njit(cache=True)
 def _tally(
@@ -134,7 +137,11 @@ class Actor:
 
     @property
     def done(self) -> bool:
-        """Whether all turns are played."""
+        """Whether all turns are played, and nothing of other actors is to be taken any more."""
+        return self._played_out and self.seats.settled()
+
+    @property
+    def _played_out(self) -> bool:
         return self._max_turns is not None and self._turns() >= self._max_turns
 
     def work(self) -> bool:
@@ -144,7 +151,7 @@ class Actor:
             # died, or its copies or its experience could not be brought along.
             self.seats.close_orphans()
             self._goes_on = True
-        if self.done or not self.has_room():
+        if self._played_out or not self.has_room():
             return False
         self.turn()
         return True
@@ -158,7 +165,9 @@ class Actor:
 
         Better to lose old steps than to stand still for a learner that is stuck or gone.
         """
-        if self.done:
+        if self._played_out:
+            if not self.done:
+                time.sleep(min(SETTLING, timeout))
             return
         began = time.perf_counter()
         left_behind = self._rooms.wait(timeout, interrupted)

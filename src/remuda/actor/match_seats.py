@@ -30,7 +30,7 @@ from remuda.experience.room import Room
 from remuda.policies.initial import InitialWeights
 from remuda.policies.spec import first_weights
 from remuda.policies.stack import layout_size
-from remuda.population.league import League
+from remuda.population.dealer import Dealer
 from remuda.population.lessons import Lesson, states_of
 from remuda.population.table_layout import POLICY
 from remuda.publish.snapshot import Snapshot
@@ -47,7 +47,7 @@ class MatchSeats(StreamSeats):
         self,
         env: VectorEnv,
         policy_groups: Sequence[PolicyGroup],
-        league: League,
+        league: Dealer,
         rows: Row,
         together: bool = False,
         seed: int = 0,
@@ -88,6 +88,8 @@ class MatchSeats(StreamSeats):
         self._steps = dict.fromkeys(league.table.policies, 0)
         self._oldest: Integers = np.zeros((env.num_envs, env.num_agents), np.int64)
         self._fresh: Bools = np.zeros(env.num_envs, np.bool_)
+        self._stepped = False
+        """Whether the league did its work since the last turn."""
         for member in league.population.frozen:
             if member.ref.is_scripted:
                 self._versions[member.place] = -1  # there are no weights
@@ -165,6 +167,11 @@ class MatchSeats(StreamSeats):
             for policy_group in self.policy_groups:
                 if policy_group.kind is kind:
                     policy_group.outcome(rewards, terminated, truncated)
+        if self.league.is_shared:
+            # Others wait for it also where its own episodes are long.
+            if not self._stepped and self.league.has_news():
+                self._step()
+            self._stepped = False
 
     def close(
         self, over: Bools, returns: np.ndarray, truncated: Bools, turns: Integers, told: Floats
@@ -180,9 +187,18 @@ class MatchSeats(StreamSeats):
         newest = self._versions[self.league.seated]
         league = self.league
         league.close(over, returns, self._oldest, newest, truncated, told)
+        self._step()
+
+    def _step(self) -> None:
+        """Let the league do its work between two turns."""
+        league, self._stepped = self.league, True
         versions = {p: int(self._versions[i]) for i, p in enumerate(league.table.policies)}
         for place in league.step(versions, self):
             self._load(place, league.table.snapshot(place))
+
+    def settled(self) -> bool:
+        """Whether nothing of other actors is to be taken any more."""
+        return self.league.settled()
 
     def begin(self, over: Bools) -> None:
         """Deal new matches."""

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from remuda.actor.actor import Actor
     from remuda.actor.seats import Seats
     from remuda.envs.vector_env import VectorEnv
+    from remuda.population.dealer import Dealer
 
 
 @dataclass(frozen=True)
@@ -63,8 +64,13 @@ class ActorRole:
 
     @property
     def parts(self) -> tuple[str, ...]:
-        """The world as it is, where the schedule keeps everything at one moment; and the league."""
-        return (self.name,) if self.config.exact or self.table is not None else ()
+        """The world as it is, where the schedule keeps everything at one moment; and the league.
+
+        The first actor's part has one name, so that a run may go on with other numbers of them.
+        """
+        if not self.config.exact and self.table is None:
+            return ()
+        return (self.name,) if self.index else ("actor",)
 
     def build(self) -> Actor:
         """Make the game and its seats.
@@ -135,29 +141,10 @@ class ActorRole:
         from remuda.actor.match_seats import MatchSeats
         from remuda.actor.scripted_seats import ScriptedSeats, load_scripted
         from remuda.actor.seating import make_policy_groups
-        from remuda.evolution.setup import make_evolution
-        from remuda.population.league import League
-        from remuda.population.setup import make_director, make_matchmaker, sits_once
 
         config = self.config
         assert self.table is not None
-        roster = Roster.of(config, env.agents)
-        evolution = make_evolution(config, self.specs, roster)
-        league = League(
-            self.table,
-            make_matchmaker(config.population, roster),
-            make_director(
-                config.population,
-                [evolution] if evolution is not None else [],
-                stream(config.seed, "director", begins),
-            ),
-            stream(config.seed, "matches", begins),
-            env.num_envs,
-            roster.with_imported(self.table.places.origins),
-            sits_once(config.population, roster),
-            config.population.memory,
-            [env.facts.index(n) for n in config.population.evolution.episode_metrics],
-        )
+        league = self._league(env, begins)
         policy_groups = make_policy_groups(
             env,
             self.specs,
@@ -166,6 +153,7 @@ class ActorRole:
             seed=config.seed,
             purpose=begins,
             device=config.actor.device,
+            actor=self.index,
         )
         rows = self.scoreboard.policies_of(self.index)
         together, mark = config.env.observe_together, self.scoreboard.mark
@@ -185,6 +173,35 @@ class ActorRole:
             scripted=scripted,
             parents=self.published.reader(),
         )
+
+    def _league(self, env: VectorEnv, begins: str) -> Dealer:
+        """Who deals the seats: the first actor leads, the others follow."""
+        from remuda.evolution.setup import make_evolution
+        from remuda.population.following import FollowingLeague
+        from remuda.population.league import League
+        from remuda.population.setup import make_director, make_matchmaker, sits_once
+
+        config, table = self.config, self.table
+        assert table is not None
+        roster = Roster.of(config, env.agents)
+        matchmaker = make_matchmaker(config.population, roster)
+        matches = stream(config.seed, "matches", begins)
+        alike = (
+            env.num_envs,
+            roster.with_imported(table.places.origins),
+            sits_once(config.population, roster),
+            config.population.memory,
+            [env.facts.index(n) for n in config.population.evolution.episode_metrics],
+        )
+        if self.index:
+            return FollowingLeague(table, self.index, matchmaker, matches, *alike)
+        evolution = make_evolution(config, self.specs, roster)
+        director = make_director(
+            config.population,
+            [evolution] if evolution is not None else [],
+            stream(config.seed, "director", begins),
+        )
+        return League(table, matchmaker, director, matches, *alike)
 
     def make_env(self) -> VectorEnv:
         """Make this actor's copies of the game, in this process or in its workers."""

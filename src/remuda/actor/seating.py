@@ -15,7 +15,7 @@ from remuda.experience.writer import BlockWriter
 from remuda.policies.acting import ActingStack
 from remuda.policies.sharing import network_layout
 from remuda.policies.spec import PolicySpec, kinds_of
-from remuda.population.league import League
+from remuda.population.dealer import Dealer
 from remuda.population.table import Table
 from remuda.scoreboard import Scoreboard
 from remuda.streams import stream, torch_stream
@@ -24,13 +24,14 @@ from remuda.streams import stream, torch_stream
 def make_policy_groups(
     env: VectorEnv,
     specs: tuple[PolicySpec, ...],
-    league: League,
+    league: Dealer,
     experience: Mapping[str, Experience],
     *,
     seed: int,
     purpose: str,
     device: str = "cpu",
     noisy: bool = True,
+    actor: int = 0,
 ) -> list[PolicyGroup]:
     """Put policies with equal networks and seats in one stack: all that may play a game.
 
@@ -43,6 +44,7 @@ def make_policy_groups(
         purpose: part of the names of the random streams.
         device: of the networks.
         noisy: whether noisy layers explore; without, they act on their means.
+        actor: whose rings are written.
     """
     table = league.table
     policy_groups = []
@@ -59,7 +61,7 @@ def make_policy_groups(
         width = -(-len(kind.observations_flat) // STEP) * STEP
         stack = ActingStack(live[0].network(), noise, width, device, gathered=True)
         rows = {specs[number].name: places.index(number) for number in numbers}
-        writers = _writers(experience, rows)
+        writers = _writers(experience, rows, actor)
         rng = stream(seed, purpose, "dealt", live[0].name)
         policy_groups.append(
             PolicyGroup(kind, live, places, stack, writers, rng, len(table.numbers))
@@ -68,7 +70,7 @@ def make_policy_groups(
 
 
 def _grouped(
-    env: VectorEnv, specs: tuple[PolicySpec, ...], league: League
+    env: VectorEnv, specs: tuple[PolicySpec, ...], league: Dealer
 ) -> list[tuple[Kind, list[int]]]:
     """The live policies that act in one stack, by number, with the seats that they may take."""
     alike = kinds_of(env.agents)
@@ -84,7 +86,7 @@ def _grouped(
     return [(kinds[agents], numbers) for (agents, *_), numbers in together.items()]
 
 
-def _seats_for(league: League, number: int) -> list[int]:
+def _seats_for(league: Dealer, number: int) -> list[int]:
     """The seats that a live policy may take."""
     return league.roster.seats_of(league.table.policies[number])
 
@@ -106,14 +108,16 @@ def _owners(
     return sorted(owners, key=lambda owner: owner[0])
 
 
-def _writers(experience: Mapping[str, Experience], rows: Mapping[str, int]) -> list[BlockWriter]:
+def _writers(
+    experience: Mapping[str, Experience], rows: Mapping[str, int], actor: int
+) -> list[BlockWriter]:
     """A writer for each block that these policies, by name with their rows, have rings in."""
     blocks: dict[int, list[tuple[Experience, int]]] = {}
     for name, row in rows.items():
         if name in experience:
             found = experience[name]
             blocks.setdefault(id(found.block), []).append((found, row))
-    return [BlockWriter(block) for block in blocks.values()]
+    return [BlockWriter(block, actor) for block in blocks.values()]
 
 
 def make_seats(

@@ -64,6 +64,9 @@ class Seats(Protocol):
     def begin(self, over: Bools) -> None:
         """Begin new episodes in these copies."""
 
+    def settled(self) -> bool:
+        """Once all turns are played: whether nothing of other actors is to be taken any more."""
+
     def take(self, news: Mapping[str, Snapshot]) -> None:
         """Act with newer weights from now on."""
 

@@ -60,6 +60,10 @@ class StreamSeats:
         for policy_group in self.policy_groups:
             policy_group.choose(group, random)
 
+    def settled(self) -> bool:
+        """Nothing of other actors comes here."""
+        return True
+
     def _forget(self, agent: int, copies: Bools) -> None:
         """Forget what the policies of an agent have in mind in these copies."""
         for policy_group in self.policy_groups:

@@ -67,7 +67,8 @@ class ActorConfig(Section):
 
     processes: PositiveInt | Literal["auto"] = "auto"
     """Actor processes, each with its share of the copies; more than one only in `async`. `auto`: as
-    many as keep the learners busy, as far as cores allow."""
+    many as keep the learners busy, as far as cores allow; one for a population, unless its game is
+    slow: 0.1 ms or more for a step of an agent."""
     device: str = "cpu"
     """Device of the acting networks."""
 

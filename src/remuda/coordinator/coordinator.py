@@ -165,6 +165,8 @@ class Coordinator:
             if self._analyser is not None:
                 self._analyser.close()
             self._runtime.stop()
+            if self._scribe is not None:
+                self._scribe.close()
             self._metrics.work.finish()
             if self._best is not None:
                 self._best.close(EVALUATION_LIMIT)

@@ -30,11 +30,28 @@ class LedgerWriter:
         self._failed = False
         self.lost = 0
         """Records that came faster than they were fetched."""
-        self._told = 0
+        self._told = self._told_of_others = 0
+
+    def close(self) -> None:
+        """Append what is left once all roles have ended, whatever they were doing.
+
+        Also results that a lead did not come to take: the ledger has all, though a checkpoint does
+        not. A resumed run goes back to what its checkpoint has.
+        """
+        self._table.followers.hand_over()
+        self.write()
 
     def write(self) -> None:
         """Append what is new."""
-        begin = self._next
+        begin, others = self._next, self._table.results_lost
+        if others >= max(2 * self._told_of_others, 1):
+            self._told_of_others = others
+            self._say(
+                f"{others:,} results of the other actors were lost, because actor-0, which counts "
+                "and rates all, was away or slower than they are; they are missing in the ledger "
+                "of matches, in sums and in ratings. What was learned from these matches was not "
+                "lost; fewer actor.processes help where it is slower"
+            )
         records, self._next = self._table.records.since(begin)
         self.lost += self._next - begin - len(records)
         if self.lost >= max(2 * self._told, 1):  # a few lines in a run, not one in every tick

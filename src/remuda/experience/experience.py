@@ -16,6 +16,7 @@ import numpy as np
 
 from remuda.config import ExperienceConfig
 from remuda.errors import CheckpointError
+from remuda.experience.block import Block, BlockRow
 from remuda.experience.ring import (
     CLOSED,
     CLOSED_STEPS,
@@ -29,8 +30,6 @@ from remuda.experience.ring import (
     TAKEN_STEPS,
     UPDATE_TIME,
     WRITTEN,
-    Block,
-    BlockRow,
     ExperienceRing,
     StreamShape,
 )
@@ -71,7 +70,7 @@ class Experience:
         rollout: int = 0,
         block: Block | None = None,
         index: int = 0,
-        likely: int | None = None,
+        likely: Sequence[int] | None = None,
         ahead: int = 1,
         keeps: bool = False,
         arena: Arena | None = None,
@@ -85,10 +84,10 @@ class Experience:
             learner: rings the learner's process.
             actors: each rings an actor's process.
             rollout: steps that a learner takes at once; 0: it draws them, and takes none.
-            block: where its ring stands among those of other policies, for the only actor there is.
+            block: where its rings stand among those of other policies.
             index: its ring in the block.
-            likely: segments that are open at a time, or begun in a turn, unless by a rare chance,
-                which may cost steps; None: one for each stream.
+            likely: by actor, segments that are open at a time, or begun in a turn, unless by a rare
+                chance, which may cost steps; None: one for each stream.
             ahead: rollouts that an actor which may wait plays before it does.
             keeps: whether its capacity is kept, besides what rollouts need.
             arena: where its memory is cut from; None: each ring has some of its own.
@@ -106,10 +105,14 @@ class Experience:
         before any role begins, and the same for all of them."""
         self._shared: SharedArrays | BlockRow
         if block is not None:
-            self._shared = row = block.row(index)
-            segments = len(row["sequence"])
-            self.rings: tuple[ExperienceRing, ...] = (
-                ExperienceRing(shape, config, num_streams[0], segments, row, 0, row, likely),
+            self._shared = block.row(index)
+            rows = [block.row(index, actor) for actor in range(block.num_actors)]
+            most = num_streams if likely is None else likely
+            self.rings: tuple[ExperienceRing, ...] = tuple(
+                ExperienceRing(shape, config, streams, len(row["sequence"]), row, actor, row, own)
+                for actor, (row, streams, own) in enumerate(
+                    zip(rows, num_streams, most, strict=True)
+                )
             )
             return
         words = ((len(num_streams), COUNTERS), np.int64)

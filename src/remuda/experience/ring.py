@@ -33,6 +33,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -43,6 +44,9 @@ from remuda.kernels import njit
 from remuda.memory.atomic import fence_acquire, load, store
 from remuda.memory.shared import Arena, Fields, SharedArrays
 from remuda.types import Array, Integers, State
+
+if TYPE_CHECKING:
+    from remuda.experience.block import BlockRow
 
 # Words of `counters`; each stands on a cache line of its own, so that no two processes fight.
 STRIDE = 8
@@ -133,46 +137,6 @@ class StreamShape:
     def num_combinations(self) -> int:
         """Actions that a mask tells of, where each combination of choices counts as one."""
         return math.prod(self.choices) if self.choices and self.mask_size else self.mask_size
-
-
-class Block:
-    """The rings of several policies whose steps look alike, with one actor, side by side.
-
-    So the actor writes the streams of all of them in one call. Each ring is a row of it, with the
-    words that belong to it, and knows nothing of the others.
-    """
-
-    def __init__(
-        self,
-        shape: StreamShape,
-        rings: int,
-        length: int,
-        segments: int,
-        arena: Arena | None = None,
-    ) -> None:
-        """Allocate `rings` of so many segments of at most `length` steps."""
-        fields = fields_of(shape, length, segments)
-        self.shared = SharedArrays(
-            {name: ((rings, *size), dtype) for name, (size, dtype) in fields.items()}
-            | {"counters": ((rings, 1, COUNTERS), np.int64)},
-            arena,
-        )
-
-    def row(self, ring: int) -> BlockRow:
-        """The arrays of one ring."""
-        return BlockRow(self.shared, ring)
-
-
-@dataclass(frozen=True)
-class BlockRow:
-    """One ring's arrays in a block, by name."""
-
-    shared: SharedArrays
-    ring: int
-
-    def __getitem__(self, name: str) -> Array:
-        row: Array = self.shared[name][self.ring]
-        return row
 
 
 def fields_of(shape: StreamShape, length: int, segments: int) -> Fields:

@@ -247,19 +247,20 @@ class BlockWriter(RingWriter):
     are `streams[begins[k] : begins[k + 1]]`.
     """
 
-    def __init__(self, policies: Sequence[tuple[Experience, int]]) -> None:
+    def __init__(self, policies: Sequence[tuple[Experience, int]], actor: int = 0) -> None:
         """Begin to write.
 
         Args:
             policies: all whose rings are in one block: the experience of each, and its row in the
                 stack.
+            actor: whose rings these are.
         """
         experiences, rows = zip(*sorted(policies, key=lambda pair: pair[0].index), strict=True)
         block = experiences[0].block
         assert block is not None
         names = {*Segments._fields, *Beginnings._fields, *Decisions._fields, *Outcomes._fields}
-        arrays = {name: block.shared[name] for name in names}
-        super().__init__(experiences, 0, arrays | {"counters": arrays["counters"][:, 0]}, rows)
+        arrays = {name: block.shared(actor)[name] for name in names - {"counters"}}
+        super().__init__(experiences, actor, arrays | {"counters": block.words_of(actor)}, rows)
         self._compile()
 
     def decide(

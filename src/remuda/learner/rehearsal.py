@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from remuda.config import PolicyConfig
+from remuda.experience.block import Block
 from remuda.experience.experience import Experience
-from remuda.experience.ring import Block
 from remuda.experience.writer import ExperienceWriter
 from remuda.learner.group import LearnerGroup
 from remuda.learner.rollouts import RolloutLearner

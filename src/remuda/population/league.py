@@ -1,4 +1,4 @@
-"""The league: deals matches in one actor, counts and rates their results."""
+"""The league: deals matches in one actor, counts and rates the results of all."""
 
 from __future__ import annotations
 
@@ -7,28 +7,29 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from remuda.checkpoint.state import fitting, random_state, restore_random
+from remuda.population.dealer import Dealer
 from remuda.population.director import Director
 from remuda.population.inheritance import ActingPolicies
-from remuda.population.ledger import MATCH, Ledger, count
+from remuda.population.ledger import Ledger, count
 from remuda.population.lifecycle import Lifecycle
 from remuda.population.matchmaking import Matchmaker
 from remuda.population.ratings import rate_all, sides_of
 from remuda.population.records import FRESH, RATING, Numbers
-from remuda.population.refusals import check_seating
 from remuda.population.roster import Roster
-from remuda.population.seating import Seating
 from remuda.population.table import Table
-from remuda.population.table_layout import MATCHES, POLICY, PROPOSED, RECORDS, VERSION
-from remuda.population.team_returns import count_metrics, count_teams, sides_by_agent
+from remuda.population.table_layout import MATCHES, PROPOSED, RECORDS
+from remuda.population.team_returns import count_metrics, count_teams
 from remuda.types import Bools, Floats, Integers, State
 
 
-class League:
+class League(Dealer):
     """Deals the seats of so many copies of a game, and counts the results into its population.
 
     Everything lasting is in the table, so that the successor of an actor that died goes on with
     it. What it loses: the matches that were being played, and where a matchmaker was in its cycle.
+
+    Where other actors deal from the table too (`FollowingLeague`), this one is the lead: it alone
+    changes who exists, and it counts, rates and passes on what they played as its own.
     """
 
     def __init__(
@@ -59,23 +60,14 @@ class League:
             episode_metrics: which of the facts that the game tells are added up for each member.
         """
         table.repair()
-        self.table, self.matchmaker = table, matchmaker
-        self.roster = roster or Roster(tuple(f"seat {seat}" for seat in range(table.seats)))
+        super().__init__(table, matchmaker, random, num_envs, roster, once, episode_metrics)
         self.population = table.population(self.roster.seats, own=True)
         self.ledger = Ledger(self.population, table.pairs, table.recent, memory)
-        self._director, self._random = director, random
+        self.followers = table.followers
+        self._director = director
         self._sides = sides_of(self.roster.teams, table.seats)
-        self.teams = sides_by_agent(self.roster.teams or ("",) * table.seats)
-        """[seats]: the number of each seat's team; where there are no teams, all are one."""
         self._even = len(set(np.bincount(self._sides).tolist())) == 1
         """Whether all sides have as many seats."""
-        self.seated: Integers = np.zeros((num_envs, table.seats), np.int64)
-        """[num_envs, seats]: the place in the population of the member that sits there."""
-        self.learns: Bools = np.ones(self.seated.shape, np.bool_)
-        """[num_envs, seats]: whether a live policy that sits there learns from the match."""
-        self._matches: Integers = np.zeros(num_envs, np.int64)
-        self._episode_metrics: Integers = np.array(episode_metrics, np.int64)
-        self._once = once
         self.lifecycle = Lifecycle(
             table, self.population, self.ledger, self.seated, self.roster, once
         )
@@ -84,37 +76,7 @@ class League:
         matchmaker.begin_at(table.word(PROPOSED))
         none = np.zeros(num_envs, np.bool_)  # so that everything is compiled before play begins
         untold = np.zeros((len(self._episode_metrics), num_envs), np.float32)
-        self._count(np.zeros(self.seated.shape), none, untold)
-
-    def deal(self, over: Bools) -> None:
-        """Seat the next matches in these copies.
-
-        Raises:
-            ConfigError: no policy may take a seat, or the matchmaker deals one that may not.
-        """
-        copies = np.flatnonzero(over)
-        matches = self.matchmaker.propose(self.population, self.ledger, len(copies), self._random)
-        if not matches:
-            return
-        dealt = [tuple(match.seats) for match in matches]
-        # The same policies meet again and again: each seating is looked up once.
-        places = {seats: self._places_of(seats) for seats in dict.fromkeys(dealt)}
-        self._matches[copies] = [match.id for match in matches]
-        self.seated[copies] = [places[seats] for seats in dealt]
-        self.learns[copies] = True
-        if any(match.learns is not None for match in matches):
-            agents = range(self.seated.shape[1])
-            self.learns[copies] = [
-                [match.learns is None or agent in match.learns for agent in agents]
-                for match in matches
-            ]
-        self.table.set_word(PROPOSED, matches[-1].id + 1)
-
-    def _places_of(self, seats: Seating) -> list[int]:
-        """By seat, the place of who is dealt it, if all may sit there."""
-        population = self.population
-        check_seating(population, seats, self.matchmaker.name, self.roster.agents, self._once)
-        return [population[ref].place for ref in seats]
+        self._count(self.seated, np.zeros(self.seated.shape), none, untold)
 
     def close(
         self,
@@ -125,7 +87,7 @@ class League:
         truncated: Bools,
         told: Floats | None = None,
     ) -> None:
-        """Note the results of these copies.
+        """Count and rate the results of these copies, and pass them on to the ledger.
 
         Args:
             over: [num_envs] which of them are over.
@@ -135,30 +97,32 @@ class League:
             truncated: [num_envs] whether the match was cut off.
             told: [facts, num_envs] what the game tells of these episodes; None: nothing.
         """
-        self._count(returns, over, None if told is None else told[self._episode_metrics])
+        self._count(self.seated, returns, over, None if told is None else self._added(told))
         copies = np.flatnonzero(over)
-        identity = self.table.occupants.identity[self.seated[copies]]
-        records = self.table.records.empty(len(copies))
-        records["number"], records["kind"] = self._matches[copies], MATCH
-        records["truncated"] = truncated[copies]
-        records["policy"], records["version"] = identity[..., POLICY], identity[..., VERSION]
-        records["oldest"], records["newest"] = oldest[copies], newest[copies]
-        records["returns"] = returns[copies]
-        self.table.records.add(records)
+        self.table.records.add(self._records(copies, returns, oldest, newest, truncated))
         self.table.set_word(MATCHES, self.table.word(MATCHES) + len(copies))
 
-    def _count(self, returns: Numbers, over: Bools, told: Floats | None) -> None:
-        """Add up and rate the matches of these copies."""
+    def _added(self, told: Floats) -> Floats:
+        """Of what the game tells, what is added up: [metrics, num_envs]."""
+        found: Floats = told[self._episode_metrics]
+        return found
+
+    def _count(self, seated: Integers, returns: Numbers, over: Bools, told: Floats | None) -> None:
+        """Add up and rate matches: those of [M] that are over."""
         numbers = self.population.numbers
         ledger = self.ledger
-        count(self.seated, returns, over, ledger.pairs, numbers, ledger.recent, ledger.kept)
-        rate_all(self.seated, returns, over, self._sides, numbers)
-        count_teams(self.seated, returns, over, self.teams, numbers)
+        count(seated, returns, over, ledger.pairs, numbers, ledger.recent, ledger.kept)
+        rate_all(seated, returns, over, self._sides, numbers)
+        count_teams(seated, returns, over, self.teams, numbers)
         if told is not None and len(told):
-            count_metrics(self.seated, told, over, numbers, len(FRESH))
+            count_metrics(seated, told, over, numbers, len(FRESH))
+
+    def _count_of_others(self, seated: Integers, returns: Numbers, told: Floats) -> None:
+        """Likewise, matches of other actors, which are all over."""
+        self._count(seated, returns, np.ones(len(seated), np.bool_), told)
 
     def step(self, versions: Mapping[str, int], acting: ActingPolicies) -> list[int]:
-        """Do what the director commands; between two turns.
+        """Take what other actors played, and do what the director commands; between two turns.
 
         Args:
             versions: by policy, that of the live weights that play.
@@ -167,6 +131,10 @@ class League:
         Returns:
             The places that hold a new frozen copy.
         """
+        followers = self.followers
+        if followers:
+            followers.look()
+            followers.take(self._count_of_others)
         if self._director is None:
             return []
         population, lifecycle = self.population, self.lifecycle
@@ -178,34 +146,38 @@ class League:
             lifecycle.carry_out(command, acting, self.matchmaker)
         if population.learning != live:
             self.level_ratings()
-        return lifecycle.settle(acting)
+        found = lifecycle.settle(acting)
+        followers.end_change()
+        return found
+
+    def has_news(self) -> bool:
+        """Whether other actors have played something, or may have left a place that is awaited."""
+        return self.followers.have_results or self.followers.is_waited_for
+
+    def settled(self) -> bool:
+        """Whether all that other actors played is counted, and they will play no more."""
+        self.followers.take(self._count_of_others)
+        return self.followers.have_finished
 
     def state(self) -> State:
         """The matches that are being played, and what the table does not hold."""
-        return {
-            "matchmaker": self.matchmaker.state(),
+        return super().state() | {
             "director": self._director.state() if self._director is not None else None,
-            "random": random_state(self._random),
-            "seated": self.seated.copy(),
-            "learns": self.learns.copy(),
-            "matches": self._matches.copy(),
             "postponed": self.lifecycle.postponed,
         }
 
     def restore(self, state: State, matches: bool = True) -> None:
         """Go on from what `state` returned; `matches`: with those that were being played too."""
-        self.matchmaker.restore(state["matchmaker"])
+        super().restore(state, matches)
         if self._director is not None:
             self._director.restore(state["director"])
-        restore_random(self._random, state["random"])
         self.lifecycle.postponed = list(state["postponed"])
-        if not matches:
-            self.matchmaker.begin_at(self.table.word(PROPOSED))
-            return
-        self.seated[...] = fitting(state, "seated", self.seated)
-        # In what an earlier version saved all learn.
-        self.learns[...] = fitting(state, "learns", self.learns) if "learns" in state else True
-        self._matches[...] = fitting(state, "matches", self._matches)
+
+    def _note_proposed(self, count: int) -> None:
+        self.table.set_word(PROPOSED, count)
+
+    def _proposed(self) -> int:
+        return self.table.word(PROPOSED)
 
     def level_ratings(self) -> None:
         """Move all ratings alike, so that those of live policies are 25 on average, as at first.

@@ -70,6 +70,7 @@ class Lifecycle:
         """
         self._table, self._population, self._ledger = table, population, ledger
         self._seated, self._roster, self._once = seated, roster, once
+        self._followers = table.followers
         self._leaving = table.occupants.leaving
         self.postponed: list[str] = []
         """Policies that are to be frozen once there is a place for their copy."""
@@ -120,7 +121,8 @@ class Lifecycle:
         table, population = self._table, self._population
         names = table.policies
         expected = {names[place] for place in table.births.expected}
-        leaving = {names[place] for place in self._leaving if place < len(names)}
+        away = (*self._leaving, *self._followers.clearing)
+        leaving = {names[place] for place in away if place < len(names)}
         population.expected = tuple(name for name in names if name in expected)
         population.leaving = tuple(name for name in names if name in leaving)
         population.empty = self._empty()
@@ -131,6 +133,7 @@ class Lifecycle:
             policy, since = self._table.policies[place], self._table.births.since(place)
             if since is not None and versions[policy] >= since:
                 numbers = self._table.numbers[place].copy()
+                self._followers.begin_change()
                 newborn = self._table.admit(place)
                 if newborn.ref in self._population:
                     continue  # an actor before this one let it in, and died over it
@@ -145,7 +148,7 @@ class Lifecycle:
     def _empty(self) -> tuple[str, ...]:
         """Places of live policies where no policy is, was a moment ago, or is expected."""
         taken = {member.place for member in self._population.learning}
-        taken |= {*self._leaving, *self._table.births.expected}
+        taken |= {*self._leaving, *self._table.births.expected, *self._followers.clearing}
         return tuple(name for i, name in enumerate(self._table.policies) if i not in taken)
 
     def _order(self, birth: Birth, acting: ActingPolicies) -> None:
@@ -237,6 +240,8 @@ class Lifecycle:
     def _let_go(self, ref: PolicyRef) -> None:
         """Have a member in no match that is proposed from now on."""
         member = self._population.retire(ref)
+        self._followers.begin_change()
+        self._followers.leave(member.place)
         self._left.add(ref)
         self._log(RETIRE, ref, 0)
         self._leaving.append(member.place)
@@ -278,10 +283,12 @@ class Lifecycle:
 
     def _free(self, place: int) -> bool:
         """Empty a place, once its policy sits on no seat any more."""
-        if (self._seated == place).any():
+        if (self._seated == place).any() or not self._followers.have_left(place):
             return False
         self._ledger.forget(place)
+        self._followers.begin_change()
         self._table.occupants.remove(place)
+        self._followers.empty(place)
         return True
 
     def _freeze(self, policy: str, snapshot: Snapshot) -> int | None:
@@ -298,6 +305,7 @@ class Lifecycle:
 
     def _freeze_into(self, place: int, policy: str, snapshot: Snapshot) -> None:
         born = self._table.word(MATCHES)
+        self._followers.begin_change()
         member = self._population.freeze(policy, snapshot.version, born, place)
         digest = self._table.freeze(member, snapshot)
         self._log(FREEZE, member.ref, digest)

@@ -1,15 +1,19 @@
 """The table of a population, in shared memory: who is in it, what they did, the newest results.
 
 It outlives the actor that deals from it, and is what other processes see of a population: the
-coordinator shows and saves it, and writes the results into the ledger.
+coordinator shows and saves it, and writes the results into the ledger. Other actors may deal from
+it too: they only read it, and each has a part of its own besides (`remuda.population.shard`).
 
-Who writes what: everything here belongs to that actor, except that learners confirm in `orders`
+Who writes what: everything here belongs to that one actor, except that learners confirm in `orders`
 which births they have carried out (see `remuda.population.births`). If the actor dies,
 
 - a place whose `sequence` it left odd holds no copy: its successor empties it;
 - a policy that retired and was playing its last matches is gone: its successor empties the place;
 - results that were not yet counted in `RECORDS` never happened;
 - ratings that it was moving (`MemberNumbers.move_ratings`) are moved by its successor;
+- a `REVISION` that it left odd is made even by its successor, and other actors look after that;
+- of results of other actors that it was taking, the successor finds out whether they are in
+  `RECORDS` (`remuda.population.followers`);
 - of the result that it was counting, some sums may hold their share and others not.
 """
 
@@ -24,8 +28,10 @@ from remuda.errors import CheckpointError
 from remuda.hyperparameters import names_of
 from remuda.memory.atomic import fence_acquire, load, store
 from remuda.memory.shared import Arena, SharedArrays
+from remuda.population import shard as shard_words
 from remuda.population.beginning import Beginning
 from remuda.population.births import BirthOrders
+from remuda.population.followers import Followers
 from remuda.population.frozen_weights import FrozenWeights, weight_arrays
 from remuda.population.imported import Imported
 from remuda.population.ledger import forget
@@ -36,6 +42,7 @@ from remuda.population.place_hyperparameters import PlaceHyperparameters
 from remuda.population.places import Places
 from remuda.population.record_buffer import RecordBuffer
 from remuda.population.records import FRESH, Member, Numbers, PolicyRef, Population
+from remuda.population.shard import Shard
 from remuda.population.table_layout import (
     MATCHES,
     MOVES,
@@ -78,6 +85,7 @@ class Table:
         episode_metrics: int = 0,
         training: Mapping[str, TrainingLayout] | None = None,
         lessons: Mapping[str, LessonLayout] | None = None,
+        followers: Sequence[int] = (),
     ) -> None:
         """Allocate it.
 
@@ -94,6 +102,7 @@ class Table:
             episode_metrics: how many of what the game tells are added up for each member.
             training: by policy, what a newborn may take over from its parent besides weights.
             lessons: by policy, the size of what a newborn may be taught by.
+            followers: the copies of the game that each other actor plays which deals from it too.
         """
         origins = [member.origin for member in imported]
         self.places = Places(tuple(sizes), copies, origins, scripted, stand_ins)
@@ -108,6 +117,11 @@ class Table:
         self.frozen_weights = FrozenWeights(self.places, weights, imported, arena)
         self.births = BirthOrders(shared, weights, training, lessons)
         self.records = RecordBuffer(shared, seats)
+        self.shards = tuple(
+            Shard(own, seats, len(sizes), episode_metrics, arena) for own in followers
+        )
+        """Of each other actor that deals from it."""
+        self.followers = Followers(self, shared, self.records)
         self.member_numbers = MemberNumbers(shared)
         self.hyperparameters = PlaceHyperparameters(shared, names)
         self.hyperparameters.all[...] = np.nan
@@ -125,7 +139,7 @@ class Table:
     @property
     def nbytes(self) -> int:
         """Bytes that are shared, without weights."""
-        return self._shared.nbytes
+        return self._shared.nbytes + sum(shard.nbytes for shard in self.shards)
 
     @property
     def numbers(self) -> Numbers:
@@ -143,6 +157,16 @@ class Table:
         """[2, policies, places]: likewise meetings and wins, as far as they are remembered."""
         recent: Numbers = self._shared["recent"]
         return recent
+
+    @property
+    def num_actors(self) -> int:
+        """How many actors deal from it."""
+        return 1 + len(self.shards)
+
+    @property
+    def results_lost(self) -> int:
+        """Results that other actors had no room for, because this one did not take them."""
+        return sum(shard.word(shard_words.LOST) for shard in self.shards)
 
     def word(self, word: int) -> int:
         """How many there were."""
@@ -192,18 +216,31 @@ class Table:
             who = self.occupants.read(place)
             if who is None:
                 continue  # it is just being frozen
-            ref, parent, born = who
-            member = Member(
-                ref,
-                (seats or {}).get(ref.policy),
-                parent,
-                born,
-                self.hyperparameters.of(place),
-                is_imported=place in self.places.imported,
-            )
+            member = self.member(place, *who, seats)
             member.numbers = numbers[place].copy()
             found.add(member, place)
         return found
+
+    def member(
+        self,
+        place: int,
+        ref: PolicyRef,
+        parent: PolicyRef | None,
+        born: int,
+        seats: Mapping[str, frozenset[int]] | None = None,
+    ) -> Member:
+        """Return the member in a place, as `Occupants.read` tells of it, before it has played.
+
+        Args:
+            place: where it is.
+            ref: who it is.
+            parent: whom it descends from.
+            born: when that was.
+            seats: by policy, the seats that it may take, where it may not take all.
+        """
+        own = (seats or {}).get(ref.policy)
+        is_imported, held = place in self.places.imported, self.hyperparameters.of(place)
+        return Member(ref, own, parent, born, held, is_imported=is_imported)
 
     def rows(self, frozen: bool = True, places: Integers | None = None) -> list[MemberRow]:
         """Return all members as plain data, for display: thousands in milliseconds.
@@ -260,6 +297,7 @@ class Table:
             self.occupants.end_writing(place, int(self.occupants.sequence[place]))
         self.occupants.finish_removals()
         self.member_numbers.finish_move()
+        self.followers.repair()
 
     def state(self) -> State:
         """Everything, as plain data; taken while the actor may go on.
@@ -272,7 +310,7 @@ class Table:
             "pairs": self.pairs.copy(),
             "recent": self.recent.copy(),
             "leaving": self._shared["leaving"].copy(),
-            "words": [self.word(word) for word in (MATCHES, PROPOSED, RECORDS)],
+            "words": [self.word(MATCHES), self._proposed(), self.word(RECORDS)],
             "copies": {},
         }
         while True:  # a birth that is ordered meanwhile comes along whole, or not at all
@@ -319,14 +357,22 @@ class Table:
         for name in ("numbers", "pairs", "recent", "identity", "orders", "leaving"):
             self._shared[name][...] = fitting(state, name, self._shared[name])
         self.hyperparameters.restore(state)
-        for word, value in zip((MATCHES, PROPOSED, RECORDS), state["words"], strict=True):
+        matches, proposed, records = state["words"]
+        own = -(-proposed // self.num_actors)  # they may have been more, or fewer
+        for word, value in ((MATCHES, matches), (PROPOSED, own), (RECORDS, records), (MOVES, 0)):
             self.set_word(word, value)
-        self.set_word(MOVES, 0)
+        for shard in self.shards:
+            shard.set_word(shard_words.PROPOSED, own)
         for policy in self.policies:
             taken_over = state.get("newborn_training", {})  # earlier versions have none
             self.births.restore_newborn(policy, state["cradles"], taken_over)
             self.births.restore_lessons(policy, state.get("lessons", {}))
             self.frozen_weights.restore(policy, state["copies"][policy])
+
+    def _proposed(self) -> int:
+        """More than the number of any match that was proposed; see `Dealer`."""
+        others = (shard.word(shard_words.PROPOSED) for shard in self.shards)
+        return max(self.word(PROPOSED), *others, 0) * self.num_actors
 
     def _copy_whole(self, place: int, weights: Floats, identity: Array) -> bool:
         """Copy what is in a place; False: it was being written all the while."""

@@ -17,9 +17,11 @@ ORDERED, ADMITTED, CONFIRMED, SINCE = range(4)
 """Columns of `orders`, of a live policy's place: births ordered, and of how many of them the
 newborn plays; and by its learner: births carried out, and the version of the newest of them."""
 STRIDE = 8
-MATCHES, PROPOSED, RECORDS, MOVES = 0 * STRIDE, 1 * STRIDE, 2 * STRIDE, 3 * STRIDE
-"""Words: matches that are over, matches proposed, records written, and how often all ratings began
-and ended to be moved, odd while they are. Each on its own cache line."""
+MATCHES, PROPOSED, RECORDS, MOVES, REVISION = (i * STRIDE for i in range(5))
+"""Words: matches that are over, matches that the actor proposed, records written, and how often all
+ratings began and ended to be moved, odd while they are. And where other actors deal from the table
+too: how often who is a member began and ended to be changed, likewise. Each on its own cache line.
+"""
 NEWEST = 1 << 16
 """The most records that are kept for the coordinator, which fetches them several times a second.
 The actor does not wait for it: what is written over before it was fetched is lost, and counted."""
@@ -62,6 +64,8 @@ def table_fields(
         "sequence": ((places,), np.int64),
         "leaving": ((places,), np.int64),
         "moved": ((places,), np.float64),
-        "words": ((4 * STRIDE,), np.int64),
+        "words": ((5 * STRIDE,), np.int64),
+        "clear": ((policies,), np.int64),
+        "taking": ((STRIDE,), np.int64),
         "records": ((newest_of(seats),), record_type(seats)),
     }

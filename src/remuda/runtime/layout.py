@@ -16,6 +16,10 @@ PROCESS_MEMORY = 800 * 2**20
 """Bytes to reckon with for a process: the interpreter, torch, and what it plays or trains."""
 NICE = 3
 """How far learners step back where there are fewer cores than processes: to half the share."""
+SLOW = 100e-6
+"""Seconds that a step of an agent takes to play, from which on several actors are chosen to deal a
+population: what they have to tell each other costs nothing beside it then. A user may ask for them
+at any speed."""
 WORTH_IT = 0.1
 """The share that a layout must be faster by to be chosen over one with fewer processes."""
 
@@ -127,7 +131,7 @@ def is_open(config: Config, own_devices: Sequence[str]) -> bool:
     if config.exact or config.learners.devices not in ((), ("cpu",)) or _gpus() or _cores() == 1:
         return False
     return config.learners.processes == "auto" or (
-        config.actor.processes == "auto" and config.env.num_envs > 1 and not config.population.dealt
+        config.actor.processes == "auto" and config.env.num_envs > 1
     )
 
 
@@ -167,8 +171,9 @@ def _choose(
     if set(devices) != {"cpu"}:
         learners = [min(len(devices), num_policies)]
     elif costs is not None:
-        # Else an actor has cores enough as it is, or deals the seats of all.
-        if config.env.workers == 1 and not config.population.dealt:
+        # Else an actor has cores enough as it is, or is better off without others.
+        fast = config.population.dealt and costs.playing(config.env.num_envs) < SLOW
+        if config.env.workers == 1 and not fast:
             actors = list(range(1, min(cores, config.env.num_envs) + 1))
         learners = list(range(1, min(cores, num_policies) + 1))
     if asked_actors != "auto":
@@ -191,11 +196,6 @@ def _check_actors(config: Config) -> None:
     asked, copies = config.actor.processes, config.env.num_envs
     if asked == "auto":
         return
-    if asked > 1 and config.population.dealt:
-        raise ConfigError(
-            f"actor.processes is {asked}, and the seats of a population are dealt by one actor; "
-            "leave it out. Several processes may step its copies: env.workers"
-        )
     if asked > 1 and config.exact:
         raise ConfigError(
             f"actor.processes is {asked}, and the schedule {config.schedule} fixes the order of "

@@ -1,0 +1,89 @@
+"""Rings of several policies side by side, so that one call writes the streams of all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from remuda.experience.ring import COUNTERS, StreamShape, fields_of
+from remuda.memory.shared import Arena, SharedArrays
+from remuda.types import Array, Integers
+
+
+class Block:
+    """The rings of several policies whose steps look alike, side by side.
+
+    So an actor writes the streams of all of them in one call. Each actor has arrays of its own, and
+    each ring is a row of them, which knows nothing of the others. The words of a policy's rings
+    stand together, one actor's after another's, as `Experience` reads them.
+    """
+
+    def __init__(
+        self,
+        shape: StreamShape,
+        rings: int,
+        length: int,
+        segments: int | Sequence[int],
+        arena: Arena | None = None,
+    ) -> None:
+        """Allocate `rings` for each actor.
+
+        Args:
+            shape: what a step looks like.
+            rings: how many there are with each actor.
+            length: the most steps of a segment.
+            segments: of each ring, by actor; a number: there is one actor.
+            arena: where its memory is cut from; None: it has some of its own.
+        """
+        counts = (segments,) if isinstance(segments, int) else tuple(segments)
+        self.num_actors, self._rings = len(counts), rings
+        # With room behind the last words, so that `words_of` of every actor ends inside.
+        words = (rings * len(counts) + len(counts) - 1) * COUNTERS
+        self._shared = []
+        for actor, count in enumerate(counts):
+            fields = fields_of(shape, length, count)
+            found = {name: ((rings, *size), dtype) for name, (size, dtype) in fields.items()}
+            if not actor:
+                found["counters"] = ((words,), np.dtype(np.int64))
+            self._shared.append(SharedArrays(found, arena))
+
+    def row(self, ring: int, actor: int = 0) -> BlockRow:
+        """The arrays of one ring with one actor."""
+        return BlockRow(self, ring, actor)
+
+    def shared(self, actor: int) -> SharedArrays:
+        """The arrays of all rings with one actor, [rings, ...]."""
+        return self._shared[actor]
+
+    def words(self, ring: int) -> Integers:
+        """The words of a policy's rings: [num_actors, COUNTERS]."""
+        size = self.num_actors * COUNTERS
+        found: Integers = self._shared[0]["counters"][ring * size : (ring + 1) * size]
+        return found.reshape(self.num_actors, COUNTERS)
+
+    def words_of(self, actor: int) -> Integers:
+        """One actor's words of all rings: [rings, at least COUNTERS].
+
+        What comes in a row after COUNTERS words is another actor's: so the rows are contiguous, as
+        atomic words must be.
+        """
+        size, begin = self.num_actors * COUNTERS, actor * COUNTERS
+        found: Integers = self._shared[0]["counters"][begin : begin + self._rings * size]
+        return found.reshape(self._rings, size)
+
+
+@dataclass(frozen=True)
+class BlockRow:
+    """One ring's arrays in a block, by name; `counters` are those of all actors."""
+
+    block: Block
+    ring: int
+    actor: int = 0
+
+    def __getitem__(self, name: str) -> Array:
+        if name == "counters":
+            return self.block.words(self.ring)
+        row: Array = self.block.shared(self.actor)[name][self.ring]
+        return row

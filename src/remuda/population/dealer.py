@@ -1,0 +1,194 @@
+"""What all actors have in common that deal seats: the matches of their copies."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from remuda.checkpoint.state import fitting, random_state, restore_random
+from remuda.population.inheritance import ActingPolicies
+from remuda.population.ledger import MATCH, Ledger
+from remuda.population.matchmaking import Matchmaker
+from remuda.population.records import Numbers, Population
+from remuda.population.refusals import check_seating
+from remuda.population.roster import Roster
+from remuda.population.seating import Seating
+from remuda.population.table import Table
+from remuda.population.table_layout import POLICY, VERSION
+from remuda.population.team_returns import sides_by_agent
+from remuda.types import Array, Bools, Floats, Integers, State
+
+
+class Dealer(ABC):
+    """Deals the seats of one actor's copies of a game, from the table of a population.
+
+    Matches are numbered by actor in turn: the n-th of actor i is `n * actors + i`, so that no two
+    have the same number.
+    """
+
+    population: Population
+    """Who may be dealt, as this actor knows."""
+    ledger: Ledger
+    """What came of their matches."""
+
+    def __init__(
+        self,
+        table: Table,
+        matchmaker: Matchmaker,
+        random: np.random.Generator,
+        num_envs: int,
+        roster: Roster | None = None,
+        once: bool = False,
+        episode_metrics: Sequence[int] = (),
+        actor: int = 0,
+    ) -> None:
+        """Begin with no match.
+
+        Args:
+            table: of the population.
+            matchmaker: who plays whom.
+            random: the generator that matches are drawn from.
+            num_envs: copies of the game.
+            roster: the seats of the game, their teams, and who may take them; None: any policy may
+                take any, and each stands for itself.
+            once: rings are only as large as if a policy had one seat of a match at most.
+            episode_metrics: which of the facts that the game tells are added up for each member.
+            actor: which of those that deal from the table.
+        """
+        self.table, self.matchmaker = table, matchmaker
+        self.roster = roster or Roster(tuple(f"seat {seat}" for seat in range(table.seats)))
+        self.teams = sides_by_agent(self.roster.teams or ("",) * table.seats)
+        """[seats]: the number of each seat's team; where there are no teams, all are one."""
+        self.seated: Integers = np.zeros((num_envs, table.seats), np.int64)
+        """[num_envs, seats]: the place in the population of the member that sits there."""
+        self.learns: Bools = np.ones(self.seated.shape, np.bool_)
+        """[num_envs, seats]: whether a live policy that sits there learns from the match."""
+        self._matches: Integers = np.zeros(num_envs, np.int64)
+        self._episode_metrics: Integers = np.array(episode_metrics, np.int64)
+        self._random, self._once, self._actor = random, once, actor
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether other actors deal from the table too."""
+        return self.table.num_actors > 1
+
+    def deal(self, over: Bools) -> None:
+        """Seat the next matches in these copies.
+
+        Raises:
+            ConfigError: no policy may take a seat, or the matchmaker deals one that may not.
+        """
+        copies = np.flatnonzero(over)
+        matches = self.matchmaker.propose(self.population, self.ledger, len(copies), self._random)
+        if not matches:
+            return
+        actors, dealt = self.table.num_actors, [tuple(match.seats) for match in matches]
+        # The same policies meet again and again: each seating is looked up once.
+        places = {seats: self._places_of(seats) for seats in dict.fromkeys(dealt)}
+        self._matches[copies] = [match.id * actors + self._actor for match in matches]
+        self.seated[copies] = [places[seats] for seats in dealt]
+        self.learns[copies] = True
+        if any(match.learns is not None for match in matches):
+            agents = range(self.seated.shape[1])
+            self.learns[copies] = [
+                [match.learns is None or agent in match.learns for agent in agents]
+                for match in matches
+            ]
+        self._note_proposed(matches[-1].id + 1)
+
+    def _places_of(self, seats: Seating) -> list[int]:
+        """By seat, the place of who is dealt it, if all may sit there."""
+        population = self.population
+        check_seating(population, seats, self.matchmaker.name, self.roster.agents, self._once)
+        return [population[ref].place for ref in seats]
+
+    @abstractmethod
+    def close(
+        self,
+        over: Bools,
+        returns: Numbers,
+        oldest: Integers,
+        newest: Integers,
+        truncated: Bools,
+        told: Floats | None = None,
+    ) -> None:
+        """Note the results of these copies.
+
+        Args:
+            over: [num_envs] which of them are over.
+            returns: [num_envs, seats].
+            oldest: [num_envs, seats] the oldest version that acted...
+            newest: ...and the newest.
+            truncated: [num_envs] whether the match was cut off.
+            told: [facts, num_envs] what the game tells of these episodes; None: nothing.
+        """
+
+    @abstractmethod
+    def step(self, versions: Mapping[str, int], acting: ActingPolicies) -> list[int]:
+        """Bring who exists up to date; between two turns.
+
+        Args:
+            versions: by policy, that of the live weights that play.
+            acting: the policies as they play on the seats.
+
+        Returns:
+            The places that hold a new frozen copy.
+        """
+
+    @abstractmethod
+    def has_news(self) -> bool:
+        """Whether another actor did something that `step` is to be called for."""
+
+    @abstractmethod
+    def settled(self) -> bool:
+        """Once all turns are played: whether nothing of the other actors is waited for."""
+
+    @abstractmethod
+    def _note_proposed(self, count: int) -> None:
+        """Let a successor number its matches on from here."""
+
+    @abstractmethod
+    def _proposed(self) -> int:
+        """How many matches were proposed."""
+
+    def state(self) -> State:
+        """The matches that are being played, and what the table does not hold."""
+        return {
+            "matchmaker": self.matchmaker.state(),
+            "random": random_state(self._random),
+            "seated": self.seated.copy(),
+            "learns": self.learns.copy(),
+            "matches": self._matches.copy(),
+        }
+
+    def restore(self, state: State, matches: bool = True) -> None:
+        """Go on from what `state` returned; `matches`: with those that were being played too."""
+        self.matchmaker.restore(state["matchmaker"])
+        restore_random(self._random, state["random"])
+        if not matches:
+            self.matchmaker.begin_at(self._proposed())
+            return
+        self.seated[...] = fitting(state, "seated", self.seated)
+        # In what an earlier version saved all learn.
+        self.learns[...] = fitting(state, "learns", self.learns) if "learns" in state else True
+        self._matches[...] = fitting(state, "matches", self._matches)
+
+    def _records(
+        self,
+        copies: Integers,
+        returns: Numbers,
+        oldest: Integers,
+        newest: Integers,
+        truncated: Bools,
+    ) -> Array:
+        """The records of the matches in these copies, which are over."""
+        identity = self.table.occupants.identity[self.seated[copies]]
+        records = self.table.records.empty(len(copies))
+        records["number"], records["kind"] = self._matches[copies], MATCH
+        records["truncated"] = truncated[copies]
+        records["policy"], records["version"] = identity[..., POLICY], identity[..., VERSION]
+        records["oldest"], records["newest"] = oldest[copies], newest[copies]
+        records["returns"] = returns[copies]
+        return records

@@ -1,0 +1,80 @@
+"""Where weights lie that processes share: those that are published, and those of a population."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from remuda.config import Config
+from remuda.evolution.teach import lesson_layout
+from remuda.hyperparameters import values_of
+from remuda.memory.shared import Arena
+from remuda.policies.spec import PolicySpec, training_layout
+from remuda.policies.stack import layout_checksum, layout_size
+from remuda.population.imported import Imported
+from remuda.population.lessons import LessonLayout
+from remuda.population.roster import copies_of, unborn
+from remuda.population.table import Table
+from remuda.publish.snapshot import PublishedWeights
+from remuda.publish.training_state import TrainingLayout
+
+
+def population_table(
+    config: Config,
+    specs: Sequence[PolicySpec],
+    num_seats: int,
+    imported: Sequence[Imported],
+    copies: Sequence[int],
+    arena: Arena,
+    training: Mapping[str, TrainingLayout],
+) -> Table:
+    """The table of a population whose seats are dealt.
+
+    Args:
+        config: of the run.
+        specs: its policies.
+        num_seats: of the game.
+        imported: members from other runs.
+        copies: of the game, by actor.
+        arena: where its memory is cut from.
+        training: as of `training_layouts`.
+    """
+    return Table(
+        {spec.name: layout_size(spec.network().shapes) for spec in specs},
+        num_seats,
+        copies_of(config.population),
+        {spec.name: values_of(spec.config) for spec in specs},
+        unborn(config),
+        arena,
+        imported,
+        tuple(config.population.scripted),
+        config.population.has_stand_ins,
+        len(config.population.evolution.episode_metrics),
+        training,
+        _lesson_layouts(config, specs),
+        copies[1:],
+    )
+
+
+def _lesson_layouts(config: Config, specs: Sequence[PolicySpec]) -> dict[str, LessonLayout]:
+    """By policy, the size of what newborn policies are taught by, if they are."""
+    evolution = config.population.evolution
+    if not evolution.distils:
+        return {}
+    return {spec.name: lesson_layout(spec, evolution.distil_states) for spec in specs}
+
+
+def training_layouts(config: Config, specs: Sequence[PolicySpec]) -> dict[str, TrainingLayout]:
+    """By policy, what newborn policies may take over of it besides weights, if they do."""
+    inherits = config.population.evolution.inherits_training
+    return {spec.name: training_layout(spec) for spec in specs} if inherits else {}
+
+
+def published_weights(
+    specs: tuple[PolicySpec, ...], arena: Arena, training: Mapping[str, TrainingLayout]
+) -> PublishedWeights:
+    """The newest weights of all policies; `training`: as of `training_layouts`."""
+    layouts = {}
+    for spec in specs:
+        shapes = spec.network().shapes
+        layouts[spec.name] = (layout_size(shapes), layout_checksum(shapes), spec.config.publish)
+    return PublishedWeights(layouts, arena, training)
