@@ -46,8 +46,17 @@ class World:
         self.assembly = Assembly(self.config, self.specs, layout, agents=agents)
         workers = [role.build() for role in self.assembly.roles()]
         self.actors = workers[: len(layout.copies)]
-        self.actor, self.learners = self.actors[0], workers[len(layout.copies) :]
+        self.learners = workers[len(layout.copies) :]
         self.table, self.league = self.assembly.table, self.actor.seats.league
+
+    @property
+    def actor(self):
+        """The first, which may be replaced by its successor."""
+        return self.actors[0]
+
+    @actor.setter
+    def actor(self, successor):
+        self.actors[0] = successor
 
     def play(self, turns, learn=True):
         for _ in range(turns):
