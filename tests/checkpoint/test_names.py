@@ -47,7 +47,7 @@ def test_no_policy_shares_a_part_with_a_role():
         for index in range(actors):
             role = ActorRole(config, (), {}, None, None, (1,) * actors, index, None)
             roles += role.parts
-    assert {"actor", "actor-0", "actor-2", "coordinator"} <= set(roles)
+    assert {"actor", "actor-1", "actor-2", "coordinator"} <= set(roles)
     assert not {file_name(name) for name in (*ODD, *roles)} & set(roles)
 
 

@@ -9,7 +9,7 @@ from population.birth_worlds import World
 from remuda.checkpoint.state import pack, unpack
 from remuda.errors import RemudaError
 from remuda.evolution.teach import lesson_of, taught_loss, taught_outputs
-from remuda.experience.ring import Block
+from remuda.experience.block import Block
 from remuda.learner import teaching
 from remuda.learner.teaching import Teaching
 from remuda.policies.sharing import stream_shape
