@@ -282,6 +282,7 @@ def test_what_an_earlier_version_asked_for_has_one_level():
 def test_what_cannot_be_is_told_before_anything_is_written(tmp_path):
     for setup, words in (
         (setup_of(levels=0), "levels: a whole number, 1 at least; this is 0"),
+        (setup_of(levels=30, turns=20), "levels is 30, and turns 20: .* lower levels"),
         (setup_of(meta_solver="rectified-nash"), "several targets .* or levels 1"),
     ):
         with pytest.raises(UsageError, match=words) as raised:

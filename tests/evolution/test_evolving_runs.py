@@ -262,6 +262,10 @@ def test_a_run_of_an_earlier_version_goes_on_with_weights_alone(evolved, tmp_pat
             "evolution.distil: agent_0 has a recurrent network, and what that does in a state",
         ),
         (
+            {"evolution": {"every": 9, "distil": 10**20}},
+            "should be less than or equal to",  # no word of shared memory holds it
+        ),
+        (
             {"evolution": {"every": 9, "networks": "any"}, "policies": 1},
             "no policy has the network (but for widths and numbers of layers) and the algorithm of",
         ),

@@ -154,7 +154,7 @@ class EvolutionConfig(Section):
     crossover_layers: Annotated[Share, EVOLUTION] = 0.0
     """How probable it is that a layer of the network comes from the second parent."""
 
-    distil: Annotated[NonNegativeInt, EVOLUTION] = 0
+    distil: Annotated[NonNegativeInt, Field(le=10**9), EVOLUTION] = 0
     """Gradient steps by which a newborn is taught, before it plays, to do what its parents do in
     states that each of them met: with more than 0 each newborn has a second parent, and one whose
     network is another than its parent's is taught too. 0: none is."""

@@ -133,6 +133,11 @@ def check_setup(setup: TrainedSetup) -> WalkedGame | None:
             raise UsageError(f"{name}: a whole number, {least} at least; this is {value!r}")
     if oracles.seconds is None and oracles.turns is None:
         raise UsageError("say how long oracles are trained: seconds, or turns")
+    if oracles.turns is not None and setup.pipelined and oracles.turns < setup.levels:
+        raise UsageError(
+            f"levels is {setup.levels}, and turns {oracles.turns}: training is cut into as many "
+            "slices as there are levels, of a turn at least; raise turns, or lower levels"
+        )
     if setup.levels > 1 and setup.meta_solver == RECTIFIED:
         raise UsageError(
             f"{RECTIFIED} has several targets for a player, and each level has one; take another "
