@@ -33,7 +33,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -44,9 +44,6 @@ from remuda.kernels import njit
 from remuda.memory.atomic import fence_acquire, load, store
 from remuda.memory.shared import Arena, Fields, SharedArrays
 from remuda.types import Array, Integers, State
-
-if TYPE_CHECKING:
-    from remuda.experience.block import BlockRow
 
 # Words of `counters`; each stands on a cache line of its own, so that no two processes fight.
 STRIDE = 8
@@ -139,6 +136,13 @@ class StreamShape:
         return math.prod(self.choices) if self.choices and self.mask_size else self.mask_size
 
 
+class NamedArrays(Protocol):
+    """The arrays of a ring in a block, by name (`remuda.experience.block.BlockRow`)."""
+
+    def __getitem__(self, name: str) -> Array:
+        """One of `fields_of`, or the `counters` of all rings of the policy."""
+
+
 def fields_of(shape: StreamShape, length: int, segments: int) -> Fields:
     """The arrays of a ring."""
     return {
@@ -177,9 +181,9 @@ class ExperienceRing:
         config: ExperienceConfig,
         num_streams: int,
         segments: int,
-        counters: SharedArrays | BlockRow,
+        counters: SharedArrays | NamedArrays,
         actor: int,
-        shared: BlockRow | None = None,
+        shared: NamedArrays | None = None,
         likely: int | None = None,
         arena: Arena | None = None,
     ) -> None:

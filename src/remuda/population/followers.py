@@ -15,19 +15,17 @@ batch that it was counting when it died, at most `BATCH` results, sums and ratin
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from remuda.memory.atomic import fence_acquire, fence_release, load, store
 from remuda.memory.shared import SharedArrays
+from remuda.population.births import BirthOrders
+from remuda.population.occupants import Occupants
 from remuda.population.record_buffer import RecordBuffer
 from remuda.population.shard import FINISHED, SEEN, TAKEN, WRITTEN, Shard
 from remuda.population.table_layout import MATCHES, REVISION
 from remuda.types import Floats, Integers
-
-if TYPE_CHECKING:
-    from remuda.population.table import Table
 
 BATCH = 256
 """Results that are taken at a time."""
@@ -41,9 +39,26 @@ class Followers:
     Without other actors there is nothing to ask: everything is so at once.
     """
 
-    def __init__(self, table: Table, shared: SharedArrays, records: RecordBuffer) -> None:
-        """Ask by the arrays of `table_fields`."""
-        self._table, self._shared, self._records = table, shared, records
+    def __init__(
+        self,
+        shards: Sequence[Shard],
+        shared: SharedArrays,
+        records: RecordBuffer,
+        occupants: Occupants,
+        births: BirthOrders,
+    ) -> None:
+        """Ask by the arrays of `table_fields`.
+
+        Args:
+            shards: of each of them.
+            shared: of the table.
+            records: of it, to which what they played is added.
+            occupants: likewise, who is there.
+            births: likewise, what was ordered of learners.
+        """
+        self.shards = tuple(shards)
+        self._shared, self._records = shared, records
+        self._occupants, self._births = occupants, births
         self._left_at: dict[int, int] = {}
         """By place of a member that leaves, the revision in which it is not there any more."""
         self._seen: list[tuple[int, Integers]] = []
@@ -52,32 +67,27 @@ class Followers:
     def __bool__(self) -> bool:
         return bool(self.shards)
 
-    @property
-    def shards(self) -> Sequence[Shard]:
-        """Of each of them."""
-        return self._table.shards
-
     # Who is a member.
 
     def begin_change(self) -> None:
         """Tell that who is a member changes from now on; until `end_change` none of them looks."""
         if not self:
             return
-        revision = self._table.word(REVISION)
+        revision = self._word(REVISION)
         if revision % 2 == 0:
-            self._table.set_word(REVISION, revision + 1)
+            self._set_word(REVISION, revision + 1)
             fence_release()  # who sees anything of the change sees that it has begun
 
     def end_change(self) -> None:
         """Tell that they may look, if anything was changed."""
-        revision = self._table.word(REVISION) if self else 0
+        revision = self._word(REVISION) if self else 0
         if revision % 2 == 1:
-            self._table.set_word(REVISION, revision + 1)
+            self._set_word(REVISION, revision + 1)
 
     def leave(self, place: int) -> None:
         """Note that a member leaves; within a change."""
         if self:
-            self._left_at[place] = self._table.word(REVISION) + 1
+            self._left_at[place] = self._word(REVISION) + 1
 
     def look(self) -> None:
         """See who sits where; results are to be taken after this, and places emptied after that."""
@@ -135,7 +145,7 @@ class Followers:
             while (begin := shard.word(TAKEN)) < end:
                 size = min(end - begin, BATCH)
                 records, places, returns, told = shard.results(begin, size)
-                taking, matches = self._taking, self._table.word(MATCHES)
+                taking, matches = self._taking, self._word(MATCHES)
                 taking[1:5] = begin, size, self._records.written, matches
                 store(taking, 0, number + 1)
                 self._records.add(records)
@@ -156,14 +166,14 @@ class Followers:
         if not self:
             return
         self._finish_taking()
-        revision = self._table.word(REVISION)
+        revision = self._word(REVISION)
         revision += revision % 2
-        occupants, births = self._table.occupants, self._table.births
+        occupants, births = self._occupants, self._births
         for place in range(len(self.requests)):
             if not occupants.is_there(place) and not births.is_expected(place):
                 self.empty(place)
         self._left_at = dict.fromkeys(occupants.leaving, revision + 2)
-        self._table.set_word(REVISION, revision + 2)
+        self._set_word(REVISION, revision + 2)
 
     def _finish_taking(self) -> None:
         """Let the counts agree with the records: what they have of a batch that was being taken."""
@@ -174,8 +184,14 @@ class Followers:
         begin, size, written, matches = taking[1:5].tolist()
         if self._records.written >= written + size:
             self.shards[number - 1].set_word(TAKEN, begin + size)
-            self._table.set_word(MATCHES, matches + size)
+            self._set_word(MATCHES, matches + size)
         store(taking, 0, 0)
+
+    def _word(self, word: int) -> int:
+        return load(self._shared["words"], word)
+
+    def _set_word(self, word: int, value: int) -> None:
+        store(self._shared["words"], word, value)
 
     @property
     def requests(self) -> Integers:

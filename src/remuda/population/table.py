@@ -121,11 +121,11 @@ class Table:
             Shard(own, seats, len(sizes), episode_metrics, arena) for own in followers
         )
         """Of each other actor that deals from it."""
-        self.followers = Followers(self, shared, self.records)
         self.member_numbers = MemberNumbers(shared)
         self.hyperparameters = PlaceHyperparameters(shared, names)
         self.hyperparameters.all[...] = np.nan
         self.occupants = Occupants(shared, self.places)
+        self.followers = Followers(self.shards, shared, self.records, self.occupants, self.births)
         self.occupants.identity[...] = NO_POLICY
         for place, policy in enumerate(self.policies):
             self.hyperparameters.put(place, self.specified.get(policy, {}))
