@@ -33,7 +33,7 @@ LEAST = 16.0
 """Meetings of each pair of a level's policies with those below, before it is played as one of them.
 """
 MEASURED = 8
-"""Of so many matches one is of a pair whose payoff is least known, and nobody learns from it..."""
+"""Of so many matches one is of a pair whose payoff is least known, and teaches no policy..."""
 UNKNOWN = 2
 """...and while not all levels are played yet, of so many."""
 LOOK = 4000
@@ -103,7 +103,7 @@ class LevelMatchmaker(Matchmaker):
         self._before: Numbers = np.zeros((3, *shape))
         """The ledger's sums when it was looked at last."""
         self._measured: Numbers = np.zeros(shape)
-        """Matches since then in which nobody learned."""
+        """Matches since then in which no policy learned."""
         self._taught, self._looked, self._next_look = 0, 0, 0
         self._edges: list[tuple[list[float], list[float]]] = []
         """By level and player, sums of the shares of those below, up to each."""
@@ -117,7 +117,7 @@ class LevelMatchmaker(Matchmaker):
         return [(np.diff(x, prepend=0.0), np.diff(y, prepend=0.0)) for x, y in self._edges]
 
     def expected_shares(self, population: Population) -> dict[str, float]:
-        """All learners alike, of the matches in which somebody learns."""
+        """All learners alike, of the matches in which a policy learns."""
         share = taught(len(self._sizes)) / len(self._learners)
         return {member.ref.policy: share for member in population.learning}
 
@@ -238,7 +238,7 @@ class LevelMatchmaker(Matchmaker):
 
 
 def taught(levels: int) -> float:
-    """The share of matches from which somebody learns, once all of these levels are played."""
+    """The share of matches from which a policy learns, once all of these levels are played."""
     return 1.0 if levels == 1 else 1.0 - 1.0 / MEASURED
 
 

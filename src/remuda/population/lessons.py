@@ -2,8 +2,8 @@
 
 The actor that orders a birth copies states out of the parents' rings, which it writes itself, and
 asks the parents' networks about them; both stand in the table with the order. So the learner of the
-newborn needs neither the parents' experience nor their networks, and whoever is killed meanwhile,
-its successor teaches the same.
+newborn needs neither the parents' experience nor their networks, and if any role is killed
+meanwhile, its successor teaches the same.
 """
 
 from __future__ import annotations
@@ -134,7 +134,7 @@ def states_of(
 ) -> Floats:
     """Some of the states in a policy's rings, each with the same chance: [at most count, n].
 
-    For who writes these rings: nobody writes meanwhile.
+    For the process that writes these rings: nothing is written meanwhile.
 
     Args:
         rings: their arrays.

@@ -8,8 +8,8 @@ process dies at any instruction:
 
 - results that a follower had not counted in `WRITTEN` never happened; those that it had are taken
   by the lead, whether the follower lives or not;
-- who sits in the matches of a follower that died stays as it is until its successor deals: nobody
-  of them loses its place before that;
+- who sits in the matches of a follower that died stays as it is until its successor deals: none of
+  them loses its place before that;
 - a ring that it was clearing is cleared again by its successor, which finds the request open.
 
 The queue of results has a bound, and no follower waits for the lead: where that is away for so long
@@ -32,7 +32,7 @@ was no room; the newest revision of the table that the follower deals by; matche
 and whether all its turns are played. Each on its own cache line."""
 MOST, MOST_BYTES, LEAST = 1 << 14, 16 * 2**20, 1 << 10
 """Results that a queue has room for: as many as these bytes hold, within these bounds."""
-NOBODY = -1
+NO_MEMBER = -1
 """In `seated`: no match was dealt there yet."""
 
 
@@ -69,8 +69,8 @@ class Shard:
     What it guarantees:
 
     1. A result is taken whole, once, and after all of it was written.
-    2. Who sits in a match that is dealt is seen before its result can be; so whoever finds that a
-       member sits nowhere, and takes all results then, has all of that member's.
+    2. Who sits in a match that is dealt is seen before its result can be; so a lead that finds a
+       member seated nowhere, and takes all results then, has all of that member's.
     """
 
     def __init__(
@@ -80,7 +80,7 @@ class Shard:
         self._shared = SharedArrays(shard_fields(copies, seats, policies, metrics), arena)
         self.size = room_for_results(seats, metrics)
         """Results that it has room for."""
-        self.seated[...] = NOBODY
+        self.seated[...] = NO_MEMBER
 
     @property
     def nbytes(self) -> int:
