@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -44,6 +44,7 @@ from remuda.publish.snapshot import Snapshot
 from remuda.publish.weight_store import WeightPublisher, WeightStore
 from remuda.runtime.child import Place
 from remuda.runtime.host import threads
+from remuda.runtime.control import Control
 from remuda.runtime.inline import InlineRuntime
 from remuda.runtime.layout import Layout, niceness
 from remuda.runtime.processes import ProcessRuntime
@@ -270,10 +271,29 @@ class Assembly:
                 resumed=self._resumed,
                 timeline=self._timeline("main"),
             )
+        return self.process_runtime(logs, checkpoints)
+
+    def process_runtime(
+        self,
+        logs: Path,
+        checkpoints: Checkpoints,
+        control: Control | None = None,
+        here: Collection[int] | None = None,
+        bridge: Place | None = None,
+    ) -> ProcessRuntime:
+        """The roles in processes of their own; where there are several nodes, those of this one.
+
+        Args:
+            logs: the directory of their logs.
+            checkpoints: of the run.
+            control: the words of all roles; None: there is one node.
+            here: the numbers of the roles that live here; None: all.
+            bridge: to the other nodes.
+        """
+        config, roles = self.config, self.roles()
         loops: list[RoleLoop] = [AsyncLoop() for _ in roles]
         if config.schedule == "lockstep":
             loops = [LockstepActor(), *(LockstepLearner() for _ in self._learners)]
-        wakeups = (*self._actors, *self._learners)
         places = [
             Place(
                 role,
@@ -282,7 +302,7 @@ class Assembly:
                 self._timeline(role.name),
                 role.workers if isinstance(role, ActorRole) else None,
             )
-            for role, wakeup, loop in zip(roles, wakeups, loops, strict=True)
+            for role, wakeup, loop in zip(roles, self.wakeups, loops, strict=True)
         ]
         return ProcessRuntime(
             places,
@@ -296,7 +316,15 @@ class Assembly:
             stop_limit=config.run.stop_limit,
             write_limit=config.checkpoint.write_limit,
             resumed=self._resumed,
+            control=control,
+            here=here,
+            bridge=bridge,
         )
+
+    @property
+    def wakeups(self) -> tuple[Wakeup, ...]:
+        """By role: the actors', then the learners'."""
+        return (*self._actors, *self._learners)
 
     def snapshots(self, training: bool = False) -> dict[str, Snapshot]:
         """The newest weights of every policy, those whose places are empty too."""

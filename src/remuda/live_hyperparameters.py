@@ -89,6 +89,11 @@ class LiveHyperparameters:
         self._shared["values"][...] = np.nan
 
     @property
+    def words(self) -> SharedArrays:
+        """`values`, and the `revision` that is written last."""
+        return self._shared
+
+    @property
     def revision(self) -> int:
         """A number that grows with every change; odd while one is written."""
         return load(self._shared["revision"], 0)

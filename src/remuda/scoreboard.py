@@ -166,6 +166,11 @@ class Scoreboard:
         )
         self.mark_interval()  # rows begin with zero, which is no mark
 
+    @property
+    def arrays(self) -> SharedArrays:
+        """`play`, `policy`, `learn` and `facts`, by row, and `mark`."""
+        return self._shared
+
     def state(self) -> State:
         """All rows as they are now, those of the actors added up."""
         return {

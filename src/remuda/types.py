@@ -144,3 +144,5 @@ class RoleStatus:
     processor: float | None = None
     """Processors that it had on average while it ran, 1 for each; an actor's workers count to it.
     None: not known."""
+    node: str = ""
+    """Where it lives; empty: the run has one node."""

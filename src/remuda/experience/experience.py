@@ -318,6 +318,10 @@ class Experience:
         """
         return min(self.rollout, max(sum(ring.reachable for ring in self.rings), 1))
 
+    def let_in(self) -> None:
+        """Ring every actor that waits, after words of the learner's were written in its place."""
+        self._let_in(NEVER)
+
     def _let_in(self, steps: int) -> None:
         """Ring every actor that wanted to be rung at so many steps, or at fewer."""
         fence_full()

@@ -50,6 +50,14 @@ class Wakeup:
         with contextlib.suppress(BlockingIOError):  # full: it is ringing already
             os.write(self._write, self._ring)
 
+    def fileno(self) -> int:
+        """What a process may poll that waits for other things too; it calls `was_rung` then."""
+        return self._read
+
+    def was_rung(self) -> bool:
+        """Whether it was rung since this was asked last; for its one waiter."""
+        return self._drain()
+
     def wait(self, predicate: Callable[[], bool], timeout: float) -> bool:
         """Sleep until `predicate` holds, at most `timeout` seconds; returns whether it holds.
 
@@ -66,10 +74,12 @@ class Wakeup:
                 return False
             self._poll.poll(left * 1000.0)
 
-    def _drain(self) -> None:
+    def _drain(self) -> bool:
+        rung = False
         with contextlib.suppress(BlockingIOError):
             while os.read(self._read, 4096):
-                pass
+                rung = True
+        return rung
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _attach, tuple(DupFd(descriptor) for descriptor in self._descriptors)

@@ -194,6 +194,14 @@ class Publisher:
         self.version = version
         return version
 
+    def follow(self, snapshot: Snapshot) -> None:
+        """Publish what was published elsewhere, under its version; what is older is left aside."""
+        if snapshot.version > self.version:
+            self.version = snapshot.version - 1
+            self.publish(
+                snapshot.weights, snapshot.learner_step, snapshot.epsilon, snapshot.training
+            )
+
     def _write(
         self,
         row: int,

@@ -17,22 +17,31 @@ STARTING, RUNNING, DONE, FAILED = range(4)
 class Control:
     """A few words per role, and a wake-up for each.
 
-    Who writes what: the coordinator writes `go`, `stop`, `save` and `settled`, and an entry of
-    `state`, `heartbeat` and `compiling` while that role has no process; each child writes its own
+    Who writes what: the coordinator writes `go`, `stop`, `close`, `save` and `settled`, and an entry
+    of `state`, `heartbeat` and `compiling` while that role has no process; each child writes its own
     entries of `state`, `heartbeat`, `saved`, `trained`, `compiled` and `compiling`; the actor
     writes `played` and `save_after`. A child that dies leaves its words as they are; the
     coordinator sets its state anew for a successor.
 
     - `go`: every role has been ready once, so that no turn is played before the learners are ready.
+    - `stop`: actors and learners are to finish; `close`: bridges too, which tell others the rest.
     - `save`: the number of the checkpoint that is wanted; `saved`: the last one that a role wrote
       its part of, negative if it failed; `settled`: the last one that is complete or given up.
     - `played`, `trained`: in lockstep, how many turns the actor has played, and each learner has
-      trained after. `save_after`: the checkpoint that belongs to the turn in `played`.
+      trained after. Where roles live on several nodes, each node has words of its own; a bridge
+      writes there those of these three that are another node's. `save_after`: the checkpoint that belongs to the turn in `played`.
     """
 
-    def __init__(self, wakeups: tuple[Wakeup, ...]) -> None:
+    def __init__(self, wakeups: tuple[Wakeup, ...], bridges: int = 0) -> None:
+        """Make the words.
+
+        Args:
+            wakeups: by role: the actors', the learners', and those of bridges to other nodes.
+            bridges: how many of them are those.
+        """
         num_roles = len(wakeups)
-        words = ("go", "stop", "save", "settled", "played", "save_after")
+        self._learners = slice(1, num_roles - bridges)
+        words = ("go", "stop", "close", "save", "settled", "played", "save_after")
         self._shared = SharedArrays(
             dict.fromkeys(words, ((1,), np.int64))
             | dict.fromkeys(
@@ -43,6 +52,11 @@ class Control:
         self.wakeups = wakeups
         """By role."""
 
+    @property
+    def words(self) -> SharedArrays:
+        """All words, by the names above."""
+        return self._shared
+
     # The coordinator's side.
 
     def go(self) -> None:
@@ -52,6 +66,10 @@ class Control:
     def stop(self) -> None:
         """Ask every role to finish, and wake those that sleep."""
         self._tell("stop", 1)
+
+    def close(self) -> None:
+        """Ask bridges to finish."""
+        self._tell("close", 1)
 
     def want_save(self, number: int) -> None:
         """Ask every role for its part of a checkpoint."""
@@ -93,7 +111,7 @@ class Control:
         store(self._shared["save_after"], 0, save_after)
         store(self._shared["played"], 0, self.played + 1)
         fence_full()
-        for wakeup in self.wakeups[1:]:
+        for wakeup in self.wakeups[self._learners]:
             wakeup.ring()
 
     def end_training(self, role: int) -> None:
@@ -113,6 +131,11 @@ class Control:
     def stopped(self) -> bool:
         """Whether the roles are asked to finish."""
         return bool(self._load("stop"))
+
+    @property
+    def closed(self) -> bool:
+        """Whether bridges are asked to finish."""
+        return bool(self._load("close"))
 
     @property
     def save(self) -> int:
@@ -140,7 +163,7 @@ class Control:
 
     def all_trained(self) -> bool:
         """In lockstep: whether every learner has trained after every turn."""
-        return bool((self._shared["trained"][1:] >= self.played).all())
+        return bool((self._shared["trained"][self._learners] >= self.played).all())
 
     def state(self, role: int) -> int:
         """STARTING, RUNNING, DONE or FAILED."""

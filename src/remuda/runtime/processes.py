@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import signal
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from multiprocessing.connection import wait
 from pathlib import Path
 
@@ -67,13 +67,40 @@ class ProcessRuntime:
         stop_limit: float,
         write_limit: float,
         resumed: bool = False,
+        control: Control | None = None,
+        here: Collection[int] | None = None,
+        bridge: Place | None = None,
     ) -> None:
+        """Plan the processes; none is started yet.
+
+        Args:
+            places: of all roles, the actors first.
+            checkpoints: of the run.
+            logs: the directory of the processes' logs.
+            supervision: limits of deaths and silence.
+            num_actors: how many of the roles are actors.
+            threads: of each learner.
+            nice: how far learners step back.
+            start_limit: seconds to begin in.
+            stop_limit: seconds to finish in.
+            write_limit: seconds to write a part of a checkpoint in.
+            resumed: whether roles go on from a checkpoint.
+            control: the words of all roles; None: they are made here.
+            here: the numbers of the roles that live on this node; None: all of them.
+            bridge: to other nodes, which begins and ends with the roles: the last of all.
+        """
         self._threads = threads
         self._num_actors = num_actors  # they come first; the learners follow
-        self._control = Control(tuple(place.wakeup for place in places))
+        self._control = control or Control(tuple(place.wakeup for place in places))
         self._children = [
-            Child(i, place, logs / f"{place.role.name}.log") for i, place in enumerate(places)
+            Child(i, place, logs / f"{place.role.name}.log")
+            for i, place in enumerate(places)
+            if here is None or i in here
         ]
+        self._bridge: Child | None = None
+        if bridge is not None:
+            self._bridge = Child(len(places), bridge, logs / f"{bridge.role.name}.log")
+            self._children.append(self._bridge)
         self._checkpoints, self._supervision = checkpoints, supervision
         self._logs, self._nice, self._resumed = logs, nice, resumed
         self.start_limit = start_limit
@@ -105,16 +132,34 @@ class ProcessRuntime:
             UnguardedScriptError: its process reads a script that begins a run as it is read.
         """
         compiling = Progress(self._news.append)
-        for child in self._children:
-            self._spawn(child)
+        self.spawn()
         while not stopped():
-            if all(self._control.state(c.index) in (RUNNING, DONE) for c in self._children):
-                for child in self._children:  # before it can fail by what it does then
-                    child.was_ready = True
-                self._control.go()
+            if self.is_ready:
+                self.go()
                 return
             self.run_for(0.02)
-            compiling.see(sum(c.compiled(self._control) for c in self._children))
+            compiling.see(self.compiled)
+
+    def spawn(self) -> None:
+        """Begin to start every role; what `start` does step by step."""
+        for child in self._children:
+            self._spawn(child)
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether every role may begin to work."""
+        return all(self._control.state(c.index) in (RUNNING, DONE) for c in self._children)
+
+    @property
+    def compiled(self) -> int:
+        """Functions that all processes have compiled so far, or began to."""
+        return sum(child.compiled(self._control) for child in self._children)
+
+    def go(self) -> None:
+        """Let the roles work; all are ready."""
+        for child in self._children:  # before it can fail by what it does then
+            child.was_ready = True
+        self._control.go()
 
     def run_for(self, seconds: float) -> bool:
         """Watch for about so long; True when everything is played.
@@ -127,10 +172,20 @@ class ProcessRuntime:
             self._watch(end - time.monotonic())
             if self._fatal:
                 raise self._fatal
-            if all(self._is(actor, DONE) for actor in range(self._num_actors)):
+            if self.is_played:
                 return True
             if time.monotonic() >= end:
                 return False
+
+    @property
+    def is_played(self) -> bool:
+        """Whether every actor here has played all that it is to."""
+        actors = [child.index for child in self._children if child.index < self._num_actors]
+        return all(self._is(actor, DONE) for actor in actors)
+
+    def want_save(self, number: int) -> None:
+        """Ask every role for its part of a checkpoint, before `save` waits for them."""
+        self._control.want_save(number)
 
     def save(self, number: int) -> set[str]:
         """Ask every role for its part of a checkpoint; returns the names of those written.
@@ -188,12 +243,24 @@ class ProcessRuntime:
 
     def stop(self) -> None:
         """Ask all to finish, wait for them, and kill who does not, or has not begun yet."""
+        self.finish()
+        if self._bridge is not None:
+            self._control.close()
+            self._end([self._bridge])
+        self._lifeline.close()
+
+    def finish(self) -> None:
+        """Stop all but the bridge, which tells other nodes what came last."""
         self._control.stop()
-        for child in self._children:
+        self._end([child for child in self._children if child is not self._bridge])
+
+    def _end(self, children: Sequence[Child]) -> None:
+        """Wait for those that were asked to finish, and kill who does not."""
+        for child in children:
             if child.process is not None and self._is(child.index, STARTING):
                 child.process.kill()  # it has done nothing since its last state was kept
         limit = time.monotonic() + self._stop_limit
-        for child in self._children:
+        for child in children:
             process, child.process = child.process, None
             if process is None:
                 continue
@@ -202,7 +269,6 @@ class ProcessRuntime:
                 process.kill()
                 process.join(self._stop_limit)
             process.close()
-        self._lifeline.close()
 
     def _is(self, index: int, state: int) -> bool:
         return self._control.state(index) == state
@@ -212,7 +278,7 @@ class ProcessRuntime:
         is_actor = child.index < self._num_actors
         hosting = Hosting(
             index=child.index,
-            nice=0 if is_actor else self._nice,
+            nice=0 if is_actor or child is self._bridge else self._nice,
             loop=child.place.loop,
             checkpoints=self._checkpoints,
             # A learner always goes on from its last state. The world that an actor saved belongs

@@ -1,0 +1,296 @@
+"""The agent of a node: it hosts the node's roles, and does what the head asks of it.
+
+It is made in a process of its own on its node. One thread, the keeper, owns the runtime and watches
+it all the time; what the head asks is done there, between two looks, and `poll` is answered with
+what was seen last. If this process dies, its children end by their lifeline, and the bridges of
+other nodes lose their links: the head learns of it by whatever brought this process here.
+"""
+
+from __future__ import annotations
+
+import logging
+import pickle
+import queue
+import tempfile
+import threading
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import cloudpickle
+
+from remuda.assembly import Assembly
+from remuda.checkpoint.store import Checkpoints, Manifest
+from remuda.cluster.bridge import Listener
+from remuda.cluster.node import Addresses, Node
+from remuda.cluster.placement import Placement
+from remuda.cluster.traffic import Count
+from remuda.config import Config
+from remuda.errors import RemudaError
+from remuda.forkserver import client as forkserver
+from remuda.policies.spec import PolicySpec
+from remuda.population.imported import Imported
+from remuda.runtime.layout import Layout
+from remuda.runtime.processes import ProcessRuntime
+from remuda.types import AgentSpec, RoleStatus
+
+log = logging.getLogger(__name__)
+
+LOOK = 0.1
+"""Seconds between two looks of the keeper at what it is asked."""
+
+
+@dataclass(frozen=True)
+class NodeRecipe:
+    """What a node's shared memory is made from; it is the same on every node."""
+
+    config: Config
+    specs: tuple[PolicySpec, ...]
+    layout: Layout
+    facts: tuple[str, ...]
+    agents: tuple[AgentSpec, ...]
+    imported: tuple[Imported, ...]
+    number: int
+    nodes: int
+    """The most that there will be."""
+    secret: bytes
+    address: str
+    """Where this node listens."""
+    ports: range
+
+    def packed(self) -> bytes:
+        """For another process, with the code that none can import there."""
+        return cloudpickle.dumps(self)  # type: ignore[no-any-return]
+
+
+@dataclass(frozen=True)
+class Saved:
+    """A checkpoint as it crosses: its manifest, and its files by name."""
+
+    manifest: Manifest
+    files: Mapping[str, bytes]
+
+    @classmethod
+    def read(cls, checkpoints: Checkpoints, number: int) -> Saved:
+        """A whole checkpoint of the run."""
+        directory = checkpoints.directory(number)
+        files = {path.name: path.read_bytes() for path in sorted(directory.iterdir())}
+        return cls(checkpoints.manifest(number), files)
+
+    def write(self, checkpoints: Checkpoints) -> None:
+        """Put it where a node's roles find it."""
+        directory = checkpoints.directory(self.manifest.number)
+        directory.mkdir(parents=True, exist_ok=True)
+        for name, contents in self.files.items():
+            (directory / name).write_bytes(contents)
+
+
+@dataclass(frozen=True)
+class Glance:
+    """How a node is doing, as its keeper saw it last."""
+
+    is_ready: bool = False
+    is_played: bool = False
+    compiled: int = 0
+    roles: tuple[RoleStatus, ...] = ()
+    news: tuple[str, ...] = ()
+    fatal: RemudaError | None = None
+    traffic: tuple[tuple[int, ...], ...] = ()
+    """By node, by `Count`."""
+
+
+@dataclass
+class Keeper:
+    """A thread that owns a runtime: it watches, and does what it is asked in between."""
+
+    asked: queue.SimpleQueue[tuple[Callable[[], Any], Future[Any]]] = field(
+        default_factory=queue.SimpleQueue
+    )
+    watch: Callable[[], None] = lambda: None
+
+    def __post_init__(self) -> None:
+        """Begin."""
+        threading.Thread(target=self._run, daemon=True).start()
+
+    def do(self, what: Callable[[], Any]) -> Any:
+        """Let the keeper do something; returns what came of it, or raises it."""
+        found: Future[Any] = Future()
+        self.asked.put((what, found))
+        return found.result()
+
+    def _run(self) -> None:
+        while True:
+            try:
+                what, found = self.asked.get(timeout=0.0)
+            except queue.Empty:
+                self.watch()
+                continue
+            try:
+                found.set_result(what())
+            except BaseException as error:
+                found.set_exception(error)
+
+
+class NodeAgent:
+    """Hosts the roles of a node. All methods may be called from any thread."""
+
+    def __init__(self, recipe: bytes) -> None:
+        """Begin with what `NodeRecipe.packed` gave."""
+        forkserver.begin()
+        self._recipe: NodeRecipe = pickle.loads(recipe)
+        self._home = tempfile.TemporaryDirectory(prefix="remuda-node-")
+        root = Path(self._home.name)
+        self._logs, self._checkpoints = root / "logs", Checkpoints(root / "checkpoints")
+        self._logs.mkdir()
+        self._node: Node | None = None
+        self._runtime: ProcessRuntime | None = None
+        self._fatal: RemudaError | None = None
+        self._news: list[str] = []
+        self._glance = Glance()
+        self._lock = threading.Lock()
+        self._keeper = Keeper(watch=self._watch)
+
+    def prepare(self, saved: Saved | None, changed: Mapping[str, Any] | None = None) -> int:
+        """Make the run's shared memory; returns the port where the bridge will listen.
+
+        Args:
+            saved: the checkpoint that the run goes on from; None: it begins.
+            changed: hyperparameters that are other ones from now on.
+        """
+        return int(self._keeper.do(lambda: self._prepare(saved, changed)))
+
+    def start(self, placement: Placement, addresses: Addresses) -> None:
+        """Start the roles that live here; `poll` tells when they are ready."""
+        self._keeper.do(lambda: self._start(placement, addresses))
+
+    def go(self) -> None:
+        """Let the roles work."""
+        self._keeper.do(lambda: self._running.go())
+
+    def poll(self) -> Glance:
+        """How the node is doing; what is new since the last time is told once."""
+        with self._lock:
+            news, self._news = tuple(self._news), []
+            return replace(self._glance, news=news)
+
+    def begin_save(self, number: int) -> None:
+        """Ask all roles for their parts of a checkpoint, and wait for none."""
+        self._keeper.do(lambda: self._begin_save(number))
+
+    def save(self, number: int) -> dict[str, bytes]:
+        """Wait for the parts of a checkpoint that this node's roles write: their files by part."""
+        found: dict[str, bytes] = self._keeper.do(lambda: self._save(number))
+        return found
+
+    def settle(self, number: int, manifest: Manifest | None) -> None:
+        """Tell that a checkpoint is complete, or given up where there is no manifest."""
+        self._keeper.do(lambda: self._settle(number, manifest))
+
+    def stamp(self) -> int:
+        """Count up the stamp of this node."""
+        return int(self._keeper.do(lambda: self._made.stamp()))
+
+    def log(self, role: str) -> str:
+        """The log of a role."""
+        path = self._logs / f"{role}.log"
+        return path.read_text(errors="replace") if path.exists() else ""
+
+    def finish(self) -> int:
+        """Stop all roles; returns the stamp that comes after all that they wrote."""
+        return int(self._keeper.do(self._finish))
+
+    def stop(self) -> None:
+        """Stop the bridge too, and leave nothing."""
+        self._keeper.do(self._stop)
+
+    # In the keeper.
+
+    @property
+    def _running(self) -> ProcessRuntime:
+        assert self._runtime is not None
+        return self._runtime
+
+    @property
+    def _made(self) -> Node:
+        assert self._node is not None
+        return self._node
+
+    def _prepare(self, saved: Saved | None, changed: Mapping[str, Any] | None) -> int:
+        recipe = self._recipe
+        assembly = Assembly(
+            recipe.config,
+            recipe.specs,
+            recipe.layout,
+            facts=recipe.facts,
+            agents=recipe.agents,
+            imported=recipe.imported,
+        )
+        if saved is not None:
+            saved.write(self._checkpoints)
+            assembly.restore(self._checkpoints, saved.manifest, changed)
+        listener = Listener.on(recipe.address, recipe.ports)
+        self._node = Node(assembly, recipe.number, recipe.nodes, recipe.secret, listener)
+        return listener.port
+
+    def _start(self, placement: Placement, addresses: Addresses) -> None:
+        self._runtime = self._made.runtime(placement, addresses, self._logs, self._checkpoints)
+        self._runtime.spawn()
+
+    def _watch(self) -> None:
+        """Look after the roles for a moment, and note how they are."""
+        runtime = self._runtime
+        if runtime is None:
+            threading.Event().wait(LOOK)
+            return
+        try:
+            if self._fatal is None:
+                runtime.run_for(LOOK)
+        except RemudaError as error:
+            self._fatal = error
+        if self._fatal is not None:
+            threading.Event().wait(LOOK)
+        glance = Glance(
+            runtime.is_ready,
+            runtime.is_played,
+            runtime.compiled,
+            tuple(runtime.status()),
+            (),
+            self._fatal,
+            tuple(tuple(row) for row in self._made.traffic.counts.tolist()),
+        )
+        with self._lock:
+            self._news += runtime.news()
+            self._glance = glance
+
+    def _begin_save(self, number: int) -> None:
+        self._checkpoints.partial(number).mkdir(parents=True, exist_ok=True)
+        self._running.want_save(number)
+
+    def _save(self, number: int) -> dict[str, bytes]:
+        parts = self._running.save(number)
+        directory = self._checkpoints.partial(number)
+        return {part: (directory / f"{part}.safetensors").read_bytes() for part in parts}
+
+    def _settle(self, number: int, manifest: Manifest | None) -> None:
+        if manifest is None:
+            self._checkpoints.abandon(number)
+        else:
+            self._checkpoints.commit(replace(manifest, files={}))
+            self._checkpoints.keep(2)
+        self._running.settle(number)
+
+    def _finish(self) -> int:
+        if self._runtime is not None:
+            self._runtime.finish()
+        return self._node.stamp() if self._node is not None else 0
+
+    def _stop(self) -> None:
+        if self._runtime is not None:
+            self._runtime.stop()
+            self._runtime = None
+        self._home.cleanup()
+
+
+__all__ = ["Count", "Glance", "NodeAgent", "NodeRecipe", "Saved"]

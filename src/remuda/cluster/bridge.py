@@ -1,0 +1,331 @@
+"""The bridge of a node: it keeps what this node shares with others alike, over links to them.
+
+It is a worker like an actor or a learner, in a process of its own, supervised and restarted as they
+are. It holds nothing that its successor needs: who has what is told anew with every link.
+"""
+
+from __future__ import annotations
+
+import errno
+import logging
+import select
+import socket
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from multiprocessing.reduction import DupFd
+from typing import Any
+
+from remuda.cluster import rings
+from remuda.cluster.channel import Channel
+from remuda.cluster.messages import Frame
+from remuda.cluster.link import GREETING, Identity, Link, LinkLostError
+from remuda.cluster.placement import Placement
+from remuda.cluster.stores import Stores
+from remuda.cluster.traffic import Traffic
+from remuda.errors import RemudaError
+from remuda.memory.waiting import Wakeup
+from remuda.types import State
+
+log = logging.getLogger(__name__)
+
+TICK = 0.005
+"""Seconds between two rounds, as a rule: what was written meanwhile crosses together."""
+AGAIN = 0.1
+"""Seconds after which a node that could not be reached is tried again."""
+IN_PROGRESS = (0, errno.EINPROGRESS, errno.EWOULDBLOCK)
+BEAT = 1.0
+"""Seconds after which a frame is sent in which nothing is."""
+
+
+class Listener:
+    """Where the bridges of other nodes find this one; its port outlives a bridge."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self.socket = connection
+
+    @classmethod
+    def on(cls, address: str, ports: range) -> Listener:
+        """Listen at an address, at the first of these ports that is free; none: at any.
+
+        Raises:
+            RemudaError: none is free.
+        """
+        for port in ports or (0,):
+            found = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+            found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                found.bind((address, port))
+                found.listen(64)
+            except OSError as error:
+                found.close()
+                why = error.strerror
+                continue
+            return cls(found)
+        raise RemudaError(
+            f"no port to listen at on {address} ({why}); cluster.ports allows {ports.start} to "
+            f"{ports.stop - 1}"
+            if ports
+            else f"cannot listen on {address}: {why}"
+        )
+
+    @property
+    def port(self) -> int:
+        """Its port."""
+        port: int = self.socket.getsockname()[1]
+        return port
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _listen, (DupFd(self.socket.fileno()),)
+
+
+def _listen(descriptor: Any) -> Listener:
+    return Listener(socket.socket(fileno=descriptor.detach()))
+
+
+@dataclass(frozen=True)
+class BridgeRole:
+    """The recipe of a bridge."""
+
+    stores: Stores
+    placement: Placement
+    identity: Identity
+    addresses: Mapping[int, tuple[str, int]]
+    """By node, where its bridge listens."""
+    listener: Listener
+    wakeup: Wakeup
+    traffic: Traffic
+    weights_every: float = 0.0
+    silence: float = 10.0
+    """Seconds without any frame after which a link is made anew."""
+    name: str = field(default="bridge", init=False)
+    parts: tuple[str, ...] = field(default=(), init=False)
+
+    def build(self) -> Bridge:
+        """Make the bridge, in the process that is to run it."""
+        for experience in self.stores.experience.values():
+            rings.warm_up(experience)
+        return Bridge(self)
+
+    def let_go(self) -> None:
+        """Nothing: roles that wait for others are let go by their own nodes."""
+
+
+@dataclass
+class Peer:
+    """Another node, as its bridge is reached."""
+
+    number: int
+    link: Link | None = None
+    channel: Channel | None = None
+    next_try: float = 0.0
+    next_round: float = 0.0
+    next_beat: float = 0.0
+    was_open: bool = False
+
+    @property
+    def is_open(self) -> bool:
+        """Whether frames may be sent."""
+        return self.channel is not None
+
+
+class Bridge:
+    """A worker: rounds in which what is new goes to every node that needs it.
+
+    1. Nothing waits for it but what needs another node.
+    2. Whoever sees a word here sees all that was written before it there.
+    3. A link that breaks is made anew, and nothing that the other end has is sent again.
+    """
+
+    done = False
+    parts: tuple[str, ...] = ()
+
+    def __init__(self, role: BridgeRole) -> None:
+        self._role, self._stores = role, role.stores
+        self._me = role.identity.number
+        self._listener = role.listener.socket
+        self._listener.setblocking(False)
+        self._peers = {n: Peer(n) for n in role.placement.peers_of(self._me)}
+        self._strangers: list[Link] = []
+        homes = role.placement.homes
+        self._wakeups = role.stores.wakeups
+        self._own = [role for role, home in enumerate(homes) if home == self._me]
+        self._absent = {
+            wakeup.fileno(): number
+            for number, (wakeup, home) in enumerate(zip(self._wakeups, homes, strict=True))
+            if home != self._me
+        }
+        self._homes = homes
+        self._poll = select.poll()
+        self._polled: dict[int, int] = {}
+        self._is_rung = True
+
+    # What a runtime asks of a worker.
+
+    def work(self) -> bool:
+        """A round; False: the next is due in a moment."""
+        now = time.monotonic()
+        self._look_at_wakeups()
+        self._accept()
+        for stranger in self._strangers.copy():
+            self._hear_stranger(stranger, now)
+        for peer in self._peers.values():
+            if peer.link is None:
+                self._dial(peer, now)
+            if peer.link is not None:
+                self._serve(peer, now)
+        self._is_rung = False
+        return False
+
+    def wait(self, timeout: float, interrupted: Callable[[], bool]) -> None:  # noqa: ARG002
+        """Sleep until anything comes, a role is rung that is not here, or the next round."""
+        wanted = dict.fromkeys(self._absent, select.POLLIN)
+        wanted[self._listener.fileno()] = select.POLLIN
+        wanted[self._role.wakeup.fileno()] = select.POLLIN
+        links = [peer.link for peer in self._peers.values()] + list(self._strangers)
+        for link in filter(None, links):
+            wanted[link.fileno()] = select.POLLIN | (0 if link.is_free else select.POLLOUT)
+        for fd in self._polled.keys() - wanted.keys():
+            self._poll.unregister(fd)
+        for fd, events in wanted.items():
+            if self._polled.get(fd) != events:
+                self._poll.register(fd, events)
+        self._polled = wanted
+        self._poll.poll(min(timeout, TICK) * 1000.0)
+
+    def finish(self) -> None:
+        """Send what is left, and say goodbye; the roles of this node work no more."""
+        limit = time.monotonic() + 5.0
+        while time.monotonic() < limit:
+            for peer in self._peers.values():
+                peer.next_round = 0.0
+            self.work()
+            if all(p.link is None or p.link.is_free for p in self._peers.values()):
+                break
+            self.wait(TICK, lambda: False)
+        for peer in self._peers.values():
+            if peer.link is not None:
+                peer.link.close()
+
+    def state(self, part: str) -> State:
+        """Nothing: it has no part."""
+        raise KeyError(part)
+
+    def restore(self, part: str, state: State) -> None:  # noqa: ARG002
+        """Likewise."""
+        raise KeyError(part)
+
+    # Links.
+
+    def _look_at_wakeups(self) -> None:
+        self._role.wakeup.was_rung()
+        for number in self._absent.values():
+            if self._wakeups[number].was_rung():
+                peer = self._peers.get(self._homes[number])
+                if peer is not None and peer.channel is not None:
+                    peer.channel.wakes.add(number)
+                    peer.next_round = 0.0
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                connection, _ = self._listener.accept()
+            except OSError:
+                return
+            self._strangers.append(Link(connection, self._role.identity))
+
+    def _hear_stranger(self, link: Link, now: float) -> None:
+        """Let one that came in say who it is."""
+        try:
+            frames = list(link.frames_in())
+            link.flush()
+        except LinkLostError as error:
+            log.info("a connection was turned away: %s", error)
+            self._forget(link)
+            self._strangers.remove(link)
+            return
+        if link.is_open:
+            self._strangers.remove(link)
+            peer = self._peers.get(link.peer if link.peer is not None else -1)
+            if peer is None:
+                self._forget(link)
+                return
+            if peer.link is not None:  # the other end began anew before this one saw it
+                self._lose(peer, "the other end began anew")
+            peer.link = link
+            self._open(peer, now)
+            for frame in frames:
+                self._take(peer, frame)
+        elif now > link.began + GREETING:
+            self._forget(link)
+            self._strangers.remove(link)
+
+    def _dial(self, peer: Peer, now: float) -> None:
+        """Call a node of a lower number; those of a higher one call."""
+        if peer.number > self._me or now < peer.next_try:
+            return
+        peer.next_try = now + AGAIN
+        connection = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+        connection.setblocking(False)
+        if connection.connect_ex(self._role.addresses[peer.number]) not in IN_PROGRESS:
+            connection.close()
+            return
+        peer.link = Link(connection, self._role.identity, peer.number)
+
+    def _serve(self, peer: Peer, now: float) -> None:
+        """Read what came, and send what is new."""
+        link = peer.link
+        assert link is not None
+        try:
+            for frame in link.frames_in():
+                if peer.channel is None:
+                    self._open(peer, now)
+                self._take(peer, frame)
+            if link.is_open and peer.channel is None:
+                self._open(peer, now)
+            link.flush()
+            if peer.channel is not None and link.is_free and now >= peer.next_round:
+                peer.next_round = now + TICK
+                news = peer.channel.news(now)
+                if news is not None or now >= peer.next_beat:
+                    peer.next_beat = now + BEAT
+                    link.send(news or Frame())
+            if now > link.heard + self._role.silence:
+                raise LinkLostError(f"nothing came for {self._role.silence:g} s")
+        except RemudaError as error:
+            self._lose(peer, str(error))
+        self._role.traffic.note(peer.number, link, peer.channel)
+
+    def _open(self, peer: Peer, now: float) -> None:
+        assert peer.link is not None
+        log.info("node %d is reached", peer.number)
+        role = self._role
+        peer.channel = Channel(
+            self._stores, role.placement, self._me, peer.number, role.weights_every
+        )
+        peer.next_round, peer.next_beat, peer.was_open = 0.0, now + BEAT, True
+        peer.link.send(peer.channel.holds())
+
+    def _take(self, peer: Peer, frame: Any) -> None:
+        assert peer.channel is not None
+        woken = peer.channel.take(frame)
+        if self._stores.in_turns:
+            woken.update(self._own)
+        for number in woken:
+            if self._homes[number] == self._me:
+                self._wakeups[number].ring()
+
+    def _lose(self, peer: Peer, why: str) -> None:
+        if peer.was_open:
+            log.info("node %d is out of reach: %s", peer.number, why)
+        if peer.link is not None:
+            self._forget(peer.link)
+        if peer.channel is not None:
+            peer.channel.lose()
+        peer.link = peer.channel = None
+        peer.was_open = False
+
+    def _forget(self, link: Link) -> None:
+        if self._polled.pop(link.fileno(), None) is not None:
+            self._poll.unregister(link.fileno())
+        link.close()

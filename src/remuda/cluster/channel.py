@@ -1,0 +1,216 @@
+"""What two nodes tell each other: frames of what one has and the other needs.
+
+A channel is of one link, and begins anew with it. First each end tells what it holds of the other;
+then each sends what the other does not have, as long as the link is free. A frame's words are read
+before the rest of it is copied, and written after that: so whoever sees a word sees all that was
+written before it, as on one machine.
+"""
+
+from __future__ import annotations
+
+import os
+
+import numpy as np
+
+from remuda.cluster.messages import Frame, Kind, Section, sections
+from remuda.cluster.placement import HEAD, Placement
+from remuda.cluster.ring_kernels import COLUMNS, ENTRY
+from remuda.cluster.rings import Followed, Following, News
+from remuda.cluster.stores import Stores
+from remuda.cluster.weights import WeightsIn, WeightsOut
+from remuda.errors import RemudaError
+from remuda.experience.ring import UPDATE_TIME
+from remuda.memory.atomic import load, store
+from remuda.types import Array, Integers
+
+SLOWLY = 0.1
+"""Seconds between two looks at words that only people and checkpoints read."""
+ROOM = 4 << 20
+"""Bytes of steps in a frame, as a rule."""
+
+
+class Channel:
+    """One end of what two nodes tell each other."""
+
+    def __init__(
+        self, stores: Stores, placement: Placement, me: int, peer: int, weights_every: float = 0.0
+    ) -> None:
+        """Begin.
+
+        Args:
+            stores: of this node.
+            placement: of the roles.
+            me: the number of this node.
+            peer: of the other.
+            weights_every: seconds between two snapshots of all policies.
+        """
+        self._stores, self._me, self._peer = stores, me, peer
+        self._out: dict[int, Followed] = {}
+        for key in stores.rings(placement, me, peer):
+            experience, actor = stores.ring_of(key)
+            self._out[key] = Followed(experience.rings[actor])
+        self._in = {key: Following(*stores.ring_of(key)) for key in stores.rings(placement, peer, me)}
+        self._weights_out = WeightsOut(stores.published, stores.weights(placement, me, peer))
+        self._weights_in = WeightsIn(stores.published, stores.weights(placement, peer, me))
+        self._fast_out = stores.fast_words(placement, me, peer)
+        self._slow_out = stores.slow_words(placement, me, peer)
+        self._fast_in = stores.fast_words(placement, peer, me)
+        self._slow_in = stores.slow_words(placement, peer, me)
+        # What no word ever is, so that all of them are sent once.
+        self._fast_sent: Integers = np.full(len(self._fast_out), -(2**63), np.int64)
+        self._slow_sent: Integers = np.full(len(self._slow_out), -(2**63), np.int64)
+        largest = max((followed.largest for followed in self._out.values()), default=0)
+        self._payload: Array = np.empty(max(ROOM, largest) if self._out else 0, np.uint8)
+        self._weights_every = weights_every
+        self._next_slow = self._next_weights = 0.0
+        self._late = [
+            stores.experience[name]
+            for policy, name in enumerate(stores.policies)
+            if placement.learners[stores.learner_of(policy)] == peer and me in placement.actors
+        ]
+        """Of policies that learn there, and play here."""
+        self._own_actors = [i for i, at in enumerate(placement.actors) if at == me]
+        self.is_told = False
+        """Whether the other end said what it holds; nothing else is sent before."""
+        self.wakes: set[int] = set()
+        """Roles that live there and were rung here."""
+        self.steps_in = self.steps_out = 0
+
+    def holds(self) -> Frame:
+        """What is here of the other's, to be sent first."""
+        frame = Frame()
+        for key, following in self._in.items():
+            frame.add(Kind.HOLDS_RING, key, np.concatenate(following.holds))
+        frame.add(Kind.HOLDS_WEIGHTS, 0, self._weights_in.holds)
+        return frame
+
+    def news(self, now: float) -> Frame | None:
+        """What the other does not have yet; None: nothing, or it is not told yet what it has."""
+        if not self.is_told:
+            return None
+        frame = Frame()
+        self._fast_out.read()  # before all else; what was written before is copied after
+        is_stamped = self._peer == HEAD and self._fast_out.last != self._fast_sent[-1]
+        slowly = now >= self._next_slow or is_stamped
+        if slowly:
+            self._slow_out.read()
+        is_whole = self._add_rings(frame)
+        self._add_weights(frame, now, is_stamped)
+        if self.wakes:
+            frame.add(Kind.WAKE, 0, np.array(sorted(self.wakes), np.int64))
+            self.wakes.clear()
+        if is_whole:
+            for kind, words, sent in (
+                (Kind.SLOW, self._slow_out, self._slow_sent),
+                (Kind.FAST, self._fast_out, self._fast_sent),
+            ):
+                if kind == Kind.SLOW and not slowly:
+                    continue
+                at, values = words.changed(sent)
+                if len(at):
+                    frame.add(kind, 0, np.concatenate((at, values)))
+            if slowly:
+                self._next_slow = now + SLOWLY
+        return frame if frame.size else None
+
+    def take(self, frame: Array) -> set[int]:
+        """Write down what came; returns the roles that were rung there.
+
+        Raises:
+            RemudaError: it is damaged, or does not go on from what is here.
+        """
+        woken: set[int] = set()
+        for section in sections(frame):
+            self._take(section, woken)
+        return woken
+
+    def lose(self) -> None:
+        """The other node is out of reach: let no actor here wait for who learns there."""
+        if not self._stores.in_turns:
+            for experience in self._late:
+                experience.release()
+
+    def _add_rings(self, frame: Frame) -> bool:
+        """Add what was written into rings; False: there is more."""
+        at = 0
+        for key, followed in self._out.items():
+            found = followed.news(self._payload, at)
+            if found is None:
+                continue
+            news, at = found
+            self.steps_out += int((news.heads[:, 3] - news.heads[:, 2]).sum())
+            counts = np.array([len(news.words), len(news.heads), len(news.entries)], np.int64)
+            numbers = (counts, news.words, news.heads.reshape(-1), news.entries.reshape(-1))
+            frame.add(Kind.RING, key, np.concatenate(numbers), [news.payload])
+            if not news.is_whole:
+                return False
+        return True
+
+    def _add_weights(self, frame: Frame, now: float, at_once: bool) -> None:
+        if now < self._next_weights and not at_once:
+            return
+        newer = self._weights_out.newer()
+        for policy in newer:
+            numbers, arrays = self._weights_out.take(policy)
+            frame.add(Kind.WEIGHTS, policy, numbers, arrays)
+        if newer:
+            self._next_weights = now + self._weights_every
+
+    def _take(self, section: Section, woken: set[int]) -> None:
+        numbers, key = section.numbers, section.key
+        if section.kind == Kind.RING:
+            self._take_ring(key, numbers, section.data)
+        elif section.kind == Kind.WEIGHTS:
+            self._weights_in.publish(key, numbers, section.data.view(np.float32))
+        elif section.kind == Kind.FAST:
+            self._fast_in.write(*_halves(numbers))
+            self._translate()
+            for experience in self._late:
+                experience.let_in()
+        elif section.kind == Kind.SLOW:
+            self._slow_in.write(*_halves(numbers))
+        elif section.kind == Kind.WAKE:
+            woken.update(numbers.tolist())
+        elif section.kind == Kind.HOLDS_RING:
+            if key not in self._out:
+                raise RemudaError("the other end asks for a ring that is not here")
+            self._out[key].holds(*_halves(numbers))
+        elif section.kind == Kind.HOLDS_WEIGHTS:
+            self._weights_out.holds(numbers)
+            self.is_told = True
+        else:
+            raise RemudaError("what came is damaged")
+
+    def _take_ring(self, key: int, numbers: Integers, data: Array) -> None:
+        words, heads, entries = numbers[:3].tolist()
+        first, second = 3 + words, 3 + words + heads * COLUMNS
+        if key not in self._in or len(numbers) != second + entries * ENTRY:
+            raise RemudaError("what came is damaged")
+        found = numbers[first:second].reshape(heads, COLUMNS)
+        self.steps_in += int((found[:, 3] - found[:, 2]).sum())
+        self._in[key].write(
+            News(
+                words > 0,
+                numbers[3:first],
+                found,
+                numbers[second:].reshape(entries, ENTRY),
+                data,
+            )
+        )
+
+    def _translate(self) -> None:
+        """Where a learner elsewhere is at its first update, let actors here look at this process.
+
+        It stands for the link: while it lives, the other node does, whose own runtime sees to it
+        that its learners compute.
+        """
+        for experience in self._late:
+            for actor in self._own_actors:
+                words = experience.rings[actor].counters
+                if load(words, UPDATE_TIME) < 0:
+                    store(words, UPDATE_TIME, -os.getpid())
+
+
+def _halves(numbers: Integers) -> tuple[Integers, Integers]:
+    half = len(numbers) // 2
+    return numbers[:half], numbers[half:]

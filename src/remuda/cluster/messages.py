@@ -1,0 +1,115 @@
+"""What crosses a link: frames of sections, each a few numbers and some bytes. Plain data, no code.
+
+    frame:    length of the rest, then sections
+    section:  kind, key, numbers, bytes: how many of each; then the numbers; then the bytes
+
+All numbers are 64-bit words of little-endian order, and everything begins on one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from enum import IntEnum
+
+import numpy as np
+
+from remuda.errors import RemudaError
+from remuda.types import Array, Integers
+
+WORD = 8
+HEADER = 4
+"""Numbers before a section."""
+LARGEST = 1 << 34
+"""Bytes of a frame that are taken for a frame."""
+
+
+class Kind(IntEnum):
+    """What a section tells."""
+
+    HOLDS_RING = 1
+    """What of a ring is here: its sequences, then its committed steps."""
+    HOLDS_WEIGHTS = 2
+    """Which versions are here."""
+    RING = 3
+    """What was added to a ring."""
+    WEIGHTS = 4
+    """A snapshot."""
+    FAST = 5
+    """Words that changed, of those that are looked at in every round..."""
+    SLOW = 6
+    """...and of those that are looked at a few times a second."""
+    WAKE = 7
+    """Roles that were rung where they are not."""
+    TABLE = 8
+    """What changed in the table of a population."""
+
+
+@dataclass(frozen=True)
+class Section:
+    """A part of a frame."""
+
+    kind: int
+    key: int
+    numbers: Integers
+    data: Array
+    """Bytes, of uint8."""
+
+
+@dataclass
+class Frame:
+    """A frame that is put together: buffers to be sent one after another."""
+
+    buffers: list[memoryview] = field(default_factory=list)
+    size: int = 0
+
+    def add(self, kind: Kind, key: int, numbers: Integers, data: Sequence[Array] = ()) -> None:
+        """Add a section.
+
+        Args:
+            kind: what it tells.
+            key: of what.
+            numbers: int64; they are copied.
+            data: contiguous arrays that stay as they are until the frame is sent.
+        """
+        views = [_bytes(array) for array in data if array.size]
+        size = sum(view.nbytes for view in views)
+        head = np.array([kind, key, numbers.size, size], np.int64)
+        fixed = head.tobytes() + np.ascontiguousarray(numbers, np.int64).tobytes()
+        rest = -size % WORD
+        self.buffers += [memoryview(fixed), *views]
+        if rest:
+            self.buffers.append(memoryview(bytes(rest)))
+        self.size += len(fixed) + size + rest
+
+    def finished(self) -> list[memoryview]:
+        """The buffers, with the length before them."""
+        return [memoryview(self.size.to_bytes(WORD, "little")), *self.buffers]
+
+
+def sections(frame: Array) -> Iterator[Section]:
+    """The sections of a frame.
+
+    Args:
+        frame: [bytes] uint8, what came after its length; it begins on a word.
+
+    Raises:
+        RemudaError: it is damaged.
+    """
+    at = 0
+    words = frame.view(np.int64)
+    while at < len(words):
+        if at + HEADER > len(words):
+            raise RemudaError("what came is damaged")
+        kind, key, numbers, size = words[at : at + HEADER].tolist()
+        at += HEADER
+        end = at + numbers + -(-size // WORD)
+        if numbers < 0 or size < 0 or end > len(words):
+            raise RemudaError("what came is damaged")
+        begin = (at + numbers) * WORD
+        yield Section(kind, key, words[at : at + numbers], frame[begin : begin + size])
+        at = end
+
+
+def _bytes(array: Array) -> memoryview:
+    return memoryview(array.reshape(-1).view(np.uint8))  # type: ignore[arg-type]

@@ -1,0 +1,131 @@
+"""Which role lives on which node of a cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+HEAD = 0
+"""The node of the coordinator."""
+
+
+@dataclass(frozen=True)
+class Placement:
+    """The home of every role. Roles are numbered: the actors, then the learners."""
+
+    actors: tuple[int, ...]
+    """By actor, its node."""
+    learners: tuple[int, ...]
+    """By learner process, its node."""
+    epoch: int = 1
+    """How often roles were placed; nodes of another one have no links."""
+
+    @property
+    def homes(self) -> tuple[int, ...]:
+        """By role, its node."""
+        return (*self.actors, *self.learners)
+
+    @property
+    def nodes(self) -> tuple[int, ...]:
+        """Those that have a role, and the head."""
+        return tuple(sorted({HEAD, *self.homes}))
+
+    def roles_of(self, node: int) -> list[int]:
+        """The numbers of a node's roles."""
+        return [role for role, home in enumerate(self.homes) if home == node]
+
+    def peers_of(self, node: int) -> list[int]:
+        """The nodes that a node has a link with: the head; who plays for it, or learns."""
+        plays, learns = set(self.actors), set(self.learners)
+        peers = set(self.nodes) if node == HEAD else {HEAD}
+        if node in plays:
+            peers |= learns
+        if node in learns:
+            peers |= plays
+        return sorted(peers - {node})
+
+    def moved(self, homes: Mapping[int, int]) -> Placement:
+        """The next placement, with these roles elsewhere: nodes, by role."""
+        found = [homes.get(role, home) for role, home in enumerate(self.homes)]
+        actors = len(self.actors)
+        return Placement(tuple(found[:actors]), tuple(found[actors:]), self.epoch + 1)
+
+
+@dataclass(frozen=True)
+class Offer:
+    """What a node has for roles."""
+
+    number: int
+    cores: int
+    gpus: int = 0
+    plays: bool = True
+    """Whether actors may live there."""
+    labels: tuple[str, ...] = ()
+
+
+def place(
+    offers: Sequence[Offer],
+    actors: int,
+    devices: Sequence[str],
+    wanted: Sequence[str] = (),
+    epoch: int = 1,
+) -> Placement:
+    """Give every role a home.
+
+    Learners that need a GPU go where one is; a label that a policy names wins. All others go one
+    after another to the node that has most cores left, learners first, since what they share with
+    actors beside them crosses no network.
+
+    Args:
+        offers: the nodes, the head first.
+        actors: how many there are.
+        devices: by learner process, where it trains.
+        wanted: by learner process, the label of its node; empty: any.
+        epoch: of the placement.
+
+    Raises:
+        ValueError: no node has a label that is wanted, or none may play.
+    """
+    left = {offer.number: float(offer.cores) for offer in offers}
+    gpus = {offer.number: offer.gpus for offer in offers}
+    by_number = {offer.number: offer for offer in offers}
+
+    def take(allowed: Sequence[int]) -> int:
+        best = max(allowed, key=lambda number: (left[number], -number))
+        left[best] -= 1.0
+        return best
+
+    learners = []
+    for i, device in enumerate(devices):
+        label = wanted[i] if i < len(wanted) else ""
+        allowed = [n for n, offer in by_number.items() if not label or label in offer.labels]
+        if not allowed:
+            raise ValueError(label)
+        if device.startswith("cuda") and any(gpus[n] > 0 for n in allowed):
+            most = max(gpus[n] for n in allowed)
+            allowed = [n for n in allowed if gpus[n] == most]
+        home = take(allowed)
+        gpus[home] -= device.startswith("cuda")
+        learners.append(home)
+    players = [offer.number for offer in offers if offer.plays]
+    if not players:
+        raise ValueError("actors")
+    found = [take(players) for _ in range(actors)]
+    return Placement(tuple(found), tuple(learners), epoch)
+
+
+def without(placement: Placement, gone: int, offers: Sequence[Offer]) -> Placement:
+    """Move the roles of a node that is gone to those that are left, one to each in turn."""
+    load = {offer.number: 0 for offer in offers}
+    for home in placement.homes:
+        if home in load:
+            load[home] += 1
+    cores = {offer.number: offer.cores for offer in offers}
+    homes = {}
+    for role in placement.roles_of(gone):
+        plays = role < len(placement.actors)
+        allowed = [o.number for o in offers if o.plays or not plays] or [o.number for o in offers]
+        home = max(allowed, key=lambda number: (cores[number] - load[number], -number))
+        load[home] += 1
+        homes[role] = home
+    return replace(placement.moved(homes))

@@ -1,0 +1,284 @@
+"""The compiled kernels by which a ring on one node follows the ring of the same actor on another.
+
+Every word and byte of a ring has one writer: its actor, or the policy's learner. On the node of the
+actor that is the actor itself; on any other node the bridge writes what is the actor's, in the same
+order as an actor does, so that readers there need not know of it.
+
+`collect` reads a ring as a learner does: it notes a segment's sequence, copies, and looks again.
+What it copies is what was added since it was asked before. `follow` writes it down.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from remuda.experience.ring import (
+    CLOSED,
+    CLOSED_STEPS,
+    HEAD,
+    LOST,
+    NEXT_OVERWRITTEN,
+    NOTHING,
+    OPEN,
+    OVERWRITTEN,
+    WANTED,
+    WRITTEN,
+)
+from remuda.kernels import njit
+from remuda.memory.atomic import (
+    exchange,
+    fence_acquire,
+    fence_full,
+    fence_release,
+    load,
+    store,
+)
+from remuda.types import Array, Integers
+
+WORDS = 7
+"""Of a ring, that are its actor's: HEAD, OVERWRITTEN, NEXT_OVERWRITTEN, LOST, CLOSED, CLOSED_STEPS,
+WRITTEN."""
+SLOT, SEQUENCE, BEGIN, END, CLOSED_AS, NUMBER, STREAM, IS_NEW = range(8)
+"""What is told of a segment of which steps BEGIN to END come."""
+COLUMNS = 8
+ENTRY = 4
+"""Numbers of an entry of the queue: which it is, its place, that one's sequence, steps so far."""
+FITS, SKIPPED, CUT = range(3)
+"""How far `collect` got: to the end; to the end, but for segments that were just being written; or
+until what it was given was full."""
+NOT_THE_SAME = -1
+"""What `follow` returns where steps are to be added to another segment than it has."""
+
+
+class RingParts(NamedTuple):
+    """The arrays of a ring, [segments, ...], as these kernels take them."""
+
+    sequence: Integers
+    committed: Integers
+    closed_as: Integers
+    queue: Integers
+    queue_sequence: Integers
+    queue_steps: Integers
+    numbers: Integers
+    streams: Integers
+    memories: Array
+    """[segments, bytes]."""
+    counters: Integers
+
+
+class Sent(NamedTuple):
+    """What a peer has of a ring, as far as it is known."""
+
+    sequence: Integers
+    committed: Integers
+    words: Integers
+    """[WORDS] as they were sent last."""
+
+
+@njit(cache=True)
+def _words(counters: Integers, words: Integers) -> None:
+    """Read the words that are the actor's; what was written down before them is seen after this."""
+    words[6] = load(counters, WRITTEN)
+    words[4] = load(counters, CLOSED)
+    words[5] = load(counters, CLOSED_STEPS)
+    words[1] = load(counters, OVERWRITTEN)
+    words[2] = load(counters, NEXT_OVERWRITTEN)
+    words[3] = load(counters, LOST)
+    words[0] = load(counters, HEAD)
+    fence_acquire()
+
+
+@njit(cache=True)
+def has_changed(parts: RingParts, sent: Sent, words: Integers) -> bool:
+    """Whether there is anything to be sent; `words` [WORDS] are filled."""
+    _words(parts.counters, words)
+    changed = False
+    for i in range(WORDS):
+        changed |= words[i] != sent.words[i]
+    return changed
+
+
+@njit(cache=True)
+def _entries(parts: RingParts, words: Integers, first: int, out: Integers) -> int:
+    """Copy the queue from entry `first` to the last that `words` count; returns how many.
+
+    Those that the actor writes over meanwhile lead nowhere. `CLOSED_STEPS` becomes the last one's.
+    """
+    places = parts.queue.size
+    closed = words[4]
+    first = max(first, closed - places, 0)
+    count = 0
+    for number in range(first, closed):
+        i = number % places
+        out[count, 0] = number
+        out[count, 1] = parts.queue[i]
+        out[count, 2] = parts.queue_sequence[i]
+        out[count, 3] = parts.queue_steps[i]
+        count += 1
+    fence_acquire()
+    gone = load(parts.counters, CLOSED) - places
+    for i in range(count):
+        if out[i, 0] <= gone:
+            out[i, 1], out[i, 2] = 0, NOTHING
+    if count and out[count - 1, 0] > gone:
+        words[5] = out[count - 1, 3]
+    return count
+
+
+@njit(cache=True)
+def collect(
+    fields: tuple[Array, ...],
+    layout: Integers,
+    parts: RingParts,
+    sent: Sent,
+    words: Integers,
+    heads: Integers,
+    entries: Integers,
+    payload: Array,
+    at: int,
+) -> tuple[int, int, int, int]:
+    """Copy what a peer does not have of a ring, as far as there is place for it.
+
+    Args:
+        fields: what is kept of steps, each [segments, bytes].
+        layout: [fields, 3]: bytes of a row; rows that a segment has more than steps before it ends;
+            rows of a segment.
+        parts: the ring.
+        sent: what the peer has; it is brought up to date.
+        words: [WORDS], of `has_changed`.
+        heads: [segments, COLUMNS], filled.
+        entries: [segments, ENTRY], filled.
+        payload: bytes, filled from `at` on.
+        at: where they begin.
+
+    Returns:
+        How far it got; segments; entries; and the end of the bytes.
+    """
+    num_heads, outcome = 0, FITS
+    num_entries = _entries(parts, words, sent.words[4], entries)
+    for slot in range(parts.sequence.size):
+        sequence = load(parts.sequence, slot)
+        if sequence % 2 == 1:
+            outcome = max(outcome, SKIPPED)
+            continue
+        end = load(parts.committed, slot)
+        is_new = sequence != sent.sequence[slot]
+        first = 0 if is_new else sent.committed[slot]
+        if not is_new and end <= first:
+            continue
+        size = parts.memories.shape[1] if is_new else 0
+        for f in range(len(fields)):
+            lo = 0 if is_new else min(first + layout[f, 1], layout[f, 2])
+            size += (min(end + layout[f, 1], layout[f, 2]) - lo) * layout[f, 0]
+        if at + size > payload.size:
+            outcome = CUT
+            break
+        start = at
+        if is_new:
+            width = parts.memories.shape[1]
+            payload[at : at + width] = parts.memories[slot]
+            at += width
+        for f in range(len(fields)):
+            lo = 0 if is_new else min(first + layout[f, 1], layout[f, 2])
+            hi = min(end + layout[f, 1], layout[f, 2])
+            a, b = lo * layout[f, 0], hi * layout[f, 0]
+            payload[at : at + b - a] = fields[f][slot, a:b]
+            at += b - a
+        head = heads[num_heads]
+        head[SLOT], head[SEQUENCE], head[BEGIN], head[END] = slot, sequence, first, end
+        number = parts.closed_as[slot]
+        head[CLOSED_AS] = number if number <= words[4] else OPEN
+        head[NUMBER], head[STREAM] = parts.numbers[slot], parts.streams[slot]
+        head[IS_NEW] = is_new
+        fence_acquire()
+        if load(parts.sequence, slot) != sequence:  # it was overtaken
+            at, outcome = start, max(outcome, SKIPPED)
+            continue
+        num_heads += 1
+        sent.sequence[slot], sent.committed[slot] = sequence, end
+    return outcome, num_heads, num_entries, at
+
+
+@njit(cache=True)
+def follow(
+    fields: tuple[Array, ...],
+    layout: Integers,
+    parts: RingParts,
+    words: Integers,
+    heads: Integers,
+    entries: Integers,
+    payload: Array,
+    watched: int,
+) -> int:
+    """Write down what `collect` copied; 1 where the learner is to be rung, else 0.
+
+    Args:
+        fields: as for `collect`...
+        layout: ...likewise.
+        parts: the ring here.
+        words: [WORDS]; none, where more of the ring is to come.
+        heads: [segments, COLUMNS].
+        entries: [entries, ENTRY].
+        payload: the bytes of these segments.
+        watched: the word that the learner sleeps by.
+    """
+    at = 0
+    counters = parts.counters
+    for i in range(heads.shape[0]):
+        head = heads[i]
+        slot, first, end, is_new = head[SLOT], head[BEGIN], head[END], head[IS_NEW] != 0
+        if is_new:
+            store(parts.sequence, slot, head[SEQUENCE] - 1)
+            fence_release()
+            store(parts.committed, slot, 0)
+            width = parts.memories.shape[1]
+            parts.memories[slot] = payload[at : at + width]
+            at += width
+            parts.numbers[slot], parts.streams[slot] = head[NUMBER], head[STREAM]
+            parts.closed_as[slot] = head[CLOSED_AS]
+        elif parts.sequence[slot] != head[SEQUENCE] or parts.committed[slot] != first:
+            return NOT_THE_SAME
+        for f in range(len(fields)):
+            lo = 0 if is_new else min(first + layout[f, 1], layout[f, 2])
+            hi = min(end + layout[f, 1], layout[f, 2])
+            a, b = lo * layout[f, 0], hi * layout[f, 0]
+            fields[f][slot, a:b] = payload[at : at + b - a]
+            at += b - a
+        store(parts.committed, slot, end)
+        if is_new:
+            store(parts.sequence, slot, head[SEQUENCE])
+    if words.size == 0:
+        return 0
+    store(counters, HEAD, words[0])
+    store(counters, NEXT_OVERWRITTEN, words[2])
+    store(counters, OVERWRITTEN, words[1])
+    store(counters, LOST, words[3])
+    for i in range(entries.shape[0]):
+        number, slot = entries[i, 0], entries[i, 1]
+        at_entry = number % parts.queue.size
+        fence_release()
+        parts.queue[at_entry] = slot
+        parts.queue_sequence[at_entry] = entries[i, 2]
+        parts.queue_steps[at_entry] = entries[i, 3]
+        if parts.sequence[slot] == entries[i, 2]:
+            parts.closed_as[slot] = number + 1
+        if number >= counters[CLOSED]:
+            store(counters, CLOSED, number + 1)
+    store(counters, CLOSED, words[4])
+    store(counters, CLOSED_STEPS, words[5])
+    store(counters, WRITTEN, words[6])
+    fence_full()
+    wanted = load(counters, WANTED)
+    return int(0 < wanted <= counters[watched] and exchange(counters, WANTED, 0) != 0)
+
+
+@njit(cache=True)
+def mend(parts: RingParts) -> None:
+    """Let a ring's counts agree that a bridge was following when it died.
+
+    What it left odd or half said comes again: its successor tells what it has.
+    """
+    counters = parts.counters
+    if counters[CLOSED] > 0:
+        last = parts.queue_steps[(counters[CLOSED] - 1) % parts.queue_steps.size]
+        store(counters, CLOSED_STEPS, last)

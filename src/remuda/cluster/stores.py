@@ -1,0 +1,182 @@
+"""What the bridge of a node reads and writes: all of the run's shared memory that crosses."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from remuda.cluster.placement import HEAD, Placement
+from remuda.cluster.words import Words
+from remuda.experience import ring
+from remuda.experience.experience import Experience
+from remuda.experience.ring import (
+    CLOSED,
+    CLOSED_STEPS,
+    CONSUMED,
+    COUNTERS,
+    EXCUSED,
+    LOST,
+    NEXT_OVERWRITTEN,
+    OVERWRITTEN,
+    TAKEN,
+    TAKEN_STEPS,
+    UPDATE_TIME,
+    WRITTEN,
+)
+from remuda.live_hyperparameters import LiveHyperparameters
+from remuda.memory.shared import SharedArrays
+from remuda.memory.waiting import Wakeup
+from remuda.publish.snapshot import PublishedWeights
+from remuda.runtime.control import Control
+from remuda.scoreboard import Play, Scoreboard
+from remuda.types import Array
+
+LEARNERS_WORDS = (EXCUSED, CONSUMED, TAKEN, TAKEN_STEPS, UPDATE_TIME)
+"""The words of a ring that its learner writes, in the order in which they are to be seen."""
+ACTORS_WORDS = (
+    ring.HEAD,
+    NEXT_OVERWRITTEN,
+    OVERWRITTEN,
+    LOST,
+    CLOSED,
+    CLOSED_STEPS,
+    WRITTEN,
+)
+"""Likewise its actor."""
+Parts = list[tuple[Array, list[int] | slice]]
+ALL = slice(None)
+
+
+class Stamps:
+    """By node, a number that its agent counts up: who sees it sees all that was written before.
+
+    [nodes]; each is written by the process that hosts the roles of its node, and elsewhere by
+    bridges.
+    """
+
+    def __init__(self, nodes: int) -> None:
+        self._shared = SharedArrays({"stamps": ((nodes,), np.int64)})
+
+    @property
+    def all(self) -> Array:
+        """[nodes]."""
+        return self._shared["stamps"]
+
+
+@dataclass(frozen=True)
+class Stores:
+    """The shared memory of a node, as far as it crosses to others."""
+
+    policies: tuple[str, ...]
+    groups: tuple[tuple[int, ...], ...]
+    """By learner process, the numbers of its policies."""
+    experience: Mapping[str, Experience]
+    published: PublishedWeights
+    scoreboard: Scoreboard
+    changes: LiveHyperparameters
+    control: Control
+    stamps: Stamps
+    actors: tuple[Wakeup, ...]
+    learners: tuple[Wakeup, ...]
+    in_turns: bool
+    """Whether actor and learners work in turns, as in `lockstep`."""
+
+    @property
+    def wakeups(self) -> tuple[Wakeup, ...]:
+        """By role."""
+        return (*self.actors, *self.learners)
+
+    def learner_of(self, policy: int) -> int:
+        """The learner process of a policy."""
+        return next(i for i, group in enumerate(self.groups) if policy in group)
+
+    def rings(self, placement: Placement, actors_at: int, learners_at: int) -> list[int]:
+        """The rings that actors on one node write and learners on another read, by number."""
+        found = []
+        for policy in range(len(self.policies)):
+            if placement.learners[self.learner_of(policy)] != learners_at:
+                continue
+            for actor, home in enumerate(placement.actors):
+                if home == actors_at and home != learners_at:
+                    found.append(policy * len(self.actors) + actor)
+        return found
+
+    def ring_of(self, number: int) -> tuple[Experience, int]:
+        """The experience that a ring belongs to, and its actor."""
+        policy, actor = divmod(number, len(self.actors))
+        return self.experience[self.policies[policy]], actor
+
+    def weights(self, placement: Placement, home: int, to: int) -> list[int]:
+        """The policies that learn on one node and are needed on another, by number."""
+        if to != HEAD and to not in placement.actors:
+            return []
+        return [p for p in range(len(self.policies)) if self._learns_at(placement, p) == home]
+
+    def fast_words(self, placement: Placement, home: int, to: int) -> Words:
+        """The words that one node tells another in every round: both make the same list."""
+        parts: Parts = []
+        roles = len(placement.actors)
+        control = self.control.words
+        if self.in_turns:
+            if placement.actors[0] == home and to in placement.learners:
+                parts += [(control["save_after"], ALL), (control["played"], ALL)]
+            if placement.actors[0] == to:
+                own = [roles + i for i, at in enumerate(placement.learners) if at == home]
+                parts.append((control["trained"], own))
+        for policy, name in enumerate(self.policies):
+            if self._learns_at(placement, policy) == home:
+                parts.append(self._words(placement, name, LEARNERS_WORDS, at=to))
+        if to == HEAD:
+            parts.append((self.stamps.all, [home]))
+        return Words([(array, where) for array, where in parts if where != []])
+
+    def slow_words(self, placement: Placement, home: int, to: int) -> Words:
+        """The words that one node tells another a few times a second, likewise."""
+        board = self.scoreboard.arrays
+        parts: Parts = []
+        if to == HEAD:
+            for actor, at in enumerate(placement.actors):
+                if at == home:
+                    parts += [(board[name][actor], ALL) for name in ("play", "policy", "facts")]
+            for policy, name in enumerate(self.policies):
+                learns_here = self._learns_at(placement, policy) == home
+                if learns_here:
+                    parts.append((board["learn"][policy], ALL))
+                    elsewhere = self._words(placement, name, LEARNERS_WORDS, without=(HEAD,))
+                    parts.append(elsewhere)
+                if self._learns_at(placement, policy) != HEAD:
+                    parts.append(self._words(placement, name, ACTORS_WORDS, at=home))
+        if home == HEAD:
+            parts += [(board["mark"], ALL)]
+            parts += [(self.changes.words[name], ALL) for name in ("values", "revision")]
+            turns = [(board["play"][a], [int(Play.TURNS)]) for a in self._others(placement, to)]
+            parts += turns
+        return Words([(array, where) for array, where in parts if where != []])
+
+    def _others(self, placement: Placement, node: int) -> list[int]:
+        """The actors elsewhere, for a node that has some."""
+        if node not in placement.actors:
+            return []
+        return [actor for actor, at in enumerate(placement.actors) if at != node]
+
+    def _learns_at(self, placement: Placement, policy: int) -> int:
+        return placement.learners[self.learner_of(policy)]
+
+    def _words(
+        self,
+        placement: Placement,
+        policy: str,
+        words: tuple[int, ...],
+        at: int | None = None,
+        without: tuple[int, ...] = (),
+    ) -> tuple[Array, list[int]]:
+        """Words of a policy's rings, of the actors on a node, or of all but those on some."""
+        counters = self.experience[policy].counters
+        actors = [
+            actor
+            for actor, home in enumerate(placement.actors)
+            if (at is None or home == at) and home not in without
+        ]
+        return counters, [actor * COUNTERS + word for actor in actors for word in words]

@@ -1,0 +1,59 @@
+"""How much crosses: counts of a node's bridge, in shared memory."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from remuda.memory.shared import SharedArrays
+from remuda.types import Array
+
+if TYPE_CHECKING:
+    from remuda.cluster.channel import Channel
+    from remuda.cluster.link import Link
+
+
+class Count(IntEnum):
+    """What is counted of the link to each node, over all connections that there were."""
+
+    SENT_BYTES = 0
+    RECEIVED_BYTES = 1
+    FRAMES = 2
+    STEPS_OUT = 3
+    STEPS_IN = 4
+    IS_OPEN = 5
+    """1 while the other node is reached."""
+
+
+class Traffic:
+    """Counts by node, [nodes, counts]; written by the bridge of this node alone.
+
+    They begin anew where a bridge does: whoever reads them makes differences.
+    """
+
+    def __init__(self, nodes: int) -> None:
+        self._shared = SharedArrays({"counts": ((nodes, len(Count)), np.int64)})
+        self._before: dict[int, list[int]] = {}
+        self._last: dict[int, list[int]] = {}
+        self._of: dict[int, int] = {}
+
+    @property
+    def counts(self) -> Array:
+        """[nodes, counts] by `Count`."""
+        return self._shared["counts"]
+
+    def note(self, node: int, link: Link, channel: Channel | None) -> None:
+        """Count what crossed by a link so far."""
+        found = [link.sent_bytes, link.received_bytes, link.frames, 0, 0]
+        if channel is not None:
+            found[3:] = [channel.steps_out, channel.steps_in]
+        if self._of.get(node) != id(link):  # another connection
+            before, last = self._before.get(node, [0] * 5), self._last.get(node, [0] * 5)
+            self._before[node] = [a + b for a, b in zip(before, last, strict=True)]
+            self._of[node] = id(link)
+        self._last[node] = found
+        row = self._shared["counts"][node]
+        row[:5] = [a + b for a, b in zip(self._before[node], found, strict=True)]
+        row[Count.IS_OPEN] = channel is not None

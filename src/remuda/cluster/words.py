@@ -1,0 +1,102 @@
+"""Words of shared memory that a bridge keeps alike on two nodes.
+
+A word is an aligned 64-bit number with one writer, on one node: the home of its role. It may be
+sent late, and what it was in between may be left out; it is never seen half written. Words are sent
+with what was written before them: they are read before anything else is collected, and written
+after it.
+
+Bridges own the words whose roles are elsewhere. One that dies leaves some as they were; its
+successor is sent all of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from remuda.kernels import njit
+from remuda.memory.atomic import fence_acquire, fence_release, store
+from remuda.types import Array, Integers
+
+
+class Words:
+    """Some words of shared memory, in order: what one node tells another of them.
+
+    The receiver writes them in this order, and those that changed only.
+    """
+
+    def __init__(self, parts: Sequence[tuple[Array, Sequence[int] | slice]]) -> None:
+        """Gather them.
+
+        Args:
+            parts: contiguous arrays of 64-bit numbers, each with the places in it, as if it were
+                flat.
+        """
+        self._arrays = [_words_of(array) for array, _ in parts]
+        self._places = [
+            np.arange(array.size)[where] if isinstance(where, slice) else np.array(where, np.int64)
+            for array, (_, where) in zip(self._arrays, parts, strict=True)
+        ]
+        self._begins = np.cumsum([0, *(len(places) for places in self._places)])
+        size = int(self._begins[-1])
+        self._now: Integers = np.zeros(size, np.int64)
+        self._at: Integers = np.zeros(size, np.int64)
+        self._values: Integers = np.zeros(size, np.int64)
+
+    def __len__(self) -> int:
+        return len(self._now)
+
+    def read(self) -> Integers:
+        """All of them as they are now; it holds until this is called again."""
+        for i, (array, places) in enumerate(zip(self._arrays, self._places, strict=True)):
+            np.take(array, places, out=self._now[self._begins[i] : self._begins[i + 1]])
+        fence_acquire()
+        return self._now
+
+    @property
+    def last(self) -> int:
+        """The last of those read last."""
+        return int(self._now[-1])
+
+    def changed(self, sent: Integers) -> tuple[Integers, Integers]:
+        """Of those read last: the numbers of those that changed since, and what they are.
+
+        `sent` is brought up to date.
+        """
+        count = _changed(self._now, sent, self._at, self._values)
+        return self._at[:count], self._values[:count]
+
+    def write(self, at: Integers, values: Integers) -> None:
+        """Write some, by their numbers, in this order."""
+        fence_release()
+        ends = np.searchsorted(at, self._begins)
+        for i in np.flatnonzero(np.diff(ends)):
+            own = slice(ends[i], ends[i + 1])
+            _put(self._arrays[i], self._places[i][at[own] - self._begins[i]], values[own])
+
+
+def _words_of(array: Array) -> Integers:
+    """The same memory as words."""
+    assert array.dtype.itemsize == 8
+    assert array.flags.c_contiguous
+    words: Integers = array.reshape(-1).view(np.int64)
+    return words
+
+
+@njit(cache=True)
+def _changed(words: Integers, sent: Integers, at: Integers, values: Integers) -> int:
+    """Find which words are not as they were sent; fills `at` and `values`, returns how many."""
+    count = 0
+    for i in range(words.size):
+        if words[i] != sent[i]:
+            at[count], values[count] = i, words[i]
+            sent[i] = words[i]
+            count += 1
+    return count
+
+
+@njit(cache=True)
+def _put(words: Integers, places: Integers, values: Integers) -> None:
+    for i in range(places.size):
+        store(words, places[i], values[i])
