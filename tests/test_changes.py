@@ -120,6 +120,7 @@ VALUES = {
     "priority": 2.0,
     "time_budget": None,
     "device": "cpu",
+    "node": "here",
     "exploration.start": 0.9,
     "exploration.end": 0.2,
     "exploration.decay_steps": 1000,

@@ -43,8 +43,8 @@ from remuda.population.table_layout import ORDERED, RECORDS
 from remuda.publish.snapshot import Snapshot
 from remuda.publish.weight_store import WeightPublisher, WeightStore
 from remuda.runtime.child import Place
-from remuda.runtime.host import threads
 from remuda.runtime.control import Control
+from remuda.runtime.host import threads
 from remuda.runtime.inline import InlineRuntime
 from remuda.runtime.layout import Layout, niceness
 from remuda.runtime.processes import ProcessRuntime

@@ -12,6 +12,7 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from remuda.config import Config, Only, PolicyConfig
+from remuda.config.cluster import IN_CLUSTER
 
 
 def without_effect(config: Config, said: Collection[str] = (), resumed: bool = False) -> list[str]:
@@ -56,6 +57,13 @@ def without_effect(config: Config, said: Collection[str] = (), resumed: bool = F
             changed = not resumed and _value(policy, key) != _value(defaults[policy.algorithm], key)
             if changed or wrote(prefix + key):
                 found.append(f"{prefix}{key} has no effect: {policy.algorithm} has no use for it")
+    if not IN_CLUSTER.reads(config):  # asked of the whole tree, though it is about policies
+        nodes = {"policy.": config.policy.node if not resumed else ""}
+        for name, own in config.policies.items():
+            nodes[f"policies.{name}."] = own.get("node", "") if not resumed else ""
+        for prefix, node in nodes.items():
+            if node or wrote(f"{prefix}node"):
+                found.append(f"{prefix}node {IN_CLUSTER.words('', '')}")
     plain = Config()
     for key, only in _marked(Config):
         if key.startswith("policy."):

@@ -76,3 +76,7 @@ class CannotStartError(RoleDiedError):
         )
         self.what = what
         """What was refused, and why."""
+
+
+class NodeLostError(RemudaError):
+    """A node of a cluster that is gone, or that was given up."""

@@ -167,7 +167,7 @@ class NodeAgent:
 
     def go(self) -> None:
         """Let the roles work."""
-        self._keeper.do(lambda: self._running.go())
+        self._keeper.do(self._go)
 
     def poll(self) -> Glance:
         """How the node is doing; what is new since the last time is told once."""
@@ -190,7 +190,7 @@ class NodeAgent:
 
     def stamp(self) -> int:
         """Count up the stamp of this node."""
-        return int(self._keeper.do(lambda: self._made.stamp()))
+        return int(self._keeper.do(self._stamp))
 
     def log(self, role: str) -> str:
         """The log of a role."""
@@ -237,6 +237,12 @@ class NodeAgent:
     def _start(self, placement: Placement, addresses: Addresses) -> None:
         self._runtime = self._made.runtime(placement, addresses, self._logs, self._checkpoints)
         self._runtime.spawn()
+
+    def _stamp(self) -> int:
+        return self._made.stamp()
+
+    def _go(self) -> None:
+        self._running.go()
 
     def _watch(self) -> None:
         """Look after the roles for a moment, and note how they are."""

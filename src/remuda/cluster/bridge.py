@@ -18,8 +18,8 @@ from typing import Any
 
 from remuda.cluster import rings
 from remuda.cluster.channel import Channel
-from remuda.cluster.messages import Frame
 from remuda.cluster.link import GREETING, Identity, Link, LinkLostError
+from remuda.cluster.messages import Frame
 from remuda.cluster.placement import Placement
 from remuda.cluster.stores import Stores
 from remuda.cluster.traffic import Traffic

@@ -13,7 +13,8 @@ import os
 import numpy as np
 
 from remuda.cluster.messages import Frame, Kind, Section, sections
-from remuda.cluster.placement import HEAD, Placement
+from remuda.cluster.nodes import HEAD
+from remuda.cluster.placement import Placement
 from remuda.cluster.ring_kernels import COLUMNS, ENTRY
 from remuda.cluster.rings import Followed, Following, News
 from remuda.cluster.stores import Stores
@@ -49,7 +50,9 @@ class Channel:
         for key in stores.rings(placement, me, peer):
             experience, actor = stores.ring_of(key)
             self._out[key] = Followed(experience.rings[actor])
-        self._in = {key: Following(*stores.ring_of(key)) for key in stores.rings(placement, peer, me)}
+        self._in = {
+            key: Following(*stores.ring_of(key)) for key in stores.rings(placement, peer, me)
+        }
         self._weights_out = WeightsOut(stores.published, stores.weights(placement, me, peer))
         self._weights_in = WeightsIn(stores.published, stores.weights(placement, peer, me))
         self._fast_out = stores.fast_words(placement, me, peer)

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-HEAD = 0
-"""The node of the coordinator."""
+from remuda.cluster.nodes import HEAD
 
 
 @dataclass(frozen=True)

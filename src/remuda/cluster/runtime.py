@@ -11,15 +11,15 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from remuda.checkpoint.store import Checkpoints
 from remuda.cluster.agent import Glance
 from remuda.cluster.node import Addresses, Node
-from remuda.cluster.nodes import Call, Nodes
-from remuda.cluster.placement import HEAD, Placement
+from remuda.cluster.nodes import HEAD, Call, Nodes
+from remuda.cluster.placement import Placement
 from remuda.compiling import Progress
 from remuda.errors import NodeLostError, RemudaError
 from remuda.runtime.processes import ProcessRuntime
@@ -39,7 +39,7 @@ class Member:
 
     number: int
     name: str
-    glance: Glance = Glance()
+    glance: Glance = field(default_factory=Glance)
     question: Call | None = None
     asked: float = 0.0
     answered: float = 0.0

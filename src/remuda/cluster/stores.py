@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from remuda.cluster.placement import HEAD, Placement
+from remuda.cluster.nodes import HEAD
+from remuda.cluster.placement import Placement
 from remuda.cluster.words import Words
 from remuda.experience import ring
 from remuda.experience.experience import Experience

@@ -6,6 +6,7 @@ the child processes, is written into the run directory, and is read back by `rem
 
 from remuda.config.algorithms import DQNConfig, IQNConfig, PPOConfig
 from remuda.config.analysis import AnalysisConfig
+from remuda.config.cluster import ClusterConfig
 from remuda.config.evolution import EvolutionConfig, NumberConfig
 from remuda.config.faults import explain, fields_of, unknown_key
 from remuda.config.plain import plain_data, read_yaml
@@ -47,6 +48,7 @@ __all__ = [
     "AnalysisConfig",
     "BirthsConfig",
     "CheckpointConfig",
+    "ClusterConfig",
     "Config",
     "DQNConfig",
     "Each",

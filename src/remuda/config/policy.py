@@ -106,6 +106,9 @@ class PolicyConfig(Section):
     device: str = ""
     """Where it is trained, such as `cuda:1`; policies are trained as one stack only where they have
     the same. Empty: its turn of `learners.devices`. Acting goes by `actor.device`."""
+    node: str = ""
+    """In a cluster: the node that trains it, by its name or by a label of its, `name` or
+    `name=value`. Empty: any."""
     exploration: Annotated[ExplorationConfig, for_values("ppo.entropy_cost")] = ExplorationConfig()
     """Exploration."""
     init_from: Annotated[str | None, BeforeValidator(text_of_path)] = None

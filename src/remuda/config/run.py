@@ -14,6 +14,7 @@ from pydantic import (
     PositiveInt,
 )
 
+from remuda.config.cluster import IN_CLUSTER
 from remuda.config.plain import Options
 from remuda.config.sections import Only, Section, expanded
 
@@ -71,6 +72,9 @@ class ActorConfig(Section):
     slow: 0.1 ms or more for a step of an agent."""
     device: str = "cpu"
     """Device of the acting networks."""
+    nodes: Annotated[tuple[str, ...], IN_CLUSTER] = ()
+    """In a cluster: the nodes that play, each by its name or by a label of its, `name` or
+    `name=value`. None named: all."""
 
 
 class CheckpointConfig(Section):

@@ -16,6 +16,7 @@ from pydantic import (
 
 from remuda.algorithms import BUILT_IN, find_algorithm
 from remuda.config.analysis import DEALT, AnalysisConfig
+from remuda.config.cluster import ClusterConfig
 from remuda.config.differences import with_own_defaults
 from remuda.config.faults import explain
 from remuda.config.plain import plain_data
@@ -65,6 +66,8 @@ class Config(Section):
     """Checkpoints."""
     supervision: Annotated[SupervisionConfig, CHILDREN] = SupervisionConfig()
     """Supervision."""
+    cluster: ClusterConfig = ClusterConfig()
+    """Several machines."""
     run: RunConfig = RunConfig()
     """The run."""
     trace: Annotated[Path | None, BeforeValidator(expanded)] = None
@@ -80,6 +83,12 @@ class Config(Section):
     def _ends_and_policies_fit(self) -> Config:
         if self.run.turns is None and self.run.seconds is None:
             raise ValueError("run.turns and run.seconds are both None: the run would never end")
+        if self.cluster.used and self.schedule == "sequential":
+            raise ValueError(
+                "schedule is 'sequential', which is one process on one machine, and cluster."
+                f"{'address' if self.cluster.address else 'local'} asks for several nodes; use "
+                "async or lockstep, or leave the cluster out"
+            )
         policies = {f"policies.{name}": self.policy_of(name) for name in self.policies}
         if self.exact:
             for key, policy in {"policy": self.policy, **policies}.items():

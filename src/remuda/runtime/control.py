@@ -17,10 +17,10 @@ STARTING, RUNNING, DONE, FAILED = range(4)
 class Control:
     """A few words per role, and a wake-up for each.
 
-    Who writes what: the coordinator writes `go`, `stop`, `close`, `save` and `settled`, and an entry
-    of `state`, `heartbeat` and `compiling` while that role has no process; each child writes its own
-    entries of `state`, `heartbeat`, `saved`, `trained`, `compiled` and `compiling`; the actor
-    writes `played` and `save_after`. A child that dies leaves its words as they are; the
+    Who writes what: the coordinator writes `go`, `stop`, `close`, `save` and `settled`, and an
+    entry of `state`, `heartbeat` and `compiling` while that role has no process; each child writes
+    its own entries of `state`, `heartbeat`, `saved`, `trained`, `compiled` and `compiling`; the
+    actor writes `played` and `save_after`. A child that dies leaves its words as they are; the
     coordinator sets its state anew for a successor.
 
     - `go`: every role has been ready once, so that no turn is played before the learners are ready.
@@ -29,7 +29,8 @@ class Control:
       its part of, negative if it failed; `settled`: the last one that is complete or given up.
     - `played`, `trained`: in lockstep, how many turns the actor has played, and each learner has
       trained after. Where roles live on several nodes, each node has words of its own; a bridge
-      writes there those of these three that are another node's. `save_after`: the checkpoint that belongs to the turn in `played`.
+      writes there those of these three that are another node's. `save_after`: the checkpoint that
+      belongs to the turn in `played`.
     """
 
     def __init__(self, wakeups: tuple[Wakeup, ...], bridges: int = 0) -> None:
