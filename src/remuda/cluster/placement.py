@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from remuda.cluster.nodes import HEAD
+from remuda.cluster.nodes import HEAD, NodeInfo
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,12 @@ class Offer:
     gpus: int = 0
     plays: bool = True
     """Whether actors may live there."""
-    labels: tuple[str, ...] = ()
+    info: NodeInfo | None = None
+    """Its name and labels; None: it has none."""
+
+    def has_label(self, label: str) -> bool:
+        """Whether it is the node that a label means."""
+        return self.info is not None and self.info.has_label(label)
 
 
 def place(
@@ -83,7 +88,7 @@ def place(
         epoch: of the placement.
 
     Raises:
-        ValueError: no node has a label that is wanted, or none may play.
+        LookupError: no node has a label that is wanted, or none may play.
     """
     left = {offer.number: float(offer.cores) for offer in offers}
     gpus = {offer.number: offer.gpus for offer in offers}
@@ -97,9 +102,9 @@ def place(
     learners = []
     for i, device in enumerate(devices):
         label = wanted[i] if i < len(wanted) else ""
-        allowed = [n for n, offer in by_number.items() if not label or label in offer.labels]
+        allowed = [n for n, offer in by_number.items() if not label or offer.has_label(label)]
         if not allowed:
-            raise ValueError(label)
+            raise LookupError(f"has the label {label!r} (policy.node)")
         if device.startswith("cuda") and any(gpus[n] > 0 for n in allowed):
             most = max(gpus[n] for n in allowed)
             allowed = [n for n in allowed if gpus[n] == most]
@@ -108,7 +113,7 @@ def place(
         learners.append(home)
     players = [offer.number for offer in offers if offer.plays]
     if not players:
-        raise ValueError("actors")
+        raise LookupError("has a label of actor.nodes")
     found = [take(players) for _ in range(actors)]
     return Placement(tuple(found), tuple(learners), epoch)
 

@@ -1,0 +1,144 @@
+"""The nodes of a run, from their gathering to the runtime that has them."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from remuda.assembly import Assembly
+from remuda.checkpoint.store import Checkpoints, Manifest
+from remuda.cluster.agent import NodeRecipe, Saved
+from remuda.cluster.bridge import Listener
+from remuda.cluster.node import Node
+from remuda.cluster.nodes import HEAD, NodeInfo, Nodes
+from remuda.cluster.placement import Offer, Placement, place
+from remuda.cluster.runtime import ClusterRuntime
+from remuda.config import Config
+from remuda.errors import ConfigError
+from remuda.population.imported import Imported
+from remuda.types import AgentSpec
+
+AGENT = "remuda.cluster.agent:NodeAgent"
+SPARE = 64
+"""Nodes that may join later."""
+
+
+class Cluster:
+    """The nodes of a run."""
+
+    def __init__(self, config: Config, nodes: Nodes) -> None:
+        """Wait for them.
+
+        Raises:
+            RemudaError: they do not come.
+        """
+        self._config, self._nodes = config, nodes
+        self.infos: Sequence[NodeInfo] = nodes.gather()
+        self._secret = secrets.token_bytes(32)
+
+    @property
+    def cores(self) -> int:
+        """Of all nodes together."""
+        return sum(info.cores for info in self.infos)
+
+    def place(self, assembly: Assembly) -> Placement:
+        """Give every role a home.
+
+        Raises:
+            ConfigError: no node has a label that is asked for.
+        """
+        config, layout, specs = self._config, assembly.layout, assembly.specs
+        players = config.actor.nodes
+        offers = [
+            Offer(
+                info.number,
+                info.cores,
+                info.gpus,
+                not players or any(info.has_label(label) for label in players),
+                info,
+            )
+            for info in self.infos
+        ]
+        names = ", ".join(info.name for info in self.infos)
+        wanted = [specs[group[0]].config.node for group in layout.groups]
+        devices = [layout.devices[group[0]] for group in layout.groups]
+        try:
+            return place(offers, len(layout.copies), devices, wanted)
+        except LookupError as error:
+            raise ConfigError(f"no node {error.args[0]}; there are {names}") from None
+
+    def runtime(
+        self,
+        assembly: Assembly,
+        facts: tuple[str, ...],
+        agents: tuple[AgentSpec, ...],
+        imported: tuple[Imported, ...],
+        logs: Path,
+        checkpoints: Checkpoints,
+        found: Manifest | None,
+        changed: Mapping[str, Any] | None = None,
+    ) -> ClusterRuntime:
+        """Prepare every node, and place the roles.
+
+        Args:
+            assembly: of the run, here.
+            facts: what the game tells of episodes.
+            agents: of the game.
+            imported: members of the population that are policies of other runs.
+            logs: the directory of the logs.
+            checkpoints: of the run.
+            found: the checkpoint that it goes on from; None: it begins.
+            changed: hyperparameters that are other ones from now on.
+        """
+        config = self._config
+        ports = _ports(config.cluster.ports)
+        head = self.infos[0]
+        node = Node(
+            assembly,
+            HEAD,
+            len(self.infos) + SPARE,
+            self._secret,
+            Listener.on(head.address, ports),
+        )
+        saved = Saved.read(checkpoints, found.number) if found is not None else None
+        recipe = NodeRecipe(
+            config,
+            assembly.specs,
+            assembly.layout,
+            facts,
+            agents,
+            imported,
+            HEAD,
+            len(self.infos) + SPARE,
+            self._secret,
+            head.address,
+            ports,
+        )
+        others = self.infos[1:]
+        for info in others:
+            own = replace(recipe, number=info.number, address=info.address)
+            self._nodes.start(info.number, AGENT, (own.packed(),))
+        asked = {i.number: self._nodes.call(i.number, "prepare", saved, changed) for i in others}
+        addresses = {HEAD: (head.address, node.listener.port)}
+        for info in others:
+            port = asked[info.number].result(config.cluster.start_limit)
+            addresses[info.number] = (info.address, port)
+        return ClusterRuntime(
+            node,
+            self._nodes,
+            self.place(assembly),
+            addresses,
+            {info.number: info.name for info in self.infos},
+            logs,
+            checkpoints,
+            silence=config.cluster.silence,
+            write_limit=config.checkpoint.write_limit,
+        )
+
+
+def _ports(text: str) -> range:
+    first, _, last = text.partition("-")
+    return range(int(first), int(last) + 1) if text else range(0)
