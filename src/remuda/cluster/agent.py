@@ -13,7 +13,7 @@ import pickle
 import queue
 import tempfile
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -24,9 +24,11 @@ import cloudpickle
 from remuda.assembly import Assembly
 from remuda.checkpoint.store import Checkpoints, Manifest
 from remuda.cluster.bridge import Listener
-from remuda.cluster.node import Addresses, Node
+from remuda.cluster.estate import Estate, rings_of
+from remuda.cluster.node import Node
 from remuda.cluster.placement import Placement
-from remuda.cluster.traffic import Count
+from remuda.cluster.plan import Addresses
+from remuda.cluster.saved import Saved
 from remuda.config import Config
 from remuda.errors import RemudaError
 from remuda.forkserver import client as forkserver
@@ -63,28 +65,6 @@ class NodeRecipe:
     def packed(self) -> bytes:
         """For another process, with the code that none can import there."""
         return cloudpickle.dumps(self)  # type: ignore[no-any-return]
-
-
-@dataclass(frozen=True)
-class Saved:
-    """A checkpoint as it crosses: its manifest, and its files by name."""
-
-    manifest: Manifest
-    files: Mapping[str, bytes]
-
-    @classmethod
-    def read(cls, checkpoints: Checkpoints, number: int) -> Saved:
-        """A whole checkpoint of the run."""
-        directory = checkpoints.directory(number)
-        files = {path.name: path.read_bytes() for path in sorted(directory.iterdir())}
-        return cls(checkpoints.manifest(number), files)
-
-    def write(self, checkpoints: Checkpoints) -> None:
-        """Put it where a node's roles find it."""
-        directory = checkpoints.directory(self.manifest.number)
-        directory.mkdir(parents=True, exist_ok=True)
-        for name, contents in self.files.items():
-            (directory / name).write_bytes(contents)
 
 
 @dataclass(frozen=True)
@@ -164,6 +144,25 @@ class NodeAgent:
     def start(self, placement: Placement, addresses: Addresses) -> None:
         """Start the roles that live here; `poll` tells when they are ready."""
         self._keeper.do(lambda: self._start(placement, addresses))
+
+    def replace(self, placement: Placement, addresses: Addresses, estate: Estate) -> None:
+        """Let roles live elsewhere from now on; those that come here go on from their estate."""
+        self._keeper.do(
+            lambda: self._made.replace(
+                self._running, placement, addresses, estate, self._checkpoints
+            )
+        )
+
+    def let_go(self, actor: int) -> None:
+        """End an actor that is to live elsewhere."""
+        self._keeper.do(lambda: self._running.move([r for r in self._running.here if r != actor]))
+
+    def rings_of(self, actor: int, policies: Sequence[str]) -> dict[tuple[str, int], Any]:
+        """What is known here of the rings of an actor whose node is gone."""
+        found: dict[tuple[str, int], Any] = self._keeper.do(
+            lambda: rings_of(self._made.assembly, actor, policies)
+        )
+        return found
 
     def go(self) -> None:
         """Let the roles work."""
@@ -297,6 +296,3 @@ class NodeAgent:
             self._runtime.stop()
             self._runtime = None
         self._home.cleanup()
-
-
-__all__ = ["Count", "Glance", "NodeAgent", "NodeRecipe", "Saved"]

@@ -11,7 +11,7 @@ import logging
 import select
 import socket
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from multiprocessing.reduction import DupFd
 from typing import Any
@@ -20,7 +20,7 @@ from remuda.cluster import rings
 from remuda.cluster.channel import Channel
 from remuda.cluster.link import GREETING, Identity, Link, LinkLostError
 from remuda.cluster.messages import Frame
-from remuda.cluster.placement import Placement
+from remuda.cluster.plan import Plan
 from remuda.cluster.stores import Stores
 from remuda.cluster.traffic import Traffic
 from remuda.errors import RemudaError
@@ -29,11 +29,13 @@ from remuda.types import State
 
 log = logging.getLogger(__name__)
 
-TICK = 0.005
+TICK = 0.02
 """Seconds between two rounds, as a rule: what was written meanwhile crosses together."""
 AGAIN = 0.1
 """Seconds after which a node that could not be reached is tried again."""
 IN_PROGRESS = (0, errno.EINPROGRESS, errno.EWOULDBLOCK)
+NO_PLAN = -1
+"""The revision of a bridge that knows no placement yet."""
 BEAT = 1.0
 """Seconds after which a frame is sent in which nothing is."""
 
@@ -88,10 +90,11 @@ class BridgeRole:
     """The recipe of a bridge."""
 
     stores: Stores
-    placement: Placement
-    identity: Identity
-    addresses: Mapping[int, tuple[str, int]]
-    """By node, where its bridge listens."""
+    plan: Plan
+    """The newest placement, which the bridge looks for in every round."""
+    number: int
+    """Of this node."""
+    secret: bytes
     listener: Listener
     wakeup: Wakeup
     traffic: Traffic
@@ -142,29 +145,27 @@ class Bridge:
 
     def __init__(self, role: BridgeRole) -> None:
         self._role, self._stores = role, role.stores
-        self._me = role.identity.number
+        self._me = role.number
         self._listener = role.listener.socket
         self._listener.setblocking(False)
-        self._peers = {n: Peer(n) for n in role.placement.peers_of(self._me)}
-        self._strangers: list[Link] = []
-        homes = role.placement.homes
         self._wakeups = role.stores.wakeups
-        self._own = [role for role, home in enumerate(homes) if home == self._me]
-        self._absent = {
-            wakeup.fileno(): number
-            for number, (wakeup, home) in enumerate(zip(self._wakeups, homes, strict=True))
-            if home != self._me
-        }
-        self._homes = homes
         self._poll = select.poll()
         self._polled: dict[int, int] = {}
-        self._is_rung = True
+        self._peers: dict[int, Peer] = {}
+        self._strangers: list[Link] = []
+        self._revision = NO_PLAN
+        self._identity = Identity(role.secret, 0, self._me)
+        self._homes: tuple[int, ...] = ()
+        self._own: list[int] = []
+        self._absent: dict[int, int] = {}
 
     # What a runtime asks of a worker.
 
     def work(self) -> bool:
         """A round; False: the next is due in a moment."""
         now = time.monotonic()
+        if self._role.plan.revision != self._revision:
+            self._begin_anew()
         self._look_at_wakeups()
         self._accept()
         for stranger in self._strangers.copy():
@@ -174,7 +175,6 @@ class Bridge:
                 self._dial(peer, now)
             if peer.link is not None:
                 self._serve(peer, now)
-        self._is_rung = False
         return False
 
     def wait(self, timeout: float, interrupted: Callable[[], bool]) -> None:  # noqa: ARG002
@@ -217,6 +217,29 @@ class Bridge:
 
     # Links.
 
+    def _begin_anew(self) -> None:
+        """Take up a new placement: all links are made anew, since nodes agree on it by them."""
+        found = self._role.plan.read()
+        if found is None:
+            return
+        self._revision, self._placement, self._addresses = found
+        for peer in self._peers.values():
+            self._lose(peer, "roles are placed anew")
+        for stranger in self._strangers:
+            self._forget(stranger)
+        self._strangers.clear()
+        homes = self._placement.homes
+        self._identity = Identity(self._role.secret, self._placement.epoch, self._me)
+        self._peers = {n: Peer(n) for n in self._placement.peers_of(self._me)}
+        self._own = [role for role, home in enumerate(homes) if home == self._me]
+        self._absent = {
+            wakeup.fileno(): number
+            for number, (wakeup, home) in enumerate(zip(self._wakeups, homes, strict=True))
+            if home != self._me
+        }
+        self._homes = homes
+        log.info("epoch %d: nodes %s", self._placement.epoch, sorted(self._peers))
+
     def _look_at_wakeups(self) -> None:
         self._role.wakeup.was_rung()
         for number in self._absent.values():
@@ -232,7 +255,7 @@ class Bridge:
                 connection, _ = self._listener.accept()
             except OSError:
                 return
-            self._strangers.append(Link(connection, self._role.identity))
+            self._strangers.append(Link(connection, self._identity))
 
     def _hear_stranger(self, link: Link, now: float) -> None:
         """Let one that came in say who it is."""
@@ -267,10 +290,10 @@ class Bridge:
         peer.next_try = now + AGAIN
         connection = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
         connection.setblocking(False)
-        if connection.connect_ex(self._role.addresses[peer.number]) not in IN_PROGRESS:
+        if connection.connect_ex(self._addresses[peer.number]) not in IN_PROGRESS:
             connection.close()
             return
-        peer.link = Link(connection, self._role.identity, peer.number)
+        peer.link = Link(connection, self._identity, peer.number)
 
     def _serve(self, peer: Peer, now: float) -> None:
         """Read what came, and send what is new."""
@@ -301,7 +324,7 @@ class Bridge:
         log.info("node %d is reached", peer.number)
         role = self._role
         peer.channel = Channel(
-            self._stores, role.placement, self._me, peer.number, role.weights_every
+            self._stores, self._placement, self._me, peer.number, role.weights_every
         )
         peer.next_round, peer.next_beat, peer.was_open = 0.0, now + BEAT, True
         peer.link.send(peer.channel.holds())

@@ -73,6 +73,9 @@ class Channel:
         ]
         """Of policies that learn there, and play here."""
         self._own_actors = [i for i, at in enumerate(placement.actors) if at == me]
+        self.epoch = placement.epoch
+        self.in_step = self._told_all = False
+        """Whether all that the other end had is here."""
         self.is_told = False
         """Whether the other end said what it holds; nothing else is sent before."""
         self.wakes: set[int] = set()
@@ -114,6 +117,9 @@ class Channel:
                     frame.add(kind, 0, np.concatenate((at, values)))
             if slowly:
                 self._next_slow = now + SLOWLY
+            if not self._told_all:
+                self._told_all = True
+                frame.add(Kind.IN_STEP, 0, np.zeros(0, np.int64))
         return frame if frame.size else None
 
     def take(self, frame: Array) -> set[int]:
@@ -172,6 +178,8 @@ class Channel:
                 experience.let_in()
         elif section.kind == Kind.SLOW:
             self._slow_in.write(*_halves(numbers))
+        elif section.kind == Kind.IN_STEP:
+            self.in_step = True
         elif section.kind == Kind.WAKE:
             woken.update(numbers.tolist())
         elif section.kind == Kind.HOLDS_RING:

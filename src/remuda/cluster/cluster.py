@@ -10,12 +10,13 @@ from typing import Any
 
 from remuda.assembly import Assembly
 from remuda.checkpoint.store import Checkpoints, Manifest
-from remuda.cluster.agent import NodeRecipe, Saved
+from remuda.cluster.agent import NodeRecipe
 from remuda.cluster.bridge import Listener
 from remuda.cluster.node import Node
-from remuda.cluster.nodes import HEAD, NodeInfo, Nodes
+from remuda.cluster.nodes import HEAD, Call, NodeInfo, Nodes
 from remuda.cluster.placement import Offer, Placement, place
 from remuda.cluster.runtime import ClusterRuntime
+from remuda.cluster.saved import Saved
 from remuda.config import Config
 from remuda.errors import ConfigError
 from remuda.population.imported import Imported
@@ -50,18 +51,8 @@ class Cluster:
         Raises:
             ConfigError: no node has a label that is asked for.
         """
-        config, layout, specs = self._config, assembly.layout, assembly.specs
-        players = config.actor.nodes
-        offers = [
-            Offer(
-                info.number,
-                info.cores,
-                info.gpus,
-                not players or any(info.has_label(label) for label in players),
-                info,
-            )
-            for info in self.infos
-        ]
+        layout, specs = assembly.layout, assembly.specs
+        offers = [self.offer(info) for info in self.infos]
         names = ", ".join(info.name for info in self.infos)
         wanted = [specs[group[0]].config.node for group in layout.groups]
         devices = [layout.devices[group[0]] for group in layout.groups]
@@ -69,6 +60,12 @@ class Cluster:
             return place(offers, len(layout.copies), devices, wanted)
         except LookupError as error:
             raise ConfigError(f"no node {error.args[0]}; there are {names}") from None
+
+    def offer(self, info: NodeInfo) -> Offer:
+        """What a node has for roles."""
+        players = self._config.actor.nodes
+        plays = not players or any(info.has_label(label) for label in players)
+        return Offer(info.number, info.cores, info.gpus, plays, info)
 
     def runtime(
         self,
@@ -117,21 +114,25 @@ class Cluster:
             head.address,
             ports,
         )
-        others = self.infos[1:]
-        for info in others:
+
+        def prepare(info: NodeInfo, saved: Saved | None = None) -> Call:
             own = replace(recipe, number=info.number, address=info.address)
             self._nodes.start(info.number, AGENT, (own.packed(),))
-        asked = {i.number: self._nodes.call(i.number, "prepare", saved, changed) for i in others}
+            return self._nodes.call(info.number, "prepare", saved, changed)
+
+        asked = [(info, prepare(info, saved)) for info in self.infos[1:]]
         addresses = {HEAD: (head.address, node.listener.port)}
-        for info in others:
-            port = asked[info.number].result(config.cluster.start_limit)
+        for info, call in asked:
+            port = call.result(config.cluster.start_limit)
             addresses[info.number] = (info.address, port)
         return ClusterRuntime(
             node,
             self._nodes,
             self.place(assembly),
             addresses,
-            {info.number: info.name for info in self.infos},
+            [self.offer(info) for info in self.infos],
+            self.offer,
+            prepare,
             logs,
             checkpoints,
             silence=config.cluster.silence,

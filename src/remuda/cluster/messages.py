@@ -41,8 +41,8 @@ class Kind(IntEnum):
     """...and of those that are looked at a few times a second."""
     WAKE = 7
     """Roles that were rung where they are not."""
-    TABLE = 8
-    """What changed in the table of a population."""
+    IN_STEP = 8
+    """All that there was before this link is told."""
 
 
 @dataclass(frozen=True)

@@ -2,25 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import time
 from pathlib import Path
 
 from remuda.assembly import Assembly
 from remuda.checkpoint.store import Checkpoints
 from remuda.cluster.bridge import BridgeRole, Listener
 from remuda.cluster.bridge_loop import BridgeLoop
-from remuda.cluster.link import Identity
+from remuda.cluster.estate import Estate, take_over
 from remuda.cluster.placement import Placement
+from remuda.cluster.plan import Addresses, Plan
 from remuda.cluster.stores import Stamps, Stores
-from remuda.cluster.traffic import Traffic
+from remuda.cluster.traffic import Count, Traffic
 from remuda.memory.waiting import Wakeup
 from remuda.publish.snapshot import PublishedWeights
 from remuda.runtime.child import Place
 from remuda.runtime.control import Control
 from remuda.runtime.processes import ProcessRuntime
 
-Addresses = Mapping[int, tuple[str, int]]
-"""By node, where its bridge listens."""
+REACH = 5.0
+"""Seconds that links to other nodes are waited for before roles begin that came from elsewhere."""
 
 
 class Node:
@@ -48,6 +49,8 @@ class Node:
         """
         self.assembly, self.number = assembly, number
         self.listener, self._secret = listener, secret
+        layout = assembly.layout
+        self.plan = Plan(len(layout.copies), len(layout.groups), nodes)
         self.stamps, self.traffic = Stamps(nodes), Traffic(nodes)
 
     def runtime(
@@ -57,10 +60,10 @@ class Node:
         logs: Path,
         checkpoints: Checkpoints,
     ) -> ProcessRuntime:
-        """The roles that live here, and the bridge, for one placement.
+        """The roles that live here, and the bridge.
 
         Args:
-            placement: who lives where.
+            placement: who lives where, to begin with.
             addresses: of all nodes' bridges.
             logs: the directory of the logs.
             checkpoints: where the roles write their parts, and find them.
@@ -68,11 +71,12 @@ class Node:
         assembly = self.assembly
         config, wakeup = assembly.config, Wakeup()
         control = Control((*assembly.wakeups, wakeup), bridges=1)
+        self.plan.write(placement, addresses)
         role = BridgeRole(
             self.stores(control),
-            placement,
-            Identity(self._secret, placement.epoch, self.number),
-            addresses,
+            self.plan,
+            self.number,
+            self._secret,
             self.listener,
             wakeup,
             self.traffic,
@@ -86,6 +90,35 @@ class Node:
             placement.roles_of(self.number),
             Place(role, wakeup, BridgeLoop()),
         )
+
+    def replace(
+        self,
+        runtime: ProcessRuntime,
+        placement: Placement,
+        addresses: Addresses,
+        estate: Estate,
+        checkpoints: Checkpoints,
+    ) -> None:
+        """Let roles live by another placement.
+
+        Those that come here begin once what other nodes know of them is here, or these nodes are
+        out of reach.
+
+        Args:
+            runtime: of this node.
+            placement: the next one.
+            addresses: of all nodes' bridges.
+            estate: of the roles that come here.
+            checkpoints: where they find their parts.
+        """
+        take_over(self.assembly, estate, checkpoints)
+        self.plan.write(placement, addresses)
+        end = time.monotonic() + REACH
+        peers = placement.peers_of(self.number)
+        in_step = self.traffic.counts[:, Count.IN_STEP]
+        while (in_step[peers] != placement.epoch).any() and time.monotonic() < end:
+            runtime.run_for(0.01)
+        runtime.move(placement.roles_of(self.number))
 
     def stores(self, control: Control) -> Stores:
         """What crosses to other nodes."""

@@ -62,6 +62,11 @@ class Offer:
     info: NodeInfo | None = None
     """Its name and labels; None: it has none."""
 
+    @property
+    def name(self) -> str:
+        """For people."""
+        return self.info.name if self.info is not None else str(self.number)
+
     def has_label(self, label: str) -> bool:
         """Whether it is the node that a label means."""
         return self.info is not None and self.info.has_label(label)
@@ -116,6 +121,26 @@ def place(
         raise LookupError("has a label of actor.nodes")
     found = [take(players) for _ in range(actors)]
     return Placement(tuple(found), tuple(learners), epoch)
+
+
+def relieved(placement: Placement, offers: Sequence[Offer], new: int) -> Placement | None:
+    """Give a node that came actors of those that have more roles than cores; None: there are none.
+
+    One after another, from the node that lacks most, as long as the new one has cores left.
+    """
+    by_number = {offer.number: offer for offer in offers}
+    if not by_number[new].plays:
+        return None
+    found, moved = placement, False
+    while len(found.roles_of(new)) < by_number[new].cores:
+        lack = {n: len(found.roles_of(n)) - o.cores for n, o in by_number.items() if n != new}
+        crowded = [n for n in lack if lack[n] > 0 and n in found.actors]
+        if not crowded:
+            break
+        most = max(crowded, key=lambda number: lack[number])
+        actor = max(a for a, home in enumerate(found.actors) if home == most)
+        found, moved = found.moved({actor: new}), True
+    return replace(found, epoch=placement.epoch + 1) if moved else None
 
 
 def without(placement: Placement, gone: int, offers: Sequence[Offer]) -> Placement:

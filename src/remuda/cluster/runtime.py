@@ -10,18 +10,20 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from remuda.checkpoint.store import Checkpoints
 from remuda.cluster.agent import Glance
-from remuda.cluster.node import Addresses, Node
-from remuda.cluster.nodes import HEAD, Call, Nodes
-from remuda.cluster.placement import Placement
+from remuda.cluster.moving import Move, Movers
+from remuda.cluster.node import Node
+from remuda.cluster.nodes import HEAD, Call, NodeInfo, Nodes
+from remuda.cluster.placement import Offer, Placement, relieved, without
+from remuda.cluster.plan import Addresses
 from remuda.compiling import Progress
-from remuda.errors import NodeLostError, RemudaError
+from remuda.errors import NodeLostError, RemudaError, RoleDiedError
 from remuda.runtime.processes import ProcessRuntime
 from remuda.types import RoleStatus
 
@@ -29,6 +31,8 @@ log = logging.getLogger(__name__)
 
 ASK = 0.25
 """Seconds between two questions to a node."""
+REACH = 5.0
+"""Seconds that nodes are waited for while roles move."""
 GLANCE = 0.002
 """Seconds between two looks at what is waited for."""
 
@@ -42,7 +46,6 @@ class Member:
     glance: Glance = field(default_factory=Glance)
     question: Call | None = None
     asked: float = 0.0
-    answered: float = 0.0
 
 
 class ClusterRuntime:
@@ -54,7 +57,9 @@ class ClusterRuntime:
         nodes: Nodes,
         placement: Placement,
         addresses: Addresses,
-        names: Mapping[int, str],
+        offers: Sequence[Offer],
+        offer: Callable[[NodeInfo], Offer],
+        prepare: Callable[[NodeInfo], Call],
         logs: Path,
         checkpoints: Checkpoints,
         *,
@@ -68,7 +73,9 @@ class ClusterRuntime:
             nodes: the others.
             placement: of all roles.
             addresses: where bridges listen, by node.
-            names: of nodes, for people.
+            offers: what each node has for roles, the head first.
+            offer: what a node that joins has.
+            prepare: makes the agent of a node that joins; the call tells the port of its bridge.
             logs: the directory of the run's logs.
             checkpoints: of the run.
             silence: seconds after which a node that does not answer is given up.
@@ -79,12 +86,11 @@ class ClusterRuntime:
         self._logs, self._checkpoints = logs, checkpoints
         self._silence, self._write_limit = silence, write_limit
         self._local: ProcessRuntime = node.runtime(placement, addresses, logs, checkpoints)
-        self._members = {
-            number: Member(number, names.get(number, str(number)))
-            for number in addresses
-            if number != HEAD
-        }
-        self._names = dict(names)
+        self._offers = {offer.number: offer for offer in offers}
+        self._offer, self._prepare = offer, prepare
+        self._members = {o.number: Member(o.number, o.name) for o in offers if o.number != HEAD}
+        self._coming: dict[int, tuple[NodeInfo, Call]] = {}
+        self._movers = Movers(node, nodes, checkpoints)
         self._news: list[str] = []
         self._stopped = False
 
@@ -163,7 +169,7 @@ class ClusterRuntime:
     # Within.
 
     def _name(self, number: int) -> str:
-        return self._names.get(number, str(number))
+        return self._offers[number].name if number in self._offers else str(number)
 
     def _look(self, seconds: float) -> None:
         """Watch for so long.
@@ -175,23 +181,112 @@ class ClusterRuntime:
         while True:
             left = max(end - time.monotonic(), 0.0)
             self._local.run_for(min(left, ASK))
+            for number in self._nodes.lost():
+                self._lose(number, "is gone")
             for member in list(self._members.values()):
                 self._ask(member)
+            self._welcome()
             if time.monotonic() >= end:
                 return
 
     def _ask(self, member: Member) -> None:
         """Take a node's answer, and ask it again when that is due."""
         now = time.monotonic()
+        if member.question is not None and now > member.asked + self._silence:
+            self._nodes.give_up(member.number)
+            self._lose(member.number, f"gave no answer for {self._silence:g} s (cluster.silence)")
+            return
         if member.question is not None and member.question.done():
             question, member.question = member.question, None
-            member.glance = question.result()
-            member.answered = now
+            try:
+                member.glance = question.result()
+            except NodeLostError:
+                self._lose(member.number, "is gone")
+                return
             self._news += [f"node {member.name}: {words}" for words in member.glance.news]
             if member.glance.fatal is not None:
                 raise member.glance.fatal
         if member.question is None and now >= member.asked + ASK:
             member.asked, member.question = now, self._nodes.call(member.number, "poll")
+
+    def _lose(self, number: int, why: str) -> None:
+        """Let the roles of a node that is gone begin again on others.
+
+        Raises:
+            RoleDiedError: actor and learners work in turns, which no other node can go on with.
+        """
+        member = self._members.pop(number, None)
+        self._coming.pop(number, None)
+        if member is None or self._stopped:
+            return
+        lost = [self._roles[role] for role in self.placement.roles_of(number)]
+        what = f"the node {member.name} {why}"
+        if self._node.assembly.config.exact:
+            raise RoleDiedError(
+                f"{what}, with {', '.join(lost) or 'no role'}; the schedule "
+                f"{self._node.assembly.config.schedule} cannot go on elsewhere"
+            )
+        del self._offers[number]
+        after = without(self.placement, number, list(self._offers.values()))
+        to = ", ".join(
+            f"{self._roles[role]} on {self._name(home)}"
+            for role, home in enumerate(after.homes)
+            if self.placement.homes[role] == number
+        )
+        log.warning("%s", what)
+        self._move(after, number)
+        self._news.append(f"{what}; it goes on with {to}" if to else what)
+
+    def _welcome(self) -> None:
+        """Take nodes that came; each prepares itself while the others go on."""
+        for info in self._nodes.joined():
+            self._coming[info.number] = (info, self._prepare(info))
+        for number, (info, call) in list(self._coming.items()):
+            if not call.done():
+                continue
+            del self._coming[number]
+            try:
+                port = call.result(0.0)
+            except RemudaError as error:
+                self._news.append(f"the node {info.name} came, and cannot be used: {error}")
+                continue
+            self._addresses[number] = (info.address, port)
+            self._offers[number] = self._offer(info)
+            self._members[number] = Member(number, info.name)
+            self._nodes.call(number, "start", self.placement, self._addresses)
+            self._nodes.call(number, "go")
+            after = relieved(self.placement, list(self._offers.values()), number)
+            words = f"the node {info.name} came"
+            if after is not None:
+                moved = Move(self.placement, after).actors
+                words += f", and has {', '.join(self._roles[actor] for actor in moved)} from now on"
+                self._move(after, None)
+            self._news.append(words)
+
+    def _move(self, after: Placement, gone: int | None) -> None:
+        """Let roles live by another placement."""
+        move = Move(self.placement, after)
+        if gone is None:
+            for actor in move.actors:
+                home = self.placement.actors[actor]
+                if home == HEAD:
+                    self._local.move([r for r in self._local.here if r != actor])
+                else:
+                    self._wait_for({home: self._nodes.call(home, "let_go", actor)}, REACH)
+        rings, calls = self._movers.ask_for_rings(move, gone)
+        for told in self._wait_for(calls, REACH).values():
+            rings |= told
+        homes = (HEAD, *self._members)
+        estates = self._movers.estates(move, rings, homes)
+        self.placement = after
+        for number in self._members:
+            self._nodes.call(number, "replace", after, self._addresses, estates[number])
+        self._node.replace(self._local, after, self._addresses, estates[HEAD], self._checkpoints)
+
+    @property
+    def _roles(self) -> list[str]:
+        """The names of all roles."""
+        return [role.name for role in self._node.assembly.roles()]
 
     def _call_all(self, method: str, *args: Any) -> dict[int, Call]:
         return {number: self._nodes.call(number, method, *args) for number in self._members}

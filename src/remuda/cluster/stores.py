@@ -21,6 +21,7 @@ from remuda.experience.ring import (
     LOST,
     NEXT_OVERWRITTEN,
     OVERWRITTEN,
+    ROOM_WANTED,
     TAKEN,
     TAKEN_STEPS,
     UPDATE_TIME,
@@ -127,9 +128,18 @@ class Stores:
                 own = [roles + i for i, at in enumerate(placement.learners) if at == home]
                 parts.append((control["trained"], own))
         for policy, name in enumerate(self.policies):
-            if self._learns_at(placement, policy) == home:
-                parts.append(self._words(placement, name, LEARNERS_WORDS, at=to))
+            if self._learns_at(placement, policy) == home and to in placement.actors:
+                # Actors have room by what all of them wrote together, which is known here.
+                parts.append(self._words(placement, name, ACTORS_WORDS, without=to))
+                parts.append(self._words(placement, name, LEARNERS_WORDS))
+            if self._learns_at(placement, policy) == to:
+                parts.append(self._words(placement, name, (ROOM_WANTED,), at=home))
+        turns, board = [int(Play.TURNS)], self.scoreboard.arrays["play"]
+        if home == HEAD:  # which passes on how far actors elsewhere are
+            parts += [(board[actor], turns) for actor in self._others(placement, to)]
         if to == HEAD:
+            own = [actor for actor, at in enumerate(placement.actors) if at == home]
+            parts += [(board[actor], turns) for actor in own]
             parts.append((self.stamps.all, [home]))
         return Words([(array, where) for array, where in parts if where != []])
 
@@ -145,15 +155,15 @@ class Stores:
                 learns_here = self._learns_at(placement, policy) == home
                 if learns_here:
                     parts.append((board["learn"][policy], ALL))
-                    elsewhere = self._words(placement, name, LEARNERS_WORDS, without=(HEAD,))
-                    parts.append(elsewhere)
+                if HEAD in placement.actors:
+                    continue  # it is told in every round
+                if learns_here:
+                    parts.append(self._words(placement, name, LEARNERS_WORDS))
                 if self._learns_at(placement, policy) != HEAD:
                     parts.append(self._words(placement, name, ACTORS_WORDS, at=home))
         if home == HEAD:
             parts += [(board["mark"], ALL)]
             parts += [(self.changes.words[name], ALL) for name in ("values", "revision")]
-            turns = [(board["play"][a], [int(Play.TURNS)]) for a in self._others(placement, to)]
-            parts += turns
         return Words([(array, where) for array, where in parts if where != []])
 
     def _others(self, placement: Placement, node: int) -> list[int]:
@@ -171,13 +181,13 @@ class Stores:
         policy: str,
         words: tuple[int, ...],
         at: int | None = None,
-        without: tuple[int, ...] = (),
+        without: int | None = None,
     ) -> tuple[Array, list[int]]:
-        """Words of a policy's rings, of the actors on a node, or of all but those on some."""
+        """Words of a policy's rings: of the actors on a node, of all but those there, or of all."""
         counters = self.experience[policy].counters
         actors = [
             actor
             for actor, home in enumerate(placement.actors)
-            if (at is None or home == at) and home not in without
+            if at in (None, home) and home != without
         ]
         return counters, [actor * COUNTERS + word for actor in actors for word in words]

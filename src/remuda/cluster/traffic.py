@@ -25,6 +25,8 @@ class Count(IntEnum):
     STEPS_IN = 4
     IS_OPEN = 5
     """1 while the other node is reached."""
+    IN_STEP = 6
+    """The epoch in which all that the other node had came over, at last."""
 
 
 class Traffic:
@@ -57,3 +59,5 @@ class Traffic:
         row = self._shared["counts"][node]
         row[:5] = [a + b for a, b in zip(self._before[node], found, strict=True)]
         row[Count.IS_OPEN] = channel is not None
+        if channel is not None and channel.in_step:
+            row[Count.IN_STEP] = channel.epoch

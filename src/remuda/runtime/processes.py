@@ -91,6 +91,7 @@ class ProcessRuntime:
         """
         self._threads = threads
         self._num_actors = num_actors  # they come first; the learners follow
+        self._places = tuple(places)
         self._control = control or Control(tuple(place.wakeup for place in places))
         self._children = [
             Child(i, place, logs / f"{place.role.name}.log")
@@ -143,6 +144,31 @@ class ProcessRuntime:
     def spawn(self) -> None:
         """Begin to start every role; what `start` does step by step."""
         for child in self._children:
+            self._spawn(child)
+
+    @property
+    def here(self) -> list[int]:
+        """The numbers of the roles that live here."""
+        return [child.index for child in self._children if child is not self._bridge]
+
+    def move(self, here: Collection[int]) -> None:
+        """Let other roles live here: those that are elsewhere from now on end at once.
+
+        One that comes here was ready elsewhere: a learner goes on from its last state, an actor
+        begins new episodes, and neither ends the run by failing once.
+        """
+        for child in self._children.copy():
+            if child is not self._bridge and child.index not in here:
+                self._children.remove(child)
+                if child.process is not None:
+                    child.process.kill()
+                    child.process.join(self._stop_limit)
+                    child.process.close()
+        known = {child.index for child in self._children}
+        for index in sorted(set(here) - known):
+            place = self._places[index]
+            child = Child(index, place, self._logs / f"{place.role.name}.log", was_ready=True)
+            self._children.insert(index if self._bridge is None else -1, child)
             self._spawn(child)
 
     @property

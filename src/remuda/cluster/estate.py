@@ -1,0 +1,157 @@
+"""What roles that move to a node go on from there: what other nodes know of them.
+
+A learner goes on from its newest part of a checkpoint, or else from its newest published weights,
+with the counts and words that it had; an actor from the rings as the nodes know them that learn
+from it, and with its counts. It is written before any role begins there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from remuda.assembly import Assembly
+from remuda.checkpoint.store import Checkpoints
+from remuda.cluster.saved import Saved
+from remuda.cluster.stores import ACTORS_WORDS, LEARNERS_WORDS
+from remuda.experience.ring import (
+    CLOSED,
+    CLOSED_STEPS,
+    LOST,
+    NOTHING,
+    OPEN,
+    OVERWRITTEN,
+    WRITTEN,
+    ExperienceRing,
+)
+from remuda.memory.atomic import load, store
+from remuda.publish.snapshot import PublishedWeights, Snapshot
+from remuda.types import Array, Integers, State
+
+MOVED = 1 << 32
+"""Added to each sequence of a ring that moves: readers take its segments for others, and none for one
+that the node which is gone may have sent last."""
+
+
+@dataclass(frozen=True)
+class Estate:
+    """Of the roles that move to one node; plain data."""
+
+    snapshots: Mapping[str, Snapshot] = field(default_factory=dict)
+    """Of policies that learn there from now on."""
+    learned: Mapping[str, Array] = field(default_factory=dict)
+    """Their learners' rows of the scoreboard."""
+    words: Mapping[str, Integers] = field(default_factory=dict)
+    """[actors, words] of the rings of every policy, as the head knows them."""
+    acted: Mapping[int, Mapping[str, Array]] = field(default_factory=dict)
+    """By actor, its rows of the scoreboard."""
+    rings: Mapping[tuple[str, int], tuple[State, int]] = field(default_factory=dict)
+    """By policy and actor, what a ring holds and how many steps were written; of those that are
+    known of."""
+    saved: Saved | None = None
+    """The newest checkpoint."""
+
+
+def estate_of(
+    assembly: Assembly,
+    actors: Sequence[int],
+    groups: Sequence[int],
+    rings: Mapping[tuple[str, int], tuple[State, int]],
+    checkpoints: Checkpoints,
+) -> Estate:
+    """What the head knows of roles that are to move.
+
+    Args:
+        assembly: of the head.
+        actors: that move...
+        groups: ...and learner processes.
+        rings: of these actors, from the nodes that learn from them.
+        checkpoints: of the run.
+    """
+    names = [assembly.specs[i].name for group in groups for i in assembly.layout.groups[group]]
+    reader, board = assembly.published.reader(), assembly.scoreboard
+    numbers = checkpoints.numbers()
+    snapshots = {}
+    for name in names:
+        found = reader.newest(name, training=True)
+        snapshots[name] = Snapshot(
+            found.weights.copy(), found.version, found.learner_step, found.epsilon, found.training
+        )
+    return Estate(
+        snapshots,
+        {name: board.learn(name).copy() for name in names},
+        {spec.name: assembly.experience[spec.name].counters.copy() for spec in assembly.specs},
+        {
+            actor: {name: board.arrays[name][actor].copy() for name in ("play", "policy", "facts")}
+            for actor in actors
+        },
+        rings,
+        Saved.read(checkpoints, numbers[-1]) if numbers and names else None,
+    )
+
+
+def take_over(assembly: Assembly, estate: Estate, checkpoints: Checkpoints) -> None:
+    """Write down, on the node that roles move to, what they go on from; none of them has begun."""
+    published = assembly.published
+    assert isinstance(published, PublishedWeights)
+    if estate.saved is not None and estate.saved.manifest.number not in checkpoints.numbers():
+        estate.saved.write(checkpoints)
+    for name, snapshot in estate.snapshots.items():
+        published.publisher(name, published.checksums[name]).follow(snapshot)
+        assembly.scoreboard.learn(name)[:] = estate.learned[name]
+        for actor, words in enumerate(estate.words[name]):
+            own = assembly.experience[name].rings[actor].counters
+            for word in LEARNERS_WORDS:
+                store(own, word, int(words[word]))
+    for actor, rows in estate.acted.items():
+        for name, row in rows.items():
+            assembly.scoreboard.arrays[name][actor][...] = row
+        for spec in assembly.specs:
+            ring = assembly.experience[spec.name].rings[actor]
+            found = estate.rings.get((spec.name, actor))
+            if found is not None:
+                _put(ring, *found)
+            else:
+                _begin_after(ring, estate.words[spec.name][actor])
+
+
+def rings_of(assembly: Assembly, actor: int, policies: Sequence[str]) -> dict[tuple[str, int], Any]:
+    """What is known here of an actor's rings, whose node is gone: of policies that learn here."""
+    found = {}
+    for name in policies:
+        ring = assembly.experience[name].rings[actor]
+        found[name, actor] = (ring.state(), load(ring.counters, WRITTEN))
+    return found
+
+
+def _put(ring: ExperienceRing, state: State, written: int) -> None:
+    """Hold what a ring held on the node of its learner, for a new actor to go on writing."""
+    shared = ring.shared
+    state = dict(state)
+    sequence, queue = state["sequence"].copy(), state["queue"]
+    belongs = state["queue_sequence"] == sequence[queue]
+    sequence += MOVED
+    state["queue_sequence"] = np.where(belongs, state["queue_sequence"] + MOVED, NOTHING)
+    ring.restore(state | {"sequence": sequence}, written)
+    assert shared["sequence"].shape == sequence.shape
+
+
+def _begin_after(ring: ExperienceRing, words: Integers) -> None:
+    """Be an empty ring that counts on from these words: all that it held is lost."""
+    shared, counters = ring.shared, ring.counters
+    for word in ACTORS_WORDS:
+        store(counters, word, int(words[word]))
+    written = int(words[WRITTEN])
+    store(counters, OVERWRITTEN, written)
+    store(counters, LOST, written)
+    sequence = shared["sequence"]
+    sequence += MOVED + sequence % 2
+    shared["committed"][:] = 0
+    shared["closed_as"][:] = OPEN
+    shared["queue"][:] = 0
+    shared["queue_sequence"][:] = NOTHING
+    shared["queue_steps"][:] = int(words[CLOSED_STEPS])
+    assert load(counters, CLOSED) >= 0

@@ -1,0 +1,97 @@
+"""Letting roles live elsewhere, as the head does it, once a node is gone or has come."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from remuda.checkpoint.store import Checkpoints
+from remuda.cluster.estate import Estate, estate_of, rings_of
+from remuda.cluster.node import Node
+from remuda.cluster.nodes import HEAD, Call, Nodes
+from remuda.cluster.placement import Placement
+
+
+@dataclass(frozen=True)
+class Move:
+    """From one placement to the next."""
+
+    before: Placement
+    after: Placement
+
+    @property
+    def actors(self) -> list[int]:
+        """Those that move."""
+        pairs = enumerate(zip(self.before.actors, self.after.actors, strict=True))
+        return [actor for actor, (a, b) in pairs if a != b]
+
+    @property
+    def groups(self) -> list[int]:
+        """The learner processes that move."""
+        pairs = enumerate(zip(self.before.learners, self.after.learners, strict=True))
+        return [group for group, (a, b) in pairs if a != b]
+
+
+class Movers:
+    """What a move asks of the nodes, the head's own among them."""
+
+    def __init__(self, node: Node, nodes: Nodes, checkpoints: Checkpoints) -> None:
+        self._node, self._nodes, self._checkpoints = node, nodes, checkpoints
+
+    def ask_for_rings(self, move: Move, gone: int | None) -> tuple[dict[Any, Any], dict[int, Call]]:
+        """What nodes know of the rings of actors that move.
+
+        Where a node is gone, those that learn from its actors know most of them; where it lives,
+        the node itself has them, once these actors are stopped.
+
+        Args:
+            move: of the roles.
+            gone: the node that is gone; None: all are there.
+
+        Returns:
+            What the head knows, and the calls by which others tell.
+        """
+        assembly = self._node.assembly
+        found: dict[Any, Any] = {}
+        calls: dict[int, Call] = {}
+        for actor in move.actors:
+            if gone is None:
+                home = move.before.actors[actor]
+                names = [spec.name for spec in assembly.specs]
+                sources = {home: names}
+            else:
+                sources = self._learned_by(move.before, gone)
+            for node, names in sources.items():
+                if node == HEAD:
+                    found |= rings_of(assembly, actor, names)
+                else:
+                    number = len(calls)
+                    calls[number] = self._nodes.call(node, "rings_of", actor, names)
+        return found, calls
+
+    def estates(
+        self, move: Move, rings: Mapping[tuple[str, int], Any], homes: tuple[int, ...]
+    ) -> dict[int, Estate]:
+        """By node, what the roles that come there go on from."""
+        found = {}
+        for node in homes:
+            actors = [a for a in move.actors if move.after.actors[a] == node]
+            groups = [g for g in move.groups if move.after.learners[g] == node]
+            own = {key: held for key, held in rings.items() if key[1] in actors}
+            found[node] = (
+                estate_of(self._node.assembly, actors, groups, own, self._checkpoints)
+                if actors or groups
+                else Estate()
+            )
+        return found
+
+    def _learned_by(self, placement: Placement, gone: int) -> dict[int, list[str]]:
+        """By node that is left, the policies that learn there."""
+        assembly = self._node.assembly
+        found: dict[int, list[str]] = {}
+        for group, home in enumerate(placement.learners):
+            if home != gone:
+                names = [assembly.specs[i].name for i in assembly.layout.groups[group]]
+                found.setdefault(home, []).extend(names)
+        return found
