@@ -191,6 +191,7 @@ class Assembly:
         found: Manifest | None,
         stopped: Callable[[], bool] = lambda: False,
         events: RunEvents | None = None,
+        runtime: Runtime | None = None,
     ) -> Coordinator:
         """The one who runs it all.
 
@@ -200,6 +201,7 @@ class Assembly:
             found: the checkpoint that it goes on from; None: it begins.
             stopped: whether a signal came, after which nothing long goes on in place of the run.
             events: who is told what happens in it, and may end it.
+            runtime: where the roles live; None: on this machine.
         """
         config = self.config
         contents = Contents(
@@ -207,7 +209,7 @@ class Assembly:
         )
         frozen = FrozenTexts(self.table) if self.table is not None else None
         return Coordinator(
-            self.runtime(run.logs, run.checkpoints),
+            runtime or self.runtime(run.logs, run.checkpoints),
             partial(ScoreboardReader, self.scoreboard, self.experience, self._seconds, self.table),
             self.playing,
             run,
@@ -311,7 +313,7 @@ class Assembly:
             config.supervision,
             num_actors=len(self._actors),
             threads=self.layout.threads,
-            nice=niceness(config, self.layout),
+            nice=niceness(config, self.layout, None if here is None else len(here)),
             start_limit=config.run.start_limit,
             stop_limit=config.run.stop_limit,
             write_limit=config.checkpoint.write_limit,

@@ -37,17 +37,24 @@ WORTH_A_THREAD = 0.8
 """More threads are used where an update then takes no longer than this share of the time."""
 
 
-def choose_layout(config: Config, agents: tuple[AgentSpec, ...]) -> Layout:
+def choose_layout(
+    config: Config, agents: tuple[AgentSpec, ...], cores: int | None = None
+) -> Layout:
     """The layout of a run, by a trial where there is something to choose.
+
+    Args:
+        config: of the run.
+        agents: of its game.
+        cores: of all nodes together; None: there is this machine alone.
 
     Raises:
         ConfigError: what the user asked for cannot be.
     """
     specs = policy_specs(config, agents)
     devices = [spec.config.device for spec in specs]
-    plain = make_layout(config, len(specs), own_devices=devices)
+    plain = make_layout(config, len(specs), own_devices=devices, cores=cores)
     seconds = config.run.calibrate
-    if not seconds or not is_open(config, devices) or any(map(_never_pauses, specs)):
+    if not seconds or not is_open(config, devices, cores) or any(map(_never_pauses, specs)):
         return plain
     if config.run.turns is not None and config.run.turns * len(agents) <= SHORT:
         return plain
@@ -56,8 +63,8 @@ def choose_layout(config: Config, agents: tuple[AgentSpec, ...]) -> Layout:
             costs = measure(config, agents, seconds)
             if config.env.num_envs > 1 and config.actor.processes == "auto":
                 costs = _split(config, agents, seconds / 2, costs)
-            layout = make_layout(config, len(specs), costs, devices)
-            spare = min(spare_cores(layout), MANY_THREADS - 1)
+            layout = make_layout(config, len(specs), costs, devices, cores)
+            spare = 0 if cores else min(spare_cores(layout), MANY_THREADS - 1)
             if spare and costs.learn and config.learners.threads == "auto":
                 more = measure(config, agents, seconds, 1 + spare)
                 if more.learn < costs.learn * WORTH_A_THREAD:

@@ -65,7 +65,9 @@ def prepare(config: Config) -> Prepared:
             f"env.observe_together: in {config.game} one agent acts at a time, and sees what those "
             "before it did; leave it false"
         )
-    layout = make_layout(config, len(specs), own_devices=[spec.config.device for spec in specs])
+    cores = 1 if config.cluster.used else None  # it is made anew once there are nodes
+    devices = [spec.config.device for spec in specs]
+    layout = make_layout(config, len(specs), own_devices=devices, cores=cores)
     size = 0
     if config.env.num_envs > 1:
         two = make_env(config.game, 2, **config.env.options)

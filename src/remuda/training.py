@@ -12,6 +12,7 @@ from pathlib import Path
 from remuda.assembly import Assembly
 from remuda.calibration import choose_layout
 from remuda.checkpoint.store import Manifest
+from remuda.cluster.cluster import gathered
 from remuda.compiling import telling_of_compiling
 from remuda.config import Config, load_config, overlay
 from remuda.coordinator.coordinator import Coordinator, Signals
@@ -41,6 +42,7 @@ from remuda.publish.snapshot import Snapshot
 from remuda.result import Result, summarise
 from remuda.resume import Resumed, find_checkpoint, note_changes
 from remuda.runtime.layout import Layout, make_layout
+from remuda.runtime.runtime import Runtime
 from remuda.saved_weights import save_weights
 from remuda.user_code import naming_user_code, where_raised
 from remuda.warm_start import describe, describe_imported, find_beginnings, find_imported
@@ -123,15 +125,12 @@ class _Beginning:
         config, view, run, prepared = self.config, self.view, self.run, self.prepared
         names = [spec.name for spec in prepared.specs]
         resumed = find_checkpoint(config, run, names, view.say) if resume else None
+        if config.cluster.used:
+            return self._in_cluster(resumed)
         layout = choose_layout(config, prepared.agents)
         prepared.check_memory(config, layout)
         assembly = self._assemble(config, layout, resumed)
-        if resumed is not None:
-            _tell_of_damage(run.rewind(resumed.checkpoint.turns, assembly.records), view)
-            run.save_code(config)
-            run.save_config(config)
-            note_changes(run, resumed)
-        found = resumed.checkpoint if resumed is not None else None
+        found = self._tell(assembly, resumed)
         with self.events.lasting(run, assembly, found):
             try:
                 return _train(config, view, assembly, run, found, self.callbacks, self.events)
@@ -146,6 +145,40 @@ class _Beginning:
                 assembly = self._assemble(config, alone, resumed)
                 self.events.attach(assembly)
                 return _train(config, view, assembly, run, found, self.callbacks, self.events)
+
+    def _in_cluster(self, resumed: Resumed | None) -> Result:
+        """Train on the nodes of a cluster, this machine the head of them."""
+        config, view, run, prepared = self.config, self.view, self.run, self.prepared
+        with gathered(config, view.say) as cluster:
+            layout = choose_layout(config, prepared.agents, cluster.cores)
+            prepared.check_memory(config, layout)
+            assembly = self._assemble(config, layout, resumed)
+            found = self._tell(assembly, resumed)
+            runtime = cluster.runtime(
+                assembly,
+                prepared.facts,
+                prepared.agents,
+                run.imported.read(len(config.population.members_from)),
+                run.logs,
+                run.checkpoints,
+                found,
+                resumed.hyperparameters if resumed is not None else None,
+            )
+            with self.events.lasting(run, assembly, found):
+                return _train(
+                    config, view, assembly, run, found, self.callbacks, self.events, runtime
+                )
+
+    def _tell(self, assembly: Assembly, resumed: Resumed | None) -> Manifest | None:
+        """Write down from what the run goes on, and with which changes; returns that checkpoint."""
+        run, config = self.run, self.config
+        if resumed is None:
+            return None
+        _tell_of_damage(run.rewind(resumed.checkpoint.turns, assembly.records), self.view)
+        run.save_code(config)
+        run.save_config(config)
+        note_changes(run, resumed)
+        return resumed.checkpoint
 
     def _assemble(self, config: Config, layout: Layout, resumed: Resumed | None) -> Assembly:
         assembly = Assembly(
@@ -204,8 +237,9 @@ def _train(
     found: Manifest | None,
     callbacks: Callbacks,
     events: Events,
+    runtime: Runtime | None = None,
 ) -> Result:
-    """Train, and finish the run.
+    """Train, and finish the run; `runtime`: on several nodes.
 
     Signals are watched to its end: one stops what is going on, and nothing long is begun after it.
     A second one ends the process at once.
@@ -225,7 +259,7 @@ def _train(
             )
         )
         try:
-            coordinator = assembly.coordinator(run, view, found, signals.stopped, events)
+            coordinator = assembly.coordinator(run, view, found, signals.stopped, events, runtime)
             began = True
             try:
                 ending = coordinator.run(config.run, config.checkpoint.every, signals)

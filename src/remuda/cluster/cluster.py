@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -44,6 +45,14 @@ class Cluster:
     def cores(self) -> int:
         """Of all nodes together."""
         return sum(info.cores for info in self.infos)
+
+    def describe(self) -> str:
+        """One line for people."""
+        found = []
+        for info in self.infos:
+            gpus = f", {info.gpus} GPUs" if info.gpus else ""
+            found.append(f"{info.name} ({info.cores} cores{gpus})")
+        return f"{len(found)} nodes: {', '.join(found)}"
 
     def place(self, assembly: Assembly) -> Placement:
         """Give every role a home.
@@ -138,6 +147,28 @@ class Cluster:
             silence=config.cluster.silence,
             write_limit=config.checkpoint.write_limit,
         )
+
+
+@contextlib.contextmanager
+def gathered(config: Config, say: Callable[[str], None]) -> Iterator[Cluster]:
+    """The nodes of a run, for as long as it lasts.
+
+    Args:
+        config: of the run.
+        say: tells the user who they are.
+
+    Raises:
+        RemudaError: they do not come, or cannot be used.
+    """
+    from remuda.cluster.ray_nodes import RayNodes
+
+    nodes = RayNodes(config)
+    try:
+        cluster = Cluster(config, nodes)
+        say(cluster.describe())
+        yield cluster
+    finally:
+        nodes.stop()
 
 
 def _ports(text: str) -> range:

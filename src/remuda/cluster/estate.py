@@ -32,8 +32,8 @@ from remuda.publish.snapshot import PublishedWeights, Snapshot
 from remuda.types import Array, Integers, State
 
 MOVED = 1 << 32
-"""Added to each sequence of a ring that moves: readers take its segments for others, and none for one
-that the node which is gone may have sent last."""
+"""Added to each sequence of a ring that moves: no reader takes its segments for those that it knows,
+nor for those that the node which is gone may have sent last."""
 
 
 @dataclass(frozen=True)

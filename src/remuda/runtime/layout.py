@@ -81,7 +81,11 @@ class Layout:
 
 
 def make_layout(
-    config: Config, num_policies: int, costs: Costs | None = None, own_devices: Sequence[str] = ()
+    config: Config,
+    num_policies: int,
+    costs: Costs | None = None,
+    own_devices: Sequence[str] = (),
+    cores: int | None = None,
 ) -> Layout:
     """Deal copies to actors, and policies to learner processes and devices.
 
@@ -95,20 +99,23 @@ def make_layout(
         costs: what playing and training cost; None: that is not known.
         own_devices: by policy, the device that the user chose for it (`policy.device`); empty: its
             turn of `learners.devices`.
+        cores: of all nodes together, which have what devices they have; None: there is this machine
+            alone.
 
     Raises:
         ConfigError: a device that is not there, or more actors than there can be.
     """
     common = config.learners.devices or _gpus() or ("cpu",)
-    for device in (*common, config.actor.device):
-        _check_device(device)
-    for device in filter(None, own_devices):
-        _check_device(device, "policy.device")
+    if cores is None:
+        for device in (*common, config.actor.device):
+            _check_device(device)
+        for device in filter(None, own_devices):
+            _check_device(device, "policy.device")
     own = own_devices or ("",) * num_policies
     devices = tuple(own[i] or common[i % len(common)] for i in range(num_policies))
     used = tuple(dict.fromkeys(devices)) if any(own) else common
     _check_actors(config)
-    actors, processes = _choose(config, num_policies, used, costs)
+    actors, processes = _choose(config, num_policies, used, costs, cores)
     threads = config.learners.threads
     if config.exact and threads not in (1, "auto"):
         raise ConfigError(
@@ -124,23 +131,35 @@ def make_layout(
     )
 
 
-def is_open(config: Config, own_devices: Sequence[str]) -> bool:
+def is_open(config: Config, own_devices: Sequence[str], cores: int | None = None) -> bool:
     """Whether there is a choice to be made that depends on what things cost."""
     if {*own_devices} - {"", "cpu"}:
         return False
-    if config.exact or config.learners.devices not in ((), ("cpu",)) or _gpus() or _cores() == 1:
+    if (
+        config.exact
+        or config.learners.devices not in ((), ("cpu",))
+        or _gpus()
+        or (cores or _cores()) == 1
+    ):
         return False
     return config.learners.processes == "auto" or (
         config.actor.processes == "auto" and config.env.num_envs > 1
     )
 
 
-def niceness(config: Config, layout: Layout) -> int:
-    """How far learners step back: as the user says, or as few cores make it necessary."""
+def niceness(config: Config, layout: Layout, here: int | None = None) -> int:
+    """How far learners step back: as the user says, or as few cores make it necessary.
+
+    Args:
+        config: of the run.
+        layout: its roles.
+        here: how many of them live on this node; None: all.
+    """
     asked = config.learners.nice
     if asked != "auto":
         return asked
-    return 0 if len(layout.copies) + len(layout.groups) <= _cores() else NICE
+    roles = len(layout.copies) + len(layout.groups) if here is None else here
+    return 0 if roles <= _cores() else NICE
 
 
 def spare_cores(layout: Layout) -> int:
@@ -161,11 +180,17 @@ def rate(costs: Costs, copies: int, actors: int, processes: int, cores: int) -> 
 
 
 def _choose(
-    config: Config, num_policies: int, devices: Sequence[str], costs: Costs | None
+    config: Config,
+    num_policies: int,
+    devices: Sequence[str],
+    costs: Costs | None,
+    cores: int | None = None,
 ) -> tuple[int, int]:
     """How many actors and learner processes."""
-    cores = _cores()
     free = max(int(psutil.virtual_memory().available // PROCESS_MEMORY), 2)
+    if cores is not None:  # of several nodes, with memory of their own
+        free = max(free, cores)
+    cores = cores or _cores()
     asked_actors, asked_learners = config.actor.processes, config.learners.processes
     actors, learners = [1], [min(cores, free, num_policies)]
     if set(devices) != {"cpu"}:
