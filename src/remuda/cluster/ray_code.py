@@ -1,0 +1,176 @@
+"""Code that nodes need: which there is, whether it is the same everywhere, and what is sent along.
+
+A user's own module (a game, a network, a matchmaker) lies where the run was started. Where nodes
+are other machines it is sent to them, with what else was loaded from the same folder. What is
+installed is not sent: it must be there, and its source the same.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import re
+import sys
+import sysconfig
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cache
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from remuda.errors import RemudaError
+from remuda.pickled import is_pickled
+from remuda.version import __version__
+
+OWN = "remuda"
+"""The package whose source is the same on all nodes, whatever is played."""
+NAMED = re.compile(r"([A-Za-z_]\w*)(\.\w+)*:[A-Za-z_][\w.-]*")
+"""What names code in a configuration: `module:Name`."""
+LARGEST = 50_000_000
+"""Bytes of own code that are sent: code, not data."""
+
+
+def versions() -> dict[str, str]:
+    """The versions that must be the same on all nodes, by what they are of."""
+    found = {"Python": f"{sys.version_info.major}.{sys.version_info.minor}", "Remuda": __version__}
+    try:
+        # Which processor or GPU it was built for stands behind a plus sign, and is a node's own.
+        found["torch"] = version("torch").partition("+")[0]
+    except PackageNotFoundError:
+        found["torch"] = "none"
+    return found
+
+
+def named_modules(tree: object) -> list[str]:
+    """The top-level modules that the configuration names code in, and that are found here.
+
+    Args:
+        tree: the configuration as plain data.
+    """
+    found = {}
+    for text in _texts(tree):
+        match = None if is_pickled(text) else NAMED.fullmatch(text)
+        if match is not None and _root(match[1]) is not None and match[1] != OWN:
+            found[match[1]] = None
+    return list(found)
+
+
+def own_code(modules: Iterable[str], with_pickles: bool) -> list[str]:
+    """The files and folders to be sent, of modules and of what else was loaded beside them.
+
+    Args:
+        modules: top-level ones that a configuration names.
+        with_pickles: whether code of a script or notebook goes along, which may import what lies
+            beside that.
+
+    Raises:
+        RemudaError: they are too large, so that there must be more in them than code.
+    """
+    roots = [root for module in modules if (root := _root(module)) is not None]
+    folders = {root.parent for root in roots if not _is_installed(root)}
+    if with_pickles:
+        main = getattr(sys.modules.get("__main__"), "__file__", None)
+        folders.add(Path(main).resolve().parent if main else Path.cwd())
+    found = {root: None for root in roots if not _is_installed(root)}
+    for name in [name for name in sys.modules if "." not in name and name != "__main__"]:
+        root = _root(name)
+        if root is not None and root.parent in folders and not _is_installed(root):
+            found[root] = None
+    found = {root: None for root in found if root.name not in (OWN, "ray")}
+    for root in found:
+        size = sum(file.stat().st_size for file in _files(root, "*"))
+        if size > LARGEST:
+            raise RemudaError(
+                f"{root} has {size / 1e6:.0f} MB, and nodes are sent {LARGEST / 1e6:.0f} MB of own "
+                "code at most: put the data elsewhere, or install the package on all nodes"
+            )
+    return [str(root) for root in found]
+
+
+def digests(modules: Sequence[str]) -> dict[str, str]:
+    """By module, a digest of its source as this process finds it; empty where it finds none."""
+    return {module: _digest(_root(module)) for module in modules}
+
+
+def difference(here: Mapping[str, Any], there: Mapping[str, Any], node: str) -> str | None:
+    """What a node has otherwise than this machine, in one line; None: nothing that matters.
+
+    Args:
+        here: `versions` and `digests` of this machine.
+        there: the same of the node.
+        node: its name.
+    """
+    for what, own in here["versions"].items():
+        other = there["versions"].get(what)
+        if other != own:
+            return (
+                f"node {node} has {what} {other}, and this machine has {own}: install the same "
+                "version on all nodes"
+            )
+    for module, own in here["digests"].items():
+        other = there["digests"].get(module)
+        if not other:
+            return f"node {node} has no module {module}, which the run needs: install it there"
+        if other != own:
+            return (
+                f"the source of {module} on node {node} is not that of this machine: install the "
+                "same on all nodes"
+            )
+    return None
+
+
+def _texts(tree: object) -> Iterator[str]:
+    if isinstance(tree, str):
+        yield tree
+    elif isinstance(tree, Mapping):
+        for part in tree.values():
+            yield from _texts(part)
+    elif isinstance(tree, list | tuple):
+        for part in tree:
+            yield from _texts(part)
+
+
+def _root(module: str) -> Path | None:
+    """The file of a top-level module, or the folder of a package; None: it has none."""
+    try:
+        found = importlib.util.find_spec(module)
+    except (ImportError, ValueError, AttributeError):
+        return None
+    if found is None or not found.has_location or not found.origin:
+        return None
+    file = Path(found.origin).resolve()
+    if file.suffix != ".py":
+        return None
+    return file.parent if found.submodule_search_locations else file
+
+
+@cache
+def _libraries() -> tuple[Path, ...]:
+    """Where Python's own modules and those that are installed lie."""
+    paths = sysconfig.get_paths()
+    kinds = ("stdlib", "platstdlib", "purelib", "platlib")
+    return tuple(Path(paths[kind]).resolve() for kind in kinds)
+
+
+def _is_installed(root: Path) -> bool:
+    return any(root.is_relative_to(library) for library in _libraries()) or (
+        "site-packages" in root.parts or "dist-packages" in root.parts
+    )
+
+
+def _files(root: Path, pattern: str) -> list[Path]:
+    """What is in a package, or a file alone, in an order that is the same everywhere."""
+    if root.is_file():
+        return [root]
+    found = [file for file in root.rglob(pattern) if file.is_file()]
+    return sorted(file for file in found if "__pycache__" not in file.parts)
+
+
+def _digest(root: Path | None) -> str:
+    if root is None:
+        return ""
+    digest = hashlib.sha256()
+    for file in _files(root, "*.py"):
+        digest.update(f"{file.relative_to(root.parent).as_posix()}\0".encode())
+        digest.update(file.read_bytes() + b"\0")
+    return digest.hexdigest()

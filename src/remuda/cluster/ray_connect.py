@@ -1,0 +1,157 @@
+"""Ray itself: imported late and quietly, found at an address, and joined as a driver."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import socket
+import uuid
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import ModuleType
+from typing import Any
+
+from remuda.cluster.ray_local import ENVIRONMENT, LOOPBACK
+from remuda.errors import RemudaError
+
+OLDEST = (2, 40)
+"""The oldest version of Ray that is taken, as in the extra of pyproject.toml."""
+REACH_LIMIT = 3.0
+"""Seconds within which something must listen at the address, and answer as Ray's head does."""
+GREETING = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes((0, 0, 0, 4, 0, 0, 0, 0, 0))
+"""How a client of gRPC begins, by HTTP/2 (RFC 9113, section 3.4), with settings of no entry."""
+SETTINGS_FRAME = 4
+"""What its server answers first: in a frame's header, its kind is the fourth byte."""
+
+
+def import_ray(local: bool) -> ModuleType:
+    """Ray, of a version that will do.
+
+    Args:
+        local: whether the cluster is on this machine alone, and stays on its loopback.
+
+    Raises:
+        RemudaError: it is not installed, or too old.
+    """
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+    if local:
+        os.environ.update(ENVIRONMENT)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            import ray
+    except ImportError as error:
+        raise RemudaError(
+            f"cluster: Ray cannot be imported ({error}); install it: pip install 'remuda[ray]'"
+        ) from None
+    found = version_of(ray.__version__)
+    if found < OLDEST:
+        least = ".".join(map(str, OLDEST))
+        raise RemudaError(
+            f"cluster: Ray {ray.__version__} is too old, {least} is the oldest that will do; "
+            "install a newer one on all nodes: pip install -U 'remuda[ray]'"
+        )
+    if local:  # also where the user's code has imported Ray before
+        constants: Any = ray._private.ray_constants
+        constants.ENABLE_RAY_CLUSTER = False
+    return ray
+
+
+def version_of(text: str) -> tuple[int, int]:
+    """Major and minor version; what cannot be read counts as new."""
+    parts = text.split(".")
+    try:
+        return int(parts[0]), int(parts[1])
+    except (ValueError, IndexError):
+        return OLDEST
+
+
+def find_address(ray: ModuleType, address: str) -> str:
+    """`host:port` of the head that `cluster.address` means.
+
+    Raises:
+        RemudaError: no cluster answers there.
+    """
+    found = address
+    if address == "auto":
+        try:
+            found = ray._private.services.canonicalize_bootstrap_address("auto") or ""
+        except Exception as error:  # it raises various ones where it finds none
+            raise RemudaError(_none_at(address)) from error
+    host, _, port = found.rpartition(":")
+    try:
+        _greet(host.strip("[]"), int(port))
+    except (OSError, ValueError) as error:
+        raise RemudaError(_none_at(address, found, error)) from None
+    return found
+
+
+def _greet(host: str, port: int) -> None:
+    """Find out within seconds whether a server of gRPC is there; Ray would try for minutes.
+
+    Raises:
+        OSError: nothing listens there, or something else.
+    """
+    with socket.create_connection((host, port), REACH_LIMIT) as connection:
+        if os.environ.get("RAY_USE_TLS", "0").lower() in ("1", "true"):
+            return  # it would not greet in plain words
+        connection.settimeout(REACH_LIMIT)
+        connection.sendall(GREETING)
+        answer = connection.recv(9, socket.MSG_WAITALL)
+        if len(answer) < 9 or answer[3] != SETTINGS_FRAME:
+            raise ConnectionError("what listens there is no head of Ray's")
+
+
+def _none_at(address: str, found: str = "", error: Exception | None = None) -> str:
+    why = "runs on this machine" if not found else f"answers at {found}"
+    detail = f" ({error})" if error is not None else ""
+    return (
+        f"cluster.address is {address!r}, and no Ray cluster {why}{detail}: start one with "
+        "`ray start --head`, join it with `ray start --address HOST:PORT`, or use cluster.local"
+    )
+
+
+def connect(ray: ModuleType, address: str, said: str) -> None:
+    """Join the cluster as a driver whose agents end with it.
+
+    Args:
+        ray: the module.
+        address: `host:port` of the head.
+        said: what the user gave as address, for messages.
+
+    Raises:
+        RemudaError: it does not answer, is of another version, or this process has joined already.
+    """
+    if ray.is_initialized():
+        raise RemudaError(
+            "this process has called ray.init already, and Remuda joins the cluster by itself: "
+            "call ray.shutdown() before training"
+        )
+    options: dict[str, Any] = {"address": address, "namespace": f"remuda-{uuid.uuid4().hex}"}
+    if address.startswith(LOOPBACK):
+        options["_node_ip_address"] = LOOPBACK
+    with _own_signals(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            ray.init(**options, log_to_driver=False, logging_level=logging.CRITICAL)
+        except Exception as error:
+            why = " ".join(str(error).split())[:300]
+            raise RemudaError(
+                f"cluster.address is {said!r}: the Ray cluster at {address} cannot be joined: {why}"
+            ) from error
+
+
+@contextmanager
+def _own_signals() -> Iterator[None]:
+    """Let Ray leave the signals as they are: a run ends in order on SIGTERM."""
+    kinds = (signal.SIGTERM, signal.SIGINT)
+    before = {kind: signal.getsignal(kind) for kind in kinds}
+    try:
+        yield
+    finally:
+        for kind, handler in before.items():
+            if handler is not None and signal.getsignal(kind) is not handler:
+                signal.signal(kind, handler)

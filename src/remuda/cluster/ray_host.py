@@ -1,0 +1,112 @@
+"""What runs on each node: a Ray actor that makes the run's agent there and answers calls to it.
+
+It imports no Ray. What crosses to it and back are pickles, so that what cannot be read, or raises,
+is told in the words of whoever raised it and not in Ray's.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import sys
+import threading
+import traceback
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import cloudpickle
+
+from remuda.cluster.ray_code import digests, versions
+from remuda.errors import RemudaError
+from remuda.loading import load
+
+THREADS = 32
+"""Calls of one agent that run at once: a few, and those that wait for it to be made."""
+
+
+class Host:
+    """The agent of a node, in the process that is its own, and how it is called."""
+
+    def __init__(self) -> None:
+        # Processes that the agent starts look for modules where this one does.
+        os.environ["PYTHONPATH"] = os.pathsep.join(path for path in sys.path if path)
+        self._agent: Any = None
+        self._fault: Exception | None = None
+        self._made = threading.Event()
+        self._never = threading.Event()
+
+    def describe(self, modules: Sequence[str]) -> dict[str, Any]:
+        """What this node is, and the code that it has.
+
+        Args:
+            modules: of which the digest of the source is wanted.
+        """
+        import psutil
+
+        return {
+            "versions": versions(),
+            "digests": digests(modules),
+            "memory": psutil.virtual_memory().available,
+            "process": os.getpid(),
+            "logs": _log(),
+        }
+
+    def watch(self) -> None:
+        """Never return: who waits for this learns that the process is gone."""
+        self._never.wait()
+
+    def make(self, agent: str, args: bytes) -> None:
+        """Make the agent, once; a fault is told by calls to it."""
+        try:
+            self._agent = load(agent, "the agent of a node")(*pickle.loads(args))
+        except Exception as error:
+            traceback.print_exc()
+            self._fault = error
+        finally:
+            self._made.set()
+
+    def call(self, method: str, args: bytes) -> bytes:
+        """Call a method of the agent, once it is made, and return the pickle of what came of it."""
+        self._made.wait()
+        try:
+            if self._fault is not None:
+                raise self._fault
+            return cloudpickle.dumps((True, getattr(self._agent, method)(*pickle.loads(args))))
+        except Exception as error:
+            if self._fault is None and not isinstance(error, RemudaError):
+                traceback.print_exc()
+            return cloudpickle.dumps((False, told(error)))
+
+
+def told(error: Exception) -> dict[str, Any]:
+    """An exception as what can be read anywhere."""
+    kind = type(error)
+    return {
+        "module": kind.__module__,
+        "name": kind.__qualname__,
+        "is_own": isinstance(error, RemudaError),
+        "words": " ".join(str(error).split()) if not isinstance(error, RemudaError) else str(error),
+        "fields": _plain(error.__dict__),
+        "traceback": "".join(traceback.format_exception(error)),
+    }
+
+
+def _plain(fields: dict[str, Any]) -> dict[str, Any]:
+    """What of an exception's fields can be sent."""
+    found = {}
+    for name, value in fields.items():
+        try:
+            pickle.dumps(value)
+        except Exception:  # whatever the objects in it raise
+            continue
+        found[name] = value
+    return found
+
+
+def _log() -> str:
+    """Where what this process prints is written, on its own machine."""
+    try:
+        return str(Path(os.readlink("/proc/self/fd/2")))
+    except OSError:
+        return ""

@@ -1,0 +1,316 @@
+"""Nodes of a Ray cluster on this machine, and the process that ends them with the run.
+
+A *keeper* starts them: a process of its own, which the run holds by a pipe. When the pipe closes,
+because the run let go or because it died of whatever, the keeper kills every process of every node
+and removes Ray's directory. Should the keeper be killed itself, then each node's first process dies
+with it by a lifeline, Ray's servers with that, and Ray's workers with those; the directory is then
+removed by the run.
+
+Each node is a session of processes, whose leader forked from the keeper: so a node can be killed or
+stopped as a whole, as a machine can.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import select
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import IO, Any, NoReturn
+
+from remuda.errors import RemudaError
+from remuda.memory.lifeline import Lifeline, die_with_parent
+
+LOOPBACK = "127.0.0.1"
+ENVIRONMENT = {
+    "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",  # so that Ray stays on loopback, on Linux too
+    "RAY_USAGE_STATS_ENABLED": "0",
+    "RAY_DISABLE_IMPORT_WARNING": "1",
+}
+"""What Ray must find in the environment before it is imported, here and in the run."""
+OBJECT_STORE = 80_000_000
+"""Bytes of Ray's object store of each node, nearly the least it takes: next to nothing is in it."""
+SYSTEM = {
+    "health_check_initial_delay_ms": 1000,
+    "health_check_period_ms": 1000,
+    "health_check_timeout_ms": 5000,
+    "health_check_failure_threshold": 3,
+}
+"""How soon Ray finds that a node is gone."""
+LONGEST_DIRECTORY = 40
+"""Characters that leave enough for the paths of Ray's sockets, which are 107 at most."""
+END_LIMIT = 15.0
+"""Seconds that the keeper has to end everything."""
+
+
+class LocalNodes:
+    """A Ray cluster on this machine, for as long as this object, or this process, is there."""
+
+    def __init__(self, count: int, cores: int, memory: int) -> None:
+        """Begin to start the nodes, the head first.
+
+        Args:
+            count: of nodes, with the head.
+            cores: that each says it has.
+            memory: in bytes, that each says it has.
+        """
+        search = [path for path in sys.path if path]
+        settings = {"count": count, "cores": cores, "memory": memory, "search": search}
+        code = (
+            f"import sys; sys.path[:] = {search!r}; "
+            "from remuda.cluster.ray_local import keep; keep(sys.argv[1])"
+        )
+        self._keeper = subprocess.Popen(
+            [sys.executable, "-c", code, json.dumps(settings)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env={**os.environ, **ENVIRONMENT, "PYTHONPATH": os.pathsep.join(search)},
+            start_new_session=True,  # Ctrl-C is for the run, which ends its nodes in order
+        )
+        self._buffer = b""
+        self._directory: Path | None = None
+        self.address = ""
+        """Of the head; empty: it has not come yet."""
+        self.sessions: dict[int, int] = {}
+        """By the number of the node among those started here, its session of processes."""
+
+    def wait(self, count: int, seconds: float) -> None:
+        """Wait until so many nodes have been started.
+
+        Raises:
+            RemudaError: they have not within these seconds, or could not be.
+        """
+        assert self._keeper.stdout is not None
+        end = time.monotonic() + seconds
+        while len(self.sessions) < count:
+            ready, _, _ = select.select(
+                [self._keeper.stdout], [], [], max(0.0, end - time.monotonic())
+            )
+            data = os.read(self._keeper.stdout.fileno(), 65536) if ready else b""
+            if not data:
+                self.stop()
+                why = "ended" if ready else f"were not there within {seconds:g} s"
+                raise RemudaError(
+                    f"cluster.local: Ray's nodes on this machine {why}; raise cluster.start_limit, "
+                    "or start fewer"
+                )
+            self._buffer += data
+            *lines, self._buffer = self._buffer.split(b"\n")
+            for line in lines:
+                self._hear(json.loads(line))
+
+    def _hear(self, news: Mapping[str, Any]) -> None:
+        if "directory" in news:
+            self._directory = Path(news["directory"])
+        if "fault" in news:
+            self.stop()
+            raise RemudaError(f"cluster.local: Ray could not start a node here: {news['fault']}")
+        if "node" in news:
+            self.address = news["address"]
+            self.sessions[news["node"]] = news["session"]
+
+    def add(self) -> None:
+        """Let one more node be started; `wait` for it."""
+        assert self._keeper.stdin is not None
+        self._keeper.stdin.write(b"node\n")
+        self._keeper.stdin.flush()
+
+    def stop(self) -> None:
+        """End all nodes, and remove what Ray wrote."""
+        assert self._keeper.stdin is not None
+        assert self._keeper.stdout is not None
+        with suppress(OSError):
+            self._keeper.stdin.close()
+        try:
+            self._keeper.wait(END_LIMIT)
+        except subprocess.TimeoutExpired:
+            self._keeper.kill()
+            self._keeper.wait()
+        self._keeper.stdout.close()
+        for session in self.sessions.values():
+            kill_session(session)
+        if self._directory is not None:
+            shutil.rmtree(self._directory, ignore_errors=True)
+
+
+def members(session: int) -> list[int]:
+    """The processes of a session that are not over."""
+    found = []
+    for entry in os.listdir("/proc"):
+        if entry.isdigit():
+            with suppress(OSError):
+                fields = Path(f"/proc/{entry}/stat").read_text().rpartition(")")[2].split()
+                if int(fields[3]) == session and fields[0] != "Z":
+                    found.append(int(entry))
+    return found
+
+
+def kill_session(session: int, seconds: float = 5.0) -> None:
+    """Kill all processes of a session, and those that they start meanwhile."""
+    end = time.monotonic() + seconds
+    while (there := members(session)) and time.monotonic() < end:
+        for process in there:
+            with suppress(OSError):
+                os.kill(process, signal.SIGKILL)
+        time.sleep(0.02)
+
+
+def keep(settings_text: str) -> NoReturn:
+    """Be the keeper: start nodes, and end them when standard input closes."""
+    settings = json.loads(settings_text)
+    _adopt_orphans()
+    usual = tempfile.gettempdir()
+    base = usual if len(usual) < LONGEST_DIRECTORY - 20 else "/tmp"
+    directory = tempfile.mkdtemp(prefix="remuda-ray-", dir=base)
+    sessions: list[int] = []
+    try:
+        _tell({"directory": directory})
+        _start_nodes(settings, directory, sessions)
+    except Exception as error:
+        with suppress(OSError):
+            _tell({"fault": " ".join(str(error).split())[:300] or type(error).__name__})
+    finally:
+        for session in sessions:
+            kill_session(session)
+        _reap()
+        shutil.rmtree(directory, ignore_errors=True)
+        os._exit(0)
+
+
+def _start_nodes(settings: Mapping[str, Any], directory: str, sessions: list[int]) -> None:
+    """Start nodes, and one more for each line of standard input, until that closes.
+
+    Args:
+        settings: of the nodes.
+        directory: Ray's.
+        sessions: where the nodes' sessions are noted, before anything is started in them.
+    """
+    import ray  # noqa: F401 - once, before the nodes fork
+
+    lifeline = Lifeline()  # of the nodes' first processes: they end with this one
+    address, wanted, over = "", settings["count"], False
+    while not over:
+        while len(sessions) < wanted:
+            read, write = os.pipe()
+            child = os.fork()
+            if child == 0:
+                os.close(read)
+                _be_node(len(sessions), address, directory, settings, lifeline, write)
+            sessions.append(child)
+            os.close(write)
+            with os.fdopen(read) as pipe:
+                more = _line_of(pipe)
+            if more is None:
+                return
+            _tell(more)
+            address = more["address"]
+        ready, _, _ = select.select([0], [], [], 0.5)
+        _reap()
+        if ready:
+            data = os.read(0, 4096)
+            over = not data
+            wanted += data.count(b"\n")
+
+
+def _line_of(pipe: IO[str]) -> dict[str, Any] | None:
+    """What a node tells once it is there; None: the run let go before.
+
+    Raises:
+        ConnectionError: the node could not be started.
+    """
+    poll = select.poll()
+    poll.register(pipe, select.POLLIN)
+    poll.register(0, 0)  # only that it was closed: what it says is read later
+    ready = {descriptor for descriptor, _ in poll.poll()}
+    if pipe.fileno() not in ready:
+        return None
+    line = pipe.readline()
+    news: dict[str, Any] = json.loads(line) if line else {"fault": "it ended as it began"}
+    if "fault" in news:
+        raise ConnectionError(news["fault"])
+    return news
+
+
+def _be_node(
+    number: int,
+    address: str,
+    directory: str,
+    settings: Mapping[str, Any],
+    lifeline: Lifeline,
+    write: int,
+) -> NoReturn:
+    """Be the first process of a node: it dies with the keeper, and Ray's servers with it."""
+    os.setsid()
+    read = os.dup(lifeline.descriptor)
+    lifeline.close()  # the other end is the keeper's alone
+    die_with_parent(read)
+    log = os.open(f"{directory}/node-{number}.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    nowhere = os.open(os.devnull, os.O_RDONLY)
+    for source, target in ((nowhere, 0), (log, 1), (log, 2)):
+        os.dup2(source, target)
+    try:
+        node = _ray_node(number, address, directory, settings)
+        news = {"node": number, "address": node.gcs_address, "session": os.getpid()}
+        os.write(write, json.dumps(news).encode() + b"\n")
+        os.close(write)
+        while not node.dead_processes():  # a node without its raylet is none
+            time.sleep(0.25)
+    except BaseException as error:
+        text = " ".join(str(error).split())[:300] or type(error).__name__
+        with suppress(OSError):
+            os.write(write, json.dumps({"fault": text}).encode() + b"\n")
+    finally:
+        os._exit(1)  # and the kernel kills what it started
+
+
+def _ray_node(number: int, address: str, directory: str, settings: Mapping[str, Any]) -> Any:
+    from ray._private.node import Node
+    from ray._private.parameter import RayParams
+
+    params = RayParams(
+        num_cpus=settings["cores"],
+        num_gpus=0,
+        memory=settings["memory"],
+        object_store_memory=OBJECT_STORE,
+        node_ip_address=LOOPBACK,
+        node_name=f"local-{number}",
+        min_worker_port=0,
+        max_worker_port=0,
+        include_dashboard=False,
+        include_log_monitor=False,
+        no_monitor=True,
+        temp_dir=directory,
+        dashboard_agent_listen_port=0,
+    )
+    if number == 0:
+        params.update_if_absent(_system_config=SYSTEM)
+    else:
+        params.update_if_absent(gcs_address=address)
+    return Node(params, head=number == 0, shutdown_at_exit=False, spawn_reaper=True)
+
+
+def _tell(news: Mapping[str, Any]) -> None:
+    os.write(1, json.dumps(news).encode() + b"\n")
+
+
+def _reap() -> None:
+    """Let the kernel forget children that are over."""
+    with suppress(ChildProcessError):
+        while os.waitpid(-1, os.WNOHANG)[0]:
+            pass
+
+
+def _adopt_orphans() -> None:
+    """Become the parent of processes whose own parent dies, so that none stays as a zombie."""
+    set_child_subreaper = 36
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(set_child_subreaper, 1, 0, 0, 0)

@@ -1,0 +1,142 @@
+"""Nodes of a Ray cluster that is there already: it is joined, sent the code, and left as it was."""
+
+import os
+import signal
+import sys
+import time
+
+import pytest
+
+from cluster_nodes import TOY, driven, is_there, until
+from remuda.cluster import ray_nodes
+from remuda.cluster.ray_connect import import_ray
+from remuda.cluster.ray_local import LocalNodes, members
+from remuda.cluster.ray_nodes import RayNodes
+from remuda.config import load_config
+from remuda.errors import NodeLostError, RemudaError
+
+LIMIT = 60.0
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    """A cluster that somebody else started."""
+    import_ray(local=True)
+    found = LocalNodes(2, cores=1, memory=10**9)
+    try:
+        found.wait(2, LIMIT)
+        yield found
+    finally:
+        found.stop()
+
+
+def begun(cluster, tree=None, **settings):
+    settings = {"address": cluster.address, **settings}
+    return RayNodes(load_config({**(tree or {}), "cluster": settings}))
+
+
+def test_own_code_is_sent_and_the_cluster_stays(cluster, tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "sent_game_x.py").write_text("from sent_helpers_x.part import Game\n")
+    (tmp_path / "sent_helpers_x").mkdir()
+    (tmp_path / "sent_helpers_x" / "__init__.py").write_text("")
+    (tmp_path / "sent_helpers_x" / "part.py").write_text("class Game: pass\n")
+    __import__("sent_game_x")
+    nodes = begun(cluster, {"game": "sent_game_x:Game"}, nodes=2)
+    try:
+        assert [info.number for info in nodes.gather()] == [0, 1]
+        for number in (0, 1):
+            nodes.start(number, TOY, ("x",))
+            file = nodes.call(number, "imported", "sent_game_x").result(LIMIT)
+            assert not file.startswith(str(tmp_path))
+        agents = [nodes.call(number, "who").result(LIMIT)[1] for number in (0, 1)]
+    finally:
+        nodes.stop()
+        for name in ("sent_game_x", "sent_helpers_x", "sent_helpers_x.part"):
+            sys.modules.pop(name, None)
+    until(lambda: not any(map(is_there, agents)), 5.0)
+    assert all(members(session) for session in cluster.sessions.values())
+
+
+def test_agents_end_with_a_driver_that_is_killed(cluster):
+    driver, told = driven({"address": cluster.address})
+    assert is_there(told["agent"])
+    assert is_there(told["child"])
+    driver.kill()
+    driver.wait()
+    until(lambda: not (is_there(told["agent"]) or is_there(told["child"])), 5.0)
+
+
+def test_fewer_nodes_than_are_asked_for(cluster):
+    nodes = begun(cluster, nodes=3, start_limit=1)
+    with pytest.raises(RemudaError, match=r"2 of 3 nodes are there after 1 s .*local-0, local-1"):
+        nodes.gather()
+
+
+@pytest.mark.parametrize(
+    ("tree", "said"),
+    [
+        ({"actor": {"nodes": ["local-0", "big"]}}, "actor.nodes is 'big', and no node has this"),
+        ({"policy": {"node": "big"}}, "policy.node is 'big', and no node has this name or label"),
+        ({"policies": {"a": {"node": "big=1"}}}, r"policies\.a\.node is 'big=1', and no node"),
+    ],
+)
+def test_a_label_that_no_node_has(cluster, tree, said):
+    with pytest.raises(RemudaError, match=said + r".* local-0, local-1"):
+        begun(cluster, tree).gather()
+
+
+@pytest.mark.parametrize("what", ["Python", "Remuda", "torch"])
+def test_a_node_of_another_version(cluster, what, monkeypatch):
+    own = ray_nodes.versions() | {what: "9.9"}
+    monkeypatch.setattr(ray_nodes, "versions", lambda: own)
+    with pytest.raises(RemudaError, match=rf"^node local-0 has {what} .*this machine has 9\.9"):
+        begun(cluster).gather()
+
+
+def test_a_node_whose_remuda_has_another_source(cluster, monkeypatch):
+    monkeypatch.setattr(ray_nodes, "digests", lambda names: dict.fromkeys(names, "0"))
+    with pytest.raises(RemudaError, match=r"^the source of remuda on node local-0 is not that"):
+        begun(cluster).gather()
+
+
+def test_two_runs_never_share_a_node(cluster):
+    driver, told = driven({"address": cluster.address})
+    nodes = begun(cluster, start_limit=1)
+    with pytest.raises(RemudaError, match="node local-0 has no free core: another run"):
+        nodes.gather()
+    driver.send_signal(signal.SIGKILL)
+    driver.wait()
+    nodes = begun(cluster)
+    try:
+        nodes.gather()
+        nodes.start(1, TOY, ("1",))
+        assert nodes.call(1, "who").result(LIMIT)[1] != told["agent"]
+    finally:
+        nodes.stop()
+
+
+def test_ray_that_was_joined_already_is_told(cluster):
+    import ray
+
+    ray.init(address=cluster.address, _node_ip_address="127.0.0.1", log_to_driver=False)
+    try:
+        with pytest.raises(RemudaError, match=r"call ray\.shutdown\(\) before training"):
+            begun(cluster).gather()
+    finally:
+        ray.shutdown()
+
+
+def test_a_node_that_is_stopped_as_it_is_asked_is_told(cluster):
+    nodes = begun(cluster, start_limit=3)
+    stopped = members(cluster.sessions[1])
+    for each in stopped:
+        os.kill(each, signal.SIGSTOP)
+    began = time.monotonic()
+    try:
+        with pytest.raises((RemudaError, NodeLostError), match="local-1"):
+            nodes.gather()
+        assert time.monotonic() - began < 20
+    finally:
+        for each in stopped:
+            os.kill(each, signal.SIGCONT)

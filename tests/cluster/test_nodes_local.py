@@ -1,0 +1,180 @@
+"""Real Ray, two nodes on this machine: agents answer, die as they should, and leave nothing."""
+
+import os
+import shutil
+import signal
+from pathlib import Path
+
+import pytest
+
+from cluster_nodes import TOY, driven, is_there, until
+from remuda.cluster.ray_local import kill_session, members
+from remuda.cluster.ray_nodes import RayNodes
+from remuda.config import load_config
+from remuda.errors import CannotStartError, ConfigError, NodeLostError, RemudaError
+
+LIMIT = 60.0
+
+
+def begun(**cluster):
+    return RayNodes(load_config({"cluster": {"local": 2, **cluster}}))
+
+
+@pytest.fixture
+def nodes():
+    made = begun()
+    try:
+        yield made
+    finally:
+        made.stop()
+
+
+def test_agents_answer_fail_in_their_own_words_and_leave_nothing():
+    before = signal.getsignal(signal.SIGTERM)
+    nodes = begun()
+    infos = nodes.gather()
+    directory = nodes.local._directory
+    assert directory.is_dir()
+    assert [(info.number, info.name, info.address) for info in infos] == [
+        (0, "local-0", "127.0.0.1"),
+        (1, "local-1", "127.0.0.1"),
+    ]
+    assert all(info.cores >= 1 and info.memory > 0 and info.gpus == 0 for info in infos)
+    assert signal.getsignal(signal.SIGTERM) is before
+    for info in infos:
+        nodes.start(info.number, TOY, (f"toy {info.number}",))
+    found = [nodes.call(number, "who").result(LIMIT) for number in (0, 1)]
+    assert [name for name, _, _ in found] == ["toy 0", "toy 1"]
+    processes = [process for _, process, _ in found]
+    assert len({os.getpid(), *processes}) == 3
+    assert [session for _, _, session in found] == list(nodes.local.sessions.values())
+
+    waiting = nodes.call(1, "wait", LIMIT)
+    assert nodes.call(1, "echo", {"a": (1, b"x" * 300_000)}).result(LIMIT)["a"][0] == 1
+    assert not waiting.done()
+    with pytest.raises(TimeoutError, match="local-1"):
+        waiting.result(0.05)
+    nodes.call(1, "open")
+    assert waiting.result(LIMIT) is True
+    assert waiting.done()
+
+    with pytest.raises(ConfigError, match=r"^policy\.x is 3: too much$"):
+        nodes.call(1, "fail", "config").result(LIMIT)
+    with pytest.raises(CannotStartError) as caught:
+        nodes.call(1, "fail", "start").result(LIMIT)
+    assert str(caught.value).count("--run.fallback true") == 1
+    assert caught.value.what == "no memory for actor 1"
+    with pytest.raises(RemudaError, match="agent of node local-1 failed: KeyError: 'nobody") as own:
+        nodes.call(1, "fail", "else").result(LIMIT)
+    assert "toy_agents.py" in str(own.value.__cause__)
+    assert "\n" not in str(own.value)
+    with pytest.raises(RemudaError, match="pickle"):
+        nodes.call(1, "fail", "unsent").result(LIMIT)
+    assert nodes.lost() == []
+    assert nodes.joined() == []
+
+    nodes.stop()
+    sessions = nodes.local.sessions.values()
+    assert [members(session) for session in sessions] == [[], []]
+    assert not directory.exists()
+    with pytest.raises(NodeLostError):
+        nodes.call(1, "who").result(LIMIT)
+
+
+def test_what_an_agent_raises_as_it_is_made_is_raised_by_calls(nodes):
+    nodes.gather()
+    nodes.start(0, TOY, ("x", ConfigError("no such game")))
+    nodes.start(1, "toy_agents:Nothing", ())
+    with pytest.raises(ConfigError, match=r"^no such game$"):
+        nodes.call(0, "who").result(LIMIT)
+    with pytest.raises(ConfigError, match="Nothing"):
+        nodes.call(1, "who").result(LIMIT)
+
+
+def test_a_killed_node_is_lost_soon_and_another_takes_a_new_number(nodes):
+    nodes.gather()
+    for number in (0, 1):
+        nodes.start(number, TOY, (str(number),))
+    child = nodes.call(1, "begin_child").result(LIMIT)
+    waiting = nodes.call(1, "wait", LIMIT)
+    kill_session(nodes.local.sessions[1])
+    found, _ = until(nodes.lost, 3.0)
+    assert found == [1]
+    assert nodes.lost() == []
+    with pytest.raises(NodeLostError, match="local-1 is gone"):
+        waiting.result(LIMIT)
+    with pytest.raises(NodeLostError):
+        nodes.call(1, "who").result(LIMIT)
+    until(lambda: not is_there(child), 3.0)
+    assert nodes.call(0, "who").result(LIMIT)[0] == "0", "the other one goes on"
+
+    nodes.local.add()
+    nodes.local.wait(3, LIMIT)
+    (info,), _ = until(nodes.joined, 30.0)
+    assert (info.number, info.name) == (2, "local-2")
+    nodes.start(2, TOY, ("2",))
+    assert nodes.call(2, "who").result(LIMIT)[0] == "2"
+
+
+def test_an_agent_that_is_killed_is_lost_and_its_node_comes_back_as_another(nodes, monkeypatch):
+    monkeypatch.setattr("remuda.cluster.ray_nodes.RETURN_AFTER", 0.5)
+    nodes.gather()
+    nodes.start(1, TOY, ("1",))
+    _, process, session = nodes.call(1, "who").result(LIMIT)
+    os.kill(process, signal.SIGKILL)
+    assert until(nodes.lost, 3.0)[0] == [1]
+    (info,), _ = until(nodes.joined, 30.0)
+    assert (info.number, info.name) == (2, "local-1")
+    nodes.start(2, TOY, ("2",))
+    assert nodes.call(2, "who").result(LIMIT)[2] == session
+
+
+def test_a_stopped_node_is_given_up_and_never_heard_again(nodes, monkeypatch):
+    monkeypatch.setattr("remuda.cluster.ray_nodes.RETURN_AFTER", 0.5)
+    nodes.gather()
+    nodes.start(1, TOY, ("1",))
+    child = nodes.call(1, "begin_child").result(LIMIT)
+    _, process, session = nodes.call(1, "who").result(LIMIT)
+    stopped = members(session)
+    for each in stopped:
+        os.kill(each, signal.SIGSTOP)
+    call = nodes.call(1, "who")
+    with pytest.raises(TimeoutError):
+        call.result(0.5)
+    nodes.give_up(1)
+    with pytest.raises(NodeLostError):
+        nodes.call(1, "who").result(LIMIT)
+    until(lambda: not is_there(process) and not is_there(child), 3.0)
+    assert nodes.lost() == [], "who gave it up knows"
+    for each in stopped:
+        if is_there(each):
+            os.kill(each, signal.SIGCONT)
+    (info,), _ = until(nodes.joined, 30.0)
+    assert info.number == 2
+    nodes.start(2, TOY, ("2",))
+    assert nodes.call(2, "who").result(LIMIT)[1] != process
+
+
+@pytest.mark.parametrize("killed", ["driver", "keeper and driver"])
+def test_nothing_stays_once_the_driver_was_killed(killed):
+    driver, told = driven({"local": 2})
+    assert len(members(told["sessions"][1])) >= 4
+    if killed != "driver":
+        os.kill(told["keeper"], signal.SIGKILL)
+        until(lambda: not any(members(session) for session in told["sessions"]), 10.0)
+    driver.kill()
+    driver.wait()
+    until(lambda: not any(members(session) for session in told["sessions"]), 10.0)
+    until(lambda: not (is_there(told["agent"]) or is_there(told["child"])), 3.0)
+    if killed == "driver":
+        until(lambda: not (is_there(told["keeper"]) or Path(told["directory"]).exists()), 10.0)
+    else:  # who was to remove it was killed first
+        shutil.rmtree(told["directory"])
+
+
+def test_nodes_that_do_not_start_are_told(monkeypatch):
+    monkeypatch.setattr("remuda.cluster.ray_local.OBJECT_STORE", 1)
+    nodes = begun(start_limit=0.2)
+    with pytest.raises(RemudaError, match=r"raise cluster\.start_limit"):
+        nodes.gather()
+    assert nodes.local._directory is None or not nodes.local._directory.exists()

@@ -1,0 +1,64 @@
+"""Agents of nodes for tests: what they are asked, they do in the way that a test wants."""
+
+import os
+import subprocess
+import sys
+import threading
+import time
+
+from remuda.errors import CannotStartError, ConfigError
+from remuda.memory.lifeline import Lifeline
+
+CHILD = """
+import sys, time
+from remuda.memory.lifeline import die_with_parent
+die_with_parent(int(sys.argv[1]))
+time.sleep(600)
+"""
+
+
+class Toy:
+    def __init__(self, name, fault=None):
+        if fault is not None:
+            raise fault
+        self.name = name
+        self.gate = threading.Event()
+
+    def who(self):
+        return self.name, os.getpid(), os.getsid(0)
+
+    def wait(self, seconds):
+        return self.gate.wait(seconds)
+
+    def open(self):
+        self.gate.set()
+
+    def fail(self, how):
+        if how == "config":
+            raise ConfigError("policy.x is 3: too much")
+        if how == "start":
+            raise CannotStartError("no memory for actor 1")
+        if how == "unsent":
+            return threading.Lock()
+        raise KeyError("nobody\nknows")
+
+    def echo(self, value):
+        return value
+
+    def begin_child(self):
+        """A process that ends with this one, as those of a run do."""
+        self.lifeline = Lifeline()
+        self.child = subprocess.Popen(
+            [sys.executable, "-c", CHILD, str(self.lifeline.descriptor)],
+            pass_fds=(self.lifeline.descriptor,),
+        )
+        return self.child.pid
+
+    def imported(self, module):
+        return __import__(module).__file__
+
+    def spin(self, seconds):
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            pass
+        return True
