@@ -18,10 +18,12 @@ from remuda.cluster.placement import Placement
 from remuda.cluster.ring_kernels import COLUMNS, ENTRY
 from remuda.cluster.rings import Followed, Following, News
 from remuda.cluster.stores import Stores
+from remuda.cluster.tables import ShardOut, TableIn, TableOut, write_results
 from remuda.cluster.weights import WeightsIn, WeightsOut
 from remuda.errors import RemudaError
 from remuda.experience.ring import UPDATE_TIME
 from remuda.memory.atomic import load, store
+from remuda.population.table import Table
 from remuda.types import Array, Integers
 
 SLOWLY = 0.1
@@ -62,6 +64,11 @@ class Channel:
         # What no word ever is, so that all of them are sent once.
         self._fast_sent: Integers = np.full(len(self._fast_out), -(2**63), np.int64)
         self._slow_sent: Integers = np.full(len(self._slow_out), -(2**63), np.int64)
+        self._table_out: TableOut | None = None
+        self._table_in: TableIn | None = None
+        self._shards_out: dict[int, ShardOut] = {}
+        if stores.table is not None:
+            self._follow_population(stores.table, placement)
         largest = max((followed.largest for followed in self._out.values()), default=0)
         self._payload: Array = np.empty(max(ROOM, largest) if self._out else 0, np.uint8)
         self._weights_every = weights_every
@@ -82,6 +89,20 @@ class Channel:
         """Roles that live there and were rung here."""
         self.steps_in = self.steps_out = 0
 
+    def _follow_population(self, table: Table, placement: Placement) -> None:
+        """Tell of the table, or be told, and of what followers play."""
+        stores, me, peer = self._stores, self._me, self._peer
+        words = stores.table_words(placement, peer if me == HEAD else me)
+        if words is not None and me == HEAD:
+            plays, learn = peer in placement.actors, stores.learning(placement, peer)
+            self._table_out = TableOut(table, words, plays, learn)
+        elif words is not None and peer == HEAD:
+            self._table_in = TableIn(table, words)
+        if peer == HEAD:
+            for actor, shard in enumerate(table.shards, 1):
+                if placement.actors[actor] == me:
+                    self._shards_out[actor] = ShardOut(shard)
+
     def holds(self) -> Frame:
         """What is here of the other's, to be sent first."""
         frame = Frame()
@@ -100,12 +121,19 @@ class Channel:
         slowly = now >= self._next_slow or is_stamped
         if slowly:
             self._slow_out.read()
+        table = self._table_out if slowly or self._stores.in_turns else None
+        if table is not None:
+            table.read()
         is_whole = self._add_rings(frame)
         self._add_weights(frame, now, is_stamped)
+        for actor, shard in self._shards_out.items():
+            is_whole &= shard.add(frame, actor)
         if self.wakes:
             frame.add(Kind.WAKE, 0, np.array(sorted(self.wakes), np.int64))
             self.wakes.clear()
         if is_whole:
+            if table is not None:
+                table.add(frame)
             for kind, words, sent in (
                 (Kind.SLOW, self._slow_out, self._slow_sent),
                 (Kind.FAST, self._fast_out, self._fast_sent),
@@ -117,7 +145,7 @@ class Channel:
                     frame.add(kind, 0, np.concatenate((at, values)))
             if slowly:
                 self._next_slow = now + SLOWLY
-            if not self._told_all:
+            if not self._told_all and (self._table_out is None or (table and table.is_read)):
                 self._told_all = True
                 frame.add(Kind.IN_STEP, 0, np.zeros(0, np.int64))
         return frame if frame.size else None
@@ -178,6 +206,8 @@ class Channel:
                 experience.let_in()
         elif section.kind == Kind.SLOW:
             self._slow_in.write(*_halves(numbers))
+        elif self._take_of_population(section):
+            pass
         elif section.kind == Kind.IN_STEP:
             self.in_step = True
         elif section.kind == Kind.WAKE:
@@ -191,6 +221,25 @@ class Channel:
             self.is_told = True
         else:
             raise RemudaError("what came is damaged")
+
+    def _take_of_population(self, section: Section) -> bool:
+        """Write down what is told of a population; False: it is none of that."""
+        kind, key, numbers = section.kind, section.key, section.numbers
+        table = self._stores.table
+        if kind == Kind.SHARD and table is not None and self._me == HEAD:
+            begin, count = numbers.tolist()
+            write_results(table.shards[key - 1], begin, count, section.data)
+        elif self._table_in is None:
+            return False
+        elif kind == Kind.FROZEN:
+            self._table_in.freeze(key, section.data)
+        elif kind == Kind.NEWBORN:
+            self._table_in.put_newborn(key, section.data)
+        elif kind == Kind.TABLE:
+            self._table_in.write(*_halves(numbers))
+        else:
+            return False
+        return True
 
     def _take_ring(self, key: int, numbers: Integers, data: Array) -> None:
         words, heads, entries = numbers[:3].tolist()

@@ -66,7 +66,9 @@ class Cluster:
         wanted = [specs[group[0]].config.node for group in layout.groups]
         devices = [layout.devices[group[0]] for group in layout.groups]
         try:
-            return place(offers, len(layout.copies), devices, wanted)
+            return place(
+                offers, len(layout.copies), devices, wanted, lead=assembly.table is not None
+            )
         except LookupError as error:
             raise ConfigError(f"no node {error.args[0]}; there are {names}") from None
 

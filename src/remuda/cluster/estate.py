@@ -32,7 +32,7 @@ from remuda.publish.snapshot import PublishedWeights, Snapshot
 from remuda.types import Array, Integers, State
 
 MOVED = 1 << 32
-"""Added to each sequence of a ring that moves: no reader takes its segments for those that it knows,
+"""Added to each sequence of a ring that moves: no reader takes its segments for those it knows,
 nor for those that the node which is gone may have sent last."""
 
 
@@ -51,6 +51,8 @@ class Estate:
     rings: Mapping[tuple[str, int], tuple[State, int]] = field(default_factory=dict)
     """By policy and actor, what a ring holds and how many steps were written; of those that are
     known of."""
+    shards: Mapping[int, Mapping[str, Array]] = field(default_factory=dict)
+    """By follower, what the head has of it."""
     saved: Saved | None = None
     """The newest checkpoint."""
 
@@ -89,6 +91,7 @@ def estate_of(
             for actor in actors
         },
         rings,
+        _shards(assembly, actors),
         Saved.read(checkpoints, numbers[-1]) if numbers and names else None,
     )
 
@@ -106,6 +109,10 @@ def take_over(assembly: Assembly, estate: Estate, checkpoints: Checkpoints) -> N
             own = assembly.experience[name].rings[actor].counters
             for word in LEARNERS_WORDS:
                 store(own, word, int(words[word]))
+    for actor, arrays in estate.shards.items():
+        assert assembly.table is not None
+        for name, array in arrays.items():
+            assembly.table.shards[actor - 1].arrays[name][...] = array
     for actor, rows in estate.acted.items():
         for name, row in rows.items():
             assembly.scoreboard.arrays[name][actor][...] = row
@@ -116,6 +123,17 @@ def take_over(assembly: Assembly, estate: Estate, checkpoints: Checkpoints) -> N
                 _put(ring, *found)
             else:
                 _begin_after(ring, estate.words[spec.name][actor])
+
+
+def _shards(assembly: Assembly, actors: Sequence[int]) -> dict[int, dict[str, Array]]:
+    table = assembly.table
+    if table is None:
+        return {}
+    found = {}
+    for actor in actors:
+        arrays = table.shards[actor - 1].arrays
+        found[actor] = {name: arrays[name].copy() for name in arrays.names}
+    return found
 
 
 def rings_of(assembly: Assembly, actor: int, policies: Sequence[str]) -> dict[tuple[str, int], Any]:

@@ -41,6 +41,14 @@ class Kind(IntEnum):
     """...and of those that are looked at a few times a second."""
     WAKE = 7
     """Roles that were rung where they are not."""
+    TABLE = 9
+    """Words of the table of a population that changed."""
+    FROZEN = 10
+    """The weights of a frozen copy."""
+    NEWBORN = 11
+    """What a newborn begins with."""
+    SHARD = 12
+    """Results of a follower."""
     IN_STEP = 8
     """All that there was before this link is told."""
 

@@ -139,6 +139,7 @@ class Node:
             wakeups[:actors],
             wakeups[actors:],
             assembly.config.schedule == "lockstep",
+            assembly.table,
         )
 
     def stamp(self) -> int:

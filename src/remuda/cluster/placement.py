@@ -78,6 +78,7 @@ def place(
     devices: Sequence[str],
     wanted: Sequence[str] = (),
     epoch: int = 1,
+    lead: bool = False,
 ) -> Placement:
     """Give every role a home.
 
@@ -91,6 +92,7 @@ def place(
         devices: by learner process, where it trains.
         wanted: by learner process, the label of its node; empty: any.
         epoch: of the placement.
+        lead: whether the first actor is to live on the head, since it leads a population.
 
     Raises:
         LookupError: no node has a label that is wanted, or none may play.
@@ -116,10 +118,12 @@ def place(
         home = take(allowed)
         gpus[home] -= device.startswith("cuda")
         learners.append(home)
+    left[HEAD] -= lead
     players = [offer.number for offer in offers if offer.plays]
     if not players:
         raise LookupError("has a label of actor.nodes")
-    found = [take(players) for _ in range(actors)]
+    found = [HEAD] if lead else []
+    found += [take(players) for _ in range(actors - len(found))]
     return Placement(tuple(found), tuple(learners), epoch)
 
 
@@ -134,11 +138,12 @@ def relieved(placement: Placement, offers: Sequence[Offer], new: int) -> Placeme
     found, moved = placement, False
     while len(found.roles_of(new)) < by_number[new].cores:
         lack = {n: len(found.roles_of(n)) - o.cores for n, o in by_number.items() if n != new}
-        crowded = [n for n in lack if lack[n] > 0 and n in found.actors]
+        # The first actor stays: it may lead a population.
+        crowded = [n for n in lack if lack[n] > 0 and n in found.actors[1:]]
         if not crowded:
             break
         most = max(crowded, key=lambda number: lack[number])
-        actor = max(a for a, home in enumerate(found.actors) if home == most)
+        actor = max(a for a, home in enumerate(found.actors) if home == most and a)
         found, moved = found.moved({actor: new}), True
     return replace(found, epoch=placement.epoch + 1) if moved else None
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from remuda.cluster.nodes import HEAD
 from remuda.cluster.placement import Placement
+from remuda.cluster.tables import table_words
 from remuda.cluster.words import Words
 from remuda.experience import ring
 from remuda.experience.experience import Experience
@@ -30,6 +31,11 @@ from remuda.experience.ring import (
 from remuda.live_hyperparameters import LiveHyperparameters
 from remuda.memory.shared import SharedArrays
 from remuda.memory.waiting import Wakeup
+from remuda.population.shard import FINISHED, PROPOSED, SEEN
+from remuda.population.shard import LOST as LOST_RESULTS
+from remuda.population.shard import TAKEN as TAKEN_RESULTS
+from remuda.population.table import Table
+from remuda.population.table_layout import CONFIRMED, SINCE
 from remuda.publish.snapshot import PublishedWeights
 from remuda.runtime.control import Control
 from remuda.scoreboard import Play, Scoreboard
@@ -84,6 +90,8 @@ class Stores:
     learners: tuple[Wakeup, ...]
     in_turns: bool
     """Whether actor and learners work in turns, as in `lockstep`."""
+    table: Table | None = None
+    """Of the population, where seats are dealt; the lead, the first actor, lives on the head."""
 
     @property
     def wakeups(self) -> tuple[Wakeup, ...]:
@@ -137,11 +145,50 @@ class Stores:
         turns, board = [int(Play.TURNS)], self.scoreboard.arrays["play"]
         if home == HEAD:  # which passes on how far actors elsewhere are
             parts += [(board[actor], turns) for actor in self._others(placement, to)]
+        parts += self._population_words(placement, home, to)
         if to == HEAD:
             own = [actor for actor, at in enumerate(placement.actors) if at == home]
             parts += [(board[actor], turns) for actor in own]
             parts.append((self.stamps.all, [home]))
         return Words([(array, where) for array, where in parts if where != []])
+
+    def _population_words(self, placement: Placement, home: int, to: int) -> Parts:
+        """Those of followers, and what learners confirm of births."""
+        if self.table is None:
+            return []
+        parts: Parts = []
+        places, table = range(len(self.policies)), self.table
+        here = [place for place in places if self._learns_at(placement, place) == home]
+        there = [place for place in places if self._learns_at(placement, place) == to]
+        orders, columns = table.arrays["orders"], table.arrays["orders"].shape[1]
+        for actor, shard in enumerate(table.shards, 1):
+            arrays = shard.arrays
+            if placement.actors[actor] == home:
+                parts.append((arrays["cleared"], there))
+                if to == HEAD:
+                    parts.append((arrays["seated"], ALL))
+                    parts.append((arrays["words"], [LOST_RESULTS, PROPOSED, SEEN, FINISHED]))
+            if to == HEAD:
+                parts.append((arrays["cleared"], here))
+            if home == HEAD and placement.actors[actor] == to:
+                parts.append((arrays["words"], [TAKEN_RESULTS]))
+        if to == HEAD:
+            confirmed = [place * columns + c for place in here for c in (SINCE, CONFIRMED)]
+            parts.append((orders, confirmed))
+        return parts
+
+    def table_words(self, placement: Placement, to: int) -> Words | None:
+        """What the head tells another node of the table; None: it has no need of it."""
+        if self.table is None or to == HEAD:
+            return None
+        places = range(len(self.policies))
+        elsewhere = [place for place in places if self._learns_at(placement, place) != to]
+        return table_words(self.table, to in placement.actors, elsewhere)
+
+    def learning(self, placement: Placement, node: int) -> list[int]:
+        """The numbers of the policies that learn on a node."""
+        places = range(len(self.policies))
+        return [place for place in places if self._learns_at(placement, place) == node]
 
     def slow_words(self, placement: Placement, home: int, to: int) -> Words:
         """The words that one node tells another a few times a second, likewise."""

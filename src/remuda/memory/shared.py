@@ -109,6 +109,11 @@ class SharedArrays:
             for name, (shape, dtype) in self._fields.items()
         }
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Of the arrays."""
+        return tuple(self._arrays)
+
     def __getitem__(self, name: str) -> Array:
         return self._arrays[name]
 

@@ -95,6 +95,12 @@ class BirthOrders:
         held[...] = weights
         return zlib.crc32(held.tobytes())
 
+    def rows(self, policy: str) -> list[Array]:
+        """All that the next newborn in a policy's place begins with, where it lies."""
+        held = self._weights[policy]
+        copies = ("weights", "learner_step", "epsilon")
+        return [held[name] for name in held.names if name not in copies]
+
     def training_layout(self, policy: str) -> TrainingLayout | None:
         """What a newborn in a policy's place may take over besides weights; None: nothing."""
         rows = self._training.get(policy)

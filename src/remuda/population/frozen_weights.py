@@ -15,7 +15,7 @@ from remuda.population.places import Places
 from remuda.population.table_layout import POLICY, VERSION
 from remuda.publish.snapshot import Snapshot
 from remuda.publish.training_state import TrainingLayout
-from remuda.types import Floats, State
+from remuda.types import Array, Floats, State
 
 
 def weight_arrays(
@@ -113,6 +113,13 @@ class FrozenWeights:
         held = self._weights[policy]
         for name in ("weights", "learner_step", "epsilon"):
             held[name][...] = fitting(state, name, held[name])
+
+    def rows(self, place: int) -> list[Array]:
+        """All that is kept in a place, where it lies; none, where no copy is ever frozen."""
+        if not self._places.may_hold_copy(place):
+            return []
+        held, row = self._held(place)
+        return [held[name][row : row + 1] for name in ("weights", "learner_step", "epsilon")]
 
     def _held(self, place: int) -> tuple[SharedArrays, int]:
         policy, row = self._places.row_of(place)

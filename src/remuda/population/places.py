@@ -73,6 +73,10 @@ class Places:
             **dict(zip(self.imported, imported, strict=True)),
         }
 
+    def may_hold_copy(self, place: int) -> bool:
+        """Whether a place is for a frozen copy."""
+        return len(self.policies) <= place < self.scripted.start
+
     def copies_of(self, policy: str) -> range:
         """The places of a policy's frozen copies."""
         first = len(self.policies) + self.policies.index(policy) * self.copies

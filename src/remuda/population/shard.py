@@ -83,6 +83,11 @@ class Shard:
         self.seated[...] = NO_MEMBER
 
     @property
+    def arrays(self) -> SharedArrays:
+        """Those of `shard_fields`."""
+        return self._shared
+
+    @property
     def nbytes(self) -> int:
         """Bytes that are shared."""
         return self._shared.nbytes

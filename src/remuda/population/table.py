@@ -137,6 +137,11 @@ class Table:
             self.numbers[place, : len(FRESH)] = FRESH
 
     @property
+    def arrays(self) -> SharedArrays:
+        """Those of `table_fields`."""
+        return self._shared
+
+    @property
     def nbytes(self) -> int:
         """Bytes that are shared, without weights."""
         return self._shared.nbytes + sum(shard.nbytes for shard in self.shards)

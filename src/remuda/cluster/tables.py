@@ -1,0 +1,175 @@
+"""The table of a population on nodes that do not lead it, and the shards of followers elsewhere.
+
+The lead lives on the head, and with it everything of the table that is the lead's. On other nodes
+the bridge writes what learners and followers read there: who is a member, what was ordered of
+learners, weights of newborn policies and of frozen copies, and the numbers that matchmakers go by.
+It is read as a whole, between two changes of the lead's, and is as old as the link is slow. A
+bridge that dies leaves a revision odd, as a lead does; its successor is told everything.
+
+What followers played, and who sits in their matches, goes to the head the same way. That a ring is
+clear is told to the node of its learner, behind the ring itself, and by that node to the head: so
+the head orders no birth there before the old steps are gone.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from remuda.cluster.messages import Frame, Kind
+from remuda.cluster.words import Words
+from remuda.memory.atomic import fence_acquire, fence_release, load, store
+from remuda.population.shard import TAKEN, WRITTEN, Shard
+from remuda.population.table import Table
+from remuda.population.table_layout import MATCHES, MOVES, ORDERED, REVISION
+from remuda.types import Array, Integers
+
+RESULTS = ("records", "places", "returns", "metrics")
+AT_ONCE = 2048
+"""Results in a frame."""
+FOR_FOLLOWERS = ("numbers", "pairs", "recent", "clear")
+FOR_ALL = ("identity", "leaving", "hyperparameters", "sequence")
+
+
+def table_words(table: Table, has_followers: bool, elsewhere: list[int]) -> Words:
+    """The words of the table that another node needs, as both ends list them.
+
+    Args:
+        table: of the population.
+        has_followers: whether actors there deal from it; if not, learners alone read it.
+        elsewhere: the places whose learners are not on that node, so that what these confirm comes
+            from here.
+    """
+    arrays = table.arrays
+    columns = arrays["orders"].shape[1]
+    orders = [
+        place * columns + column
+        for place in range(len(table.policies))
+        for column in range(columns)
+        if column <= ORDERED + 1 or place in elsewhere
+    ]
+    names = (*(FOR_FOLLOWERS if has_followers else ()), *FOR_ALL)
+    parts: list[tuple[Array, list[int] | slice]] = [(arrays[name], slice(None)) for name in names]
+    return Words([*parts, (arrays["orders"], orders), (arrays["words"], [MATCHES, REVISION])])
+
+
+class TableOut:
+    """The table, on the head, as another node is told of it."""
+
+    def __init__(self, table: Table, words: Words, copies: bool, learn: list[int]) -> None:
+        """Begin a link.
+
+        Args:
+            table: of the population.
+            words: of `table_words`.
+            copies: whether frozen copies are needed there.
+            learn: the places whose learners are there.
+        """
+        self._table, self._words, self._learn = table, words, learn
+        self._sent: Integers = np.full(len(words), -(2**63), np.int64)
+        self._orders: Integers = np.full(len(table.policies), -1, np.int64)
+        places = len(table.places)
+        self._frozen: Integers = np.full(places, -1, np.int64)
+        self._copies = copies
+        self.is_read = False
+        """Whether it was read whole in this round."""
+
+    def read(self) -> None:
+        """Read the words, if the lead changes nothing just now; before rings and weights."""
+        arrays = self._table.arrays
+        before, moves = (load(arrays["words"], word) for word in (REVISION, MOVES))
+        sequence = arrays["sequence"]
+        was = sequence.copy()
+        fence_acquire()
+        self._words.read()
+        same = (sequence == was).all() and not (was % 2).any()
+        same &= before == load(arrays["words"], REVISION) and before % 2 == 0
+        self.is_read = bool(same) and moves == load(arrays["words"], MOVES) and moves % 2 == 0
+
+    def add(self, frame: Frame) -> None:
+        """Add what changed, after rings and weights."""
+        if not self.is_read:
+            return
+        table = self._table
+        if self._copies:
+            sequence = table.arrays["sequence"].copy()
+            for place in np.flatnonzero(sequence != self._frozen).tolist():
+                rows = table.frozen_weights.rows(place)
+                if rows and table.occupants.is_there(place):
+                    frame.add(Kind.FROZEN, place, np.zeros(0, np.int64), [r.copy() for r in rows])
+            self._frozen = sequence
+        orders = table.births.all[:, ORDERED].copy()
+        for place in self._learn:
+            if orders[place] != self._orders[place]:
+                rows = table.births.rows(table.policies[place])
+                frame.add(Kind.NEWBORN, place, np.zeros(0, np.int64), [r.copy() for r in rows])
+        self._orders = orders
+        at, values = self._words.changed(self._sent)
+        if len(at):
+            frame.add(Kind.TABLE, 0, np.concatenate((at, values)))
+
+
+class TableIn:
+    """The table on a node that does not lead it: the bridge writes it in the lead's place."""
+
+    def __init__(self, table: Table, words: Words) -> None:
+        self._table, self._words = table, words
+
+    def freeze(self, place: int, data: Array) -> None:
+        """Write the weights of a frozen copy; who it is comes with the words."""
+        sequence = self._table.arrays["sequence"]
+        store(sequence, place, int(sequence[place]) | 1)
+        fence_release()
+        _fill(self._table.frozen_weights.rows(place), data)
+
+    def put_newborn(self, place: int, data: Array) -> None:
+        """Write what a newborn begins with; that it is ordered comes with the words."""
+        _fill(self._table.births.rows(self._table.policies[place]), data)
+
+    def write(self, at: Integers, values: Integers) -> None:
+        """Write the words that changed."""
+        words = self._table.arrays["words"]
+        if len(at) and at[-1] == len(self._words) - 1:  # the revision
+            store(words, REVISION, load(words, REVISION) | 1)
+            fence_release()
+        self._words.write(at, values)
+
+
+class ShardOut:
+    """What a follower here played, as the head is told of it."""
+
+    def __init__(self, shard: Shard) -> None:
+        self._shard, self._sent = shard, shard.word(TAKEN)
+
+    def add(self, frame: Frame, actor: int) -> bool:
+        """Add results that were written since; False: there are more."""
+        written = self._shard.word(WRITTEN)
+        self._sent = max(self._sent, written - self._shard.size)
+        count = min(written - self._sent, AT_ONCE)
+        if count > 0:
+            rows = np.arange(self._sent, self._sent + count) % self._shard.size
+            found = [self._shard.arrays[name][rows] for name in RESULTS]
+            frame.add(Kind.SHARD, actor, np.array([self._sent, count], np.int64), found)
+            self._sent += count
+        return self._sent == written
+
+
+def write_results(shard: Shard, begin: int, count: int, data: Array) -> None:
+    """On the head: write down what a follower elsewhere played, results from `begin` on."""
+    rows = np.arange(begin, begin + count) % shard.size
+    at = 0
+    for name in RESULTS:
+        array = shard.arrays[name]
+        size = count * array[0].nbytes if array.size else 0
+        if size:
+            array[rows] = np.frombuffer(data[at : at + size].tobytes(), array.dtype).reshape(
+                count, *array.shape[1:]
+            )
+        at += size
+    shard.set_word(WRITTEN, max(shard.word(WRITTEN), begin + count))
+
+
+def _fill(rows: list[Array], data: Array) -> None:
+    at = 0
+    for row in rows:
+        row[...] = np.frombuffer(data[at : at + row.nbytes].tobytes(), row.dtype).reshape(row.shape)
+        at += row.nbytes
