@@ -2,6 +2,8 @@
 
 import os
 import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -185,6 +187,37 @@ def test_a_node_without_its_first_process_or_its_raylet_ends_as_a_whole(nodes, k
 
 def command_of(process):
     return Path(f"/proc/{process}/cmdline").read_text().split("\0")[0]
+
+
+CHATTER = """
+import sys, time
+from remuda.cluster.ray_local import kill_session
+from remuda.cluster.ray_nodes import RayNodes
+from remuda.config import load_config
+nodes = RayNodes(load_config({"cluster": {"local": 2}}))
+nodes.gather()
+nodes.start(1, "toy_agents:Toy", ("1",))
+nodes.call(1, "imported", "json").result(60)
+kill_session(nodes.local.sessions[1])
+while not nodes.lost():
+    time.sleep(0.1)
+time.sleep(6)  # Ray finds the node dead too
+nodes.joined()
+nodes.stop()
+"""
+
+
+def test_ray_says_nothing_in_the_users_terminal():
+    search = os.pathsep.join(path for path in sys.path if path)
+    done = subprocess.run(
+        [sys.executable, "-c", CHATTER],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=True,
+        env={**os.environ, "PYTHONPATH": search},
+    )
+    assert done.stdout == ""
 
 
 def test_nodes_that_do_not_start_are_told(monkeypatch):
