@@ -4,7 +4,6 @@ import os
 import subprocess
 import sys
 import threading
-import time
 
 from remuda.errors import CannotStartError, ConfigError
 from remuda.memory.lifeline import Lifeline
@@ -57,8 +56,6 @@ class Toy:
     def imported(self, module):
         return __import__(module).__file__
 
-    def spin(self, seconds):
-        end = time.monotonic() + seconds
-        while time.monotonic() < end:
-            pass
-        return True
+    def imported_by_child(self, module):
+        code = f"import {module}; print({module}.__file__)"
+        return subprocess.check_output([sys.executable, "-c", code], text=True).strip()

@@ -49,6 +49,7 @@ def test_own_code_is_sent_and_the_cluster_stays(cluster, tmp_path, monkeypatch):
             nodes.start(number, TOY, ("x",))
             file = nodes.call(number, "imported", "sent_game_x").result(LIMIT)
             assert not file.startswith(str(tmp_path))
+            assert nodes.call(number, "imported_by_child", "sent_game_x").result(LIMIT) == file
         agents = [nodes.call(number, "who").result(LIMIT)[1] for number in (0, 1)]
     finally:
         nodes.stop()

@@ -1,8 +1,9 @@
 """Real Ray, two nodes on this machine: agents answer, die as they should, and leave nothing."""
 
 import os
-import shutil
 import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -155,21 +156,68 @@ def test_a_stopped_node_is_given_up_and_never_heard_again(nodes, monkeypatch):
     assert nodes.call(2, "who").result(LIMIT)[1] != process
 
 
-@pytest.mark.parametrize("killed", ["driver", "keeper and driver"])
+@pytest.mark.parametrize("killed", ["driver", "keeper", "both"])
 def test_nothing_stays_once_the_driver_was_killed(killed):
     driver, told = driven({"local": 2})
-    assert len(members(told["sessions"][1])) >= 4
-    if killed != "driver":
-        os.kill(told["keeper"], signal.SIGKILL)
+    try:
+        assert len(members(told["sessions"][1])) >= 4
+        if killed != "driver":
+            os.kill(told["keeper"], signal.SIGKILL)
+        if killed != "keeper":
+            driver.kill()
         until(lambda: not any(members(session) for session in told["sessions"]), 10.0)
-    driver.kill()
-    driver.wait()
-    until(lambda: not any(members(session) for session in told["sessions"]), 10.0)
-    until(lambda: not (is_there(told["agent"]) or is_there(told["child"])), 3.0)
-    if killed == "driver":
+        until(lambda: not (is_there(told["agent"]) or is_there(told["child"])), 3.0)
         until(lambda: not (is_there(told["keeper"]) or Path(told["directory"]).exists()), 10.0)
-    else:  # who was to remove it was killed first
-        shutil.rmtree(told["directory"])
+    finally:
+        driver.kill()
+        driver.wait()
+        for session in told["sessions"]:
+            kill_session(session)
+
+
+@pytest.mark.parametrize("killed", ["first process", "raylet"])
+def test_a_node_without_its_first_process_or_its_raylet_ends_as_a_whole(nodes, killed):
+    nodes.gather()
+    session = nodes.local.sessions[1]
+    (raylet,) = [each for each in members(session) if "raylet/raylet" in command_of(each)]
+    os.kill(raylet if killed == "raylet" else session, signal.SIGKILL)
+    until(lambda: not members(session), 5.0)
+    assert until(nodes.lost, 3.0)[0] == [1]
+
+
+def command_of(process):
+    return Path(f"/proc/{process}/cmdline").read_text().split("\0")[0]
+
+
+CHATTER = """
+import sys, time
+from remuda.cluster.ray_local import kill_session
+from remuda.cluster.ray_nodes import RayNodes
+from remuda.config import load_config
+nodes = RayNodes(load_config({"cluster": {"local": 2}}))
+nodes.gather()
+nodes.start(1, "toy_agents:Toy", ("1",))
+nodes.call(1, "imported", "json").result(60)
+kill_session(nodes.local.sessions[1])
+while not nodes.lost():
+    time.sleep(0.1)
+time.sleep(6)  # Ray finds the node dead too
+nodes.joined()
+nodes.stop()
+"""
+
+
+def test_ray_says_nothing_in_the_users_terminal():
+    search = os.pathsep.join(path for path in sys.path if path)
+    done = subprocess.run(
+        [sys.executable, "-c", CHATTER],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=True,
+        env={**os.environ, "PYTHONPATH": search},
+    )
+    assert done.stdout == ""
 
 
 def test_nodes_that_do_not_start_are_told(monkeypatch):

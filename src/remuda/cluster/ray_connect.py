@@ -8,7 +8,7 @@ import signal
 import socket
 import uuid
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from types import ModuleType
 from typing import Any
@@ -114,13 +114,14 @@ def _none_at(address: str, found: str = "", error: Exception | None = None) -> s
     )
 
 
-def connect(ray: ModuleType, address: str, said: str) -> None:
+def connect(ray: ModuleType, address: str, said: str, code: Sequence[str] = ()) -> None:
     """Join the cluster as a driver whose agents end with it.
 
     Args:
         ray: the module.
         address: `host:port` of the head.
         said: what the user gave as address, for messages.
+        code: files and folders of modules that are sent to the nodes.
 
     Raises:
         RemudaError: it does not answer, is of another version, or this process has joined already.
@@ -133,6 +134,8 @@ def connect(ray: ModuleType, address: str, said: str) -> None:
     options: dict[str, Any] = {"address": address, "namespace": f"remuda-{uuid.uuid4().hex}"}
     if address.startswith(LOOPBACK):
         options["_node_ip_address"] = LOOPBACK
+    if code:
+        options["runtime_env"] = {"py_modules": list(code)}
     with _own_signals(), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:

@@ -2,9 +2,8 @@
 
 A *keeper* starts them: a process of its own, which the run holds by a pipe. When the pipe closes,
 because the run let go or because it died of whatever, the keeper kills every process of every node
-and removes Ray's directory. Should the keeper be killed itself, then each node's first process dies
-with it by a lifeline, Ray's servers with that, and Ray's workers with those; the directory is then
-removed by the run.
+and removes Ray's directory. Should the keeper be killed itself, then the first process of each node
+does the same for its node. Ray by itself would leave some of its processes in either case.
 
 Each node is a session of processes, whose leader forked from the keeper: so a node can be killed or
 stopped as a whole, as a machine can.
@@ -28,7 +27,7 @@ from pathlib import Path
 from typing import IO, Any, NoReturn
 
 from remuda.errors import RemudaError
-from remuda.memory.lifeline import Lifeline, die_with_parent
+from remuda.memory.lifeline import Lifeline
 
 LOOPBACK = "127.0.0.1"
 ENVIRONMENT = {
@@ -136,9 +135,9 @@ class LocalNodes:
             self._keeper.kill()
             self._keeper.wait()
         self._keeper.stdout.close()
-        for session in self.sessions.values():
-            kill_session(session)
-        if self._directory is not None:
+        if self._directory is not None and self._directory.exists():  # the keeper was killed
+            for session in self.sessions.values():
+                kill_session(session)
             shutil.rmtree(self._directory, ignore_errors=True)
 
 
@@ -155,9 +154,9 @@ def members(session: int) -> list[int]:
 
 
 def kill_session(session: int, seconds: float = 5.0) -> None:
-    """Kill all processes of a session, and those that they start meanwhile."""
+    """Kill all processes of a session but this one, and those that they start meanwhile."""
     end = time.monotonic() + seconds
-    while (there := members(session)) and time.monotonic() < end:
+    while (there := set(members(session)) - {os.getpid()}) and time.monotonic() < end:
         for process in there:
             with suppress(OSError):
                 os.kill(process, signal.SIGKILL)
@@ -213,8 +212,9 @@ def _start_nodes(settings: Mapping[str, Any], directory: str, sessions: list[int
                 return
             _tell(more)
             address = more["address"]
-        ready, _, _ = select.select([0], [], [], 0.5)
-        _reap()
+        ready, _, _ = select.select([0], [], [], 0.25)
+        for child in _reap():
+            kill_session(child)  # what is left of a node whose first process is gone
         if ready:
             data = os.read(0, 4096)
             over = not data
@@ -248,11 +248,10 @@ def _be_node(
     lifeline: Lifeline,
     write: int,
 ) -> NoReturn:
-    """Be the first process of a node: it dies with the keeper, and Ray's servers with it."""
+    """Be the first process of a node, and end it all when Ray or the keeper does."""
     os.setsid()
     read = os.dup(lifeline.descriptor)
     lifeline.close()  # the other end is the keeper's alone
-    die_with_parent(read)
     log = os.open(f"{directory}/node-{number}.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     nowhere = os.open(os.devnull, os.O_RDONLY)
     for source, target in ((nowhere, 0), (log, 1), (log, 2)):
@@ -262,14 +261,18 @@ def _be_node(
         news = {"node": number, "address": node.gcs_address, "session": os.getpid()}
         os.write(write, json.dumps(news).encode() + b"\n")
         os.close(write)
-        while not node.dead_processes():  # a node without its raylet is none
-            time.sleep(0.25)
+        # A node without its raylet is none.
+        while not (select.select([read], [], [], 0.25)[0] or node.dead_processes()):
+            pass
     except BaseException as error:
         text = " ".join(str(error).split())[:300] or type(error).__name__
         with suppress(OSError):
             os.write(write, json.dumps({"fault": text}).encode() + b"\n")
     finally:
-        os._exit(1)  # and the kernel kills what it started
+        kill_session(os.getpid())
+        if select.select([read], [], [], 0)[0]:  # else the keeper removes it
+            shutil.rmtree(directory, ignore_errors=True)
+        os._exit(1)
 
 
 def _ray_node(number: int, address: str, directory: str, settings: Mapping[str, Any]) -> Any:
@@ -302,11 +305,13 @@ def _tell(news: Mapping[str, Any]) -> None:
     os.write(1, json.dumps(news).encode() + b"\n")
 
 
-def _reap() -> None:
-    """Let the kernel forget children that are over."""
+def _reap() -> list[int]:
+    """The children that are over since this was asked last; the kernel forgets them."""
+    found = []
     with suppress(ChildProcessError):
-        while os.waitpid(-1, os.WNOHANG)[0]:
-            pass
+        while child := os.waitpid(-1, os.WNOHANG)[0]:
+            found.append(child)
+    return found
 
 
 def _adopt_orphans() -> None:

@@ -123,7 +123,7 @@ class RayNodes:
             if self._local is not None:
                 self._local.wait(self._cluster.local, self._cluster.start_limit)
                 self._address = self._local.address
-            connect(self._ray, self._address, said)
+            connect(self._ray, self._address, said, self._sent)
             for entry in self._wait_for_nodes(end):
                 self._coming[entry["NodeID"]] = self._begin(entry, end)
             for node in list(self._coming.values()):
@@ -171,8 +171,6 @@ class RayNodes:
             "max_concurrency": THREADS,
             "scheduling_strategy": affinity(ray_id, soft=False),
         }
-        if self._sent:
-            options["runtime_env"] = {"py_modules": self._sent}
         host = self._ray.remote(Host).options(**options).remote()
         description = host.describe.remote(list(self._expected["digests"]))
         return _Node(ray_id, host, description, host.watch.remote(), cores, gpus, entry)
