@@ -159,6 +159,7 @@ class _Beginning:
                 prepared.facts,
                 prepared.agents,
                 run.imported.read(len(config.population.members_from)),
+                run.initial.files(),
                 run.logs,
                 run.checkpoints,
                 found,

@@ -32,6 +32,7 @@ from remuda.cluster.saved import Saved
 from remuda.config import Config
 from remuda.errors import RemudaError
 from remuda.forkserver import client as forkserver
+from remuda.policies.initial import InitialWeights
 from remuda.policies.spec import PolicySpec
 from remuda.population.imported import Imported
 from remuda.runtime.layout import Layout
@@ -40,6 +41,8 @@ from remuda.types import AgentSpec, RoleStatus
 
 log = logging.getLogger(__name__)
 
+LONGEST_LOG = 1 << 20
+"""Bytes of a log that are handed over."""
 LOOK = 0.1
 """Seconds between two looks of the keeper at what it is asked."""
 
@@ -58,6 +61,8 @@ class NodeRecipe:
     nodes: int
     """The most that there will be."""
     secret: bytes
+    initial: Mapping[str, bytes]
+    """The files of what policies begin with instead of random weights."""
     address: str
     """Where this node listens."""
     ports: range
@@ -191,10 +196,12 @@ class NodeAgent:
         """Count up the stamp of this node."""
         return int(self._keeper.do(self._stamp))
 
-    def log(self, role: str) -> str:
-        """The log of a role."""
-        path = self._logs / f"{role}.log"
-        return path.read_text(errors="replace") if path.exists() else ""
+    def logs(self) -> dict[str, str]:
+        """The logs of this node's roles, the last of each: by role."""
+        found = {}
+        for path in sorted(self._logs.glob("*.log")):
+            found[path.stem] = path.read_bytes()[-LONGEST_LOG:].decode(errors="replace")
+        return found
 
     def finish(self) -> int:
         """Stop all roles; returns the stamp that comes after all that they wrote."""
@@ -224,6 +231,7 @@ class NodeAgent:
             recipe.layout,
             facts=recipe.facts,
             agents=recipe.agents,
+            initial=self._initial(),
             imported=recipe.imported,
         )
         if saved is not None:
@@ -232,6 +240,16 @@ class NodeAgent:
         listener = Listener.on(recipe.address, recipe.ports)
         self._node = Node(assembly, recipe.number, recipe.nodes, recipe.secret, listener)
         return listener.port
+
+    def _initial(self) -> InitialWeights | None:
+        """What policies begin with, as files here."""
+        if not self._recipe.initial:
+            return None
+        directory = Path(self._home.name) / "initial"
+        directory.mkdir(exist_ok=True)
+        for name, contents in self._recipe.initial.items():
+            (directory / name).write_bytes(contents)
+        return InitialWeights(directory)
 
     def _start(self, placement: Placement, addresses: Addresses) -> None:
         self._runtime = self._made.runtime(placement, addresses, self._logs, self._checkpoints)

@@ -84,6 +84,7 @@ class Cluster:
         facts: tuple[str, ...],
         agents: tuple[AgentSpec, ...],
         imported: tuple[Imported, ...],
+        initial: Mapping[str, bytes],
         logs: Path,
         checkpoints: Checkpoints,
         found: Manifest | None,
@@ -96,6 +97,7 @@ class Cluster:
             facts: what the game tells of episodes.
             agents: of the game.
             imported: members of the population that are policies of other runs.
+            initial: the files of what policies begin with instead of random weights.
             logs: the directory of the logs.
             checkpoints: of the run.
             found: the checkpoint that it goes on from; None: it begins.
@@ -122,6 +124,7 @@ class Cluster:
             HEAD,
             len(self.infos) + SPARE,
             self._secret,
+            initial,
             head.address,
             ports,
         )

@@ -8,6 +8,7 @@ its roles are placed on the nodes that are left.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -22,6 +23,7 @@ from remuda.cluster.node import Node
 from remuda.cluster.nodes import HEAD, Call, NodeInfo, Nodes
 from remuda.cluster.placement import Offer, Placement, relieved, without
 from remuda.cluster.plan import Addresses
+from remuda.cluster.traffic import Count
 from remuda.compiling import Progress
 from remuda.errors import NodeLostError, RemudaError, RoleDiedError
 from remuda.runtime.processes import ProcessRuntime
@@ -149,6 +151,17 @@ class ClusterRuntime:
             found += [replace(each, node=member.name) for each in member.glance.roles]
         return found
 
+    def traffic(self) -> tuple[int, int] | None:
+        """Bytes and messages that nodes have sent each other, as they told last."""
+        counts = [self._node.traffic.counts.sum(0).tolist()]
+        counts += [
+            [sum(column) for column in zip(*m.glance.traffic, strict=True)]
+            for m in self._members.values()
+            if m.glance.traffic
+        ]
+        sent = sum(each[Count.SENT_BYTES] for each in counts)
+        return sent, sum(each[Count.FRAMES] for each in counts)
+
     def news(self) -> list[str]:
         """What happened since this was asked last, for the user."""
         news, self._news = [*self._news, *self._local.news()], []
@@ -162,6 +175,7 @@ class ClusterRuntime:
         calls = self._call_all("finish")
         self._local.finish()
         self._see_all(calls)
+        self._fetch_logs(list(self._members))
         self._wait_for(self._call_all("stop"))
         self._local.stop()
         self._nodes.stop()
@@ -205,7 +219,11 @@ class ClusterRuntime:
                 return
             self._news += [f"node {member.name}: {words}" for words in member.glance.news]
             if member.glance.fatal is not None:
-                raise member.glance.fatal
+                self._fetch_logs([member.number])
+                fatal = member.glance.fatal
+                if fatal.args:
+                    fatal.args = (f"on the node {member.name} {fatal.args[0]}", *fatal.args[1:])
+                raise fatal
         if member.question is None and now >= member.asked + ASK:
             member.asked, member.question = now, self._nodes.call(member.number, "poll")
 
@@ -314,6 +332,14 @@ class ClusterRuntime:
                 log.warning("what nodes wrote last did not arrive")
                 return
             time.sleep(GLANCE)
+
+    def _fetch_logs(self, numbers: Sequence[int]) -> None:
+        """Bring the logs of other nodes' roles to those of the run: `ROLE@NODE.log`."""
+        calls = {n: self._nodes.call(n, "logs") for n in numbers}
+        for number, logs in self._wait_for(calls, REACH).items():
+            for role, text in logs.items():
+                with contextlib.suppress(OSError):
+                    (self._logs / f"{role}@{self._name(number)}.log").write_text(text)
 
     def _write(self, number: int, part: str, contents: bytes) -> None:
         try:

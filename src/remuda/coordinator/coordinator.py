@@ -200,6 +200,7 @@ class Coordinator:
             if self._analyser is not None:  # it reads the ledger, which was just written
                 self._analyser.look()
                 board.analysis = self._analyser.newest
+            board.traffic = self._runtime.traffic()
             now = board.read()
             words, finished = self._reason(over, board.seconds(now), config, signals)
             words = str(died) if died else words

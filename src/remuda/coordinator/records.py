@@ -347,6 +347,18 @@ class Record:
     matches: int = column(
         "Matches that are over, where seats are dealt.", "matches", TOTAL, shown=False, default=0
     )
+    node_bytes_per_second: float | None = column(
+        "Bytes that nodes of a cluster sent each other; empty: there is one node.",
+        "bytes/s",
+        INTERVAL,
+        default=None,
+    )
+    node_messages_per_second: float | None = column(
+        "Messages in which they sent them; likewise.", "1/s", INTERVAL, default=None
+    )
+    node_bytes_per_step: float | None = column(
+        "Bytes to each step of on-policy learners; likewise.", "bytes", INTERVAL, default=None
+    )
 
     population: dict[str, float | None] = field(default_factory=dict)
     """Of several policies together, by the names of `PopulationRecord`; empty: there is one."""

@@ -45,6 +45,8 @@ class Reading:
     """Of the interval in which it was read..."""
     begun: float
     """...and when that began: the time of a reading."""
+    traffic: tuple[int, int] | None
+    """Bytes and messages that nodes had sent each other; None: there is one node."""
 
 
 FEW = 100
@@ -68,6 +70,8 @@ class ScoreboardReader:
         self.earlier = seconds
         self.analysis: PopulationAnalysis | None = None
         """The newest of the population, which records tell from now on; None: there is none."""
+        self.traffic: tuple[int, int] | None = None
+        """Bytes and messages that nodes have sent each other; None: there is one node."""
         self._begun = 0.0
         self.start = self.read()
         self.mark(self.start)
@@ -85,6 +89,7 @@ class ScoreboardReader:
             board.told(),
             float(board.mark[0]),
             self._begun,
+            self.traffic,
         )
 
     def mark(self, reading: Reading) -> None:
@@ -131,6 +136,7 @@ class ScoreboardReader:
             frozen=self._table.occupants.frozen if self._table is not None else 0,
             matches=matches,
             population=self._population(policies, members, matches),
+            **_traffic(earlier, later, seconds),
         )
 
     def _population(
@@ -292,3 +298,16 @@ def _means(totals: Row, counts: Row) -> list[float | None]:
     counted = counts > 0
     means = np.divide(totals, counts, out=np.zeros_like(totals), where=counted)
     return [m if c else None for m, c in zip(means.tolist(), counted.tolist(), strict=True)]
+
+
+def _traffic(earlier: Reading, later: Reading, seconds: float) -> dict[str, float | None]:
+    """What nodes sent each other between two readings."""
+    if earlier.traffic is None or later.traffic is None:
+        return {}
+    size, messages = (b - a for a, b in zip(earlier.traffic, later.traffic, strict=True))
+    trained = float((later.learn - earlier.learn)[:, Learn.TRAINED].sum())
+    return {
+        "node_bytes_per_second": size / seconds,
+        "node_messages_per_second": messages / seconds,
+        "node_bytes_per_step": size / trained if trained > 0 else None,
+    }

@@ -75,6 +75,12 @@ class InitialWeights:
         except OSError as error:
             raise RunDirectoryError(f"cannot write {self.path}: {error.strerror}") from None
 
+    def files(self) -> dict[str, bytes]:
+        """All files by name, for another machine."""
+        if not self.path.exists():
+            return {}
+        return {path.name: path.read_bytes() for path in sorted(self.path.iterdir())}
+
     def sources(self) -> dict[str, dict[str, Any]]:
         """By policy, where its first weights were taken from; of the others they are random.
 

@@ -98,6 +98,10 @@ class InlineRuntime:
         """One process, which lives, since it is the one that asks."""
         return [RoleStatus("main", os.getpid(), "running", 0.0, 0)]
 
+    def traffic(self) -> tuple[int, int] | None:
+        """None: there is one node."""
+        return None
+
     def news(self) -> list[str]:
         """Nothing happens here that would not end the run."""
         return []

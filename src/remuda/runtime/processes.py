@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import signal
 import time
 from collections.abc import Callable, Collection, Sequence
 from multiprocessing.connection import wait
@@ -17,6 +16,7 @@ from remuda.forkserver import client as forkserver
 from remuda.forkserver.child import EXCEPTION, UNGUARDED, script_name
 from remuda.forkserver.process import UNKNOWN, Process
 from remuda.memory.lifeline import Lifeline
+from remuda.runtime.causes import NO_GUARD, NOT_STARTED, not_started, signal_name
 from remuda.runtime.child import Child, Place, last_line
 from remuda.runtime.control import DONE, FAILED, RUNNING, STARTING, Control
 from remuda.runtime.host import Hosting, host
@@ -261,6 +261,10 @@ class ProcessRuntime:
             for child in self._children
         ]
 
+    def traffic(self) -> tuple[int, int] | None:
+        """None: there is one node."""
+        return None
+
     def news(self) -> list[str]:
         """What happened since this was asked last, for the user."""
         news = self._news.copy()
@@ -323,7 +327,7 @@ class ProcessRuntime:
                 log=str(child.log),
             )
         except OSError as error:
-            self._bury(child, _not_started(error.strerror or str(error)), time.monotonic())
+            self._bury(child, not_started(error.strerror or str(error)), time.monotonic())
 
     def _has_state(self, child: Child) -> bool:
         return self._resumed or child.was_ready
@@ -382,7 +386,7 @@ class ProcessRuntime:
     def _cause(self, child: Child, process: Process, code: int) -> str:
         """Why a process ended; empty: it never began, and is to be started again."""
         if process.failure:
-            return _not_started(process.failure)
+            return not_started(process.failure)
         if process.was_lost and child.lost < ATTEMPTS:
             return ""
         if code == EXCEPTION or self._is(child.index, FAILED):
@@ -392,7 +396,7 @@ class ProcessRuntime:
         if code == UNKNOWN:
             return "ended; how is not known, since the fork server ended with it"
         if code < 0:
-            return f"was killed by {_signal_name(-code)}"
+            return f"was killed by {signal_name(-code)}"
         return f"ended with exit code {code}"
 
     @staticmethod
@@ -439,19 +443,3 @@ class ProcessRuntime:
         child.due = now + pause
         self._news.append(f"{death}; it is restarted in {pause:.2g} s. Its log is {child.log}")
         log.warning("%s", self._news[-1])
-
-
-NOT_STARTED = "could not be started: "
-NO_GUARD = "began a run of its own"
-
-
-def _not_started(why: str) -> str:
-    return f"{NOT_STARTED}{why[:1].lower()}{why[1:]}"
-
-
-def _signal_name(number: int) -> str:
-    """Name a signal; real-time signals between the first and the last have a number only."""
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return f"signal {number}"

@@ -44,6 +44,9 @@ class Runtime(Protocol):
     def status(self) -> list[RoleStatus]:
         """How every role is doing."""
 
+    def traffic(self) -> tuple[int, int] | None:
+        """Bytes and messages that nodes have sent each other so far; None: there is one node."""
+
     def news(self) -> list[str]:
         """What happened since this was asked last that the user should know."""
 

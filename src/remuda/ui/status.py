@@ -84,10 +84,13 @@ def _checkpoints(status: dict[str, Any]) -> str:
 
 
 def _roles(status: dict[str, Any]) -> Table:
-    table = _table("role", "process", "state", "heartbeat", "restarts", "last problem")
+    several = any(role.get("node") for role in status["roles"])
+    columns = ("role", "process", "state", "heartbeat", "restarts", "last problem")
+    table = _table(*(("node",) if several else ()), *columns)
     for role in status["roles"]:
         age = role["heartbeat_age"]
         table.add_row(
+            *((role["node"],) if several else ()),
             role["name"],
             str(role["pid"] or ""),
             Text(role["state"], STYLES.get(role["state"], "")),
