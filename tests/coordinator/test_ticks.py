@@ -86,6 +86,9 @@ class Game:
 
     def start(self, stopped): ...
 
+    def traffic(self):
+        return None
+
     def news(self):
         return []
 
