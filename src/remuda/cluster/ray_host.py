@@ -72,11 +72,13 @@ class Host:
         try:
             if self._fault is not None:
                 raise self._fault
-            return cloudpickle.dumps((True, getattr(self._agent, method)(*pickle.loads(args))))
+            value = getattr(self._agent, method)(*pickle.loads(args))
+            data: bytes = cloudpickle.dumps((True, value))
         except Exception as error:
             if self._fault is None and not isinstance(error, RemudaError):
                 traceback.print_exc()
-            return cloudpickle.dumps((False, told(error)))
+            data = pickle.dumps((False, told(error)))
+        return data
 
 
 def told(error: Exception) -> dict[str, Any]:
