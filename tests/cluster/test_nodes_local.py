@@ -50,6 +50,9 @@ def test_agents_answer_fail_in_their_own_words_and_leave_nothing():
     assert len({os.getpid(), *processes}) == 3
     assert [session for _, _, session in found] == list(nodes.local.sessions.values())
 
+    threads = nodes.call(1, "variable", "OMP_NUM_THREADS").result(LIMIT)
+    assert threads == os.environ.get("OMP_NUM_THREADS")
+
     waiting = nodes.call(1, "wait", LIMIT)
     assert nodes.call(1, "echo", {"a": (1, b"x" * 300_000)}).result(LIMIT)["a"][0] == 1
     assert not waiting.done()
@@ -190,18 +193,21 @@ def command_of(process):
 
 
 CHATTER = """
-import sys, time
+import os, signal, time
 from remuda.cluster.ray_local import kill_session
 from remuda.cluster.ray_nodes import RayNodes
 from remuda.config import load_config
 nodes = RayNodes(load_config({"cluster": {"local": 2}}))
 nodes.gather()
 nodes.start(1, "toy_agents:Toy", ("1",))
+nodes.start(0, "toy_agents:Toy", ("0",))
+waiting = nodes.call(0, "wait", 60)
+os.kill(nodes.call(0, "who").result(60)[1], signal.SIGKILL)
 nodes.call(1, "imported", "json").result(60)
 kill_session(nodes.local.sessions[1])
 while not nodes.lost():
     time.sleep(0.1)
-time.sleep(6)  # Ray finds the node dead too
+time.sleep(6)  # Ray finds the worker and the node dead too
 nodes.joined()
 nodes.stop()
 """

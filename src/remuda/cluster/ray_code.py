@@ -47,7 +47,7 @@ def named_modules(tree: object) -> list[str]:
     Args:
         tree: the configuration as plain data.
     """
-    found = {}
+    found: dict[str, None] = {}
     for text in _texts(tree):
         match = None if is_pickled(text) else NAMED.fullmatch(text)
         if match is not None and _root(match[1]) is not None and match[1] != OWN:

@@ -8,7 +8,7 @@ import signal
 import socket
 import uuid
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from types import ModuleType
 from typing import Any
@@ -16,6 +16,7 @@ from typing import Any
 from remuda.cluster.ray_local import ENVIRONMENT, LOOPBACK
 from remuda.errors import RemudaError
 
+LOG = logging.getLogger(__name__)
 OLDEST = (2, 40)
 """The oldest version of Ray that is taken, as in the extra of pyproject.toml."""
 REACH_LIMIT = 3.0
@@ -139,12 +140,45 @@ def connect(ray: ModuleType, address: str, said: str, code: Sequence[str] = ()) 
     with _own_signals(), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
+            _hush(ray)
             ray.init(**options, log_to_driver=False, logging_level=logging.CRITICAL)
         except Exception as error:
+            _speak(ray)
             why = " ".join(str(error).split())[:300]
             raise RemudaError(
                 f"cluster.address is {said!r}: the Ray cluster at {address} cannot be joined: {why}"
             ) from error
+
+
+def disconnect(ray: ModuleType) -> None:
+    """Leave the cluster; Ray speaks as it did before."""
+    with _own_signals():
+        ray.shutdown()
+    _speak(ray)
+
+
+def _speak(ray: ModuleType) -> None:
+    worker: Any = ray._private.worker
+    if getattr(worker, "print_to_stdstream", None) is _to_log:
+        worker.print_to_stdstream = _SPOKE[0]
+
+
+def _hush(ray: ModuleType) -> None:
+    """Keep what Ray's nodes tell of dead workers and nodes out of the terminal: it is told here."""
+    worker: Any = ray._private.worker
+    if getattr(worker, "print_to_stdstream", _to_log) is not _to_log:
+        _SPOKE[:] = [worker.print_to_stdstream]
+        worker.print_to_stdstream = _to_log
+
+
+_SPOKE: list[Any] = []
+"""What Ray prints by, while this module does it instead."""
+
+
+def _to_log(data: Mapping[str, Any], *_: object, **__: object) -> None:
+    """Take lines that Ray would print."""
+    for line in data.get("lines", ()):
+        LOG.info("Ray: %s", line)
 
 
 @contextmanager

@@ -11,7 +11,7 @@ import pickle
 import sys
 import threading
 import traceback
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +28,17 @@ THREADS = 32
 class Host:
     """The agent of a node, in the process that is its own, and how it is called."""
 
-    def __init__(self) -> None:
+    def __init__(self, environment: Mapping[str, str | None]) -> None:
+        """Let what is started here find the code, and compute as on the head.
+
+        Args:
+            environment: variables as they are there; None: there is no such. Ray sets some of its
+                own accord.
+        """
+        for name, value in environment.items():
+            os.environ.pop(name, None)
+            if value is not None:
+                os.environ[name] = value
         # Processes that the agent starts look for modules where this one does.
         os.environ["PYTHONPATH"] = os.pathsep.join(path for path in sys.path if path)
         self._agent: Any = None
@@ -72,11 +82,13 @@ class Host:
         try:
             if self._fault is not None:
                 raise self._fault
-            return cloudpickle.dumps((True, getattr(self._agent, method)(*pickle.loads(args))))
+            value = getattr(self._agent, method)(*pickle.loads(args))
+            data: bytes = cloudpickle.dumps((True, value))
         except Exception as error:
             if self._fault is None and not isinstance(error, RemudaError):
                 traceback.print_exc()
-            return cloudpickle.dumps((False, told(error)))
+            data = pickle.dumps((False, told(error)))
+        return data
 
 
 def told(error: Exception) -> dict[str, Any]:

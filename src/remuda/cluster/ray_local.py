@@ -279,7 +279,12 @@ def _ray_node(number: int, address: str, directory: str, settings: Mapping[str, 
     from ray._private.node import Node
     from ray._private.parameter import RayParams
 
+    options: dict[str, Any] = (
+        {"_system_config": SYSTEM} if number == 0 else {"gcs_address": address}
+    )
+    options["include_log_monitor"] = False
     params = RayParams(
+        **options,
         num_cpus=settings["cores"],
         num_gpus=0,
         memory=settings["memory"],
@@ -289,15 +294,10 @@ def _ray_node(number: int, address: str, directory: str, settings: Mapping[str, 
         min_worker_port=0,
         max_worker_port=0,
         include_dashboard=False,
-        include_log_monitor=False,
         no_monitor=True,
         temp_dir=directory,
         dashboard_agent_listen_port=0,
     )
-    if number == 0:
-        params.update_if_absent(_system_config=SYSTEM)
-    else:
-        params.update_if_absent(gcs_address=address)
     return Node(params, head=number == 0, shutdown_at_exit=False, spawn_reaper=True)
 
 

@@ -22,7 +22,7 @@ import psutil
 from remuda.cluster.nodes import HEAD, Call, NodeInfo
 from remuda.cluster.ray_calls import LostCall, RayCall, answer_of
 from remuda.cluster.ray_code import difference, digests, named_modules, own_code, versions
-from remuda.cluster.ray_connect import connect, find_address, import_ray
+from remuda.cluster.ray_connect import connect, disconnect, find_address, import_ray
 from remuda.cluster.ray_host import THREADS, Host
 from remuda.cluster.ray_local import LocalNodes
 from remuda.config import Config
@@ -35,6 +35,9 @@ STEP = 0.05
 RETURN_AFTER = 5.0
 """Seconds after which a node whose agent is gone, and that Ray still has, may be taken again; twice
 as many each time."""
+SAME = ("OMP_NUM_THREADS",)
+"""Variables of the environment that are on all nodes as they are here; Ray would set them by the
+cores that an agent reserves, and sums of floating-point numbers go by the number of threads."""
 KILL_LIMIT = 5.0
 """Seconds that agents have to be gone at the end."""
 
@@ -171,7 +174,11 @@ class RayNodes:
             "max_concurrency": THREADS,
             "scheduling_strategy": affinity(ray_id, soft=False),
         }
-        host = self._ray.remote(Host).options(**options).remote()
+        host = (
+            self._ray.remote(Host)
+            .options(**options)
+            .remote({name: os.environ.get(name) for name in SAME})
+        )
         description = host.describe.remote(list(self._expected["digests"]))
         return _Node(ray_id, host, description, host.watch.remote(), cores, gpus, entry)
 
@@ -338,7 +345,7 @@ class RayNodes:
                 with suppress(Exception):
                     self._ray.wait(watches, num_returns=len(watches), timeout=KILL_LIMIT)
             with suppress(Exception):
-                self._ray.shutdown()
+                disconnect(self._ray)
         for node in nodes:
             node.gone = True
         self._coming.clear()
