@@ -52,7 +52,7 @@ from remuda.runtime.role_loop import AsyncLoop, LockstepActor, LockstepLearner, 
 from remuda.runtime.runtime import Runtime
 from remuda.scoreboard import Scoreboard
 from remuda.streams import torch_stream
-from remuda.timeline import Timeline, write_trace
+from remuda.timeline import Span, Spans, Timeline, write_trace
 from remuda.types import AgentSpec, State
 from remuda.weights_layout import population_table, published_weights, training_layouts
 
@@ -125,6 +125,10 @@ class Assembly:
         self._publish_first_weights()
         self.layout = layout
         self._timelines: dict[str, Timeline] = {}
+        self.where = ""
+        """Which role lives on which node, in words, where there are several."""
+        self.spans_elsewhere: dict[str, Spans] = {}
+        """Of roles that lived on other nodes, for the trace."""
         self._resumed = False
         self._seconds = 0.0
 
@@ -345,11 +349,27 @@ class Assembly:
         if path is None:
             return
         try:
-            count = write_trace(path, self._timelines)
+            own: dict[str, Timeline | Spans] = {
+                role: timeline
+                for role, timeline in self._timelines.items()
+                if not self.spans_elsewhere or any(timeline.spans())
+            }
+            count = write_trace(path, own | self.spans_elsewhere)
         except OSError as error:
             view.say(f"cannot write the trace {path}: {error.strerror}")
         else:
             view.say(f"wrote {count:,} spans into {path}: open it in https://ui.perfetto.dev")
+
+    def describe(self) -> str:
+        """Its processes, and where they live, in one line."""
+        names = [spec.name for spec in self.specs]
+        described = self.layout.describe(self.config.schedule, names)
+        return f"{described}; {self.where}" if self.where else described
+
+    def spans(self) -> dict[str, list[tuple[Span, float, float]]]:
+        """What every role here did when, as far as the user asked for a trace."""
+        kept = {role: list(timeline.spans()) for role, timeline in self._timelines.items()}
+        return {role: spans for role, spans in kept.items() if spans}
 
     def roles(self) -> tuple[ActorRole | LearnerRole, ...]:
         """The recipes of the actors, then of the learners."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from enum import IntEnum
 from pathlib import Path
 from typing import Any
@@ -75,7 +75,19 @@ class Timeline:
         self._attach()
 
 
-def write_trace(path: Path, timelines: Mapping[str, Timeline]) -> int:
+class Spans:
+    """Those of a role that lived on another node, by the clock of this one."""
+
+    def __init__(self, spans: Iterable[tuple[Span, float, float]], later: float) -> None:
+        """Keep them; `later`: how far this clock is ahead of that one, in seconds."""
+        self._spans = [(Span(what), start + later, end + later) for what, start, end in spans]
+
+    def spans(self) -> Iterator[tuple[Span, float, float]]:
+        """All, oldest first."""
+        return iter(self._spans)
+
+
+def write_trace(path: Path, timelines: Mapping[str, Timeline | Spans]) -> int:
     """Write the spans of all roles as Chrome trace events; returns how many there are.
 
     Open the file in Perfetto or chrome://tracing: one row for each role.

@@ -165,6 +165,7 @@ class _Beginning:
                 found,
                 resumed.hyperparameters if resumed is not None else None,
             )
+            assembly.where = runtime.describe()
             with self.events.lasting(run, assembly, found):
                 return _train(
                     config, view, assembly, run, found, self.callbacks, self.events, runtime
@@ -246,7 +247,6 @@ def _train(
     A second one ends the process at once.
     """
     specs = assembly.specs
-    described = assembly.layout.describe(config.schedule, [spec.name for spec in specs])
     signals = Signals()
     with signals.watching():
         view.start(
@@ -256,7 +256,7 @@ def _train(
                 run.path,
                 config.run.turns,
                 config.run.seconds,
-                described,
+                assembly.describe(),
             )
         )
         try:
@@ -317,7 +317,7 @@ def _finish(
 ) -> Result:
     """Measure what was trained; save the results and tell them; then judge the last checkpoint."""
     snapshots = assembly.playing()
-    layout = assembly.layout.describe(config.schedule, [spec.name for spec in assembly.specs])
+    layout = assembly.describe()
     limits, begun = Limits(config.run.evaluate_seconds, signals.stopped), time.monotonic()
 
     def save_results() -> None:

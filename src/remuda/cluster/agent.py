@@ -13,6 +13,7 @@ import pickle
 import queue
 import tempfile
 import threading
+import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
@@ -37,6 +38,7 @@ from remuda.policies.spec import PolicySpec
 from remuda.population.imported import Imported
 from remuda.runtime.layout import Layout
 from remuda.runtime.processes import ProcessRuntime
+from remuda.timeline import Span
 from remuda.types import AgentSpec, RoleStatus
 
 log = logging.getLogger(__name__)
@@ -202,6 +204,10 @@ class NodeAgent:
         for path in sorted(self._logs.glob("*.log")):
             found[path.stem] = path.read_bytes()[-LONGEST_LOG:].decode(errors="replace")
         return found
+
+    def spans(self) -> tuple[float, dict[str, list[tuple[Span, float, float]]]]:
+        """What every role here did when, and what this node's clock shows now."""
+        return time.perf_counter(), self._made.assembly.spans()
 
     def finish(self) -> int:
         """Stop all roles; returns the stamp that comes after all that they wrote."""

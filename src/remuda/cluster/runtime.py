@@ -27,6 +27,7 @@ from remuda.cluster.traffic import Count
 from remuda.compiling import Progress
 from remuda.errors import NodeLostError, RemudaError, RoleDiedError
 from remuda.runtime.processes import ProcessRuntime
+from remuda.timeline import Spans
 from remuda.types import RoleStatus
 
 log = logging.getLogger(__name__)
@@ -94,6 +95,8 @@ class ClusterRuntime:
         self._coming: dict[int, tuple[NodeInfo, Call]] = {}
         self._movers = Movers(node, nodes, checkpoints)
         self._news: list[str] = []
+        self._moves: dict[str, tuple[int, str]] = {}
+        """By role, how often it began again on another node, and why it did last."""
         self._stopped = False
 
     def start(self, stopped: Callable[[], bool]) -> None:
@@ -149,7 +152,24 @@ class ClusterRuntime:
         found = [replace(each, node=self._name(HEAD)) for each in self._local.status()]
         for member in self._members.values():
             found += [replace(each, node=member.name) for each in member.glance.roles]
-        return found
+        return [
+            replace(
+                each,
+                restarts=each.restarts + self._moves[each.name][0],
+                problem=each.problem or self._moves[each.name][1],
+            )
+            if each.name in self._moves
+            else each
+            for each in found
+        ]
+
+    def describe(self) -> str:
+        """Who lives where, in words."""
+        found = []
+        for node in sorted(set(self.placement.homes)):
+            roles = [self._roles[role] for role in self.placement.roles_of(node)]
+            found.append(f"{self._name(node)}: {', '.join(roles)}")
+        return "; ".join(found)
 
     def traffic(self) -> tuple[int, int] | None:
         """Bytes and messages that nodes have sent each other, as they told last."""
@@ -176,6 +196,7 @@ class ClusterRuntime:
         self._local.finish()
         self._see_all(calls)
         self._fetch_logs(list(self._members))
+        self._fetch_spans()
         self._wait_for(self._call_all("stop"))
         self._local.stop()
         self._nodes.stop()
@@ -252,6 +273,8 @@ class ClusterRuntime:
             if self.placement.homes[role] == number
         )
         log.warning("%s", what)
+        for role in lost:
+            self._moves[role] = (self._moves.get(role, (0, ""))[0] + 1, what)
         self._move(after, number)
         self._news.append(f"{what}; it goes on with {to}" if to else what)
 
@@ -340,6 +363,20 @@ class ClusterRuntime:
             for role, text in logs.items():
                 with contextlib.suppress(OSError):
                     (self._logs / f"{role}@{self._name(number)}.log").write_text(text)
+
+    def _fetch_spans(self) -> None:
+        """Bring what roles elsewhere did when, for a trace, by this node's clock."""
+        assembly = self._node.assembly
+        if assembly.config.trace is None:
+            return
+        for number in self._members:
+            asked = time.perf_counter()
+            answers = self._wait_for({number: self._nodes.call(number, "spans")}, REACH)
+            for now, spans in answers.values():
+                later = (asked + time.perf_counter()) / 2 - now
+                for role, found in spans.items():
+                    name = f"{role}@{self._name(number)}"
+                    assembly.spans_elsewhere[name] = Spans(found, later)
 
     def _write(self, number: int, part: str, contents: bytes) -> None:
         try:
