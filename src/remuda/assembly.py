@@ -78,6 +78,7 @@ class Assembly:
         agents: tuple[AgentSpec, ...] = (),
         initial: InitialWeights | None = None,
         imported: Sequence[Imported] = (),
+        sparse: bool = False,
     ) -> None:
         """Make what they share.
 
@@ -91,12 +92,13 @@ class Assembly:
             agents: of the game; needed where seats are dealt.
             initial: what policies begin with; None: weights drawn at random.
             imported: members of the population that are policies of other runs.
+            sparse: whether this is one of several nodes, which needs a part of it only.
         """
         self._initial, self._agents = initial, agents
         in_one = config.schedule == "sequential"
         check_limit(0 if in_one else len(layout.copies) + len(layout.groups))
         self.config, self.specs = config, specs
-        arena = Arena()
+        arena = Arena(sparse)
         self._learner_role, self._actor_role = learner_role, actor_role
         self._actors = tuple(Wakeup() for _ in layout.copies)
         self._workers: tuple[WorkerStatus | None, ...] = (None,) * len(layout.copies)

@@ -159,11 +159,11 @@ class _Beginning:
                 prepared.facts,
                 prepared.agents,
                 run.imported.read(len(config.population.members_from)),
-                run.initial.files(),
                 run.logs,
                 run.checkpoints,
                 found,
                 resumed.hyperparameters if resumed is not None else None,
+                run.initial.files(),
             )
             assembly.where = runtime.describe()
             with self.events.lasting(run, assembly, found):
@@ -191,6 +191,7 @@ class _Beginning:
             agents=self.prepared.agents,
             initial=self.run.initial,
             imported=self.run.imported.read(len(config.population.members_from)),
+            sparse=config.cluster.used,
         )
         if resumed is not None:
             checkpoints, found = self.run.checkpoints, resumed.checkpoint

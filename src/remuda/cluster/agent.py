@@ -65,6 +65,8 @@ class NodeRecipe:
     secret: bytes
     initial: Mapping[str, bytes]
     """The files of what policies begin with instead of random weights."""
+    checkpoints: str
+    """Where the run's checkpoints lie, if nodes see them too; empty: parts are handed over."""
     address: str
     """Where this node listens."""
     ports: range
@@ -129,7 +131,9 @@ class NodeAgent:
         self._recipe: NodeRecipe = pickle.loads(recipe)
         self._home = tempfile.TemporaryDirectory(prefix="remuda-node-")
         root = Path(self._home.name)
-        self._logs, self._checkpoints = root / "logs", Checkpoints(root / "checkpoints")
+        shared = self._recipe.checkpoints
+        self._logs = root / "logs"
+        self._checkpoints = Checkpoints(Path(shared) if shared else root / "checkpoints")
         self._logs.mkdir()
         self._node: Node | None = None
         self._runtime: ProcessRuntime | None = None
@@ -185,9 +189,13 @@ class NodeAgent:
         """Ask all roles for their parts of a checkpoint, and wait for none."""
         self._keeper.do(lambda: self._begin_save(number))
 
-    def save(self, number: int) -> dict[str, bytes]:
-        """Wait for the parts of a checkpoint that this node's roles write: their files by part."""
-        found: dict[str, bytes] = self._keeper.do(lambda: self._save(number))
+    def save(self, number: int) -> dict[str, bytes | None]:
+        """Wait for the parts of a checkpoint that this node's roles write.
+
+        Returns:
+            Their files, by part; None in their place where the head sees what was written.
+        """
+        found: dict[str, bytes | None] = self._keeper.do(lambda: self._save(number))
         return found
 
     def settle(self, number: int, manifest: Manifest | None) -> None:
@@ -239,9 +247,11 @@ class NodeAgent:
             agents=recipe.agents,
             initial=self._initial(),
             imported=recipe.imported,
+            sparse=True,
         )
         if saved is not None:
-            saved.write(self._checkpoints)
+            if not recipe.checkpoints:
+                saved.write(self._checkpoints)
             assembly.restore(self._checkpoints, saved.manifest, changed)
         listener = Listener.on(recipe.address, recipe.ports)
         self._node = Node(assembly, recipe.number, recipe.nodes, recipe.secret, listener)
@@ -294,16 +304,21 @@ class NodeAgent:
             self._glance = glance
 
     def _begin_save(self, number: int) -> None:
-        self._checkpoints.partial(number).mkdir(parents=True, exist_ok=True)
+        if not self._recipe.checkpoints:
+            self._checkpoints.partial(number).mkdir(parents=True, exist_ok=True)
         self._running.want_save(number)
 
-    def _save(self, number: int) -> dict[str, bytes]:
+    def _save(self, number: int) -> dict[str, bytes | None]:
         parts = self._running.save(number)
+        if self._recipe.checkpoints:
+            return dict.fromkeys(parts)
         directory = self._checkpoints.partial(number)
         return {part: (directory / f"{part}.safetensors").read_bytes() for part in parts}
 
     def _settle(self, number: int, manifest: Manifest | None) -> None:
-        if manifest is None:
+        if self._recipe.checkpoints:
+            pass  # the head does it
+        elif manifest is None:
             self._checkpoints.abandon(number)
         else:
             self._checkpoints.commit(replace(manifest, files={}))

@@ -84,11 +84,11 @@ class Cluster:
         facts: tuple[str, ...],
         agents: tuple[AgentSpec, ...],
         imported: tuple[Imported, ...],
-        initial: Mapping[str, bytes],
         logs: Path,
         checkpoints: Checkpoints,
         found: Manifest | None,
         changed: Mapping[str, Any] | None = None,
+        initial: Mapping[str, bytes] | None = None,
     ) -> ClusterRuntime:
         """Prepare every node, and place the roles.
 
@@ -97,11 +97,11 @@ class Cluster:
             facts: what the game tells of episodes.
             agents: of the game.
             imported: members of the population that are policies of other runs.
-            initial: the files of what policies begin with instead of random weights.
             logs: the directory of the logs.
             checkpoints: of the run.
             found: the checkpoint that it goes on from; None: it begins.
             changed: hyperparameters that are other ones from now on.
+            initial: the files of what policies begin with instead of random weights.
         """
         config = self._config
         ports = _ports(config.cluster.ports)
@@ -124,7 +124,8 @@ class Cluster:
             HEAD,
             len(self.infos) + SPARE,
             self._secret,
-            initial,
+            initial or {},
+            str(checkpoints.path.absolute()) if config.cluster.shared_directory else "",
             head.address,
             ports,
         )

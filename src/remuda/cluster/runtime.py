@@ -134,7 +134,8 @@ class ClusterRuntime:
         parts = self._local.save(number)
         for node, files in self._wait_for(calls, self._write_limit).items():
             for part, contents in files.items():
-                self._write(number, part, contents)
+                if contents is not None:
+                    self._write(number, part, contents)
                 parts.add(part)
             log.info("node %d wrote %s", node, ", ".join(files) or "nothing")
         self._see_all(self._call_all("stamp"))

@@ -109,7 +109,9 @@ class Experience:
             rows = [block.row(index, actor) for actor in range(block.num_actors)]
             most = num_streams if likely is None else likely
             self.rings: tuple[ExperienceRing, ...] = tuple(
-                ExperienceRing(shape, config, streams, len(row["sequence"]), row, actor, row, own)
+                ExperienceRing(
+                    shape, config, streams, len(row["sequence"]), row, actor, row, own, arena
+                )
                 for actor, (row, streams, own) in enumerate(
                     zip(rows, num_streams, most, strict=True)
                 )

@@ -207,8 +207,9 @@ class ExperienceRing:
         self._all_counters, self.actor = counters, actor
         fields = fields_of(shape, length, segments)
         self.shared = SharedArrays(fields, arena) if shared is None else shared
-        for name in CONTENTS:
-            _poison(self.shared[name])
+        if arena is None or not arena.sparse:
+            for name in CONTENTS:
+                _poison(self.shared[name])
 
     @property
     def counters(self) -> Integers:

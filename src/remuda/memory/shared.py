@@ -51,7 +51,9 @@ class Arena:
     Memory is given back when the last array of its file is gone.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, sparse: bool = False) -> None:
+        """Begin; `sparse`: much of it is not for this node, so that none is filled beforehand."""
+        self.sparse = sparse
         self._file: MappedFile | None = None
         self._used = 0
 
