@@ -276,9 +276,12 @@ class Bridge:
             if peer.link is not None:  # the other end began anew before this one saw it
                 self._lose(peer, "the other end began anew")
             peer.link = link
-            self._open(peer, now)
-            for frame in frames:
-                self._take(peer, frame)
+            try:
+                self._open(peer, now)
+                for frame in frames:
+                    self._take(peer, frame)
+            except RemudaError as error:
+                self._lose(peer, str(error))
         elif now > link.began + GREETING:
             self._forget(link)
             self._strangers.remove(link)

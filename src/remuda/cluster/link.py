@@ -1,7 +1,9 @@
 """A link between the bridges of two nodes: one connection, frames in both directions.
 
-Whoever opens one shows that he knows the secret of the run and is in the same epoch; a node that
-was given up is of an earlier one, and is turned away. Nothing here waits: what does not fit into
+Whoever opens one shows that he knows the secret of the run, which itself never crosses, and is in
+the same epoch; a node that was given up is of an earlier one, and is turned away. Whoever answers
+shows it too, by what was drawn for this link. So a process that comes to have the port of a node
+that is gone is told nothing. Nothing here waits: what does not fit into
 the connection's buffers stays until it does, and no frame is made before the last is gone, so a
 slow node is sent less often, never late.
 """
@@ -10,21 +12,26 @@ from __future__ import annotations
 
 import contextlib
 import hmac
+import os
 import socket
 import struct
 import time
+import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 
-from remuda.cluster.messages import LARGEST, WORD, Frame
+from remuda.cluster.messages import HEAD, LARGEST, WORD, Frame, checked
 from remuda.errors import RemudaError
 from remuda.types import Array
 
 MAGIC = b"remuda-1"
-HELLO = struct.Struct("<8s32sqq")
-"""Magic, secret, epoch, number of the node."""
+HELLO = struct.Struct("<8s32s32sqq")
+"""Magic, what was drawn for this link, the proof, epoch, number of the node."""
+DRAWN = 32
+"""Bytes that are drawn for a link."""
+CALLS, ANSWERS = b"calls", b"answers"
 GREETING = 10.0
 """Seconds in which a new connection must have said hello."""
 BUFFER = 4 << 20
@@ -48,10 +55,15 @@ class Identity:
     number: int
     """Of this node."""
 
-    @property
-    def hello(self) -> bytes:
-        """What is said first."""
-        return HELLO.pack(MAGIC, self.secret, self.epoch, self.number)
+    def hello(self, what: bytes, drawn: bytes, to: int) -> bytes:
+        """What is said first, to a node: `what`, `CALLS` or `ANSWERS`, over a link."""
+        proof = self.proof(what, drawn, self.epoch, self.number, to)
+        return HELLO.pack(MAGIC, drawn, proof, self.epoch, self.number)
+
+    def proof(self, what: bytes, drawn: bytes, epoch: int, number: int, to: int) -> bytes:
+        """What only who knows the secret can say, and of use for this link alone."""
+        told = drawn + struct.pack("<qqq", epoch, number, to) + what
+        return hmac.digest(self.secret, told, "sha256")
 
 
 class Link:
@@ -72,10 +84,13 @@ class Link:
         """When it was made, and when anything came last."""
         self.sent_bytes = self.received_bytes = self.frames = 0
         # Who is called says nothing before the caller has shown that he knows the secret.
-        self._pending: list[memoryview] = [memoryview(me.hello)] if peer is not None else []
+        self._drawn = b"" if peer is None else os.urandom(DRAWN)
+        self._pending: list[memoryview] = []
+        if peer is not None:
+            self._pending.append(memoryview(me.hello(CALLS, self._drawn, peer)))
         self._wanted = HELLO.size
         self._buffer: Array = np.empty(HELLO.size, np.uint8)
-        self._filled, self._has_length = 0, True
+        self._filled, self._has_length, self._check = 0, True, 0
 
     def fileno(self) -> int:
         """Of the connection."""
@@ -142,8 +157,8 @@ class Link:
                 self._greet(bytes(done))
                 self._expect_length()
             elif not self._has_length:
-                length = int.from_bytes(bytes(done), "little")
-                if not 0 <= length <= LARGEST or length % WORD:
+                length, of_length, self._check = HEAD.unpack(bytes(done))
+                if of_length != checked(length) or length > LARGEST or length % WORD:
                     raise LinkLostError("what came is damaged")
                 self._has_length = True
                 self._buffer = np.empty(length, np.uint8)
@@ -151,6 +166,8 @@ class Link:
                     self._expect_length()
             else:
                 self._expect_length()
+                if zlib.crc32(done) != self._check:  # type: ignore[arg-type]
+                    raise LinkLostError("what came is damaged")
                 yield done
 
     def close(self) -> None:
@@ -158,17 +175,21 @@ class Link:
         self._connection.close()
 
     def _expect_length(self) -> None:
-        self._has_length, self._buffer = False, np.empty(WORD, np.uint8)
+        self._has_length, self._buffer = False, np.empty(HEAD.size, np.uint8)
 
     def _greet(self, hello: bytes) -> None:
-        magic, secret, epoch, number = HELLO.unpack(hello)
-        if magic != MAGIC or not hmac.compare_digest(secret, self._me.secret):
+        magic, drawn, proof, epoch, number = HELLO.unpack(hello)
+        what = CALLS if self.peer is None else ANSWERS
+        is_known = hmac.compare_digest(
+            proof, self._me.proof(what, drawn, epoch, number, self._me.number)
+        )
+        if magic != MAGIC or not is_known or (self.peer is not None and drawn != self._drawn):
             raise LinkLostError("the other end does not belong to this run")
         if epoch != self._me.epoch:
             raise LinkLostError(f"the other end is of epoch {epoch}, this is {self._me.epoch}")
         if self.peer is not None and number != self.peer:
             raise LinkLostError(f"node {number} answered in place of node {self.peer}")
         if self.peer is None:
-            self._pending = [memoryview(self._me.hello)]
+            self._pending = [memoryview(self._me.hello(ANSWERS, drawn, number))]
             self.flush()
         self.peer, self.is_open = number, True

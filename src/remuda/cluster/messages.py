@@ -1,6 +1,6 @@
 """What crosses a link: frames of sections, each a few numbers and some bytes. Plain data, no code.
 
-    frame:    length of the rest, then sections
+    frame:    length of the rest, checks of the length and of the rest, then sections
     section:  kind, key, numbers, bytes: how many of each; then the numbers; then the bytes
 
 All numbers are 64-bit words of little-endian order, and everything begins on one.
@@ -8,6 +8,8 @@ All numbers are 64-bit words of little-endian order, and everything begins on on
 
 from __future__ import annotations
 
+import struct
+import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
@@ -20,6 +22,8 @@ from remuda.types import Array, Integers
 WORD = 8
 HEADER = 4
 """Numbers before a section."""
+HEAD = struct.Struct("<QII")
+"""Before a frame: bytes of the rest, a check of this number, and one of the rest (CRC-32)."""
 LARGEST = 1 << 34
 """Bytes of a frame that are taken for a frame."""
 
@@ -91,8 +95,16 @@ class Frame:
         self.size += len(fixed) + size + rest
 
     def finished(self) -> list[memoryview]:
-        """The buffers, with the length before them."""
-        return [memoryview(self.size.to_bytes(WORD, "little")), *self.buffers]
+        """The buffers, with the length and the checks before them."""
+        check = 0
+        for buffer in self.buffers:
+            check = zlib.crc32(buffer, check)
+        return [memoryview(HEAD.pack(self.size, checked(self.size), check)), *self.buffers]
+
+
+def checked(length: int) -> int:
+    """The check of a frame's length, without which a damaged one would be waited for."""
+    return zlib.crc32(length.to_bytes(WORD, "little"))
 
 
 def sections(frame: Array) -> Iterator[Section]:

@@ -99,12 +99,17 @@ def has_changed(parts: RingParts, sent: Sent, words: Integers) -> bool:
 
 
 @njit(cache=True)
-def _entries(parts: RingParts, words: Integers, first: int, out: Integers) -> int:
+def _entries(
+    parts: RingParts, words: Integers, first: int, steps: int, out: Integers
+) -> int:
     """Copy the queue from entry `first` to the last that `words` count; returns how many.
 
-    Those that the actor writes over meanwhile lead nowhere. `CLOSED_STEPS` becomes the last one's.
+    Those that the actor writes over meanwhile lead nowhere. `CLOSED_STEPS` becomes the last one's,
+    or stays what it was sent as (`steps`): the actor's own word may be of one more, or of one less.
     """
     places = parts.queue.size
+    if words[4] == first and steps >= 0:
+        words[5] = steps
     closed = words[4]
     first = max(first, closed - places, 0)
     count = 0
@@ -155,7 +160,7 @@ def collect(
         How far it got; segments; entries; and the end of the bytes.
     """
     num_heads, outcome = 0, FITS
-    num_entries = _entries(parts, words, sent.words[4], entries)
+    num_entries = _entries(parts, words, sent.words[4], sent.words[5], entries)
     for slot in range(parts.sequence.size):
         sequence = load(parts.sequence, slot)
         if sequence % 2 == 1:

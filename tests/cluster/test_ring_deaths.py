@@ -1,0 +1,178 @@
+"""A bridge that dies at any line while it follows a ring, and readers at any line of either."""
+
+import sys
+
+import numpy as np
+import pytest
+
+from cluster.ring_pairs import Kind, Pair, Player, take_all
+from remuda.cluster import ring_kernels
+from remuda.errors import RemudaError
+from remuda.experience import rollout_queue, segments
+from remuda.experience.ring import CLOSED
+from remuda.experience.rollout_queue import RolloutQueue
+
+FEW = Kind(streams=3, capacity=12, rollout=4)
+"""A ring so small that its queue is written over between two frames."""
+LINES = [pytest.param(37, id="few"), pytest.param(1, marks=pytest.mark.slow, id="all")]
+
+
+class DiedError(BaseException):
+    """The process is gone: nothing of it may clear anything away."""
+
+
+class At:
+    """Does something at so many lines of a file from now; then the rest goes on, or not."""
+
+    def __init__(self, module, left, what):
+        self.file, self.left, self.what = module.__file__, left, what
+
+    def trace(self, frame, event, argument):
+        if frame.f_code.co_filename != self.file:
+            return None
+        if event == "line":
+            self.left -= 1
+            if self.left == -1:
+                sys.settrace(None)
+                self.what()
+                sys.settrace(self.trace)
+        return self.trace
+
+    def __enter__(self):
+        sys.settrace(self.trace)
+        return self
+
+    def __exit__(self, kind, error, trace):
+        sys.settrace(None)
+        return kind is DiedError
+
+
+def die():
+    raise DiedError
+
+
+def uncompiled(monkeypatch, module):
+    for name, found in list(vars(module).items()):
+        if hasattr(found, "py_func") and found.py_func.__module__ == module.__name__:
+            monkeypatch.setattr(module, name, found.py_func)
+
+
+class World:
+    """A ring whose first steps are taken; more are on their way, in frames of some sizes."""
+
+    def __init__(self, seed, turns, room):
+        self.pair, self.room = Pair(FEW), room
+        self.player = Player(self.pair.here, FEW, seed, ends=0.5)
+        self.rollouts, self.taken = RolloutQueue(self.pair.there), []
+        self.player.play(9)
+        self.pair.pump_all()
+        self.take()
+        self.player.play(turns)
+
+    def take(self):
+        self.taken += take_all(self.rollouts)
+
+    def finish(self):
+        """All of it crosses, and is taken; then what ends the episodes."""
+        for again in range(3):
+            try:
+                self.pair.pump_all(self.room)
+            except RemudaError:
+                self.pair.link()
+            self.take()
+            self.player.begin() if again else self.player.play(2)
+        self.pair.pump_all()
+        self.pair.check_same()
+        self.take()
+        assert len(self.taken) == len(set(self.taken)), "a step was handed out twice"
+        for stream in range(FEW.streams):
+            own = [step for step in self.taken if step % FEW.streams == stream]
+            assert (np.diff(own) > 0).all(), "out of order"
+        assert self.pair.there.passed == self.pair.here.written
+        assert len(self.taken) + self.rollouts.lost == self.pair.here.written
+
+
+CASES = [(0, 4, 1 << 20), (1, 40, 1 << 20), (2, 12, 60)]
+"""Some turns; so many that the queue is written over; and frames that are cut."""
+
+
+@pytest.mark.parametrize(("seed", "turns", "room"), CASES)
+@pytest.mark.parametrize("stride", LINES)
+def test_a_bridge_dies_at_a_line_and_its_successor_goes_on(monkeypatch, seed, turns, room, stride):
+    uncompiled(monkeypatch, ring_kernels)
+    line, left = 0, -1
+    while left < 0:
+        world = World(seed, turns, room)
+        with At(ring_kernels, line, die) as life:
+            world.pair.pump_all(room)
+        left = life.left
+        world.pair.check_there()
+        world.take()
+        world.pair.link()
+        world.pair.check_there()
+        world.take()
+        world.finish()
+        line += stride
+    assert line > 300
+
+
+@pytest.mark.parametrize(("seed", "turns", "room"), CASES)
+@pytest.mark.parametrize("stride", LINES)
+def test_a_learner_takes_at_any_line_of_the_bridge(monkeypatch, seed, turns, room, stride):
+    uncompiled(monkeypatch, ring_kernels)
+    line, left = 0, -1
+    while left < 0:
+        world = World(seed, turns, room)
+
+        def look(world=world):
+            world.pair.check_there()
+            world.take()
+
+        with At(ring_kernels, line, look) as life:
+            world.pair.pump_all(room)
+        left = life.left
+        world.finish()
+        line += stride
+    assert line > 300
+
+
+@pytest.mark.parametrize(("seed", "turns", "room"), CASES)
+@pytest.mark.parametrize("stride", LINES)
+def test_a_frame_comes_at_any_line_of_the_learner(monkeypatch, seed, turns, room, stride):
+    uncompiled(monkeypatch, rollout_queue)
+    monkeypatch.setattr(rollout_queue, "copy_segment", segments.copy_segment.py_func)
+    line, left = 0, -1
+    while left < 0:
+        world = World(seed, 5, room)
+        world.pair.pump_all()
+        world.player.play(turns)
+        with At(rollout_queue, line, lambda world=world: world.pair.pump_all(room)) as life:
+            world.take()
+        left = life.left
+        world.finish()
+        line += stride
+    assert line > 60
+
+
+@pytest.mark.parametrize("stride", LINES)
+def test_an_actor_plays_on_at_any_line_of_what_is_collected(monkeypatch, stride):
+    uncompiled(monkeypatch, ring_kernels)
+    line, left = 0, -1
+    while left < 0:
+        world = World(3, 6, 1 << 20)
+        with At(ring_kernels, line, lambda world=world: world.player.play(line % 23)) as life:
+            news = world.pair.collect(1 << 20)
+        left = life.left
+        world.pair.following.write(news)
+        world.pair.check_there()
+        world.take()
+        world.finish()
+        line += stride
+    assert line > 300
+
+
+def test_the_queue_was_written_over_in_between():
+    """What the cases above stand for is so."""
+    world = World(*CASES[1])
+    here, there = world.pair.rings
+    assert here.counters[CLOSED] - there.counters[CLOSED] > len(here.shared["queue"])
