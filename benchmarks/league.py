@@ -7,9 +7,11 @@
 in circles. An episode has ten rounds, and a policy sees the last one alone; how much may be won
 against it is worked out exactly, by backward induction over what it sees. Each way is measured at
 its end and, on average, over the second half of its checkpoints, since one moment may be lucky.
-Each is trained plainly, and held by an anchor, which is what the policy was a hundred updates ago
-(`ppo.anchor_cost`; Perolat et al. 2021, "From Poincare recurrence to convergence in imperfect
-information games"), with equal turns and all other settings alike.
+Each is trained plainly, and held by an anchor, which is the average of what the policy was for a
+hundred updates (`ppo.anchor_cost`, `ppo.anchor average`; Perolat et al. 2021, "From Poincare
+recurrence to convergence in imperfect information games"), with equal turns and all other settings
+alike. Exploiters have no anchor, and learn faster. The bar is for the league whose main agent is
+held by an anchor and plays itself in 0.9 of its matches; the other ways stand beside it, by seed 0.
 
 `connect_four` trains a league and self-play for equally many turns. Self-play's best is the one of
 its checkpoints that its own tournament ranks first; the league's main agent then meets it from both
@@ -34,7 +36,7 @@ from remuda.envs.matrix_games import rock_paper_scissors
 
 ROUNDS = 10
 RPS: dict[str, Any] = {
-    "env": {"num_envs": 128, "options": {"biased": True, "rounds": ROUNDS}},
+    "env": {"num_envs": 512, "options": {"biased": True, "rounds": ROUNDS}},
     "policy": {
         "algorithm": "ppo",
         "reward_scale": 1.0,
@@ -45,16 +47,20 @@ RPS: dict[str, Any] = {
         "ppo": {
             "entropy_cost": 0.0,
             "normalise_advantages": False,
+            "gae_lambda": 0.5,
             "rollout_length": ROUNDS,
             "epochs": 2,
             "minibatches": 2,
         },
     },
-    "run": {"turns": 4_000_000, "evaluate_episodes": 0},
+    "run": {"turns": 8_000_000, "evaluate_episodes": 0},
     "checkpoint": {"every": 4, "keep": 1000, "evaluate_episodes": 0},
 }
-ANCHORED = {"anchor_cost": 0.5, "anchor_every": 100}
-"""How far a policy may go from what it was, and after how many updates it was that."""
+ANCHORED = {"anchor_cost": 1.0, "anchor": "average", "anchor_every": 100}
+"""How far a policy may go from what it was, and over how many updates that is averaged."""
+EXPLOITER = {"learning_rate": 5e-3, "ppo": {"anchor_cost": 0.0, "anneal_steps": None}}
+"""Exploiters answer the main agent as it is: they are held by nothing, and begin anew so often that
+their learning rate stays."""
 ONE_LEAGUE = {"main": 1, "main_exploiters": 1, "league_exploiters": 1, "after": 20, "timeout": 60}
 WAYS: dict[str, dict[str, Any]] = {
     "self-play": {"matchmaker": "self_play", "policies": 1},
@@ -71,10 +77,24 @@ WAYS: dict[str, dict[str, Any]] = {
         "memory": 2000,
     },
 }
+OWN = ONE_LEAGUE | {"learn_from": "own"}
 MOSTLY = {"self_play": 0.9, "prioritized": 0.05, "verification": 0.05}
-RPS_WAYS = WAYS | {
-    "league, 0.9 of self-play": WAYS["league"] | {"league": ONE_LEAGUE | MOSTLY},
+HELD_TO = "league, own matches, 0.9 of self-play"
+RPS_WAYS = {
+    HELD_TO: WAYS["league"] | {"league": OWN | MOSTLY},
+    "league, own matches": WAYS["league"] | {"league": OWN},
+    **WAYS,
 }
+STEPS = {
+    "self-play": 2.0,
+    "self-play with a pool": 1.5,
+    "league": 0.83,
+    "league, own matches": 0.5,
+    HELD_TO: 0.63,
+}
+"""By way, of each turn the steps that the policy which is measured learns from: of a match against
+itself both seats, of each of three learners' matches a third. Over so many its learning rate falls
+to 0."""
 BAR = 0.02
 """Of what may be won in a round against the league's main agent."""
 
@@ -131,35 +151,46 @@ def choices_of(policy: remuda.Policy) -> np.ndarray:
 
 
 def rps(results: Results, seeds: int, turns: int | None) -> None:
-    """Each way of choosing opponents, seed by seed."""
+    """Each way of choosing opponents; seed by seed that which is held to the bar."""
     payoffs = rock_paper_scissors(biased=True).payoffs[:, :, 0].astype(np.float64)
-    ways = [(name, anchor) for name in RPS_WAYS for anchor in ({}, ANCHORED)]
-    for name, anchor in ways:
-        for seed in range(seeds):
-            # In self-play both seats learn; a league's main agent has about half as many steps.
-            steps = (turns or RPS["run"]["turns"]) * (1 if "league" in name else 2)
-            tree = overlay(RPS, {"policy": {"ppo": {"anneal_steps": steps, **anchor}}})
-            with tempfile.TemporaryDirectory() as home:
-                run = trained("rock_paper_scissors", tree, RPS_WAYS[name], seed, turns, Path(home))
-                policy = "main_0" if "league" in name else "policy_0"
-                kept = run.checkpoints[len(run.checkpoints) // 2 :]
-                later = [choices_of(run.policy(policy, checkpoint)) for checkpoint in kept]
-                end = won_from(choices_of(run[policy]), payoffs, ROUNDS)
-            over = mean(won_from(choices, payoffs, ROUNDS) for choices in later)
-            results.row(
-                {
-                    "opponents": name,
-                    "anchor": ANCHORED["anchor_cost"] if anchor else None,
-                    "seed": seed,
-                    "won from it at the end": end,
-                    "on average": over,
-                    "won from the average of its policies": won_from(
-                        np.mean(later, 0), payoffs, ROUNDS
-                    ),
-                }
-            )
-            if "league" in name and anchor:
-                results.bar(f"{name}, seed {seed}: won from the main agent", end, most=BAR)
+    for name in RPS_WAYS:
+        for anchor in (ANCHORED, {}):
+            for seed in range(seeds if name == HELD_TO and anchor else 1):
+                _rps_once(results, name, anchor, seed, turns, payoffs)
+
+
+def _rps_once(
+    results: Results,
+    name: str,
+    anchor: dict[str, Any],
+    seed: int,
+    turns: int | None,
+    payoffs: np.ndarray,
+) -> None:
+    """One way of choosing opponents, with an anchor or without."""
+    steps = round((turns or RPS["run"]["turns"]) * STEPS[name])
+    tree = overlay(RPS, {"policy": {"ppo": {"anneal_steps": steps, **anchor}}})
+    policy, is_league = "policy_0", name.startswith("league")
+    if is_league:
+        policy = "main_0"
+        tree["policies"] = {"main_exploiter_0": EXPLOITER, "league_exploiter_0": EXPLOITER}
+    with tempfile.TemporaryDirectory() as home:
+        run = trained("rock_paper_scissors", tree, RPS_WAYS[name], seed, turns, Path(home))
+        kept = run.checkpoints[len(run.checkpoints) // 2 :]
+        later = [choices_of(run.policy(policy, checkpoint)) for checkpoint in kept]
+        end = won_from(choices_of(run[policy]), payoffs, ROUNDS)
+    results.row(
+        {
+            "opponents": name,
+            "anchor": anchor["anchor_cost"] if anchor else None,
+            "seed": seed,
+            "won from it at the end": end,
+            "on average": mean(won_from(choices, payoffs, ROUNDS) for choices in later),
+            "won from the average of its policies": won_from(np.mean(later, 0), payoffs, ROUNDS),
+        }
+    )
+    if name == HELD_TO and anchor:
+        results.bar(f"{name}, seed {seed}: won from the main agent", end, most=BAR)
 
 
 def connect_four(results: Results, seeds: int, turns: int | None, matches: int) -> None:

@@ -135,6 +135,7 @@ VALUES = {
     "ppo.value_cost": 0.7,
     "ppo.entropy_cost": 0.02,
     "ppo.anchor_every": 50,
+    "ppo.anchor": "average",
     "ppo.target_kl": 0.5,
     "ppo.normalise_advantages": False,
     "ppo.max_staleness": 9,

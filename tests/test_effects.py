@@ -33,6 +33,7 @@ OTHERS = {
     "ppo.target_kl": 1e-5,
     "ppo.anchor_cost": 0.5,
     "ppo.anchor_every": 2,
+    "ppo.anchor": "average",
     "ppo.anneal_steps": 500,
     "ppo.max_staleness": 0,
     "ppo.clip": 0.001,
@@ -80,6 +81,7 @@ CONDITIONS = {
     "experience.capacity": {"ppo": {"learning_mode": "hybrid"}},
     "on_policy_share": {"ppo": {"learning_mode": "hybrid"}},
     "ppo.anchor_every": {"ppo": {"ppo": {"anchor_cost": 0.5}}},
+    "ppo.anchor": {"ppo": {"ppo": {"anchor_cost": 0.5}}},
 }
 """Where a field has an effect only with another."""
 

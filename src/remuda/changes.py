@@ -35,6 +35,7 @@ OF_POLICY = (
     "ppo.value_cost",
     "ppo.entropy_cost",
     "ppo.anchor_every",
+    "ppo.anchor",
     "ppo.target_kl",
     "ppo.normalise_advantages",
     "ppo.max_staleness",

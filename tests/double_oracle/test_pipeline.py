@@ -18,7 +18,7 @@ from remuda.double_oracle.oracles import OracleSettings
 from remuda.double_oracle.pipeline import Fixed, LevelAnnealing, oracle_name
 from remuda.double_oracle.record import Record, read
 from remuda.double_oracle.trained import run_trained
-from remuda.double_oracle.trained_setup import TrainedSetup
+from remuda.double_oracle.trained_setup import TrainedSetup, check_slices
 from remuda.envs.registry import make_env
 from remuda.errors import RunDirectoryError, UsageError
 from remuda.population.ledger import read_records, results
@@ -283,6 +283,8 @@ def test_what_cannot_be_is_told_before_anything_is_written(tmp_path):
     for setup, words in (
         (setup_of(levels=0), "levels: a whole number, 1 at least; this is 0"),
         (setup_of(levels=30, turns=20), "levels is 30, and turns 20: .* lower levels"),
+        (timed(3, 2.0), "levels is 3, and seconds 2: .* a second at least; .* take levels 2$"),
+        (timed(2, 0.5), "take levels 1$"),
         (setup_of(meta_solver="rectified-nash"), "several targets .* or levels 1"),
     ):
         with pytest.raises(UsageError, match=words) as raised:
@@ -291,6 +293,23 @@ def test_what_cannot_be_is_told_before_anything_is_written(tmp_path):
     with pytest.raises(UsageError, match="levels is for trained oracles"):
         remuda.psro("kuhn_poker", levels=2)
     assert not (tmp_path / "x").exists()
+
+
+def timed(levels, seconds):
+    setup = setup_of(levels=levels)
+    return replace(setup, oracles=replace(setup.oracles, seconds=seconds, turns=None))
+
+
+def test_slices_of_a_second_are_long_enough_and_those_of_a_record_stay_as_they_are(
+    tmp_path, monkeypatch
+):
+    check_slices(timed(2, 2.0))
+    check_slices(timed(1, 0.1))
+    monkeypatch.setattr("remuda.double_oracle.trained_setup.LEAST_SLICE", 0.01)
+    setup = timed(2, 0.1)
+    run(setup, tmp_path / "x", 1)
+    monkeypatch.undo()
+    run(setup, tmp_path / "x", 1, resume=True)
 
 
 def test_rates_fall_over_all_slices_of_a_level():

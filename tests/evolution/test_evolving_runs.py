@@ -266,6 +266,11 @@ def test_a_run_of_an_earlier_version_goes_on_with_weights_alone(evolved, tmp_pat
             "should be less than or equal to",  # no word of shared memory holds it
         ),
         (
+            {"evolution": {"every": 9, "distil": 100_001}},
+            "population.evolution.distil is 100001: the place of a newborn is empty while it is "
+            "taught; take 100000 steps at most",
+        ),
+        (
             {"evolution": {"every": 9, "networks": "any"}, "policies": 1},
             "no policy has the network (but for widths and numbers of layers) and the algorithm of",
         ),

@@ -1,6 +1,5 @@
 """Several actors write what one policy lives through; its learner takes from all of them."""
 
-import multiprocessing
 import os
 import time
 
@@ -20,9 +19,8 @@ from remuda.experience.writer import ExperienceWriter
 from remuda.memory.atomic import exchange, fetch_add, load, store
 from remuda.memory.shared import SharedArrays
 from remuda.memory.waiting import Wakeup
+from spawned import child_of
 from support import sample
-
-SPAWN = multiprocessing.get_context("spawn")
 
 
 def make(streams=(1, 1), rollout=0, length=4, capacity=64, on_full="overwrite"):
@@ -193,10 +191,7 @@ def _write_what_is_left(experience, actor, left):
 def test_no_wake_up_is_lost_whoever_writes_the_last_step():
     """Thousands of sleeps, each until a number of steps that two actors share out as it comes."""
     experience, left = make((1, 1)), SharedArrays({"steps": ((1,), np.int64)})
-    children = [
-        SPAWN.Process(target=_write_what_is_left, args=(experience, actor, left), daemon=True)
-        for actor in range(2)
-    ]
+    children = [child_of(_write_what_is_left, experience, actor, left) for actor in range(2)]
     for child in children:
         child.start()
     try:

@@ -1,7 +1,5 @@
 """Prioritised replay: drawn as often as errors say, by hand and by counting."""
 
-import multiprocessing
-
 import numpy as np
 import pytest
 from scipy import stats
@@ -14,8 +12,8 @@ from remuda.experience.ring import StreamShape
 from remuda.experience.transition_replay import Batch
 from remuda.experience.writer import ExperienceWriter
 from remuda.memory.waiting import Wakeup
+from spawned import child_of
 
-SPAWN = multiprocessing.get_context("spawn")
 ALL = np.ones(1, bool)
 NONE = np.zeros(1, bool)
 
@@ -185,7 +183,7 @@ def _write_for_ever(experience):
 def test_what_is_overtaken_is_drawn_anew():
     """While a writer goes round a ring of two segments, nothing is torn, and the tree is right."""
     experience = make(capacity=16, length=8)
-    child = SPAWN.Process(target=_write_for_ever, args=(experience,), daemon=True)
+    child = child_of(_write_for_ever, experience)
     child.start()
     try:
         assert experience.learner.wait(lambda: experience.has(100), 60.0)

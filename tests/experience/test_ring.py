@@ -1,7 +1,5 @@
 """Experience: what is written is what is sampled; nothing torn, nothing across an episode."""
 
-import multiprocessing
-
 import numpy as np
 import pytest
 
@@ -14,9 +12,9 @@ from remuda.experience.transition_replay import Batch, TransitionReplay
 from remuda.experience.writer import ExperienceWriter
 from remuda.memory.atomic import load, store
 from remuda.memory.waiting import Wakeup
+from spawned import child_of
 from support import sample
 
-SPAWN = multiprocessing.get_context("spawn")
 ALL = np.ones(1, bool)
 NONE = np.zeros(1, bool)
 
@@ -245,7 +243,7 @@ def test_a_sampler_never_sees_half_of_a_step(check, steps):
     """With the sequence check nothing is torn; without it, the same test does see torn steps."""
     experience = make_experience(capacity=16, length=8, n_frames=1, size=1_000)
     assert experience.rings[0].num_segments == 2
-    child = SPAWN.Process(target=_write_for_ever, args=(experience,), daemon=True)
+    child = child_of(_write_for_ever, experience)
     child.start()
     try:
         assert experience.learner.wait(lambda: experience.has(100), 60.0)
@@ -307,7 +305,7 @@ def test_a_ring_that_was_not_saved_starts_empty_and_counts_on():
 def test_a_ring_is_saved_while_it_is_written():
     """Segments that change meanwhile are left out; what is kept is whole."""
     experience = make_experience(capacity=64, length=8, n_frames=1, size=1_000)
-    child = SPAWN.Process(target=_write_for_ever, args=(experience,), daemon=True)
+    child = child_of(_write_for_ever, experience)
     child.start()
     try:
         assert experience.learner.wait(lambda: experience.has(100), 60.0)

@@ -1,7 +1,6 @@
 """On-policy hand-over: whole segments, each once, in order; the actor waits where it must."""
 
 import itertools
-import multiprocessing
 
 import numpy as np
 import pytest
@@ -13,8 +12,7 @@ from remuda.experience.rollout_queue import RolloutQueue
 from remuda.experience.segments import AFTER, Rollout
 from remuda.experience.writer import ExperienceWriter
 from remuda.memory.waiting import Wakeup
-
-SPAWN = multiprocessing.get_context("spawn")
+from spawned import child_of
 
 
 def make_experience(
@@ -234,7 +232,7 @@ def write_for_ever(experience):
 def test_a_segment_is_taken_whole_or_not_at_all(check):
     """An actor that overwrites at full speed; without the sequence check the test sees it."""
     experience = make_experience(rollout=8, length=4, streams=1, size=2_000, on_full="overwrite")
-    child = SPAWN.Process(target=write_for_ever, args=(experience,), daemon=True)
+    child = child_of(write_for_ever, experience)
     child.start()
     try:
         assert experience.learner.wait(experience.has_rollout, 60.0)

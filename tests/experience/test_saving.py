@@ -1,6 +1,5 @@
 """Experience that is saved while actors write it: a resumed run goes on with what was caught."""
 
-import multiprocessing
 import sys
 import time
 
@@ -16,8 +15,8 @@ from remuda.experience.rollout_queue import RolloutQueue
 from remuda.experience.segments import AFTER, Rollout
 from remuda.experience.writer import ExperienceWriter
 from remuda.memory.waiting import Wakeup
+from spawned import child_of
 
-SPAWN = multiprocessing.get_context("spawn")
 SEGMENT, ROLLOUT = 4, 24
 CAUGHT = 5
 """Checkpoints in the middle of which a writer must have begun another segment, at least."""
@@ -151,10 +150,7 @@ def _write_for_ever(experience, actor):
 def test_checkpoints_taken_beside_actors_at_full_speed_resume_and_play(streams, count):
     like = {"streams": streams, "keeps": False}
     experience = make(**like)
-    children = [
-        SPAWN.Process(target=_write_for_ever, args=(experience, actor), daemon=True)
-        for actor in range(len(streams))
-    ]
+    children = [child_of(_write_for_ever, experience, actor) for actor in range(len(streams))]
     for child in children:
         child.start()
     try:

@@ -3,13 +3,14 @@
 import numpy as np
 import pytest
 
-from experience.test_rollout_queue import SPAWN, make_experience, turn, write_for_ever
+from experience.test_rollout_queue import make_experience, turn, write_for_ever
 from remuda.experience.ring import CLOSED, OTHERS
 from remuda.experience.rollout_queue import RolloutQueue
 from remuda.experience.segment_replay import SegmentReplay
 from remuda.experience.segments import AFTER, Rollout
 from remuda.experience.writer import ExperienceWriter
 from remuda.memory.atomic import load
+from spawned import child_of
 
 STREAMS, LENGTH = 2, 4
 
@@ -177,7 +178,7 @@ def test_a_segment_is_drawn_whole_or_not_at_all(check):
     experience = make_experience(
         rollout=8, streams=1, size=2_000, on_full="overwrite", capacity=8, keeps=True
     )
-    child = SPAWN.Process(target=write_for_ever, args=(experience,), daemon=True)
+    child = child_of(write_for_ever, experience)
     child.start()
     try:
         assert experience.learner.wait(experience.has_rollout, 60.0)

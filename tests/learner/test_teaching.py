@@ -195,6 +195,12 @@ def test_where_there_is_no_room_for_lessons_none_is_taught():
         world.command(Birth("born_0", ONE, second=TWO, distillation=5))
 
 
+def test_a_place_is_not_kept_empty_for_hours_of_teaching():
+    world = made("ppo")
+    with pytest.raises(RemudaError, match=r"1000000 steps of distillation, .* may be 100000"):
+        world.command(Birth("born_0", ONE, second=TWO, distillation=10**6))
+
+
 def test_lessons_come_back_with_a_checkpoint():
     world = made("ppo")
     world.command(BIRTH, learn=False)

@@ -44,6 +44,7 @@ KINDS = {
     "normalised": PLAIN | {"ppo": {"normalise_observations": True, "normalise_rewards": True}},
     "value clip": PLAIN | {"ppo": {"value_clip": 0.1, "normalise_advantages": False}},
     "anchor": PLAIN | {"ppo": {"anchor_cost": 0.5}},
+    "averaged anchor": PLAIN | {"ppo": {"anchor_cost": 0.5, "anchor": "average"}},
     "anchor, target_kl": PLAIN | {"ppo": {"anchor_cost": 0.5, "target_kl": 0.002}},
     "own algorithm": PLAIN | {"algorithm": "policies.own_algorithms:Vanilla"},
     "own algorithm, recurrent": {

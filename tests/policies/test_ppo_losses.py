@@ -189,3 +189,31 @@ def test_an_anchor_holds_a_policy_and_moves_on():
         if cost:
             assert not np.array_equal(algorithm.learned(0)["anchor"], before)
     assert moved[5.0] < moved[0.0] - 0.05
+
+
+def test_an_averaged_anchor_comes_nearer_with_each_update_and_goes_on_after_a_restore():
+    given = {"anchor_cost": 0.5, "anchor": "average", "anchor_every": 4}
+    algorithm, random = make(**given), np.random.default_rng(0)
+    wanted = None
+    for _ in range(6):
+        weights = algorithm.weights(0).copy()
+        wanted = weights if wanted is None else wanted + (weights - wanted) / 4
+        algorithm.update(play(algorithm, bandit, random), [0])
+        np.testing.assert_allclose(algorithm.learned(0)["anchor"], wanted, atol=1e-6)
+    assert np.abs(wanted - algorithm.weights(0)).max() > 1e-3
+    other, rollout = make(**given), play(algorithm, bandit, random)
+    other.restore(0, unpack(pack(algorithm.state(0))))
+    for each in (algorithm, other):
+        each.update(rollout, [0])
+    assert np.array_equal(algorithm.learned(0)["anchor"], other.learned(0)["anchor"])
+    assert np.array_equal(algorithm.weights(0), other.weights(0))
+
+
+@pytest.mark.parametrize("anchor", ["copy", "average"])
+def test_weights_without_the_state_of_their_training_are_their_own_anchor(anchor):
+    """As where a learner goes on with what was published, of another number of updates."""
+    algorithm = make(anchor_cost=0.5, anchor=anchor, anchor_every=4)
+    weights = algorithm.weights(0) + 1.0
+    algorithm.load(0, torch.from_numpy(weights), 7)
+    algorithm.update(play(algorithm, bandit, np.random.default_rng(0)), [0])
+    np.testing.assert_allclose(algorithm.learned(0)["anchor"], weights, atol=1e-6)

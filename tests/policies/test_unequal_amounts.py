@@ -44,7 +44,15 @@ TOLD += ("explained_variance", "effective")
 
 QUICK = {
     "one to sixty-four": {"trunk", "continuous", "recurrent, masks", "vtrace", "normalised"},
-    "nearly alike": {"recurrent", "masks", "convolution", "towers", "target_kl", "anchor"},
+    "nearly alike": {
+        "recurrent",
+        "masks",
+        "convolution",
+        "towers",
+        "target_kl",
+        "anchor",
+        "averaged anchor",
+    },
     "much and little in turn": {"trunk", "several choices", "annealed", "value clip"},
 }
 """Each kind with some amounts; kinds that are not here are two of these at once."""

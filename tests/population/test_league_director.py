@@ -11,7 +11,7 @@ from population import test_deaths as deaths
 from population.birth_worlds import World
 from remuda.checkpoint.state import pack, unpack
 from remuda.checkpoint.store import Checkpoints
-from remuda.config import LeagueConfig, SnapshotsConfig
+from remuda.config import LeagueConfig, SnapshotsConfig, overlay
 from remuda.coordinator.checkpointing import COORDINATOR
 from remuda.population.director import Birth, Freeze, Retire, Vacate
 from remuda.population.league import League
@@ -300,16 +300,24 @@ TREE = {
 }
 
 
-@pytest.fixture(scope="module")
-def whole(tmp_path_factory):
-    """A league in one process that was not interrupted: its directory and its outcome."""
+OWN = {
+    "policy": {"ppo": {"anchor_cost": 0.2, "anchor": "average", "anchor_every": 3}},
+    "population": {"league": {"learn_from": "own"}},
+    "run": {"turns": 2400},
+}
+
+
+@pytest.fixture(scope="module", params=[{}, OWN], ids=["all", "own"])
+def whole(request, tmp_path_factory):
+    """A league in one process that was not interrupted: configuration, directory, outcome."""
+    tree = overlay(TREE, request.param)
     directory = tmp_path_factory.mktemp("league") / "whole"
-    return directory, run(directory, schedule="sequential", **TREE)
+    return tree, directory, run(directory, schedule="sequential", **tree)
 
 
 def assert_same_league(whole, other):
     """Weights, counts, the ledger and the population are the same, byte by byte."""
-    directory, found = whole
+    _, directory, found = whole
     assert_same(found, outcome(other), slice(3), updates=5)
     ledgers = [(each / "ledger.bin").read_bytes() for each in (directory, other)]
     assert ledgers[0] == ledgers[1]
@@ -324,12 +332,12 @@ def assert_same_league(whole, other):
 
 
 def test_lockstep_equals_sequential_in_a_league(whole, tmp_path):
-    run(tmp_path / "lockstep", schedule="lockstep", **TREE)
+    run(tmp_path / "lockstep", schedule="lockstep", **whole[0])
     assert_same_league(whole, tmp_path / "lockstep")
 
 
 def test_a_resumed_league_equals_an_uninterrupted_one(whole, tmp_path):
-    tree = TREE | {"schedule": "sequential"}
+    tree = whole[0] | {"schedule": "sequential"}
     run(tmp_path / "parts", **tree | {"run": {"turns": 531}})  # in the middle of a match
     run(tmp_path / "parts", resume=True, **tree)
     assert_same_league(whole, tmp_path / "parts")

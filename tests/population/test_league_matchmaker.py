@@ -318,3 +318,36 @@ def test_an_unknown_role_is_told():
     with pytest.raises(ConfigError, match=r"population\.league\.minor") as error:
         load_config({"population": {"matchmaker": "league", "league": {"minor": 1}}})
     assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("learn_from", ["all", "own"])
+def test_of_its_own_matches_alone_a_policy_learns_where_that_is_asked_for(learn_from):
+    config = LeagueConfig(main=2, learn_from=learn_from)
+    matchmaker, population = league_matchmaker(2, config), league()
+    matches = matchmaker.propose(population, Ledger(population), 800, np.random.default_rng(0))
+    live = [[seat for seat, ref in enumerate(m.seats) if not ref.is_frozen] for m in matches]
+    if learn_from == "all":
+        assert {match.learns for match in matches} == {None}
+        return
+    both = 0
+    for number, (match, seats) in enumerate(zip(matches, live, strict=True)):
+        learner = NAMES[number // 2 % len(NAMES)]  # they take turns, and each its two seats
+        own = {seat for seat in seats if match.seats[seat].policy == learner}
+        assert match.learns == own
+        assert number % 2 in own
+        both += len(own) == 2
+    # A main agent against itself learns on both seats; against the other, on its own alone.
+    assert 0.1 < both / len(matches) < 0.25
+    assert any(
+        len(seats) == 2 and len(match.learns) == 1
+        for match, seats in zip(matches, live, strict=True)
+    )
+
+
+def test_shares_of_seats_count_those_that_are_learned_from():
+    population = Population([Member(PolicyRef(name)) for name in (MAIN, EXPLOITER, LEAGUE)])
+    shares = league_matchmaker(2, LeagueConfig(learn_from="own")).expected_shares(population)
+    # A third of the matches are for each; about half of the main agent's are against itself.
+    assert shares[EXPLOITER] == pytest.approx(1 / 3, abs=0.03)
+    assert shares[LEAGUE] == pytest.approx(1 / 3, abs=0.03)
+    assert 0.45 < shares[MAIN] < 0.65

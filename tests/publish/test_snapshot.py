@@ -1,6 +1,5 @@
 """Publishing: a snapshot is seen whole or not at all, in both modes, whichever process dies."""
 
-import multiprocessing
 import sys
 
 import numpy as np
@@ -13,8 +12,8 @@ from remuda.publish import snapshot as module
 from remuda.publish import training_state
 from remuda.publish.snapshot import PublishedWeights, Publisher, SnapshotReader
 from remuda.publish.training_state import TrainingLayout, TrainingState
+from spawned import child_of
 
-SPAWN = multiprocessing.get_context("spawn")
 MODES = ["snapshot", "double_buffer"]
 LAYOUT = TrainingLayout(("mean", "square"), ("steps", "explored"))
 WATCHED = {module.__file__, training_state.__file__}
@@ -234,7 +233,7 @@ def test_no_snapshot_is_torn(mode, check, wanted):
     """With the sequence check nothing is torn; without it, the same test does see torn weights."""
     size = 50_000 if wanted < 1_000_000 else 10_000
     published = make(mode, size=size, policies=("a",))
-    child = SPAWN.Process(target=_publish_for_ever, args=(published,), daemon=True)
+    child = child_of(_publish_for_ever, published)
     child.start()
     try:
         reader, reads, torn, last = SnapshotReader(published, check), 0, 0, 0
@@ -263,7 +262,7 @@ def test_the_newest_can_be_had_while_a_learner_publishes_all_the_time(mode, trai
     published = make(mode, size=20_000, policies=("a",), training=training)
     first = trained(1, 20_000) if training else None
     Publisher(published, "a", 7).publish(np.ones(20_000, np.float32), 1, 1.0, first)
-    child = SPAWN.Process(target=_publish_for_ever, args=(published,), daemon=True)
+    child = child_of(_publish_for_ever, published)
     child.start()
     try:
         reader = SnapshotReader(published)

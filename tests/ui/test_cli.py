@@ -12,6 +12,7 @@ import yaml
 from PIL import Image
 
 from remuda.coordinator.metrics import read_metrics
+from remuda.errors import ConfigError
 from remuda.ui.cli import run
 from remuda.ui.commands.configuration import read_arguments
 
@@ -41,9 +42,30 @@ def test_flags_go_over_the_file_over_the_defaults(tmp_path):
     assert not config.run.live
 
 
+def test_of_several_files_each_goes_over_those_before_it(tmp_path):
+    trees = {
+        "game": {"game": "connect_four", "seed": 3, "population": {"shares": {"self_play": 1.0}}},
+        "mixed": {"seed": 4, "policy": {"network": {"hidden": [8]}}},
+        "more": {"population": {"matchmaker": "mixed"}, "policy": {"n_steps": 2}},
+    }
+    words = []
+    for name, tree in trees.items():
+        (tmp_path / name).write_text(yaml.safe_dump(tree))
+        words += ["--config", str(tmp_path / name)]
+    config = read_arguments([*words[:4], f"--config={words[5]}", "--policy.n_steps", "3"])
+    assert (config.game, config.seed, config.policy.n_steps) == ("connect_four", 4, 3)
+    assert config.policy.network.hidden == (8,)
+    assert config.population.matchmaker == "mixed"
+    (tmp_path / "mixed").write_text("policy: {n_stepps: 1}")
+    with pytest.raises(ConfigError, match=r"mixed: policy\.n_stepps is no key"):
+        read_arguments(words)
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
+        ("train --seeds 2 --seeds 3", "--seeds is given 2 times; give it once"),
+        ("train --config", "--config needs the path of a YAML file"),
         ("trian", "no command 'trian'; there are train, status, evaluate"),
         ("train tresure_hunt", "Did you mean treasure_hunt?"),
         ("train nowhere:Game", "cannot load the game nowhere:Game: No module named 'nowhere'"),

@@ -60,7 +60,15 @@ class PPOConfig(Section):
         PositiveInt,
         Only(when=lambda policy: policy.ppo.anchor_cost > 0, needs="{}ppo.anchor_cost"),
     ] = 100
-    """Updates after which the policy becomes its own anchor."""
+    """Updates after which the policy becomes its own anchor; of an average, over how many it goes
+    back."""
+    anchor: Annotated[
+        Literal["copy", "average"],
+        Only(when=lambda policy: policy.ppo.anchor_cost > 0, needs="{}ppo.anchor_cost"),
+    ] = "copy"
+    """What the anchor is: a `copy` of the policy as it was, or the moving `average` of its weights,
+    which comes 1 / `anchor_every` of the way nearer with each update: the noise of single updates
+    is averaged out of it, and the policy that is held by it comes nearer to an equilibrium."""
     target_kl: PositiveFloat | None = None
     """An update ends early once the policy has moved by 1.5 times this, in nats. None: never."""
     normalise_advantages: bool = True

@@ -71,6 +71,10 @@ def episode_metrics_of(objectives: Sequence[str]) -> tuple[str, ...]:
     return tuple(match.group(1) for match in found if match is not None)
 
 
+MOST_DISTIL_STEPS = 100_000
+"""Of teaching one newborn: minutes of a small network. Its place is empty for as long."""
+
+
 class EvolutionConfig(Section):
     """Population based training: policies that earn less begin anew as copies of better ones.
 
@@ -155,9 +159,9 @@ class EvolutionConfig(Section):
     """How probable it is that a layer of the network comes from the second parent."""
 
     distil: Annotated[NonNegativeInt, Field(le=10**9), EVOLUTION] = 0
-    """Gradient steps by which a newborn is taught, before it plays, to do what its parents do in
-    states that each of them met: with more than 0 each newborn has a second parent, and one whose
-    network is another than its parent's is taught too. 0: none is."""
+    """Gradient steps, 100,000 at most, by which a newborn is taught, before it plays, to do what
+    its parents do in states that each of them met: with more than 0 each newborn has a second
+    parent, and one whose network is another than its parent's is taught too. 0: none is."""
     distil_states: Annotated[
         PositiveInt,
         Only(

@@ -162,6 +162,10 @@ class LeagueConfig(Section):
     """The share of a main agent's matches that are against copies of main exploiters and of main
     agents that it has come to lose to; where there are none, it is self-play. The three add up to
     1."""
+    learn_from: Literal["all", "own"] = "all"
+    """What policies of the league learn from: `all` matches that they play, or their `own` alone,
+    which are those that are dealt for them, as in the paper. In another's match a policy plays then
+    as it is, so that a main agent learns from an exploiter only once that is copied."""
     after: PositiveInt = 20
     """Versions that a policy learns, at least, before it is copied because of what it wins."""
     timeout: PositiveInt = 80

@@ -49,7 +49,7 @@ from remuda.double_oracle.oracles import (
 )
 from remuda.double_oracle.pipeline import Fixed, Pipeline
 from remuda.double_oracle.record import Record
-from remuda.double_oracle.trained_setup import TOLERANCE, TrainedSetup, check_setup
+from remuda.double_oracle.trained_setup import TOLERANCE, TrainedSetup, check_setup, check_slices
 from remuda.envs.registry import RANDOM
 from remuda.evaluation import Limits
 from remuda.exploiting.exact import policy_of
@@ -94,6 +94,8 @@ def run_trained(
     check_end(iterations, enough)
     check_players(setup.meta_solver, 2)
     walked = check_setup(setup)
+    if not resume:
+        check_slices(setup)
     opened = (
         records.go_on(directory)
         if resume

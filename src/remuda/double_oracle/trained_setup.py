@@ -29,6 +29,9 @@ TOLERANCE = 1e-4
 """By this share of their range sums of returns may miss a constant: returns are rounded."""
 TRIED = 64
 """Matches by which a game is told that is not zero-sum."""
+LEAST_SLICE = 1.0
+"""Seconds of a slice of several levels' training: each is a run of its own, and to start one takes
+about as long."""
 
 
 @dataclass(frozen=True)
@@ -147,6 +150,25 @@ def check_setup(setup: TrainedSetup) -> WalkedGame | None:
     if setup.meta_solver in ZERO_SUM:
         check_zero_sum(setup.meta_solver, _returns(setup, walked).T, TOLERANCE)
     return walked
+
+
+def check_slices(setup: TrainedSetup) -> None:
+    """Look whether the training of several levels is cut into slices that are worth a run.
+
+    For a record that begins: one that has begun goes on in the slices that it has.
+
+    Raises:
+        UsageError: they are shorter than `LEAST_SLICE`.
+    """
+    seconds, levels = setup.oracles.seconds, setup.levels
+    if seconds is None or not setup.pipelined or seconds >= LEAST_SLICE * levels:
+        return
+    most = max(int(seconds / LEAST_SLICE), 1)
+    raise UsageError(
+        f"levels is {levels}, and seconds {seconds:g}: training is cut into as many slices as "
+        f"there are levels, each a run of its own, of a second at least; raise seconds, or take "
+        f"levels {most}"
+    )
 
 
 def _returns(setup: TrainedSetup, walked: WalkedGame | None) -> Numbers:

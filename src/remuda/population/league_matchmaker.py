@@ -69,7 +69,7 @@ def league_matchmaker(num_seats: int, config: LeagueConfig) -> Mixed:
         "league_exploiter": {"league": 1.0},
     }
     own = {policy: of_role[role] for role, names in roles.items() for policy in names}
-    return Mixed(num_seats, parts, of_main, own, keeps_copies=True)
+    return Mixed(num_seats, parts, of_main, own, True, config.learn_from == "own")
 
 
 def _check_roles(config: LeagueConfig) -> None:

@@ -26,6 +26,7 @@ class Mixed(Matchmaker):
     1. Learners take turns, and each takes the seats that it may take in turn.
     2. In the matches that are for a learner, each matchmaker has its share, drawn by chance.
     3. A matchmaker that a learner has no share of deals it nothing.
+    4. Where `own_matches` is set, nobody but this learner learns from the match.
     """
 
     exchangeable = True
@@ -37,6 +38,7 @@ class Mixed(Matchmaker):
         shares: Mapping[str, float],
         own_shares: Mapping[str, Mapping[str, float]] | None = None,
         keeps_copies: bool = False,
+        own_matches: bool = False,
     ) -> None:
         """Combine these.
 
@@ -47,8 +49,10 @@ class Mixed(Matchmaker):
             own_shares: by policy, and by matchmaker.
             keeps_copies: whether there will be frozen copies, from which policies are dealt seats
                 of their own seldom or often, as their shares have it.
+            own_matches: whether a policy learns from those matches alone that are for it.
         """
         super().__init__(num_seats)
+        self._own_matches, self._learner = own_matches, ""
         self.parts, self._keeps_copies = dict(parts), keeps_copies
         self._names = list(self.parts)
         own = own_shares or {}
@@ -72,7 +76,18 @@ class Mixed(Matchmaker):
         sums = self._sums_of(learner)
         drawn = bisect_right(sums, random.random() * sums[-1])
         part = self.parts[self._names[min(drawn, len(sums) - 1)]]
+        self._learner = learner.ref.policy
         return part.seat_for(learner, place, population, ledger, random)
+
+    def learning_seats(self, seats: Seating) -> frozenset[int] | None:
+        """Those of the learner that the match is for, its own live weights on other seats too."""
+        if not self._own_matches:
+            return None
+        return frozenset(
+            seat
+            for seat, ref in enumerate(seats)
+            if ref.policy == self._learner and not ref.is_frozen
+        )
 
     def _sums_of(self, learner: Member) -> tuple[float, ...]:
         return self._own.get(learner.ref.policy, self._common)

@@ -85,18 +85,33 @@ def take_option(words: Sequence[str], option: str, needs: str) -> tuple[list[str
     """The words without `option` and its value, and that value; empty: it is not among them.
 
     Raises:
+        ConfigError: it is there without a value, or more than once.
+    """
+    words, values = take_options(words, option, needs)
+    if len(values) > 1:
+        raise ConfigError(f"{option} is given {len(values)} times; give it once")
+    return words, "".join(values)
+
+
+def take_options(words: Sequence[str], option: str, needs: str) -> tuple[list[str], list[str]]:
+    """The words without any `option` and its value, and these values, in order.
+
+    Raises:
         ConfigError: it is there without a value.
     """
-    words = list(words)
-    for i, word in enumerate(words):
+    left, values = [], []
+    rest = iter(words)
+    for word in rest:
         name, equals, value = word.partition("=")
-        if name == option:
-            if not equals and i + 1 >= len(words):
-                raise ConfigError(f"{option} needs {needs}")
-            value = os.path.expanduser(value if equals else words[i + 1])
-            del words[i : i + (1 if equals else 2)]
-            return words, value
-    return words, ""
+        if name != option:
+            left.append(word)
+            continue
+        if not equals:
+            value = next(rest, "")
+        if not value:
+            raise ConfigError(f"{option} needs {needs}")
+        values.append(os.path.expanduser(value))
+    return left, values
 
 
 def take_pairs(words: Sequence[str], option: str) -> tuple[list[str], dict[str, str]]:

@@ -152,8 +152,9 @@ def _help(name: str, command: Command) -> str:
             "\n--resume RUN goes on with a run from its newest checkpoint; flags go over its "
             "configuration.\n--seeds N trains so many seeds one after the other, or --jobs J at a "
             "time, in one\ndirectory with one report; --resume of that goes on with those that "
-            "are left.\n--config FILE reads the same keys from a YAML file; flags go over it. "
-            "Of one policy or of\nthe game: --policies.agent_0.learning_rate 1e-3, "
+            "are left.\n--config FILE reads the same keys from a YAML file; flags go over it. Of "
+            "several, --config A\n--config B, each goes over those before it. Of one policy or of\n"
+            "the game: --policies.agent_0.learning_rate 1e-3, "
             f"--env.options.num_agents 4.\n\n{EXIT_CODES}"
         )
     return text

@@ -140,10 +140,18 @@ class RolloutAlgorithm(Algorithm):
             with torch.no_grad():
                 self._anchor.flat[policy].copy_(torch.from_numpy(training.vectors[ANCHOR]))
 
+    def load(self, policy: int, weights: Tensor, updates: int = 0) -> None:
+        """Let a policy begin from these weights, which are their own anchor until more is known."""
+        super().load(policy, weights, updates)
+        self._anchor_at_itself(policy)
+
     def forget(self, policy: int) -> None:
         """Begin to train a policy's weights anew."""
         super().forget(policy)
         self._trained[policy], self._returns[policy] = 0, RunningReturns()
+        self._anchor_at_itself(policy)
+
+    def _anchor_at_itself(self, policy: int) -> None:
         if self._anchor is not None:
             with torch.no_grad():
                 self._anchor.flat[policy].copy_(self.online.flat[policy])
@@ -168,10 +176,8 @@ class RolloutAlgorithm(Algorithm):
         members = list(members)
         samples = (Sequences if self.network.memory else Rows)(rollout, members, self.device)
         if self._anchor is not None:
-            with torch.no_grad():
-                for k in members:
-                    if self.updates[k] % self.configs[k].ppo.anchor_every == 0:
-                        self._anchor.flat[k].copy_(self.online.flat[k])
+            for k in members:
+                self._move_anchor(self._anchor, k)
         batch, credit = self._prepare(rollout, samples, members)
         self._set_learning_rates(members)
         others, their_weight = others_in(rollout, credit.weights, members)
@@ -190,6 +196,16 @@ class RolloutAlgorithm(Algorithm):
             self._trained[k] += int(rollout.num_taken[k])
             self.updates[k] += 1
         return learned
+
+    def _move_anchor(self, anchor: ParameterStack, policy: int) -> None:
+        """Before an update: let the policy be its own anchor, or draw the anchor nearer to it."""
+        ppo, updates = self.configs[policy].ppo, self.updates[policy]
+        with torch.no_grad():
+            held, weights = anchor.flat[policy], self.online.flat[policy]
+            if ppo.anchor == "average" and updates:
+                held.lerp_(weights, 1.0 / ppo.anchor_every)
+            elif updates % ppo.anchor_every == 0:
+                held.copy_(weights)
 
     def _prepare(
         self, rollout: Rollout, samples: Rows | Sequences, members: Sequence[int]

@@ -7,26 +7,55 @@ from pathlib import Path
 from typing import Any
 
 from remuda.config import Config, load_config, overlay, read_config
-from remuda.errors import UsageError
-from remuda.ui.arguments import parse_flags, take_option
+from remuda.errors import ConfigError, UsageError
+from remuda.ui.arguments import parse_flags, take_options
 
 
 def read_arguments(words: Sequence[str]) -> Config:
-    """The configuration from flags over the YAML file of `--config` over the defaults.
+    """The configuration from flags over the YAML files of `--config` over the defaults.
+
+    Of several files each goes over those before it.
 
     Raises:
         ConfigError: anything in them that is wrong, in one line.
     """
-    base: dict[str, Any] = {}
-    words, source = take_option(words, "--config", "the path of a YAML file")
-    if source:
-        base = read_config(Path(source).expanduser())
-        load_config(base, source)  # a fault in the file is told as the file's
+    words, sources = take_configs(words)
+    base = _read_files(sources)
     config = load_config(overlay(base, parse_flags(words, Config, positional="game")))
     from remuda.envs.registry import find_game
 
     find_game(config.game)
     return config
+
+
+def take_configs(words: Sequence[str]) -> tuple[list[str], list[str]]:
+    """The words without any `--config FILE`, and these files, in order.
+
+    Raises:
+        ConfigError: one is there without a file.
+    """
+    return take_options(words, "--config", "the path of a YAML file")
+
+
+def _read_files(sources: Sequence[str]) -> dict[str, Any]:
+    """The tree of these files, each over those before it.
+
+    Raises:
+        ConfigError: a file cannot be read, or they are wrong together: as the fault of the first
+            file with which they are.
+    """
+    base: dict[str, Any] = {}
+    trees = []
+    for source in sources:
+        base = overlay(base, read_config(Path(source)))
+        trees.append(base)
+    try:
+        load_config(base)
+    except ConfigError:
+        # Not before: a setting that another in this file needs may stand in the next.
+        for tree, source in zip(trees, sources, strict=True):
+            load_config(tree, source)
+    return base
 
 
 def read_resumed(words: Sequence[str], directory: Path) -> Config:

@@ -10,7 +10,7 @@ from pathlib import Path
 from remuda.config import Config
 from remuda.errors import ConfigError
 from remuda.ui.arguments import parse_flags, take_option
-from remuda.ui.commands.configuration import read_arguments, read_resumed
+from remuda.ui.commands.configuration import read_arguments, read_resumed, take_configs
 from remuda.ui.commands.several_runs import SEEDS
 from remuda.ui.interrupts import HALTED, tell_at_the_end
 
@@ -34,7 +34,7 @@ def train_one_of_seeds(words: Sequence[str]) -> int:
 
 def _train_run(words: Sequence[str], resumed: str, with_report: bool) -> int:
     config = read_resumed(words, Path(resumed)) if resumed else read_arguments(words)
-    without_config = take_option(words, "--config", "the path of a YAML file")[0]
+    without_config = take_configs(words)[0]
     if config.schedule != "sequential" or config.env.workers > 1:
         from remuda.forkserver.program import load_and_begin
 
@@ -98,7 +98,7 @@ def _train_seeds(words: Sequence[str], resumed: str, count: str, jobs: str) -> i
     from remuda.ui.seeds import Seeds, number_of, train_seeds
 
     at_once = number_of(jobs, "--jobs") if jobs else 1
-    without_config = take_option(words, "--config", "the path of a YAML file")[0]
+    without_config = take_configs(words)[0]
     flags = parse_flags(without_config, Config, positional="game")
     if resumed:
         if count:
