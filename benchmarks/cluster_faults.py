@@ -1,0 +1,364 @@
+"""Nodes that are killed, or stopped for a while, and what a run makes of it.
+
+A node is the session of processes that Ray's node on this machine has, with all that the run
+started there. The head is never hit: that it dies is another matter (`remuda train --resume`).
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import random
+import signal
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from cluster_runs import LOOK, Look, Run, alone, directory
+from recording import Results
+
+from remuda.cluster.ray_local import kill_session, members
+from remuda.config import overlay
+from remuda.scoreboard import Learn
+from remuda.types import Array
+
+TREE: dict[str, Any] = {
+    "game": "treasure_hunt",
+    "env": {"num_envs": 16, "options": {"num_agents": 4}},
+    "policy": {"algorithm": "ppo", "ppo": {"rollout_length": 16}},
+    "actor": {"processes": 2},
+    "learners": {"processes": 2},
+    "cluster": {"local": 3},
+    "checkpoint": {"every": 10.0},
+}
+CALM = 10.0
+"""Seconds of undisturbed play before the first kill, and after the last."""
+AFTER = 20.0
+"""Seconds that are watched after a node goes on again."""
+STANDSTILL, RESTART = 1.0, 15.0
+"""What is held to, in seconds."""
+START_LIMIT = 60.0
+"""Seconds that a node has to be started again."""
+SHORT = 3.0
+"""Seconds of a standstill after which a node is taken back, since `cluster.silence` is longer."""
+
+
+@dataclass(frozen=True)
+class Kill:
+    """A node that was killed."""
+
+    time: float
+    number: int
+    actors: tuple[int, ...]
+    policies: tuple[int, ...]
+    """Those that were lost with it."""
+    epoch: int
+    """Of the placement that it had a part in."""
+    processes: int
+
+
+def series(looks: Sequence[Look]) -> tuple[Array, Array, Array]:
+    """Of looks: times, epochs, and [looks, actors + policies] how far each of these was."""
+    times = np.array([look.time for look in looks])
+    epochs = np.array([look.epoch for look in looks])
+    far = np.array([(*look.turns, *look.trained) for look in looks])
+    return times, epochs, far
+
+
+def victim(run: Run, moments: random.Random) -> Kill | None:
+    """A node that may be killed: one that has roles, if any has; None: there is none now."""
+    placement = run.runtime.placement
+    numbers = [n for n in list(run.runtime._members) if n]
+    busy = [n for n in numbers if placement.roles_of(n)]
+    if not (busy or numbers):
+        return None
+    number = moments.choice(busy or numbers)
+    assert run.assembly is not None
+    groups = run.assembly.layout.groups
+    lost = [i for g, home in enumerate(placement.learners) if home == number for i in groups[g]]
+    return Kill(
+        time.monotonic(),
+        number,
+        tuple(a for a, home in enumerate(placement.actors) if home == number),
+        tuple(lost),
+        placement.epoch,
+        len(members(run.session_of(number))),
+    )
+
+
+def pace(seconds: float) -> float:
+    """Turns a second of the same run when nothing is killed."""
+    with directory() as path:
+        run = Run(TREE, path)
+
+        def beside(run: Run) -> None:
+            run.over.wait(seconds)
+            run.stop()
+
+        run.train(beside)
+        played = [look for look in run.looks if min(look.updates) > 0]
+        turns = sum(played[-1].turns) - sum(played[0].turns)
+        return turns / (played[-1].time - played[0].time)
+
+
+def disturbed(turns: int, minutes: float, kills: int, seed: int) -> dict[str, Any]:
+    """A run whose nodes are killed at random moments, and started again."""
+    random_moments = random.Random(seed)
+    seconds = minutes * 60.0
+    found: list[Kill] = []
+    started: list[float] = []
+
+    def beside(run: Run) -> None:
+        began = time.monotonic()
+        at = sorted(random_moments.uniform(CALM, seconds - CALM) for _ in range(kills))
+        for moment in at:
+            if run.over.wait(max(began + moment - time.monotonic(), 0.0)):
+                return
+            while (hit := victim(run, random_moments)) is None:
+                if run.over.wait(LOOK):
+                    return
+            kill_session(run.session_of(hit.number))
+            found.append(hit)
+            print(f"  {moment:.0f} s: node {hit.number} killed ({hit.processes} processes, actors "
+                  f"{hit.actors}, policies {hit.policies})", flush=True)
+            local = run.nodes.local
+            local.add()
+            local.wait(len(local.sessions) + 1, START_LIMIT)
+            started.append(time.monotonic() - hit.time)
+
+    with directory() as path:
+        run = Run(overlay(TREE, {"run": {"turns": turns}}), path).train(beside)
+        assert run.result is not None
+        return {
+            "looks": run.looks,
+            "kills": found,
+            "started": started,
+            "turns": run.records[-1].turns,
+            "finished": run.result.finished,
+            "ending": run.result.ending if hasattr(run.result, "ending") else "",
+            "restarts": run.result.restarts,
+            "said": run.said,
+        }
+
+
+def standstills(
+    looks: Sequence[Look], kills: Sequence[Kill]
+) -> tuple[list[float], list[float], list[float | None], list[float]]:
+    """What kills cost.
+
+    Returns:
+        For each kill, the longest standstill of any that was not hit, and how it is called; the
+        longest of all before the first kill; the seconds from a kill to the first progress of each
+        that was hit, None: there was none; and by how much updates of others were taken back.
+    """
+    times, epochs, far = series(looks)
+    actors = len(looks[0].turns)
+    count = far.shape[1]
+    hit_by = [{*k.actors, *(actors + p for p in k.policies)} for k in kills]
+    restarts: list[float | None] = []
+    busy_until = np.zeros(count)
+    others: list[float] = []
+    for i, kill in enumerate(kills):
+        end = min(kill.time + RESTART, kills[i + 1].time if i + 1 < len(kills) else np.inf)
+        longest = 0.0
+        for each in range(count):
+            if each in hit_by[i]:
+                since = (times > kill.time) & (epochs > kill.epoch)
+                values = far[since, each]
+                grown = np.flatnonzero(np.diff(values) > 0)
+                restart = times[since][grown[0] + 1] - kill.time if len(grown) else None
+                restarts.append(restart)
+                busy_until[each] = kill.time + (restart or np.inf)
+            elif busy_until[each] <= kill.time:
+                longest = max(longest, _longest(times, far[:, each], kill.time, end))
+        others.append(longest)
+    first = kills[0].time if kills else times[-1]
+    playing = np.flatnonzero((far > 0).all(axis=1))
+    calm = [_longest(times, far[:, each], times[playing[0]], first) for each in range(count)]
+    updates = np.array([look.updates for look in looks])
+    back = []
+    for policy in range(updates.shape[1]):
+        for at in np.flatnonzero(np.diff(updates[:, policy]) < 0):
+            when = times[at + 1]
+            recent = [k for k in kills if k.time <= when <= k.time + 2 * RESTART]
+            if not any(policy in kill.policies for kill in recent):
+                back.append(float(updates[at, policy] - updates[at + 1, policy]))
+    return others, calm, restarts, back
+
+
+def _longest(times: Array, values: Array, begin: float, end: float) -> float:
+    """The longest time without progress that touches an interval."""
+    changes = times[1:][np.diff(values) != 0]
+    last = changes[changes <= begin]
+    within = changes[(changes > begin) & (changes <= end)]
+    after = changes[changes > end]
+    edges = [*last[-1:], *within, *after[:1]]
+    return float(max(np.diff(edges), default=0.0))
+
+
+def backwards(looks: Sequence[Look]) -> int:
+    """How often the newest version of a policy went back."""
+    versions = np.array([look.versions for look in looks])
+    return int((np.diff(versions, axis=0) < 0).sum())
+
+
+def kill(results: Results, options: argparse.Namespace) -> None:
+    """Kill whole nodes at random moments."""
+    rate, _ = alone(pace, min(20.0, options.minutes * 20.0))
+    turns = round(rate * options.minutes * 60.0)
+    print(f"{rate:,.0f} turns/s undisturbed: {turns:,} turns are planned", flush=True)
+    found, left = alone(disturbed, turns, options.minutes, options.kills, 0)
+    kills = found["kills"]
+    others, calm, restarts, back = standstills(found["looks"], kills)
+    told = [seconds for seconds in restarts if seconds is not None]
+    for i, (each, standstill) in enumerate(zip(kills, others, strict=True)):
+        results.row(
+            {
+                "kill": i + 1,
+                "after, s": each.time - found["looks"][0].time,
+                "processes": each.processes,
+                "actors lost": len(each.actors),
+                "policies lost": len(each.policies),
+                "standstill of others, s": standstill,
+            }
+        )
+    results.row(
+        {
+            "kill": "all",
+            "after, s": None,
+            "processes": sum(each.processes for each in kills),
+            "actors lost": sum(len(each.actors) for each in kills),
+            "policies lost": sum(len(each.policies) for each in kills),
+            "standstill of others, s": max(others, default=0.0),
+        }
+    )
+    seconds = found["looks"][-1].time - found["looks"][0].time
+    print(f"{found['turns']:,} turns in {seconds:.0f} s; longest standstill before the first kill "
+          f"{max(calm, default=0.0):.2f} s; nodes were there again after at most "
+          f"{max(found['started'], default=0.0):.1f} s")
+    hit = sum(len(each.actors) + len(each.policies) for each in kills)
+    results.bar("nodes killed", len(kills), most=options.kills, least=options.kills)
+    results.bar("actors and policies that were lost with them", hit, least=options.kills / 2)
+    results.bar("turns played, of those planned", found["turns"] / turns, least=1.0)
+    results.bar("standstill of others, s", max(others, default=0.0), most=STANDSTILL + 2 * LOOK)
+    results.bar("progress again of those that were lost, s", max(told, default=0.0), most=RESTART)
+    # One that was hit again before, or as the turns were over, has another kill to be counted by.
+    never = sum(seconds is None for seconds in restarts)
+    results.bar("of those that were lost, never again", never, most=0, least=0)
+    results.bar("times that updates of others were taken back", len(back), most=0, least=0)
+    results.bar("times that a version went backwards", backwards(found["looks"]), most=0, least=0)
+    results.bar("restarts of roles that were not killed", found["restarts"], most=0, least=0)
+    _bar_left(results, left)
+
+
+def stopped(seconds: float) -> dict[str, Any]:
+    """A run one node of which is stopped for a while."""
+    told: dict[str, Any] = {}
+
+    def beside(run: Run) -> None:
+        run.over.wait(CALM)
+        moments = random.Random(0)
+        hit = victim(run, moments)
+        assert hit is not None
+        session = run.session_of(hit.number)
+        there = members(session)
+        _send(there, signal.SIGSTOP)
+        told["hit"], stopped_at = hit, time.monotonic()
+        is_member: list[tuple[float, bool, int]] = []
+
+        def see(until: float) -> None:
+            while time.monotonic() < until and not run.over.wait(LOOK):
+                placement = run.runtime.placement
+                there_now = hit.number in run.runtime._members
+                roles = len(placement.roles_of(hit.number))
+                is_member.append((time.monotonic() - stopped_at, there_now, roles))
+
+        see(stopped_at + seconds)
+        _send(members(session), signal.SIGCONT)
+        told["resumed"] = time.monotonic()
+        see(time.monotonic() + AFTER)
+        told["member"] = is_member
+        own = [process for process in there if process in members(session)]
+        told["processes"], told["processes left"] = len(there), len(own)
+        told["epoch"] = run.runtime.placement.epoch
+        run.stop()
+
+    with directory() as path:
+        run = Run(TREE, path).train(beside)
+        assert run.assembly is not None
+        balance = []
+        for spec in run.assembly.specs:
+            ring = run.assembly.experience[spec.name]
+            learn = run.assembly.scoreboard.learn(spec.name)
+            trained, lost = int(learn[Learn.TRAINED]), int(learn[Learn.LOST])
+            balance.append((ring.written, trained, lost, ring.untaken))
+        assert run.result is not None
+        return told | {
+            "looks": run.looks,
+            "balance": balance,
+            "restarts": run.result.restarts,
+            "said": run.said,
+        }
+
+
+def _send(processes: Sequence[int], which: signal.Signals) -> None:
+    for process in processes:
+        with suppress(OSError):
+            os.kill(process, which)
+
+
+def frozen(results: Results, options: argparse.Namespace) -> None:
+    """Stop a whole node for longer than is waited for it, and for less."""
+    for seconds in (options.seconds, SHORT):
+        found, left = alone(stopped, seconds)
+        hit, member = found["hit"], found["member"]
+        gone = [at for at, there, _ in member if not there]
+        back = any(there for at, there, _ in member if gone and at > gone[0])
+        again = any(roles for at, _, roles in member if gone and at > gone[0] + 1.0)
+        times, _, far = series(found["looks"])
+        actors = len(found["looks"][0].turns)
+        all_on = sum(
+            far[-1, i] > far[np.searchsorted(times, found["resumed"]), i] for i in range(far.shape[1])
+        )
+        twice = [max(trained + lost + rest - written, 0) for written, trained, lost, rest in found["balance"]]
+        open_ = [written - trained - lost - rest for written, trained, lost, rest in found["balance"]]
+        results.row(
+            {
+                "stopped for, s": seconds,
+                "processes": found["processes"],
+                "actors on it": len(hit.actors),
+                "policies on it": len(hit.policies),
+                "given up after, s": gone[0] if gone else None,
+                "of its processes, there later": found["processes left"],
+                "written": sum(row[0] for row in found["balance"]),
+                "trained": sum(row[1] for row in found["balance"]),
+                "lost": sum(row[2] for row in found["balance"]),
+                "waiting": sum(row[3] for row in found["balance"]),
+                "in no count": sum(open_),
+            }
+        )
+        name = f"stopped for {seconds:g} s"
+        if gone:
+            results.bar(f"{name}: given up, and taken back all the same", back + again, most=0, least=0)
+            results.bar(f"{name}: of its processes, there later", found["processes left"], most=0, least=0)
+        else:
+            epochs = found["epoch"] - hit.epoch
+            results.bar(f"{name}: taken back, and placed anew all the same", epochs, most=0, least=0)
+        if seconds == SHORT:
+            results.bar(f"{name}: given up", len(gone), most=0, least=0)
+        results.bar(f"{name}: actors and policies that went on", all_on, most=far.shape[1], least=far.shape[1])
+        results.bar(f"{name}: steps in two counts", sum(twice), most=0, least=0)
+        results.bar(f"{name}: times that a version went backwards", backwards(found["looks"]), most=0, least=0)
+        results.bar(f"{name}: restarts of roles", found["restarts"], most=0, least=0)
+        assert actors
+        _bar_left(results, left, f"{name}: ")
+
+
+def _bar_left(results: Results, left: Any, name: str = "") -> None:
+    for each in (*left.processes, *left.files):
+        print(f"left behind: {each}")
+    results.bar(f"{name}processes left behind", len(left.processes), most=0, least=0)
+    results.bar(f"{name}files left behind", len(left.files), most=0, least=0)
