@@ -31,7 +31,7 @@ from remuda.cluster.placement import Placement
 from remuda.cluster.plan import Addresses
 from remuda.cluster.saved import Saved
 from remuda.config import Config
-from remuda.errors import RemudaError
+from remuda.errors import RemudaError, RoleDiedError
 from remuda.forkserver import client as forkserver
 from remuda.policies.initial import InitialWeights
 from remuda.policies.spec import PolicySpec
@@ -85,7 +85,7 @@ class Glance:
     compiled: int = 0
     roles: tuple[RoleStatus, ...] = ()
     news: tuple[str, ...] = ()
-    fatal: RemudaError | None = None
+    fatal: RoleDiedError | None = None
     traffic: tuple[tuple[int, ...], ...] = ()
     """By node, by `Count`."""
 
@@ -137,7 +137,7 @@ class NodeAgent:
         self._logs.mkdir()
         self._node: Node | None = None
         self._runtime: ProcessRuntime | None = None
-        self._fatal: RemudaError | None = None
+        self._fatal: RoleDiedError | None = None
         self._news: list[str] = []
         self._glance = Glance()
         self._lock = threading.Lock()
@@ -287,7 +287,8 @@ class NodeAgent:
             if self._fatal is None:
                 runtime.run_for(LOOK)
         except RemudaError as error:
-            self._fatal = error
+            # Of a class that takes words alone: it crosses to the head.
+            self._fatal = RoleDiedError(str(error))
         if self._fatal is not None:
             threading.Event().wait(LOOK)
         glance = Glance(

@@ -24,7 +24,7 @@ from remuda.population.imported import Imported
 from remuda.types import AgentSpec
 
 AGENT = "remuda.cluster.agent:NodeAgent"
-SPARE = 64
+SPARE = 1024
 """Nodes that may join later."""
 
 

@@ -99,9 +99,7 @@ def has_changed(parts: RingParts, sent: Sent, words: Integers) -> bool:
 
 
 @njit(cache=True)
-def _entries(
-    parts: RingParts, words: Integers, first: int, steps: int, out: Integers
-) -> int:
+def _entries(parts: RingParts, words: Integers, first: int, steps: int, out: Integers) -> int:
     """Copy the queue from entry `first` to the last that `words` count; returns how many.
 
     Those that the actor writes over meanwhile lead nowhere. `CLOSED_STEPS` becomes the last one's,

@@ -36,6 +36,8 @@ ASK = 0.25
 """Seconds between two questions to a node."""
 REACH = 5.0
 """Seconds that nodes are waited for while roles move."""
+START = 60.0
+"""Seconds in which a node must have begun to start its roles."""
 GLANCE = 0.002
 """Seconds between two looks at what is waited for."""
 
@@ -97,6 +99,8 @@ class ClusterRuntime:
         self._news: list[str] = []
         self._moves: dict[str, tuple[int, str]] = {}
         """By role, how often it began again on another node, and why it did last."""
+        self._pending: list[Call] = []
+        """What was asked of nodes while roles moved, and is not done yet."""
         self._stopped = False
 
     def start(self, stopped: Callable[[], bool]) -> None:
@@ -107,7 +111,7 @@ class ClusterRuntime:
         """
         compiling = Progress(self._news.append)
         self._local.spawn()
-        self._wait_for(self._call_all("start", self.placement, self._addresses))
+        self._wait_for(self._call_all("start", self.placement, self._addresses), START)
         while not stopped():
             self._look(0.05)
             members = self._members.values()
@@ -132,6 +136,7 @@ class ClusterRuntime:
         self._wait_for(self._call_all("begin_save", number))
         calls = self._call_all("save", number)
         parts = self._local.save(number)
+        calls = {n: call for n, call in calls.items() if call.done() or not self._is_silent(n)}
         for node, files in self._wait_for(calls, self._write_limit).items():
             for part, contents in files.items():
                 if contents is not None:
@@ -222,13 +227,14 @@ class ClusterRuntime:
             for member in list(self._members.values()):
                 self._ask(member)
             self._welcome()
+            self._hear()
             if time.monotonic() >= end:
                 return
 
     def _ask(self, member: Member) -> None:
         """Take a node's answer, and ask it again when that is due."""
         now = time.monotonic()
-        if member.question is not None and now > member.asked + self._silence:
+        if self._is_silent(member.number):
             self._nodes.give_up(member.number)
             self._lose(member.number, f"gave no answer for {self._silence:g} s (cluster.silence)")
             return
@@ -243,11 +249,15 @@ class ClusterRuntime:
             if member.glance.fatal is not None:
                 self._fetch_logs([member.number])
                 fatal = member.glance.fatal
-                if fatal.args:
-                    fatal.args = (f"on the node {member.name} {fatal.args[0]}", *fatal.args[1:])
-                raise fatal
+                raise type(fatal)(f"on the node {member.name} {fatal}")
         if member.question is None and now >= member.asked + ASK:
             member.asked, member.question = now, self._nodes.call(member.number, "poll")
+
+    def _is_silent(self, number: int) -> bool:
+        """Whether a node owes an answer for longer than it may."""
+        member = self._members[number]
+        is_late = time.monotonic() > member.asked + self._silence
+        return is_late and member.question is not None and not member.question.done()
 
     def _lose(self, number: int, why: str) -> None:
         """Let the roles of a node that is gone begin again on others.
@@ -279,6 +289,17 @@ class ClusterRuntime:
         self._move(after, number)
         self._news.append(f"{what}; it goes on with {to}" if to else what)
 
+    def _hear(self) -> None:
+        """See whether what was asked of nodes, and not waited for, was done.
+
+        Raises:
+            RemudaError: it could not be.
+        """
+        for call in [call for call in self._pending if call.done()]:
+            self._pending.remove(call)
+            with contextlib.suppress(NodeLostError):
+                call.result(0.0)
+
     def _welcome(self) -> None:
         """Take nodes that came; each prepares itself while the others go on."""
         for info in self._nodes.joined():
@@ -295,8 +316,9 @@ class ClusterRuntime:
             self._addresses[number] = (info.address, port)
             self._offers[number] = self._offer(info)
             self._members[number] = Member(number, info.name)
-            self._nodes.call(number, "start", self.placement, self._addresses)
-            self._nodes.call(number, "go")
+            words_of = (self.placement, self._addresses)
+            self._pending.append(self._nodes.call(number, "start", *words_of))
+            self._pending.append(self._nodes.call(number, "go"))
             after = relieved(self.placement, list(self._offers.values()), number)
             words = f"the node {info.name} came"
             if after is not None:
@@ -322,7 +344,8 @@ class ClusterRuntime:
         estates = self._movers.estates(move, rings, homes)
         self.placement = after
         for number in self._members:
-            self._nodes.call(number, "replace", after, self._addresses, estates[number])
+            words = (after, self._addresses, estates[number])
+            self._pending.append(self._nodes.call(number, "replace", *words))
         self._node.replace(self._local, after, self._addresses, estates[HEAD], self._checkpoints)
 
     @property
@@ -333,17 +356,30 @@ class ClusterRuntime:
     def _call_all(self, method: str, *args: Any) -> dict[int, Call]:
         return {number: self._nodes.call(number, method, *args) for number in self._members}
 
-    def _wait_for(self, calls: Mapping[int, Call], limit: float = 60.0) -> dict[int, Any]:
-        """The answers of nodes, by number; of a node that is gone there is none."""
-        end = time.monotonic() + limit
+    def _wait_for(self, calls: Mapping[int, Call], limit: float | None = None) -> dict[int, Any]:
+        """The answers of nodes, by number; of a node that is gone, or silent, there is none.
+
+        The roles here are looked after meanwhile.
+
+        Args:
+            calls: by number of the node.
+            limit: seconds to wait; None: as long as a node may be silent.
+
+        Raises:
+            RemudaError: what a node raised.
+        """
+        end = time.monotonic() + (self._silence if limit is None else limit)
+        while time.monotonic() < end and not all(call.done() for call in calls.values()):
+            self._local.run_for(GLANCE)
         found = {}
         for number, call in calls.items():
+            if not call.done():
+                log.warning("node %d did not answer", number)
+                continue
             try:
-                found[number] = call.result(max(end - time.monotonic(), 0.0))
+                found[number] = call.result(0.0)
             except NodeLostError:
                 log.warning("node %d is gone", number)
-            except TimeoutError:
-                log.warning("node %d did not answer within %.0f s", number, limit)
         return found
 
     def _see_all(self, stamps: Mapping[int, Call]) -> None:
