@@ -29,6 +29,8 @@ from remuda.types import State
 
 log = logging.getLogger(__name__)
 
+BRIDGE = "bridge"
+"""The name of the role."""
 TICK = 0.02
 """Seconds between two rounds, as a rule: what was written meanwhile crosses together."""
 AGAIN = 0.1
@@ -101,7 +103,7 @@ class BridgeRole:
     weights_every: float = 0.0
     silence: float = 10.0
     """Seconds without any frame after which a link is made anew."""
-    name: str = field(default="bridge", init=False)
+    name: str = field(default=BRIDGE, init=False)
     parts: tuple[str, ...] = field(default=(), init=False)
 
     def build(self) -> Bridge:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -18,6 +19,7 @@ from typing import Any
 
 from remuda.checkpoint.store import Checkpoints
 from remuda.cluster.agent import Glance
+from remuda.cluster.bridge import BRIDGE
 from remuda.cluster.moving import Move, Movers
 from remuda.cluster.node import Node
 from remuda.cluster.nodes import HEAD, Call, NodeInfo, Nodes
@@ -36,6 +38,8 @@ ASK = 0.25
 """Seconds between two questions to a node."""
 REACH = 5.0
 """Seconds that nodes are waited for while roles move."""
+LOG = re.compile(r"\S*/remuda-node-\w+/logs/(\S+)\.log")
+"""A log on the node that it is on."""
 START = 60.0
 """Seconds in which a node must have begun to start its roles."""
 GLANCE = 0.002
@@ -99,6 +103,8 @@ class ClusterRuntime:
         self._news: list[str] = []
         self._moves: dict[str, tuple[int, str]] = {}
         """By role, how often it began again on another node, and why it did last."""
+        self._fetching: dict[int, Call] = {}
+        """Nodes that were asked for their logs."""
         self._pending: list[Call] = []
         """What was asked of nodes while roles moved, and is not done yet."""
         self._stopped = False
@@ -157,7 +163,9 @@ class ClusterRuntime:
         """How every role is doing, those of the head first."""
         found = [replace(each, node=self._name(HEAD)) for each in self._local.status()]
         for member in self._members.values():
-            found += [replace(each, node=member.name) for each in member.glance.roles]
+            for each in member.glance.roles:
+                name = f"{BRIDGE}@{member.name}" if each.name == BRIDGE else each.name
+                found.append(replace(each, name=name, node=member.name))
         return [
             replace(
                 each,
@@ -245,11 +253,14 @@ class ClusterRuntime:
             except NodeLostError:
                 self._lose(member.number, "is gone")
                 return
-            self._news += [f"node {member.name}: {words}" for words in member.glance.news]
+            for words in member.glance.news:
+                self._news.append(f"on the node {member.name} {self._own_words(member, words)}")
+                self._fetching[member.number] = self._nodes.call(member.number, "logs")
             if member.glance.fatal is not None:
                 self._fetch_logs([member.number])
                 fatal = member.glance.fatal
-                raise type(fatal)(f"on the node {member.name} {fatal}")
+                words = self._own_words(member, str(fatal))
+                raise RoleDiedError(f"on the node {member.name} {words}")
         if member.question is None and now >= member.asked + ASK:
             member.asked, member.question = now, self._nodes.call(member.number, "poll")
 
@@ -299,6 +310,11 @@ class ClusterRuntime:
             self._pending.remove(call)
             with contextlib.suppress(NodeLostError):
                 call.result(0.0)
+        for number, call in list(self._fetching.items()):
+            if call.done():
+                del self._fetching[number]
+                with contextlib.suppress(RemudaError):
+                    self._keep_logs(number, call.result(0.0))
 
     def _welcome(self) -> None:
         """Take nodes that came; each prepares itself while the others go on."""
@@ -397,9 +413,16 @@ class ClusterRuntime:
         """Bring the logs of other nodes' roles to those of the run: `ROLE@NODE.log`."""
         calls = {n: self._nodes.call(n, "logs") for n in numbers}
         for number, logs in self._wait_for(calls, REACH).items():
-            for role, text in logs.items():
-                with contextlib.suppress(OSError):
-                    (self._logs / f"{role}@{self._name(number)}.log").write_text(text)
+            self._keep_logs(number, logs)
+
+    def _keep_logs(self, number: int, logs: Mapping[str, str]) -> None:
+        for role, text in logs.items():
+            with contextlib.suppress(OSError):
+                (self._logs / f"{role}@{self._name(number)}.log").write_text(text)
+
+    def _own_words(self, member: Member, words: str) -> str:
+        """A node's words, with the log that is brought here in place of that which is there."""
+        return LOG.sub(rf"{self._logs}/\1@{member.name}.log", words)
 
     def _fetch_spans(self) -> None:
         """Bring what roles elsewhere did when, for a trace, by this node's clock."""
