@@ -192,7 +192,8 @@ class ClusterRuntime:
     def _ask(self, member: Member) -> None:
         """Take a node's answer, and ask it again when that is due."""
         now = time.monotonic()
-        if member.question is not None and now > member.asked + self._silence:
+        is_asked = member.question is not None and not member.question.done()
+        if is_asked and now > member.asked + self._silence:
             self._nodes.give_up(member.number)
             self._lose(member.number, f"gave no answer for {self._silence:g} s (cluster.silence)")
             return
