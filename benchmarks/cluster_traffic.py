@@ -344,8 +344,9 @@ def units() -> dict[str, float]:
     parts: list[tuple[Any, list[int] | slice]] = [(np.zeros(4, np.int64), [0]) for _ in range(few)]
     found = {"a part of the words": _time(_looking(Words(parts)), 50) / few}
     found["a word"] = _time(_looking(Words([(np.zeros(many, np.int64), slice(None))])), 20) / many
-    row = tuple(range(len(Count)))
-    glances = [pickle.dumps((True, Glance(traffic=(row,) * n))) for n in (100, 1100)]
+    size = len(Count)
+    rows = [tuple(range(10**6 + n * size, 10**6 + (n + 1) * size)) for n in range(1100)]
+    glances = [pickle.dumps((True, Glance(traffic=tuple(rows[:n])))) for n in (100, 1100)]
     times = [_time(lambda data=data: pickle.loads(data), 50) for data in glances]  # type: ignore[misc]
     found["a node in an answer to a poll"] = (times[1] - times[0]) / 1000
     found["a result of a match"] = _results_time()
