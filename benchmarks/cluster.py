@@ -40,7 +40,7 @@ FIXED: dict[str, Any] = {
     "env": {"num_envs": 16, "options": {"num_agents": 4}},
     "policy": {"algorithm": "ppo", "ppo": {"rollout_length": 16}},
     "policies": {"agent_3": {"algorithm": "iqn"}},
-    "run": {"turns": 6000},
+    "run": {"turns": 40_000},
 }
 DEALT: dict[str, Any] = {
     "game": "connect_four",
@@ -52,7 +52,7 @@ DEALT: dict[str, Any] = {
         "births": {"places": 1, "every": 300, "confidence": 0.55},
         "snapshots": {"every": 5, "keep": 3, "share": 0.3},
     },
-    "run": {"turns": 12_000},
+    "run": {"turns": 60_000},
 }
 SPEED: dict[str, Any] = {
     "game": "treasure_hunt",
@@ -75,13 +75,7 @@ SLOW: dict[str, Any] = {
 def exact(tree: dict[str, Any]) -> dict[str, Any]:
     """Digests of what a run of an exact schedule comes to, and where its roles lived."""
     with directory() as path:
-        homes: dict[str, str] = {}
-
-        def note(run: Run) -> None:
-            homes.update({role.name: role.node for role in run.status()})
-
-        beside = note if "cluster" in tree else None
-        run = Run(tree, path).train(beside)
+        run = Run(tree, path).train()
         files = RunDirectory.open(path)
         checkpoints = Checkpoints(files.checkpoints.path)
         number = checkpoints.numbers()[-1]
@@ -103,7 +97,7 @@ def exact(tree: dict[str, Any]) -> dict[str, Any]:
             "ledger bytes": len(ledger),
             "births": int(np.sum(orders)),
             "turns": run.records[-1].turns if run.records else 0,
-            "nodes": len({node for role, node in homes.items() if role != "bridge"}),
+            "nodes": len(set(run.runtime.placement.homes)) if run.runtime is not None else 1,
         }
 
 
@@ -155,7 +149,7 @@ def lockstep(results: Results, options: argparse.Namespace) -> None:
                     "versions": sum(each["versions"]),
                     "births": each["births"] or None,
                     "ledger, bytes": each["ledger bytes"] or None,
-                    "nodes with roles": each["nodes"] or None,
+                    "nodes with roles": each["nodes"],
                     "weights that differ": len(unlike),
                     "parts of checkpoints that differ": len(parts),
                     "ledger is the same": each["ledger"] == base["ledger"],
@@ -170,7 +164,7 @@ def lockstep(results: Results, options: argparse.Namespace) -> None:
             results.bar(f"{what}: {way}, weights and ledgers that differ", differs, most=0, least=0)
             if way.startswith("two"):
                 results.bar(f"{what}: {way}, nodes with roles", each["nodes"], most=2, least=2)
-        if tree is not FIXED and "population" in tree:
+        if "population" in tree:
             results.bar(f"{what}: births", base["births"], least=1)
 
 

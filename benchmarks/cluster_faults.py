@@ -68,10 +68,11 @@ def series(looks: Sequence[Look]) -> tuple[Array, Array, Array]:
     return times, epochs, far
 
 
-def victim(run: Run, moments: random.Random) -> Kill | None:
+def victim(run: Run, moments: random.Random, killed: Sequence[int] = ()) -> Kill | None:
     """A node that may be killed: one that has roles, if any has; None: there is none now."""
     placement = run.runtime.placement
-    numbers = [n for n in list(run.runtime._members) if n]
+    # The run may not know yet that one is gone.
+    numbers = [n for n in list(run.runtime._members) if n not in killed]
     busy = [n for n in numbers if placement.roles_of(n)]
     if not (busy or numbers):
         return None
@@ -117,7 +118,7 @@ def disturbed(turns: int, minutes: float, kills: int, seed: int) -> dict[str, An
         for moment in at:
             if run.over.wait(max(began + moment - time.monotonic(), 0.0)):
                 return
-            while (hit := victim(run, random_moments)) is None:
+            while (hit := victim(run, random_moments, [k.number for k in found])) is None:
                 if run.over.wait(LOOK):
                     return
             kill_session(run.session_of(hit.number))
@@ -138,8 +139,7 @@ def disturbed(turns: int, minutes: float, kills: int, seed: int) -> dict[str, An
             "started": started,
             "turns": run.records[-1].turns,
             "finished": run.result.finished,
-            "ending": run.result.ending if hasattr(run.result, "ending") else "",
-            "restarts": run.result.restarts,
+            "restarts": sum(run.result.restarts.values()),
             "said": run.said,
         }
 
@@ -299,7 +299,7 @@ def stopped(seconds: float) -> dict[str, Any]:
         return told | {
             "looks": run.looks,
             "balance": balance,
-            "restarts": run.result.restarts,
+            "restarts": sum(run.result.restarts.values()),
             "said": run.said,
         }
 

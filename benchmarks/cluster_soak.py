@@ -55,7 +55,6 @@ def watched(minutes: float) -> dict[str, Any]:
         "memory": dict(memory),
         "store": store,
         "turns": run.records[-1].turns,
-        "ended": run.result.ending if run.result is not None and hasattr(run.result, "ending") else "",
     }
 
 

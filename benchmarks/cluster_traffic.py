@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import multiprocessing
 import os
+import pickle
 import tempfile
 import time
 from contextlib import suppress
@@ -22,15 +23,20 @@ from recording import Results
 from remuda.actor.role import ActorRole
 from remuda.assembly import Assembly
 from remuda.checkpoint.store import Checkpoints
+from remuda.cluster.agent import Glance
 from remuda.cluster.bridge import Listener
 from remuda.cluster.node import Node
 from remuda.cluster.nodes import HEAD
 from remuda.cluster.placement import Placement
+from remuda.cluster.tables import RESULTS, write_results
 from remuda.cluster.traffic import Count
+from remuda.cluster.words import Words
 from remuda.config import load_config, overlay
 from remuda.forkserver import client as forkserver
 from remuda.learner.role import LearnerRole
 from remuda.policies.stack import layout_checksum
+from remuda.population.ledger import count as add_up
+from remuda.population.shard import Shard
 from remuda.prepare import prepare
 from remuda.runtime.layout import Layout
 from remuda.scoreboard import Play
@@ -39,7 +45,8 @@ WARM_UP = 4.0
 """Seconds before anything is counted."""
 BAR = 5.0
 """Percent of a core that the weights of 64 policies may take, to four nodes once a second."""
-BYTES_BAR = 4.0
+NUMBERS = 16
+"""Numbers of a member of a population, or more."""
 STALE = 8
 """`ppo.max_staleness` of the run that is held to it."""
 PUBLISH, COUNT = "REMUDA_BENCHMARK_PUBLISH", "REMUDA_BENCHMARK_COUNT"
@@ -197,7 +204,13 @@ def bare_tree(nodes: int, policies: int) -> dict[str, Any]:
 
 
 def bare(
-    others: int, policies: int, seconds: float, publish: float, count: float, weights_every: float
+    others: int,
+    policies: int,
+    seconds: float,
+    publish: float,
+    count: float,
+    weights_every: float,
+    hidden: int = 64,
 ) -> dict[str, Any]:
     """What bridges do between a head, where all policies learn, and other nodes, each with an actor.
 
@@ -208,12 +221,14 @@ def bare(
         publish: seconds between two versions of all policies; 0: there are none.
         count: seconds between two turns of an actor; 0: none.
         weights_every: of the configuration.
+        hidden: units of each of two layers of a policy's network.
 
     Returns:
         Each a second: the processor's share of each bridge, and frames, bytes of the head's.
     """
     os.environ[PUBLISH], os.environ[COUNT] = str(publish), str(count)
     tree = overlay(bare_tree(others + 1, policies), {"cluster": {"weights_every": weights_every}})
+    tree = overlay(tree, {"policy": {"network": {"hidden": [hidden, hidden]}}})
     context = multiprocessing.get_context("spawn")
     pipes, processes = [], []
     for number in range(others + 1):
@@ -247,15 +262,18 @@ def bare(
     first, last = states
     took = last[0]["time"] - first[0]["time"]
     counts = (last[0]["counts"] - first[0]["counts"]) / took
-    versions = [(b["versions"] - a["versions"]) / took for a, b in zip(first, last, strict=True)]
+    versions = (last[0]["versions"] - first[0]["versions"]) / took
     return {
         "bridges": [(b["used"] - a["used"]) / took for a, b in zip(first, last, strict=True)],
         "rounds": [(b["slept"] - a["slept"]) / took for a, b in zip(first, last, strict=True)],
         "frames": float(counts[:, Count.FRAMES].sum()),
         "sent": float(counts[:, Count.SENT_BYTES].sum()),
         "received": float(counts[:, Count.RECEIVED_BYTES].sum()),
-        "published": versions[0],
-        "arrived": versions[1:],
+        "published": versions,
+        # All that is sent but these is a few bytes.
+        "arrived": float(counts[1:, Count.SENT_BYTES].min()) / first[0]["snapshot bytes"]
+        if publish
+        else 0.0,
         "behind": int(max(last[0]["newest"] - state["newest"] for state in last)),
         "snapshot bytes": first[0]["snapshot bytes"],
         "open": int((last[0]["counts"][:, Count.IS_OPEN] > 0).sum()),
@@ -317,6 +335,62 @@ def _told(node: Node, runtime: Any) -> dict[str, Any]:
     }
 
 
+# Units.
+
+
+def units() -> dict[str, float]:
+    """Seconds of a processor that single things take, apart from any run."""
+    few, many = 2000, 1_000_000
+    parts: list[tuple[Any, list[int] | slice]] = [(np.zeros(4, np.int64), [0]) for _ in range(few)]
+    found = {"a part of the words": _time(_looking(Words(parts)), 50) / few}
+    found["a word"] = _time(_looking(Words([(np.zeros(many, np.int64), slice(None))])), 20) / many
+    size = len(Count)
+    rows = [tuple(range(10**6 + n * size, 10**6 + (n + 1) * size)) for n in range(1100)]
+    glances = [pickle.dumps((True, Glance(traffic=tuple(rows[:n])))) for n in (100, 1100)]
+    times = [_time(lambda data=data: pickle.loads(data), 50) for data in glances]  # type: ignore[misc]
+    found["a node in an answer to a poll"] = (times[1] - times[0]) / 1000
+    found["a result of a match"] = _results_time()
+    return found
+
+
+def _looking(words: Words) -> Any:
+    sent = np.zeros(len(words), np.int64)
+
+    def look() -> None:
+        words.read()
+        words.changed(sent)
+
+    return look
+
+
+def _results_time() -> float:
+    """Writing down what a follower elsewhere played, and adding it up; of a game of two seats."""
+    policies, count = 64, 256
+    shard = Shard(8, 2, policies)
+    data = np.zeros(count * sum(shard.arrays[name][0].nbytes for name in RESULTS), np.uint8)
+    places = np.tile(np.arange(2, dtype=np.int64), (count, 1))
+    returns, over = np.zeros((count, 2)), np.ones(count, np.bool_)
+    pairs, recent = np.zeros((4, policies, policies)), np.zeros((2, policies, policies))
+    numbers = np.zeros((policies, NUMBERS))
+
+    def take() -> None:
+        write_results(shard, 0, count, data)
+        add_up(places, returns, over, pairs, numbers, recent, 1.0)
+
+    return _time(take, 200) / count
+
+
+def _time(what: Any, times: int) -> float:
+    """Seconds of a processor that something takes: the median of many."""
+    what()
+    taken = []
+    for _ in range(times):
+        begin = time.process_time()
+        what()
+        taken.append(time.process_time() - begin)
+    return float(np.median(taken))
+
+
 # Commands.
 
 
@@ -353,7 +427,7 @@ def traffic(results: Results, options: argparse.Namespace) -> None:
                 "bridge of the head, % of a core": 100 * each["bridges"][0],
                 "of the other": 100 * max(each["bridges"][1:]),
                 "MB/s": each["sent"] / 1e6,
-                "snapshots/s, to a node": min(each["arrived"]),
+                "snapshots/s, to a node": each["arrived"],
                 "bytes of a snapshot": each["snapshot bytes"],
             }
         )
@@ -362,31 +436,36 @@ def traffic(results: Results, options: argparse.Namespace) -> None:
             results.bar("64 policies to 4 nodes once a second: the head's bridge, %", 100 * head, most=BAR)
             results.bar("the same, another node's bridge, %", 100 * worst, most=BAR)
             # Else it was not what was to be measured.
-            results.bar("the same, snapshots that arrive at each node a second", min(each["arrived"]), least=0.8 * 64)
+            results.bar("the same, snapshots that arrive at each node a second", each["arrived"], least=0.8 * 64)
 
 
 def calibrate(results: Results, options: argparse.Namespace) -> None:
     """What the model goes by: rows of what was set, and of what came of it."""
+    for what, seconds in units().items():
+        results.row({"of": f"a unit: {what}", "ns": 1e9 * seconds})
+        print(results.rows[-1], flush=True)
     plans = [
-        # others, policies, publish, count
-        (1, 8, 0.0, 0.0),
-        (3, 8, 0.0, 0.0),
-        (1, 64, 0.0, 0.0),
-        (3, 64, 0.0, 0.0),
-        (1, 8, 0.0, 0.002),
-        (3, 8, 0.0, 0.002),
-        (3, 64, 0.0, 0.002),
-        (2, 8, 0.1, 0.0),
-        (2, 64, 0.5, 0.0),
+        # others, policies, publish, count, hidden
+        (1, 8, 0.0, 0.0, 64),
+        (3, 8, 0.0, 0.0, 64),
+        (1, 64, 0.0, 0.0, 64),
+        (3, 64, 0.0, 0.0, 64),
+        (1, 8, 0.0, 0.002, 64),
+        (3, 8, 0.0, 0.002, 64),
+        (3, 64, 0.0, 0.002, 64),
+        (2, 8, 0.1, 0.0, 64),
+        (2, 64, 0.5, 0.0, 64),
+        (2, 8, 0.2, 0.0, 512),
     ]
-    for others, policies, publish, count in plans:
-        each, _ = alone(bare, others, policies, options.seconds, publish, count, 0.0)
+    for others, policies, publish, count, hidden in plans:
+        plan = (others, policies, options.seconds, publish, count, 0.0, hidden)
+        each, _ = alone(bare, *plan)
         results.row(
             {
                 "of": "bridges alone",
                 "nodes": others + 1,
                 "policies": policies,
-                "snapshots/s, to a node": min(each["arrived"]),
+                "snapshots/s, to a node": each["arrived"],
                 "bytes of a snapshot": each["snapshot bytes"],
                 "counted every, s": count,
                 "frames/s": each["frames"],

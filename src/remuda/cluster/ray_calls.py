@@ -32,8 +32,8 @@ class RayCall:
         self._ray, self._answer, self._node, self._log = ray, answer, node, log
 
     def done(self) -> bool:
-        """Whether `result` would return, or raise, at once."""
-        return bool(self._ray.wait([self._answer], timeout=0, fetch_local=False)[0])
+        """Whether `result` would return, or raise, at once: a large answer is here by then."""
+        return bool(self._ray.wait([self._answer], timeout=0, fetch_local=True)[0])
 
     def result(self, timeout: float | None = None) -> Any:
         """What the method returned, or raised."""

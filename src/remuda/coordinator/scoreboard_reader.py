@@ -302,9 +302,10 @@ def _means(totals: Row, counts: Row) -> list[float | None]:
 
 def _traffic(earlier: Reading, later: Reading, seconds: float) -> dict[str, float | None]:
     """What nodes sent each other between two readings."""
-    if earlier.traffic is None or later.traffic is None:
+    if later.traffic is None:
         return {}
-    size, messages = (b - a for a, b in zip(earlier.traffic, later.traffic, strict=True))
+    before = earlier.traffic or (0, 0)  # it was read before anything could be sent
+    size, messages = (b - a for a, b in zip(before, later.traffic, strict=True))
     trained = float((later.learn - earlier.learn)[:, Learn.TRAINED].sum())
     return {
         "node_bytes_per_second": size / seconds,

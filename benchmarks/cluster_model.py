@@ -1,0 +1,341 @@
+"""A model of bridges, for clusters that are not at hand: `python benchmarks/cluster_model.py`.
+
+It goes by what `cluster.py calibrate` recorded: what single things cost on this machine (a look at
+a word, a frame, a snapshot, a step, a poll of the head), and how much of each there is by the code
+of `src/remuda/cluster`: who has a link with whom (`Placement.peers_of`), which words are told
+(`Stores`), how often (`bridge.TICK`, `channel.SLOWLY`, `runtime.ASK`). It tells what is used up
+first, from 4 to 1,000 nodes and from 8 to 10,000 policies, and which setting moves that; and how
+far it is from what was measured over 2, 3 and 4 nodes here.
+
+It knows nothing of what games and learners themselves take, nor of how long anything is on its way.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from recording import FIGURES, Results, options_of
+
+from remuda.cluster.bridge import TICK
+from remuda.cluster.channel import SLOWLY
+from remuda.cluster.cluster import SPARE
+from remuda.cluster.runtime import ASK
+from remuda.cluster.stores import ACTORS_WORDS, LEARNERS_WORDS
+
+NODES = (4, 16, 64, 250, 1000)
+POLICIES = (8, 64, 512, 2000, 10_000)
+LINK = 1.25e9
+"""Bytes a second that a node's network carries each way: ten gigabits."""
+WITHIN = 0.2
+"""How far the model may be from what was measured."""
+FAST, SLOW = len(ACTORS_WORDS) + len(LEARNERS_WORDS), 40
+"""Words of a ring that are told in every round; and of a policy's line of the scoreboard."""
+
+
+@dataclass(frozen=True)
+class Costs:
+    """Seconds of a processor that single things take, and bytes."""
+
+    part: float
+    """A look at an array of words, of which any may have changed..."""
+    word: float
+    """...and at each of its words."""
+    round: float
+    """A round of a bridge, whatever it has to do..."""
+    peer: float
+    """...and for each link in it."""
+    frame: float
+    """A frame that is sent, or comes."""
+    snapshot: float
+    """A policy's weights that are sent to a node..."""
+    byte: float
+    """...and each of their bytes."""
+    step: float
+    """A step of an agent that crosses."""
+    poll: float
+    """A question of the head to a node, with its answer..."""
+    entry: float
+    """...and for each node that the answer tells of."""
+    match: float
+    """A result of a match that the head takes."""
+    step_bytes: float
+    frame_bytes: float
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """What a cluster does, and is set to do."""
+
+    nodes: int
+    policies: int
+    learning: float = 0.25
+    """Share of the nodes where policies learn; the others play, and the head does neither."""
+    actors: int = 8
+    """On each node that plays."""
+    steps: float = 20_000.0
+    """Steps of agents a second, on each node that plays."""
+    batch: float = 4096.0
+    """Steps of an update, each of which is a version."""
+    weights_every: float = 0.0
+    snapshot: float = 5e4
+    """Bytes."""
+    seats: int = 8
+    match: float = 800.0
+    """Steps of all agents in a match."""
+    dealt: bool = True
+    """Whether it is a population, dealt by all actors."""
+
+    @property
+    def learners(self) -> int:
+        """Nodes that learn."""
+        return max(1, round((self.nodes - 1) * self.learning))
+
+    @property
+    def players(self) -> int:
+        """Nodes that play."""
+        return max(1, self.nodes - 1 - self.learners)
+
+
+def load(folder: Path = FIGURES) -> list[dict[str, Any]]:
+    """What was measured."""
+    try:
+        record = json.loads((folder / "cluster.calibrate.json").read_text())
+    except FileNotFoundError:
+        raise SystemExit(
+            "there is no cluster.calibrate.json: run `python benchmarks/cluster.py calibrate "
+            "--record` first"
+        ) from None
+    rows: list[dict[str, Any]] = record["figures"]["rows"]
+    return rows
+
+
+def words_of_bare(policies: int, nodes: int) -> tuple[float, float]:
+    """Parts and words that the head of bridges alone looks at each second, for each link.
+
+    All learn on the head, and each node has one actor of a population.
+    """
+    fast = policies * (len(ACTORS_WORDS) * (nodes - 1) + len(LEARNERS_WORDS) * nodes)
+    table = 6 * policies**2 + policies * 20
+    parts = 2 * policies / TICK + 12 / SLOWLY
+    return parts, fast / TICK + table / SLOWLY
+
+
+def fitted(rows: list[dict[str, Any]]) -> Costs:
+    """What single things cost: those that were timed apart, and the rest by least squares."""
+    unit = {row["of"].removeprefix("a unit: "): 1e-9 * row["ns"] for row in rows if "ns" in row}
+    part, word = unit["a part of the words"], unit["a word"]
+    bare = [row for row in rows if row["of"] == "bridges alone"]
+    share = "bridge of the head, % of a core"
+    table, target = [], []
+    for row in bare:
+        peers = row["nodes"] - 1
+        parts, words = words_of_bare(row["policies"], row["nodes"])
+        known = peers * (parts * part + words * word)
+        sent = row["snapshots/s, to a node"] * peers
+        rounds = max(row["rounds/s"], 1.0)
+        frames = row["frames/s"]
+        table.append([rounds, rounds * peers, frames, sent, sent * row["bytes of a snapshot"]])
+        target.append(row[share] / 100 - known)
+    found = _not_negative(np.array(table), np.array(target))
+    runs = {row["nodes"]: row for row in rows if row["of"] == "a run"}
+    costs = Costs(
+        part,
+        word,
+        *(float(cost) for cost in found),
+        step=0.0,
+        poll=max(row.get("a poll, ms") or 0.0 for row in runs.values()) / 1e3,
+        entry=unit["a node in an answer to a poll"],
+        match=unit["a result of a match"],
+        step_bytes=0.0,
+        frame_bytes=0.0,
+    )
+    # Steps by the smallest run: what its bridge took besides, and what came besides.
+    first = runs[2]
+    idle = [row for row in bare if row["counted every, s"]]
+    frame_bytes = float(np.median([row["sent, bytes/s"] / row["frames/s"] for row in idle]))
+    step_bytes = first["received, bytes/s"] / first["steps/s"]
+    left = first[share] / 100 - run_share(first, replace(costs, step=0.0))
+    return replace(
+        costs,
+        step=max(left / first["steps/s"], 0.0),
+        step_bytes=step_bytes,
+        frame_bytes=frame_bytes,
+    )
+
+
+def run_share(row: dict[str, Any], costs: Costs) -> float:
+    """The share of a core of the head's bridge in a measured run: all learn there, none play."""
+    peers, policies = row["nodes"] - 1, row["policies"]
+    parts = 2 * policies / TICK
+    words = policies * (len(ACTORS_WORDS) * (peers - 1) + len(LEARNERS_WORDS) * peers) / TICK
+    rounds = min(2.0 * row["frames/s"] + 1 / TICK, 10_000.0)  # each frame, and each answer, wakes it
+    sent = row["snapshots/s, to a node"] * peers
+    return (
+        peers * (parts * costs.part + words * costs.word)
+        + rounds * costs.round
+        + peers / TICK * costs.peer
+        + 2 * row["frames/s"] * costs.frame
+        + sent * (costs.snapshot + row["bytes of a snapshot"] * costs.byte)
+        + row["steps/s"] * costs.step
+    )
+
+
+def _not_negative(table: Any, target: Any) -> Any:
+    """Least squares of relative errors with no negative answers: unknowns that would be are 0."""
+    weights = 1 / np.maximum(target, 1e-3)
+    free = list(range(table.shape[1]))
+    while True:
+        found = np.zeros(table.shape[1])
+        scaled = table * weights[:, None]
+        size = np.linalg.norm(scaled, axis=0)
+        size[size == 0] = 1.0
+        some, *_ = np.linalg.lstsq(scaled[:, free] / size[free], target * weights, rcond=None)
+        found[free] = some / size[free]
+        if (found >= 0).all():
+            return found
+        free.remove(int(np.argmin(found * size)))
+
+
+def used(cluster: Cluster, costs: Costs) -> dict[str, float]:
+    """What of each thing that can be used up is: 1 is all of it, a core or a network's."""
+    others, learners, players = cluster.nodes - 1, cluster.learners, cluster.players
+    policies, own = cluster.policies, cluster.policies / learners
+    actors = cluster.actors * players
+    steps = cluster.steps * players
+    versions = steps / cluster.batch / policies  # of each policy, a second
+    if cluster.weights_every:
+        versions = min(versions, 1 / cluster.weights_every)
+    # No frame is made before the last is gone, so no more than one version a round crosses.
+    versions = min(versions, 1 / TICK)
+    table = (6 * policies**2 + 20 * policies) / SLOWLY if cluster.dealt else 0.0
+    look = costs.peer / TICK + 2 * costs.frame / TICK
+
+    def told(rings: float, words: float) -> float:
+        """A link in whose every round so many words of so many policies' rings are looked at."""
+        return look + (rings * costs.part + words * costs.word) / TICK
+
+    send = versions * (costs.snapshot + cluster.snapshot * costs.byte)
+    ring = len(ACTORS_WORDS) + len(LEARNERS_WORDS)
+    head = others * (look + (cluster.dealt * players / others) * table * costs.word)
+    # Lines of the scoreboard of all policies, and words of their rings, a few times a second.
+    board = policies * (SLOW + ring * actors) * costs.word / SLOWLY
+    matches = steps / cluster.match * cluster.dealt
+    head += board + matches * costs.match
+    learner = players * told(2 * own, own * ring * actors) + told(0, own * SLOW * TICK / SLOWLY)
+    learner += players * own * send + steps / learners * costs.step
+    player = learners * told(own, own * cluster.actors) + told(cluster.actors, cluster.actors)
+    player += policies * send + cluster.steps * costs.step
+    result = 40.0 + 30.0 * cluster.seats
+    return {
+        "head's bridge": costs.round / TICK + head,
+        "head's polls": others / ASK * (costs.poll + (cluster.nodes + SPARE) * costs.entry),
+        "head's network": (others * costs.frame_bytes / TICK + matches * result) / LINK,
+        "a learning node's bridge": costs.round / TICK + learner,
+        "a learning node's network, out": players * own * versions * cluster.snapshot / LINK,
+        "a learning node's network, in": steps / learners * costs.step_bytes / LINK,
+        "a playing node's bridge": costs.round / TICK + player,
+        "a playing node's network, in": policies * versions * cluster.snapshot / LINK,
+    }
+
+
+SETTINGS: dict[str, dict[str, Any]] = {
+    "cluster.weights_every 1": {"weights_every": 1.0},
+    "cluster.weights_every 10": {"weights_every": 10.0},
+    "twice as many nodes that learn (policy.node)": {"learning": 0.5},
+    "a quarter as many (policy.node)": {"learning": 0.0625},
+    "actor.processes: one on each node": {"actors": 1},
+    "seats for good, no population": {"dealt": False},
+    "rollouts of four times as many steps": {"batch": 4 * 4096.0},
+}
+"""What a user may set, as the model knows it."""
+
+
+def moved_by(cluster: Cluster, costs: Costs, wall: str) -> tuple[str, float]:
+    """The setting that makes most of what is used up, and the greatest use that is left then."""
+    found = {}
+    for name, values in SETTINGS.items():
+        then = used(replace(cluster, **values), costs)
+        found[name] = then[wall]
+    best = min(found, key=lambda name: found[name])
+    return best, found[best]
+
+
+def check(results: Results, rows: list[dict[str, Any]], costs: Costs) -> None:
+    """The model against what was measured."""
+    share = "bridge of the head, % of a core"
+    for row in rows:
+        if "ns" in row:
+            continue
+        if row["of"] == "a run":
+            told = 100 * run_share(row, costs)
+        else:
+            peers = row["nodes"] - 1
+            parts, words = words_of_bare(row["policies"], row["nodes"])
+            sent = row["snapshots/s, to a node"] * peers
+            told = 100 * (
+                peers * (parts * costs.part + words * costs.word)
+                + row["rounds/s"] * (costs.round + peers * costs.peer)
+                + row["frames/s"] * costs.frame
+                + sent * (costs.snapshot + row["bytes of a snapshot"] * costs.byte)
+            )
+        off = told / row[share] - 1 if row[share] else 0.0
+        what = f"{row['of']}, {row['nodes']} nodes, {row['policies']} policies"
+        results.row(
+            {
+                "nodes": f"measured: {what}",
+                "snapshots/s": row["snapshots/s, to a node"],
+                "frames/s": row["frames/s"],
+                "measured, %": row[share],
+                "told by the model, %": told,
+                "off by, %": 100 * off,
+            }
+        )
+        if row["of"] == "a run":
+            results.bar(f"{row['nodes']} nodes: off by, share", abs(off), most=WITHIN)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    add = parser.add_argument
+    add("--figures", type=Path, default=FIGURES, help="the folder with cluster.calibrate.json")
+    add("--steps", type=float, default=Cluster.steps, help="steps a second of a node that plays")
+    add("--snapshot", type=float, default=Cluster.snapshot, help="bytes of a policy's weights")
+    options = options_of(parser)
+    rows = load(options.figures)
+    costs = fitted(rows)
+    results = Results("cluster_model")
+    for name, cost in vars(costs).items():
+        unit = "bytes" if name.endswith("_bytes") else "us"
+        results.row({"nodes": f"cost: {name}, {unit}", "": cost * (1 if unit == "bytes" else 1e6)})
+    check(results, rows, costs)
+    for nodes in NODES:
+        for policies in POLICIES:
+            cluster = Cluster(nodes, policies, steps=options.steps, snapshot=options.snapshot)
+            now = used(cluster, costs)
+            wall = max(now, key=lambda name: now[name])
+            setting, left = moved_by(cluster, costs, wall)
+            results.row(
+                {
+                    "nodes": f"{nodes} nodes, {policies} policies",
+                    "most used": wall,
+                    "of it": now[wall],
+                    "moved by": setting if left < 0.9 * now[wall] else "none of these",
+                    "then": left,
+                    "head's bridge": now["head's bridge"],
+                    "head's polls": now["head's polls"],
+                    "learning": now["a learning node's bridge"],
+                    "playing": now["a playing node's bridge"],
+                }
+            )
+    results.finish(options)
+
+
+if __name__ == "__main__":
+    main()
