@@ -130,7 +130,9 @@ def lockstep(results: Results, options: argparse.Namespace) -> None:
             "sequential": overlay(tree, {"schedule": "sequential"}),
             "one node": overlay(tree, {"schedule": "lockstep"}),
             "two nodes": overlay(over_two, {"learners": {"processes": 2}}),
-            "two nodes, all learners on the second": overlay(over_two, {"policy": {"node": HOME[1]}}),
+            "two nodes, all learners on the second": overlay(
+                over_two, {"policy": {"node": HOME[1]}}
+            ),
             "another seed": overlay(tree, {"schedule": "sequential", "seed": 1}),
         }
         found = {}
@@ -140,8 +142,12 @@ def lockstep(results: Results, options: argparse.Namespace) -> None:
             print(f"{what}: {way}: {time.monotonic() - began:.1f} s", flush=True)
         base = found["sequential"]
         for way, each in found.items():
-            unlike = [name for name in base["weights"] if each["weights"][name] != base["weights"][name]]
-            parts = [name for name in base["parts"] if each["parts"].get(name) != base["parts"][name]]
+            unlike = [
+                name for name in base["weights"] if each["weights"][name] != base["weights"][name]
+            ]
+            parts = [
+                name for name in base["parts"] if each["parts"].get(name) != base["parts"][name]
+            ]
             results.row(
                 {
                     "run": f"{what}: {way}",
@@ -195,9 +201,7 @@ def speed(tree: dict[str, Any], seconds: float, cores: list[list[int]] | None = 
         return run.trained_rate()
 
 
-def in_turns(
-    calls: dict[str, Callable[[], float]], rounds: int
-) -> dict[str, list[float]]:
+def in_turns(calls: dict[str, Callable[[], float]], rounds: int) -> dict[str, list[float]]:
     """Measure each in turn, several times over."""
     found: dict[str, list[float]] = {name: [] for name in calls}
     for i in range(rounds):

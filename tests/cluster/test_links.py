@@ -199,5 +199,3 @@ def test_nothing_here_waits():
     assert not caller.is_free
     assert list(called.frames_in()) == []
     assert time.monotonic() - begin < 5.0
-
-

@@ -10,7 +10,9 @@ pytest.importorskip("ray")
 
 
 def weights(path):
-    found = {file.stem: load_file(file) for file in sorted((path / "weights").glob("*.safetensors"))}
+    found = {
+        file.stem: load_file(file) for file in sorted((path / "weights").glob("*.safetensors"))
+    }
     return {name: {k: v.tobytes() for k, v in arrays.items()} for name, arrays in found.items()}
 
 
@@ -24,7 +26,10 @@ def test_a_run_on_two_nodes_in_turns_has_the_bits_of_one_in_one_process(tmp_path
     found = {}
     for name, where in (
         ("alone", {"schedule": "sequential"}),
-        ("nodes", {"schedule": "lockstep", "cluster": {"local": 2}, "actor": {"nodes": ("local-1",)}}),
+        (
+            "nodes",
+            {"schedule": "lockstep", "cluster": {"local": 2}, "actor": {"nodes": ("local-1",)}},
+        ),
     ):
         run = {"turns": 600, "directory": tmp_path / name, "evaluate_episodes": 0}
         result = remuda.train("treasure_hunt", **settings, **where, run=run)
