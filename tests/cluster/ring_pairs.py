@@ -241,10 +241,12 @@ def check_whole(ring, kind):
             assert (shared["memories"][slot] == steps[0]).all()
 
 
-def take_all(rollouts):
-    """The numbers of all steps that there are to take, in order."""
+def take_all(rollouts, most=10_000):
+    """The numbers of all steps that there are to take, or of so many rollouts, in order."""
     out, taken = Rollout.empty(rollouts.experience, 1), []
-    while rollouts.experience.untaken > 0:
+    for _ in range(most):
+        if rollouts.experience.untaken <= 0:
+            break
         rollouts.take(out, 0, 0)
         rows = slice(0, int(out.num_rows[0]))
         taken += out.actions[0, rows, 0][out.streams[0, rows] != AFTER].astype(int).tolist()

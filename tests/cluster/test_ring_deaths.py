@@ -24,15 +24,17 @@ class DiedError(BaseException):
 class At:
     """Does something at so many lines of a file from now; then the rest goes on, or not."""
 
-    def __init__(self, module, left, what):
+    def __init__(self, module, left, what, again=False):
         self.file, self.left, self.what = module.__file__, left, what
+        self.again = again
+        """Whether it is done at all lines after that one, too."""
 
     def trace(self, frame, event, argument):
         if frame.f_code.co_filename != self.file:
             return None
         if event == "line":
             self.left -= 1
-            if self.left == -1:
+            if self.left == -1 or (self.left < -1 and self.again):
                 sys.settrace(None)
                 self.what()
                 sys.settrace(self.trace)
@@ -70,8 +72,8 @@ class World:
             self.take()
         self.player.play(turns)
 
-    def take(self):
-        self.taken += take_all(self.rollouts)
+    def take(self, most=10_000):
+        self.taken += take_all(self.rollouts, most)
 
     def finish(self):
         """All of it crosses, and is taken; then what ends the episodes."""
@@ -118,23 +120,29 @@ def test_a_bridge_dies_at_a_line_and_its_successor_goes_on(monkeypatch, seed, tu
     assert line > 300
 
 
+@pytest.mark.parametrize("again", [False, True], ids=["once", "often"])
 @pytest.mark.parametrize(("seed", "turns", "room"), CASES)
 @pytest.mark.parametrize("stride", LINES)
-def test_a_learner_takes_at_any_line_of_the_bridge(monkeypatch, seed, turns, room, stride):
+def test_a_learner_takes_at_any_line_of_the_bridge(
+    monkeypatch, seed, turns, room, stride, again
+):
     uncompiled(monkeypatch, ring_kernels)
     line, left = 0, -1
     while left < 0:
         world = World(seed, turns, room)
 
         def look(world=world):
-            world.pair.check_there()
-            world.take()
+            if again:
+                world.take(1)
+            else:
+                world.pair.check_there()
+                world.take()
 
-        with At(ring_kernels, line, look) as life:
+        with At(ring_kernels, line, look, again) as life:
             world.pair.pump_all(room)
         left = life.left
         world.finish()
-        line += stride
+        line += 5 * stride if again else stride
     assert line > 300
 
 

@@ -54,6 +54,8 @@ class TwoNodes:
             Node(self.assemble(), number, nodes, bytes(32), Listener.on("127.0.0.1", range(0)))
             for number in range(nodes)
         ]
+        for node in self.nodes:
+            node.listener.socket.close()  # nobody calls
         self.assemblies = [node.assembly for node in self.nodes]
         self.stores = [node.stores(self.control(node.assembly)) for node in self.nodes]
         self.now = 0.0

@@ -157,8 +157,11 @@ class Channel:
             RemudaError: it is damaged, or does not go on from what is here.
         """
         woken: set[int] = set()
-        for section in sections(frame):
-            self._take(section, woken)
+        try:
+            for section in sections(frame):
+                self._take(section, woken)
+        except (ArithmeticError, LookupError, MemoryError, ValueError) as error:
+            raise RemudaError(f"what came does not fit: {error}") from error
         return woken
 
     def lose(self) -> None:

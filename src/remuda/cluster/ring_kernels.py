@@ -46,8 +46,10 @@ ENTRY = 4
 FITS, SKIPPED, CUT = range(3)
 """How far `collect` got: to the end; to the end, but for segments that were just being written; or
 until what it was given was full."""
+MOST = 1 << 24
+"""Entries of the queue that are passed over one by one."""
 NOT_THE_SAME = -1
-"""What `follow` returns where steps are to be added to another segment than it has."""
+"""What `follow` returns where steps are to be added to another segment than it has, or to none."""
 
 
 class RingParts(NamedTuple):
@@ -129,6 +131,23 @@ def _entries(parts: RingParts, words: Integers, first: int, steps: int, out: Int
 
 
 @njit(cache=True)
+def _size(
+    fields: tuple[Array, ...],
+    layout: Integers,
+    parts: RingParts,
+    first: int,
+    end: int,
+    is_new: bool,
+) -> int:
+    """Bytes that are told of a segment: of its steps from `first` to `end`, and of its beginning."""
+    size: int = parts.memories.shape[1] if is_new else 0
+    for f in range(len(fields)):
+        lo = 0 if is_new else min(first + layout[f, 1], layout[f, 2])
+        size += (min(end + layout[f, 1], layout[f, 2]) - lo) * layout[f, 0]
+    return size
+
+
+@njit(cache=True)
 def collect(
     fields: tuple[Array, ...],
     layout: Integers,
@@ -169,11 +188,7 @@ def collect(
         first = 0 if is_new else sent.committed[slot]
         if not is_new and end <= first:
             continue
-        size = parts.memories.shape[1] if is_new else 0
-        for f in range(len(fields)):
-            lo = 0 if is_new else min(first + layout[f, 1], layout[f, 2])
-            size += (min(end + layout[f, 1], layout[f, 2]) - lo) * layout[f, 0]
-        if at + size > payload.size:
+        if at + _size(fields, layout, parts, first, end, is_new) > payload.size:
             outcome = CUT
             break
         start = at
@@ -203,6 +218,24 @@ def collect(
 
 
 @njit(cache=True)
+def _pass_over(parts: RingParts, first: int) -> None:
+    """Count entries of the queue that were gone before they could be told, up to `first`.
+
+    They lead nowhere. Each is counted before the next is written, as an actor does it: else a
+    reader could be at an entry that is written over, and not see it by `CLOSED`.
+    """
+    counters, places = parts.counters, parts.queue.size
+    begin, steps = counters[CLOSED], counters[CLOSED_STEPS]
+    if not 0 <= begin <= first <= begin + MOST:
+        begin = max(first - places, 0)
+    for number in range(begin, first):
+        i = number % places
+        fence_release()
+        parts.queue[i], parts.queue_sequence[i], parts.queue_steps[i] = 0, NOTHING, steps
+        store(counters, CLOSED, number + 1)
+
+
+@njit(cache=True)
 def follow(
     fields: tuple[Array, ...],
     layout: Integers,
@@ -226,10 +259,14 @@ def follow(
         watched: the word that the learner sleeps by.
     """
     at = 0
-    counters = parts.counters
+    counters, length = parts.counters, layout[len(fields) - 1, 2]
     for i in range(heads.shape[0]):
         head = heads[i]
         slot, first, end, is_new = head[SLOT], head[BEGIN], head[END], head[IS_NEW] != 0
+        if not (0 <= slot < parts.sequence.size and 0 <= first <= end <= length):
+            return NOT_THE_SAME
+        if at + _size(fields, layout, parts, first, end, is_new) > payload.size:
+            return NOT_THE_SAME
         if is_new:
             store(parts.sequence, slot, head[SEQUENCE] - 1)
             fence_release()
@@ -256,8 +293,12 @@ def follow(
     store(counters, NEXT_OVERWRITTEN, words[2])
     store(counters, OVERWRITTEN, words[1])
     store(counters, LOST, words[3])
+    if entries.shape[0] and counters[CLOSED] < entries[0, 0] < words[4]:
+        _pass_over(parts, entries[0, 0])
     for i in range(entries.shape[0]):
         number, slot = entries[i, 0], entries[i, 1]
+        if not (0 <= number < words[4] and 0 <= slot < parts.sequence.size):
+            return NOT_THE_SAME
         at_entry = number % parts.queue.size
         fence_release()
         parts.queue[at_entry] = slot

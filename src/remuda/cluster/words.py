@@ -15,6 +15,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from remuda.errors import RemudaError
 from remuda.kernels import njit
 from remuda.memory.atomic import fence_acquire, fence_release, store
 from remuda.types import Array, Integers
@@ -68,7 +69,13 @@ class Words:
         return self._at[:count], self._values[:count]
 
     def write(self, at: Integers, values: Integers) -> None:
-        """Write some, by their numbers, in this order."""
+        """Write some, by their numbers, in this order, which is that of all of them.
+
+        Raises:
+            RemudaError: there are no such words here.
+        """
+        if len(at) and (at[0] < 0 or at[-1] >= len(self) or (at[1:] <= at[:-1]).any()):
+            raise RemudaError("words came that are not here")
         fence_release()
         ends = np.searchsorted(at, self._begins)
         for i in np.flatnonzero(np.diff(ends)):
