@@ -1,4 +1,4 @@
-"""Runs over several nodes, all of them on this machine, by Ray: `python benchmarks/cluster.py WHAT`.
+"""Runs over several nodes on this machine, by Ray: `python benchmarks/cluster.py WHAT`.
 
 lockstep   weights and ledger over two nodes against one node and `sequential`
 async      eight PPO policies: the actor on one node and learners on the other, against no nodes
@@ -20,7 +20,6 @@ import hashlib
 import os
 import time
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from statistics import median
 from typing import Any
 
@@ -69,6 +68,10 @@ SLOW: dict[str, Any] = {
 }
 
 
+TIMED = "counted"
+"""What of a part tells how long anything took, too."""
+
+
 # Exact schedules.
 
 
@@ -81,7 +84,7 @@ def exact(tree: dict[str, Any]) -> dict[str, Any]:
         number = checkpoints.numbers()[-1]
         assert run.assembly is not None
         parts = {
-            part: digest(checkpoints.read(number, part))
+            part: digest({k: v for k, v in checkpoints.read(number, part).items() if k != TIMED})
             for part in run.assembly.parts
             if not part.startswith("actor")
         }
@@ -122,15 +125,17 @@ def digest(state: Any) -> str:
 
 def lockstep(results: Results, options: argparse.Namespace) -> None:
     """The same run in `sequential`, in `lockstep` here and over two nodes, and of another seed."""
-    for what, tree in (("seats for good", FIXED), ("dealt, with births", DEALT)):
-        turns = round(tree["run"]["turns"] * options.scale)
-        tree = overlay(tree, {"run": {"turns": turns}})
+    for what, whole in (("seats for good", FIXED), ("dealt, with births", DEALT)):
+        turns = round(whole["run"]["turns"] * options.scale)
+        tree = overlay(whole, {"run": {"turns": turns}})
         over_two = overlay(tree, {"schedule": "lockstep", "cluster": {"local": 2}})
         ways = {
             "sequential": overlay(tree, {"schedule": "sequential"}),
             "one node": overlay(tree, {"schedule": "lockstep"}),
             "two nodes": overlay(over_two, {"learners": {"processes": 2}}),
-            "two nodes, all learners on the second": overlay(over_two, {"policy": {"node": HOME[1]}}),
+            "two nodes, all learners on the second": overlay(
+                over_two, {"policy": {"node": HOME[1]}}
+            ),
             "another seed": overlay(tree, {"schedule": "sequential", "seed": 1}),
         }
         found = {}
@@ -140,8 +145,12 @@ def lockstep(results: Results, options: argparse.Namespace) -> None:
             print(f"{what}: {way}: {time.monotonic() - began:.1f} s", flush=True)
         base = found["sequential"]
         for way, each in found.items():
-            unlike = [name for name in base["weights"] if each["weights"][name] != base["weights"][name]]
-            parts = [name for name in base["parts"] if each["parts"].get(name) != base["parts"][name]]
+            unlike = [
+                name for name in base["weights"] if each["weights"][name] != base["weights"][name]
+            ]
+            parts = [
+                name for name in base["parts"] if each["parts"].get(name) != base["parts"][name]
+            ]
             results.row(
                 {
                     "run": f"{what}: {way}",
@@ -157,11 +166,13 @@ def lockstep(results: Results, options: argparse.Namespace) -> None:
             )
             if way == "sequential":
                 continue
-            differs = len(unlike) + (each["ledger"] != base["ledger"])
+            differs = len(unlike) + len(parts) + (each["ledger"] != base["ledger"])
             if way == "another seed":  # else nothing was looked at
                 results.bar(f"{what}: another seed, policies that differ", len(unlike), least=1)
                 continue
-            results.bar(f"{what}: {way}, weights and ledgers that differ", differs, most=0, least=0)
+            results.bar(
+                f"{what}: {way}, weights, parts, ledgers that differ", differs, most=0, least=0
+            )
             if way.startswith("two"):
                 results.bar(f"{what}: {way}, nodes with roles", each["nodes"], most=2, least=2)
         if "population" in tree:
@@ -195,9 +206,7 @@ def speed(tree: dict[str, Any], seconds: float, cores: list[list[int]] | None = 
         return run.trained_rate()
 
 
-def in_turns(
-    calls: dict[str, Callable[[], float]], rounds: int
-) -> dict[str, list[float]]:
+def in_turns(calls: dict[str, Callable[[], float]], rounds: int) -> dict[str, list[float]]:
     """Measure each in turn, several times over."""
     found: dict[str, list[float]] = {name: [] for name in calls}
     for i in range(rounds):

@@ -125,8 +125,11 @@ def disturbed(turns: int, minutes: float, kills: int, seed: int) -> dict[str, An
                     return
             kill_session(run.session_of(hit.number))
             found.append(hit)
-            print(f"  {moment:.0f} s: node {hit.number} killed ({hit.processes} processes, actors "
-                  f"{hit.actors}, policies {hit.policies})", flush=True)
+            print(
+                f"  {moment:.0f} s: node {hit.number} killed ({hit.processes} processes, actors "
+                f"{hit.actors}, policies {hit.policies})",
+                flush=True,
+            )
             local = run.nodes.local
             local.add()
             local.wait(len(local.sessions) + 1, START_LIMIT)
@@ -246,9 +249,11 @@ def kill(results: Results, options: argparse.Namespace) -> None:
         }
     )
     seconds = found["looks"][-1].time - found["looks"][0].time
-    print(f"{found['turns']:,} turns in {seconds:.0f} s; longest standstill before the first kill "
-          f"{max(calm, default=0.0):.2f} s; nodes were there again after at most "
-          f"{max(found['started'], default=0.0):.1f} s")
+    print(
+        f"{found['turns']:,} turns in {seconds:.0f} s; longest standstill before the first kill "
+        f"{max(calm, default=0.0):.2f} s; nodes were there again after at most "
+        f"{max(found['started'], default=0.0):.1f} s"
+    )
     hit = sum(len(each.actors) + len(each.policies) for each in kills)
     results.bar("nodes killed", len(kills), most=options.kills, least=options.kills)
     results.bar("actors and policies that were lost with them", hit, least=options.kills / 2)
@@ -340,10 +345,16 @@ def frozen(results: Results, options: argparse.Namespace) -> None:
         again = any(roles for at, _, roles in member if gone and at > gone[0] + 1.0)
         times, _, far = series(found["looks"])
         all_on = sum(
-            far[-1, i] > far[np.searchsorted(times, found["resumed"]), i] for i in range(far.shape[1])
+            far[-1, i] > far[np.searchsorted(times, found["resumed"]), i]
+            for i in range(far.shape[1])
         )
-        twice = [max(trained + lost + rest - written, 0) for written, trained, lost, rest in found["balance"]]
-        open_ = [written - trained - lost - rest for written, trained, lost, rest in found["balance"]]
+        twice = [
+            max(trained + lost + rest - written, 0)
+            for written, trained, lost, rest in found["balance"]
+        ]
+        open_ = [
+            written - trained - lost - rest for written, trained, lost, rest in found["balance"]
+        ]
         results.row(
             {
                 "stopped for, s": seconds,
@@ -362,19 +373,35 @@ def frozen(results: Results, options: argparse.Namespace) -> None:
         )
         name = f"stopped for {seconds:g} s, {'with' if every == often else 'without'} checkpoints"
         if gone:
-            results.bar(f"{name}: given up, and taken back all the same", back + again, most=0, least=0)
-            results.bar(f"{name}: of its processes, there later", found["processes left"], most=0, least=0)
+            results.bar(
+                f"{name}: given up, and taken back all the same", back + again, most=0, least=0
+            )
+            results.bar(
+                f"{name}: of its processes, there later", found["processes left"], most=0, least=0
+            )
         else:
             epochs = found["epoch"] - hit.epoch
-            results.bar(f"{name}: taken back, and placed anew all the same", epochs, most=0, least=0)
+            results.bar(
+                f"{name}: taken back, and placed anew all the same", epochs, most=0, least=0
+            )
         if seconds < found["silence"]:
             results.bar(f"{name}: given up", bool(gone), most=0, least=0)
         elif seconds > found["silence"] + LATE:
             after = gone[0] if gone else seconds + AFTER
             results.bar(f"{name}: given up after, s", after, most=found["silence"] + LATE)
-        results.bar(f"{name}: actors and policies that went on", all_on, most=far.shape[1], least=far.shape[1])
+        results.bar(
+            f"{name}: actors and policies that went on",
+            all_on,
+            most=far.shape[1],
+            least=far.shape[1],
+        )
         results.bar(f"{name}: steps in two counts", sum(twice), most=0, least=0)
-        results.bar(f"{name}: times that a version went backwards", backwards(found["looks"]), most=0, least=0)
+        results.bar(
+            f"{name}: times that a version went backwards",
+            backwards(found["looks"]),
+            most=0,
+            least=0,
+        )
         results.bar(f"{name}: restarts of roles", found["restarts"], most=0, least=0)
         _bar_left(results, left, f"{name}: ")
 

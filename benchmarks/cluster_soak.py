@@ -86,7 +86,7 @@ def object_store(run: Run) -> tuple[int, int]:
 
 
 def growth(samples: list[tuple[float, float]], begin: float, end: float, window: float) -> Any:
-    """MiB at the begin and at the end, medians over a while; None: it was not there all the time."""
+    """MiB at the begin and at the end, medians over a while; None: it was not there then."""
     first = [mib for at, mib in samples if begin <= at <= begin + window]
     last = [mib for at, mib in samples if at >= end - window]
     return (median(first), median(last)) if first and last else None

@@ -212,7 +212,7 @@ def bare(
     weights_every: float,
     hidden: int = 64,
 ) -> dict[str, Any]:
-    """What bridges do between a head, where all policies learn, and other nodes, each with an actor.
+    """What bridges do between a head, where all policies learn, and nodes with an actor each.
 
     Args:
         others: nodes beside the head.
@@ -417,7 +417,9 @@ def traffic(results: Results, options: argparse.Namespace) -> None:
                 "versions behind, most": each["stale most"],
             }
         )
-    results.bar(f"with ppo.max_staleness {STALE}, versions behind at most", held["stale most"], most=STALE)
+    results.bar(
+        f"with ppo.max_staleness {STALE}, versions behind at most", held["stale most"], most=STALE
+    )
     for what, publish in (("none is published", 0.0), ("each published 5 times a second", 0.2)):
         each, _ = alone(bare, 4, 64, options.seconds, publish, 0.0, 1.0)
         results.row(
@@ -433,10 +435,16 @@ def traffic(results: Results, options: argparse.Namespace) -> None:
         )
         if publish:
             head, worst = each["bridges"][0], max(each["bridges"][1:])
-            results.bar("64 policies to 4 nodes once a second: the head's bridge, %", 100 * head, most=BAR)
+            results.bar(
+                "64 policies to 4 nodes once a second: the head's bridge, %", 100 * head, most=BAR
+            )
             results.bar("the same, another node's bridge, %", 100 * worst, most=BAR)
             # Else it was not what was to be measured.
-            results.bar("the same, snapshots that arrive at each node a second", each["arrived"], least=0.8 * 64)
+            results.bar(
+                "the same, snapshots that arrive at each node a second",
+                each["arrived"],
+                least=0.8 * 64,
+            )
 
 
 def calibrate(results: Results, options: argparse.Namespace) -> None:
