@@ -185,8 +185,7 @@ def lockstep(results: Results, options: argparse.Namespace) -> None:
 def speed(tree: dict[str, Any], seconds: float, cores: list[list[int]] | None = None) -> float:
     """Agent-steps trained a second; `cores`: those of each node, where they are held to some."""
     if cores is not None:
-        pin([0], set(cores[0]))
-        os.sched_setaffinity(0, set(cores[0]))
+        pin([os.getpid()], set(cores[0]))
     with directory() as path:
         run = Run(tree, path)
 
