@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import psutil
 from cluster_runs import LOOK, Look, Run, alone, directory
 from recording import Results
 
@@ -286,8 +287,9 @@ def stopped(seconds: float, every: float) -> dict[str, Any]:
         hit = victim(run, moments)
         assert hit is not None
         session = run.session_of(hit.number)
-        there = members(session)
-        _send(there, signal.SIGSTOP)
+        agent = psutil.Process(run.nodes._nodes[hit.number].process)
+        own = [agent, *agent.children(recursive=True)]  # all else there is Ray's
+        _send(members(session), signal.SIGSTOP)
         told["hit"], stopped_at = hit, time.monotonic()
         is_member: list[tuple[float, bool, int]] = []
 
@@ -303,8 +305,8 @@ def stopped(seconds: float, every: float) -> dict[str, Any]:
         told["resumed"] = time.monotonic()
         see(time.monotonic() + AFTER)
         told["member"] = is_member
-        own = [process for process in there if process in members(session)]
-        told["processes"], told["processes left"] = len(there), len(own)
+        told["processes"] = len(own)
+        told["processes left"] = sum(process.is_running() for process in own)
         told["epoch"] = run.runtime.placement.epoch
         run.stop()
 
@@ -359,11 +361,11 @@ def frozen(results: Results, options: argparse.Namespace) -> None:
             {
                 "stopped for, s": seconds,
                 "checkpoints, s": every,
-                "processes": found["processes"],
+                "agent and roles": found["processes"],
                 "actors on it": len(hit.actors),
                 "policies on it": len(hit.policies),
                 "given up after, s": gone[0] if gone else None,
-                "of its processes, there later": found["processes left"],
+                "of these, there later": found["processes left"],
                 "written": sum(row[0] for row in found["balance"]),
                 "trained": sum(row[1] for row in found["balance"]),
                 "lost": sum(row[2] for row in found["balance"]),
@@ -377,7 +379,10 @@ def frozen(results: Results, options: argparse.Namespace) -> None:
                 f"{name}: given up, and taken back all the same", back + again, most=0, least=0
             )
             results.bar(
-                f"{name}: of its processes, there later", found["processes left"], most=0, least=0
+                f"{name}: of its agent and roles, there later",
+                found["processes left"],
+                most=0,
+                least=0,
             )
         else:
             epochs = found["epoch"] - hit.epoch
