@@ -311,7 +311,9 @@ def stopped(seconds: float, every: float) -> dict[str, Any]:
         run.stop()
 
     with directory() as path:
-        run = Run(overlay(TREE, {"checkpoint": {"every": every}}), path).train(beside)
+        # Of two nodes, one of which plays and learns: what it does goes to the other.
+        tree = overlay(TREE, {"checkpoint": {"every": every}, "cluster": {"local": 2}})
+        run = Run(tree, path).train(beside)
         assert run.assembly is not None
         silence = run.config.cluster.silence
         balance = []

@@ -55,7 +55,7 @@ class Costs:
     peer: float
     """...and for each link in it."""
     frame: float
-    """A frame that is sent, or comes."""
+    """A frame that is sent, with one that comes."""
     snapshot: float
     """A policy's weights that are sent to a node..."""
     byte: float
@@ -70,6 +70,8 @@ class Costs:
     """A result of a match that the head takes."""
     step_bytes: float
     frame_bytes: float
+    rounds: float
+    """Rounds a second of a bridge to which something always comes: that wakes it, too."""
 
 
 @dataclass(frozen=True)
@@ -148,16 +150,22 @@ def fitted(rows: list[dict[str, Any]]) -> Costs:
         target.append(row[share] / 100 - known)
     found = _not_negative(np.array(table), np.array(target))
     runs = {row["nodes"]: row for row in rows if row["of"] == "a run"}
+    a_round, peer, frame, snapshot, byte = map(float, found)
     costs = Costs(
-        part,
-        word,
-        *(float(cost) for cost in found),
+        part=part,
+        word=word,
+        round=a_round,
+        peer=peer,
+        frame=frame,
+        snapshot=snapshot,
+        byte=byte,
         step=0.0,
         poll=max(row.get("a poll, ms") or 0.0 for row in runs.values()) / 1e3,
         entry=unit["a node in an answer to a poll"],
         match=unit["a result of a match"],
         step_bytes=0.0,
         frame_bytes=0.0,
+        rounds=float(np.median([row["rounds/s"] for row in bare if row["counted every, s"]])),
     )
     # Steps by the smallest run: what its bridge took besides, and what came besides.
     first = runs[2]
@@ -184,9 +192,8 @@ def run_share(row: dict[str, Any], costs: Costs) -> float:
     sent = row["snapshots/s, to a node"] * peers
     return (
         peers * (parts * costs.part + words * costs.word)
-        + rounds * costs.round
-        + peers / TICK * costs.peer
-        + 2 * row["frames/s"] * costs.frame
+        + costs.rounds * (costs.round + peers * costs.peer)
+        + row["frames/s"] * costs.frame
         + sent * (costs.snapshot + row["bytes of a snapshot"] * costs.byte)
         + row["steps/s"] * costs.step
     )
@@ -220,7 +227,7 @@ def used(cluster: Cluster, costs: Costs) -> dict[str, float]:
     # No frame is made before the last is gone, so no more than one version a round crosses.
     versions = min(versions, 1 / TICK)
     table = (6 * policies**2 + 20 * policies) / SLOWLY if cluster.dealt else 0.0
-    look = costs.peer / TICK + 2 * costs.frame / TICK
+    look = costs.rounds * costs.peer + costs.frame / TICK
 
     def told(rings: float, words: float) -> float:
         """A link in whose every round so many words of so many policies' rings are looked at."""
@@ -239,13 +246,13 @@ def used(cluster: Cluster, costs: Costs) -> dict[str, float]:
     player += policies * send + cluster.steps * costs.step
     result = 40.0 + 30.0 * cluster.seats
     return {
-        "head's bridge": costs.round / TICK + head,
+        "head's bridge": costs.rounds * costs.round + head,
         "head's polls": others / ASK * (costs.poll + (cluster.nodes + SPARE) * costs.entry),
         "head's network": (others * costs.frame_bytes / TICK + matches * result) / LINK,
-        "a learning node's bridge": costs.round / TICK + learner,
+        "a learning node's bridge": costs.rounds * costs.round + learner,
         "a learning node's network, out": players * own * versions * cluster.snapshot / LINK,
         "a learning node's network, in": steps / learners * costs.step_bytes / LINK,
-        "a playing node's bridge": costs.round / TICK + player,
+        "a playing node's bridge": costs.rounds * costs.round + player,
         "a playing node's network, in": policies * versions * cluster.snapshot / LINK,
     }
 
@@ -310,6 +317,7 @@ def told_costs(results: Results, costs: Costs) -> None:
     """What single things cost."""
     for name, cost in vars(costs).items():
         unit, times = ("bytes", 1.0) if name.endswith("_bytes") else ("us of a core", 1e6)
+        unit, times = ("a second", 1.0) if name == "rounds" else (unit, times)
         results.row({"what": name.replace("_", "'s "), "cost": times * cost, "unit": unit})
 
 
