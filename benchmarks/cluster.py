@@ -1,4 +1,4 @@
-"""Runs over several nodes, all of them on this machine, by Ray: `python benchmarks/cluster.py WHAT`.
+"""Runs over several nodes on this machine, by Ray: `python benchmarks/cluster.py WHAT`.
 
 lockstep   weights and ledger over two nodes against one node and `sequential`
 async      eight PPO policies: the actor on one node and learners on the other, against no nodes
@@ -20,7 +20,6 @@ import hashlib
 import os
 import time
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from statistics import median
 from typing import Any
 
@@ -69,6 +68,10 @@ SLOW: dict[str, Any] = {
 }
 
 
+TIMED = "counted"
+"""What of a part tells how long anything took, too."""
+
+
 # Exact schedules.
 
 
@@ -81,7 +84,7 @@ def exact(tree: dict[str, Any]) -> dict[str, Any]:
         number = checkpoints.numbers()[-1]
         assert run.assembly is not None
         parts = {
-            part: digest(checkpoints.read(number, part))
+            part: digest({k: v for k, v in checkpoints.read(number, part).items() if k != TIMED})
             for part in run.assembly.parts
             if not part.startswith("actor")
         }
@@ -122,9 +125,9 @@ def digest(state: Any) -> str:
 
 def lockstep(results: Results, options: argparse.Namespace) -> None:
     """The same run in `sequential`, in `lockstep` here and over two nodes, and of another seed."""
-    for what, tree in (("seats for good", FIXED), ("dealt, with births", DEALT)):
-        turns = round(tree["run"]["turns"] * options.scale)
-        tree = overlay(tree, {"run": {"turns": turns}})
+    for what, whole in (("seats for good", FIXED), ("dealt, with births", DEALT)):
+        turns = round(whole["run"]["turns"] * options.scale)
+        tree = overlay(whole, {"run": {"turns": turns}})
         over_two = overlay(tree, {"schedule": "lockstep", "cluster": {"local": 2}})
         ways = {
             "sequential": overlay(tree, {"schedule": "sequential"}),
@@ -163,11 +166,13 @@ def lockstep(results: Results, options: argparse.Namespace) -> None:
             )
             if way == "sequential":
                 continue
-            differs = len(unlike) + (each["ledger"] != base["ledger"])
+            differs = len(unlike) + len(parts) + (each["ledger"] != base["ledger"])
             if way == "another seed":  # else nothing was looked at
                 results.bar(f"{what}: another seed, policies that differ", len(unlike), least=1)
                 continue
-            results.bar(f"{what}: {way}, weights and ledgers that differ", differs, most=0, least=0)
+            results.bar(
+                f"{what}: {way}, weights, parts, ledgers that differ", differs, most=0, least=0
+            )
             if way.startswith("two"):
                 results.bar(f"{what}: {way}, nodes with roles", each["nodes"], most=2, least=2)
         if "population" in tree:
@@ -180,8 +185,7 @@ def lockstep(results: Results, options: argparse.Namespace) -> None:
 def speed(tree: dict[str, Any], seconds: float, cores: list[list[int]] | None = None) -> float:
     """Agent-steps trained a second; `cores`: those of each node, where they are held to some."""
     if cores is not None:
-        pin([0], set(cores[0]))
-        os.sched_setaffinity(0, set(cores[0]))
+        pin([os.getpid()], set(cores[0]))
     with directory() as path:
         run = Run(tree, path)
 

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import psutil
 from cluster_runs import LOOK, Look, Run, alone, directory
 from recording import Results
 
@@ -42,6 +43,8 @@ STANDSTILL, RESTART = 1.0, 15.0
 """What is held to, in seconds."""
 START_LIMIT = 60.0
 """Seconds that a node has to be started again."""
+LATE = 2.0
+"""Seconds after `cluster.silence` by which a node is given up."""
 SHORT = 3.0
 """Seconds of a standstill after which a node is taken back, since `cluster.silence` is longer."""
 
@@ -149,35 +152,38 @@ def disturbed(turns: int, minutes: float, kills: int, seed: int) -> dict[str, An
 
 def standstills(
     looks: Sequence[Look], kills: Sequence[Kill]
-) -> tuple[list[float], list[float], list[float | None], list[float]]:
+) -> tuple[list[tuple[float, float]], list[float], list[list[float | None]], list[float]]:
     """What kills cost.
 
     Returns:
-        For each kill, the longest standstill of any that was not hit, and how it is called; the
-        longest of all before the first kill; the seconds from a kill to the first progress of each
+        For each kill, the longest standstill of any actor that was not hit, and of any policy; the
+        longest of each before the first kill; the seconds from a kill to the first progress of each
         that was hit, None: there was none; and by how much updates of others were taken back.
     """
     times, epochs, far = series(looks)
     actors = len(looks[0].turns)
     count = far.shape[1]
     hit_by = [{*k.actors, *(actors + p for p in k.policies)} for k in kills]
-    restarts: list[float | None] = []
+    restarts: list[list[float | None]] = []
     busy_until = np.zeros(count)
-    others: list[float] = []
+    others: list[tuple[float, float]] = []
     for i, kill in enumerate(kills):
         end = min(kill.time + RESTART, kills[i + 1].time if i + 1 < len(kills) else np.inf)
-        longest = 0.0
+        longest = [0.0, 0.0]
+        restarts.append([])
         for each in range(count):
             if each in hit_by[i]:
                 since = (times > kill.time) & (epochs > kill.epoch)
                 values = far[since, each]
                 grown = np.flatnonzero(np.diff(values) > 0)
                 restart = times[since][grown[0] + 1] - kill.time if len(grown) else None
-                restarts.append(restart)
+                restarts[-1].append(restart)
                 busy_until[each] = kill.time + (restart or np.inf)
             elif busy_until[each] <= kill.time:
-                longest = max(longest, _longest(times, far[:, each], kill.time, end))
-        others.append(longest)
+                kind = each >= actors
+                stood = _longest(times, far[:, each], kill.time, end)
+                longest[kind] = max(longest[kind], stood)
+        others.append((longest[0], longest[1]))
     first = kills[0].time if kills else times[-1]
     playing = np.flatnonzero((far > 0).all(axis=1))
     calm = [_longest(times, far[:, each], times[playing[0]], first) for each in range(count)]
@@ -216,7 +222,8 @@ def kill(results: Results, options: argparse.Namespace) -> None:
     found, left = alone(disturbed, turns, options.minutes, options.kills, 0)
     kills = found["kills"]
     others, calm, restarts, back = standstills(found["looks"], kills)
-    told = [seconds for seconds in restarts if seconds is not None]
+    told = [seconds for each in restarts for seconds in each if seconds is not None]
+    told_of = [max((s for s in each if s is not None), default=None) for each in restarts]
     for i, (each, standstill) in enumerate(zip(kills, others, strict=True)):
         results.row(
             {
@@ -225,7 +232,9 @@ def kill(results: Results, options: argparse.Namespace) -> None:
                 "processes": each.processes,
                 "actors lost": len(each.actors),
                 "policies lost": len(each.policies),
-                "standstill of others, s": standstill,
+                "back after, s": told_of[i],
+                "standstill of other actors, s": standstill[0],
+                "of other policies, s": standstill[1],
             }
         )
     results.row(
@@ -235,7 +244,9 @@ def kill(results: Results, options: argparse.Namespace) -> None:
             "processes": sum(each.processes for each in kills),
             "actors lost": sum(len(each.actors) for each in kills),
             "policies lost": sum(len(each.policies) for each in kills),
-            "standstill of others, s": max(others, default=0.0),
+            "back after, s": max(told, default=None),
+            "standstill of other actors, s": max((actor for actor, _ in others), default=None),
+            "of other policies, s": max((policy for _, policy in others), default=None),
         }
     )
     seconds = found["looks"][-1].time - found["looks"][0].time
@@ -248,10 +259,12 @@ def kill(results: Results, options: argparse.Namespace) -> None:
     results.bar("nodes killed", len(kills), most=options.kills, least=options.kills)
     results.bar("actors and policies that were lost with them", hit, least=options.kills / 2)
     results.bar("turns played, of those planned", found["turns"] / turns, least=1.0)
-    results.bar("standstill of others, s", max(others, default=0.0), most=STANDSTILL + 2 * LOOK)
+    for what, which in (("actors", 0), ("policies", 1)):
+        worst = max((each[which] for each in others), default=0.0)
+        results.bar(f"standstill of other {what}, s", worst, most=STANDSTILL + 2 * LOOK)
     results.bar("progress again of those that were lost, s", max(told, default=0.0), most=RESTART)
     # One that was hit again before, or as the turns were over, has another kill to be counted by.
-    never = sum(seconds is None for seconds in restarts)
+    never = sum(seconds is None for each in restarts for seconds in each)
     results.bar("of those that were lost, never again", never, most=0, least=0)
     results.bar("times that updates of others were taken back", len(back), most=0, least=0)
     results.bar("times that a version went backwards", backwards(found["looks"]), most=0, least=0)
@@ -259,8 +272,13 @@ def kill(results: Results, options: argparse.Namespace) -> None:
     _bar_left(results, left)
 
 
-def stopped(seconds: float) -> dict[str, Any]:
-    """A run one node of which is stopped for a while."""
+def stopped(seconds: float, every: float) -> dict[str, Any]:
+    """A run one node of which is stopped for a while.
+
+    Args:
+        seconds: how long.
+        every: seconds between two checkpoints.
+    """
     told: dict[str, Any] = {}
 
     def beside(run: Run) -> None:
@@ -269,8 +287,9 @@ def stopped(seconds: float) -> dict[str, Any]:
         hit = victim(run, moments)
         assert hit is not None
         session = run.session_of(hit.number)
-        there = members(session)
-        _send(there, signal.SIGSTOP)
+        agent = psutil.Process(run.nodes._nodes[hit.number].process)
+        own = [agent, *agent.children(recursive=True)]  # all else there is Ray's
+        _send(members(session), signal.SIGSTOP)
         told["hit"], stopped_at = hit, time.monotonic()
         is_member: list[tuple[float, bool, int]] = []
 
@@ -286,14 +305,17 @@ def stopped(seconds: float) -> dict[str, Any]:
         told["resumed"] = time.monotonic()
         see(time.monotonic() + AFTER)
         told["member"] = is_member
-        own = [process for process in there if process in members(session)]
-        told["processes"], told["processes left"] = len(there), len(own)
+        told["processes"] = len(own)
+        told["processes left"] = sum(process.is_running() for process in own)
         told["epoch"] = run.runtime.placement.epoch
         run.stop()
 
     with directory() as path:
-        run = Run(TREE, path).train(beside)
+        # Of two nodes, one of which plays and learns: what it does goes to the other.
+        tree = overlay(TREE, {"checkpoint": {"every": every}, "cluster": {"local": 2}})
+        run = Run(tree, path).train(beside)
         assert run.assembly is not None
+        silence = run.config.cluster.silence
         balance = []
         for spec in run.assembly.specs:
             ring = run.assembly.experience[spec.name]
@@ -304,6 +326,7 @@ def stopped(seconds: float) -> dict[str, Any]:
         return told | {
             "looks": run.looks,
             "balance": balance,
+            "silence": silence,
             "restarts": sum(run.result.restarts.values()),
             "said": run.said,
         }
@@ -317,14 +340,14 @@ def _send(processes: Sequence[int], which: signal.Signals) -> None:
 
 def frozen(results: Results, options: argparse.Namespace) -> None:
     """Stop a whole node for longer than is waited for it, and for less."""
-    for seconds in (options.seconds, SHORT):
-        found, left = alone(stopped, seconds)
+    often, never = TREE["checkpoint"]["every"], 3600.0
+    for seconds, every in ((options.seconds, never), (options.seconds, often), (SHORT, often)):
+        found, left = alone(stopped, seconds, every)
         hit, member = found["hit"], found["member"]
         gone = [at for at, there, _ in member if not there]
         back = any(there for at, there, _ in member if gone and at > gone[0])
         again = any(roles for at, _, roles in member if gone and at > gone[0] + 1.0)
         times, _, far = series(found["looks"])
-        actors = len(found["looks"][0].turns)
         all_on = sum(
             far[-1, i] > far[np.searchsorted(times, found["resumed"]), i]
             for i in range(far.shape[1])
@@ -339,11 +362,12 @@ def frozen(results: Results, options: argparse.Namespace) -> None:
         results.row(
             {
                 "stopped for, s": seconds,
-                "processes": found["processes"],
+                "checkpoints, s": every,
+                "agent and roles": found["processes"],
                 "actors on it": len(hit.actors),
                 "policies on it": len(hit.policies),
                 "given up after, s": gone[0] if gone else None,
-                "of its processes, there later": found["processes left"],
+                "of these, there later": found["processes left"],
                 "written": sum(row[0] for row in found["balance"]),
                 "trained": sum(row[1] for row in found["balance"]),
                 "lost": sum(row[2] for row in found["balance"]),
@@ -351,21 +375,27 @@ def frozen(results: Results, options: argparse.Namespace) -> None:
                 "in no count": sum(open_),
             }
         )
-        name = f"stopped for {seconds:g} s"
+        name = f"stopped for {seconds:g} s, {'with' if every == often else 'without'} checkpoints"
         if gone:
             results.bar(
                 f"{name}: given up, and taken back all the same", back + again, most=0, least=0
             )
             results.bar(
-                f"{name}: of its processes, there later", found["processes left"], most=0, least=0
+                f"{name}: of its agent and roles, there later",
+                found["processes left"],
+                most=0,
+                least=0,
             )
         else:
             epochs = found["epoch"] - hit.epoch
             results.bar(
                 f"{name}: taken back, and placed anew all the same", epochs, most=0, least=0
             )
-        if seconds == SHORT:
-            results.bar(f"{name}: given up", len(gone), most=0, least=0)
+        if seconds < found["silence"]:
+            results.bar(f"{name}: given up", bool(gone), most=0, least=0)
+        elif seconds > found["silence"] + LATE:
+            after = gone[0] if gone else seconds + AFTER
+            results.bar(f"{name}: given up after, s", after, most=found["silence"] + LATE)
         results.bar(
             f"{name}: actors and policies that went on",
             all_on,
@@ -380,7 +410,6 @@ def frozen(results: Results, options: argparse.Namespace) -> None:
             least=0,
         )
         results.bar(f"{name}: restarts of roles", found["restarts"], most=0, least=0)
-        assert actors
         _bar_left(results, left, f"{name}: ")
 
 

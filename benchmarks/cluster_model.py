@@ -1,11 +1,14 @@
-"""A model of bridges, for clusters that are not at hand: `python benchmarks/cluster_model.py`.
+"""A model of bridges, for clusters that are not at hand: `python benchmarks/cluster_model.py WHAT`.
+
+costs   what single things cost
+check   the model against what was measured over 2, 3 and 4 nodes here
+walls   what is used up first, from 4 to 1,000 nodes and from 8 to 10,000 policies
 
 It goes by what `cluster.py calibrate` recorded: what single things cost on this machine (a look at
 a word, a frame, a snapshot, a step, a poll of the head), and how much of each there is by the code
 of `src/remuda/cluster`: who has a link with whom (`Placement.peers_of`), which words are told
-(`Stores`), how often (`bridge.TICK`, `channel.SLOWLY`, `runtime.ASK`). It tells what is used up
-first, from 4 to 1,000 nodes and from 8 to 10,000 policies, and which setting moves that; and how
-far it is from what was measured over 2, 3 and 4 nodes here.
+(`Stores`), how often (`bridge.TICK`, `channel.SLOWLY`, `runtime.ASK`). 1 of something is all
+of it: a core of a node, or its network.
 
 It knows nothing of what games and learners themselves take, nor of how long anything is on its way.
 """
@@ -31,6 +34,8 @@ NODES = (4, 16, 64, 250, 1000)
 POLICIES = (8, 64, 512, 2000, 10_000)
 LINK = 1.25e9
 """Bytes a second that a node's network carries each way: ten gigabits."""
+MOVED = 0.9
+"""A setting counts as one that moves something if no more than this share of it is left."""
 WITHIN = 0.2
 """How far the model may be from what was measured."""
 FAST, SLOW = len(ACTORS_WORDS) + len(LEARNERS_WORDS), 40
@@ -50,7 +55,7 @@ class Costs:
     peer: float
     """...and for each link in it."""
     frame: float
-    """A frame that is sent, or comes."""
+    """A frame that is sent, with one that comes."""
     snapshot: float
     """A policy's weights that are sent to a node..."""
     byte: float
@@ -65,6 +70,8 @@ class Costs:
     """A result of a match that the head takes."""
     step_bytes: float
     frame_bytes: float
+    rounds: float
+    """Rounds a second of a bridge to which something always comes: that wakes it, too."""
 
 
 @dataclass(frozen=True)
@@ -143,16 +150,22 @@ def fitted(rows: list[dict[str, Any]]) -> Costs:
         target.append(row[share] / 100 - known)
     found = _not_negative(np.array(table), np.array(target))
     runs = {row["nodes"]: row for row in rows if row["of"] == "a run"}
+    a_round, peer, frame, snapshot, byte = map(float, found)
     costs = Costs(
-        part,
-        word,
-        *(float(cost) for cost in found),
+        part=part,
+        word=word,
+        round=a_round,
+        peer=peer,
+        frame=frame,
+        snapshot=snapshot,
+        byte=byte,
         step=0.0,
         poll=max(row.get("a poll, ms") or 0.0 for row in runs.values()) / 1e3,
         entry=unit["a node in an answer to a poll"],
         match=unit["a result of a match"],
         step_bytes=0.0,
         frame_bytes=0.0,
+        rounds=float(np.median([row["rounds/s"] for row in bare if row["counted every, s"]])),
     )
     # Steps by the smallest run: what its bridge took besides, and what came besides.
     first = runs[2]
@@ -179,9 +192,8 @@ def run_share(row: dict[str, Any], costs: Costs) -> float:
     sent = row["snapshots/s, to a node"] * peers
     return (
         peers * (parts * costs.part + words * costs.word)
-        + rounds * costs.round
-        + peers / TICK * costs.peer
-        + 2 * row["frames/s"] * costs.frame
+        + costs.rounds * (costs.round + peers * costs.peer)
+        + row["frames/s"] * costs.frame
         + sent * (costs.snapshot + row["bytes of a snapshot"] * costs.byte)
         + row["steps/s"] * costs.step
     )
@@ -215,7 +227,7 @@ def used(cluster: Cluster, costs: Costs) -> dict[str, float]:
     # No frame is made before the last is gone, so no more than one version a round crosses.
     versions = min(versions, 1 / TICK)
     table = (6 * policies**2 + 20 * policies) / SLOWLY if cluster.dealt else 0.0
-    look = costs.peer / TICK + 2 * costs.frame / TICK
+    look = costs.rounds * costs.peer + costs.frame / TICK
 
     def told(rings: float, words: float) -> float:
         """A link in whose every round so many words of so many policies' rings are looked at."""
@@ -234,13 +246,13 @@ def used(cluster: Cluster, costs: Costs) -> dict[str, float]:
     player += policies * send + cluster.steps * costs.step
     result = 40.0 + 30.0 * cluster.seats
     return {
-        "head's bridge": costs.round / TICK + head,
+        "head's bridge": costs.rounds * costs.round + head,
         "head's polls": others / ASK * (costs.poll + (cluster.nodes + SPARE) * costs.entry),
         "head's network": (others * costs.frame_bytes / TICK + matches * result) / LINK,
-        "a learning node's bridge": costs.round / TICK + learner,
+        "a learning node's bridge": costs.rounds * costs.round + learner,
         "a learning node's network, out": players * own * versions * cluster.snapshot / LINK,
         "a learning node's network, in": steps / learners * costs.step_bytes / LINK,
-        "a playing node's bridge": costs.round / TICK + player,
+        "a playing node's bridge": costs.rounds * costs.round + player,
         "a playing node's network, in": policies * versions * cluster.snapshot / LINK,
     }
 
@@ -289,11 +301,11 @@ def check(results: Results, rows: list[dict[str, Any]], costs: Costs) -> None:
         what = f"{row['of']}, {row['nodes']} nodes, {row['policies']} policies"
         results.row(
             {
-                "nodes": f"measured: {what}",
+                "measured": what,
                 "snapshots/s": row["snapshots/s, to a node"],
                 "frames/s": row["frames/s"],
-                "measured, %": row[share],
-                "told by the model, %": told,
+                "head's bridge, % of a core": row[share],
+                "by the model": told,
                 "off by, %": 100 * off,
             }
         )
@@ -301,22 +313,16 @@ def check(results: Results, rows: list[dict[str, Any]], costs: Costs) -> None:
             results.bar(f"{row['nodes']} nodes: off by, share", abs(off), most=WITHIN)
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    add = parser.add_argument
-    add("--figures", type=Path, default=FIGURES, help="the folder with cluster.calibrate.json")
-    add("--steps", type=float, default=Cluster.steps, help="steps a second of a node that plays")
-    add("--snapshot", type=float, default=Cluster.snapshot, help="bytes of a policy's weights")
-    options = options_of(parser)
-    rows = load(options.figures)
-    costs = fitted(rows)
-    results = Results("cluster_model")
+def told_costs(results: Results, costs: Costs) -> None:
+    """What single things cost."""
     for name, cost in vars(costs).items():
-        unit = "bytes" if name.endswith("_bytes") else "us"
-        results.row({"nodes": f"cost: {name}, {unit}", "": cost * (1 if unit == "bytes" else 1e6)})
-    check(results, rows, costs)
+        unit, times = ("bytes", 1.0) if name.endswith("_bytes") else ("us of a core", 1e6)
+        unit, times = ("a second", 1.0) if name == "rounds" else (unit, times)
+        results.row({"what": name.replace("_", "'s "), "cost": times * cost, "unit": unit})
+
+
+def walls(results: Results, costs: Costs, options: argparse.Namespace) -> None:
+    """What is used up first, and which setting moves it."""
     for nodes in NODES:
         for policies in POLICIES:
             cluster = Cluster(nodes, policies, steps=options.steps, snapshot=options.snapshot)
@@ -325,17 +331,38 @@ def main() -> None:
             setting, left = moved_by(cluster, costs, wall)
             results.row(
                 {
-                    "nodes": f"{nodes} nodes, {policies} policies",
+                    "cluster": f"{nodes:,} nodes, {policies:,} policies",
                     "most used": wall,
                     "of it": now[wall],
-                    "moved by": setting if left < 0.9 * now[wall] else "none of these",
+                    "moved by": setting if left < MOVED * now[wall] else "none of these",
                     "then": left,
                     "head's bridge": now["head's bridge"],
                     "head's polls": now["head's polls"],
-                    "learning": now["a learning node's bridge"],
-                    "playing": now["a playing node's bridge"],
+                    "a learning node's bridge": now["a learning node's bridge"],
+                    "a playing node's": now["a playing node's bridge"],
                 }
             )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    add = parser.add_argument
+    add("what", choices=("costs", "check", "walls"))
+    add("--figures", type=Path, default=FIGURES, help="the folder with cluster.calibrate.json")
+    add("--steps", type=float, default=Cluster.steps, help="steps a second of a node that plays")
+    add("--snapshot", type=float, default=Cluster.snapshot, help="bytes of a policy's weights")
+    options = options_of(parser)
+    rows = load(options.figures)
+    costs = fitted(rows)
+    results = Results(f"cluster_model.{options.what}")
+    if options.what == "costs":
+        told_costs(results, costs)
+    elif options.what == "check":
+        check(results, rows, costs)
+    else:
+        walls(results, costs, options)
     results.finish(options)
 
 

@@ -212,7 +212,7 @@ def bare(
     weights_every: float,
     hidden: int = 64,
 ) -> dict[str, Any]:
-    """What bridges do between a head, where all policies learn, and other nodes, each with an actor.
+    """What bridges do between a head, where all policies learn, and nodes with an actor each.
 
     Args:
         others: nodes beside the head.

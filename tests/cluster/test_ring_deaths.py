@@ -123,9 +123,7 @@ def test_a_bridge_dies_at_a_line_and_its_successor_goes_on(monkeypatch, seed, tu
 @pytest.mark.parametrize("again", [False, True], ids=["once", "often"])
 @pytest.mark.parametrize(("seed", "turns", "room"), CASES)
 @pytest.mark.parametrize("stride", LINES)
-def test_a_learner_takes_at_any_line_of_the_bridge(
-    monkeypatch, seed, turns, room, stride, again
-):
+def test_a_learner_takes_at_any_line_of_the_bridge(monkeypatch, seed, turns, room, stride, again):
     uncompiled(monkeypatch, ring_kernels)
     line, left = 0, -1
     while left < 0:

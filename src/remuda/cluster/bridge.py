@@ -221,15 +221,19 @@ class Bridge:
 
     def _begin_anew(self) -> None:
         """Take up a new placement: all links are made anew, since nodes agree on it by them."""
-        found = self._role.plan.read()
-        if found is None:
-            return
-        self._revision, self._placement, self._addresses = found
+        plan = self._role.plan
+        revision, found = plan.revision, plan.read()
         for peer in self._peers.values():
-            self._lose(peer, "roles are placed anew")
+            if peer.link is not None:
+                self._forget(peer.link)
         for stranger in self._strangers:
             self._forget(stranger)
         self._strangers.clear()
+        self._peers.clear()
+        if found is None:  # it is paused
+            plan.see(revision)
+            return
+        self._revision, self._placement, self._addresses = found
         homes = self._placement.homes
         self._identity = Identity(self._role.secret, self._placement.epoch, self._me)
         self._peers = {n: Peer(n) for n in self._placement.peers_of(self._me)}
@@ -241,6 +245,7 @@ class Bridge:
         }
         self._homes = homes
         log.info("epoch %d: nodes %s", self._placement.epoch, sorted(self._peers))
+        plan.see(self._revision)
 
     def _look_at_wakeups(self) -> None:
         self._role.wakeup.was_rung()

@@ -9,6 +9,7 @@ written before it, as on one machine.
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 
 import numpy as np
 
@@ -116,16 +117,19 @@ class Channel:
         if not self.is_told:
             return None
         frame = Frame()
+        newer = self._weights_out.newer() if now >= self._next_weights else {}
         self._fast_out.read()  # before all else; what was written before is copied after
         is_stamped = self._peer == HEAD and self._fast_out.last != self._fast_sent[-1]
-        slowly = now >= self._next_slow or is_stamped
+        if is_stamped:
+            newer = self._weights_out.newer()
+        slowly = now >= self._next_slow or is_stamped or bool(newer)
         if slowly:
             self._slow_out.read()
         table = self._table_out if slowly or self._stores.in_turns else None
         if table is not None:
             table.read()
         is_whole = self._add_rings(frame)
-        self._add_weights(frame, now, is_stamped)
+        self._add_weights(frame, newer, now)
         for actor, shard in self._shards_out.items():
             is_whole &= shard.add(frame, actor)
         if self.wakes:
@@ -186,13 +190,12 @@ class Channel:
                 return False
         return True
 
-    def _add_weights(self, frame: Frame, now: float, at_once: bool) -> None:
-        if now < self._next_weights and not at_once:
-            return
-        newer = self._weights_out.newer()
-        for policy in newer:
-            numbers, arrays = self._weights_out.take(policy)
-            frame.add(Kind.WEIGHTS, policy, numbers, arrays)
+    def _add_weights(self, frame: Frame, newer: Mapping[int, int], now: float) -> None:
+        """Add snapshots that were published before the words were read."""
+        for policy, version in newer.items():
+            found = self._weights_out.take(policy, version)
+            if found is not None:
+                frame.add(Kind.WEIGHTS, policy, *found)
         if newer:
             self._next_weights = now + self._weights_every
 

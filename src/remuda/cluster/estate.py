@@ -7,7 +7,7 @@ from it, and with its counts. It is written before any role begins there.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -96,8 +96,20 @@ def estate_of(
     )
 
 
-def take_over(assembly: Assembly, estate: Estate, checkpoints: Checkpoints) -> None:
-    """Write down, on the node that roles move to, what they go on from; none of them has begun."""
+def take_over(
+    assembly: Assembly, estate: Estate, checkpoints: Checkpoints, learn: Collection[str] = ()
+) -> None:
+    """Write down, on the node that roles move to, what they go on from; none of them has begun.
+
+    No bridge writes there meanwhile.
+
+    Args:
+        assembly: of the node.
+        estate: of these roles.
+        checkpoints: where they find their parts.
+        learn: the policies that learn there already. The rings of an actor that moves to them are
+            there, as far as anybody knows them, and are being read.
+    """
     published = assembly.published
     assert isinstance(published, PublishedWeights)
     if estate.saved is not None and estate.saved.manifest.number not in checkpoints.numbers():
@@ -117,6 +129,8 @@ def take_over(assembly: Assembly, estate: Estate, checkpoints: Checkpoints) -> N
         for name, row in rows.items():
             assembly.scoreboard.arrays[name][actor][...] = row
         for spec in assembly.specs:
+            if spec.name in learn:
+                continue
             ring = assembly.experience[spec.name].rings[actor]
             found = estate.rings.get((spec.name, actor))
             if found is not None:

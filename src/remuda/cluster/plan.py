@@ -1,8 +1,9 @@
 """Which role lives on which node, and where bridges listen: in shared memory, for a node's bridge.
 
-The process that hosts a node's roles writes it, and counts `epoch` up before and after: it is odd
-meanwhile. A bridge looks in every round. Who hosts the roles has no successor: if it dies in the
-middle, its bridge ends with it.
+The process that hosts a node's roles writes it, and counts `revision` up before and after: it is
+odd meanwhile, and as long as no link is to be. A bridge looks in every round, and says in `seen`
+which revision it works by. Who hosts the roles has no successor: if it dies in the middle, its
+bridge ends with it.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ class Plan:
         self._shared = SharedArrays(
             {
                 "revision": ((1,), np.int64),
+                "seen": ((1,), np.int64),
                 "epoch": ((1,), np.int64),
                 "homes": ((actors + learners,), np.int64),
                 "addresses": ((nodes, 2), np.int64),  # IPv4 as a number, port
@@ -42,9 +44,24 @@ class Plan:
         """Grows with every placement; odd while one is written."""
         return load(self._shared["revision"], 0)
 
+    def pause(self) -> None:
+        """Let the bridge give up all links, and make none until `write`."""
+        if self.revision % 2 == 0:
+            store(self._shared["revision"], 0, self.revision + 1)
+
+    @property
+    def is_seen(self) -> bool:
+        """Whether the bridge works by what stands here now, or has no link since it is paused."""
+        return load(self._shared["seen"], 0) == self.revision
+
+    def see(self, revision: int) -> None:
+        """For the bridge: tell that it works by this revision."""
+        store(self._shared["seen"], 0, revision)
+
     def write(self, placement: Placement, addresses: Addresses) -> None:
         """Let the bridge work by this from now on."""
         shared, revision = self._shared, self.revision
+        revision -= revision % 2
         store(shared["revision"], 0, revision + 1)
         fence_release()
         shared["epoch"][0] = placement.epoch

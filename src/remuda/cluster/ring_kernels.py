@@ -139,7 +139,7 @@ def _size(
     end: int,
     is_new: bool,
 ) -> int:
-    """Bytes that are told of a segment: of its steps from `first` to `end`, and of its beginning."""
+    """Bytes that are told of a segment: of steps `first` to `end`, and of its beginning."""
     size: int = parts.memories.shape[1] if is_new else 0
     for f in range(len(fields)):
         lo = 0 if is_new else min(first + layout[f, 1], layout[f, 2])

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -20,6 +19,7 @@ from typing import Any
 from remuda.checkpoint.store import Checkpoints
 from remuda.cluster.agent import Glance
 from remuda.cluster.bridge import BRIDGE
+from remuda.cluster.fetched_logs import FetchedLogs
 from remuda.cluster.moving import Move, Movers
 from remuda.cluster.node import Node
 from remuda.cluster.nodes import HEAD, Call, NodeInfo, Nodes
@@ -38,10 +38,10 @@ ASK = 0.25
 """Seconds between two questions to a node."""
 REACH = 5.0
 """Seconds that nodes are waited for while roles move."""
-LOG = re.compile(r"\S*/remuda-node-\w+/logs/(\S+)\.log")
-"""A log on the node that it is on."""
 START = 60.0
 """Seconds in which a node must have begun to start its roles."""
+GAP = 2.0
+"""Seconds between two looks at nodes that are not silence of theirs, but of the head."""
 GLANCE = 0.002
 """Seconds between two looks at what is waited for."""
 
@@ -92,7 +92,7 @@ class ClusterRuntime:
         """
         self._node, self._nodes = node, nodes
         self.placement, self._addresses = placement, dict(addresses)
-        self._logs, self._checkpoints = logs, checkpoints
+        self._logs, self._checkpoints = FetchedLogs(logs), checkpoints
         self._silence, self._write_limit = silence, write_limit
         self._local: ProcessRuntime = node.runtime(placement, addresses, logs, checkpoints)
         self._offers = {offer.number: offer for offer in offers}
@@ -105,6 +105,7 @@ class ClusterRuntime:
         """By role, how often it began again on another node, and why it did last."""
         self._fetching: dict[int, Call] = {}
         """Nodes that were asked for their logs."""
+        self._looked = time.monotonic()
         self._pending: list[Call] = []
         """What was asked of nodes while roles moved, and is not done yet."""
         self._stopped = False
@@ -242,6 +243,10 @@ class ClusterRuntime:
     def _ask(self, member: Member) -> None:
         """Take a node's answer, and ask it again when that is due."""
         now = time.monotonic()
+        if now > self._looked + GAP:  # this process itself was stopped, and hears of answers later
+            for each in self._members.values():
+                each.asked += now - self._looked
+        self._looked = now
         if self._is_silent(member.number):
             self._nodes.give_up(member.number)
             self._lose(member.number, f"gave no answer for {self._silence:g} s (cluster.silence)")
@@ -254,12 +259,14 @@ class ClusterRuntime:
                 self._lose(member.number, "is gone")
                 return
             for words in member.glance.news:
-                self._news.append(f"on the node {member.name} {self._own_words(member, words)}")
+                self._news.append(
+                    f"on the node {member.name} {self._logs.named(member.name, words)}"
+                )
                 self._fetching[member.number] = self._nodes.call(member.number, "logs")
             if member.glance.fatal is not None:
                 self._fetch_logs([member.number])
                 fatal = member.glance.fatal
-                words = self._own_words(member, str(fatal))
+                words = self._logs.named(member.name, str(fatal))
                 raise RoleDiedError(f"on the node {member.name} {words}")
         if member.question is None and now >= member.asked + ASK:
             member.asked, member.question = now, self._nodes.call(member.number, "poll")
@@ -314,7 +321,7 @@ class ClusterRuntime:
             if call.done():
                 del self._fetching[number]
                 with contextlib.suppress(RemudaError):
-                    self._keep_logs(number, call.result(0.0))
+                    self._logs.keep(self._name(number), call.result(0.0))
 
     def _welcome(self) -> None:
         """Take nodes that came; each prepares itself while the others go on."""
@@ -413,16 +420,7 @@ class ClusterRuntime:
         """Bring the logs of other nodes' roles to those of the run: `ROLE@NODE.log`."""
         calls = {n: self._nodes.call(n, "logs") for n in numbers}
         for number, logs in self._wait_for(calls, REACH).items():
-            self._keep_logs(number, logs)
-
-    def _keep_logs(self, number: int, logs: Mapping[str, str]) -> None:
-        for role, text in logs.items():
-            with contextlib.suppress(OSError):
-                (self._logs / f"{role}@{self._name(number)}.log").write_text(text)
-
-    def _own_words(self, member: Member, words: str) -> str:
-        """A node's words, with the log that is brought here in place of that which is there."""
-        return LOG.sub(rf"{self._logs}/\1@{member.name}.log", words)
+            self._logs.keep(self._name(number), logs)
 
     def _fetch_spans(self) -> None:
         """Bring what roles elsewhere did when, for a trace, by this node's clock."""

@@ -34,16 +34,23 @@ class WeightsOut:
         """Take note of what the peer has, in the order of the policies."""
         self._sent[:] = versions
 
-    def newer(self) -> list[int]:
-        """The policies that were published since they were sent last."""
-        found = self._published.board["versions"][self._policies] > self._sent
-        newer: list[int] = self._policies[found].tolist()
-        return newer
+    def newer(self) -> dict[int, int]:
+        """The policies that were published since they were sent last, with their versions."""
+        versions = self._published.board["versions"][self._policies]
+        found = versions > self._sent
+        pairs = zip(self._policies[found].tolist(), versions[found].tolist(), strict=True)
+        return dict(pairs)
 
-    def take(self, policy: int) -> tuple[Integers, list[Array]]:
-        """A policy's newest snapshot, as numbers and arrays; it counts as sent."""
+    def take(self, policy: int, version: int) -> tuple[Integers, list[Array]] | None:
+        """A policy's newest snapshot, as numbers and arrays; it counts as sent.
+
+        None: there is another version by now, whose learner may have taken steps that the words do
+        not tell of which were read meanwhile: who went on from both would train on them twice.
+        """
         name = self._published.policies[policy]
         found = self._reader.newest(name, training=True)
+        if found.version != version:
+            return None
         self._sent[self._policies == policy] = found.version
         training = found.training
         epsilon = np.array([found.epsilon]).view(np.int64)[0]
