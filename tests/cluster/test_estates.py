@@ -167,11 +167,13 @@ def test_both_move_at_once_and_what_waited_between_them_is_lost(tmp_path):
         play(world, actor, 30)
         world.pump_all()
         learn(learner)
-    play(world, actor, 20)
+    play(world, actor, 3)
     world.pump_all()
     head = world.assemblies[0]
     known = {name: head.experience[name].written for name in world.names}
     assert min(known.values()) > 100
+    there = [world.assemblies[1].experience[name].rings[0].open_steps for name in world.names]
+    assert min(there) > 0, "nothing was being written"
     move(world, Placement((0,), (0,), 2), 1, tmp_path)
     for name in world.names:
         ring = head.experience[name].rings[0]

@@ -23,6 +23,7 @@ from remuda.experience.ring import (
     CLOSED,
     CLOSED_STEPS,
     COUNTERS,
+    HEAD,
     LOST,
     NOTHING,
     OPEN,
@@ -199,6 +200,8 @@ def _begin_after(ring: ExperienceRing, words: Integers) -> None:
     sequence += MOVED + sequence % 2
     shared["committed"][:] = 0
     shared["closed_as"][:] = OPEN
+    # What is gone is in nobody's way: else the actor would find its first places taken for good.
+    shared["numbers"][:] = int(words[HEAD])
     shared["queue"][:] = 0
     shared["queue_sequence"][:] = NOTHING
     shared["queue_steps"][:] = int(words[CLOSED_STEPS])
