@@ -167,7 +167,7 @@ def test_both_move_at_once_and_what_waited_between_them_is_lost(tmp_path):
         play(world, actor, 30)
         world.pump_all()
         learn(learner)
-    play(world, actor, 3)
+    play(world, actor, 7)
     world.pump_all()
     head = world.assemblies[0]
     known = {name: head.experience[name].written for name in world.names}
