@@ -1,7 +1,10 @@
 """Whole runs over two nodes that are processes here: equal to one node, and to `sequential`."""
 
+import contextlib
 import glob
 import os
+import pickle
+import shutil
 import signal
 import tempfile
 import threading
@@ -43,7 +46,7 @@ DEALT = {
 
 
 @pytest.fixture
-def nodes(monkeypatch):
+def nodes(monkeypatch, request):
     """Lets runs with `cluster.local` have nodes that are processes, at places that a test says."""
     made = []
 
@@ -56,27 +59,36 @@ def nodes(monkeypatch):
         monkeypatch.setattr(Cluster, "place", lambda cluster, assembly: placement)
         return made
 
-    before = {child.pid for child in psutil.Process().children(recursive=True)}
-    files = set(glob.glob(f"{tempfile.gettempdir()}/remuda-node-*"))
+    before = set(descendants())
+    files = directories()
     yield prepare
     for each in made:
         each.stop()
     end = time.monotonic() + 10.0
-    while time.monotonic() < end:
-        left = {c.pid for c in psutil.Process().children(recursive=True)} - before
-        left = [pid for pid in left if "remuda" in name_of(pid)]
-        if not left:
-            break
+    while (left := {p: w for p, w in descendants().items() if p not in before}) and (
+        time.monotonic() < end
+    ):
         time.sleep(0.1)
-    assert not left, [name_of(pid) for pid in left]
-    assert set(glob.glob(f"{tempfile.gettempdir()}/remuda-node-*")) <= files
+    assert not left
+    if "gone" not in request.node.name:  # see the test of what it leaves
+        assert directories() <= files
 
 
-def name_of(pid):
-    try:
-        return " ".join(psutil.Process(pid).cmdline())
-    except psutil.Error:
-        return ""
+def directories():
+    """Those of nodes."""
+    return set(glob.glob(f"{tempfile.gettempdir()}/remuda-node-*"))
+
+
+def descendants():
+    """The processes that this one began, by id, but for its fork server, which stays."""
+    found = {}
+    for process in psutil.Process().children(recursive=True):
+        with contextlib.suppress(psutil.Error):
+            line = " ".join(process.cmdline())
+            is_server = process.ppid() == os.getpid() and "-B -c import sys" in line
+            if not is_server and "resource_tracker" not in line:
+                found[process.pid] = line[:200]
+    return found
 
 
 def over_nodes(directory, tree, *, resume=False, **more):
@@ -181,7 +193,7 @@ def test_a_node_that_is_gone_costs_no_turns_of_others(how, tmp_path, nodes):
             if process.is_running():
                 process.kill()
     board = check_steps(tmp_path / "run")
-    assert board["play"][:, Play.TURNS].sum() >= tree["run"]["turns"]
+    assert board["play"][Play.TURNS] >= tree["run"]["turns"]
     assert np.isfinite(board["learn"][:, Learn.UPDATES]).all()
     assert any("node-1" in line for line in seen), "nobody was told"
 
@@ -201,3 +213,19 @@ def test_in_an_exact_schedule_a_node_that_is_gone_ends_the_run(tmp_path, nodes):
     with pytest.raises(RemudaError, match="lockstep cannot go on elsewhere"):
         over_nodes(tmp_path / "two", FIXED, run={"turns": 10**7}, learners={"processes": 2})
     thread.join()
+
+
+@pytest.mark.slow
+@pytest.mark.xfail(strict=True, reason="agent.py: a killed agent's directory stays for ever")
+def test_a_node_that_is_killed_leaves_no_directory():
+    before, made = directories(), ProcessNodes(2)
+    made.start(1, "remuda.cluster.agent:NodeAgent", (pickle.dumps(None),))
+    made.call(1, "poll").result(60.0)
+    own = directories() - before
+    assert len(own) == 1
+    made.stop()
+    time.sleep(1.0)
+    left = directories() & own
+    for path in left:
+        shutil.rmtree(path)
+    assert not left
