@@ -1,11 +1,12 @@
 """What implements each seam: another implementation is another parameter here, and no new test."""
 
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 
 import numpy as np
 import pytest
 
+from contracts.bridged import Bridge, BridgedWeights, no_weights
 from contracts.roles import CountingRole
 from remuda.checkpoint.store import Checkpoints
 from remuda.config import ExperienceConfig, PublishConfig, SupervisionConfig
@@ -27,13 +28,16 @@ from remuda.runtime.role_loop import AsyncLoop, LockstepActor, LockstepLearner
 LENGTH, CAPACITY = 4, 32
 
 
-@pytest.fixture(params=["snapshot", "double_buffer"])
+@pytest.fixture(params=["snapshot", "double_buffer", "through a bridge"])
 def make_weights(request):
     """Makes a `WeightStore`, given sizes and checksums by policy, and what is known of training."""
 
     def make(layouts, training=None):
-        mode = PublishConfig(mode=request.param)
+        bridged = request.param == "through a bridge"
+        mode = PublishConfig() if bridged else PublishConfig(mode=request.param)
         found = {name: (*layout, mode) for name, layout in layouts.items()}
+        if bridged:
+            return BridgedWeights(found, training)
         return PublishedWeights(found, training=training)
 
     return make
@@ -46,26 +50,40 @@ class Steps:
     store: ExperienceStore
     learner: Wakeup
     actor: Wakeup
+    source: Experience | None = None
+    """The actor's own, where it is on another node."""
 
     def __post_init__(self):
         self._writer = self._rooms = None
+        self._source = self.store if self.source is None else self.source
+
+    @cached_property
+    def bridge(self):
+        """Between the two nodes: nothing crosses before it is asked for."""
+        return Bridge([{"a": self.store}, {"a": self._source}], [no_weights(), no_weights()])
+
+    def cross(self):
+        if self.source is not None:
+            self.bridge.pump()
 
     def write(self, numbers, ends=False):
         """Let one stream do these numbers, one in a turn; `ends`: its episode is over then."""
         if self._writer is None:
-            self._writer = ExperienceWriter(self.store, 0)
+            self._writer = ExperienceWriter(self._source, 0)
         one, none = np.ones(1, np.bool_), np.zeros(1, np.bool_)
         for number in numbers:
             observation = np.full((1, 1), number, np.float32)
             self._writer.decide(observation, np.full((1, 1), number), 0, one)
             over = np.full(1, ends and number == numbers[-1])
             self._writer.outcome(np.zeros(1, np.float32), over, none, observation, one)
+        self.cross()
 
     @property
     def may_write(self):
         """Whether the actor may write another turn."""
         if self._rooms is None:
-            self._rooms = Rooms([self.store.room(0)])
+            self._rooms = Rooms([self._source.room(0)])
+        self.cross()
         return self._rooms.has_room()
 
     def take(self):
@@ -79,7 +97,9 @@ class Steps:
         return out.actions[0, used, 0][out.streams[0, used] != AFTER].tolist()
 
 
-@pytest.fixture(params=["rings_of_its_own", "in_a_block", "in_blocks_of_two_actors"])
+@pytest.fixture(
+    params=["rings_of_its_own", "in_a_block", "in_blocks_of_two_actors", "through a bridge"]
+)
 def make_experience(request):
     """Makes the experience of a policy of one stream, for `rollout` steps at once or 0."""
 
@@ -102,6 +122,8 @@ def make_experience(request):
         if request.param == "in_a_block":
             block = Block(shape, 2, LENGTH, CAPACITY // LENGTH + 2)
             return Steps(make_one(block, 1), learner, actor)
+        if request.param == "through a bridge":
+            return Steps(make_one(keeps=True), learner, actor, make_one(keeps=True))
         return Steps(make_one(keeps=True), learner, actor)
 
     return make

@@ -15,11 +15,15 @@ import numpy as np
 
 from remuda.assembly import Assembly
 from remuda.checkpoint.store import Checkpoints
+from remuda.cluster.rings import Followed, Following
 from remuda.cluster.saved import Saved
 from remuda.cluster.stores import ACTORS_WORDS, LEARNERS_WORDS
+from remuda.experience.experience import Experience
 from remuda.experience.ring import (
     CLOSED,
     CLOSED_STEPS,
+    COUNTERS,
+    HEAD,
     LOST,
     NOTHING,
     OPEN,
@@ -28,6 +32,7 @@ from remuda.experience.ring import (
     ExperienceRing,
 )
 from remuda.memory.atomic import load, store
+from remuda.memory.shared import SharedArrays
 from remuda.publish.snapshot import PublishedWeights, Snapshot
 from remuda.types import Array, Integers, State
 
@@ -55,6 +60,8 @@ class Estate:
     """By follower, what the head has of it."""
     saved: Saved | None = None
     """The newest checkpoint."""
+    learns: frozenset[str] = frozenset()
+    """Policies that learn there already: the node has their rings, and their learner is at them."""
 
 
 def estate_of(
@@ -63,6 +70,7 @@ def estate_of(
     groups: Sequence[int],
     rings: Mapping[tuple[str, int], tuple[State, int]],
     checkpoints: Checkpoints,
+    learns: Collection[str] = (),
 ) -> Estate:
     """What the head knows of roles that are to move.
 
@@ -72,6 +80,7 @@ def estate_of(
         groups: ...and learner processes.
         rings: of these actors, from the nodes that learn from them.
         checkpoints: of the run.
+        learns: policies that learn already where they move to.
     """
     names = [assembly.specs[i].name for group in groups for i in assembly.layout.groups[group]]
     reader, board = assembly.published.reader(), assembly.scoreboard
@@ -93,6 +102,7 @@ def estate_of(
         rings,
         _shards(assembly, actors),
         Saved.read(checkpoints, numbers[-1]) if numbers and names else None,
+        frozenset(learns),
     )
 
 
@@ -133,7 +143,10 @@ def take_over(
                 continue
             ring = assembly.experience[spec.name].rings[actor]
             found = estate.rings.get((spec.name, actor))
-            if found is not None:
+            if spec.name in estate.learns:
+                if found is not None:
+                    _bring_up(assembly.experience[spec.name], actor, *found)
+            elif found is not None:
                 _put(ring, *found)
             else:
                 _begin_after(ring, estate.words[spec.name][actor])
@@ -157,6 +170,24 @@ def rings_of(assembly: Assembly, actor: int, policies: Sequence[str]) -> dict[tu
         ring = assembly.experience[name].rings[actor]
         found[name, actor] = (ring.state(), load(ring.counters, WRITTEN))
     return found
+
+
+def _bring_up(experience: Experience, actor: int, state: State, written: int) -> None:
+    """Add to a ring, whose learner goes on here, what its actor wrote and did not tell yet.
+
+    As a bridge does it, so that the learner reads nothing torn, and keeps the words that are its.
+    """
+    ring = experience.rings[actor]
+    words = SharedArrays({"counters": ((1, COUNTERS), np.int64)})
+    source = ExperienceRing(
+        ring.shape, ring.config, ring.num_streams, ring.num_segments, words, 0
+    )
+    source.restore(state, written)
+    followed, following = Followed(source), Following(experience, actor)
+    followed.holds(*following.holds)
+    payload: Array = np.empty(followed.largest, np.uint8)
+    while (found := followed.news(payload, 0)) is not None:
+        following.write(found[0])
 
 
 def _put(ring: ExperienceRing, state: State, written: int) -> None:
@@ -183,7 +214,15 @@ def _begin_after(ring: ExperienceRing, words: Integers) -> None:
     sequence += MOVED + sequence % 2
     shared["committed"][:] = 0
     shared["closed_as"][:] = OPEN
+    # What is gone is in nobody's way: else the actor would find its first places taken for good.
+    shared["numbers"][:] = int(words[HEAD])
     shared["queue"][:] = 0
     shared["queue_sequence"][:] = NOTHING
     shared["queue_steps"][:] = int(words[CLOSED_STEPS])
-    assert load(counters, CLOSED) >= 0
+    if written > int(words[CLOSED_STEPS]):
+        # What was being written: nobody closes it, so that it would be nowhere. It is closed and
+        # gone, by an entry of the queue that leads to no segment, which a learner passes over.
+        closed = int(words[CLOSED])
+        shared["queue_steps"][closed % ring.num_segments] = written
+        store(counters, CLOSED, closed + 1)
+        store(counters, CLOSED_STEPS, written)

@@ -63,6 +63,8 @@ class Movers:
             else:
                 sources = self._learned_by(move.before, gone)
             for node, names in sources.items():
+                if gone is not None and node == move.after.actors[actor]:
+                    continue  # the rings are there, where the actor goes on
                 if node == HEAD:
                     found |= rings_of(assembly, actor, names)
                 else:
@@ -79,14 +81,15 @@ class Movers:
             actors = [a for a in move.actors if move.after.actors[a] == node]
             groups = [g for g in move.groups if move.after.learners[g] == node]
             own = {key: held for key, held in rings.items() if key[1] in actors}
+            learns = self._learned_by(move.before).get(node, [])
             found[node] = (
-                estate_of(self._node.assembly, actors, groups, own, self._checkpoints)
+                estate_of(self._node.assembly, actors, groups, own, self._checkpoints, learns)
                 if actors or groups
                 else Estate()
             )
         return found
 
-    def _learned_by(self, placement: Placement, gone: int) -> dict[int, list[str]]:
+    def _learned_by(self, placement: Placement, gone: int | None = None) -> dict[int, list[str]]:
         """By node that is left, the policies that learn there."""
         assembly = self._node.assembly
         found: dict[int, list[str]] = {}

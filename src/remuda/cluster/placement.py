@@ -112,9 +112,10 @@ def place(
         allowed = [n for n, offer in by_number.items() if not label or offer.has_label(label)]
         if not allowed:
             raise LookupError(f"has the label {label!r} (policy.node)")
-        if device.startswith("cuda") and any(gpus[n] > 0 for n in allowed):
-            most = max(gpus[n] for n in allowed)
-            allowed = [n for n in allowed if gpus[n] == most]
+        able = [n for n in allowed if by_number[n].gpus > 0]
+        if device.startswith("cuda") and able:  # where there are too few, they share them
+            most = max(gpus[n] for n in able)
+            allowed = [n for n in able if gpus[n] == most]
         home = take(allowed)
         gpus[home] -= device.startswith("cuda")
         learners.append(home)

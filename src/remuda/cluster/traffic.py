@@ -39,7 +39,7 @@ class Traffic:
         self._shared = SharedArrays({"counts": ((nodes, len(Count)), np.int64)})
         self._before: dict[int, list[int]] = {}
         self._last: dict[int, list[int]] = {}
-        self._of: dict[int, int] = {}
+        self._of: dict[int, Link] = {}  # not by id, which the next one may have
 
     @property
     def counts(self) -> Array:
@@ -48,13 +48,15 @@ class Traffic:
 
     def note(self, node: int, link: Link, channel: Channel | None) -> None:
         """Count what crossed by a link so far."""
-        found = [link.sent_bytes, link.received_bytes, link.frames, 0, 0]
+        is_known = self._of.get(node) is link
+        steps = self._last[node][3:] if is_known else [0, 0]  # a link that broke has no channel
         if channel is not None:
-            found[3:] = [channel.steps_out, channel.steps_in]
-        if self._of.get(node) != id(link):  # another connection
+            steps = [channel.steps_out, channel.steps_in]
+        found = [link.sent_bytes, link.received_bytes, link.frames, *steps]
+        if not is_known:  # another connection
             before, last = self._before.get(node, [0] * 5), self._last.get(node, [0] * 5)
             self._before[node] = [a + b for a, b in zip(before, last, strict=True)]
-            self._of[node] = id(link)
+            self._of[node] = link
         self._last[node] = found
         row = self._shared["counts"][node]
         row[:5] = [a + b for a, b in zip(self._before[node], found, strict=True)]

@@ -1,0 +1,196 @@
+"""Roles that move from node to node: what they go on from, and that nothing is counted twice."""
+
+import pytest
+
+from cluster.two_nodes import ACTOR_HERE, LEARNER_HERE, TwoNodes
+from remuda.checkpoint.store import Checkpoints
+from remuda.cluster.estate import rings_of, take_over
+from remuda.cluster.moving import Move, Movers
+from remuda.cluster.placement import Placement
+from remuda.experience.ring import CLOSED, TAKEN, TAKEN_STEPS, WRITTEN
+from remuda.scoreboard import Learn
+
+
+class NoNodes:
+    """Nodes that nobody asks."""
+
+    def call(self, number, method, *args):
+        raise AssertionError(f"node {number} was asked for {method}")
+
+
+class Asked:
+    """The other node, which answers at once."""
+
+    def __init__(self, world):
+        self.world = world
+
+    def call(self, number, method, *args):
+        assert method == "rings_of"
+        return rings_of(self.world.assemblies[number], *args)
+
+
+def world_of(placement, algorithm="ppo"):
+    world = TwoNodes(placement, (2,), policy={"algorithm": algorithm})
+    world.link()
+    return world
+
+
+def play(world, actor, turns):
+    for _ in range(turns):
+        actor.work()
+
+
+def learn(learner):
+    while learner.work():
+        pass
+
+
+def move(world, after, gone, tmp_path, meanwhile=lambda: None):
+    """Move roles as the head does; returns the workers of all roles, new where they moved."""
+    checkpoints = Checkpoints(tmp_path / "checkpoints")
+    nodes = NoNodes() if gone else Asked(world)
+    movers = Movers(world.nodes[0], nodes, checkpoints)
+    step = Move(world.placement, after)
+    rings, calls = movers.ask_for_rings(step, gone)
+    for told in calls.values():
+        rings |= told
+    homes = (0,) if gone else (0, 1)
+    estates = movers.estates(step, rings, homes)
+    meanwhile()
+    for home in homes:
+        take_over(world.assemblies[home], estates[home], checkpoints)
+    world.placement = after
+
+
+def test_an_actor_that_moves_to_its_learner_gives_it_no_step_twice(tmp_path):
+    """The learner there takes steps while the actor's ring is asked for and written down."""
+    world = world_of(LEARNER_HERE)
+    actor, learner = world.role(0), world.role(1)
+    for _ in range(6):
+        play(world, actor, 30)
+        world.pump_all()
+        learn(learner)
+    play(world, actor, 30)
+    world.pump_all()
+    head = world.assemblies[0]
+    before = {n: head.experience[n].rings[0].counters.copy() for n in world.names}
+    waits = [head.experience[name].untaken for name in world.names]
+    assert min(waits) >= 16
+
+    move(world, Placement((0,), (0,), 2), 1, tmp_path, meanwhile=lambda: learn(learner))
+    for name in world.names:
+        words = head.experience[name].rings[0].counters
+        assert words[TAKEN] > before[name][TAKEN], "steps that were taken are there again"
+        assert words[TAKEN_STEPS] > before[name][TAKEN_STEPS]
+        assert words[CLOSED] >= before[name][CLOSED]
+    trained = {n: head.scoreboard.learn(n)[Learn.TRAINED] for n in world.names}
+    actor = world.role(0)
+    for _ in range(6):
+        play(world, actor, 30)
+        learn(learner)
+    play(world, actor, 200)  # it closes what was open at its first turn
+    learn(learner)
+    for name in world.names:
+        check = head.scoreboard.learn(name)
+        assert check[Learn.TRAINED] > trained[name]
+        assert head.experience[name].written >= check[Learn.TRAINED] + check[Learn.LOST]
+        check_counts(head, name)
+
+
+def check_counts(assembly, name):
+    experience, row = assembly.experience[name], assembly.scoreboard.learn(name)
+    (ring,) = experience.rings
+    told = row[Learn.TRAINED] + experience.untaken + ring.open_steps + row[Learn.LOST]
+    assert experience.written == told, f"{experience.written - told} steps are nowhere"
+
+
+def test_an_actor_that_is_relieved_brings_along_what_did_not_cross_yet(tmp_path):
+    """From the head to the node of its learner, which has a part of its ring."""
+    world = world_of(ACTOR_HERE)
+    actor, learner = world.role(0), world.role(1)
+    for _ in range(4):
+        play(world, actor, 30)
+        world.pump_all()
+        learn(learner)
+    play(world, actor, 25)  # this did not cross
+    there = world.assemblies[1]
+    behind = [there.experience[name].written for name in world.names]
+    taken = [there.experience[n].rings[0].counters[TAKEN] for n in world.names]
+    move(world, Placement((1,), (1,), 2), None, tmp_path, meanwhile=lambda: learn(learner))
+    for i, name in enumerate(world.names):
+        here = world.assemblies[0].experience[name]
+        assert there.experience[name].written == here.written > behind[i]
+        assert there.experience[name].rings[0].counters[TAKEN] >= taken[i], "taken again"
+    actor = world.role(0)
+    for _ in range(6):
+        play(world, actor, 30)
+        learn(learner)
+    for name in world.names:
+        check_counts(there, name)
+        assert there.scoreboard.learn(name)[Learn.LOST] == 0
+
+
+@pytest.mark.parametrize("crossed", [True, False])
+def test_a_learner_that_moves_goes_on_with_versions_and_counts(crossed, tmp_path):
+    """Its node is gone; the actor lives on the head, and has what it wrote last."""
+    world = world_of(ACTOR_HERE)
+    actor, learner = world.role(0), world.role(1)
+    for _ in range(6):
+        play(world, actor, 30)
+        world.pump_all()
+        learn(learner)
+    if crossed:
+        world.pump_all()
+    head = world.assemblies[0]
+    known = {name: head.snapshots()[name].version for name in world.names}
+    updates = {name: head.scoreboard.learn(name)[Learn.UPDATES] for name in world.names}
+    assert min(known.values()) > 1
+    move(world, Placement((0,), (0,), 2), 1, tmp_path)
+    for name in world.names:
+        assert head.snapshots()[name].version == known[name]
+    learner = world.role(1)
+    for _ in range(4):
+        play(world, actor, 30)
+        learn(learner)
+    for name in world.names:
+        assert head.snapshots()[name].version > known[name]
+        assert head.scoreboard.learn(name)[Learn.UPDATES] > updates[name]
+        if crossed:
+            check_counts(head, name)
+
+
+def test_both_move_at_once_and_what_waited_between_them_is_lost(tmp_path):
+    world = TwoNodes(Placement((1,), (1,)), (2,), policy={"algorithm": "ppo"})
+    world.link()
+    actor, learner = world.role(0), world.role(1)
+    for _ in range(6):
+        play(world, actor, 30)
+        world.pump_all()
+        learn(learner)
+    play(world, actor, 7)
+    world.pump_all()
+    head = world.assemblies[0]
+    known = {name: head.experience[name].written for name in world.names}
+    assert min(known.values()) > 100
+    there = [world.assemblies[1].experience[name].rings[0].open_steps for name in world.names]
+    assert min(there) > 0, "nothing was being written"
+    move(world, Placement((0,), (0,), 2), 1, tmp_path)
+    for name in world.names:
+        ring = head.experience[name].rings[0]
+        assert ring.counters[WRITTEN] == known[name]
+        assert (ring.shared["committed"] == 0).all()
+        assert (ring.shared["sequence"] % 2 == 0).all()
+    actor, learner = world.role(0), world.role(1)
+    for _ in range(6):
+        play(world, actor, 30)
+        learn(learner)
+    for name in world.names:
+        check_counts(head, name)
+        assert head.scoreboard.learn(name)[Learn.LOST] > 0
+        versions = head.experience[name].rings[0].shared["versions"]
+        assert versions.max() <= head.snapshots()[name].version
+
+
+def test_moves_name_who_moves():
+    move = Move(Placement((0, 1), (1, 2)), Placement((0, 2), (1, 0), 2))
+    assert (move.actors, move.groups) == ([1], [1])
