@@ -139,7 +139,13 @@ class ClusterRuntime:
         Where actor and learners work in turns the actor's node is asked last, so that all others
         know which checkpoint it is.
         """
-        self._wait_for(self._call_all("begin_save", number))
+        acts = self.placement.actors[0] if self._node.assembly.config.exact else HEAD
+        begun = self._call_all("begin_save", number, without=acts)
+        if acts != HEAD:
+            self._local.want_save(number)
+        self._wait_for(begun)
+        if acts in self._members:
+            self._wait_for({acts: self._nodes.call(acts, "begin_save", number)})
         calls = self._call_all("save", number)
         parts = self._local.save(number)
         calls = {n: call for n, call in calls.items() if call.done() or not self._is_silent(n)}
@@ -369,8 +375,9 @@ class ClusterRuntime:
         """The names of all roles."""
         return [role.name for role in self._node.assembly.roles()]
 
-    def _call_all(self, method: str, *args: Any) -> dict[int, Call]:
-        return {number: self._nodes.call(number, method, *args) for number in self._members}
+    def _call_all(self, method: str, *args: Any, without: int = HEAD) -> dict[int, Call]:
+        numbers = [number for number in self._members if number != without]
+        return {number: self._nodes.call(number, method, *args) for number in numbers}
 
     def _wait_for(self, calls: Mapping[int, Call], limit: float | None = None) -> dict[int, Any]:
         """The answers of nodes, by number; of a node that is gone, or silent, there is none.
