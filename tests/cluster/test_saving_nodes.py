@@ -1,8 +1,12 @@
 """Checkpoints of runs over several nodes: which role writes what, whatever comes first."""
 
+import os
+import signal
 import time
+from dataclasses import replace
 
 from cluster.node_runs import NodeRun, ProcessNodes
+from cluster_nodes import until
 
 SLOWLY = 0.7
 
@@ -33,3 +37,25 @@ def test_a_learner_knows_which_checkpoint_is_wanted_before_an_actor_elsewhere_en
         assert run.save() == set()
     finally:
         run.stop()
+
+
+def test_a_learner_that_moves_goes_on_from_its_part_where_others_have_theirs_already(tmp_path):
+    settings = {"env": {"num_envs": 4}}
+    where = ((1,), (1, 2))
+    run = NodeRun(tmp_path, settings, (4,), ((0,), (1,)), where, ProcessNodes(3))
+    run.runtime._offers[1] = replace(run.runtime._offers[1], cores=64)
+    try:
+        run.runtime.start(lambda: False)
+        run.runtime.run_for(0.5)
+        assert run.save() == set()
+        os.kill(run.nodes.pid(2), signal.SIGKILL)
+        until(lambda: run.runtime.run_for(0.1) or run.runtime.placement.learners == (1, 1), 20.0)
+        log = tmp_path / "logs" / "learner-agent_1@node-1.log"
+        until(lambda: run.runtime.run_for(0.3) or is_running(run, "learner-agent_1"), 30.0)
+    finally:
+        run.stop()
+    assert "goes on from the newest checkpoint" in log.read_text()
+
+
+def is_running(run, name):
+    return any(r.name == name and r.state == "running" for r in run.runtime.status())

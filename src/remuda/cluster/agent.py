@@ -322,6 +322,8 @@ class NodeAgent:
         elif manifest is None:
             self._checkpoints.abandon(number)
         else:
+            for part in (part for role in self._running.roles for part in role.parts):
+                self._checkpoints.carry_over(number, part)  # of a role that was dead or late
             self._checkpoints.commit(replace(manifest, files={}))
             self._checkpoints.keep(2)
         self._running.settle(number)

@@ -100,7 +100,7 @@ def take_over(assembly: Assembly, estate: Estate, checkpoints: Checkpoints) -> N
     """Write down, on the node that roles move to, what they go on from; none of them has begun."""
     published = assembly.published
     assert isinstance(published, PublishedWeights)
-    if estate.saved is not None and estate.saved.manifest.number not in checkpoints.numbers():
+    if estate.saved is not None:
         estate.saved.write(checkpoints)
     for name, snapshot in estate.snapshots.items():
         published.publisher(name, published.checksums[name]).follow(snapshot)
