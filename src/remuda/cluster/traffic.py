@@ -39,7 +39,7 @@ class Traffic:
         self._shared = SharedArrays({"counts": ((nodes, len(Count)), np.int64)})
         self._before: dict[int, list[int]] = {}
         self._last: dict[int, list[int]] = {}
-        self._of: dict[int, int] = {}
+        self._of: dict[int, Link] = {}
 
     @property
     def counts(self) -> Array:
@@ -51,10 +51,10 @@ class Traffic:
         found = [link.sent_bytes, link.received_bytes, link.frames, 0, 0]
         if channel is not None:
             found[3:] = [channel.steps_out, channel.steps_in]
-        if self._of.get(node) != id(link):  # another connection
+        if self._of.get(node) is not link:  # another connection
             before, last = self._before.get(node, [0] * 5), self._last.get(node, [0] * 5)
             self._before[node] = [a + b for a, b in zip(before, last, strict=True)]
-            self._of[node] = id(link)
+            self._of[node] = link
         self._last[node] = found
         row = self._shared["counts"][node]
         row[:5] = [a + b for a, b in zip(self._before[node], found, strict=True)]
