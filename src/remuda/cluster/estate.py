@@ -15,8 +15,9 @@ import numpy as np
 
 from remuda.assembly import Assembly
 from remuda.checkpoint.store import Checkpoints
+from remuda.cluster.rings import mend
 from remuda.cluster.saved import Saved
-from remuda.cluster.stores import ACTORS_WORDS, LEARNERS_WORDS
+from remuda.cluster.stores import ACTORS_WORDS
 from remuda.experience.ring import (
     CLOSED,
     CLOSED_STEPS,
@@ -51,6 +52,9 @@ class Estate:
     rings: Mapping[tuple[str, int], tuple[State, int]] = field(default_factory=dict)
     """By policy and actor, what a ring holds and how many steps were written; of those that are
     known of."""
+    kept: frozenset[str] = frozenset()
+    """Policies that learn there already: of their rings nothing is newer than what is there, and
+    their learners, which go on meanwhile, take from them."""
     shards: Mapping[int, Mapping[str, Array]] = field(default_factory=dict)
     """By follower, what the head has of it."""
     saved: Saved | None = None
@@ -105,10 +109,9 @@ def take_over(assembly: Assembly, estate: Estate, checkpoints: Checkpoints) -> N
     for name, snapshot in estate.snapshots.items():
         published.publisher(name, published.checksums[name]).follow(snapshot)
         assembly.scoreboard.learn(name)[:] = estate.learned[name]
-        for actor, words in enumerate(estate.words[name]):
-            own = assembly.experience[name].rings[actor].counters
-            for word in LEARNERS_WORDS:
-                store(own, word, int(words[word]))
+        # As after a death on one node: what the head knows of what was taken may be older than what
+        # is known here, and no step is to be taken twice.
+        assembly.experience[name].release()
     for actor, arrays in estate.shards.items():
         assert assembly.table is not None
         for name, array in arrays.items():
@@ -118,6 +121,9 @@ def take_over(assembly: Assembly, estate: Estate, checkpoints: Checkpoints) -> N
             assembly.scoreboard.arrays[name][actor][...] = row
         for spec in assembly.specs:
             ring = assembly.experience[spec.name].rings[actor]
+            if spec.name in estate.kept:
+                mend(ring)
+                continue
             found = estate.rings.get((spec.name, actor))
             if found is not None:
                 _put(ring, *found)

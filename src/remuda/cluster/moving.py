@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from remuda.checkpoint.store import Checkpoints
@@ -78,13 +78,30 @@ class Movers:
         for node in homes:
             actors = [a for a in move.actors if move.after.actors[a] == node]
             groups = [g for g in move.groups if move.after.learners[g] == node]
-            own = {key: held for key, held in rings.items() if key[1] in actors}
-            found[node] = (
-                estate_of(self._node.assembly, actors, groups, own, self._checkpoints)
-                if actors or groups
-                else Estate()
-            )
+            kept = self._kept(move, node) if actors else frozenset()
+            own = {
+                key: held for key, held in rings.items() if key[1] in actors and key[0] not in kept
+            }
+            if not (actors or groups):
+                found[node] = Estate()
+                continue
+            estate = estate_of(self._node.assembly, actors, groups, own, self._checkpoints)
+            # The lead, which goes on meanwhile, takes results from those that are here.
+            shards = {} if node == HEAD else estate.shards
+            found[node] = replace(estate, shards=shards, kept=kept)
         return found
+
+    def _kept(self, move: Move, node: int) -> frozenset[str]:
+        """The policies that learn on a node before and after: what they know of rings is there."""
+        assembly = self._node.assembly
+        return frozenset(
+            assembly.specs[i].name
+            for group, homes in enumerate(
+                zip(move.before.learners, move.after.learners, strict=True)
+            )
+            if homes == (node, node)
+            for i in assembly.layout.groups[group]
+        )
 
     def _learned_by(self, placement: Placement, gone: int) -> dict[int, list[str]]:
         """By node that is left, the policies that learn there."""
