@@ -5,8 +5,11 @@ import signal
 import time
 from dataclasses import replace
 
+import pytest
+
 from cluster.node_runs import NodeRun, ProcessNodes
 from cluster_nodes import until
+from remuda.errors import RoleDiedError
 
 SLOWLY = 0.7
 
@@ -59,3 +62,21 @@ def test_a_learner_that_moves_goes_on_from_its_part_where_others_have_theirs_alr
 
 def is_running(run, name):
     return any(r.name == name and r.state == "running" for r in run.runtime.status())
+
+
+def test_a_role_that_dies_for_good_on_the_head_costs_neither_a_last_checkpoint_nor_an_end_in_order(
+    tmp_path,
+):
+    settings = {"env": {"num_envs": 4}, "supervision": {"restarts": 0}}
+    run = NodeRun(tmp_path, settings, (4,), ((0,), (1,)), ((1,), (0, 1)), ProcessNodes(2))
+    try:
+        run.runtime.start(lambda: False)
+        run.runtime.run_for(0.5)
+        assert run.save() == set()
+        os.kill(run.runtime._local.pids["learner-agent_0"], signal.SIGKILL)
+        with pytest.raises(RoleDiedError, match="its budget is spent"):
+            run.runtime.run_for(5.0)
+        assert run.save() == {"agent_0"}
+    finally:
+        run.stop()
+    assert run.runtime._local.pids == {}

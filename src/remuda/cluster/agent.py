@@ -8,6 +8,7 @@ other nodes lose their links: the head learns of it by whatever brought this pro
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import pickle
 import queue
@@ -289,6 +290,9 @@ class NodeAgent:
         except RemudaError as error:
             # Of a class that takes words alone: it crosses to the head.
             self._fatal = RoleDiedError(str(error))
+        except Exception as error:  # without its keeper a node would only seem to live
+            log.exception("the keeper failed")
+            self._fatal = RoleDiedError(f"{type(error).__name__}: {error}")
         if self._fatal is not None:
             threading.Event().wait(LOOK)
         glance = Glance(
@@ -306,7 +310,9 @@ class NodeAgent:
 
     def _begin_save(self, number: int) -> None:
         if not self._recipe.checkpoints:
-            self._checkpoints.partial(number).mkdir(parents=True, exist_ok=True)
+            # Where that cannot be, no role can write its part, and says so.
+            with contextlib.suppress(OSError):
+                self._checkpoints.partial(number).mkdir(parents=True, exist_ok=True)
         self._running.want_save(number)
 
     def _save(self, number: int) -> dict[str, bytes | None]:
@@ -322,10 +328,14 @@ class NodeAgent:
         elif manifest is None:
             self._checkpoints.abandon(number)
         else:
-            for part in (part for role in self._running.roles for part in role.parts):
-                self._checkpoints.carry_over(number, part)  # of a role that was dead or late
-            self._checkpoints.commit(replace(manifest, files={}))
-            self._checkpoints.keep(2)
+            try:
+                for part in (part for role in self._running.roles for part in role.parts):
+                    self._checkpoints.carry_over(number, part)  # of a role that was dead or late
+                self._checkpoints.commit(replace(manifest, files={}))
+                self._checkpoints.keep(2)
+            except OSError as error:  # the one before is what roles here go back to
+                log.error("cannot keep checkpoint %d: %s", number, error)
+                self._checkpoints.abandon(number)
         self._running.settle(number)
 
     def _finish(self) -> int:

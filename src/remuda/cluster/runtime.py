@@ -393,7 +393,8 @@ class ClusterRuntime:
         """
         end = time.monotonic() + (self._silence if limit is None else limit)
         while time.monotonic() < end and not all(call.done() for call in calls.values()):
-            self._local.run_for(GLANCE)
+            with contextlib.suppress(RemudaError):  # a role's death: `_look` tells of it
+                self._local.run_for(GLANCE)
         found = {}
         for number, call in calls.items():
             if not call.done():
@@ -446,8 +447,4 @@ class ClusterRuntime:
                     assembly.spans_elsewhere[name] = Spans(found, later)
 
     def _write(self, number: int, part: str, contents: bytes) -> None:
-        try:
-            path = self._checkpoints.partial(number) / f"{part}.safetensors"
-            path.write_bytes(contents)
-        except OSError as error:
-            raise RemudaError(f"cannot write checkpoint {number}: {error.strerror}") from None
+        (self._checkpoints.partial(number) / f"{part}.safetensors").write_bytes(contents)
