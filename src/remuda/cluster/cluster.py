@@ -19,7 +19,7 @@ from remuda.cluster.placement import Offer, Placement, place
 from remuda.cluster.runtime import ClusterRuntime
 from remuda.cluster.saved import Saved
 from remuda.config import Config
-from remuda.errors import ConfigError
+from remuda.errors import ConfigError, RemudaError
 from remuda.population.imported import Imported
 from remuda.types import AgentSpec
 
@@ -138,7 +138,13 @@ class Cluster:
         asked = [(info, prepare(info, saved)) for info in self.infos[1:]]
         addresses = {HEAD: (head.address, node.listener.port)}
         for info, call in asked:
-            port = call.result(config.cluster.start_limit)
+            try:
+                port = call.result(config.cluster.start_limit)
+            except TimeoutError:
+                raise RemudaError(
+                    f"node {info.name} was not prepared within {config.cluster.start_limit:g} s "
+                    "(cluster.start_limit): look whether it is overloaded, or raise the limit"
+                ) from None
             addresses[info.number] = (info.address, port)
         return ClusterRuntime(
             node,
