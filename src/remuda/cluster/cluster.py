@@ -13,6 +13,7 @@ from remuda.assembly import Assembly
 from remuda.checkpoint.store import Checkpoints, Manifest
 from remuda.cluster.agent import NodeRecipe
 from remuda.cluster.bridge import Listener
+from remuda.cluster.moving import needs_of
 from remuda.cluster.node import Node
 from remuda.cluster.nodes import HEAD, Call, NodeInfo, Nodes
 from remuda.cluster.placement import Offer, Placement, place
@@ -63,12 +64,9 @@ class Cluster:
         layout, specs = assembly.layout, assembly.specs
         offers = [self.offer(info) for info in self.infos]
         names = ", ".join(info.name for info in self.infos)
-        wanted = [specs[group[0]].config.node for group in layout.groups]
-        devices = [layout.devices[group[0]] for group in layout.groups]
+        needs = needs_of(layout, specs)
         try:
-            return place(
-                offers, len(layout.copies), devices, wanted, lead=assembly.table is not None
-            )
+            return place(offers, len(layout.copies), *needs, lead=assembly.table is not None)
         except LookupError as error:
             raise ConfigError(f"no node {error.args[0]}; there are {names}") from None
 

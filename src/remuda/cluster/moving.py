@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -10,7 +10,9 @@ from remuda.checkpoint.store import Checkpoints
 from remuda.cluster.estate import Estate, estate_of, rings_of
 from remuda.cluster.node import Node
 from remuda.cluster.nodes import HEAD, Call, Nodes
-from remuda.cluster.placement import Placement
+from remuda.cluster.placement import Offer, Placement, without
+from remuda.policies.spec import PolicySpec
+from remuda.runtime.layout import Layout
 
 
 @dataclass(frozen=True)
@@ -33,11 +35,23 @@ class Move:
         return [group for group, (a, b) in pairs if a != b]
 
 
+def needs_of(layout: Layout, specs: Sequence[PolicySpec]) -> tuple[list[str], list[str]]:
+    """By learner process, its device, and the label of the node that it is to live on."""
+    devices = [layout.devices[group[0]] for group in layout.groups]
+    return devices, [specs[group[0]].config.node for group in layout.groups]
+
+
 class Movers:
     """What a move asks of the nodes, the head's own among them."""
 
     def __init__(self, node: Node, nodes: Nodes, checkpoints: Checkpoints) -> None:
         self._node, self._nodes, self._checkpoints = node, nodes, checkpoints
+
+    def without(self, placement: Placement, gone: int, offers: Sequence[Offer]) -> Placement:
+        """The next placement, once a node is gone."""
+        assembly = self._node.assembly
+        needs = needs_of(assembly.layout, assembly.specs)
+        return without(placement, gone, offers, *needs)
 
     def ask_for_rings(self, move: Move, gone: int | None) -> tuple[dict[Any, Any], dict[int, Call]]:
         """What nodes know of the rings of actors that move.

@@ -148,8 +148,18 @@ def relieved(placement: Placement, offers: Sequence[Offer], new: int) -> Placeme
     return replace(found, epoch=placement.epoch + 1) if moved else None
 
 
-def without(placement: Placement, gone: int, offers: Sequence[Offer]) -> Placement:
-    """Move the roles of a node that is gone to those that are left, one to each in turn."""
+def without(
+    placement: Placement,
+    gone: int,
+    offers: Sequence[Offer],
+    devices: Sequence[str] = (),
+    wanted: Sequence[str] = (),
+) -> Placement:
+    """Move the roles of a node that is gone to those that are left, one to each in turn.
+
+    Learners go to nodes with the label that is wanted, and to those with a GPU if they train on
+    one, as long as there are such; see `place`.
+    """
     load = {offer.number: 0 for offer in offers}
     for home in placement.homes:
         if home in load:
@@ -158,7 +168,14 @@ def without(placement: Placement, gone: int, offers: Sequence[Offer]) -> Placeme
     homes = {}
     for role in placement.roles_of(gone):
         plays = role < len(placement.actors)
-        allowed = [o.number for o in offers if o.plays or not plays] or [o.number for o in offers]
+        fit = [o for o in offers if o.plays or not plays] or list(offers)
+        if not plays:
+            learner = role - len(placement.actors)
+            label = wanted[learner] if learner < len(wanted) else ""
+            device = devices[learner] if learner < len(devices) else ""
+            fit = [o for o in fit if label and o.has_label(label)] or fit
+            fit = [o for o in fit if o.gpus and device.startswith("cuda")] or fit
+        allowed = [o.number for o in fit]
         home = max(allowed, key=lambda number: (cores[number] - load[number], -number))
         load[home] += 1
         homes[role] = home

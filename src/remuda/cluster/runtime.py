@@ -23,7 +23,7 @@ from remuda.cluster.bridge import BRIDGE
 from remuda.cluster.moving import Move, Movers
 from remuda.cluster.node import Node
 from remuda.cluster.nodes import HEAD, Call, NodeInfo, Nodes
-from remuda.cluster.placement import Offer, Placement, relieved, without
+from remuda.cluster.placement import Offer, Placement, relieved
 from remuda.cluster.plan import Addresses
 from remuda.cluster.traffic import Count
 from remuda.compiling import Progress
@@ -294,7 +294,7 @@ class ClusterRuntime:
                 f"{self._node.assembly.config.schedule} cannot go on elsewhere"
             )
         del self._offers[number]
-        after = without(self.placement, number, list(self._offers.values()))
+        after = self._movers.without(self.placement, number, list(self._offers.values()))
         to = ", ".join(
             f"{self._roles[role]} on {self._name(home)}"
             for role, home in enumerate(after.homes)
