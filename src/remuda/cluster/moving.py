@@ -11,6 +11,7 @@ from remuda.cluster.estate import Estate, estate_of, rings_of
 from remuda.cluster.node import Node
 from remuda.cluster.nodes import HEAD, Call, Nodes
 from remuda.cluster.placement import Offer, Placement, without
+from remuda.policies.sharing import shares_of
 from remuda.policies.spec import PolicySpec
 from remuda.runtime.layout import Layout
 
@@ -35,10 +36,24 @@ class Move:
         return [group for group, (a, b) in pairs if a != b]
 
 
-def needs_of(layout: Layout, specs: Sequence[PolicySpec]) -> tuple[list[str], list[str]]:
-    """By learner process, its device, and the label of the node that it is to live on."""
+def needs_of(layout: Layout, specs: Sequence[PolicySpec]) -> tuple[list[str], list[str], list[int]]:
+    """What each learner process needs of its node.
+
+    Returns:
+        Their devices; the labels of their nodes; and the first process with which each shares
+        experience, itself or another, beside which it lives, since it reads the same rings.
+    """
     devices = [layout.devices[group[0]] for group in layout.groups]
-    return devices, [specs[group[0]].config.node for group in layout.groups]
+    wanted = [specs[group[0]].config.node for group in layout.groups]
+    first, shares = list(range(len(layout.groups))), shares_of(specs)
+    for process, group in enumerate(layout.groups):
+        others = {other for i in group for other in shares[specs[i].name]}
+        for earlier in range(process):
+            names = {specs[i].name for i in layout.groups[earlier]}
+            if names & others:
+                found, joined = first[earlier], first[process]
+                first = [min(found, joined) if f in (found, joined) else f for f in first]
+    return devices, wanted, first
 
 
 class Movers:

@@ -77,6 +77,7 @@ def place(
     actors: int,
     devices: Sequence[str],
     wanted: Sequence[str] = (),
+    beside: Sequence[int] = (),
     epoch: int = 1,
     lead: bool = False,
 ) -> Placement:
@@ -91,6 +92,7 @@ def place(
         actors: how many there are.
         devices: by learner process, where it trains.
         wanted: by learner process, the label of its node; empty: any.
+        beside: by learner process, the first one that lives where it does, itself or another.
         epoch: of the placement.
         lead: whether the first actor is to live on the head, since it leads a population.
 
@@ -110,6 +112,14 @@ def place(
     for i, device in enumerate(devices):
         label = wanted[i] if i < len(wanted) else ""
         allowed = [n for n, offer in by_number.items() if not label or offer.has_label(label)]
+        if i < len(beside) and beside[i] != i:
+            home = learners[beside[i]]
+            if home not in allowed:
+                raise LookupError(
+                    f"has the label {label!r} (policy.node) beside the other policies of the same "
+                    "experience.group, which are trained on one node"
+                )
+            allowed = [home]
         if not allowed:
             raise LookupError(f"has the label {label!r} (policy.node)")
         if device.startswith("cuda") and any(gpus[n] > 0 for n in allowed):
@@ -154,6 +164,7 @@ def without(
     offers: Sequence[Offer],
     devices: Sequence[str] = (),
     wanted: Sequence[str] = (),
+    beside: Sequence[int] = (),
 ) -> Placement:
     """Move the roles of a node that is gone to those that are left, one to each in turn.
 
@@ -169,8 +180,13 @@ def without(
     for role in placement.roles_of(gone):
         plays = role < len(placement.actors)
         fit = [o for o in offers if o.plays or not plays] or list(offers)
+        learner = role - len(placement.actors)
+        if not plays and learner < len(beside) and beside[learner] != learner:
+            home = homes[role - learner + beside[learner]]  # it was on the same node
+            load[home] += 1
+            homes[role] = home
+            continue
         if not plays:
-            learner = role - len(placement.actors)
             label = wanted[learner] if learner < len(wanted) else ""
             device = devices[learner] if learner < len(devices) else ""
             fit = [o for o in fit if label and o.has_label(label)] or fit
