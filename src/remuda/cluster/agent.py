@@ -8,6 +8,7 @@ other nodes lose their links: the head learns of it by whatever brought this pro
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import pickle
 import queue
@@ -45,6 +46,8 @@ log = logging.getLogger(__name__)
 
 LONGEST_LOG = 1 << 20
 """Bytes of a log that are handed over."""
+TURN = 60.0
+"""Seconds that what is asked out of turn waits for what was asked before."""
 LOOK = 0.1
 """Seconds between two looks of the keeper at what it is asked."""
 
@@ -123,7 +126,11 @@ class Keeper:
 
 
 class NodeAgent:
-    """Hosts the roles of a node. All methods may be called from any thread."""
+    """Hosts the roles of a node. All methods may be called from any thread.
+
+    What is asked without waiting for what was asked before may come first here: so placements wait
+    for their turn, by their epoch.
+    """
 
     def __init__(self, recipe: bytes) -> None:
         """Begin with what `NodeRecipe.packed` gave."""
@@ -141,6 +148,8 @@ class NodeAgent:
         self._news: list[str] = []
         self._glance = Glance()
         self._lock = threading.Lock()
+        self._epoch, self._epochs = 0, threading.Condition()
+        """The newest placement that roles live by; 0: they are not begun."""
         self._keeper = Keeper(watch=self._watch)
 
     def prepare(self, saved: Saved | None, changed: Mapping[str, Any] | None = None) -> int:
@@ -154,15 +163,22 @@ class NodeAgent:
 
     def start(self, placement: Placement, addresses: Addresses) -> None:
         """Start the roles that live here; `poll` tells when they are ready."""
-        self._keeper.do(lambda: self._start(placement, addresses))
+        try:
+            self._keeper.do(lambda: self._start(placement, addresses))
+        finally:
+            self._enter(placement.epoch)
 
     def replace(self, placement: Placement, addresses: Addresses, estate: Estate) -> None:
         """Let roles live elsewhere from now on; those that come here go on from their estate."""
-        self._keeper.do(
-            lambda: self._made.replace(
-                self._running, placement, addresses, estate, self._checkpoints
+        self._wait_for(placement.epoch - 1)
+        try:
+            self._keeper.do(
+                lambda: self._made.replace(
+                    self._running, placement, addresses, estate, self._checkpoints
+                )
             )
-        )
+        finally:
+            self._enter(placement.epoch)
 
     def let_go(self, actor: int) -> None:
         """End an actor that is to live elsewhere."""
@@ -177,6 +193,7 @@ class NodeAgent:
 
     def go(self) -> None:
         """Let the roles work."""
+        self._wait_for(1)
         self._keeper.do(self._go)
 
     def poll(self) -> Glance:
@@ -224,6 +241,16 @@ class NodeAgent:
     def stop(self) -> None:
         """Stop the bridge too, and leave nothing."""
         self._keeper.do(self._stop)
+
+    def _enter(self, epoch: int) -> None:
+        with self._epochs:
+            self._epoch = max(self._epoch, epoch)
+            self._epochs.notify_all()
+
+    def _wait_for(self, epoch: int) -> None:
+        """Wait until roles live by a placement, or have begun to."""
+        with self._epochs:
+            self._epochs.wait_for(lambda: self._epoch >= epoch, TURN)
 
     # In the keeper.
 
@@ -289,6 +316,9 @@ class NodeAgent:
         except RemudaError as error:
             # Of a class that takes words alone: it crosses to the head.
             self._fatal = RoleDiedError(str(error))
+        except Exception as error:  # without its keeper a node would only seem to live
+            log.exception("the keeper failed")
+            self._fatal = RoleDiedError(f"{type(error).__name__}: {error}")
         if self._fatal is not None:
             threading.Event().wait(LOOK)
         glance = Glance(
@@ -306,7 +336,9 @@ class NodeAgent:
 
     def _begin_save(self, number: int) -> None:
         if not self._recipe.checkpoints:
-            self._checkpoints.partial(number).mkdir(parents=True, exist_ok=True)
+            # Where that cannot be, no role can write its part, and says so.
+            with contextlib.suppress(OSError):
+                self._checkpoints.partial(number).mkdir(parents=True, exist_ok=True)
         self._running.want_save(number)
 
     def _save(self, number: int) -> dict[str, bytes | None]:
@@ -322,8 +354,14 @@ class NodeAgent:
         elif manifest is None:
             self._checkpoints.abandon(number)
         else:
-            self._checkpoints.commit(replace(manifest, files={}))
-            self._checkpoints.keep(2)
+            try:
+                for part in (part for role in self._running.roles for part in role.parts):
+                    self._checkpoints.carry_over(number, part)  # of a role that was dead or late
+                self._checkpoints.commit(replace(manifest, files={}))
+                self._checkpoints.keep(2)
+            except OSError as error:  # the one before is what roles here go back to
+                log.error("cannot keep checkpoint %d: %s", number, error)
+                self._checkpoints.abandon(number)
         self._running.settle(number)
 
     def _finish(self) -> int:

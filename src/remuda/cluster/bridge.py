@@ -333,9 +333,9 @@ class Bridge:
         assert peer.link is not None
         log.info("node %d is reached", peer.number)
         role = self._role
-        peer.channel = Channel(
-            self._stores, self._placement, self._me, peer.number, role.weights_every
-        )
+        # In turns, an actor plays by the weights that were trained in the turn before.
+        every = 0.0 if self._stores.in_turns else role.weights_every
+        peer.channel = Channel(self._stores, self._placement, self._me, peer.number, every)
         peer.next_round, peer.next_beat, peer.was_open = 0.0, now + BEAT, True
         peer.link.send(peer.channel.holds())
 

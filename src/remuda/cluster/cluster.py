@@ -13,13 +13,14 @@ from remuda.assembly import Assembly
 from remuda.checkpoint.store import Checkpoints, Manifest
 from remuda.cluster.agent import NodeRecipe
 from remuda.cluster.bridge import Listener
+from remuda.cluster.moving import needs_of
 from remuda.cluster.node import Node
 from remuda.cluster.nodes import HEAD, Call, NodeInfo, Nodes
 from remuda.cluster.placement import Offer, Placement, place
 from remuda.cluster.runtime import ClusterRuntime
 from remuda.cluster.saved import Saved
 from remuda.config import Config
-from remuda.errors import ConfigError
+from remuda.errors import ConfigError, RemudaError
 from remuda.population.imported import Imported
 from remuda.types import AgentSpec
 
@@ -63,12 +64,9 @@ class Cluster:
         layout, specs = assembly.layout, assembly.specs
         offers = [self.offer(info) for info in self.infos]
         names = ", ".join(info.name for info in self.infos)
-        wanted = [specs[group[0]].config.node for group in layout.groups]
-        devices = [layout.devices[group[0]] for group in layout.groups]
+        needs = needs_of(layout, specs)
         try:
-            return place(
-                offers, len(layout.copies), devices, wanted, lead=assembly.table is not None
-            )
+            return place(offers, len(layout.copies), *needs, lead=assembly.table is not None)
         except LookupError as error:
             raise ConfigError(f"no node {error.args[0]}; there are {names}") from None
 
@@ -138,7 +136,13 @@ class Cluster:
         asked = [(info, prepare(info, saved)) for info in self.infos[1:]]
         addresses = {HEAD: (head.address, node.listener.port)}
         for info, call in asked:
-            port = call.result(config.cluster.start_limit)
+            try:
+                port = call.result(config.cluster.start_limit)
+            except TimeoutError:
+                raise RemudaError(
+                    f"node {info.name} was not prepared within {config.cluster.start_limit:g} s "
+                    "(cluster.start_limit): look whether it is overloaded, or raise the limit"
+                ) from None
             addresses[info.number] = (info.address, port)
         return ClusterRuntime(
             node,

@@ -15,9 +15,9 @@ import numpy as np
 
 from remuda.assembly import Assembly
 from remuda.checkpoint.store import Checkpoints
-from remuda.cluster.rings import Followed, Following
+from remuda.cluster.rings import Followed, Following, mend
 from remuda.cluster.saved import Saved
-from remuda.cluster.stores import ACTORS_WORDS, LEARNERS_WORDS
+from remuda.cluster.stores import ACTORS_WORDS
 from remuda.experience.experience import Experience
 from remuda.experience.ring import (
     CLOSED,
@@ -106,31 +106,21 @@ def estate_of(
     )
 
 
-def take_over(
-    assembly: Assembly, estate: Estate, checkpoints: Checkpoints, learn: Collection[str] = ()
-) -> None:
+def take_over(assembly: Assembly, estate: Estate, checkpoints: Checkpoints) -> None:
     """Write down, on the node that roles move to, what they go on from; none of them has begun.
 
     No bridge writes there meanwhile.
-
-    Args:
-        assembly: of the node.
-        estate: of these roles.
-        checkpoints: where they find their parts.
-        learn: the policies that learn there already. The rings of an actor that moves to them are
-            there, as far as anybody knows them, and are being read.
     """
     published = assembly.published
     assert isinstance(published, PublishedWeights)
-    if estate.saved is not None and estate.saved.manifest.number not in checkpoints.numbers():
+    if estate.saved is not None:
         estate.saved.write(checkpoints)
     for name, snapshot in estate.snapshots.items():
         published.publisher(name, published.checksums[name]).follow(snapshot)
         assembly.scoreboard.learn(name)[:] = estate.learned[name]
-        for actor, words in enumerate(estate.words[name]):
-            own = assembly.experience[name].rings[actor].counters
-            for word in LEARNERS_WORDS:
-                store(own, word, int(words[word]))
+        # As after a death on one node: what the head knows of what was taken may be older than what
+        # is known here, and no step is to be taken twice.
+        assembly.experience[name].release()
     for actor, arrays in estate.shards.items():
         assert assembly.table is not None
         for name, array in arrays.items():
@@ -139,11 +129,10 @@ def take_over(
         for name, row in rows.items():
             assembly.scoreboard.arrays[name][actor][...] = row
         for spec in assembly.specs:
-            if spec.name in learn:
-                continue
             ring = assembly.experience[spec.name].rings[actor]
             found = estate.rings.get((spec.name, actor))
             if spec.name in estate.learns:
+                mend(ring)
                 if found is not None:
                     _bring_up(assembly.experience[spec.name], actor, *found)
             elif found is not None:
@@ -179,9 +168,7 @@ def _bring_up(experience: Experience, actor: int, state: State, written: int) ->
     """
     ring = experience.rings[actor]
     words = SharedArrays({"counters": ((1, COUNTERS), np.int64)})
-    source = ExperienceRing(
-        ring.shape, ring.config, ring.num_streams, ring.num_segments, words, 0
-    )
+    source = ExperienceRing(ring.shape, ring.config, ring.num_streams, ring.num_segments, words, 0)
     source.restore(state, written)
     followed, following = Followed(source), Following(experience, actor)
     followed.holds(*following.holds)

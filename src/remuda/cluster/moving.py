@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from remuda.checkpoint.store import Checkpoints
 from remuda.cluster.estate import Estate, estate_of, rings_of
 from remuda.cluster.node import Node
 from remuda.cluster.nodes import HEAD, Call, Nodes
-from remuda.cluster.placement import Placement
+from remuda.cluster.placement import Offer, Placement, without
+from remuda.policies.sharing import shares_of
+from remuda.policies.spec import PolicySpec
+from remuda.runtime.layout import Layout
 
 
 @dataclass(frozen=True)
@@ -33,11 +36,37 @@ class Move:
         return [group for group, (a, b) in pairs if a != b]
 
 
+def needs_of(layout: Layout, specs: Sequence[PolicySpec]) -> tuple[list[str], list[str], list[int]]:
+    """What each learner process needs of its node.
+
+    Returns:
+        Their devices; the labels of their nodes; and the first process with which each shares
+        experience, itself or another, beside which it lives, since it reads the same rings.
+    """
+    devices = [layout.devices[group[0]] for group in layout.groups]
+    wanted = [specs[group[0]].config.node for group in layout.groups]
+    first, shares = list(range(len(layout.groups))), shares_of(specs)
+    for process, group in enumerate(layout.groups):
+        others = {other for i in group for other in shares[specs[i].name]}
+        for earlier in range(process):
+            names = {specs[i].name for i in layout.groups[earlier]}
+            if names & others:
+                found, joined = first[earlier], first[process]
+                first = [min(found, joined) if f in (found, joined) else f for f in first]
+    return devices, wanted, first
+
+
 class Movers:
     """What a move asks of the nodes, the head's own among them."""
 
     def __init__(self, node: Node, nodes: Nodes, checkpoints: Checkpoints) -> None:
         self._node, self._nodes, self._checkpoints = node, nodes, checkpoints
+
+    def without(self, placement: Placement, gone: int, offers: Sequence[Offer]) -> Placement:
+        """The next placement, once a node is gone."""
+        assembly = self._node.assembly
+        needs = needs_of(assembly.layout, assembly.specs)
+        return without(placement, gone, offers, *needs)
 
     def ask_for_rings(self, move: Move, gone: int | None) -> tuple[dict[Any, Any], dict[int, Call]]:
         """What nodes know of the rings of actors that move.
@@ -80,16 +109,30 @@ class Movers:
         for node in homes:
             actors = [a for a in move.actors if move.after.actors[a] == node]
             groups = [g for g in move.groups if move.after.learners[g] == node]
+            kept = self._kept(move, node) if actors else frozenset()
             own = {key: held for key, held in rings.items() if key[1] in actors}
-            learns = self._learned_by(move.before).get(node, [])
-            found[node] = (
-                estate_of(self._node.assembly, actors, groups, own, self._checkpoints, learns)
-                if actors or groups
-                else Estate()
-            )
+            if not (actors or groups):
+                found[node] = Estate()
+                continue
+            estate = estate_of(self._node.assembly, actors, groups, own, self._checkpoints, kept)
+            # The lead, which goes on meanwhile, takes results from those that are here.
+            shards = {} if node == HEAD else estate.shards
+            found[node] = replace(estate, shards=shards)
         return found
 
-    def _learned_by(self, placement: Placement, gone: int | None = None) -> dict[int, list[str]]:
+    def _kept(self, move: Move, node: int) -> frozenset[str]:
+        """The policies that learn on a node before and after: what they know of rings is there."""
+        assembly = self._node.assembly
+        return frozenset(
+            assembly.specs[i].name
+            for group, homes in enumerate(
+                zip(move.before.learners, move.after.learners, strict=True)
+            )
+            if homes == (node, node)
+            for i in assembly.layout.groups[group]
+        )
+
+    def _learned_by(self, placement: Placement, gone: int) -> dict[int, list[str]]:
         """By node that is left, the policies that learn there."""
         assembly = self._node.assembly
         found: dict[int, list[str]] = {}

@@ -115,11 +115,7 @@ class Node:
         end = time.monotonic() + REACH
         while not self.plan.is_seen and time.monotonic() < end:
             runtime.run_for(0.001)
-        groups = self.assembly.layout.groups
-        learn = {
-            self.assembly.specs[policy].name for group in runtime.groups for policy in groups[group]
-        }
-        take_over(self.assembly, estate, checkpoints, learn)
+        take_over(self.assembly, estate, checkpoints)
         self.plan.write(placement, addresses)
         end = time.monotonic() + REACH
         peers = placement.peers_of(self.number)

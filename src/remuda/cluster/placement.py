@@ -77,6 +77,7 @@ def place(
     actors: int,
     devices: Sequence[str],
     wanted: Sequence[str] = (),
+    beside: Sequence[int] = (),
     epoch: int = 1,
     lead: bool = False,
 ) -> Placement:
@@ -91,6 +92,7 @@ def place(
         actors: how many there are.
         devices: by learner process, where it trains.
         wanted: by learner process, the label of its node; empty: any.
+        beside: by learner process, the first one that lives where it does, itself or another.
         epoch: of the placement.
         lead: whether the first actor is to live on the head, since it leads a population.
 
@@ -106,10 +108,18 @@ def place(
         left[best] -= 1.0
         return best
 
-    learners = []
+    learners: list[int] = []
     for i, device in enumerate(devices):
         label = wanted[i] if i < len(wanted) else ""
         allowed = [n for n, offer in by_number.items() if not label or offer.has_label(label)]
+        if i < len(beside) and beside[i] != i:
+            home = learners[beside[i]]
+            if home not in allowed:
+                raise LookupError(
+                    f"has the label {label!r} (policy.node) beside the other policies of the same "
+                    "experience.group, which are trained on one node"
+                )
+            allowed = [home]
         if not allowed:
             raise LookupError(f"has the label {label!r} (policy.node)")
         able = [n for n in allowed if by_number[n].gpus > 0]
@@ -149,17 +159,40 @@ def relieved(placement: Placement, offers: Sequence[Offer], new: int) -> Placeme
     return replace(found, epoch=placement.epoch + 1) if moved else None
 
 
-def without(placement: Placement, gone: int, offers: Sequence[Offer]) -> Placement:
-    """Move the roles of a node that is gone to those that are left, one to each in turn."""
+def without(
+    placement: Placement,
+    gone: int,
+    offers: Sequence[Offer],
+    devices: Sequence[str] = (),
+    wanted: Sequence[str] = (),
+    beside: Sequence[int] = (),
+) -> Placement:
+    """Move the roles of a node that is gone to those that are left, one to each in turn.
+
+    Learners go to nodes with the label that is wanted, and to those with a GPU if they train on
+    one, as long as there are such; see `place`.
+    """
     load = {offer.number: 0 for offer in offers}
     for home in placement.homes:
         if home in load:
             load[home] += 1
     cores = {offer.number: offer.cores for offer in offers}
-    homes = {}
+    homes: dict[int, int] = {}
     for role in placement.roles_of(gone):
         plays = role < len(placement.actors)
-        allowed = [o.number for o in offers if o.plays or not plays] or [o.number for o in offers]
+        fit = [o for o in offers if o.plays or not plays] or list(offers)
+        learner = role - len(placement.actors)
+        if not plays and learner < len(beside) and beside[learner] != learner:
+            home = homes[role - learner + beside[learner]]  # it was on the same node
+            load[home] += 1
+            homes[role] = home
+            continue
+        if not plays:
+            label = wanted[learner] if learner < len(wanted) else ""
+            device = devices[learner] if learner < len(devices) else ""
+            fit = [o for o in fit if label and o.has_label(label)] or fit
+            fit = [o for o in fit if o.gpus and device.startswith("cuda")] or fit
+        allowed = [o.number for o in fit]
         home = max(allowed, key=lambda number: (cores[number] - load[number], -number))
         load[home] += 1
         homes[role] = home

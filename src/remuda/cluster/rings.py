@@ -148,6 +148,11 @@ class Following:
             self._experience.learner.ring()
 
 
+def mend(ring: ExperienceRing) -> None:
+    """Let its counts agree, whatever its bridge died in; an actor is to write it from now on."""
+    kernels.mend(_parts_of(ring))
+
+
 def warm_up(experience: Experience) -> None:
     """Compile what both ends call, by a ring that is neither read nor written."""
     ring = experience.rings[0]

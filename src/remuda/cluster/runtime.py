@@ -23,7 +23,7 @@ from remuda.cluster.fetched_logs import FetchedLogs
 from remuda.cluster.moving import Move, Movers
 from remuda.cluster.node import Node
 from remuda.cluster.nodes import HEAD, Call, NodeInfo, Nodes
-from remuda.cluster.placement import Offer, Placement, relieved, without
+from remuda.cluster.placement import Offer, Placement, relieved
 from remuda.cluster.plan import Addresses
 from remuda.cluster.traffic import Count
 from remuda.compiling import Progress
@@ -140,7 +140,13 @@ class ClusterRuntime:
         Where actor and learners work in turns the actor's node is asked last, so that all others
         know which checkpoint it is.
         """
-        self._wait_for(self._call_all("begin_save", number))
+        acts = self.placement.actors[0] if self._node.assembly.config.exact else HEAD
+        begun = self._call_all("begin_save", number, without=acts)
+        if acts != HEAD:
+            self._local.want_save(number)
+        self._wait_for(begun)
+        if acts in self._members:
+            self._wait_for({acts: self._nodes.call(acts, "begin_save", number)})
         calls = self._call_all("save", number)
         parts = self._local.save(number)
         calls = {n: call for n, call in calls.items() if call.done() or not self._is_silent(n)}
@@ -295,7 +301,7 @@ class ClusterRuntime:
                 f"{self._node.assembly.config.schedule} cannot go on elsewhere"
             )
         del self._offers[number]
-        after = without(self.placement, number, list(self._offers.values()))
+        after = self._movers.without(self.placement, number, list(self._offers.values()))
         to = ", ".join(
             f"{self._roles[role]} on {self._name(home)}"
             for role, home in enumerate(after.homes)
@@ -376,8 +382,9 @@ class ClusterRuntime:
         """The names of all roles."""
         return [role.name for role in self._node.assembly.roles()]
 
-    def _call_all(self, method: str, *args: Any) -> dict[int, Call]:
-        return {number: self._nodes.call(number, method, *args) for number in self._members}
+    def _call_all(self, method: str, *args: Any, without: int = HEAD) -> dict[int, Call]:
+        numbers = [number for number in self._members if number != without]
+        return {number: self._nodes.call(number, method, *args) for number in numbers}
 
     def _wait_for(self, calls: Mapping[int, Call], limit: float | None = None) -> dict[int, Any]:
         """The answers of nodes, by number; of a node that is gone, or silent, there is none.
@@ -393,7 +400,8 @@ class ClusterRuntime:
         """
         end = time.monotonic() + (self._silence if limit is None else limit)
         while time.monotonic() < end and not all(call.done() for call in calls.values()):
-            self._local.run_for(GLANCE)
+            with contextlib.suppress(RemudaError):  # a role's death: `_look` tells of it
+                self._local.run_for(GLANCE)
         found = {}
         for number, call in calls.items():
             if not call.done():
@@ -437,8 +445,4 @@ class ClusterRuntime:
                     assembly.spans_elsewhere[name] = Spans(found, later)
 
     def _write(self, number: int, part: str, contents: bytes) -> None:
-        try:
-            path = self._checkpoints.partial(number) / f"{part}.safetensors"
-            path.write_bytes(contents)
-        except OSError as error:
-            raise RemudaError(f"cannot write checkpoint {number}: {error.strerror}") from None
+        (self._checkpoints.partial(number) / f"{part}.safetensors").write_bytes(contents)

@@ -125,16 +125,14 @@ class Stores:
         return [p for p in range(len(self.policies)) if self._learns_at(placement, p) == home]
 
     def fast_words(self, placement: Placement, home: int, to: int) -> Words:
-        """The words that one node tells another in every round: both make the same list."""
+        """The words that one node tells another in every round: both make the same list.
+
+        They are written in this order and read the other way round: the last ones tell that all
+        before them is there.
+        """
         parts: Parts = []
         roles = len(placement.actors)
         control = self.control.words
-        if self.in_turns:
-            if placement.actors[0] == home and to in placement.learners:
-                parts += [(control["save_after"], ALL), (control["played"], ALL)]
-            if placement.actors[0] == to:
-                own = [roles + i for i, at in enumerate(placement.learners) if at == home]
-                parts.append((control["trained"], own))
         for policy, name in enumerate(self.policies):
             if self._learns_at(placement, policy) == home and to in placement.actors:
                 # Actors have room by what all of them wrote together, which is known here.
@@ -146,6 +144,12 @@ class Stores:
         if home == HEAD:  # which passes on how far actors elsewhere are
             parts += [(board[actor], turns) for actor in self._others(placement, to)]
         parts += self._population_words(placement, home, to)
+        if self.in_turns:
+            if placement.actors[0] == home and to in placement.learners:
+                parts += [(control["save_after"], ALL), (control["played"], ALL)]
+            if placement.actors[0] == to:
+                own = [roles + i for i, at in enumerate(placement.learners) if at == home]
+                parts.append((control["trained"], own))
         if to == HEAD:
             own = [actor for actor, at in enumerate(placement.actors) if at == home]
             parts += [(board[actor], turns) for actor in own]

@@ -49,10 +49,14 @@ class Words:
         return len(self._now)
 
     def read(self) -> Integers:
-        """All of them as they are now; it holds until this is called again."""
-        for i, (array, places) in enumerate(zip(self._arrays, self._places, strict=True)):
-            np.take(array, places, out=self._now[self._begins[i] : self._begins[i + 1]])
-        fence_acquire()
+        """All of them as they are now; it holds until this is called again.
+
+        The last array is read first: who wrote there had written before what stands before it.
+        """
+        for i in reversed(range(len(self._arrays))):
+            out = self._now[self._begins[i] : self._begins[i + 1]]
+            np.take(self._arrays[i], self._places[i], out=out)
+            fence_acquire()
         return self._now
 
     @property

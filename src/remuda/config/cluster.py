@@ -13,6 +13,11 @@ IN_CLUSTER = Only(when=lambda config: config.cluster.used, needs="cluster.addres
 """Marks what is for runs on several nodes."""
 SEVERAL_MACHINES = Only(when=lambda config: bool(config.cluster.address), needs="cluster.address")
 """Marks what is for nodes that are machines of their own."""
+SIDE_BY_SIDE = Only(
+    when=lambda config: config.cluster.used and not config.exact,
+    needs="cluster.address or cluster.local, and schedule async",
+)
+"""Marks what would change what is learned where actor and learners work in turns."""
 HIGHEST_PORT = 65535
 MOST_LOCAL = 64
 """Nodes on one machine: each is three processes of Ray's and one of Remuda's at least."""
@@ -73,7 +78,7 @@ class ClusterConfig(Section):
     shared_directory: Annotated[bool, SEVERAL_MACHINES] = False
     """The run's directory is the same under the same path on all nodes, as on a network drive:
     nodes write their parts of checkpoints there. False: parts are sent to this machine."""
-    weights_every: Annotated[NonNegativeFloat, IN_CLUSTER] = 0.0
+    weights_every: Annotated[NonNegativeFloat, SIDE_BY_SIDE] = 0.0
     """The least seconds between two versions of a policy that are sent to another node. 0: each is
     sent that is the newest when the one before has arrived."""
 

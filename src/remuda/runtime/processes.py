@@ -151,11 +151,6 @@ class ProcessRuntime:
         """The numbers of the roles that live here."""
         return [child.index for child in self._children if child is not self._bridge]
 
-    @property
-    def groups(self) -> list[int]:
-        """The numbers of the learner processes that live here."""
-        return [index - self._num_actors for index in self.here if index >= self._num_actors]
-
     def move(self, here: Collection[int]) -> None:
         """Let other roles live here: those that are elsewhere from now on end at once.
 

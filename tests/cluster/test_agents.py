@@ -1,0 +1,64 @@
+"""A node's agent: what is asked of it at once may come in any order."""
+
+import threading
+from types import SimpleNamespace
+
+import pytest
+
+from remuda.cluster.agent import Keeper, NodeAgent
+from remuda.cluster.placement import Placement
+from remuda.errors import RemudaError
+
+
+class Begun(NodeAgent):
+    """An agent that notes what its keeper does, and hosts nothing."""
+
+    def __init__(self):
+        self.did = []
+        self._epoch, self._epochs = 0, threading.Condition()
+        self._runtime = self._checkpoints = None
+        self._node = SimpleNamespace(replace=self.note)
+        self._keeper = Keeper(watch=lambda: threading.Event().wait(0.01))
+
+    def note(self, runtime, placement, *_):
+        assert runtime is not None
+        self.did.append(placement.epoch)
+
+    def _start(self, placement, _):
+        self._runtime = SimpleNamespace(go=lambda: self.did.append("go"))
+        self.did.append(placement.epoch)
+
+
+@pytest.mark.parametrize("order", ["sgab", "gsba", "basg", "absg", "gbas"])
+def test_placements_take_their_turn_in_whatever_order_they_come(order):
+    agent, first = Begun(), Placement((0,), (0,))
+    calls = {
+        "s": lambda: agent.start(first, {}),
+        "g": agent.go,
+        "a": lambda: agent.replace(first.moved({0: 1}), {}, None),
+        "b": lambda: agent.replace(first.moved({0: 1}).moved({0: 2}), {}, None),
+    }
+    threads = [threading.Thread(target=calls[each], daemon=True) for each in order]
+    for thread in threads:
+        thread.start()
+        thread.join(0.05)
+    for thread in threads:
+        thread.join(5.0)
+        assert not thread.is_alive()
+    assert [each for each in agent.did if each != "go"] == [1, 2, 3]
+    assert agent.did.index("go") > 0
+
+
+def test_a_placement_that_could_not_be_taken_holds_up_no_other():
+    agent, first = Begun(), Placement((0,), (0,))
+    agent.start(first, {})
+
+    def fail(*_):
+        raise RemudaError("a full disk")
+
+    agent._node.replace = fail
+    with pytest.raises(RemudaError, match="a full disk"):
+        agent.replace(first.moved({0: 1}), {}, None)
+    agent._node.replace = agent.note
+    agent.replace(first.moved({0: 1}).moved({0: 2}), {}, None)
+    assert agent.did == [1, 3]

@@ -1,0 +1,47 @@
+"""Where roles go whose node is gone: to nodes that have what they need."""
+
+from types import SimpleNamespace
+
+import pytest
+
+from remuda.cluster.moving import needs_of
+from remuda.cluster.nodes import NodeInfo
+from remuda.cluster.placement import Offer, Placement, place, without
+from remuda.policies import sharing
+
+
+def offer(number, cores, gpus=0, **labels):
+    return Offer(number, cores, gpus, True, NodeInfo(number, f"n{number}", "", 1, 1, gpus, labels))
+
+
+def test_learners_go_where_their_gpu_or_label_is_and_elsewhere_where_none_is():
+    placement = Placement((0,), (9, 9, 9))
+    offers = [offer(0, 64), offer(1, 1, gpus=2), offer(2, 1, kind="big")]
+    needs = (("cuda:0", "cpu", "cpu"), ("", "kind=big", ""))
+    assert without(placement, 9, offers, *needs).learners == (1, 2, 0)
+    assert without(placement, 9, offers[:1], *needs).learners == (0, 0, 0)
+
+
+def test_learners_that_share_experience_live_on_one_node_and_move_together():
+    offers = [offer(0, 4), offer(1, 4), offer(2, 4)]
+    placed = place(offers, 1, ["cpu"] * 4, beside=[0, 0, 2, 0])
+    assert len({placed.learners[i] for i in (0, 1, 3)}) == 1
+    assert placed.learners[2] != placed.learners[0]
+    gone = placed.learners[0]
+    after = without(placed, gone, [o for o in offers if o.number != gone], beside=[0, 0, 2, 0])
+    assert len({after.learners[i] for i in (0, 1, 3)}) == 1
+    with pytest.raises(LookupError, match=r"experience\.group"):
+        place([offer(0, 4), offer(1, 1, kind="big")], 1, ["cpu"] * 2, ["", "kind=big"], [0, 0])
+
+
+def test_who_shares_with_whom_is_found_over_several_steps(monkeypatch):
+    monkeypatch.setattr(sharing, "_check", lambda *_: None)
+    specs = [
+        SimpleNamespace(
+            name=name,
+            config=SimpleNamespace(node="", experience=SimpleNamespace(group=group)),
+        )
+        for name, group in (("a", "x"), ("b", ""), ("c", "y"), ("d", "y"), ("e", "x"))
+    ]
+    layout = SimpleNamespace(groups=((0,), (1,), (2,), (3, 4)), devices=("cpu",) * 5)
+    assert needs_of(layout, specs)[2] == [0, 1, 0, 0]
