@@ -63,20 +63,26 @@ KINDS = {
 """By name, what is unlike the default."""
 
 
-def make_stack(kind, members, **more):
-    """The policies of these numbers as one stack; each begins the same in every stack."""
+def make_specs(kind, members, own=None, **more):
+    """The policies of these numbers; `own`: by number, what a policy has for itself."""
     options = dict(KINDS[kind])
     actions = options.pop("actions", DISCRETE)
     observation = options.pop("observation", (5,))
     masked = options.pop("masked", False)
     tree = {"algorithm": "ppo", "learning_rate": 3e-3} | options | more
-    specs = [
-        PolicySpec(
-            f"p{k}", PolicyConfig.model_validate(tree), observation, "float32", actions, masked
-        )
-        for k in members
-    ]
-    algorithm = make_algorithm(specs, [stream(0, "test", k) for k in members])
+    specs = []
+    for k in members:
+        mine = own(k) if own else {}
+        mine = tree | mine | {"ppo": tree.get("ppo", {}) | mine.get("ppo", {})}
+        config = PolicyConfig.model_validate(mine)
+        specs.append(PolicySpec(f"p{k}", config, observation, "float32", actions, masked))
+    return specs
+
+
+def make_stack(kind, members, device="cpu", **more):
+    """The policies of these numbers as one stack; each begins the same in every stack."""
+    specs = make_specs(kind, members, **more)
+    algorithm = make_algorithm(specs, [stream(0, "test", k) for k in members], device)
     for i, k in enumerate(members):
         algorithm.network.initialise(algorithm.online.of(i), torch_stream(0, "weights", k))
     return algorithm

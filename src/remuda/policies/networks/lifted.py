@@ -105,6 +105,10 @@ class LiftedModule(Encoder):
         held = [*self._pattern.named_parameters(), *self._pattern.named_buffers()]
         self._liftable = with_plain_cells(self._pattern)
         self._floats = {name: t for name, t in held if t.is_floating_point()}
+        self._others = {name: t for name, t in held if name not in self._floats}
+        self._moved: dict[torch.device, dict[str, Tensor]] = {torch.device("cpu"): {}}
+        """By device: the buffers that are no real numbers, which are the same for every policy. On
+        the processor the module has them itself."""
         self._fixed = frozenset(name for name, _ in self._pattern.named_buffers())
         self.memory = self._state_size()
         self.width = self._try()
@@ -143,16 +147,30 @@ class LiftedModule(Encoder):
     def _pass(self, tower: str, weights: Weights, inputs: Tensor, *state: Tensor) -> Outputs:
         """What the module returns for K policies, each part [K, B, ...]."""
         policies, batch, _ = inputs.shape
+        others = self._others_on(inputs.device)
         own = {name: weights[f"{tower}_module.{name}"] for name in self._floats}
         given = (inputs.reshape(policies, batch, *self._shape), *state)
         if policies > 1 and self._in_one_pass:
-            found: Outputs = vmap(self._call_liftable)(own, *given)
+
+            def call(own: Mapping[str, Tensor], *given: Tensor) -> Outputs:
+                return self._call_liftable({**own, **others}, *given)
+
+            found: Outputs = vmap(call)(own, *given)
             return found
         each = [
-            self._call({name: w[k] for name, w in own.items()}, *(part[k] for part in given))
+            self._call(
+                {name: w[k] for name, w in own.items()} | others, *(part[k] for part in given)
+            )
             for k in range(policies)
         ]
         return tuple(torch.stack(parts) for parts in zip(*each, strict=True))
+
+    def _others_on(self, device: torch.device) -> dict[str, Tensor]:
+        """The buffers that are no real numbers, where a pass is; brought there once."""
+        if device not in self._moved:
+            with torch.inference_mode(False):  # whoever comes first, others may learn by them
+                self._moved[device] = {name: t.to(device) for name, t in self._others.items()}
+        return self._moved[device]
 
     def _call(self, weights: Mapping[str, Tensor], *given: Tensor) -> Outputs:
         """Of one policy: what the module returns, as a tuple."""
