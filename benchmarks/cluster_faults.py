@@ -186,7 +186,11 @@ def standstills(
         others.append((longest[0], longest[1]))
     first = kills[0].time if kills else times[-1]
     playing = np.flatnonzero((far > 0).all(axis=1))
-    calm = [_longest(times, far[:, each], times[playing[0]], first) for each in range(count)]
+    before = times <= first
+    calm = [
+        _longest(times[before], far[before, each], times[playing[0]], first)
+        for each in range(count)
+    ]
     updates = np.array([look.updates for look in looks])
     back = []
     for policy in range(updates.shape[1]):

@@ -186,9 +186,6 @@ def run_share(row: dict[str, Any], costs: Costs) -> float:
     peers, policies = row["nodes"] - 1, row["policies"]
     parts = 2 * policies / TICK
     words = policies * (len(ACTORS_WORDS) * (peers - 1) + len(LEARNERS_WORDS) * peers) / TICK
-    rounds = min(
-        2.0 * row["frames/s"] + 1 / TICK, 10_000.0
-    )  # each frame, and each answer, wakes it
     sent = row["snapshots/s, to a node"] * peers
     return (
         peers * (parts * costs.part + words * costs.word)
