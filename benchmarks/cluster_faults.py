@@ -108,26 +108,25 @@ def pace(seconds: float) -> float:
         return turns / (played[-1].time - played[0].time)
 
 
-def disturbed(turns: int, minutes: float, kills: int, seed: int) -> dict[str, Any]:
+def disturbed(turns: int, kills: int, seed: int) -> dict[str, Any]:
     """A run whose nodes are killed at random moments, and started again."""
     random_moments = random.Random(seed)
-    seconds = minutes * 60.0
     found: list[Kill] = []
     started: list[float] = []
 
     def beside(run: Run) -> None:
-        began = time.monotonic()
-        at = sorted(random_moments.uniform(CALM, seconds - CALM) for _ in range(kills))
-        for moment in at:
-            if run.over.wait(max(began + moment - time.monotonic(), 0.0)):
-                return
+        # Moments are shares of what is played, so that all of them come before its end.
+        for share in sorted(random_moments.uniform(0.05, 0.9) for _ in range(kills)):
+            while not run.looks or sum(run.looks[-1].turns) < share * turns:
+                if run.over.wait(LOOK):
+                    return
             while (hit := victim(run, random_moments, [k.number for k in found])) is None:
                 if run.over.wait(LOOK):
                     return
             kill_session(run.session_of(hit.number))
             found.append(hit)
             print(
-                f"  {moment:.0f} s: node {hit.number} killed ({hit.processes} processes, actors "
+                f"  {100 * share:.0f}%: node {hit.number} killed ({hit.processes} processes, actors "
                 f"{hit.actors}, policies {hit.policies})",
                 flush=True,
             )
@@ -223,7 +222,7 @@ def kill(results: Results, options: argparse.Namespace) -> None:
     rate, _ = alone(pace, min(20.0, options.minutes * 20.0))
     turns = round(rate * options.minutes * 60.0)
     print(f"{rate:,.0f} turns/s undisturbed: {turns:,} turns are planned", flush=True)
-    found, left = alone(disturbed, turns, options.minutes, options.kills, 0)
+    found, left = alone(disturbed, turns, options.kills, 0)
     kills = found["kills"]
     others, calm, restarts, back = standstills(found["looks"], kills)
     told = [seconds for each in restarts for seconds in each if seconds is not None]
