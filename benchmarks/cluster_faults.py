@@ -126,8 +126,8 @@ def disturbed(turns: int, kills: int, seed: int) -> dict[str, Any]:
             kill_session(run.session_of(hit.number))
             found.append(hit)
             print(
-                f"  {100 * share:.0f}%: node {hit.number} killed ({hit.processes} processes, actors "
-                f"{hit.actors}, policies {hit.policies})",
+                f"  {100 * share:.0f}%: node {hit.number} killed: {hit.processes} processes, "
+                f"actors {hit.actors}, policies {hit.policies}",
                 flush=True,
             )
             local = run.nodes.local

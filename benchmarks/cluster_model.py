@@ -121,36 +121,43 @@ def load(folder: Path = FIGURES) -> list[dict[str, Any]]:
     return rows
 
 
-def words_of_bare(policies: int, nodes: int) -> tuple[float, float]:
+def words_of_bare(policies: int, nodes: int, rounds: float) -> tuple[float, float]:
     """Parts and words that the head of bridges alone looks at each second, for each link.
 
     All learn on the head, and each node has one actor of a population.
+
+    Args:
+        policies: of it.
+        nodes: with the head.
+        rounds: a second; a link has its turn in no more than one in `TICK`.
     """
+    looks = min(rounds, 1 / TICK)
     fast = policies * (len(ACTORS_WORDS) * (nodes - 1) + len(LEARNERS_WORDS) * nodes)
     table = 6 * policies**2 + policies * 20
-    parts = 2 * policies / TICK + 12 / SLOWLY
-    return parts, fast / TICK + table / SLOWLY
+    parts = 2 * policies * looks + 12 / SLOWLY
+    return parts, fast * looks + table / SLOWLY
 
 
 def fitted(rows: list[dict[str, Any]]) -> Costs:
-    """What single things cost: those that were timed apart, and the rest by least squares."""
+    """What single things cost: what was timed apart, and the rest by least squares."""
     unit = {row["of"].removeprefix("a unit: "): 1e-9 * row["ns"] for row in rows if "ns" in row}
-    part, word = unit["a part of the words"], unit["a word"]
+    word = unit["a word"]
     bare = [row for row in rows if row["of"] == "bridges alone"]
     share = "bridge of the head, % of a core"
     table, target = [], []
     for row in bare:
         peers = row["nodes"] - 1
-        parts, words = words_of_bare(row["policies"], row["nodes"])
-        known = peers * (parts * part + words * word)
-        sent = row["snapshots/s, to a node"] * peers
         rounds = max(row["rounds/s"], 1.0)
+        parts, words = words_of_bare(row["policies"], row["nodes"], rounds)
+        known = peers * words * word
+        sent = row["snapshots/s, to a node"] * peers
         frames = row["frames/s"]
-        table.append([rounds, rounds * peers, frames, sent, sent * row["bytes of a snapshot"]])
+        size = row["bytes of a snapshot"]
+        table.append([peers * parts, rounds, rounds * peers, frames, sent, sent * size])
         target.append(row[share] / 100 - known)
     found = _not_negative(np.array(table), np.array(target))
     runs = {row["nodes"]: row for row in rows if row["of"] == "a run"}
-    a_round, peer, frame, snapshot, byte = map(float, found)
+    part, a_round, peer, frame, snapshot, byte = map(float, found)
     costs = Costs(
         part=part,
         word=word,
@@ -286,7 +293,7 @@ def check(results: Results, rows: list[dict[str, Any]], costs: Costs) -> None:
             told = 100 * run_share(row, costs)
         else:
             peers = row["nodes"] - 1
-            parts, words = words_of_bare(row["policies"], row["nodes"])
+            parts, words = words_of_bare(row["policies"], row["nodes"], row["rounds/s"])
             sent = row["snapshots/s, to a node"] * peers
             told = 100 * (
                 peers * (parts * costs.part + words * costs.word)
