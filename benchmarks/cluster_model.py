@@ -96,6 +96,11 @@ class Cluster:
     """Steps of all agents in a match."""
     dealt: bool = True
     """Whether it is a population, dealt by all actors."""
+    tick: float = TICK
+    ask: float = ASK
+    slowly: float = SLOWLY
+    """Seconds between two rounds of a bridge, two polls, two looks at what is told slowly: these
+    are no settings."""
 
     @property
     def learners(self) -> int:
@@ -221,6 +226,7 @@ def _not_negative(table: Any, target: Any) -> Any:
 
 def used(cluster: Cluster, costs: Costs) -> dict[str, float]:
     """What of each thing that can be used up is: 1 is all of it, a core or a network's."""
+    rounds = costs.rounds * TICK / cluster.tick
     others, learners, players = cluster.nodes - 1, cluster.learners, cluster.players
     policies, own = cluster.policies, cluster.policies / learners
     actors = cluster.actors * players
@@ -229,34 +235,36 @@ def used(cluster: Cluster, costs: Costs) -> dict[str, float]:
     if cluster.weights_every:
         versions = min(versions, 1 / cluster.weights_every)
     # No frame is made before the last is gone, so no more than one version a round crosses.
-    versions = min(versions, 1 / TICK)
-    table = (6 * policies**2 + 20 * policies) / SLOWLY if cluster.dealt else 0.0
-    look = costs.rounds * costs.peer + costs.frame / TICK
+    versions = min(versions, 1 / cluster.tick)
+    table = (6 * policies**2 + 20 * policies) / cluster.slowly if cluster.dealt else 0.0
+    look = rounds * costs.peer + costs.frame / cluster.tick
 
     def told(rings: float, words: float) -> float:
         """A link in whose every round so many words of so many policies' rings are looked at."""
-        return look + (rings * costs.part + words * costs.word) / TICK
+        return look + (rings * costs.part + words * costs.word) / cluster.tick
 
     send = versions * (costs.snapshot + cluster.snapshot * costs.byte)
     ring = len(ACTORS_WORDS) + len(LEARNERS_WORDS)
     head = others * (look + (cluster.dealt * players / others) * table * costs.word)
     # Lines of the scoreboard of all policies, and words of their rings, a few times a second.
-    board = policies * (SLOW + ring * actors) * costs.word / SLOWLY
+    board = policies * (SLOW + ring * actors) * costs.word / cluster.slowly
     matches = steps / cluster.match * cluster.dealt
     head += board + matches * costs.match
-    learner = players * told(2 * own, own * ring * actors) + told(0, own * SLOW * TICK / SLOWLY)
+    learner = players * told(2 * own, own * ring * actors) + told(
+        0, own * SLOW * cluster.tick / cluster.slowly
+    )
     learner += players * own * send + steps / learners * costs.step
     player = learners * told(own, own * cluster.actors) + told(cluster.actors, cluster.actors)
     player += policies * send + cluster.steps * costs.step
     result = 40.0 + 30.0 * cluster.seats
     return {
-        "head's bridge": costs.rounds * costs.round + head,
-        "head's polls": others / ASK * (costs.poll + (cluster.nodes + SPARE) * costs.entry),
-        "head's network": (others * costs.frame_bytes / TICK + matches * result) / LINK,
-        "a learning node's bridge": costs.rounds * costs.round + learner,
+        "head's bridge": rounds * costs.round + head,
+        "head's polls": others / cluster.ask * (costs.poll + (cluster.nodes + SPARE) * costs.entry),
+        "head's network": (others * costs.frame_bytes / cluster.tick + matches * result) / LINK,
+        "a learning node's bridge": rounds * costs.round + learner,
         "a learning node's network, out": players * own * versions * cluster.snapshot / LINK,
         "a learning node's network, in": steps / learners * costs.step_bytes / LINK,
-        "a playing node's bridge": costs.rounds * costs.round + player,
+        "a playing node's bridge": rounds * costs.round + player,
         "a playing node's network, in": policies * versions * cluster.snapshot / LINK,
     }
 
@@ -270,17 +278,26 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "seats for good, no population": {"dealt": False},
     "rollouts of four times as many steps": {"batch": 4 * 4096.0},
 }
-"""What a user may set, as the model knows it."""
+"""What a user may set, as the model knows it..."""
+CONSTANTS: dict[str, dict[str, Any]] = {
+    "bridge.TICK 0.2": {"tick": 0.2},
+    "runtime.ASK 2": {"ask": 2.0},
+    "channel.SLOWLY 2": {"slowly": 2.0},
+}
+"""...and what is in the code."""
 
 
-def moved_by(cluster: Cluster, costs: Costs, wall: str) -> tuple[str, float]:
-    """The setting that makes most of what is used up, and the greatest use that is left then."""
+def moved_by(
+    cluster: Cluster, costs: Costs, wall: str, among: dict[str, dict[str, Any]]
+) -> tuple[str, float]:
+    """What makes most of what is used up, if anything does, and how much is left then."""
     found = {}
-    for name, values in SETTINGS.items():
+    for name, values in among.items():
         then = used(replace(cluster, **values), costs)
         found[name] = then[wall]
     best = min(found, key=lambda name: found[name])
-    return best, found[best]
+    moves = found[best] < MOVED * used(cluster, costs)[wall]
+    return best if moves else "none of these", found[best]
 
 
 def check(results: Results, rows: list[dict[str, Any]], costs: Costs) -> None:
@@ -332,14 +349,17 @@ def walls(results: Results, costs: Costs, options: argparse.Namespace) -> None:
             cluster = Cluster(nodes, policies, steps=options.steps, snapshot=options.snapshot)
             now = used(cluster, costs)
             wall = max(now, key=lambda name: now[name])
-            setting, left = moved_by(cluster, costs, wall)
+            setting, left = moved_by(cluster, costs, wall, SETTINGS)
+            constant, then = moved_by(cluster, costs, wall, CONSTANTS)
             results.row(
                 {
                     "cluster": f"{nodes:,} nodes, {policies:,} policies",
                     "most used": wall,
                     "of it": now[wall],
-                    "moved by": setting if left < MOVED * now[wall] else "none of these",
+                    "moved by": setting,
                     "then": left,
+                    "in the code, by": constant,
+                    "then, too": then,
                     "head's bridge": now["head's bridge"],
                     "head's polls": now["head's polls"],
                     "a learning node's bridge": now["a learning node's bridge"],
