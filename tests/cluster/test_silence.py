@@ -13,7 +13,7 @@ class Answer:
     def done(self):
         return self._is_done
 
-    def result(self, timeout=None):  # noqa: ARG002 - as of every call
+    def result(self, timeout=None):
         return Glance(is_ready=True)
 
 
