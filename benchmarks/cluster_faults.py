@@ -41,6 +41,8 @@ AFTER = 20.0
 """Seconds that are watched after a node goes on again."""
 STANDSTILL, RESTART = 1.0, 15.0
 """What is held to, in seconds."""
+STUCK = 60.0
+"""Seconds without a turn after which a run will not end by itself."""
 START_LIMIT = 60.0
 """Seconds that a node has to be started again."""
 LATE = 2.0
@@ -134,6 +136,7 @@ def disturbed(turns: int, kills: int, seed: int) -> dict[str, Any]:
             local.add()
             local.wait(len(local.sessions) + 1, START_LIMIT)
             started.append(time.monotonic() - hit.time)
+        end_if_stuck(run)
 
     with directory() as path:
         run = Run(overlay(TREE, {"run": {"turns": turns}}), path).train(beside)
@@ -147,6 +150,21 @@ def disturbed(turns: int, kills: int, seed: int) -> dict[str, Any]:
             "restarts": sum(run.result.restarts.values()),
             "said": run.said,
         }
+
+
+def end_if_stuck(run: Run) -> None:
+    """Wait for the end of a run, and end it where nothing is played any more."""
+    far, since = run.looks[-1].turns, time.monotonic()
+    while not run.over.wait(1.0):
+        now = run.looks[-1].turns
+        if now != far:
+            far, since = now, time.monotonic()
+        elif time.monotonic() > since + STUCK:
+            print(f"  nothing was played for {STUCK:g} s: it is ended", flush=True)
+            for role in run.status():
+                print(f"  {role.node} {role.name}: {role.state}", flush=True)
+            run.stop()
+            return
 
 
 def standstills(
@@ -261,6 +279,7 @@ def kill(results: Results, options: argparse.Namespace) -> None:
     hit = sum(len(each.actors) + len(each.policies) for each in kills)
     results.bar("nodes killed", len(kills), most=options.kills, least=options.kills)
     results.bar("actors and policies that were lost with them", hit, least=options.kills / 2)
+    results.bar("ended by its turns", int(found["finished"]), most=1, least=1)
     results.bar("turns played, of those planned", found["turns"] / turns, least=1.0)
     for what, which in (("actors", 0), ("policies", 1)):
         worst = max((each[which] for each in others), default=0.0)
