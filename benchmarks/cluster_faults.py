@@ -41,6 +41,8 @@ AFTER = 20.0
 """Seconds that are watched after a node goes on again."""
 STANDSTILL, RESTART = 1.0, 15.0
 """What is held to, in seconds."""
+STUCK = 60.0
+"""Seconds without a turn after which a run will not end by itself."""
 START_LIMIT = 60.0
 """Seconds that a node has to be started again."""
 LATE = 2.0
@@ -108,33 +110,33 @@ def pace(seconds: float) -> float:
         return turns / (played[-1].time - played[0].time)
 
 
-def disturbed(turns: int, minutes: float, kills: int, seed: int) -> dict[str, Any]:
+def disturbed(turns: int, kills: int, seed: int) -> dict[str, Any]:
     """A run whose nodes are killed at random moments, and started again."""
     random_moments = random.Random(seed)
-    seconds = minutes * 60.0
     found: list[Kill] = []
     started: list[float] = []
 
     def beside(run: Run) -> None:
-        began = time.monotonic()
-        at = sorted(random_moments.uniform(CALM, seconds - CALM) for _ in range(kills))
-        for moment in at:
-            if run.over.wait(max(began + moment - time.monotonic(), 0.0)):
-                return
+        # Moments are shares of what is played, so that all of them come before its end.
+        for share in sorted(random_moments.uniform(0.05, 0.9) for _ in range(kills)):
+            while not run.looks or sum(run.looks[-1].turns) < share * turns:
+                if run.over.wait(LOOK):
+                    return
             while (hit := victim(run, random_moments, [k.number for k in found])) is None:
                 if run.over.wait(LOOK):
                     return
             kill_session(run.session_of(hit.number))
             found.append(hit)
             print(
-                f"  {moment:.0f} s: node {hit.number} killed ({hit.processes} processes, actors "
-                f"{hit.actors}, policies {hit.policies})",
+                f"  {100 * share:.0f}%: node {hit.number} killed: {hit.processes} processes, "
+                f"actors {hit.actors}, policies {hit.policies}",
                 flush=True,
             )
             local = run.nodes.local
             local.add()
             local.wait(len(local.sessions) + 1, START_LIMIT)
             started.append(time.monotonic() - hit.time)
+        end_if_stuck(run)
 
     with directory() as path:
         run = Run(overlay(TREE, {"run": {"turns": turns}}), path).train(beside)
@@ -148,6 +150,21 @@ def disturbed(turns: int, minutes: float, kills: int, seed: int) -> dict[str, An
             "restarts": sum(run.result.restarts.values()),
             "said": run.said,
         }
+
+
+def end_if_stuck(run: Run) -> None:
+    """Wait for the end of a run, and end it where nothing is played any more."""
+    far, since = run.looks[-1].turns, time.monotonic()
+    while not run.over.wait(1.0):
+        now = run.looks[-1].turns
+        if now != far:
+            far, since = now, time.monotonic()
+        elif time.monotonic() > since + STUCK:
+            print(f"  nothing was played for {STUCK:g} s: it is ended", flush=True)
+            for role in run.status():
+                print(f"  {role.node} {role.name}: {role.state}", flush=True)
+            run.stop()
+            return
 
 
 def standstills(
@@ -186,7 +203,11 @@ def standstills(
         others.append((longest[0], longest[1]))
     first = kills[0].time if kills else times[-1]
     playing = np.flatnonzero((far > 0).all(axis=1))
-    calm = [_longest(times, far[:, each], times[playing[0]], first) for each in range(count)]
+    before = times <= first
+    calm = [
+        _longest(times[before], far[before, each], times[playing[0]], first)
+        for each in range(count)
+    ]
     updates = np.array([look.updates for look in looks])
     back = []
     for policy in range(updates.shape[1]):
@@ -219,7 +240,7 @@ def kill(results: Results, options: argparse.Namespace) -> None:
     rate, _ = alone(pace, min(20.0, options.minutes * 20.0))
     turns = round(rate * options.minutes * 60.0)
     print(f"{rate:,.0f} turns/s undisturbed: {turns:,} turns are planned", flush=True)
-    found, left = alone(disturbed, turns, options.minutes, options.kills, 0)
+    found, left = alone(disturbed, turns, options.kills, 0)
     kills = found["kills"]
     others, calm, restarts, back = standstills(found["looks"], kills)
     told = [seconds for each in restarts for seconds in each if seconds is not None]
@@ -258,6 +279,7 @@ def kill(results: Results, options: argparse.Namespace) -> None:
     hit = sum(len(each.actors) + len(each.policies) for each in kills)
     results.bar("nodes killed", len(kills), most=options.kills, least=options.kills)
     results.bar("actors and policies that were lost with them", hit, least=options.kills / 2)
+    results.bar("ended by its turns", int(found["finished"]), most=1, least=1)
     results.bar("turns played, of those planned", found["turns"] / turns, least=1.0)
     for what, which in (("actors", 0), ("policies", 1)):
         worst = max((each[which] for each in others), default=0.0)

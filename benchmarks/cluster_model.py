@@ -96,6 +96,11 @@ class Cluster:
     """Steps of all agents in a match."""
     dealt: bool = True
     """Whether it is a population, dealt by all actors."""
+    tick: float = TICK
+    ask: float = ASK
+    slowly: float = SLOWLY
+    """Seconds between two rounds of a bridge, two polls, two looks at what is told slowly: these
+    are no settings."""
 
     @property
     def learners(self) -> int:
@@ -121,36 +126,43 @@ def load(folder: Path = FIGURES) -> list[dict[str, Any]]:
     return rows
 
 
-def words_of_bare(policies: int, nodes: int) -> tuple[float, float]:
+def words_of_bare(policies: int, nodes: int, rounds: float) -> tuple[float, float]:
     """Parts and words that the head of bridges alone looks at each second, for each link.
 
     All learn on the head, and each node has one actor of a population.
+
+    Args:
+        policies: of it.
+        nodes: with the head.
+        rounds: a second; a link has its turn in no more than one in `TICK`.
     """
+    looks = min(rounds, 1 / TICK)
     fast = policies * (len(ACTORS_WORDS) * (nodes - 1) + len(LEARNERS_WORDS) * nodes)
     table = 6 * policies**2 + policies * 20
-    parts = 2 * policies / TICK + 12 / SLOWLY
-    return parts, fast / TICK + table / SLOWLY
+    parts = 2 * policies * looks + 12 / SLOWLY
+    return parts, fast * looks + table / SLOWLY
 
 
 def fitted(rows: list[dict[str, Any]]) -> Costs:
-    """What single things cost: those that were timed apart, and the rest by least squares."""
+    """What single things cost: what was timed apart, and the rest by least squares."""
     unit = {row["of"].removeprefix("a unit: "): 1e-9 * row["ns"] for row in rows if "ns" in row}
-    part, word = unit["a part of the words"], unit["a word"]
+    word = unit["a word"]
     bare = [row for row in rows if row["of"] == "bridges alone"]
     share = "bridge of the head, % of a core"
     table, target = [], []
     for row in bare:
         peers = row["nodes"] - 1
-        parts, words = words_of_bare(row["policies"], row["nodes"])
-        known = peers * (parts * part + words * word)
-        sent = row["snapshots/s, to a node"] * peers
         rounds = max(row["rounds/s"], 1.0)
+        parts, words = words_of_bare(row["policies"], row["nodes"], rounds)
+        known = peers * words * word
+        sent = row["snapshots/s, to a node"] * peers
         frames = row["frames/s"]
-        table.append([rounds, rounds * peers, frames, sent, sent * row["bytes of a snapshot"]])
+        size = row["bytes of a snapshot"]
+        table.append([peers * parts, rounds, rounds * peers, frames, sent, sent * size])
         target.append(row[share] / 100 - known)
     found = _not_negative(np.array(table), np.array(target))
     runs = {row["nodes"]: row for row in rows if row["of"] == "a run"}
-    a_round, peer, frame, snapshot, byte = map(float, found)
+    part, a_round, peer, frame, snapshot, byte = map(float, found)
     costs = Costs(
         part=part,
         word=word,
@@ -186,9 +198,6 @@ def run_share(row: dict[str, Any], costs: Costs) -> float:
     peers, policies = row["nodes"] - 1, row["policies"]
     parts = 2 * policies / TICK
     words = policies * (len(ACTORS_WORDS) * (peers - 1) + len(LEARNERS_WORDS) * peers) / TICK
-    rounds = min(
-        2.0 * row["frames/s"] + 1 / TICK, 10_000.0
-    )  # each frame, and each answer, wakes it
     sent = row["snapshots/s, to a node"] * peers
     return (
         peers * (parts * costs.part + words * costs.word)
@@ -217,6 +226,7 @@ def _not_negative(table: Any, target: Any) -> Any:
 
 def used(cluster: Cluster, costs: Costs) -> dict[str, float]:
     """What of each thing that can be used up is: 1 is all of it, a core or a network's."""
+    rounds = costs.rounds * TICK / cluster.tick
     others, learners, players = cluster.nodes - 1, cluster.learners, cluster.players
     policies, own = cluster.policies, cluster.policies / learners
     actors = cluster.actors * players
@@ -225,34 +235,36 @@ def used(cluster: Cluster, costs: Costs) -> dict[str, float]:
     if cluster.weights_every:
         versions = min(versions, 1 / cluster.weights_every)
     # No frame is made before the last is gone, so no more than one version a round crosses.
-    versions = min(versions, 1 / TICK)
-    table = (6 * policies**2 + 20 * policies) / SLOWLY if cluster.dealt else 0.0
-    look = costs.rounds * costs.peer + costs.frame / TICK
+    versions = min(versions, 1 / cluster.tick)
+    table = (6 * policies**2 + 20 * policies) / cluster.slowly if cluster.dealt else 0.0
+    look = rounds * costs.peer + costs.frame / cluster.tick
 
     def told(rings: float, words: float) -> float:
         """A link in whose every round so many words of so many policies' rings are looked at."""
-        return look + (rings * costs.part + words * costs.word) / TICK
+        return look + (rings * costs.part + words * costs.word) / cluster.tick
 
     send = versions * (costs.snapshot + cluster.snapshot * costs.byte)
     ring = len(ACTORS_WORDS) + len(LEARNERS_WORDS)
     head = others * (look + (cluster.dealt * players / others) * table * costs.word)
     # Lines of the scoreboard of all policies, and words of their rings, a few times a second.
-    board = policies * (SLOW + ring * actors) * costs.word / SLOWLY
+    board = policies * (SLOW + ring * actors) * costs.word / cluster.slowly
     matches = steps / cluster.match * cluster.dealt
     head += board + matches * costs.match
-    learner = players * told(2 * own, own * ring * actors) + told(0, own * SLOW * TICK / SLOWLY)
+    learner = players * told(2 * own, own * ring * actors) + told(
+        0, own * SLOW * cluster.tick / cluster.slowly
+    )
     learner += players * own * send + steps / learners * costs.step
     player = learners * told(own, own * cluster.actors) + told(cluster.actors, cluster.actors)
     player += policies * send + cluster.steps * costs.step
     result = 40.0 + 30.0 * cluster.seats
     return {
-        "head's bridge": costs.rounds * costs.round + head,
-        "head's polls": others / ASK * (costs.poll + (cluster.nodes + SPARE) * costs.entry),
-        "head's network": (others * costs.frame_bytes / TICK + matches * result) / LINK,
-        "a learning node's bridge": costs.rounds * costs.round + learner,
+        "head's bridge": rounds * costs.round + head,
+        "head's polls": others / cluster.ask * (costs.poll + (cluster.nodes + SPARE) * costs.entry),
+        "head's network": (others * costs.frame_bytes / cluster.tick + matches * result) / LINK,
+        "a learning node's bridge": rounds * costs.round + learner,
         "a learning node's network, out": players * own * versions * cluster.snapshot / LINK,
         "a learning node's network, in": steps / learners * costs.step_bytes / LINK,
-        "a playing node's bridge": costs.rounds * costs.round + player,
+        "a playing node's bridge": rounds * costs.round + player,
         "a playing node's network, in": policies * versions * cluster.snapshot / LINK,
     }
 
@@ -266,17 +278,26 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "seats for good, no population": {"dealt": False},
     "rollouts of four times as many steps": {"batch": 4 * 4096.0},
 }
-"""What a user may set, as the model knows it."""
+"""What a user may set, as the model knows it..."""
+CONSTANTS: dict[str, dict[str, Any]] = {
+    "bridge.TICK 0.2": {"tick": 0.2},
+    "runtime.ASK 2": {"ask": 2.0},
+    "channel.SLOWLY 2": {"slowly": 2.0},
+}
+"""...and what is in the code."""
 
 
-def moved_by(cluster: Cluster, costs: Costs, wall: str) -> tuple[str, float]:
-    """The setting that makes most of what is used up, and the greatest use that is left then."""
+def moved_by(
+    cluster: Cluster, costs: Costs, wall: str, among: dict[str, dict[str, Any]]
+) -> tuple[str, float]:
+    """What makes most of what is used up, if anything does, and how much is left then."""
     found = {}
-    for name, values in SETTINGS.items():
+    for name, values in among.items():
         then = used(replace(cluster, **values), costs)
         found[name] = then[wall]
     best = min(found, key=lambda name: found[name])
-    return best, found[best]
+    moves = found[best] < MOVED * used(cluster, costs)[wall]
+    return best if moves else "none of these", found[best]
 
 
 def check(results: Results, rows: list[dict[str, Any]], costs: Costs) -> None:
@@ -289,7 +310,7 @@ def check(results: Results, rows: list[dict[str, Any]], costs: Costs) -> None:
             told = 100 * run_share(row, costs)
         else:
             peers = row["nodes"] - 1
-            parts, words = words_of_bare(row["policies"], row["nodes"])
+            parts, words = words_of_bare(row["policies"], row["nodes"], row["rounds/s"])
             sent = row["snapshots/s, to a node"] * peers
             told = 100 * (
                 peers * (parts * costs.part + words * costs.word)
@@ -328,14 +349,17 @@ def walls(results: Results, costs: Costs, options: argparse.Namespace) -> None:
             cluster = Cluster(nodes, policies, steps=options.steps, snapshot=options.snapshot)
             now = used(cluster, costs)
             wall = max(now, key=lambda name: now[name])
-            setting, left = moved_by(cluster, costs, wall)
+            setting, left = moved_by(cluster, costs, wall, SETTINGS)
+            constant, then = moved_by(cluster, costs, wall, CONSTANTS)
             results.row(
                 {
                     "cluster": f"{nodes:,} nodes, {policies:,} policies",
                     "most used": wall,
                     "of it": now[wall],
-                    "moved by": setting if left < MOVED * now[wall] else "none of these",
+                    "moved by": setting,
                     "then": left,
+                    "in the code, by": constant,
+                    "then, too": then,
                     "head's bridge": now["head's bridge"],
                     "head's polls": now["head's polls"],
                     "a learning node's bridge": now["a learning node's bridge"],
