@@ -32,9 +32,9 @@ def test_every_role_has_a_home_among_the_nodes(offers, actors, on, lead, epoch):
     plays = {o.number for o in offers if o.plays}
     if not plays:
         with pytest.raises(LookupError, match=r"actor\.nodes"):
-            place(offers, actors, on, (), epoch, lead)
+            place(offers, actors, on, epoch=epoch, lead=lead)
         return
-    found = place(offers, actors, on, (), epoch, lead)
+    found = place(offers, actors, on, epoch=epoch, lead=lead)
     assert (len(found.actors), len(found.learners), found.epoch) == (actors, len(on), epoch)
     assert set(found.learners) <= {o.number for o in offers}
     assert set(found.actors[lead:]) <= plays
@@ -47,7 +47,7 @@ def test_every_role_has_a_home_among_the_nodes(offers, actors, on, lead, epoch):
     for n in gpus:
         own = sum(d != "cpu" and home == n for d, home in zip(on, found.learners, strict=True))
         assert own <= max(gpus[n], 1) or wanted > sum(gpus.values())
-    assert place(offers, actors, on, (), epoch, lead) == found, "another one for the same nodes"
+    assert place(offers, actors, on, epoch=epoch, lead=lead) == found, "another one for the same nodes"
 
 
 @given(clusters(), st.integers(1, 12), st.integers(1, 6))
@@ -72,7 +72,7 @@ def test_a_label_wins_and_one_that_no_node_has_is_named():
 @given(clusters(), st.integers(1, 12), devices, st.booleans(), st.data())
 def test_roles_of_a_node_that_is_gone_move_and_no_other(offers, actors, on, lead, data):
     assume(len(offers) > 1 and any(o.plays for o in offers))
-    before = place(offers, actors, on, (), 4, lead)
+    before = place(offers, actors, on, epoch=4, lead=lead)
     gone = data.draw(st.sampled_from([o.number for o in offers if o.number != HEAD]))
     left = [o for o in offers if o.number != gone]
     after = without(before, gone, left)
@@ -88,7 +88,7 @@ def test_roles_of_a_node_that_is_gone_move_and_no_other(offers, actors, on, lead
 @given(clusters(), st.integers(1, 20), devices, st.integers(1, 8), st.booleans())
 def test_a_node_that_comes_relieves_those_that_lack_cores(offers, actors, on, cores, plays):
     assume(any(o.plays for o in offers))
-    before = place(offers, actors, on, (), 4)
+    before = place(offers, actors, on, epoch=4)
     new = offer(30, cores, plays=plays)
     after = relieved(before, [*offers, new], 30)
     if after is None:
