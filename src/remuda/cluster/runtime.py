@@ -25,6 +25,7 @@ from remuda.cluster.node import Node
 from remuda.cluster.nodes import HEAD, Call, NodeInfo, Nodes
 from remuda.cluster.placement import Offer, Placement, relieved
 from remuda.cluster.plan import Addresses
+from remuda.cluster.reach import Reach
 from remuda.cluster.traffic import Count
 from remuda.compiling import Progress
 from remuda.errors import NodeLostError, RemudaError, RoleDiedError
@@ -105,7 +106,7 @@ class ClusterRuntime:
         """By role, how often it began again on another node, and why it did last."""
         self._fetching: dict[int, Call] = {}
         """Nodes that were asked for their logs."""
-        self._looked = time.monotonic()
+        self._looked, self._reach = time.monotonic(), Reach(silence)
         self._pending: list[Call] = []
         """What was asked of nodes while roles moved, and is not done yet."""
         self._stopped = False
@@ -131,6 +132,7 @@ class ClusterRuntime:
     def run_for(self, seconds: float) -> bool:
         """Watch all nodes for about so long; True when everything is played."""
         self._look(seconds)
+        self._news += self._reach.news(self.placement, self._members.values(), self._name)
         played = all(member.glance.is_played for member in self._members.values())
         return played and self._local.is_played
 

@@ -1,0 +1,36 @@
+"""Nodes that the head reaches, and that do not reach each other, are told."""
+
+from cluster.node_runs import NodeRun, ProcessNodes
+from cluster_nodes import until
+from remuda.cluster.placement import Placement
+from remuda.cluster.reach import Reach
+from remuda.cluster.traffic import Count
+
+OPEN = [int(count == Count.IS_OPEN) for count in Count]
+CLOSED = [0 for _ in Count]
+
+
+def test_a_pair_is_told_once_it_lacks_its_link_for_too_long_and_once_in_a_placement():
+    reach, first = Reach(0.0), Placement((1,), (2, 0))
+    links = {1: [OPEN, CLOSED, CLOSED], 2: [OPEN, CLOSED, CLOSED]}
+    assert reach.missing(first, {1: [], 2: []}) == []  # they told nothing yet
+    assert until(lambda: reach.missing(first, links), 5.0)[0] == [(2, 1)]
+    assert reach.missing(first, links) == []
+    after = Placement((1,), (2, 0), 2)
+    assert until(lambda: reach.missing(after, links), 5.0)[0] == [(2, 1)]
+    links[2][1] = OPEN
+    assert Reach(0.0).missing(first, links) == []
+    assert Reach(60.0).missing(first, {2: [OPEN, CLOSED, CLOSED]}) == []
+
+
+def test_a_run_tells_of_nodes_that_do_not_reach_each_other(tmp_path):
+    settings = {"env": {"num_envs": 4}, "cluster": {"local": 2, "silence": 2.0}}
+    run = NodeRun(tmp_path, settings, (4,), ((0,), (1,)), ((1,), (0, 2)), ProcessNodes(3))
+    run.runtime._addresses[1] = ("127.0.0.1", 1)  # nobody listens there
+    told = []
+    try:
+        run.runtime.start(lambda: False)
+        until(lambda: run.runtime.run_for(0.1) or told.extend(run.runtime.news()) or told, 20.0)
+    finally:
+        run.stop()
+    assert "node node-2 cannot reach node node-1" in told[0]
