@@ -134,7 +134,9 @@ def seen_at(steps, size):
 
 
 def allowed_at(steps, masks):
-    return (steps[:, None] >> np.arange(masks)) % 2 == 0 if masks else np.ones((len(steps), 0), bool)
+    return (
+        (steps[:, None] >> np.arange(masks)) % 2 == 0 if masks else np.ones((len(steps), 0), bool)
+    )
 
 
 @dataclass

@@ -106,7 +106,7 @@ def test_what_one_side_counts_the_head_counts(placement):
             pass
         world.pump_all()
     head = world.assemblies[0]
-    home = {name: world.assemblies[placement.learners[0]] for name in world.names}
+    home = dict.fromkeys(world.names, world.assemblies[placement.learners[0]])
     assert np.array_equal(
         head.scoreboard.play(0), world.assemblies[placement.actors[0]].scoreboard.play(0)
     )
@@ -155,7 +155,9 @@ def test_a_frame_of_any_words_is_refused_and_writes_nothing_where_it_may_not():
         frame = world.frame(0)
         words = frame.view(np.int64)
         at = random.integers(0, min(len(words), 300))
-        words[at] = random.choice([-1, -(2**63), 2**62, int(words[at]) + 1, random.integers(0, 300)])
+        words[at] = random.choice(
+            [-1, -(2**63), 2**62, int(words[at]) + 1, random.integers(0, 300)]
+        )
         try:
             world.channels[1].take(frame)
         except RemudaError:

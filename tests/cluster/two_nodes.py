@@ -27,7 +27,11 @@ SMALL = {
 }
 DEALT = {
     "game": "connect_four",
-    "population": {"policies": 3, "matchmaker": "round_robin", "snapshots": {"every": 5, "keep": 2}},
+    "population": {
+        "policies": 3,
+        "matchmaker": "round_robin",
+        "snapshots": {"every": 5, "keep": 2},
+    },
 }
 
 

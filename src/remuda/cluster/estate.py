@@ -165,9 +165,7 @@ def _bring_up(experience: Experience, actor: int, state: State, written: int) ->
     """
     ring = experience.rings[actor]
     words = SharedArrays({"counters": ((1, COUNTERS), np.int64)})
-    source = ExperienceRing(
-        ring.shape, ring.config, ring.num_streams, ring.num_segments, words, 0
-    )
+    source = ExperienceRing(ring.shape, ring.config, ring.num_streams, ring.num_segments, words, 0)
     source.restore(state, written)
     followed, following = Followed(source), Following(experience, actor)
     followed.holds(*following.holds)

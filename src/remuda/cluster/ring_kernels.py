@@ -101,9 +101,7 @@ def has_changed(parts: RingParts, sent: Sent, words: Integers) -> bool:
 
 
 @njit(cache=True)
-def _entries(
-    parts: RingParts, words: Integers, first: int, steps: int, out: Integers
-) -> int:
+def _entries(parts: RingParts, words: Integers, first: int, steps: int, out: Integers) -> int:
     """Copy the queue from entry `first` to the last that `words` count; returns how many.
 
     Those that the actor writes over meanwhile lead nowhere. `CLOSED_STEPS` becomes the last one's,
@@ -141,7 +139,7 @@ def _size(
     end: int,
     is_new: bool,
 ) -> int:
-    """Bytes that are told of a segment: of its steps from `first` to `end`, and of its beginning."""
+    """Bytes that are told of a segment: of its steps `first` to `end`, and of its beginning."""
     size: int = parts.memories.shape[1] if is_new else 0
     for f in range(len(fields)):
         lo = 0 if is_new else min(first + layout[f, 1], layout[f, 2])
