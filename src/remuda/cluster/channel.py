@@ -120,7 +120,7 @@ class Channel:
         newer = self._weights_out.newer() if now >= self._next_weights else {}
         self._fast_out.read()  # before all else; what was written before is copied after
         is_stamped = self._peer == HEAD and self._fast_out.last != self._fast_sent[-1]
-        if is_stamped:
+        if is_stamped or self._stores.in_turns:  # in turns they come no later than `trained`
             newer = self._weights_out.newer()
         slowly = now >= self._next_slow or is_stamped or bool(newer)
         if slowly:
