@@ -47,7 +47,9 @@ def test_every_role_has_a_home_among_the_nodes(offers, actors, on, lead, epoch):
     for n, most in gpus.items():
         own = sum(d != "cpu" and home == n for d, home in zip(on, found.learners, strict=True))
         assert own <= max(most, 1) or wanted > sum(gpus.values())
-    assert place(offers, actors, on, epoch=epoch, lead=lead) == found, "another one for the same nodes"
+    assert place(offers, actors, on, epoch=epoch, lead=lead) == found, (
+        "another one for the same nodes"
+    )
 
 
 @given(clusters(), st.integers(1, 12), st.integers(1, 6))
