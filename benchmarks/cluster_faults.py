@@ -14,6 +14,7 @@ import time
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -163,6 +164,8 @@ def end_if_stuck(run: Run) -> None:
             print(f"  nothing was played for {STUCK:g} s: it is ended", flush=True)
             for role in run.status():
                 print(f"  {role.node} {role.name}: {role.state}", flush=True)
+                with suppress(OSError):
+                    print("\n".join(Path(role.log).read_text().splitlines()[-5:]), flush=True)
             run.stop()
             return
 

@@ -143,9 +143,13 @@ def test_an_end_that_is_gone_is_told(end):
             list(called.frames_in())
         return
     caller.close()
-    with pytest.raises(LinkLostError):
+
+    def send():
         for _ in range(3):
             called.send(frame_of(1))
+
+    with pytest.raises(LinkLostError):
+        send()
 
 
 @settings(max_examples=60, deadline=None)
@@ -182,8 +186,7 @@ def test_sections_of_any_words_are_refused_or_lie_within_them(words):
     frame = np.array(words, np.int64).view(np.uint8)
     try:
         found = list(sections(frame))
-    except RemudaError as error:
-        assert "damaged" in str(error)
+    except RemudaError:
         return
     assert sum(4 + s.numbers.size + -(-s.data.size // 8) for s in found) == len(words)
 

@@ -44,10 +44,12 @@ def test_every_role_has_a_home_among_the_nodes(offers, actors, on, lead, epoch):
     wanted = sum(device != "cpu" for device in on)
     served = sum(d != "cpu" and gpus[n] > 0 for d, n in zip(on, found.learners, strict=True))
     assert served == (wanted if any(gpus.values()) else 0), "a learner has no GPU; there is one"
-    for n in gpus:
+    for n, most in gpus.items():
         own = sum(d != "cpu" and home == n for d, home in zip(on, found.learners, strict=True))
-        assert own <= max(gpus[n], 1) or wanted > sum(gpus.values())
-    assert place(offers, actors, on, epoch=epoch, lead=lead) == found, "another one for the same nodes"
+        assert own <= max(most, 1) or wanted > sum(gpus.values())
+    assert place(offers, actors, on, epoch=epoch, lead=lead) == found, (
+        "another one for the same nodes"
+    )
 
 
 @given(clusters(), st.integers(1, 12), st.integers(1, 6))

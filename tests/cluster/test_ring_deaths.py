@@ -1,6 +1,7 @@
 """A bridge that dies at any line while it follows a ring, and readers at any line of either."""
 
 import sys
+from functools import partial
 
 import numpy as np
 import pytest
@@ -168,7 +169,8 @@ def test_an_actor_plays_on_at_any_line_of_what_is_collected(monkeypatch, stride)
     line, left = 0, -1
     while left < 0:
         world = World(3, 6, 1 << 20)
-        with At(ring_kernels, line, lambda world=world: world.player.play(line % 23)) as life:
+        turns = line % 23
+        with At(ring_kernels, line, partial(world.player.play, turns)) as life:
             news = world.pair.collect(1 << 20)
         left = life.left
         world.pair.following.write(news)

@@ -1,4 +1,4 @@
-"""Seams whose two ends are on two nodes: what crosses is pumped by hand, whenever it is asked for."""
+"""Seams whose two ends are on two nodes: what crosses is pumped by hand, when it is asked for."""
 
 from functools import cached_property
 

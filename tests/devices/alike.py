@@ -12,6 +12,12 @@ FEW = {
 }
 """What may be done on the processor while a network is on a GPU: to draw, and to bring together."""
 
+PASSES = {
+    *("mm", "bmm", "addmm", "baddbmm", "convolution", "tanh", "tanh_", "relu", "relu_", "sigmoid"),
+    *("native_layer_norm", "add", "add_", "log_softmax", "softmax", "cos", "mean"),
+}
+"""What networks are passed by. To make them and to draw their weights takes other operations."""
+
 
 def told(learned):
     """What an update tells, as numbers."""

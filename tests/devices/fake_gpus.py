@@ -94,6 +94,7 @@ class FakeGPUs(TorchDispatchMode):
     def __init__(self):
         super().__init__()
         self.on_cpu, self.on_gpu = Counter(), Counter()
+        self._before = []
 
     @classmethod
     def _should_skip_dynamo(cls):
@@ -101,15 +102,19 @@ class FakeGPUs(TorchDispatchMode):
 
     def __enter__(self):
         # `torch.tensor(..., device="cuda")` then makes one here and moves it, which can be seen.
-        self._before = torch._C._only_lift_cpu_tensors()
+        self._before.append(torch._C._only_lift_cpu_tensors())
         torch._C._set_only_lift_cpu_tensors(True)
         return super().__enter__()
 
     def __exit__(self, *error):
-        torch._C._set_only_lift_cpu_tensors(self._before)
+        torch._C._set_only_lift_cpu_tensors(self._before.pop())
         return super().__exit__(*error)
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        with self:  # in inference mode what is made of other operations comes here as a whole
+            parts = func.decompose(*args, **(kwargs or {}))
+        if parts is not NotImplemented:
+            return parts
         found = compute(func, args, kwargs or {})
         if func not in TRANSFERS and not func.is_view:
             held = [t for t in tree_leaves((args, kwargs, found)) if isinstance(t, torch.Tensor)]
@@ -140,7 +145,8 @@ def compute(func, args, kwargs):
     if asked is not None:
         own["device"] = CPU
     args_in, own = tree_map_only(GPUTensor, lambda t: t.inner, (args, own))
-    found = func(*args_in, **own)
+    with torch.inference_mode(False):
+        found = func(*args_in, **own)
     returns = func._schema.returns
     if returns and all(r.alias_info is not None and r.alias_info.is_write for r in returns):
         written = _written(func, args, kwargs)
@@ -148,7 +154,10 @@ def compute(func, args, kwargs):
     if device == CPU:
         return found
     _last[0] = device
-    return tree_map_only(torch.Tensor, lambda t: GPUTensor(t, device), found)
+    # In inference mode all that is made counts no versions, but for a view of what counts them.
+    counts = func.is_view and not held[0].is_inference()
+    with torch.inference_mode(torch.is_inference_mode_enabled() and not counts):
+        return tree_map_only(torch.Tensor, lambda t: GPUTensor(t, device), found)
 
 
 _last = [torch.device("cuda:0")]
