@@ -52,6 +52,8 @@ def test_agents_answer_fail_in_their_own_words_and_leave_nothing():
 
     threads = nodes.call(1, "variable", "OMP_NUM_THREADS").result(LIMIT)
     assert threads == os.environ.get("OMP_NUM_THREADS")
+    # What an agent writes goes with Ray's own files, even if it is killed.
+    assert nodes.call(1, "variable", "TMPDIR").result(LIMIT) == str(directory)
 
     waiting = nodes.call(1, "wait", LIMIT)
     assert nodes.call(1, "echo", {"a": (1, b"x" * 300_000)}).result(LIMIT)["a"][0] == 1

@@ -256,6 +256,7 @@ def _be_node(
     nowhere = os.open(os.devnull, os.O_RDONLY)
     for source, target in ((nowhere, 0), (log, 1), (log, 2)):
         os.dup2(source, target)
+    os.environ["TMPDIR"] = directory  # what a killed agent leaves goes with Ray's own files
     try:
         node = _ray_node(number, address, directory, settings)
         news = {"node": number, "address": node.gcs_address, "session": os.getpid()}
