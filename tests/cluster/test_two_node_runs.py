@@ -140,7 +140,15 @@ def test_a_run_that_is_resumed_over_two_nodes_equals_one_that_was_not_interrupte
     assert_same(
         run(tmp_path / "one", schedule="sequential", **tree),
         over_nodes(tmp_path / "two", tree, resume=True),
+        slice(2),
+        updates=5,
     )
+
+
+def wait_until_it_plays(made, directory):
+    while not (made and 1 in made[-1]._processes and (directory / "status.json").exists()):
+        time.sleep(0.05)
+    time.sleep(2.0)
 
 
 def check_steps(directory):
@@ -163,14 +171,12 @@ def test_a_node_that_is_gone_costs_no_turns_of_others(how, tmp_path, nodes):
         "actor": {"processes": 2},
         "learners": {"processes": 2},
         "policy": {"algorithm": "ppo", "ppo": {"rollout_length": 20}},
-        "run": {"turns": 30_000},
+        "run": {"turns": 150_000},
     }
     seen, stopped = [], []
 
     def strike():
-        while not made or 1 not in made[-1]._processes:
-            time.sleep(0.1)
-        time.sleep(12.0)
+        wait_until_it_plays(made, tmp_path / "run")
         pid = made[-1].pid(1)
         own = [psutil.Process(pid), *psutil.Process(pid).children(recursive=True)]
         if how == "killed":
@@ -203,9 +209,7 @@ def test_in_an_exact_schedule_a_node_that_is_gone_ends_the_run(tmp_path, nodes):
     made = nodes(SCATTERED)
 
     def strike():
-        while not made or 1 not in made[-1]._processes:
-            time.sleep(0.1)
-        time.sleep(10.0)
+        wait_until_it_plays(made, tmp_path / "two")
         os.kill(made[-1].pid(1), signal.SIGKILL)
 
     thread = threading.Thread(target=strike)
