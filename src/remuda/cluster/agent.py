@@ -10,8 +10,10 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import os
 import pickle
 import queue
+import shutil
 import tempfile
 import threading
 import time
@@ -48,8 +50,18 @@ LONGEST_LOG = 1 << 20
 """Bytes of a log that are handed over."""
 TURN = 60.0
 """Seconds that what is asked out of turn waits for what was asked before."""
+HOME = "remuda-node-"
+"""What the directory of an agent is called, before its process and a few letters."""
 LOOK = 0.1
 """Seconds between two looks of the keeper at what it is asked."""
+
+
+def sweep_homes() -> None:
+    """Remove what agents on this machine left that were killed: each names its process."""
+    for left in Path(tempfile.gettempdir()).glob(f"{HOME}*-*"):
+        process = left.name.removeprefix(HOME).split("-")[0]
+        if process.isdecimal() and not Path(f"/proc/{process}").exists():
+            shutil.rmtree(left, ignore_errors=True)
 
 
 @dataclass(frozen=True)
@@ -136,7 +148,8 @@ class NodeAgent:
         """Begin with what `NodeRecipe.packed` gave."""
         forkserver.begin()
         self._recipe: NodeRecipe = pickle.loads(recipe)
-        self._home = tempfile.TemporaryDirectory(prefix="remuda-node-")
+        sweep_homes()
+        self._home = tempfile.TemporaryDirectory(prefix=f"{HOME}{os.getpid()}-")
         root = Path(self._home.name)
         shared = self._recipe.checkpoints
         self._logs = root / "logs"

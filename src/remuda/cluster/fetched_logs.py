@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
-THERE = re.compile(r"\S*/remuda-node-\w+/logs/(\S+)\.log")
+THERE = re.compile(r"\S*/remuda-node-[\w-]+/logs/(\S+)\.log")
 """A log on the node that it is on."""
 
 

@@ -97,7 +97,7 @@ class Movers:
                 if node == HEAD:
                     found |= rings_of(assembly, actor, names)
                 else:
-                    number = len(calls)
+                    number = -1 - len(calls)  # no node has it
                     calls[number] = self._nodes.call(node, "rings_of", actor, names)
         return found, calls
 

@@ -36,6 +36,8 @@ class Placement:
     def peers_of(self, node: int) -> list[int]:
         """The nodes that a node has a link with: the head; who plays for it, or learns."""
         plays, learns = set(self.actors), set(self.learners)
+        if node not in self.nodes:
+            return []  # it has nothing to tell
         peers = set(self.nodes) if node == HEAD else {HEAD}
         if node in plays:
             peers |= learns

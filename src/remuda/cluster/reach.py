@@ -10,7 +10,7 @@ from remuda.cluster.placement import Placement
 from remuda.cluster.traffic import Count
 
 if TYPE_CHECKING:
-    from remuda.cluster.runtime import Member
+    from remuda.cluster.member import Member
 
 
 class Reach:

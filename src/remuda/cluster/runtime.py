@@ -12,14 +12,15 @@ import contextlib
 import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from remuda.checkpoint.store import Checkpoints
-from remuda.cluster.agent import Glance
+from remuda.cluster.agent import sweep_homes
 from remuda.cluster.bridge import BRIDGE
 from remuda.cluster.fetched_logs import FetchedLogs
+from remuda.cluster.member import ASK, Member
 from remuda.cluster.moving import Move, Movers
 from remuda.cluster.node import Node
 from remuda.cluster.nodes import HEAD, Call, NodeInfo, Nodes
@@ -35,27 +36,12 @@ from remuda.types import RoleStatus
 
 log = logging.getLogger(__name__)
 
-ASK = 0.25
-"""Seconds between two questions to a node."""
 REACH = 5.0
 """Seconds that nodes are waited for while roles move."""
 START = 60.0
 """Seconds in which a node must have begun to start its roles."""
-GAP = 2.0
-"""Seconds between two looks at nodes that are not silence of theirs, but of the head."""
 GLANCE = 0.002
 """Seconds between two looks at what is waited for."""
-
-
-@dataclass
-class Member:
-    """A node as the head knows it."""
-
-    number: int
-    name: str
-    glance: Glance = field(default_factory=Glance)
-    question: Call | None = None
-    asked: float = 0.0
 
 
 class ClusterRuntime:
@@ -151,7 +137,6 @@ class ClusterRuntime:
             self._wait_for({acts: self._nodes.call(acts, "begin_save", number)})
         calls = self._call_all("save", number)
         parts = self._local.save(number)
-        calls = {n: call for n, call in calls.items() if call.done() or not self._is_silent(n)}
         for node, files in self._wait_for(calls, self._write_limit).items():
             for part, contents in files.items():
                 if contents is not None:
@@ -223,6 +208,7 @@ class ClusterRuntime:
         self._wait_for(self._call_all("stop"))
         self._local.stop()
         self._nodes.stop()
+        sweep_homes()
 
     # Within.
 
@@ -249,41 +235,29 @@ class ClusterRuntime:
                 return
 
     def _ask(self, member: Member) -> None:
-        """Take a node's answer, and ask it again when that is due."""
-        now = time.monotonic()
-        if now > self._looked + GAP:  # this process itself was stopped, and hears of answers later
-            for each in self._members.values():
-                each.asked += now - self._looked
-        self._looked = now
-        if self._is_silent(member.number):
+        """Take what a node told, and ask it again when that is due.
+
+        Raises:
+            RoleDiedError: a role there died and is not restarted.
+        """
+        member.ask(self._nodes)
+        if member.is_gone:
+            self._lose(member.number, "is gone")
+            return
+        if member.is_silent(self._silence):
             self._nodes.give_up(member.number)
             self._lose(member.number, f"gave no answer for {self._silence:g} s (cluster.silence)")
             return
-        if member.question is not None and member.question.done():
-            question, member.question = member.question, None
-            try:
-                member.glance = question.result()
-            except NodeLostError:
-                self._lose(member.number, "is gone")
-                return
+        told, member.told = member.told, []
+        for member.glance in told:
             for words in member.glance.news:
-                self._news.append(
-                    f"on the node {member.name} {self._logs.named(member.name, words)}"
-                )
+                named = self._logs.named(member.name, words)
+                self._news.append(f"on the node {member.name} {named}")
                 self._fetching[member.number] = self._nodes.call(member.number, "logs")
             if member.glance.fatal is not None:
                 self._fetch_logs([member.number])
-                fatal = member.glance.fatal
-                words = self._logs.named(member.name, str(fatal))
+                words = self._logs.named(member.name, str(member.glance.fatal))
                 raise RoleDiedError(f"on the node {member.name} {words}")
-        if member.question is None and now >= member.asked + ASK:
-            member.asked, member.question = now, self._nodes.call(member.number, "poll")
-
-    def _is_silent(self, number: int) -> bool:
-        """Whether a node owes an answer for longer than it may."""
-        member = self._members[number]
-        is_late = time.monotonic() > member.asked + self._silence
-        return is_late and member.question is not None and not member.question.done()
 
     def _lose(self, number: int, why: str) -> None:
         """Let the roles of a node that is gone begin again on others.
@@ -401,7 +375,7 @@ class ClusterRuntime:
             RemudaError: what a node raised.
         """
         end = time.monotonic() + (self._silence if limit is None else limit)
-        while time.monotonic() < end and not all(call.done() for call in calls.values()):
+        while time.monotonic() < end and any(map(self._is_to_come, calls, calls.values())):
             with contextlib.suppress(RemudaError):  # a role's death: `_look` tells of it
                 self._local.run_for(GLANCE)
         found = {}
@@ -415,9 +389,20 @@ class ClusterRuntime:
                 log.warning("node %d is gone", number)
         return found
 
+    def _is_to_come(self, number: int, call: Call) -> bool:
+        """Whether an answer is worth waiting for: its node is there, and tells how it is."""
+        if call.done():
+            return False
+        member = self._members.get(number)
+        if member is None:
+            return True
+        member.ask(self._nodes)
+        return not (member.is_gone or member.is_silent(self._silence))
+
     def _see_all(self, stamps: Mapping[int, Call]) -> None:
         """Wait until all is here that nodes had written when they were stamped."""
-        wanted = self._wait_for(stamps)
+        linked = self.placement.nodes  # others have no role, and nothing to tell
+        wanted = {n: stamp for n, stamp in self._wait_for(stamps).items() if n in linked}
         end = time.monotonic() + self._silence
         seen = self._node.stamps.all
         while any(seen[number] < stamp for number, stamp in wanted.items()):
