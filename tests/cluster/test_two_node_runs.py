@@ -129,7 +129,9 @@ def test_a_population_over_two_nodes_equals_sequential(algorithm, tmp_path, node
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("tree", [FIXED, DEALT], ids=["fixed", "dealt"])
+@pytest.mark.parametrize(
+    "tree", [overlay(FIXED, {"policy": {"ppo": PPO}}), DEALT], ids=["fixed", "dealt"]
+)
 def test_a_run_that_is_resumed_over_two_nodes_equals_one_that_was_not_interrupted(
     tree, tmp_path, nodes
 ):
