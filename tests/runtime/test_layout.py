@@ -123,14 +123,55 @@ def test_a_policy_may_have_a_device_of_its_own(machine):
     assert alike == make_layout(config, 3)
 
 
-def test_a_device_of_its_own_that_is_not_there_is_refused():
-    with pytest.raises(ConfigError, match=r"policy\.device 'cuda:77' is not there: this machine"):
-        make_layout(load_config({}), 2, own_devices=["", "cuda:77"])
-    with pytest.raises(ConfigError, match=r"policy\.device 'gpu' is none; use cpu"):
-        make_layout(load_config({}), 1, own_devices=["gpu"])
+@pytest.mark.parametrize(
+    ("device", "said"),
+    [
+        (
+            "cuda:77",
+            "'cuda:77' is not there: this machine has 2 GPUs; use one of cpu, cuda:0, cuda:1",
+        ),
+        ("gpu", "'gpu' is none; use one of cpu, cuda:0, cuda:1"),
+        ("meta", "'meta' cannot be computed on here; use one of cpu, cuda:0, cuda:1"),
+        ("mps", "'mps' cannot be computed on here; use one of cpu, cuda:0, cuda:1"),
+    ],
+)
+def test_a_device_that_is_not_there_is_refused_by_the_name_of_its_setting(machine, device, said):
+    machine(4, gpus=2)
+    for tree in ({"learners": {"devices": ["cuda:0", device]}}, {"actor": {"device": device}}):
+        (section,) = tree
+        key = f"{section}.{next(iter(tree[section]))}"
+        with pytest.raises(ConfigError) as error:
+            make_layout(load_config(tree), 2)
+        assert str(error.value) == f"{key} {said}"
+    with pytest.raises(ConfigError) as error:
+        make_layout(load_config({}), 2, own_devices=["", device])
+    assert str(error.value) == f"policy.device {said}"
 
 
-def test_a_device_that_is_not_there_is_refused():
-    for device in ("cuda:77", "gpu"):
-        with pytest.raises(ConfigError, match=device):
-            make_layout(load_config({"learners": {"devices": [device]}}), 2)
+def test_eight_policies_on_two_gpus(machine):
+    machine(16, gpus=2)
+    layout = make_layout(load_config({}), 8)
+    assert layout.devices == ("cuda:0", "cuda:1") * 4
+    assert layout.groups == ((0, 2, 4, 6), (1, 3, 5, 7))
+    assert "2 learner processes for 8 policies, on cuda:0, cuda:1" in layout.describe(
+        "async", "abcdefgh"
+    )
+    four = make_layout(load_config({"learners": {"processes": 4}}), 8)
+    assert [{four.devices[i] for i in group} for group in four.groups] == [
+        {"cuda:0"},
+        {"cuda:1"},
+        {"cuda:0"},
+        {"cuda:1"},
+    ]
+    one = make_layout(load_config({"learners": {"processes": 1}}), 8)
+    assert one.groups == (tuple(range(8)),)
+
+
+def test_nothing_is_tried_out_where_gpus_decide(machine):
+    machine(16, gpus=2)
+    config = load_config({"env": {"num_envs": 16}})
+    assert not is_open(config, [""] * 8)
+    machine(16)
+    assert is_open(config, [""] * 8)
+    assert not is_open(config, ["cuda:0"] + [""] * 7)
+    assert not is_open(load_config({"learners": {"devices": ["cuda:1"]}}), [""] * 8)

@@ -6,11 +6,15 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import islice
+from typing import TYPE_CHECKING
 
 import psutil
 
 from remuda.config import Config
 from remuda.errors import ConfigError
+
+if TYPE_CHECKING:
+    import torch
 
 PROCESS_MEMORY = 800 * 2**20
 """Bytes to reckon with for a process: the interpreter, torch, and what it plays or trains."""
@@ -107,10 +111,12 @@ def make_layout(
     """
     common = config.learners.devices or _gpus() or ("cpu",)
     if cores is None:
-        for device in (*common, config.actor.device):
-            _check_device(device)
-        for device in filter(None, own_devices):
-            _check_device(device, "policy.device")
+        asked = {"learners.devices": common, "actor.device": [config.actor.device]}
+        for key, devices_of_key in (
+            asked | {"policy.device": [*filter(None, own_devices)]}
+        ).items():
+            for device in devices_of_key:
+                _check_device(device, key)
     own = own_devices or ("",) * num_policies
     devices = tuple(own[i] or common[i % len(common)] for i in range(num_policies))
     used = tuple(dict.fromkeys(devices)) if any(own) else common
@@ -289,14 +295,27 @@ def _gpus() -> tuple[str, ...]:
     return tuple(f"cuda:{i}" for i in range(torch.cuda.device_count()))
 
 
-def _check_device(device: str, key: str = "device") -> None:
+def _check_device(device: str, key: str) -> None:
     import torch
 
+    count = torch.cuda.device_count()
+    there = ", ".join(("cpu", *_gpus()))
     try:
         kind = torch.device(device)
     except RuntimeError:
-        raise ConfigError(f"{key} {device!r} is none; use cpu, cuda:0, cuda:1, ...") from None
-    if kind.type == "cuda" and (kind.index or 0) >= torch.cuda.device_count():
+        raise ConfigError(f"{key} {device!r} is none; use one of {there}") from None
+    if kind.type not in ("cpu", "cuda") and not _is_there(kind):
+        raise ConfigError(f"{key} {device!r} cannot be computed on here; use one of {there}")
+    if kind.type == "cuda" and (kind.index or 0) >= count:
         raise ConfigError(
-            f"{key} {device!r} is not there: this machine has {torch.cuda.device_count()} GPUs"
+            f"{key} {device!r} is not there: this machine has {count} GPUs; use one of {there}"
         )
+
+
+def _is_there(device: torch.device) -> bool:
+    """Whether this is one of this machine's accelerators of another kind, such as `mps`."""
+    import torch
+
+    kind = torch.accelerator.current_accelerator(check_available=True)
+    here = kind is not None and kind.type == device.type
+    return here and (device.index or 0) < torch.accelerator.device_count()
