@@ -34,7 +34,7 @@ def ask(is_done):
     runtime = object.__new__(ClusterRuntime)
     runtime._nodes, runtime._news, runtime._silence = Nodes(), [], 1.0
     runtime._members, runtime._coming, runtime._stopped = {}, {}, False
-    member = Member(1, "one", question=Answer(is_done), asked=time.monotonic() - 60)
+    member = Member(1, "one", _question=Answer(is_done), _asked=time.monotonic() - 60)
     runtime._ask(member)
     return runtime._nodes, member
 

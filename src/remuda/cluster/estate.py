@@ -131,7 +131,9 @@ def take_over(assembly: Assembly, estate: Estate, checkpoints: Checkpoints) -> N
         for spec in assembly.specs:
             ring = assembly.experience[spec.name].rings[actor]
             found = estate.rings.get((spec.name, actor))
-            if spec.name in estate.learns:
+            if spec.name in estate.learns and found is None and not _was_followed(ring):
+                _begin_after(ring, estate.words[spec.name][actor])  # its learner came here just now
+            elif spec.name in estate.learns:
                 mend(ring)
                 if found is not None:
                     _bring_up(assembly.experience[spec.name], actor, *found)
@@ -175,6 +177,13 @@ def _bring_up(experience: Experience, actor: int, state: State, written: int) ->
     payload: Array = np.empty(followed.largest, np.uint8)
     while (found := followed.news(payload, 0)) is not None:
         following.write(found[0])
+
+
+def _was_followed(ring: ExperienceRing) -> bool:
+    """Whether anything of a ring came here, whose words may have come without it."""
+    closed = load(ring.counters, CLOSED)
+    last = int(ring.shared["queue_steps"][(closed - 1) % ring.num_segments])
+    return last > 0 if closed else bool((ring.shared["sequence"] > 0).any())
 
 
 def _put(ring: ExperienceRing, state: State, written: int) -> None:

@@ -323,6 +323,6 @@ def mend(parts: RingParts) -> None:
     What it left odd or half said comes again: its successor tells what it has.
     """
     counters = parts.counters
-    if counters[CLOSED] > 0:
+    if counters[CLOSED] > 0 and counters[HEAD] > 0:  # else it was never followed here
         last = parts.queue_steps[(counters[CLOSED] - 1) % parts.queue_steps.size]
         store(counters, CLOSED_STEPS, last)

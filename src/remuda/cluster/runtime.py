@@ -293,12 +293,16 @@ class ClusterRuntime:
         """See whether what was asked of nodes, and not waited for, was done.
 
         Raises:
-            RemudaError: it could not be.
+            RoleDiedError: it could not be.
         """
         for call in [call for call in self._pending if call.done()]:
             self._pending.remove(call)
-            with contextlib.suppress(NodeLostError):
+            try:
                 call.result(0.0)
+            except NodeLostError:
+                pass  # it is told of elsewhere
+            except RemudaError as error:
+                raise RoleDiedError(f"roles could not be moved: {error}") from None
         for number, call in list(self._fetching.items()):
             if call.done():
                 del self._fetching[number]

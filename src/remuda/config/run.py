@@ -22,6 +22,11 @@ CHILDREN = Only(
     when=lambda config: config.schedule != "sequential", needs="schedule async or lockstep"
 )
 """Marks what is about processes that play and train."""
+ALONE = Only(
+    when=lambda config: config.schedule != "sequential" and not config.cluster.used,
+    needs="schedule async or lockstep, and one node",
+)
+"""Marks what is about such processes where there is no other node."""
 
 
 class EnvConfig(Section):
@@ -162,6 +167,6 @@ class RunConfig(Section):
     """Seconds that a process has to start, and that it may take to compile a function."""
     stop_limit: Annotated[PositiveFloat, CHILDREN] = 20.0
     """Seconds that a process has to stop before it is killed."""
-    fallback: Annotated[bool, CHILDREN] = False
+    fallback: Annotated[bool, ALONE] = False
     """Where the system lets no process be started (no memory, no permission), play and train in
     this one, as with the schedule `sequential`, instead of ending."""
