@@ -355,9 +355,9 @@ def test_a_trial_leaves_no_memory_behind(algorithm, monkeypatch):
     made = []
 
     class Trial(Arena):
-        def __init__(self):
+        def __init__(self, sparse):
             assert all(file() is None for file in made)  # of the trial before
-            super().__init__()
+            super().__init__(sparse)
 
         def cut(self, size):
             file, offset = super().cut(size)
