@@ -8,6 +8,7 @@ import signal
 import tempfile
 import threading
 import time
+from types import SimpleNamespace
 
 import numpy as np
 import psutil
@@ -224,7 +225,9 @@ def test_in_an_exact_schedule_a_node_that_is_gone_ends_the_run(tmp_path, nodes):
 @pytest.mark.slow
 def test_what_a_killed_node_leaves_is_swept():
     before, made = directories(), ProcessNodes(2)
-    made.start(1, "remuda.cluster.agent:NodeAgent", (pickle.dumps(None),))
+    made.start(
+        1, "remuda.cluster.agent:NodeAgent", (pickle.dumps(SimpleNamespace(checkpoints="")),)
+    )
     made.call(1, "poll").result(60.0)
     own = directories() - before
     assert len(own) == 1

@@ -84,6 +84,10 @@ class WeightsIn:
         self._publishers = {
             i: published.publisher(name, published.checksums[name]) for i, name in names.items()
         }
+        reader = published.reader()
+        for i, publisher in self._publishers.items():
+            if publisher.version:  # a bridge may have died over a newer one, which comes again
+                publisher.version = reader.newest(names[i]).version
 
     @property
     def holds(self) -> Integers:
