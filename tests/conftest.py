@@ -83,6 +83,14 @@ def pytest_runtest_setup(item):
 
 
 @pytest.fixture(autouse=True)
+def children_are_forked():
+    """A test in which the fork server dies must not leave the next ones without one."""
+    yield
+    if client := sys.modules.get("remuda.forkserver.client"):
+        client.ProcessState.why_not = ""
+
+
+@pytest.fixture(autouse=True)
 def temporary_directory(tmp_path_factory, monkeypatch):
     """A directory for temporary files that is this test's alone, and its children's."""
     own = tmp_path_factory.mktemp("t")  # short: paths of sockets may not be long

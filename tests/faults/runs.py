@@ -1,5 +1,6 @@
 """Small real runs for the fault tests: real processes, a tiny game, tiny networks."""
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -11,6 +12,7 @@ from unittest import mock
 import psutil
 import pytest
 
+from places import processes
 from remuda.actor.role import ActorRole
 from remuda.assembly import Assembly
 from remuda.checkpoint.store import Checkpoints, Manifest
@@ -68,6 +70,16 @@ def run_until(runtime, condition, seconds=300.0):
     while not condition():
         runtime.run_for(0.02)
         assert time.monotonic() < limit, "the condition never came"
+
+
+def env_workers():
+    """The worker processes of actors, as they are now, whoever forked them."""
+    found = []
+    for pid in processes():
+        with contextlib.suppress(psutil.NoSuchProcess):
+            if (process := psutil.Process(pid)).name().startswith("rm:env-"):
+                found.append(process)
+    return found
 
 
 class SabotageError(RuntimeError):

@@ -128,7 +128,6 @@ def test_a_fork_server_that_does_not_answer_is_done_without(tmp_path):
         run_until(runtime, lambda: all(s.state == "running" for s in runtime.status()))
     finally:
         runtime.stop()
-        forkserver.ProcessState.why_not = ""
 
 
 def refuse(monkeypatch):

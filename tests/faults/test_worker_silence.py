@@ -11,6 +11,7 @@ import pytest
 
 from faults.runs import (
     SUPERVISION,
+    env_workers,
     make_runtime,
     restarts,
     run_until,
@@ -88,11 +89,7 @@ def start(tmp_path, how, actor=ActorRole):
 
 
 def worker(number):
-    (found,) = (
-        child
-        for child in psutil.Process(forkserver.server_pid()).children()
-        if child.name() == f"rm:env-{number}"
-    )
+    (found,) = (process for process in env_workers() if process.name() == f"rm:env-{number}")
     return found
 
 

@@ -3,11 +3,9 @@
 import os
 import signal
 
-import psutil
 import pytest
 
-from faults.runs import fail, restarts, run_until, start
-from remuda.forkserver import client as forkserver
+from faults.runs import env_workers, fail, restarts, run_until, start
 from remuda.scoreboard import Learn, Play
 
 PPO = {
@@ -17,12 +15,6 @@ PPO = {
     "experience": {"segment_length": 4, "wait_limit": 60.0},
     "publish": {"every": 1},
 }
-
-
-def workers_of(runtime):
-    """The worker processes of the actor, as they are now."""
-    found = psutil.Process(forkserver.server_pid()).children()
-    return [child for child in found if child.name().startswith("rm:env-")]
 
 
 @pytest.mark.parametrize(
@@ -43,7 +35,7 @@ def test_a_run_survives_the_death_of(who, tmp_path):
     try:
         board, learn = ring.scoreboard, ring.scoreboard.learn("agent_0")
         run_until(runtime, lambda: learn[Learn.UPDATES] > 5)
-        workers = workers_of(runtime)
+        workers = env_workers()
         assert len(workers) == 2
         if who == "the actor":
             fail(runtime, "actor", "kill -9")
@@ -54,7 +46,7 @@ def test_a_run_survives_the_death_of(who, tmp_path):
         run_until(runtime, lambda: board.play()[Play.TURNS] > before[0] + 1000)
         run_until(runtime, lambda: learn[Learn.UPDATES] > before[1] + 5)
         assert not any(worker.is_running() for worker in workers), "an old worker is left"
-        assert len(workers_of(runtime)) == 2
+        assert len(env_workers()) == 2
         assert restarts(runtime, "actor") == 1
     finally:
         runtime.stop()
