@@ -52,15 +52,19 @@ def without_digest(name: str) -> str:
 
 def names_in(tree: object) -> Iterator[str]:
     """The names of pickles in a tree of plain data."""
+    return filter(is_pickled, texts_in(tree))
+
+
+def texts_in(tree: object) -> Iterator[str]:
+    """All texts in a tree of plain data, but for its keys."""
     if isinstance(tree, str):
-        if is_pickled(tree):
-            yield tree
+        yield tree
     elif isinstance(tree, Mapping):
         for part in tree.values():
-            yield from names_in(part)
+            yield from texts_in(part)
     elif isinstance(tree, list | tuple):
         for part in tree:
-            yield from names_in(part)
+            yield from texts_in(part)
 
 
 def without_digests(tree: Any) -> Any:

@@ -41,8 +41,10 @@ def play(world, actor, turns):
 
 
 def learn(learner):
-    while learner.work():
-        pass
+    for _ in range(1000):
+        if not learner.work():
+            return
+    raise AssertionError("it is never through")
 
 
 def move(world, after, gone, tmp_path, meanwhile=lambda: None):
@@ -189,6 +191,33 @@ def test_both_move_at_once_and_what_waited_between_them_is_lost(tmp_path):
         assert head.scoreboard.learn(name)[Learn.LOST] > 0
         versions = head.experience[name].rings[0].shared["versions"]
         assert versions.max() <= head.snapshots()[name].version
+
+
+def test_a_learner_moves_and_then_its_actor_whose_ring_never_came(tmp_path):
+    """Two nodes are lost one after another: the head has the ring's words, and nothing of it."""
+    world = TwoNodes(Placement((1,), (1,)), (2,), policy={"algorithm": "ppo"})
+    world.link()
+    actor, learner = world.role(0), world.role(1)
+    for _ in range(6):
+        play(world, actor, 30)
+        world.pump_all()
+        learn(learner)
+    play(world, actor, 7)
+    world.pump_all()
+    head = world.assemblies[0]
+    closed = [head.experience[name].rings[0].counters[CLOSED] for name in world.names]
+    assert min(closed) > 0
+    move(world, Placement((1,), (0,), 2), 1, tmp_path)
+    learner = world.role(1)
+    learn(learner)
+    move(world, Placement((0,), (0,), 3), 1, tmp_path)
+    actor = world.role(0)
+    for _ in range(6):
+        play(world, actor, 30)
+        learn(learner)
+    for name in world.names:
+        assert head.scoreboard.learn(name)[Learn.UPDATES] > 0
+        check_counts(head, name)
 
 
 def test_moves_name_who_moves():

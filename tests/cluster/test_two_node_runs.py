@@ -46,6 +46,13 @@ DEALT = {
 }
 
 
+@pytest.fixture(autouse=True)
+def own_place(monkeypatch, tmp_path_factory):
+    """Agents make their directories in one of the test's own."""
+    monkeypatch.setenv("TMPDIR", str(tmp_path_factory.mktemp("nodes")))
+    monkeypatch.setattr(tempfile, "tempdir", None)
+
+
 @pytest.fixture
 def nodes(monkeypatch, request):
     """Lets runs with `cluster.local` have nodes that are processes, at places that a test says."""
@@ -61,7 +68,6 @@ def nodes(monkeypatch, request):
         return made
 
     before = set(descendants())
-    files = directories()
     yield prepare
     for each in made:
         each.stop()
@@ -72,7 +78,7 @@ def nodes(monkeypatch, request):
         time.sleep(0.1)
     assert not left
     if "gone" not in request.node.name:  # see the test of what it leaves
-        assert directories() <= files
+        assert not directories()
 
 
 def directories():
@@ -224,13 +230,12 @@ def test_in_an_exact_schedule_a_node_that_is_gone_ends_the_run(tmp_path, nodes):
 
 @pytest.mark.slow
 def test_what_a_killed_node_leaves_is_swept():
-    before, made = directories(), ProcessNodes(2)
+    made = ProcessNodes(2)
     made.start(
         1, "remuda.cluster.agent:NodeAgent", (pickle.dumps(SimpleNamespace(checkpoints="")),)
     )
     made.call(1, "poll").result(60.0)
-    own = directories() - before
-    assert len(own) == 1
+    assert len(directories()) == 1
     made.stop()
     sweep_homes()  # as the head does at its end, and the next agent at its beginning
-    assert not directories() & own
+    assert not directories()

@@ -176,7 +176,6 @@ class ActorRole:
 
     def _league(self, env: VectorEnv, begins: str) -> Dealer:
         """Who deals the seats: the first actor leads, the others follow."""
-        from remuda.evolution.setup import make_evolution
         from remuda.population.following import FollowingLeague
         from remuda.population.league import League
         from remuda.population.setup import make_director, make_matchmaker, sits_once
@@ -195,7 +194,11 @@ class ActorRole:
         )
         if self.index:
             return FollowingLeague(table, self.index, matchmaker, matches, *alike)
-        evolution = make_evolution(config, self.specs, roster)
+        evolution = None
+        if config.population.evolution.on:
+            from remuda.evolution.setup import make_evolution
+
+            evolution = make_evolution(config, self.specs, roster)
         director = make_director(
             config.population,
             [evolution] if evolution is not None else [],

@@ -138,7 +138,7 @@ class Bridge:
     """A worker: rounds in which what is new goes to every node that needs it.
 
     1. Nothing waits for it but what needs another node.
-    2. Whoever sees a word here sees all that was written before it there.
+    2. A reader that sees a word here sees all that was written before it there.
     3. A link that breaks is made anew, and nothing that the other end has is sent again.
     """
 

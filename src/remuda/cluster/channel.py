@@ -2,8 +2,8 @@
 
 A channel is of one link, and begins anew with it. First each end tells what it holds of the other;
 then each sends what the other does not have, as long as the link is free. A frame's words are read
-before the rest of it is copied, and written after that: so whoever sees a word sees all that was
-written before it, as on one machine.
+before the rest of it is copied, and written after that: so a reader that sees a word sees all that
+was written before it, as on one machine.
 """
 
 from __future__ import annotations

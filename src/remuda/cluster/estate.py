@@ -118,6 +118,9 @@ def take_over(assembly: Assembly, estate: Estate, checkpoints: Checkpoints) -> N
     for name, snapshot in estate.snapshots.items():
         published.publisher(name, published.checksums[name]).follow(snapshot)
         assembly.scoreboard.learn(name)[:] = estate.learned[name]
+        for ring in assembly.experience[name].rings:
+            if not _was_followed(ring):
+                _let_words_agree(ring)
         # As after a death on one node: what the head knows of what was taken may be older than what
         # is known here, and no step is to be taken twice.
         assembly.experience[name].release()
@@ -181,9 +184,23 @@ def _bring_up(experience: Experience, actor: int, state: State, written: int) ->
 
 def _was_followed(ring: ExperienceRing) -> bool:
     """Whether anything of a ring came here, whose words may have come without it."""
-    closed = load(ring.counters, CLOSED)
-    last = int(ring.shared["queue_steps"][(closed - 1) % ring.num_segments])
-    return last > 0 if closed else bool((ring.shared["sequence"] > 0).any())
+    shared, closed = ring.shared, load(ring.counters, CLOSED)
+    if not closed:
+        return bool((shared["sequence"] > 0).any())
+    last = (closed - 1) % ring.num_segments
+    return bool(shared["queue_steps"][last] > 0 and shared["queue_sequence"][last] != NOTHING)
+
+
+def _let_words_agree(ring: ExperienceRing) -> None:
+    """Note in the queue how many steps its words tell of, where nothing else of it came here.
+
+    Else its learner would pass over its segments and not over their steps, and wake for these again
+    and again until the queue is here.
+    """
+    if closed := load(ring.counters, CLOSED):
+        last = (closed - 1) % ring.num_segments
+        ring.shared["queue_sequence"][last] = NOTHING
+        ring.shared["queue_steps"][last] = load(ring.counters, CLOSED_STEPS)
 
 
 def _put(ring: ExperienceRing, state: State, written: int) -> None:
@@ -210,13 +227,13 @@ def _begin_after(ring: ExperienceRing, words: Integers) -> None:
     sequence += MOVED + sequence % 2
     shared["committed"][:] = 0
     shared["closed_as"][:] = OPEN
-    # What is gone is in nobody's way: else the actor would find its first places taken for good.
+    # What is gone is in the way of nothing: else the first places would be taken for good.
     shared["numbers"][:] = int(words[HEAD])
     shared["queue"][:] = 0
     shared["queue_sequence"][:] = NOTHING
     shared["queue_steps"][:] = int(words[CLOSED_STEPS])
     if written > int(words[CLOSED_STEPS]):
-        # What was being written: nobody closes it, so that it would be nowhere. It is closed and
+        # What was being written: no actor closes it, so that it would be nowhere. It is closed and
         # gone, by an entry of the queue that leads to no segment, which a learner passes over.
         closed = int(words[CLOSED])
         shared["queue_steps"][closed % ring.num_segments] = written

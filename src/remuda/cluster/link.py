@@ -1,11 +1,11 @@
 """A link between the bridges of two nodes: one connection, frames in both directions.
 
-Whoever opens one shows that he knows the secret of the run, which itself never crosses, and is in
-the same epoch; a node that was given up is of an earlier one, and is turned away. Whoever answers
-shows it too, by what was drawn for this link. So a process that comes to have the port of a node
-that is gone is told nothing. Nothing here waits: what does not fit into
-the connection's buffers stays until it does, and no frame is made before the last is gone, so a
-slow node is sent less often, never late.
+The end that opens one shows that it knows the secret of the run, which itself never crosses, and is
+in the same epoch; a node that was given up is of an earlier one, and is turned away. The end that
+answers shows it too, by what was drawn for this link. So a process that comes to have the port of a
+node that is gone is told nothing. Nothing here waits: what does not fit into the connection's
+buffers stays until it does, and no frame is made before the last is gone, so a slow node is sent
+less often, never late.
 """
 
 from __future__ import annotations

@@ -12,14 +12,14 @@ import importlib.util
 import re
 import sys
 import sysconfig
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
 from remuda.errors import RemudaError
-from remuda.pickled import is_pickled
+from remuda.pickled import is_pickled, texts_in
 from remuda.version import __version__
 
 OWN = "remuda"
@@ -48,7 +48,7 @@ def named_modules(tree: object) -> list[str]:
         tree: the configuration as plain data.
     """
     found: dict[str, None] = {}
-    for text in _texts(tree):
+    for text in texts_in(tree):
         match = None if is_pickled(text) else NAMED.fullmatch(text)
         if match is not None and _root(match[1]) is not None and match[1] != OWN:
             found[match[1]] = None
@@ -117,17 +117,6 @@ def difference(here: Mapping[str, Any], there: Mapping[str, Any], node: str) -> 
                 "same on all nodes"
             )
     return None
-
-
-def _texts(tree: object) -> Iterator[str]:
-    if isinstance(tree, str):
-        yield tree
-    elif isinstance(tree, Mapping):
-        for part in tree.values():
-            yield from _texts(part)
-    elif isinstance(tree, list | tuple):
-        for part in tree:
-            yield from _texts(part)
 
 
 def _root(module: str) -> Path | None:

@@ -1,7 +1,7 @@
 """What runs on each node: a Ray actor that makes the run's agent there and answers calls to it.
 
 It imports no Ray. What crosses to it and back are pickles, so that what cannot be read, or raises,
-is told in the words of whoever raised it and not in Ray's.
+is told in the words in which it was raised, and not in Ray's.
 """
 
 from __future__ import annotations

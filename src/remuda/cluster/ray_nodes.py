@@ -73,8 +73,8 @@ class _Absent:
 class RayNodes:
     """Ray's cluster, or one on this machine, as the nodes of a run.
 
-    1. A node has one agent: a Ray actor that reserves what Ray has free there, so that nobody
-       else's, nor another run's, is beside it; and that Ray never starts again.
+    1. A node has one agent: a Ray actor that reserves what Ray has free there, so that neither
+       another's work nor another run's is beside it; and that Ray never starts again.
     2. What Ray says is gone is gone: an agent whose connection broke is killed before its node is
        taken again, under another number.
     3. Nodes are looked at before they are taken: another version of Python, of Remuda or of torch,
@@ -183,7 +183,7 @@ class RayNodes:
         return _Node(ray_id, host, description, host.watch.remote(), cores, gpus, entry)
 
     def _free(self, entry: Mapping[str, Any], end: float) -> tuple[int, int]:
-        """Cores and GPUs that nobody has reserved there; an earlier run may just be ending."""
+        """Cores and GPUs that are not reserved there; an earlier run may just be ending."""
         total = entry["Resources"]
         while True:
             free = self._available().get(entry["NodeID"], total)

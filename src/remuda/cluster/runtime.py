@@ -92,7 +92,7 @@ class ClusterRuntime:
         """By role, how often it began again on another node, and why it did last."""
         self._fetching: dict[int, Call] = {}
         """Nodes that were asked for their logs."""
-        self._looked, self._reach = time.monotonic(), Reach(silence)
+        self._reach = Reach(silence)
         self._pending: list[Call] = []
         """What was asked of nodes while roles moved, and is not done yet."""
         self._stopped = False
@@ -202,7 +202,8 @@ class ClusterRuntime:
         self._stopped = True
         calls = self._call_all("finish")
         self._local.finish()
-        self._see_all(calls)
+        # A learner may take long to publish what it trained last.
+        self._see_all(calls, self._node.assembly.config.run.stop_limit + self._silence)
         self._fetch_logs(list(self._members))
         self._fetch_spans()
         self._wait_for(self._call_all("stop"))
@@ -403,10 +404,10 @@ class ClusterRuntime:
         member.ask(self._nodes)
         return not (member.is_gone or member.is_silent(self._silence))
 
-    def _see_all(self, stamps: Mapping[int, Call]) -> None:
-        """Wait until all is here that nodes had written when they were stamped."""
+    def _see_all(self, stamps: Mapping[int, Call], limit: float | None = None) -> None:
+        """Wait until all is here that nodes had written when they were stamped; as `_wait_for`."""
         linked = self.placement.nodes  # others have no role, and nothing to tell
-        wanted = {n: stamp for n, stamp in self._wait_for(stamps).items() if n in linked}
+        wanted = {n: stamp for n, stamp in self._wait_for(stamps, limit).items() if n in linked}
         end = time.monotonic() + self._silence
         seen = self._node.stamps.all
         while any(seen[number] < stamp for number, stamp in wanted.items()):

@@ -32,7 +32,7 @@ class Count(IntEnum):
 class Traffic:
     """Counts by node, [nodes, counts]; written by the bridge of this node alone.
 
-    They begin anew where a bridge does: whoever reads them makes differences.
+    They begin anew where a bridge does: readers make differences.
     """
 
     def __init__(self, nodes: int) -> None:

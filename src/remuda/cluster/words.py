@@ -17,7 +17,7 @@ import numpy as np
 
 from remuda.errors import RemudaError
 from remuda.kernels import njit
-from remuda.memory.atomic import fence_acquire, fence_release, store
+from remuda.memory.atomic import fence_release, load_all, store
 from remuda.types import Array, Integers
 
 
@@ -41,6 +41,10 @@ class Words:
         ]
         self._begins = np.cumsum([0, *(len(places) for places in self._places)])
         size = int(self._begins[-1])
+        pairs = zip(self._arrays, self._places, strict=True)
+        found = [array.ctypes.data + array.itemsize * places for array, places in pairs]
+        # As long as `_arrays` holds them, they stay where they are.
+        self._addresses: Integers = np.concatenate([*found, np.zeros(0, np.int64)])
         self._now: Integers = np.zeros(size, np.int64)
         self._at: Integers = np.zeros(size, np.int64)
         self._values: Integers = np.zeros(size, np.int64)
@@ -51,12 +55,9 @@ class Words:
     def read(self) -> Integers:
         """All of them as they are now; it holds until this is called again.
 
-        The last array is read first: who wrote there had written before what stands before it.
+        The last is read first: who wrote that had written before what stands before it.
         """
-        for i in reversed(range(len(self._arrays))):
-            out = self._now[self._begins[i] : self._begins[i + 1]]
-            np.take(self._arrays[i], self._places[i], out=out)
-            fence_acquire()
+        load_all(self._addresses, self._now)
         return self._now
 
     @property

@@ -43,6 +43,7 @@ MODULES = (
     "remuda.policies.algorithms.iqn",
     "remuda.population.learner_births",
     "remuda.population.league",
+    "remuda.population.following",
     "remuda.population.setup",
     "remuda.envs.array_game",
     "remuda.envs.workers",

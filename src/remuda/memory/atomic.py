@@ -93,7 +93,20 @@ def _fencer(ordering: str) -> Any:
     return fence
 
 
+def _address_loader(ordering: str) -> Any:
+    @intrinsic
+    def load(typing_context, address):  # type: ignore[no-untyped-def]  # noqa: ARG001
+        def generate(context, builder, signature, args):  # type: ignore[no-untyped-def]  # noqa: ARG001
+            pointer = builder.inttoptr(args[0], ir.IntType(64).as_pointer())
+            return builder.load_atomic(pointer, ordering, 8, typ=ir.IntType(64))
+
+        return types.int64(types.int64), generate
+
+    return load
+
+
 _load_acquire = _loader("acquire")
+_load_at = _address_loader("acquire")
 _store_release = _storer("release")
 _exchange = _exchanger("xchg")
 _fetch_add = _exchanger("add")
@@ -147,6 +160,18 @@ def fence_full() -> None:
 
 
 @njit(cache=True)
+def load_all(addresses: Integers, out: Integers) -> None:
+    """Read the words at these addresses, the last first; each as `load` does.
+
+    Args:
+        addresses: of aligned words, in memory that stays mapped meanwhile.
+        out: [words], filled.
+    """
+    for i in range(addresses.size - 1, -1, -1):
+        out[i] = _load_at(addresses[i])
+
+
+@njit(cache=True)
 def first_difference(words: Integers, seen: Integers) -> int:
     """The first index at which `words`, read atomically, differ from `seen`; -1 if nowhere."""
     for i in range(words.size):
@@ -166,3 +191,4 @@ def warm_up() -> None:
     fence_release()
     fence_full()
     first_difference(words, words.copy())
+    load_all(words[:0], words[:0])

@@ -26,7 +26,7 @@ class Mixed(Matchmaker):
     1. Learners take turns, and each takes the seats that it may take in turn.
     2. In the matches that are for a learner, each matchmaker has its share, drawn by chance.
     3. A matchmaker that a learner has no share of deals it nothing.
-    4. Where `own_matches` is set, nobody but this learner learns from the match.
+    4. Where `own_matches` is set, this learner alone learns from the match.
     """
 
     exchangeable = True

@@ -168,7 +168,7 @@ class LiftedModule(Encoder):
     def _others_on(self, device: torch.device) -> dict[str, Tensor]:
         """The buffers that are no real numbers, where a pass is; brought there once."""
         if device not in self._moved:
-            with torch.inference_mode(False):  # whoever comes first, others may learn by them
+            with torch.inference_mode(False):  # the first pass may act, and a later one learn
                 self._moved[device] = {name: t.to(device) for name, t in self._others.items()}
         return self._moved[device]
 
