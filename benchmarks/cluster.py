@@ -33,6 +33,7 @@ from recording import Results, options_of
 from remuda.checkpoint.store import Checkpoints
 from remuda.config import overlay
 from remuda.coordinator.run_directory import RunDirectory
+from remuda.experience.ring import CONTENTS
 
 FIXED: dict[str, Any] = {
     "game": "treasure_hunt",
@@ -84,7 +85,9 @@ def exact(tree: dict[str, Any]) -> dict[str, Any]:
         number = checkpoints.numbers()[-1]
         assert run.assembly is not None
         parts = {
-            part: digest({k: v for k, v in checkpoints.read(number, part).items() if k != TIMED})
+            part: digest(
+                held({k: v for k, v in checkpoints.read(number, part).items() if k != TIMED})
+            )
             for part in run.assembly.parts
             if not part.startswith("actor")
         }
@@ -124,6 +127,27 @@ def digest(state: Any) -> str:
 
     take("", state)
     return found.hexdigest()[:12]
+
+
+def held(state: Any) -> Any:
+    """The same part, without what lies in places of a ring that hold no step.
+
+    An actor leaves there what it wrote long ago; a ring that follows it never had that.
+    """
+    if isinstance(state, (list, tuple)):
+        return [held(each) for each in state]
+    if not isinstance(state, Mapping):
+        return state
+    if "committed" not in state:
+        return {name: held(value) for name, value in state.items()}
+    committed, kept = np.asarray(state["committed"]), dict(state)
+    steps = state["actions"].shape[1]
+    for name in CONTENTS:
+        array = np.array(state[name])
+        ends = np.where(committed > 0, committed + array.shape[1] - steps, 0)
+        array[np.arange(array.shape[1]) >= ends[:, None]] = 0
+        kept[name] = array
+    return kept
 
 
 def lockstep(results: Results, options: argparse.Namespace) -> None:
