@@ -61,6 +61,8 @@ class Kill:
     actors: tuple[int, ...]
     policies: tuple[int, ...]
     """Those that were lost with it."""
+    roles: int
+    """Actors and learner processes that begin again elsewhere, which counts as a restart."""
     epoch: int
     """Of the placement that it had a part in."""
     processes: int
@@ -91,6 +93,7 @@ def victim(run: Run, moments: random.Random, killed: Sequence[int] = ()) -> Kill
         number,
         tuple(a for a, home in enumerate(placement.actors) if home == number),
         tuple(lost),
+        len(placement.roles_of(number)),
         placement.epoch,
         len(members(run.session_of(number))),
     )
@@ -436,7 +439,8 @@ def frozen(results: Results, options: argparse.Namespace) -> None:
             most=0,
             least=0,
         )
-        results.bar(f"{name}: restarts of roles", found["restarts"], most=0, least=0)
+        beyond = found["restarts"] - (hit.roles if gone else 0)
+        results.bar(f"{name}: restarts of roles that did not move", beyond, most=0, least=0)
         _bar_left(results, left, f"{name}: ")
 
 
