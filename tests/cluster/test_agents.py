@@ -1,6 +1,7 @@
 """A node's agent: what is asked of it at once may come in any order."""
 
 import threading
+import time
 from types import SimpleNamespace
 
 import pytest
@@ -15,7 +16,7 @@ class Begun(NodeAgent):
 
     def __init__(self):
         self.did = []
-        self._epoch, self._epochs = 0, threading.Condition()
+        self._epoch, self._wanted, self._epochs = 0, 0, threading.Condition()
         self._runtime = self._checkpoints = None
         self._node = SimpleNamespace(replace=self.note)
         self._keeper = Keeper(watch=lambda: threading.Event().wait(0.01))
@@ -62,3 +63,28 @@ def test_a_placement_that_could_not_be_taken_holds_up_no_other():
     agent._node.replace = agent.note
     agent.replace(first.moved({0: 1}).moved({0: 2}), {}, None)
     assert agent.did == [1, 3]
+
+
+def test_a_placement_that_waits_for_others_learns_of_the_next_one():
+    """A node that is lost meanwhile will never be in step; its roles are placed anew."""
+    agent, first = Begun(), Placement((0,), (0,))
+    agent.start(first, {})
+    waits = threading.Event()
+
+    def wait(runtime, placement, addresses, estate, checkpoints, is_overtaken):
+        waits.set()
+        end = time.monotonic() + 60
+        while not is_overtaken():
+            assert time.monotonic() < end, "it is never told"
+            time.sleep(0.001)
+        agent.did.append(placement.epoch)
+        agent._node.replace = agent.note
+
+    agent._node.replace = wait
+    second = first.moved({0: 1})
+    thread = threading.Thread(target=agent.replace, args=(second, {}, None), daemon=True)
+    thread.start()
+    assert waits.wait(60)
+    agent.replace(second.moved({0: 2}), {}, None)
+    thread.join(60)
+    assert agent.did == [1, 2, 3]

@@ -163,6 +163,8 @@ class NodeAgent:
         self._lock = threading.Lock()
         self._epoch, self._epochs = 0, threading.Condition()
         """The newest placement that roles live by; 0: they are not begun."""
+        self._wanted = 0
+        """The newest that they were asked to live by."""
         self._keeper = Keeper(watch=self._watch)
 
     def prepare(self, saved: Saved | None, changed: Mapping[str, Any] | None = None) -> int:
@@ -183,11 +185,18 @@ class NodeAgent:
 
     def replace(self, placement: Placement, addresses: Addresses, estate: Estate) -> None:
         """Let roles live elsewhere from now on; those that come here go on from their estate."""
+        with self._epochs:
+            self._wanted = max(self._wanted, placement.epoch)
         self._wait_for(placement.epoch - 1)
         try:
             self._keeper.do(
                 lambda: self._made.replace(
-                    self._running, placement, addresses, estate, self._checkpoints
+                    self._running,
+                    placement,
+                    addresses,
+                    estate,
+                    self._checkpoints,
+                    lambda: self._wanted > placement.epoch,
                 )
             )
         finally:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 from remuda.assembly import Assembly
@@ -98,6 +99,7 @@ class Node:
         addresses: Addresses,
         estate: Estate,
         checkpoints: Checkpoints,
+        is_overtaken: Callable[[], bool],
     ) -> None:
         """Let roles live by another placement.
 
@@ -110,6 +112,7 @@ class Node:
             addresses: of all nodes' bridges.
             estate: of the roles that come here.
             checkpoints: where they find their parts.
+            is_overtaken: whether a node is gone since, so that its links will never be there.
         """
         self.plan.pause()  # from here on no other node writes what is taken over
         end = time.monotonic() + REACH
@@ -121,6 +124,8 @@ class Node:
         peers = placement.peers_of(self.number)
         in_step = self.traffic.counts[:, Count.IN_STEP]
         while (in_step[peers] != placement.epoch).any() and time.monotonic() < end:
+            if is_overtaken():
+                break
             runtime.run_for(0.01)
         runtime.move(placement.roles_of(self.number))
 

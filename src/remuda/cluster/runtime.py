@@ -18,6 +18,7 @@ from typing import Any
 
 from remuda.checkpoint.store import Checkpoints
 from remuda.cluster.agent import sweep_homes
+from remuda.cluster.arrivals import Arrivals
 from remuda.cluster.bridge import BRIDGE
 from remuda.cluster.fetched_logs import FetchedLogs
 from remuda.cluster.member import ASK, Member
@@ -27,7 +28,7 @@ from remuda.cluster.nodes import HEAD, Call, NodeInfo, Nodes
 from remuda.cluster.placement import Offer, Placement, relieved
 from remuda.cluster.plan import Addresses
 from remuda.cluster.reach import Reach
-from remuda.cluster.traffic import Count
+from remuda.cluster.traffic import in_all
 from remuda.compiling import Progress
 from remuda.errors import NodeLostError, RemudaError, RoleDiedError
 from remuda.runtime.processes import ProcessRuntime
@@ -83,9 +84,11 @@ class ClusterRuntime:
         self._silence, self._write_limit = silence, write_limit
         self._local: ProcessRuntime = node.runtime(placement, addresses, logs, checkpoints)
         self._offers = {offer.number: offer for offer in offers}
-        self._offer, self._prepare = offer, prepare
+        self._offer = offer
         self._members = {o.number: Member(o.number, o.name) for o in offers if o.number != HEAD}
-        self._coming: dict[int, tuple[NodeInfo, Call]] = {}
+        self._arrivals = Arrivals(nodes, prepare)
+        self._gone: list[int] = []
+        """Nodes that were found to be gone while roles moved."""
         self._movers = Movers(node, nodes, checkpoints)
         self._news: list[str] = []
         self._moves: dict[str, tuple[int, str]] = {}
@@ -140,7 +143,8 @@ class ClusterRuntime:
         for node, files in self._wait_for(calls, self._write_limit).items():
             for part, contents in files.items():
                 if contents is not None:
-                    self._write(number, part, contents)
+                    path = self._checkpoints.partial(number) / f"{part}.safetensors"
+                    path.write_bytes(contents)
                 parts.add(part)
             log.info("node %d wrote %s", node, ", ".join(files) or "nothing")
         self._see_all(self._call_all("stamp"))
@@ -181,14 +185,8 @@ class ClusterRuntime:
 
     def traffic(self) -> tuple[int, int] | None:
         """Bytes and messages that nodes have sent each other, as they told last."""
-        counts = [self._node.traffic.counts.sum(0).tolist()]
-        counts += [
-            [sum(column) for column in zip(*m.glance.traffic, strict=True)]
-            for m in self._members.values()
-            if m.glance.traffic
-        ]
-        sent = sum(each[Count.SENT_BYTES] for each in counts)
-        return sent, sum(each[Count.FRAMES] for each in counts)
+        told = [member.glance.traffic for member in self._members.values()]
+        return in_all([self._node.traffic.counts.tolist(), *told])
 
     def news(self) -> list[str]:
         """What happened since this was asked last, for the user."""
@@ -226,7 +224,8 @@ class ClusterRuntime:
         while True:
             left = max(end - time.monotonic(), 0.0)
             self._local.run_for(min(left, ASK))
-            for number in self._nodes.lost():
+            gone, self._gone = [*self._gone, *self._nodes.lost()], []
+            for number in gone:
                 self._lose(number, "is gone")
             for member in list(self._members.values()):
                 self._ask(member)
@@ -267,7 +266,7 @@ class ClusterRuntime:
             RoleDiedError: actor and learners work in turns, which no other node can go on with.
         """
         member = self._members.pop(number, None)
-        self._coming.pop(number, None)
+        self._arrivals.lose(number)
         if member is None or self._stopped:
             return
         lost = [self._roles[role] for role in self.placement.roles_of(number)]
@@ -312,30 +311,29 @@ class ClusterRuntime:
 
     def _welcome(self) -> None:
         """Take nodes that came; each prepares itself while the others go on."""
-        for info in self._nodes.joined():
-            self._coming[info.number] = (info, self._prepare(info))
-        for number, (info, call) in list(self._coming.items()):
-            if not call.done():
-                continue
-            del self._coming[number]
-            try:
-                port = call.result(0.0)
-            except RemudaError as error:
-                self._news.append(f"the node {info.name} came, and cannot be used: {error}")
+        for info, port in self._arrivals.prepared():
+            number = info.number
+            if isinstance(port, RemudaError):
+                self._news.append(f"the node {info.name} came, and cannot be used: {port}")
                 continue
             self._addresses[number] = (info.address, port)
             self._offers[number] = self._offer(info)
             self._members[number] = Member(number, info.name)
-            words_of = (self.placement, self._addresses)
-            self._pending.append(self._nodes.call(number, "start", *words_of))
-            self._pending.append(self._nodes.call(number, "go"))
-            after = relieved(self.placement, list(self._offers.values()), number)
-            words = f"the node {info.name} came"
-            if after is not None:
-                moved = Move(self.placement, after).actors
-                words += f", and has {', '.join(self._roles[actor] for actor in moved)} from now on"
-                self._move(after, None)
-            self._news.append(words)
+            start = self._nodes.call(number, "start", self.placement, self._addresses)
+            self._pending += [start, self._nodes.call(number, "go")]
+            self._arrivals.begins(number)
+        for number in self._arrivals.ready(self._members):
+            self._relieve(number)
+
+    def _relieve(self, number: int) -> None:
+        """Let a node that came have actors of those that have too many."""
+        after = relieved(self.placement, list(self._offers.values()), number)
+        words = f"the node {self._name(number)} came"
+        if after is not None:
+            moved = Move(self.placement, after).actors
+            words += f", and has {', '.join(self._roles[actor] for actor in moved)} from now on"
+            self._move(after, None)
+        self._news.append(words)
 
     def _move(self, after: Placement, gone: int | None) -> None:
         """Let roles live by another placement."""
@@ -356,7 +354,22 @@ class ClusterRuntime:
         for number in self._members:
             words = (after, self._addresses, estates[number])
             self._pending.append(self._nodes.call(number, "replace", *words))
-        self._node.replace(self._local, after, self._addresses, estates[HEAD], self._checkpoints)
+        self._node.replace(
+            self._local,
+            after,
+            self._addresses,
+            estates[HEAD],
+            self._checkpoints,
+            self._is_another_gone,
+        )
+
+    def _is_another_gone(self) -> bool:
+        """Whether a node is gone that has roles; `_look` sees to it."""
+        self._gone += self._nodes.lost()
+        for member in self._members.values():
+            member.ask(self._nodes)
+        gone = {n for n, m in self._members.items() if m.is_gone or n in self._gone}
+        return bool(gone & set(self.placement.nodes))
 
     @property
     def _roles(self) -> list[str]:
@@ -435,6 +448,3 @@ class ClusterRuntime:
                 for role, found in spans.items():
                     name = f"{role}@{self._name(number)}"
                     assembly.spans_elsewhere[name] = Spans(found, later)
-
-    def _write(self, number: int, part: str, contents: bytes) -> None:
-        (self._checkpoints.partial(number) / f"{part}.safetensors").write_bytes(contents)

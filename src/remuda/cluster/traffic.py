@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from enum import IntEnum
 from typing import TYPE_CHECKING
 
@@ -27,6 +28,12 @@ class Count(IntEnum):
     """1 while the other node is reached."""
     IN_STEP = 6
     """The epoch in which all that the other node had came over, at last."""
+
+
+def in_all(counts: Sequence[Iterable[Sequence[int]]]) -> tuple[int, int]:
+    """Bytes and messages that nodes have sent: of each node, its counts by node it knows."""
+    rows = [row for node in counts for row in node]
+    return sum(int(r[Count.SENT_BYTES]) for r in rows), sum(int(r[Count.FRAMES]) for r in rows)
 
 
 class Traffic:
