@@ -2,10 +2,12 @@
 
 from dataclasses import replace
 
+import pytest
+
 from remuda.cluster.arrivals import Arrivals
 from remuda.cluster.member import Member
 from remuda.cluster.nodes import NodeInfo
-from remuda.errors import RemudaError
+from remuda.errors import NodeLostError, RemudaError
 
 
 class Answer:
@@ -27,7 +29,10 @@ class Coming:
     """Nodes that come."""
 
     def __init__(self):
-        self.new = []
+        self.new, self.given_up = [], []
+
+    def give_up(self, number):
+        self.given_up.append(number)
 
     def joined(self):
         found, self.new = self.new, []
@@ -48,7 +53,8 @@ def test_a_node_has_roles_only_once_its_bridge_has_begun():
     calls[2].found = 4711
     ((info, port),) = arrivals.prepared()
     assert (info.number, port) == (2, 4711)
-    arrivals.begins(2)
+    arrivals.begins(2, ())
+    assert arrivals.beginning == {2}
     members = {2: Member(2, "two")}
     assert arrivals.ready(members) == []
     members[2].glance = replace(members[2].glance, is_ready=True)
@@ -61,10 +67,29 @@ def test_one_that_cannot_prepare_itself_is_told_and_one_that_is_gone_is_forgotte
     arrivals.prepared()
     calls[1].found, calls[2].found, calls[3].found = RemudaError("no memory"), 1, 2
     arrivals.lose(2)
-    (refused, error), (info, _) = arrivals.prepared()
-    assert (refused.number, str(error), info.number) == (1, "no memory", 3)
-    arrivals.begins(3)
+    assert [info.number for info, _ in arrivals.prepared()] == [3]
+    assert arrivals.nodes.given_up == [1]
+    assert arrivals.news == ["the node node-1 came, and cannot be used: no memory"]
+    arrivals.begins(3, ())
     assert arrivals.ready({}) == []
     late = {3: Member(3, "three")}
     late[3].glance = replace(late[3].glance, is_ready=True)
     assert arrivals.ready(late) == [], "another node may have its number one day"
+
+
+@pytest.mark.parametrize("error", [RemudaError("no process"), NodeLostError("gone")])
+def test_one_whose_bridge_cannot_begin_costs_no_run(error):
+    arrivals, _ = arrivals_of()
+    start, go = Answer(), Answer()
+    start.found = error
+    arrivals.begins(1, [start, go])
+    members = {1: Member(1, "one")}
+    assert arrivals.ready(members) == []
+    assert members[1].is_gone
+    if isinstance(error, NodeLostError):
+        assert arrivals.news == []
+    else:
+        assert arrivals.news == ["the node one came, and cannot be used: no process"]
+        assert arrivals.nodes.given_up == [1]
+    assert arrivals.ready(members) == []
+    assert arrivals.beginning == frozenset()

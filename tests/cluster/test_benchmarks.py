@@ -36,7 +36,7 @@ def looks(benchmark, turns, versions=None):
 
 def killed(benchmark):
     faults = benchmark("cluster_faults")
-    return [faults.Kill(10.0, 1, (0,), (0,), 1, 5)]
+    return [faults.Kill(10.0, 1, (0,), (0,), 2, 1, 5)]
 
 
 def test_standstills_are_those_of_others_and_restarts_those_of_the_lost(benchmark):
@@ -73,7 +73,7 @@ def test_updates_that_are_taken_back_count_only_of_others(benchmark):
 
     seen = looks(benchmark, turns)
     assert faults.standstills(seen, killed(benchmark))[3] == []
-    other = [faults.Kill(10.0, 1, (0,), (1,), 1, 5)]
+    other = [faults.Kill(10.0, 1, (0,), (1,), 2, 1, 5)]
     assert faults.standstills(seen, other)[3] == pytest.approx([4.9], abs=0.01)
 
 

@@ -24,9 +24,9 @@ class Asked:
     def __init__(self, world):
         self.world = world
 
-    def call(self, number, method, *args):
-        assert method == "rings_of"
-        return rings_of(self.world.assemblies[number], *args)
+    def call(self, number, method, actors, names, epoch):
+        assert (method, epoch) == ("rings_of", self.world.placement.epoch + 1)
+        return rings_of(self.world.assemblies[number], actors, names)
 
 
 def world_of(placement, algorithm="ppo"):
@@ -53,7 +53,7 @@ def move(world, after, gone, tmp_path, meanwhile=lambda: None):
     nodes = NoNodes() if gone else Asked(world)
     movers = Movers(world.nodes[0], nodes, checkpoints)
     step = Move(world.placement, after)
-    rings, calls = movers.ask_for_rings(step, gone)
+    rings, calls = movers.ask_for_rings(step, () if gone is None else {gone})
     for told in calls.values():
         rings |= told
     homes = (0,) if gone else (0, 1)

@@ -50,9 +50,7 @@ class Moved:
 
     def go(self, meanwhile):
         movers = Movers(SimpleNamespace(assembly=self.assembly), None, self.checkpoints)
-        rings = {}
-        for actor in self.move.actors:
-            rings |= rings_of(self.assembly, actor, self.names)
+        rings = rings_of(self.assembly, self.move.actors, self.names)
         estate = movers.estates(self.move, rings, (HEAD,))[HEAD]
         meanwhile()
         take_over(self.assembly, estate, self.checkpoints)

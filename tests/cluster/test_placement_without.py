@@ -18,8 +18,8 @@ def test_learners_go_where_their_gpu_or_label_is_and_elsewhere_where_none_is():
     placement = Placement((0,), (9, 9, 9))
     offers = [offer(0, 64), offer(1, 1, gpus=2), offer(2, 1, kind="big")]
     needs = (("cuda:0", "cpu", "cpu"), ("", "kind=big", ""))
-    assert without(placement, 9, offers, *needs).learners == (1, 2, 0)
-    assert without(placement, 9, offers[:1], *needs).learners == (0, 0, 0)
+    assert without(placement, {9}, offers, *needs).learners == (1, 2, 0)
+    assert without(placement, {9}, offers[:1], *needs).learners == (0, 0, 0)
 
 
 def test_learners_that_share_experience_live_on_one_node_and_move_together():
@@ -28,7 +28,7 @@ def test_learners_that_share_experience_live_on_one_node_and_move_together():
     assert len({placed.learners[i] for i in (0, 1, 3)}) == 1
     assert placed.learners[2] != placed.learners[0]
     gone = placed.learners[0]
-    after = without(placed, gone, [o for o in offers if o.number != gone], beside=[0, 0, 2, 0])
+    after = without(placed, {gone}, [o for o in offers if o.number != gone], beside=[0, 0, 2, 0])
     assert len({after.learners[i] for i in (0, 1, 3)}) == 1
     with pytest.raises(LookupError, match=r"experience\.group"):
         place([offer(0, 4), offer(1, 1, kind="big")], 1, ["cpu"] * 2, ["", "kind=big"], [0, 0])

@@ -3,7 +3,6 @@
 import time
 
 from remuda.cluster.agent import Glance
-from remuda.cluster.arrivals import Arrivals
 from remuda.cluster.runtime import ClusterRuntime, Member
 
 
@@ -34,11 +33,7 @@ def ask(is_done):
     """Ask a node whose answer is looked at only after more than `cluster.silence` seconds."""
     runtime = object.__new__(ClusterRuntime)
     runtime._nodes, runtime._news, runtime._silence = Nodes(), [], 1.0
-    runtime._members, runtime._arrivals, runtime._stopped = (
-        {},
-        Arrivals(runtime._nodes, None),
-        False,
-    )
+    runtime._members, runtime._gone, runtime._stopped = {}, {}, False
     member = Member(1, "one", _question=Answer(is_done), _asked=time.monotonic() - 60)
     runtime._ask(member)
     return runtime._nodes, member

@@ -164,7 +164,7 @@ class NodeAgent:
         self._epoch, self._epochs = 0, threading.Condition()
         """The newest placement that roles live by; 0: they are not begun."""
         self._wanted = 0
-        """The newest that they were asked to live by."""
+        """The newest that they are to live by, as far as is known here."""
         self._keeper = Keeper(watch=self._watch)
 
     def prepare(self, saved: Saved | None, changed: Mapping[str, Any] | None = None) -> int:
@@ -185,8 +185,7 @@ class NodeAgent:
 
     def replace(self, placement: Placement, addresses: Addresses, estate: Estate) -> None:
         """Let roles live elsewhere from now on; those that come here go on from their estate."""
-        with self._epochs:
-            self._wanted = max(self._wanted, placement.epoch)
+        self._expect(placement.epoch)
         self._wait_for(placement.epoch - 1)
         try:
             self._keeper.do(
@@ -202,14 +201,18 @@ class NodeAgent:
         finally:
             self._enter(placement.epoch)
 
-    def let_go(self, actor: int) -> None:
-        """End an actor that is to live elsewhere."""
+    def let_go(self, actor: int, epoch: int) -> None:
+        """End an actor that is to live elsewhere in the placement of an epoch."""
+        self._expect(epoch)
         self._keeper.do(lambda: self._running.move([r for r in self._running.here if r != actor]))
 
-    def rings_of(self, actor: int, policies: Sequence[str]) -> dict[tuple[str, int], Any]:
-        """What is known here of the rings of an actor whose node is gone."""
+    def rings_of(
+        self, actors: Sequence[int], policies: Sequence[str], epoch: int
+    ) -> dict[tuple[str, int], Any]:
+        """What is known here of the rings of actors that move in the placement of an epoch."""
+        self._expect(epoch)
         found: dict[tuple[str, int], Any] = self._keeper.do(
-            lambda: rings_of(self._made.assembly, actor, policies)
+            lambda: rings_of(self._made.assembly, actors, policies)
         )
         return found
 
@@ -263,6 +266,11 @@ class NodeAgent:
     def stop(self) -> None:
         """Stop the bridge too, and leave nothing."""
         self._keeper.do(self._stop)
+
+    def _expect(self, epoch: int) -> None:
+        """Tell who waits for the links of an older placement that another one comes."""
+        with self._epochs:
+            self._wanted = max(self._wanted, epoch)
 
     def _enter(self, epoch: int) -> None:
         with self._epochs:

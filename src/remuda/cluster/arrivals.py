@@ -2,49 +2,86 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from remuda.cluster.member import Member
 from remuda.cluster.nodes import Call, NodeInfo, Nodes
-from remuda.errors import RemudaError
+from remuda.errors import NodeLostError, RemudaError
 
 
 @dataclass
 class Arrivals:
-    """The nodes on their way, as the head sees them; nothing here waits for any of them."""
+    """The nodes on their way, as the head sees them; nothing here waits for any of them.
+
+    A node that cannot be used is given up, and costs the run nothing.
+    """
 
     nodes: Nodes
     prepare: Callable[[NodeInfo], Call]
     """Makes the agent of a node; the call tells the port of its bridge."""
+    news: list[str] = field(default_factory=list)
+    """What is to be told of nodes that cannot be used."""
     _preparing: dict[int, tuple[NodeInfo, Call]] = field(default_factory=dict)
-    _beginning: list[int] = field(default_factory=list)
-    """Nodes that have no role yet, since their bridges begin."""
+    _beginning: dict[int, Sequence[Call]] = field(default_factory=dict)
+    """What was asked of nodes that have no role yet, since their bridges begin."""
 
-    def prepared(self) -> list[tuple[NodeInfo, int | RemudaError]]:
-        """The nodes that are prepared since this was asked last, with their ports, or why not."""
+    @property
+    def beginning(self) -> frozenset[int]:
+        """The nodes that are to be given no roles yet."""
+        return frozenset(self._beginning)
+
+    def prepared(self) -> list[tuple[NodeInfo, int]]:
+        """The nodes that are prepared since this was asked last, with their ports."""
         for info in self.nodes.joined():
             self._preparing[info.number] = (info, self.prepare(info))
-        found: list[tuple[NodeInfo, int | RemudaError]] = []
+        found = []
         for number, (info, call) in list(self._preparing.items()):
             if call.done():
                 del self._preparing[number]
                 try:
                     found.append((info, int(call.result(0.0))))
                 except RemudaError as error:
-                    found.append((info, error))
+                    self.refuse(number, info.name, error)
         return found
 
-    def begins(self, number: int) -> None:
-        """Note that a node's bridge was asked to begin."""
-        self._beginning.append(number)
+    def refuse(self, number: int, name: str, why: object) -> None:
+        """Give up a node that came and cannot be used."""
+        self.lose(number)
+        self.nodes.give_up(number)
+        self.news.append(f"the node {name} came, and cannot be used: {why}")
+
+    def begins(self, number: int, calls: Sequence[Call]) -> None:
+        """Note by which calls a node's bridge was asked to begin."""
+        self._beginning[number] = calls
 
     def ready(self, members: Mapping[int, Member]) -> list[int]:
-        """The nodes whose bridges have begun since this was asked last; they may be given roles."""
-        found = [n for n in self._beginning if n in members and members[n].glance.is_ready]
-        self._beginning = [n for n in self._beginning if n in members and n not in found]
+        """The nodes whose bridges have begun since this was asked last; they may be given roles.
+
+        One that cannot begin is given up; its death comes from the nodes then.
+        """
+        found = []
+        for number, calls in list(self._beginning.items()):
+            member = members.get(number)
+            if member is None or member.is_gone:
+                self.lose(number)
+                continue
+            try:
+                for call in calls:
+                    if call.done():
+                        call.result(0.0)
+            except NodeLostError:
+                member.is_gone = True  # as is told elsewhere
+            except RemudaError as error:
+                self.refuse(number, member.name, error)
+                member.is_gone = True
+            else:
+                if member.glance.is_ready:
+                    del self._beginning[number]
+                    found.append(number)
         return found
 
     def lose(self, number: int) -> None:
         """Forget a node that is gone."""
         self._preparing.pop(number, None)
+        self._beginning.pop(number, None)

@@ -157,12 +157,15 @@ def _shards(assembly: Assembly, actors: Sequence[int]) -> dict[int, dict[str, Ar
     return found
 
 
-def rings_of(assembly: Assembly, actor: int, policies: Sequence[str]) -> dict[tuple[str, int], Any]:
-    """What is known here of an actor's rings, whose node is gone: of policies that learn here."""
+def rings_of(
+    assembly: Assembly, actors: Sequence[int], policies: Sequence[str]
+) -> dict[tuple[str, int], Any]:
+    """What is known here of the rings that some actors write for some policies."""
     found = {}
     for name in policies:
-        ring = assembly.experience[name].rings[actor]
-        found[name, actor] = (ring.state(), load(ring.counters, WRITTEN))
+        for actor in actors:
+            ring = assembly.experience[name].rings[actor]
+            found[name, actor] = (ring.state(), load(ring.counters, WRITTEN))
     return found
 
 
@@ -216,8 +219,11 @@ def _put(ring: ExperienceRing, state: State, written: int) -> None:
 
 
 def _begin_after(ring: ExperienceRing, words: Integers) -> None:
-    """Be an empty ring that counts on from these words: all that it held is lost."""
+    """Be an empty ring that counts on from these words, or its own newer ones; it held nothing."""
     shared, counters = ring.shared, ring.counters
+    own = counters.copy()
+    if (own[WRITTEN], own[CLOSED]) > (words[WRITTEN], words[CLOSED]):
+        words = own
     for word in ACTORS_WORDS:
         store(counters, word, int(words[word]))
     written = int(words[WRITTEN])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -14,6 +14,7 @@ from remuda.cluster.placement import Offer, Placement, without
 from remuda.policies.sharing import shares_of
 from remuda.policies.spec import PolicySpec
 from remuda.runtime.layout import Layout
+from remuda.types import RoleStatus
 
 
 @dataclass(frozen=True)
@@ -34,6 +35,33 @@ class Move:
         """The learner processes that move."""
         pairs = enumerate(zip(self.before.learners, self.after.learners, strict=True))
         return [group for group, (a, b) in pairs if a != b]
+
+    def in_words(self, node: int, roles: Sequence[str], name: Callable[[int], str]) -> str:
+        """Where the roles of a node go on, by the names of roles and nodes."""
+        return ", ".join(
+            f"{roles[role]} on {name(self.after.homes[role])}"
+            for role in self.before.roles_of(node)
+        )
+
+
+class Moved:
+    """How often roles began again on other nodes, and why they did last."""
+
+    def __init__(self) -> None:
+        self._of: dict[str, tuple[int, str]] = {}
+
+    def note(self, role: str, why: str) -> None:
+        """Count one more of a role's."""
+        times, _ = self._of.get(role, (0, ""))
+        self._of[role] = (times + 1, why)
+
+    def told(self, found: Sequence[RoleStatus]) -> list[RoleStatus]:
+        """How roles are doing, these counted among their restarts."""
+        more = [(each, *self._of.get(each.name, (0, ""))) for each in found]
+        return [
+            replace(each, restarts=each.restarts + times, problem=each.problem or why)
+            for each, times, why in more
+        ]
 
 
 def needs_of(layout: Layout, specs: Sequence[PolicySpec]) -> tuple[list[str], list[str], list[int]]:
@@ -62,13 +90,17 @@ class Movers:
     def __init__(self, node: Node, nodes: Nodes, checkpoints: Checkpoints) -> None:
         self._node, self._nodes, self._checkpoints = node, nodes, checkpoints
 
-    def without(self, placement: Placement, gone: int, offers: Sequence[Offer]) -> Placement:
-        """The next placement, once a node is gone."""
+    def without(
+        self, placement: Placement, gone: Collection[int], offers: Sequence[Offer]
+    ) -> Placement:
+        """The next placement, once nodes are gone."""
         assembly = self._node.assembly
         needs = needs_of(assembly.layout, assembly.specs)
         return without(placement, gone, offers, *needs)
 
-    def ask_for_rings(self, move: Move, gone: int | None) -> tuple[dict[Any, Any], dict[int, Call]]:
+    def ask_for_rings(
+        self, move: Move, gone: Collection[int]
+    ) -> tuple[dict[Any, Any], dict[int, Call]]:
         """What nodes know of the rings of actors that move.
 
         Where a node is gone, those that learn from its actors know most of them; where it lives,
@@ -76,29 +108,25 @@ class Movers:
 
         Args:
             move: of the roles.
-            gone: the node that is gone; None: all are there.
+            gone: the nodes that are gone; none: all are there.
 
         Returns:
             What the head knows, and the calls by which others tell.
         """
-        assembly = self._node.assembly
-        found: dict[Any, Any] = {}
-        calls: dict[int, Call] = {}
+        assembly, epoch = self._node.assembly, move.after.epoch
+        asked: dict[int, tuple[list[int], list[str]]] = {}
         for actor in move.actors:
-            if gone is None:
-                home = move.before.actors[actor]
-                names = [spec.name for spec in assembly.specs]
-                sources = {home: names}
-            else:
+            if gone:
                 sources = self._learned_by(move.before, gone)
+                sources.pop(move.after.actors[actor], None)  # the rings are there, where it goes on
+            else:
+                sources = {move.before.actors[actor]: [spec.name for spec in assembly.specs]}
             for node, names in sources.items():
-                if gone is not None and node == move.after.actors[actor]:
-                    continue  # the rings are there, where the actor goes on
-                if node == HEAD:
-                    found |= rings_of(assembly, actor, names)
-                else:
-                    number = -1 - len(calls)  # no node has it
-                    calls[number] = self._nodes.call(node, "rings_of", actor, names)
+                asked.setdefault(node, ([], names))[0].append(actor)
+        found = rings_of(assembly, *asked.pop(HEAD)) if HEAD in asked else {}
+        calls = {
+            node: self._nodes.call(node, "rings_of", *words, epoch) for node, words in asked.items()
+        }
         return found, calls
 
     def estates(
@@ -132,12 +160,12 @@ class Movers:
             for i in assembly.layout.groups[group]
         )
 
-    def _learned_by(self, placement: Placement, gone: int) -> dict[int, list[str]]:
+    def _learned_by(self, placement: Placement, gone: Collection[int]) -> dict[int, list[str]]:
         """By node that is left, the policies that learn there."""
         assembly = self._node.assembly
         found: dict[int, list[str]] = {}
         for group, home in enumerate(placement.learners):
-            if home != gone:
+            if home not in gone:
                 names = [assembly.specs[i].name for i in assembly.layout.groups[group]]
                 found.setdefault(home, []).extend(names)
         return found

@@ -104,7 +104,8 @@ class Node:
         """Let roles live by another placement.
 
         Those that come here begin once what other nodes know of them is here, or these nodes are
-        out of reach.
+        out of reach. Where the placement is overtaken before, none begins: a learner that does not
+        know yet what the one before it took would take it again. The next placement sees to them.
 
         Args:
             runtime: of this node.
@@ -112,7 +113,8 @@ class Node:
             addresses: of all nodes' bridges.
             estate: of the roles that come here.
             checkpoints: where they find their parts.
-            is_overtaken: whether a node is gone since, so that its links will never be there.
+            is_overtaken: whether another placement is about to come, since a node is gone whose
+                links will never be there.
         """
         self.plan.pause()  # from here on no other node writes what is taken over
         end = time.monotonic() + REACH
@@ -123,11 +125,13 @@ class Node:
         end = time.monotonic() + REACH
         peers = placement.peers_of(self.number)
         in_step = self.traffic.counts[:, Count.IN_STEP]
+        here = placement.roles_of(self.number)
         while (in_step[peers] != placement.epoch).any() and time.monotonic() < end:
             if is_overtaken():
+                here = [role for role in here if role in runtime.here]
                 break
             runtime.run_for(0.01)
-        runtime.move(placement.roles_of(self.number))
+        runtime.move(here)
 
     def stores(self, control: Control) -> Stores:
         """What crosses to other nodes."""

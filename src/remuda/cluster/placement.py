@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from remuda.cluster.nodes import HEAD, NodeInfo
@@ -32,6 +32,13 @@ class Placement:
     def roles_of(self, node: int) -> list[int]:
         """The numbers of a node's roles."""
         return [role for role, home in enumerate(self.homes) if home == node]
+
+    def in_words(self, roles: Sequence[str], name: Callable[[int], str]) -> str:
+        """Who lives where, by the names of roles and nodes."""
+        return "; ".join(
+            f"{name(node)}: {', '.join(roles[role] for role in self.roles_of(node))}"
+            for node in sorted(set(self.homes))
+        )
 
     def peers_of(self, node: int) -> list[int]:
         """The nodes that a node has a link with: the head; who plays for it, or learns."""
@@ -163,13 +170,13 @@ def relieved(placement: Placement, offers: Sequence[Offer], new: int) -> Placeme
 
 def without(
     placement: Placement,
-    gone: int,
+    gone: Collection[int],
     offers: Sequence[Offer],
     devices: Sequence[str] = (),
     wanted: Sequence[str] = (),
     beside: Sequence[int] = (),
 ) -> Placement:
-    """Move the roles of a node that is gone to those that are left, one to each in turn.
+    """Move the roles of nodes that are gone to those that are left, one to each in turn.
 
     Learners go to nodes with the label that is wanted, and to those with a GPU if they train on
     one, as long as there are such; see `place`.
@@ -180,7 +187,7 @@ def without(
             load[home] += 1
     cores = {offer.number: offer.cores for offer in offers}
     homes: dict[int, int] = {}
-    for role in placement.roles_of(gone):
+    for role in [role for role, home in enumerate(placement.homes) if home in gone]:
         plays = role < len(placement.actors)
         fit = [o for o in offers if o.plays or not plays] or list(offers)
         learner = role - len(placement.actors)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,7 @@ from remuda.cluster.arrivals import Arrivals
 from remuda.cluster.bridge import BRIDGE
 from remuda.cluster.fetched_logs import FetchedLogs
 from remuda.cluster.member import ASK, Member
-from remuda.cluster.moving import Move, Movers
+from remuda.cluster.moving import Move, Moved, Movers
 from remuda.cluster.node import Node
 from remuda.cluster.nodes import HEAD, Call, NodeInfo, Nodes
 from remuda.cluster.placement import Offer, Placement, relieved
@@ -41,6 +41,7 @@ REACH = 5.0
 """Seconds that nodes are waited for while roles move."""
 START = 60.0
 """Seconds in which a node must have begun to start its roles."""
+GONE = "is gone"
 GLANCE = 0.002
 """Seconds between two looks at what is waited for."""
 
@@ -87,12 +88,11 @@ class ClusterRuntime:
         self._offer = offer
         self._members = {o.number: Member(o.number, o.name) for o in offers if o.number != HEAD}
         self._arrivals = Arrivals(nodes, prepare)
-        self._gone: list[int] = []
-        """Nodes that were found to be gone while roles moved."""
+        self._gone: dict[int, str] = {}
+        """Nodes that were found to be gone, and why."""
         self._movers = Movers(node, nodes, checkpoints)
         self._news: list[str] = []
-        self._moves: dict[str, tuple[int, str]] = {}
-        """By role, how often it began again on another node, and why it did last."""
+        self._moved = Moved()
         self._fetching: dict[int, Call] = {}
         """Nodes that were asked for their logs."""
         self._reach = Reach(silence)
@@ -164,24 +164,11 @@ class ClusterRuntime:
             for each in member.glance.roles:
                 name = f"{BRIDGE}@{member.name}" if each.name == BRIDGE else each.name
                 found.append(replace(each, name=name, node=member.name))
-        return [
-            replace(
-                each,
-                restarts=each.restarts + self._moves[each.name][0],
-                problem=each.problem or self._moves[each.name][1],
-            )
-            if each.name in self._moves
-            else each
-            for each in found
-        ]
+        return self._moved.told(found)
 
     def describe(self) -> str:
         """Who lives where, in words."""
-        found = []
-        for node in sorted(set(self.placement.homes)):
-            roles = [self._roles[role] for role in self.placement.roles_of(node)]
-            found.append(f"{self._name(node)}: {', '.join(roles)}")
-        return "; ".join(found)
+        return self.placement.in_words(self._roles, self._name)
 
     def traffic(self) -> tuple[int, int] | None:
         """Bytes and messages that nodes have sent each other, as they told last."""
@@ -224,11 +211,10 @@ class ClusterRuntime:
         while True:
             left = max(end - time.monotonic(), 0.0)
             self._local.run_for(min(left, ASK))
-            gone, self._gone = [*self._gone, *self._nodes.lost()], []
-            for number in gone:
-                self._lose(number, "is gone")
-            for member in list(self._members.values()):
+            self._gone |= dict.fromkeys(self._nodes.lost(), GONE)
+            for member in self._members.values():
                 self._ask(member)
+            self._lose()
             self._welcome()
             self._hear()
             if time.monotonic() >= end:
@@ -241,12 +227,12 @@ class ClusterRuntime:
             RoleDiedError: a role there died and is not restarted.
         """
         member.ask(self._nodes)
-        if member.is_gone:
-            self._lose(member.number, "is gone")
+        if member.is_gone or member.number in self._gone:
+            self._gone.setdefault(member.number, GONE)
             return
         if member.is_silent(self._silence):
             self._nodes.give_up(member.number)
-            self._lose(member.number, f"gave no answer for {self._silence:g} s (cluster.silence)")
+            self._gone[member.number] = f"gave no answer for {self._silence:g} s (cluster.silence)"
             return
         told, member.told = member.told, []
         for member.glance in told:
@@ -255,39 +241,48 @@ class ClusterRuntime:
                 self._news.append(f"on the node {member.name} {named}")
                 self._fetching[member.number] = self._nodes.call(member.number, "logs")
             if member.glance.fatal is not None:
+                if member.number not in self.placement.nodes:  # it costs the run nothing
+                    self._nodes.give_up(member.number)
+                    self._gone[member.number] = f"cannot be used: {member.glance.fatal}"
+                    return
                 self._fetch_logs([member.number])
                 words = self._logs.named(member.name, str(member.glance.fatal))
                 raise RoleDiedError(f"on the node {member.name} {words}")
 
-    def _lose(self, number: int, why: str) -> None:
-        """Let the roles of a node that is gone begin again on others.
+    def _lose(self) -> None:
+        """Let the roles of nodes that are gone begin again on others.
 
         Raises:
             RoleDiedError: actor and learners work in turns, which no other node can go on with.
         """
-        member = self._members.pop(number, None)
-        self._arrivals.lose(number)
-        if member is None or self._stopped:
+        gone, self._gone = self._gone, {}
+        lost: dict[int, str] = {}
+        for number, why in gone.items():
+            self._arrivals.lose(number)
+            if (member := self._members.pop(number, None)) is not None:
+                lost[number] = f"the node {member.name} {why}"
+                del self._offers[number]
+        if not lost or self._stopped:
             return
-        lost = [self._roles[role] for role in self.placement.roles_of(number)]
-        what = f"the node {member.name} {why}"
+        names = self._roles
+        roles = {n: [names[role] for role in self.placement.roles_of(n)] for n in lost}
         if self._node.assembly.config.exact:
+            of = (f"{what}, with {', '.join(roles[n]) or 'no role'}" for n, what in lost.items())
             raise RoleDiedError(
-                f"{what}, with {', '.join(lost) or 'no role'}; the schedule "
-                f"{self._node.assembly.config.schedule} cannot go on elsewhere"
+                f"{'; '.join(of)}; the schedule {self._node.assembly.config.schedule} cannot go on "
+                "elsewhere"
             )
-        del self._offers[number]
-        after = self._movers.without(self.placement, number, list(self._offers.values()))
-        to = ", ".join(
-            f"{self._roles[role]} on {self._name(home)}"
-            for role, home in enumerate(after.homes)
-            if self.placement.homes[role] == number
-        )
-        log.warning("%s", what)
-        for role in lost:
-            self._moves[role] = (self._moves.get(role, (0, ""))[0] + 1, what)
-        self._move(after, number)
-        self._news.append(f"{what}; it goes on with {to}" if to else what)
+        offers = [o for n, o in self._offers.items() if n not in self._arrivals.beginning]
+        after = self._movers.without(self.placement, lost.keys(), offers)
+        told = []
+        for number, what in lost.items():
+            log.warning("%s", what)
+            for role in roles[number]:
+                self._moved.note(role, what)
+            to = Move(self.placement, after).in_words(number, names, self._name)
+            told.append(f"{what}; it goes on with {to}" if to else what)
+        self._move(after, lost.keys())
+        self._news += told
 
     def _hear(self) -> None:
         """See whether what was asked of nodes, and not waited for, was done.
@@ -313,17 +308,18 @@ class ClusterRuntime:
         """Take nodes that came; each prepares itself while the others go on."""
         for info, port in self._arrivals.prepared():
             number = info.number
-            if isinstance(port, RemudaError):
-                self._news.append(f"the node {info.name} came, and cannot be used: {port}")
-                continue
             self._addresses[number] = (info.address, port)
             self._offers[number] = self._offer(info)
             self._members[number] = Member(number, info.name)
             start = self._nodes.call(number, "start", self.placement, self._addresses)
-            self._pending += [start, self._nodes.call(number, "go")]
-            self._arrivals.begins(number)
+            self._arrivals.begins(number, [start, self._nodes.call(number, "go")])
         for number in self._arrivals.ready(self._members):
-            self._relieve(number)
+            if self._is_another_gone() or number in self._gone:
+                self._arrivals.begins(number, ())  # it has its turn again
+            else:
+                self._relieve(number)
+        self._news += self._arrivals.news
+        self._arrivals.news.clear()
 
     def _relieve(self, number: int) -> None:
         """Let a node that came have actors of those that have too many."""
@@ -332,19 +328,21 @@ class ClusterRuntime:
         if after is not None:
             moved = Move(self.placement, after).actors
             words += f", and has {', '.join(self._roles[actor] for actor in moved)} from now on"
-            self._move(after, None)
+            self._move(after, ())
         self._news.append(words)
 
-    def _move(self, after: Placement, gone: int | None) -> None:
+    def _move(self, after: Placement, gone: Collection[int]) -> None:
         """Let roles live by another placement."""
         move = Move(self.placement, after)
-        if gone is None:
+        if not gone:
             for actor in move.actors:
                 home = self.placement.actors[actor]
                 if home == HEAD:
                     self._local.move([r for r in self._local.here if r != actor])
                 else:
-                    self._wait_for({home: self._nodes.call(home, "let_go", actor)}, REACH)
+                    self._wait_for(
+                        {home: self._nodes.call(home, "let_go", actor, after.epoch)}, REACH
+                    )
         rings, calls = self._movers.ask_for_rings(move, gone)
         for told in self._wait_for(calls, REACH).values():
             rings |= told
@@ -365,11 +363,12 @@ class ClusterRuntime:
 
     def _is_another_gone(self) -> bool:
         """Whether a node is gone that has roles; `_look` sees to it."""
-        self._gone += self._nodes.lost()
+        self._gone |= dict.fromkeys(self._nodes.lost(), GONE)
         for member in self._members.values():
             member.ask(self._nodes)
-        gone = {n for n, m in self._members.items() if m.is_gone or n in self._gone}
-        return bool(gone & set(self.placement.nodes))
+            if member.is_gone:
+                self._gone.setdefault(member.number, GONE)
+        return bool(self._gone.keys() & set(self.placement.nodes))
 
     @property
     def _roles(self) -> list[str]:

@@ -41,7 +41,9 @@ class Words:
         ]
         self._begins = np.cumsum([0, *(len(places) for places in self._places)])
         size = int(self._begins[-1])
-        pairs = zip(self._arrays, self._places, strict=True)
+        pairs = list(zip(self._arrays, self._places, strict=True))
+        for array, places in pairs:
+            assert not places.size or 0 <= places.min() <= places.max() < array.size
         found = [array.ctypes.data + array.itemsize * places for array, places in pairs]
         # As long as `_arrays` holds them, they stay where they are.
         self._addresses: Integers = np.concatenate([*found, np.zeros(0, np.int64)])

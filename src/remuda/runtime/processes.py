@@ -291,7 +291,7 @@ class ProcessRuntime:
                 child.process.kill()  # it has done nothing since its last state was kept
         limit = time.monotonic() + self._stop_limit
         for child in children:
-            process, child.process = child.process, None
+            process, child.process, child.due = child.process, None, 0.0
             if process is None:
                 continue
             if not process.join(max(limit - time.monotonic(), 0.0)):
@@ -304,6 +304,7 @@ class ProcessRuntime:
         return self._control.state(index) == state
 
     def _spawn(self, child: Child) -> None:
+        child.due = 0.0
         child.reset(self._control)
         is_actor = child.index < self._num_actors
         hosting = Hosting(

@@ -1,0 +1,156 @@
+"""Nodes that are lost, as the head and the other nodes see it, without any of them."""
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from remuda.cluster import node as node_module
+from remuda.cluster.agent import Glance
+from remuda.cluster.arrivals import Arrivals
+from remuda.cluster.member import Member
+from remuda.cluster.moving import Moved
+from remuda.cluster.node import Node
+from remuda.cluster.nodes import HEAD
+from remuda.cluster.placement import Offer, Placement, without
+from remuda.cluster.runtime import ClusterRuntime
+from remuda.cluster.traffic import Count
+from remuda.errors import RoleDiedError
+from remuda.types import RoleStatus
+
+
+class Nodes:
+    """Nodes of which some are lost."""
+
+    def __init__(self):
+        self.gone, self.given_up = [], []
+
+    def lost(self):
+        found, self.gone = self.gone, []
+        return found
+
+    def joined(self):
+        return []
+
+    def give_up(self, number):
+        self.given_up.append(number)
+
+    def call(self, number, method, *_):
+        return SimpleNamespace(done=lambda: False)
+
+
+def head_of(homes, members, learners=(0,)):
+    """The head of a cluster of which some nodes are members; what it moves is noted."""
+    runtime = object.__new__(ClusterRuntime)
+    runtime._nodes, runtime._news, runtime._silence = Nodes(), [], 1e9
+    runtime._members = {n: Member(n, f"n{n}") for n in members}
+    runtime._offers = {n: Offer(n, 4) for n in (HEAD, *members)}
+    runtime._arrivals, runtime._stopped = Arrivals(runtime._nodes, None), False
+    runtime._gone, runtime._pending, runtime._fetching = {}, [], {}
+    runtime._moved, runtime.placement = Moved(), Placement(tuple(homes), tuple(learners))
+    roles = [SimpleNamespace(name=f"role-{i}") for i in range(len(homes) + len(learners))]
+    config = SimpleNamespace(exact=False, schedule="async")
+    runtime._node = SimpleNamespace(assembly=SimpleNamespace(roles=lambda: roles, config=config))
+    runtime._local = SimpleNamespace(run_for=lambda _: None)
+    runtime._logs = SimpleNamespace(named=lambda name, words: words)
+    runtime._fetch_logs = lambda numbers: None
+    runtime._movers = SimpleNamespace(without=without)
+    runtime.moves = []
+
+    def move(after, gone):
+        runtime.moves.append((after, set(gone)))
+        runtime.placement = after
+
+    runtime._move = move
+    return runtime
+
+
+def test_two_nodes_that_are_lost_together_are_given_no_role_of_each_other():
+    runtime = head_of((HEAD, 1, 2), (1, 2, 3))
+    runtime._nodes.gone = [1, 2]
+    runtime._look(0.0)
+    ((after, gone),) = runtime.moves
+    assert gone == {1, 2}
+    assert set(after.homes) <= {HEAD, 3}
+    assert after.epoch == 2, "agents wait for each epoch"
+    assert [news.split(";")[0] for news in runtime._news] == [
+        "the node n1 is gone",
+        "the node n2 is gone",
+    ]
+
+
+def test_a_node_whose_bridge_begins_is_given_no_role_of_one_that_is_lost():
+    runtime = head_of((HEAD, 1), (1, 2))
+    runtime._arrivals.begins(2, ())
+    runtime._nodes.gone = [1]
+    runtime._look(0.0)
+    assert set(runtime.placement.homes) == {HEAD}
+    runtime._members[2].glance = Glance(is_ready=True)
+    runtime._relieve = lambda number: runtime.moves.append(number)
+    runtime._look(0.0)
+    assert runtime.moves[-1] == 2
+
+
+def test_no_node_is_relieved_while_another_is_lost_and_its_turn_comes_again():
+    runtime = head_of((HEAD, 1), (1, 2))
+    runtime._arrivals.begins(2, ())
+    runtime._members[2].glance = Glance(is_ready=True)
+    runtime._relieve = lambda number: runtime.moves.append(number)
+    runtime._members[1].is_gone = True
+    runtime._welcome()
+    assert runtime.moves == []
+    runtime._look(0.0)
+    assert [move if isinstance(move, int) else "moved" for move in runtime.moves] == ["moved", 2]
+
+
+@pytest.mark.parametrize("homes", [(HEAD,), (HEAD, 1)])
+def test_what_goes_wrong_on_a_node_without_a_role_ends_no_run(homes):
+    runtime = head_of(homes, (1,))
+    runtime._members[1].told = [Glance(fatal=RoleDiedError("the process bridge has spent it"))]
+    if len(homes) == 2:
+        with pytest.raises(RoleDiedError, match="on the node n1"):
+            runtime._look(0.0)
+        return
+    runtime._look(0.0)
+    assert runtime._members == {}
+    assert runtime._nodes.given_up == [1]
+    assert runtime._news == ["the node n1 cannot be used: the process bridge has spent it"]
+
+
+def test_restarts_elsewhere_are_counted_with_those_of_a_node():
+    moved = Moved()
+    moved.note("actor", "a node is gone")
+    moved.note("actor", "another is gone")
+    roles = [RoleStatus(n, 1, "running", 0.0, 1) for n in ("actor", "learner")]
+    first, second = moved.told(roles)
+    assert (first.restarts, first.problem) == (3, "another is gone")
+    assert (second.restarts, second.problem) == (1, "")
+
+
+class Runtime:
+    """The processes of a node."""
+
+    def __init__(self, here):
+        self.here, self.waits = here, 0
+
+    def run_for(self, seconds):
+        self.waits += 1
+
+    def move(self, here):
+        self.here = here
+
+
+def test_a_role_that_comes_begins_in_no_placement_that_is_overtaken(monkeypatch):
+    """It would begin without what nodes told of it whose links are not there yet."""
+    monkeypatch.setattr(node_module, "take_over", lambda *_: None)
+    node = object.__new__(Node)
+    node.number, node.assembly = 1, None
+    node.plan = SimpleNamespace(pause=lambda: None, write=lambda *_: None, is_seen=True)
+    node.traffic = SimpleNamespace(counts=np.zeros((3, len(Count)), np.int64))
+    runtime = Runtime([0])  # 1 leaves, 2 comes
+    placement = Placement((1, 2), (1,), epoch=2)
+    node.replace(runtime, placement, {}, None, None, lambda: runtime.waits == 3)
+    assert runtime.here == [0]
+    node.traffic.counts[:, Count.IN_STEP] = 3
+    node.replace(runtime, Placement((1, 2), (1,), epoch=3), {}, None, None, lambda: True)
+    assert runtime.here == [0, 2]
