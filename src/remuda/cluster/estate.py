@@ -219,7 +219,10 @@ def _put(ring: ExperienceRing, state: State, written: int) -> None:
 
 
 def _begin_after(ring: ExperienceRing, words: Integers) -> None:
-    """Be an empty ring that counts on from these words, or its own newer ones; it held nothing."""
+    """Be an empty ring that counts on from these words, or from its own where they are newer.
+
+    All that it held is lost.
+    """
     shared, counters = ring.shared, ring.counters
     own = counters.copy()
     if (own[WRITTEN], own[CLOSED]) > (words[WRITTEN], words[CLOSED]):
