@@ -142,7 +142,8 @@ class Look:
 class Run:
     """A run in this process: it is a view of it too."""
 
-    def __init__(self, tree: dict[str, Any], directory: Path) -> None:
+    def __init__(self, tree: dict[str, Any], directory: Path, keeps: bool = True) -> None:
+        self._keeps = keeps  # all looks, or the last alone: they are memory, too
         self.config = load_config(overlay(overlay(QUIET, {"run": {"directory": directory}}), tree))
         self.assembly: Assembly | None = None
         self.cluster: clusters.Cluster | None = None
@@ -168,7 +169,7 @@ class Run:
         print(f"  {message}", flush=True)
 
     def log(self, record: Record) -> None:
-        self.records.append(record)
+        self.records[len(self.records) if self._keeps else 0 :] = [record]
 
     # What it is about.
 
@@ -257,7 +258,7 @@ class Run:
         while not self.over.wait(LOOK):
             found = self.look()
             if found is not None:
-                self.looks.append(found)
+                self.looks[len(self.looks) if self._keeps else 0 :] = [found]
 
     def trained_rate(self) -> float:
         """Agent-steps trained a second, after the warm-up."""

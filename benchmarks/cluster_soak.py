@@ -53,7 +53,7 @@ def watched(minutes: float) -> dict[str, Any]:
         run.stop()
 
     with directory() as path:
-        run = Run(apart(TREE), path).train(beside)
+        run = Run(apart(TREE), path, keeps=False).train(beside)
     return {
         "memory": dict(memory),
         "store": store,
@@ -122,8 +122,9 @@ def soak(results: Results, options: argparse.Namespace) -> None:
     results.bar("processes that were there all the time", count, least=LEAST)
     results.bar(f"growth of any process ({most}), %", worst, most=2.0)
     objects, size = map(max, zip(*found["store"], strict=True))
-    results.bar("objects in Ray's stores, the most at a time", objects, most=0, least=0)
-    results.bar("bytes in Ray's stores at the end", found["store"][-1][1], most=0, least=0)
+    last_objects, last_size = found["store"][-1]
+    results.bar("objects in Ray's stores at the end", last_objects, most=0, least=0)
+    results.bar("bytes in Ray's stores at the end", last_size, most=0, least=0)
     results.bar("processes left behind", len(left.processes), most=0, least=0)
     results.bar("files left behind", len(left.files), most=0, least=0)
     print(f"{found['turns']:,} turns; in the stores at most {objects} objects, {size:,} bytes")

@@ -172,6 +172,7 @@ class RayNodes:
             "max_restarts": 0,
             "max_task_retries": 0,
             "max_concurrency": THREADS,
+            "enable_task_events": False,  # of each call, which Ray would keep on the head
             "scheduling_strategy": affinity(ray_id, soft=False),
         }
         host = (
