@@ -161,9 +161,9 @@ def test_a_learner_that_moves_goes_on_with_versions_and_counts(crossed, tmp_path
             check_counts(head, name)
 
 
-def test_both_move_at_once_and_what_waited_between_them_is_lost(tmp_path):
-    world = TwoNodes(Placement((1,), (1,)), (2,), policy={"algorithm": "ppo"})
-    world.link()
+def busy_world():
+    """A node without the head has played and learned, and has just begun more steps."""
+    world = world_of(Placement((1,), (1,)))
     actor, learner = world.role(0), world.role(1)
     for _ in range(6):
         play(world, actor, 30)
@@ -171,6 +171,11 @@ def test_both_move_at_once_and_what_waited_between_them_is_lost(tmp_path):
         learn(learner)
     play(world, actor, 7)
     world.pump_all()
+    return world
+
+
+def test_both_move_at_once_and_what_waited_between_them_is_lost(tmp_path):
+    world = busy_world()
     head = world.assemblies[0]
     known = {name: head.experience[name].written for name in world.names}
     assert min(known.values()) > 100
@@ -195,15 +200,7 @@ def test_both_move_at_once_and_what_waited_between_them_is_lost(tmp_path):
 
 def test_a_learner_moves_and_then_its_actor_whose_ring_never_came(tmp_path):
     """Two nodes are lost one after another: the head has the ring's words, and nothing of it."""
-    world = TwoNodes(Placement((1,), (1,)), (2,), policy={"algorithm": "ppo"})
-    world.link()
-    actor, learner = world.role(0), world.role(1)
-    for _ in range(6):
-        play(world, actor, 30)
-        world.pump_all()
-        learn(learner)
-    play(world, actor, 7)
-    world.pump_all()
+    world = busy_world()
     head = world.assemblies[0]
     closed = [head.experience[name].rings[0].counters[CLOSED] for name in world.names]
     assert min(closed) > 0

@@ -46,13 +46,13 @@ def head_of(homes, members, learners=(0,)):
     runtime._members = {n: Member(n, f"n{n}") for n in members}
     runtime._offers = {n: Offer(n, 4) for n in (HEAD, *members)}
     runtime._arrivals, runtime._stopped = Arrivals(runtime._nodes, None), False
-    runtime._gone, runtime._pending, runtime._fetching = {}, [], {}
+    runtime._gone, runtime._pending = {}, []
     runtime._moved, runtime.placement = Moved(), Placement(tuple(homes), tuple(learners))
     roles = [SimpleNamespace(name=f"role-{i}") for i in range(len(homes) + len(learners))]
     config = SimpleNamespace(exact=False, schedule="async")
     runtime._node = SimpleNamespace(assembly=SimpleNamespace(roles=lambda: roles, config=config))
     runtime._local = SimpleNamespace(run_for=lambda _: None)
-    runtime._logs = SimpleNamespace(named=lambda name, words: words)
+    runtime._logs = SimpleNamespace(named=lambda name, words: words, hear=lambda: None)
     runtime._fetch_logs = lambda numbers: None
     runtime._movers = SimpleNamespace(without=without)
     runtime.moves = []
@@ -115,6 +115,24 @@ def test_what_goes_wrong_on_a_node_without_a_role_ends_no_run(homes):
     assert runtime._members == {}
     assert runtime._nodes.given_up == [1]
     assert runtime._news == ["the node n1 cannot be used: the process bridge has spent it"]
+
+
+@pytest.mark.parametrize("exact", [False, True])
+def test_a_node_without_a_role_that_is_lost_costs_nothing(exact):
+    """No node has a link with it, so that no placement changes, and no exact schedule ends."""
+    runtime = head_of((HEAD, 1), (1, 2))
+    runtime._node.assembly.config.exact = exact
+    runtime._nodes.gone = [2]
+    runtime._look(0.0)
+    assert (runtime.moves, runtime._news) == ([], ["the node n2 is gone"])
+    assert runtime._members.keys() == {1}
+    runtime._nodes.gone = [1]
+    if exact:
+        with pytest.raises(RoleDiedError, match="n1 is gone, with role-1"):
+            runtime._look(0.0)
+    else:
+        runtime._look(0.0)
+        assert len(runtime.moves) == 1
 
 
 def test_restarts_elsewhere_are_counted_with_those_of_a_node():

@@ -42,6 +42,7 @@ REACH = 5.0
 START = 60.0
 """Seconds in which a node must have begun to start its roles."""
 GONE = "is gone"
+"""What is told of a node whose death is known."""
 GLANCE = 0.002
 """Seconds between two looks at what is waited for."""
 
@@ -93,8 +94,6 @@ class ClusterRuntime:
         self._movers = Movers(node, nodes, checkpoints)
         self._news: list[str] = []
         self._moved = Moved()
-        self._fetching: dict[int, Call] = {}
-        """Nodes that were asked for their logs."""
         self._reach = Reach(silence)
         self._pending: list[Call] = []
         """What was asked of nodes while roles moved, and is not done yet."""
@@ -239,7 +238,7 @@ class ClusterRuntime:
             for words in member.glance.news:
                 named = self._logs.named(member.name, words)
                 self._news.append(f"on the node {member.name} {named}")
-                self._fetching[member.number] = self._nodes.call(member.number, "logs")
+                self._logs.expect(member.name, self._nodes.call(member.number, "logs"))
             if member.glance.fatal is not None:
                 if member.number not in self.placement.nodes:  # it costs the run nothing
                     self._nodes.give_up(member.number)
@@ -266,6 +265,9 @@ class ClusterRuntime:
             return
         names = self._roles
         roles = {n: [names[role] for role in self.placement.roles_of(n)] for n in lost}
+        if not any(roles.values()):  # no node has a link with them
+            self._news += lost.values()
+            return
         if self._node.assembly.config.exact:
             of = (f"{what}, with {', '.join(roles[n]) or 'no role'}" for n, what in lost.items())
             raise RoleDiedError(
@@ -298,11 +300,7 @@ class ClusterRuntime:
                 pass  # it is told of elsewhere
             except RemudaError as error:
                 raise RoleDiedError(f"roles could not be moved: {error}") from None
-        for number, call in list(self._fetching.items()):
-            if call.done():
-                del self._fetching[number]
-                with contextlib.suppress(RemudaError):
-                    self._logs.keep(self._name(number), call.result(0.0))
+        self._logs.hear()
 
     def _welcome(self) -> None:
         """Take nodes that came; each prepares itself while the others go on."""
