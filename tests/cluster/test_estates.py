@@ -217,6 +217,18 @@ def test_a_learner_moves_and_then_its_actor_whose_ring_never_came(tmp_path):
         check_counts(head, name)
 
 
+def test_a_ring_that_never_came_is_no_source_for_its_actor(tmp_path):
+    """Its learner had just moved there, and no link was there yet: the head knows more of it."""
+    world = busy_world()
+    head = world.assemblies[0]
+    written = [head.experience[name].written for name in world.names]
+    assert min(written) > 100
+    fresh = world.assemble()  # of the node to which the learner had moved
+    assert rings_of(fresh, [0], world.names) == {}
+    there = rings_of(world.assemblies[1], [0], world.names)
+    assert there.keys() == {(name, 0) for name in world.names}
+
+
 def test_moves_name_who_moves():
     move = Move(Placement((0, 1), (1, 2)), Placement((0, 2), (1, 0), 2))
     assert (move.actors, move.groups) == ([1], [1])

@@ -15,7 +15,7 @@ from remuda.cluster.nodes import HEAD
 from remuda.cluster.placement import Offer, Placement, without
 from remuda.cluster.runtime import ClusterRuntime
 from remuda.cluster.traffic import Count
-from remuda.errors import RoleDiedError
+from remuda.errors import RemudaError, RoleDiedError
 from remuda.types import RoleStatus
 
 
@@ -51,7 +51,9 @@ def head_of(homes, members, learners=(0,)):
     roles = [SimpleNamespace(name=f"role-{i}") for i in range(len(homes) + len(learners))]
     config = SimpleNamespace(exact=False, schedule="async")
     runtime._node = SimpleNamespace(assembly=SimpleNamespace(roles=lambda: roles, config=config))
-    runtime._local = SimpleNamespace(run_for=lambda _: None)
+    runtime._reach = SimpleNamespace(news=lambda *_: [])
+    runtime._local = SimpleNamespace(run_for=lambda _: None, is_played=True)
+    runtime._local.here = runtime.placement.roles_of(HEAD)
     runtime._logs = SimpleNamespace(named=lambda name, words: words, hear=lambda: None)
     runtime._fetch_logs = lambda numbers: None
     runtime._movers = SimpleNamespace(without=without)
@@ -133,6 +135,60 @@ def test_a_node_without_a_role_that_is_lost_costs_nothing(exact):
     else:
         runtime._look(0.0)
         assert len(runtime.moves) == 1
+
+
+def test_no_run_is_over_because_an_actor_has_just_moved_to_a_node_that_had_none():
+    """All actors of a node that has none have played."""
+    runtime = head_of((1,), (1, 2), learners=(HEAD,))
+    for member in runtime._members.values():
+        member.glance = Glance(is_played=member.number == 2, epoch=1)
+    runtime._nodes.gone = [1]
+    assert not runtime.run_for(0.0)
+    assert runtime.placement.homes == (2, HEAD)
+    assert not runtime.run_for(0.0), "what it told is of the placement before"
+    runtime._members[2].glance = Glance(is_played=True, epoch=2)
+    assert runtime.run_for(0.0)
+
+
+def test_no_run_is_over_before_what_was_overtaken_on_the_head_has_begun():
+    runtime = head_of((HEAD,), (1,))
+    runtime._local.here = [1]
+    assert not runtime.run_for(0.0)
+    runtime._local.here = [0, 1]
+    assert runtime.run_for(0.0), "a node without a role has nothing to play"
+    runtime.placement = Placement((HEAD,), (1,))
+    runtime._local.here = [0]
+    runtime._members[1].glance = Glance(is_played=True, epoch=1)
+    runtime._look, runtime._gone = lambda _: None, {1: "is gone"}
+    assert not runtime.run_for(0.0)
+
+
+def test_the_heads_own_process_of_ray_is_no_node_that_is_gone():
+    """No move would follow, by which what was overtaken begins."""
+    runtime = head_of((HEAD, 1), (1,))
+    runtime._nodes.gone = [HEAD]
+    assert not runtime._is_another_gone()
+    runtime._members[1].is_gone = True
+    assert runtime._is_another_gone()
+
+
+@pytest.mark.parametrize("homes", [(HEAD,), (HEAD, 1)])
+def test_a_node_without_a_role_that_cannot_take_a_placement_ends_no_run(homes):
+    runtime = head_of(homes, (1,))
+    error = RemudaError("a full disk")
+
+    def fail(_):
+        raise error
+
+    runtime._pending = [(1, SimpleNamespace(done=lambda: True, result=fail))]
+    if len(homes) == 2:
+        with pytest.raises(RoleDiedError, match="roles could not be moved: a full disk"):
+            runtime._look(0.0)
+        return
+    runtime._look(0.0)
+    runtime._look(0.0)
+    assert runtime._nodes.given_up == [1]
+    assert runtime._members == {}
 
 
 def test_restarts_elsewhere_are_counted_with_those_of_a_node():

@@ -103,6 +103,8 @@ class Glance:
     fatal: RoleDiedError | None = None
     traffic: tuple[tuple[int, ...], ...] = ()
     """By node, by `Count`."""
+    epoch: int = 0
+    """Of the placement that its roles live by."""
 
 
 @dataclass
@@ -359,6 +361,7 @@ class NodeAgent:
             (),
             self._fatal,
             tuple(tuple(row) for row in self._made.traffic.counts.tolist()),
+            self._epoch,
         )
         with self._lock:
             self._news += runtime.news()

@@ -160,12 +160,16 @@ def _shards(assembly: Assembly, actors: Sequence[int]) -> dict[int, dict[str, Ar
 def rings_of(
     assembly: Assembly, actors: Sequence[int], policies: Sequence[str]
 ) -> dict[tuple[str, int], Any]:
-    """What is known here of the rings that some actors write for some policies."""
+    """What is known here of the rings that some actors write for some policies.
+
+    A ring is left out that never came here: others know more of it, if only its words.
+    """
     found = {}
     for name in policies:
         for actor in actors:
             ring = assembly.experience[name].rings[actor]
-            found[name, actor] = (ring.state(), load(ring.counters, WRITTEN))
+            if _was_followed(ring) or ring.open_steps:
+                found[name, actor] = (ring.state(), load(ring.counters, WRITTEN))
     return found
 
 
@@ -225,7 +229,7 @@ def _begin_after(ring: ExperienceRing, words: Integers) -> None:
     """
     shared, counters = ring.shared, ring.counters
     own = counters.copy()
-    if (own[WRITTEN], own[CLOSED]) > (words[WRITTEN], words[CLOSED]):
+    if own[WRITTEN] >= words[WRITTEN] and own[CLOSED] >= words[CLOSED]:
         words = own
     for word in ACTORS_WORDS:
         store(counters, word, int(words[word]))

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import logging
 import time
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from remuda.cluster.agent import Glance
 from remuda.cluster.nodes import Call, Nodes
 from remuda.errors import NodeLostError
+
+log = logging.getLogger(__name__)
 
 ASK = 0.25
 """Seconds between two questions to a node."""
@@ -54,3 +59,48 @@ class Member:
         """Whether it owes an answer for longer than so many seconds."""
         is_late = time.monotonic() > self._asked + silence
         return is_late and self._question is not None and not self._question.done()
+
+
+def answers_of(
+    calls: Mapping[int, Call],
+    members: Mapping[int, Member],
+    nodes: Nodes,
+    silence: float,
+    limit: float,
+    meanwhile: Callable[[], None],
+) -> dict[int, Any]:
+    """Wait for the answers of nodes, by number; of a node that is gone, or silent, there is none.
+
+    Args:
+        calls: by number of the node.
+        members: the nodes that there are; they are asked how they are meanwhile.
+        nodes: by which they are asked.
+        silence: seconds after which one that does not answer is waited for no more.
+        limit: seconds to wait in all.
+        meanwhile: what is done while they are waited for, again and again, for a moment.
+
+    Raises:
+        RemudaError: what a node raised.
+    """
+
+    def is_to_come(number: int) -> bool:
+        """Whether an answer is worth waiting for: its node is there, and tells how it is."""
+        member = members.get(number)
+        if calls[number].done() or member is None:
+            return not calls[number].done()
+        member.ask(nodes)
+        return not (member.is_gone or member.is_silent(silence))
+
+    end = time.monotonic() + limit
+    while time.monotonic() < end and any(map(is_to_come, calls)):
+        meanwhile()
+    found = {}
+    for number, call in calls.items():
+        if not call.done():
+            log.warning("node %d did not answer", number)
+            continue
+        try:
+            found[number] = call.result(0.0)
+        except NodeLostError:
+            log.warning("node %d is gone", number)
+    return found

@@ -21,7 +21,7 @@ from remuda.cluster.agent import sweep_homes
 from remuda.cluster.arrivals import Arrivals
 from remuda.cluster.bridge import BRIDGE
 from remuda.cluster.fetched_logs import FetchedLogs
-from remuda.cluster.member import ASK, Member
+from remuda.cluster.member import ASK, Member, answers_of
 from remuda.cluster.moving import Move, Moved, Movers
 from remuda.cluster.node import Node
 from remuda.cluster.nodes import HEAD, Call, NodeInfo, Nodes
@@ -95,7 +95,7 @@ class ClusterRuntime:
         self._news: list[str] = []
         self._moved = Moved()
         self._reach = Reach(silence)
-        self._pending: list[Call] = []
+        self._pending: list[tuple[int, Call]] = []
         """What was asked of nodes while roles moved, and is not done yet."""
         self._stopped = False
 
@@ -121,7 +121,12 @@ class ClusterRuntime:
         """Watch all nodes for about so long; True when everything is played."""
         self._look(seconds)
         self._news += self._reach.news(self.placement, self._members.values(), self._name)
-        played = all(member.glance.is_played for member in self._members.values())
+        placement = self.placement
+        if self._gone or set(self._local.here) != set(placement.roles_of(HEAD)):
+            return False  # roles are to begin
+        glances = [m.glance for n, m in self._members.items() if n in placement.nodes]
+        # What a node told before roles came to it is not about these.
+        played = all(told.is_played and told.epoch == placement.epoch for told in glances)
         return played and self._local.is_played
 
     def save(self, number: int) -> set[str]:
@@ -240,13 +245,18 @@ class ClusterRuntime:
                 self._news.append(f"on the node {member.name} {named}")
                 self._logs.expect(member.name, self._nodes.call(member.number, "logs"))
             if member.glance.fatal is not None:
-                if member.number not in self.placement.nodes:  # it costs the run nothing
-                    self._nodes.give_up(member.number)
-                    self._gone[member.number] = f"cannot be used: {member.glance.fatal}"
+                if member.number not in self.placement.nodes:
+                    self._leave_out(member.number, member.glance.fatal)
                     return
                 self._fetch_logs([member.number])
                 words = self._logs.named(member.name, str(member.glance.fatal))
                 raise RoleDiedError(f"on the node {member.name} {words}")
+
+    def _leave_out(self, number: int, error: RemudaError) -> None:
+        """Give up a node that has no role, so that it costs the run nothing."""
+        if number in self._members:
+            self._nodes.give_up(number)
+            self._gone.setdefault(number, f"cannot be used: {error}")
 
     def _lose(self) -> None:
         """Let the roles of nodes that are gone begin again on others.
@@ -292,14 +302,17 @@ class ClusterRuntime:
         Raises:
             RoleDiedError: it could not be.
         """
-        for call in [call for call in self._pending if call.done()]:
-            self._pending.remove(call)
+        done = [each for each in self._pending if each[1].done()]
+        self._pending = [each for each in self._pending if each not in done]
+        for number, call in done:
             try:
                 call.result(0.0)
             except NodeLostError:
                 pass  # it is told of elsewhere
             except RemudaError as error:
-                raise RoleDiedError(f"roles could not be moved: {error}") from None
+                if number in self.placement.nodes:
+                    raise RoleDiedError(f"roles could not be moved: {error}") from None
+                self._leave_out(number, error)
         self._logs.hear()
 
     def _welcome(self) -> None:
@@ -349,7 +362,7 @@ class ClusterRuntime:
         self.placement = after
         for number in self._members:
             words = (after, self._addresses, estates[number])
-            self._pending.append(self._nodes.call(number, "replace", *words))
+            self._pending.append((number, self._nodes.call(number, "replace", *words)))
         self._node.replace(
             self._local,
             after,
@@ -366,7 +379,7 @@ class ClusterRuntime:
             member.ask(self._nodes)
             if member.is_gone:
                 self._gone.setdefault(member.number, GONE)
-        return bool(self._gone.keys() & set(self.placement.nodes))
+        return bool(self._gone.keys() & self._members.keys() & set(self.placement.nodes))
 
     @property
     def _roles(self) -> list[str]:
@@ -389,30 +402,15 @@ class ClusterRuntime:
         Raises:
             RemudaError: what a node raised.
         """
-        end = time.monotonic() + (self._silence if limit is None else limit)
-        while time.monotonic() < end and any(map(self._is_to_come, calls, calls.values())):
-            with contextlib.suppress(RemudaError):  # a role's death: `_look` tells of it
-                self._local.run_for(GLANCE)
-        found = {}
-        for number, call in calls.items():
-            if not call.done():
-                log.warning("node %d did not answer", number)
-                continue
-            try:
-                found[number] = call.result(0.0)
-            except NodeLostError:
-                log.warning("node %d is gone", number)
-        return found
+        limit = self._silence if limit is None else limit
+        return answers_of(
+            calls, self._members, self._nodes, self._silence, limit, self._work_meanwhile
+        )
 
-    def _is_to_come(self, number: int, call: Call) -> bool:
-        """Whether an answer is worth waiting for: its node is there, and tells how it is."""
-        if call.done():
-            return False
-        member = self._members.get(number)
-        if member is None:
-            return True
-        member.ask(self._nodes)
-        return not (member.is_gone or member.is_silent(self._silence))
+    def _work_meanwhile(self) -> None:
+        """Look after the roles here for a moment, while something is waited for."""
+        with contextlib.suppress(RemudaError):  # a role's death: `_look` tells of it
+            self._local.run_for(GLANCE)
 
     def _see_all(self, stamps: Mapping[int, Call], limit: float | None = None) -> None:
         """Wait until all is here that nodes had written when they were stamped; as `_wait_for`."""
