@@ -89,10 +89,14 @@ def object_store(run: Run) -> tuple[int, int]:
 
 
 def growth(samples: list[tuple[float, float]], begin: float, end: float, window: float) -> Any:
-    """MiB at the begin and at the end, medians over a while; None: it was not there then."""
-    first = [mib for at, mib in samples if begin <= at <= begin + window]
-    last = [mib for at, mib in samples if at >= end - window]
-    return (median(first), median(last)) if first and last else None
+    """MiB at the begin, half way and at the end, medians over a while; None: it was not there."""
+    found = []
+    for start in (begin, (begin + end - window) / 2.0, end - window):
+        mib = [mib for at, mib in samples if start <= at <= start + window]
+        if not mib:
+            return None
+        found.append(median(mib))
+    return found
 
 
 def soak(results: Results, options: argparse.Namespace) -> None:
@@ -107,13 +111,14 @@ def soak(results: Results, options: argparse.Namespace) -> None:
         if told is None or not whole:
             continue
         count += 1
-        first, last = told
+        first, middle, last = told
         percent = 100.0 * (last / first - 1.0) if first else 0.0
         results.row(
             {
                 "process": name,
                 "MiB of its own after a sixth": first,
-                "MiB at the end": last,
+                "half way": middle,
+                "at the end": last,
                 "growth, %": percent,
             }
         )
