@@ -80,6 +80,13 @@ WAYS: dict[str, dict[str, Any]] = {
 OWN = ONE_LEAGUE | {"learn_from": "own"}
 MOSTLY = {"self_play": 0.9, "prioritized": 0.05, "verification": 0.05}
 HELD_TO = "league, own matches, 0.9 of self-play"
+OF_CONNECT_FOUR = {
+    "self-play": WAYS["self-play"],
+    "league": WAYS["league"],
+    "league, mostly for the main agent": WAYS["league"]
+    | {"league": ONE_LEAGUE | MOSTLY | {"main_share": 0.9}},
+}
+"""The last gives the main agent nine matches of ten, nine of ten of these against itself."""
 RPS_WAYS = {
     HELD_TO: WAYS["league"] | {"league": OWN | MOSTLY},
     "league, own matches": WAYS["league"] | {"league": OWN},
@@ -194,32 +201,35 @@ def _rps_once(
 
 
 def connect_four(results: Results, seeds: int, turns: int | None, matches: int) -> None:
-    """A league beside self-play, equally long."""
+    """Leagues beside self-play, equally long."""
     for seed in range(seeds):
         with tempfile.TemporaryDirectory() as home:
             runs = {
-                name: trained("connect_four", CONNECT_FOUR, WAYS[name], seed, turns, Path(home))
-                for name in ("self-play", "league")
+                name: trained("connect_four", CONNECT_FOUR, way, seed, turns, Path(home) / name)
+                for name, way in OF_CONNECT_FOUR.items()
             }
-            best = best_of(runs["self-play"], seed)
-            found = remuda.tournament(
-                {"league": runs["league"]["main_0"], "self-play": best},
-                game="connect_four",
-                episodes=matches // 2,
-                seed=seed,
-                deterministic=False,
-            )
-        # Who wins is given 1, who loses -1: draws count half.
-        share, error = (1.0 + found.means[0, 1]) / 2.0, found.errors[0, 1] / 2.0
-        results.row(
-            {
-                "seed": seed,
-                "share won": share,
-                "95% from": share - 1.96 * error,
-                "to": share + 1.96 * error,
-            }
-        )
-        results.bar(f"seed {seed}: share won by the main agent", share, least=WINS)
+            best = best_of(runs.pop("self-play"), seed)
+            for name, run in runs.items():
+                found = remuda.tournament(
+                    {"league": run["main_0"], "self-play": best},
+                    game="connect_four",
+                    episodes=matches // 2,
+                    seed=seed,
+                    deterministic=False,
+                )
+                # Who wins is given 1, who loses -1: draws count half.
+                share, error = (1.0 + found.means[0, 1]) / 2.0, found.errors[0, 1] / 2.0
+                results.row(
+                    {
+                        "opponents": name,
+                        "seed": seed,
+                        "share won": share,
+                        "95% from": share - 1.96 * error,
+                        "to": share + 1.96 * error,
+                    }
+                )
+                said = f"{name}, seed {seed}: share won by the main agent"
+                results.bar(said, share, least=WINS)
 
 
 def best_of(run: remuda.Run, seed: int) -> remuda.Policy:

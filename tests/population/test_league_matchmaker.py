@@ -300,6 +300,25 @@ def test_it_goes_on_exactly():
             {"teams": {"red": {"policies": ["main_0"], "agents": ["agent_0", "agent_1"]}}},
             "^population.teams is for the matchmakers teams and mixed, and .* is league$",
         ),
+        (
+            {"league": {"main_share": 1}},
+            "^population.league.main_share is 1, which leaves nothing to exploiters; give",
+        ),
+        (
+            {"league": {"main_share": 0}},
+            "^population.league.main_share is 0, which leaves nothing to main agents; give",
+        ),
+        (
+            {
+                "league": {
+                    "main": 2,
+                    "main_exploiters": 0,
+                    "league_exploiters": 0,
+                    "main_share": 0.5,
+                }
+            },
+            "^population.league.main_share is for leagues with exploiters, and all of this one",
+        ),
     ],
 )
 def test_faults_of_a_league_are_told(population, said):
@@ -351,3 +370,37 @@ def test_shares_of_seats_count_those_that_are_learned_from():
     assert shares[EXPLOITER] == pytest.approx(1 / 3, abs=0.03)
     assert shares[LEAGUE] == pytest.approx(1 / 3, abs=0.03)
     assert 0.45 < shares[MAIN] < 0.65
+
+
+@pytest.mark.parametrize("share", [0.05, 0.5, 0.8])
+def test_main_agents_have_the_share_of_matches_that_is_asked_for(share):
+    config = LeagueConfig(main=2, learn_from="own", main_share=share)
+    matchmaker, population = league_matchmaker(2, config), league()
+    matches = matchmaker.propose(population, Ledger(population), 800, np.random.default_rng(0))
+    learners = [match.seats[min(match.learns)].policy for match in matches]
+    mains = [i for i, name in enumerate(learners) if name in (MAIN, OTHER)]
+    assert abs(len(mains) - 800 * share) <= 1
+    # At any time, too; and within each kind they take turns, on each seat in turn.
+    told = np.cumsum([name in (MAIN, OTHER) for name in learners])
+    assert np.abs(told - share * np.arange(1, 801)).max() <= 1
+    exploiters = sorted(set(range(800)) - set(mains))
+    for names, numbers in (((MAIN, OTHER), mains), ((EXPLOITER, LEAGUE), exploiters)):
+        for k, i in enumerate(numbers):
+            assert learners[i] == names[k // 2 % 2]
+            assert k % 2 in matches[i].learns
+    shares = league_matchmaker(2, config).expected_shares(
+        Population([Member(PolicyRef(name)) for name in NAMES])
+    )
+    assert shares[EXPLOITER] == pytest.approx((1 - share) / 2, abs=0.03)
+    assert shares[EXPLOITER] == shares[LEAGUE]
+    assert shares[MAIN] == shares[OTHER]
+    assert share / 2 < shares[MAIN] < share
+
+
+def test_the_turn_of_a_place_that_is_empty_is_taken_by_the_others():
+    config = LeagueConfig(learn_from="own", main_share=0.25)
+    matchmaker = league_matchmaker(2, config)
+    population = league(names=(MAIN,))
+    matches = matchmaker.propose(population, Ledger(population), 40, np.random.default_rng(0))
+    assert {match.seats[min(match.learns)].policy for match in matches} == {MAIN}
+    assert {min(match.learns) for match in matches} == {0, 1}

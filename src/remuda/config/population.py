@@ -162,6 +162,9 @@ class LeagueConfig(Section):
     """The share of a main agent's matches that are against copies of main exploiters and of main
     agents that it has come to lose to; where there are none, it is self-play. The three add up to
     1."""
+    main_share: Share | None = None
+    """The share of all matches that are dealt for main agents, who take turns in them; exploiters
+    take turns in the rest. None: all learners take turns alike."""
     learn_from: Literal["all", "own"] = "all"
     """What policies of the league learn from: `all` matches that they play, or their `own` alone,
     which are those that are dealt for them, as in the paper. In another's match a policy plays then

@@ -41,7 +41,7 @@ def league_matchmaker(num_seats: int, config: LeagueConfig) -> Mixed:
 
     Raises:
         ConfigError: the shares of main agents do not add up to 1, a policy is named twice, there is
-            no main agent, or one policy alone.
+            no main agent, or one policy alone; main agents are to have all matches, or none.
     """
     roles = config.roles
     _check_roles(config)
@@ -69,7 +69,16 @@ def league_matchmaker(num_seats: int, config: LeagueConfig) -> Mixed:
         "league_exploiter": {"league": 1.0},
     }
     own = {policy: of_role[role] for role, names in roles.items() for policy in names}
-    return Mixed(num_seats, parts, of_main, own, True, config.learn_from == "own")
+    return Mixed(
+        num_seats,
+        parts,
+        of_main,
+        own,
+        keeps_copies=True,
+        own_matches=config.learn_from == "own",
+        favoured=mains,
+        favoured_share=config.main_share,
+    )
 
 
 def _check_roles(config: LeagueConfig) -> None:
@@ -88,6 +97,17 @@ def _check_roles(config: LeagueConfig) -> None:
         raise ConfigError(
             f"population.league has one policy, {names[0]}; give it exploiters, as in "
             "--population.league.main_exploiters 1, or take population.matchmaker self_play"
+        )
+    share = config.main_share
+    if share is not None and not 0.0 < share < 1.0:
+        raise ConfigError(
+            f"population.league.main_share is {share:g}, which leaves nothing to "
+            f"{'exploiters' if share else 'main agents'}; give a number between 0 and 1"
+        )
+    if share is not None and len(names) == len(config.roles["main"]):
+        raise ConfigError(
+            "population.league.main_share is for leagues with exploiters, and all of this one are "
+            "main agents; leave it out, or give it exploiters"
         )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Hashable, Mapping
+from collections.abc import Collection, Hashable, Mapping, Sequence
 from itertools import accumulate
 
 import numpy as np
@@ -23,7 +23,8 @@ class Mixed(Matchmaker):
 
     What it guarantees:
 
-    1. Learners take turns, and each takes the seats that it may take in turn.
+    1. Learners take turns, and each takes the seats that it may take in turn. Where some of them
+       have a share of all matches, these take turns in it, and the others in the rest.
     2. In the matches that are for a learner, each matchmaker has its share, drawn by chance.
     3. A matchmaker that a learner has no share of deals it nothing.
     4. Where `own_matches` is set, this learner alone learns from the match.
@@ -39,6 +40,8 @@ class Mixed(Matchmaker):
         own_shares: Mapping[str, Mapping[str, float]] | None = None,
         keeps_copies: bool = False,
         own_matches: bool = False,
+        favoured: Collection[str] = (),
+        favoured_share: float | None = None,
     ) -> None:
         """Combine these.
 
@@ -50,8 +53,11 @@ class Mixed(Matchmaker):
             keeps_copies: whether there will be frozen copies, from which policies are dealt seats
                 of their own seldom or often, as their shares have it.
             own_matches: whether a policy learns from those matches alone that are for it.
+            favoured: policies whose matches, all together, are a share of all matches.
+            favoured_share: that share; None: all learners take turns alike.
         """
         super().__init__(num_seats)
+        self._favoured, self._favoured_share = frozenset(favoured), favoured_share
         self._own_matches, self._learner = own_matches, ""
         self.parts, self._keeps_copies = dict(parts), keeps_copies
         self._names = list(self.parts)
@@ -68,16 +74,31 @@ class Mixed(Matchmaker):
         learning = population.learning
         if not learning:
             raise ConfigError("no policy in the population learns, so no match is for one")
-        turn, place = divmod(self.proposed, self.num_seats)
-        learner = learning[turn % len(learning)]
+        those, number = self._whose_turn(learning)
+        turn, place = divmod(number, self.num_seats)
+        learner = those[turn % len(those)]
         if learner.seats is not None:
             own = sorted(learner.seats)
-            place = own[(turn // len(learning) * self.num_seats + place) % len(own)]
+            place = own[(turn // len(those) * self.num_seats + place) % len(own)]
         sums = self._sums_of(learner)
         drawn = bisect_right(sums, random.random() * sums[-1])
         part = self.parts[self._names[min(drawn, len(sums) - 1)]]
         self._learner = learner.ref.policy
         return part.seat_for(learner, place, population, ledger, random)
+
+    def _whose_turn(self, learning: Sequence[Member]) -> tuple[Sequence[Member], int]:
+        """Those who take turns in the matches of which this is one, and its number among these."""
+        share, number = self._favoured_share, self.proposed
+        if share is None:
+            return learning, number
+        favoured = [m for m in learning if m.ref.policy in self._favoured]
+        others = [m for m in learning if m.ref.policy not in self._favoured]
+        if not (favoured and others):
+            return learning, number
+        before = int(number * share)
+        if int((number + 1) * share) > before:
+            return favoured, before
+        return others, number - before
 
     def learning_seats(self, seats: Seating) -> frozenset[int] | None:
         """Those of the learner that the match is for, its own live weights on other seats too."""
@@ -93,8 +114,9 @@ class Mixed(Matchmaker):
         return self._own.get(learner.ref.policy, self._common)
 
     def dealt_like(self, member: Member) -> Hashable:
-        """Its seats and its shares."""
-        return member.seats, self._sums_of(member)
+        """Its seats, its shares and whether it is one of those who have a share of all matches."""
+        favoured = self._favoured_share is not None and member.ref.policy in self._favoured
+        return member.seats, self._sums_of(member), favoured
 
     def expected_shares(self, population: Population) -> dict[str, float]:
         """Return, by live policy, the seats of a match that it is dealt on average.
