@@ -83,6 +83,7 @@ def test_what_the_ledger_says_is_in_force_whoever_was_killed(kind, algorithm, ki
         run_until(runtime, lambda: open_orders(ring, names) == 0)
     finally:
         runtime.stop()
+    ledger.write()  # births went on while the last orders were waited for
     assert ledger.lost == 0
     orders, lineage = ring.table.births, read_lineage(tmp_path / "ledger.bin")
     count = Counter(born.policy for born in lineage)

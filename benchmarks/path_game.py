@@ -1,0 +1,76 @@
+"""A game that costs next to nothing, of any kind of observation and action: for `paths.py`."""
+
+from __future__ import annotations
+
+import math
+import sys
+from pathlib import Path
+
+import numpy as np
+from torch import nn
+
+from remuda.envs.vector_env import VectorEnv
+from remuda.types import AgentSpec, Array, Bools, Floats, Integers, TurnResult
+
+sys.path.append(str(Path(__file__).parent / "peer_programs"))
+from pools import Pool, done_of, seen_of
+
+
+class PathGame(VectorEnv):
+    """Agents that act at once, each in a game of its own; what they do changes nothing."""
+
+    def __init__(
+        self, num_envs: int = 1, num_agents: int = 1, seen: str = "flat", does: str = "discrete"
+    ) -> None:
+        """Draw what they will see.
+
+        Args:
+            num_envs: copies.
+            num_agents: in each.
+            seen: which observations: flat, grid or screen.
+            does: which actions: discrete, masked, several or continuous.
+        """
+        self.num_envs = num_envs
+        self.agents = tuple(
+            AgentSpec(f"agent_{i}", seen_of(seen), done_of(does), masked=does == "masked")
+            for i in range(num_agents)
+        )
+        self.turn_groups = (tuple(range(num_agents)),)
+        # Agents are shown stretches of the same rows: 64 of them would fill the memory.
+        self._pool = Pool(seen, num_envs, num_envs)
+        self._rewards: Floats = np.zeros((num_envs, num_agents), np.float32)
+        self._over: Bools = np.zeros((num_envs, num_agents), np.bool_)
+        self._never: Bools = np.zeros((num_envs, num_agents), np.bool_)
+        self.active = np.zeros((num_envs, num_agents), np.bool_)
+
+    def reset(self, seeds: Integers, mask: Bools) -> None:  # noqa: ARG002
+        """Let agents act again; what they are shown goes on."""
+        self.active[mask] = True
+
+    def begin_turn(self) -> None:
+        """Nothing moves."""
+
+    def observe(self, agent: int, out: Array) -> None:  # noqa: ARG002
+        """Show what was drawn."""
+        out[...] = self._pool.observe()
+
+    def mask(self, agent: int, out: Bools) -> None:  # noqa: ARG002
+        """Allow what was drawn."""
+        out[...] = self._pool.masks()
+
+    def act(self, agent: int, actions: Integers) -> None:
+        """Nothing comes of it."""
+
+    def end_turn(self) -> TurnResult:
+        """Give what was drawn."""
+        rewards, over = self._pool.step()
+        self._rewards[...] = rewards[:, None]
+        self._over[...] = over[:, None] & self.active
+        self.active &= ~self._over
+        return TurnResult(self._rewards, self._over, self._never)
+
+
+def features(shape: tuple[int, ...]) -> nn.Module:
+    """Two layers as a user writes them down."""
+    layers = nn.Flatten(), nn.Linear(math.prod(shape), 64), nn.Tanh(), nn.Linear(64, 64), nn.Tanh()
+    return nn.Sequential(*layers)
