@@ -360,7 +360,7 @@ class NodeAgent:
             tuple(runtime.status()),
             (),
             self._fatal,
-            tuple(tuple(row) for row in self._made.traffic.counts.tolist()),
+            tuple([tuple(row) for row in self._made.traffic.counts.tolist()]),
             self._epoch,
         )
         with self._lock:
