@@ -1,5 +1,6 @@
 """What benchmarks of clusters make of what they saw: each of their checks can fail."""
 
+import os
 import sys
 from pathlib import Path
 
@@ -83,11 +84,30 @@ def test_versions_that_go_back_are_counted(benchmark):
     assert faults.backwards(seen) == 1
 
 
-def test_growth_is_that_of_medians(benchmark):
+def test_growth_is_what_a_line_surely_rises(benchmark):
+    soak, random = benchmark("cluster_soak"), np.random.default_rng(0)
+    at = np.arange(1000.0)
+
+    def line(mib):
+        return soak.line_through(list(zip(at.tolist(), mib.tolist(), strict=True)), 100.0, 1000.0)
+
+    first, last, surely = line(100.0 + at / 100.0)
+    assert (first, last) == pytest.approx((101.0, 110.0))
+    assert surely == pytest.approx(9.0)
+    # What goes up and down does not grow, and a peak is none either.
+    first, last, surely = line(20.0 + random.normal(0.0, 3.0, 1000))
+    assert first == pytest.approx(last, abs=1.5)
+    assert surely < 0.2
+    assert line(np.where((at > 600) & (at < 640), 500.0, 100.0)) == pytest.approx((100, 100, 0))
+    assert soak.line_through([(float(i), 100.0) for i in range(60)], 100.0, 1000.0) is None
+
+
+def test_what_a_process_has_written_is_told(benchmark):
     soak = benchmark("cluster_soak")
-    samples = [(float(at), 100.0 if at < 500 else 103.0) for at in range(1000)]
-    assert soak.growth(samples, 100.0, 999.0, 50.0) == (100.0, 103.0)
-    assert soak.growth(samples[:60], 100.0, 999.0, 50.0) is None
+    before = soak.written_by(os.getpid())
+    held = np.ones(4 << 20)  # 32 MiB
+    assert 30.0 < soak.written_by(os.getpid()) - before < 40.0
+    assert held[-1] == 1.0
 
 
 def test_costs_of_the_model_are_found_again_and_never_negative(benchmark):
