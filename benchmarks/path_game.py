@@ -13,7 +13,7 @@ from remuda.envs.vector_env import VectorEnv
 from remuda.types import AgentSpec, Array, Bools, Floats, Integers, TurnResult
 
 sys.path.append(str(Path(__file__).parent / "peer_programs"))
-from pools import Pool, done_of, seen_of
+from pools import KEPT, LENGTH, Pool, done_of, seen_of
 
 
 class PathGame(VectorEnv):
@@ -36,15 +36,31 @@ class PathGame(VectorEnv):
             for i in range(num_agents)
         )
         self.turn_groups = (tuple(range(num_agents)),)
-        # Agents are shown stretches of the same rows: 64 of them would fill the memory.
-        self._pool = Pool(seen, num_envs, num_envs)
+        pool = Pool(seen, KEPT, 1)
+        self._drawn = {
+            what: drawn.reshape(KEPT * KEPT, *drawn.shape[2:])
+            for what, drawn in (
+                ("seen", pool.seen),
+                ("allowed", pool.allowed),
+                ("rewards", pool.rewards),
+            )
+        }
+        self._seeds = np.zeros(num_envs, np.int64)
+        self._turns = np.zeros(num_envs, np.int64)
         self._rewards: Floats = np.zeros((num_envs, num_agents), np.float32)
         self._over: Bools = np.zeros((num_envs, num_agents), np.bool_)
         self._never: Bools = np.zeros((num_envs, num_agents), np.bool_)
         self.active = np.zeros((num_envs, num_agents), np.bool_)
 
-    def reset(self, seeds: Integers, mask: Bools) -> None:  # noqa: ARG002
-        """Let agents act again; what they are shown goes on."""
+    @property
+    def _at(self) -> Integers:
+        """Of each copy, the place of what it is shown."""
+        place: Integers = (self._seeds + self._turns) % (KEPT * KEPT)
+        return place
+
+    def reset(self, seeds: Integers, mask: Bools) -> None:
+        """Begin an episode, which is LENGTH turns long on average."""
+        self._seeds[mask], self._turns[mask] = seeds[mask], 0
         self.active[mask] = True
 
     def begin_turn(self) -> None:
@@ -52,19 +68,21 @@ class PathGame(VectorEnv):
 
     def observe(self, agent: int, out: Array) -> None:  # noqa: ARG002
         """Show what was drawn."""
-        out[...] = self._pool.observe()
+        np.take(self._drawn["seen"], self._at, 0, out=out, mode="clip")
 
     def mask(self, agent: int, out: Bools) -> None:  # noqa: ARG002
         """Allow what was drawn."""
-        out[...] = self._pool.masks()
+        out[...] = self._drawn["allowed"][self._at]
 
     def act(self, agent: int, actions: Integers) -> None:
         """Nothing comes of it."""
 
     def end_turn(self) -> TurnResult:
         """Give what was drawn."""
-        rewards, over = self._pool.step()
-        self._rewards[...] = rewards[:, None]
+        rewards = self._drawn["rewards"][self._at]
+        self._turns += 1
+        over = self._turns >= LENGTH // 2 + self._seeds % (LENGTH + 1)
+        np.multiply(rewards[:, None], self.active, out=self._rewards)
         self._over[...] = over[:, None] & self.active
         self.active &= ~self._over
         return TurnResult(self._rewards, self._over, self._never)
