@@ -109,7 +109,7 @@ class PathOfTraining:
             tree["population"] = {"matchmaker": "round_robin", "policies": policies}
         return tree
 
-    def asked(self, agents: int, seconds: float, threads: int) -> str:
+    def asked(self, agents: int, threads: int) -> str:
         """The argument of the peer's program."""
         return json.dumps(
             {
@@ -123,7 +123,6 @@ class PathOfTraining:
                 "activation": self.activation,
                 "towers": self.towers,
                 "recurrent": self.recurrent,
-                "seconds": seconds,
                 "threads": threads,
             }
         )
@@ -286,8 +285,8 @@ def measured(
                 there.dealt.append(trained(path, count, options.seconds, dealt=True)[1])
                 said += f", dealt {text(there.dealt[-1])}"
             if count in LEAST:
-                asked = path.asked(count, options.peer_seconds, cores)
-                run = program(python, "sb3_paths.py", asked, told_seconds=False)
+                asked = path.asked(count, cores)
+                run = program(python, "sb3_paths.py", asked)
                 there.peer.append(run(options.peer_seconds))
                 said += f", peer {text(there.peer[-1])}: {there.ratios[-1]:.2f}"
             print(f"round {number + 1}: {said}", flush=True)

@@ -32,15 +32,13 @@ PATIENCE = 240.0
 """Seconds that a program may take longer than it was asked to; it may not end by itself."""
 
 
-def program(
-    python: str, name: str, *words: str, told_seconds: bool = True
-) -> Callable[[float], float]:
+def program(python: str, name: str, *words: str) -> Callable[[float], float]:
     """A peer's program: its last word is its rate, or its log holds Sample Factory's figures."""
 
     def run(seconds: float) -> float:
         with tempfile.TemporaryFile("w+") as log:
             process = subprocess.Popen(
-                [python, name, *([str(seconds)] if told_seconds else []), *words],
+                [python, name, str(seconds), *words],
                 cwd=PROGRAMS,
                 env=os.environ | {"PYTHONPATH": str(HERE.parent / "src")},
                 stdout=log,

@@ -1,7 +1,7 @@
 """Stable-Baselines3 at its best on one path: one network for all, every agent a row of one batch.
 
-One argument, JSON: `algorithm` (ppo, masked_ppo, recurrent_ppo, dqn, qr_dqn), `seen`, `does`,
-`copies`, `agents`, `hidden`, `convolutions`, `activation`, `towers`, `recurrent`, `seconds` and
+Arguments: seconds, and JSON: `algorithm` (ppo, masked_ppo, recurrent_ppo, dqn, qr_dqn), `seen`,
+`does`, `copies`, `agents`, `hidden`, `convolutions`, `activation`, `towers`, `recurrent` and
 `threads`. Prints the trained agent-steps a second. What is equal to Remuda's: sizes of networks,
 rollouts of 128 turns, 4 epochs of 4 minibatches (larger with more agents, which is faster); of
 Q-learners one sample a step, batches of 64 for each agent.
@@ -158,11 +158,11 @@ def model_of(asked):
 
 
 def main():
-    asked = json.loads(sys.argv[1])
+    seconds, asked = float(sys.argv[1]), json.loads(sys.argv[2])
     torch.set_num_threads(asked["threads"])
     np.random.seed(0)
     model, begin = model_of(asked)
-    clock = Clock(asked["seconds"], begin)
+    clock = Clock(seconds, begin)
     model.learn(10**9, callback=clock)
     assert math.isfinite(clock.rate)
     print(f"{clock.rate:.0f}")

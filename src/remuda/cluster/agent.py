@@ -360,6 +360,7 @@ class NodeAgent:
             tuple(runtime.status()),
             (),
             self._fatal,
+            # Of a list: tuples made of a generator fill the interpreter's free lists bit by bit.
             tuple([tuple(row) for row in self._made.traffic.counts.tolist()]),
             self._epoch,
         )
