@@ -32,6 +32,8 @@ HERE = Path(__file__).parent
 PEERS = ROOT / ".peers"
 """Where peers are installed, if no --peers says another place."""
 EPOCHS = 4
+BATCH = 64
+"""Samples of an update of a Q-learner."""
 
 
 @dataclass(frozen=True)
@@ -88,7 +90,7 @@ class PathOfTraining:
             policy |= {
                 "n_frames": 1,
                 "n_steps": 1,
-                "batch_size": 64,
+                "batch_size": BATCH,
                 self.algorithm: {"double": False},
                 "experience": {
                     "replay_ratio": 1.0,
@@ -259,8 +261,10 @@ def peaks() -> tuple[float, float]:
 
 
 def trained(path: PathOfTraining, policies: int, seconds: float, dealt: bool = False) -> Any:
-    """Agent-steps played and trained a second."""
-    return measure(seconds, **path.tree(policies, dealt)).rates()
+    """Agent-steps played and trained a second; of Q-learners, samples that they trained on."""
+    watch = measure(seconds, **path.tree(policies, dealt))
+    played, rate = watch.rates()
+    return played, rate if path.algorithm == "ppo" else BATCH * watch.updates()
 
 
 def measured(

@@ -84,14 +84,20 @@ class Watch:
 
     def rates(self) -> tuple[float, float]:
         """Agent-steps played and trained a second, after the warm-up."""
+        return self._rate(lambda r: r.agent_steps), self._rate(
+            lambda r: sum(p.trained for p in r.policies.values())
+        )
+
+    def updates(self) -> float:
+        """Updates of all a second, after the warm-up; Q-learners tell no trained steps."""
+        return self._rate(lambda r: sum(p.updates for p in r.policies.values()))
+
+    def _rate(self, counted: Callable[[Record], int]) -> float:
         kept = [r for r in self.records if r.seconds >= WARM_UP]
         if len(kept) < 2:
             raise SystemExit(f"{WARM_UP:.0f} seconds are not counted; give more --seconds")
         first, last = kept[0], kept[-1]
-        seconds = last.seconds - first.seconds
-        trained = sum(p.trained for p in last.policies.values())
-        trained -= sum(p.trained for p in first.policies.values())
-        return (last.agent_steps - first.agent_steps) / seconds, trained / seconds
+        return (counted(last) - counted(first)) / (last.seconds - first.seconds)
 
 
 def measure(seconds: float, **tree: Any) -> Watch:
