@@ -12,7 +12,7 @@ from equivalence.runs import LEARNED, PLAYED, PPO, assert_same, outcome, run
 from remuda.checkpoint.state import pack
 from remuda.checkpoint.store import Checkpoints
 from remuda.coordinator.metrics import read_metrics
-from remuda.population.ledger import BIRTH, read_records
+from remuda.population.ledger import BIRTH, MATCH, read_records
 from remuda.scoreboard import Learn, Play
 
 
@@ -78,6 +78,41 @@ def test_a_league_resumes_exactly(schedule, matchmaker, algorithm, tmp_path):
         kept = Checkpoints(tmp_path / name / "checkpoints")
         tables.append(pack(kept.read(kept.numbers()[-1], "coordinator")["population"]))
     assert tables[0] == tables[1]  # who exists, all records, and the frozen weights
+
+
+@pytest.mark.parametrize(
+    "schedule", ["sequential", pytest.param("lockstep", marks=pytest.mark.slow)]
+)
+def test_main_agents_keep_their_share_of_matches_over_a_stop(schedule, tmp_path):
+    """Of all matches of a run, of what a resumed one deals too, and none is dealt another way."""
+    roles = {"main": ["m"], "main_exploiters": ["x"], "league_exploiters": ["y"]}
+    begins_anew = {"after": 1, "timeout": 2, "reset": 0.5}
+    tree = {
+        "schedule": schedule,
+        "env": {"num_envs": 4, "options": {"max_turns": 10}},
+        "policy": {
+            "algorithm": "ppo",
+            "ppo": PPO | {"rollout_length": 10, "normalise_rewards": False},
+            "learning_mode": "hybrid",
+        },
+        "population": {
+            "matchmaker": "league",
+            "snapshots": {"keep": 3},
+            "league": roles | begins_anew | {"learn_from": "own", "main_share": 0.75},
+        },
+    }
+    run(tmp_path / "whole", **tree)
+    run(tmp_path / "parts", **tree, run={"turns": 274})  # in the middle of matches
+    for turns in (500, 800):
+        run(tmp_path / "parts", resume=True, **tree, run={"turns": turns})
+    ledgers = [(tmp_path / name / "ledger.bin").read_bytes() for name in ("whole", "parts")]
+    assert ledgers[0] == ledgers[1]
+    names, records = read_records(tmp_path / "parts" / "ledger.bin")
+    assert BIRTH in records["kind"]  # an exploiter that began anew
+    matches = records[records["kind"] == MATCH]
+    live = (matches["version"] == -1)[:, :2]
+    main = ((matches["policy"][:, :2] == names.index("m")) & live).any(1)
+    assert main.mean() > 0.8
 
 
 def test_a_run_changes_its_schedule_when_it_is_resumed(tmp_path):

@@ -445,14 +445,16 @@ def test_every_step_of_both_actors_is_trained_on_or_waits_or_is_being_written_or
             assert learned[Learn.TRAINED] > 0 or world.table.word(MATCHES) < 100
 
 
-def test_a_league_plays_on_in_both_actors_while_exploiters_begin_anew():
+@pytest.mark.parametrize("own", [{}, {"learn_from": "own", "main_share": 0.75}], ids=str)
+def test_a_league_plays_on_in_both_actors_while_exploiters_begin_anew(own):
+    begins_anew = {"after": 2, "timeout": 4, "reset": 0.5}
     population = {
         "matchmaker": "league",
         "policies": None,
         "births": {"places": 0},
         "snapshots": {"every": None, "keep": 3},
         "director": "",
-        "league": {"main_exploiters": ["eve"], "after": 2, "timeout": 4, "reset": 0.5},
+        "league": {"main_exploiters": ["eve"], **begins_anew, **own},
         "memory": 50.0,
     }
     world, names = real_world(population=population), ("main_0", "eve", "league_exploiter_0")
@@ -466,6 +468,10 @@ def test_a_league_plays_on_in_both_actors_while_exploiters_begin_anew():
     assert world.league.settled() is False
     records = world.records(MATCH)
     assert len(np.unique(records["number"])) == len(records) == world.table.word(MATCHES)
+    if own:  # a third of the matches for each would be 2 of 3 here
+        live = (records["version"] == -1) & (records["policy"] == names.index("main_0"))
+        for actor in (0, 1):
+            assert live[records["number"] % 2 == actor].any(1).mean() > 0.8
 
 
 def test_policies_evolve_by_what_all_actors_play():
