@@ -164,7 +164,8 @@ class LeagueConfig(Section):
     1."""
     main_share: Share | None = None
     """The share of all matches that are dealt for main agents, who take turns in them; exploiters
-    take turns in the rest. None: all learners take turns alike."""
+    take turns in the rest. While the places of the ones are all empty, the others have all matches.
+    None: all learners take turns alike."""
     learn_from: Literal["all", "own"] = "all"
     """What policies of the league learn from: `all` matches that they play, or their `own` alone,
     which are those that are dealt for them, as in the paper. In another's match a policy plays then

@@ -24,7 +24,8 @@ class Mixed(Matchmaker):
     What it guarantees:
 
     1. Learners take turns, and each takes the seats that it may take in turn. Where some of them
-       have a share of all matches, these take turns in it, and the others in the rest.
+       have a share of all matches, these take turns in it, and the others in the rest; and all
+       learners in all matches, while there are none of the ones or of the others.
     2. In the matches that are for a learner, each matchmaker has its share, drawn by chance.
     3. A matchmaker that a learner has no share of deals it nothing.
     4. Where `own_matches` is set, this learner alone learns from the match.
