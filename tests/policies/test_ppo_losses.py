@@ -9,7 +9,7 @@ from remuda.checkpoint.state import pack, unpack
 from remuda.experience.segments import AFTER
 from remuda.policies.actions import DiscreteActions
 from remuda.policies.algorithms.autograd import Autograd, Batch
-from remuda.policies.algorithms.fused import ROWS_AT_ONCE, Fused, Workspace
+from remuda.policies.algorithms.fused import MOST_ROWS, Fused, Workspace
 from remuda.policies.algorithms.fused_kernels import standardise
 from remuda.policies.algorithms.samples import Pick
 from remuda.policies.networks.actor_critic import MEAN, VARIANCE
@@ -38,7 +38,7 @@ def test_fused_gradients_are_those_of_torch(shared, sizes, options, normalises, 
     actions = DiscreteActions(sizes)
     own = [{"network": network, **each} for each in own]
     algorithm = make(2, actions=actions, own=own, masked=masked)
-    rows = ROWS_AT_ONCE + 300
+    rows = MOST_ROWS + 300
     if algorithm.network.normalised:
         with torch.no_grad():
             algorithm.online.parameters[MEAN].fill_(0.5)

@@ -1,71 +1,189 @@
-"""Products of a few streams with the weights of many policies, and passes made of them."""
+"""Products of rows with the weights of many policies, and passes made of them."""
+
+from itertools import pairwise
 
 import numpy as np
 import pytest
 import torch
 
 from remuda.policies.acting import ActingStack
+from remuda.policies.networks import products
 from remuda.policies.networks.gathered_pass import GatheredPass
+from remuda.policies.networks.perceptron import LINEAR, through
 from remuda.policies.networks.plain_pass import PlainPass
-from remuda.policies.networks.products import LARGEST, LINEAR, finish, layer, multiply
+from remuda.policies.networks.products import TERMS, add_products, multiply, multiply_gathered
+from remuda.policies.networks.tiles import LANES, ROWS
 
 COUNTS = ([0, 1, 2, 3, 4, 5, 9], [8, 0, 0, 16], [1], [0, 0, 7], [0, 0])
+SIZES = [(1, 1), (3, 5), (4, 8), (27, 6), (64, 64), (125, 33), (TERMS + 3, 9 * LANES + 1)]
+"""Inputs and outputs of layers."""
 
 
-def gathered(counts, num_inputs, num_outputs, seed=0):
-    """Streams [M, I] of policies that play so many each, where they begin, and weights."""
-    random = np.random.default_rng(seed)
-    begins = np.concatenate(([0], np.cumsum(counts)))
-    x = random.standard_normal((begins[-1], num_inputs), np.float32)
-    weight = random.standard_normal((len(counts), num_inputs, num_outputs), np.float32)
-    return x, begins, weight
+@pytest.fixture(autouse=True)
+def one_thread():
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+def drawn(*shape, seed=0):
+    return torch.from_numpy(np.random.default_rng(seed).standard_normal(shape, np.float32))
+
+
+def assert_close(found, exact, scale):
+    """Sums of so many terms, each rounded, are within this of the exact ones."""
+    assert ((found.double() - exact).abs() <= 1e-6 * scale).all()
+
+
+def guarded(*shape):
+    """An array amid others, and whether these are as they were."""
+    memory = torch.full((3, *shape), 7.0)
+    return memory[1], lambda: bool((memory[[0, 2]] == 7.0).all())
+
+
+@pytest.mark.parametrize("rows", [0, 1, 2, 3, 5, ROWS, ROWS + 1, 3 * ROWS - 1])
+@pytest.mark.parametrize("sizes", SIZES)
+def test_products_are_exact_and_nothing_else_is_written(sizes, rows):
+    inputs, outputs = sizes
+    x, weight, bias = drawn(2, rows, inputs), drawn(2, *sizes, seed=1), drawn(2, 1, outputs, seed=2)
+    errors = drawn(2, rows, outputs, seed=3)
+    out, alone = guarded(2, rows, outputs)
+    multiply(x, weight, bias, out)
+    magnitude = x.abs().double() @ weight.abs().double()
+    assert_close(out, x.double() @ weight.double() + bias.double(), magnitude + bias.abs())
+    multiply(x, weight, None, out)
+    assert_close(out, x.double() @ weight.double(), magnitude)
+    assert alone()
+    if not rows:
+        return
+    gradient, alone = guarded(2, *sizes)
+    exact = x.mT.double() @ errors.double()
+    magnitude = x.mT.abs().double() @ errors.abs().double()
+    add_products(x, errors, gradient, fresh=True)
+    assert_close(gradient, exact, magnitude)
+    add_products(x, errors, gradient)
+    assert_close(gradient, 2.0 * exact, 2.0 * magnitude)
+    assert alone()
 
 
 @pytest.mark.parametrize("counts", COUNTS)
-@pytest.mark.parametrize("sizes", [(1, 1), (3, 5), (4, 8), (27, 6), (64, 64), (125, 33)])
-def test_products_are_those_of_numpy(counts, sizes):
-    x, begins, weight = gathered(counts, *sizes)
-    out = np.full((len(x), sizes[1]), np.nan, np.float32)
-    multiply(x, begins, weight, out)
+@pytest.mark.parametrize("sizes", SIZES)
+def test_rows_that_are_gathered_are_told_what_they_are_told_alone(counts, sizes):
+    begins = np.concatenate(([0], np.cumsum(counts)))
+    x, weight = drawn(int(begins[-1]), sizes[0]), drawn(len(counts), *sizes, seed=1)
+    bias = drawn(len(counts), 1, sizes[1], seed=2)
+    out, alone = guarded(len(x), sizes[1])
+    multiply_gathered(x, begins, weight, bias, out)
+    assert alone()
     for k in range(len(counts)):
-        mine = slice(begins[k], begins[k + 1])
-        exact = x[mine].astype(float) @ weight[k].astype(float)
-        scale = np.abs(x[mine]).astype(float) @ np.abs(weight[k]).astype(float)
-        assert (np.abs(out[mine] - exact) <= 1e-6 * scale).all()
+        for row in range(begins[k], begins[k + 1]):
+            one = torch.empty(1, 1, sizes[1])
+            multiply(x[None, row : row + 1], weight[k : k + 1], bias[k : k + 1], one)
+            assert (one[0, 0] == out[row]).all()
 
 
-@pytest.mark.parametrize("sizes", [(3, 5), (27, 6), (64, 64), (125, 33)])
-def test_what_a_stream_is_told_does_not_depend_on_its_neighbours(sizes):
-    x, begins, weight = gathered([13], *sizes)
-    together = np.zeros((13, sizes[1]), np.float32)
-    multiply(x, begins, weight, together)
-    for first in range(13):
-        for end in range(first + 1, 14):
-            part = np.zeros((end - first, sizes[1]), np.float32)
-            multiply(x[first:end].copy(), np.array([0, end - first]), weight, part)
-            assert (part == together[first:end]).all()
+@pytest.mark.parametrize("sizes", SIZES)
+def test_what_a_row_is_told_does_not_depend_on_its_neighbours(sizes):
+    rows = 2 * ROWS + 3
+    x, weight, bias = drawn(1, rows, sizes[0]), drawn(1, *sizes, seed=1), drawn(1, 1, sizes[1])
+    together = torch.empty(1, rows, sizes[1])
+    multiply(x, weight, bias, together)
+    for first in range(rows):
+        for end in range(first + 1, rows + 1):
+            part = torch.empty(1, end - first, sizes[1])
+            multiply(x[:, first:end], weight, bias, part)
+            assert (part == together[:, first:end]).all()
 
 
-@pytest.mark.parametrize("sizes", [(3, 5), (27, 6), (64, 64), (125, 33)])
+@pytest.mark.parametrize("sizes", SIZES)
 def test_products_do_not_depend_on_where_their_arrays_lie(sizes):
-    x, begins, weight = gathered([3, 6], *sizes)
+    """Nor on how far their rows lie apart, nor on how many policies there are."""
     place, found = np.random.default_rng(1), set()
-    bias = np.ones((2, sizes[1]), np.float32)
-    for _ in range(300):
-        memory = np.zeros(4 * (x.size + weight.size + 9 * sizes[1]), np.float32)
-        order, at, views = place.permutation(3), 0, {}
-        for each in order:
-            shape = (x.shape, weight.shape, (9, sizes[1]))[each]
-            at += int(place.integers(0, 40))
-            views[each] = memory[at : at + np.prod(shape)].reshape(shape)
-            at += int(np.prod(shape))
-        views[0][...], views[1][...] = x, weight
-        multiply(views[0], begins, views[1], views[2])
-        finish(views[2], begins, bias, LINEAR)
-        found.add(views[2].tobytes())
-        layer(views[0], begins, views[1], bias, LINEAR, views[2])
-        found.add(views[2].tobytes())
+    x, weight, bias = drawn(3, 7, sizes[0]), drawn(3, *sizes, seed=1), drawn(3, 1, sizes[1])
+    errors = drawn(3, 7, sizes[1], seed=2)
+    for _ in range(100):
+
+        def moved(array):
+            apart = [int(place.integers(0, 9)) for _ in array.shape[1:]]
+            size = [array.shape[0], array.shape[1] + apart[0], array.shape[2] + apart[1]]
+            first = int(place.integers(0, 40))
+            room = torch.empty(first + size[0] * size[1] * size[2])[first:].view(size)
+            room = room[:, : array.shape[1], : array.shape[2]]
+            return room.copy_(array)
+
+        x_there, weight_there, bias_there, out, gradient, errors_there = map(
+            moved, (x, weight, bias, torch.zeros(3, 7, sizes[1]), torch.zeros(3, *sizes), errors)
+        )
+        policies = int(place.integers(1, 4))
+        some = slice(3 - policies, 3)
+        multiply(x_there[some], weight_there[some], bias_there[some], out[some])
+        add_products(x_there[some], errors_there[some], gradient[some])
+        found.add(out[2].numpy().tobytes() + gradient[2].numpy().tobytes())
     assert len(found) == 1
+
+
+def test_with_more_threads_products_are_torchs(monkeypatch):
+    """They use them; and they are the same but for the order of sums."""
+    x, weight, bias, errors = drawn(2, 9, 5), drawn(2, 5, 6), drawn(2, 1, 6), drawn(2, 9, 6)
+    found = []
+    for threads in (1, 2):
+        torch.set_num_threads(threads)
+        outs = [
+            torch.zeros(2, 9, 6),
+            torch.zeros(2, 9, 6),
+            torch.zeros(2, 5, 6),
+            torch.ones(2, 5, 6),
+        ]
+        if threads == 2:
+            monkeypatch.setattr(products, "gemm", None)
+        multiply(x, weight, bias, outs[0])
+        multiply(x, weight, None, outs[1])
+        add_products(x, errors, outs[2], fresh=True)
+        add_products(x, errors, outs[3])
+        outs.append(through(x, [(weight, bias)], "tanh"))
+        found.append(outs)
+    for ours, theirs in zip(*found, strict=True):
+        torch.testing.assert_close(ours, theirs)
+
+
+@pytest.mark.parametrize("activation", ["relu", "tanh", LINEAR])
+@pytest.mark.parametrize("turned", [False, True], ids=["in rows", "turned"])
+@pytest.mark.parametrize("layers", [1, 2, 3])
+def test_gradients_of_layers_are_those_of_torch(layers, turned, activation):
+    widths = (19, 7, 33, 5)[: layers + 1]
+    found = []
+    for kind in (torch.float32, torch.float64):  # torch's own where it is not of 32 bits
+        x = drawn(2, 40, widths[0])
+        x = x.mT.contiguous().mT if turned else x
+        x = x.to(kind).requires_grad_()
+        parts = [
+            (
+                drawn(2, i, o, seed=i).to(kind).requires_grad_(),
+                drawn(2, 1, o).to(kind).requires_grad_(),
+            )
+            for i, o in pairwise(widths)
+        ]
+        tensors = [x, *(part for layer in parts for part in layer)]
+        out = through(x * 1.0 if turned else x, parts, activation)
+        errors = drawn(*out.shape, seed=9).to(kind)
+        gradients = torch.autograd.grad((out * errors).sum(), tensors)
+        found.append([out.detach(), *gradients])
+    for ours, theirs in zip(*found, strict=True):
+        assert theirs.abs().max() > 1e-3
+        torch.testing.assert_close(ours.double(), theirs, rtol=1e-4, atol=1e-4)
+
+
+def test_inputs_and_layers_that_learn_nothing_are_given_no_gradient():
+    x, weight, bias = drawn(1, 4, 3), drawn(1, 3, 2), drawn(1, 1, 2)
+    assert not through(x, [(weight, bias)], "relu").requires_grad
+    bias.requires_grad_()
+    through(x, [(weight, bias)], "relu").sum().backward()
+    assert bias.grad is not None
+    assert x.grad is weight.grad is None
+    x.requires_grad_()
+    through(x, [(weight, bias)], "relu").sum().backward()
+    assert x.grad.abs().max() > 0.0
 
 
 class Perceptron:
@@ -128,16 +246,10 @@ def test_a_snapshot_loaded_between_two_passes_is_what_the_next_one_uses():
     assert (after[1] != before[1]).any()
 
 
-def test_layers_that_no_cache_holds_go_through_a_library():
-    assert loaded(1, num_inputs=256, hidden=256).gathered_pass is not None
-    assert LARGEST == 256 * 256
-    assert loaded(1, num_inputs=257, hidden=256).gathered_pass is None
-
-
 @pytest.mark.parametrize("streams", [1, 4, 6, 64, 68])
 @pytest.mark.parametrize("policies", [1, 3])
 def test_streams_of_seats_for_good_are_told_the_same(policies, streams):
-    """Whichever product is the quickest for so many streams."""
+    """To the bit: it is the same whichever way they come to a pass."""
     random = np.random.default_rng(3)
     network = Perceptron()
     weights = {
@@ -150,6 +262,4 @@ def test_streams_of_seats_for_good_are_told_the_same(policies, streams):
     begins = np.arange(policies + 1) * streams
     flat = inputs.reshape(-1, 27).numpy()
     other = GatheredPass(weights, network.plain_layers, "relu")
-    np.testing.assert_allclose(
-        said.reshape(-1, 6), other(flat, begins, np.arange(len(flat))), 1e-4, 1e-4
-    )
+    assert (said.reshape(-1, 6) == other(flat, begins, np.arange(len(flat)))).all()

@@ -183,8 +183,6 @@ class ActingStack:
         layers = self.network.plain_layers
         if not layers or self._device.type != "cpu":
             return None
-        if not GatheredPass.suits(self._weights, layers):
-            return None
         return GatheredPass(self._weights, layers, self.network.config.activation)
 
     def _pass(self, weights: Weights, inputs: torch.Tensor) -> Callable[[], Floats]:

@@ -10,40 +10,48 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from remuda.memory.aligned import copied
 from remuda.policies.actions import DiscreteActions
 from remuda.policies.algorithms.autograd import Batch, Costs, Means
 from remuda.policies.algorithms.fused_kernels import (
-    add_products,
-    derive,
     differentiate,
     evaluate,
     gather,
     standardise,
 )
 from remuda.policies.algorithms.samples import Pick
-from remuda.policies.networks.activations import RELU, TANH, activate_in_place
+from remuda.policies.networks.activations import RELU, TANH, activate_in_place, derive
 from remuda.policies.networks.actor_critic import MEAN, VARIANCE, ActorCritic, scale_of
+from remuda.policies.networks.products import add_products, multiply
 from remuda.policies.stack import ParameterStack
 from remuda.types import Bools, Floats, Integers
 
-ROWS_AT_ONCE = 3072
-"""Rows that go through all layers together."""
+PIECE = 5 << 20
+"""Bytes of what a piece is worked out in: smaller is more calls, larger leaves the cache."""
+LEAST_ROWS, MOST_ROWS = 256, 3072
+"""That go through all layers together."""
 
 
-class Heads(NamedTuple):
-    """Weights [K, outputs, features] and biases [K, 1, outputs] of the two heads."""
+@dataclass
+class _Head:
+    """Some of the outputs: all that come from one tower, side by side."""
 
-    policy_weight: Floats
-    policy_bias: Floats
-    value_weight: Floats
-    value_bias: Floats
+    weight: Tensor
+    """[K, features, outputs]."""
+    bias: Tensor
+    """[K, 1, outputs]."""
+    turned: Tensor
+    """[K, outputs, features]: the weight, turned."""
+    gradient: Tensor
+    """[K, outputs, features]: of the weight, turned."""
+    bias_gradient: Tensor
+    """[K, outputs]."""
+    columns: slice
+    """Where these outputs are among all."""
 
 
 class Workspace:
@@ -54,22 +62,26 @@ class Workspace:
     """
 
     def __init__(self, network: ActorCritic) -> None:
-        def rows_of(width: int) -> Tensor:
-            return torch.empty(ROWS_AT_ONCE * width)
-
-        self.inputs = rows_of(network.num_inputs)
-        self.outputs = rows_of(network.actions.num_logits + 1)
+        """Make room for a piece of these networks."""
         widths = [
             [network.shapes[f"{name}.weight"][1] for name in names] for names in network.towers
         ]
+        outputs = network.actions.num_logits + 1
+        numbers = network.num_inputs + 2 * sum(map(sum, widths)) + outputs
+        self.rows = min(max(PIECE // (4 * numbers), LEAST_ROWS), MOST_ROWS)
+        """That go through all layers together."""
+
+        def rows_of(width: int) -> Tensor:
+            return torch.empty(self.rows * width)
+
+        self.inputs, self.outputs = rows_of(network.num_inputs), rows_of(outputs)
         self.hidden = [[rows_of(width) for width in tower] for tower in widths]
         self.errors = [[rows_of(width) for width in tower] for tower in widths]
 
-
-def _piece_of(array: Tensor, policies: int, rows: int) -> Tensor:
-    """The beginning of an array, as so many rows of so many policies."""
-    width = array.numel() // ROWS_AT_ONCE
-    return array[: policies * rows * width].view(policies, rows, width)
+    def piece_of(self, array: Tensor, policies: int, rows: int) -> Tensor:
+        """The beginning of an array, as so many rows of so many policies."""
+        width = array.numel() // self.rows
+        return array[: policies * rows * width].view(policies, rows, width)
 
 
 @dataclass
@@ -80,6 +92,7 @@ class _Tower:
     biases: list[Tensor]
     weight_gradients: list[Tensor]
     bias_gradients: list[Tensor]
+    """[G, 1, F] each."""
     hidden: list[Tensor]
     errors: list[Tensor]
     """Gradients by pre-activations."""
@@ -91,10 +104,8 @@ class _Piece:
 
     inputs: Tensor
     towers: list[_Tower]
-    by_outputs: Tensor
-    """The errors of the logits, then of the value."""
-    head_gradients: list[list[Tensor]]
-    """Of the policy's head, then of the value's: those of weights and of biases."""
+    outputs: Tensor
+    """The logits, then the value; then the errors of these."""
 
 
 @dataclass
@@ -122,9 +133,6 @@ class _Cut:
 class Fused:
     """Evaluates and differentiates G policies of one layout, in pieces of some rows."""
 
-    rows_at_once = ROWS_AT_ONCE
-    """Rows of a policy that are best evaluated together."""
-
     def __init__(
         self,
         network: ActorCritic,
@@ -144,6 +152,8 @@ class Fused:
         """
         self._network, self._part, self._costs, self._workspace = network, part, costs, workspace
         self._normalises = normalises
+        self.rows_at_once = workspace.rows
+        """Rows of a policy that are best evaluated together."""
         assert isinstance(network.actions, DiscreteActions)
         self._sizes = np.array(network.actions.sizes, np.int64)
         self._kind = TANH if network.config.activation == "tanh" else RELU
@@ -172,14 +182,11 @@ class Fused:
         values: Tensor,
     ) -> None:
         """Write log-probabilities of the actions and values, each [K, R], for the rows picked."""
-        allowed = _masks_of(masks, *values.shape)
+        allowed, heads = _masks_of(masks, *values.shape), self._heads()
         for pick in picks:
-            for cut in _cut(pick):
-                towers = self._forward(observations, cut).towers
+            for cut in _cut(pick, self.rows_at_once):
                 evaluate(
-                    towers[0].hidden[-1].numpy(),
-                    towers[-1].hidden[-1].numpy(),
-                    *self._heads(cut.first, cut.end),
+                    self._forward(observations, cut, heads).outputs.numpy(),
                     cut.members,
                     cut.index,
                     cut.counts,
@@ -205,14 +212,12 @@ class Fused:
         values, targets = batch.values.numpy(), batch.targets.numpy()
         allowed = _masks_of(batch.masks, *batch.values.shape)
         self._part.gradients.zero_()
-        for cut in _cut(pick):
+        heads, turned, costs = self._heads(), self._turned(), self._costs
+        for cut in _cut(pick, self.rows_at_once):
             here = cut.here
-            piece = self._forward(batch.observations, cut)
-            heads = self._heads(cut.first, cut.end)
+            piece = self._forward(batch.observations, cut, heads)
             differentiate(
-                piece.towers[0].hidden[-1].numpy(),
-                piece.towers[-1].hidden[-1].numpy(),
-                *heads,
+                piece.outputs.numpy(),
                 cut.members,
                 cut.index,
                 cut.counts,
@@ -225,99 +230,95 @@ class Fused:
                 standard[here],
                 values,
                 targets,
-                *(cost[here] for cost in self._costs[:4]),  # it has no anchor
+                costs.clip[here],
+                costs.value_cost[here],
+                costs.value_clip[here],
+                costs.entropy_cost[here],
                 shares[here],
-                piece.by_outputs.numpy(),
                 means[:, here],
             )
-            self._through_heads(piece, heads)
-            for tower in piece.towers:
-                self._backward(tower, piece.inputs)
+            for number, (head, tower) in enumerate(zip(heads, piece.towers, strict=True)):
+                errors = piece.outputs[..., head.columns]
+                add_products(errors, tower.hidden[-1], head.gradient[here])
+                head.bias_gradient[here] += errors.sum(1)
+                multiply(errors, head.turned[here], None, tower.errors[-1])
+                self._backward(tower, piece.inputs, [each[here] for each in turned[number]])
+        self._store(heads)
         return torch.from_numpy(means.astype(np.float32))
 
-    def _through_heads(self, piece: _Piece, heads: Heads) -> None:
-        """From errors of the outputs to gradients of the heads and errors of the last layers."""
-        towers, by_outputs = piece.towers, piece.by_outputs
-        parts = [by_outputs[..., :-1], by_outputs[..., -1:]]
-        weights = [copied(heads.policy_weight), copied(heads.value_weight)]
-        ends = [towers[0], towers[-1]]
-        for gradients, part, weight, tower in zip(
-            piece.head_gradients, parts, weights, ends, strict=True
-        ):
-            products = np.zeros(weight.shape, np.float32)
-            add_products(tower.hidden[-1].numpy(), part.numpy(), products)
-            by_weight, by_bias = gradients
-            by_weight.add_(torch.from_numpy(products).mT)
-            by_bias.add_(part.sum(1, keepdim=True))
-        if len(towers) == 1:  # one trunk: both heads bring their errors to it
-            parts, weights = [by_outputs], [torch.cat(weights, 1)]
-        for part, weight, tower in zip(parts, weights, towers, strict=True):
-            torch.bmm(part, weight, out=tower.errors[-1])
-            errors, features = tower.errors[-1].numpy(), tower.hidden[-1].numpy()
-            derive(errors.reshape(-1), features.reshape(-1), self._kind)
+    def _heads(self) -> list[_Head]:
+        """What leaves each tower. A trunk has both heads, so that they are one product."""
+        names = [HEADS] if len(self._network.towers) == 1 else [(name,) for name in HEADS]
+        heads, first = [], 0
+        for own in names:
+            weight, bias = (
+                torch.cat([self._views[f"{name}.{kind}"] for name in own], -1)
+                for kind in ("weight", "bias")
+            )
+            turned = weight.mT.contiguous()
+            at = slice(first, first + weight.shape[-1])
+            gradients = torch.zeros_like(turned), torch.zeros(turned.shape[:2])
+            heads.append(_Head(weight, bias, turned, *gradients, at))
+            first = at.stop
+        return heads
 
-    def _heads(self, first: int, end: int) -> Heads:
-        """The two heads' weights with a row for each output, and their biases; contiguous.
+    def _store(self, heads: list[_Head]) -> None:
+        """Bring the gradients of the heads to their places."""
+        parts = [slice(0, -1), slice(-1, None)] if len(heads) == 1 else [slice(None)] * 2
+        for name, part, head in zip(HEADS, parts, (heads[0], heads[-1]), strict=True):
+            self._gradients[f"{name}.weight"].copy_(head.gradient[:, part].mT)
+            self._gradients[f"{name}.bias"][:, 0].copy_(head.bias_gradient[:, part])
 
-        Those of one policy are contiguous as they lie. Of several they would not be, and what is
-        compiled for one kind is not for the other.
-        """
+    def _turned(self) -> list[list[Tensor]]:
+        """The weights of each tower's hidden layers but the first, turned."""
+        return [
+            [self._views[f"{name}.weight"].mT.contiguous() for name in names[1:]]
+            for names in self._network.towers
+        ]
 
-        def of(name: str) -> Floats:
-            part = self._views[name][first:end].numpy()
-            return np.ascontiguousarray(part.swapaxes(1, 2) if name in TURNED else part)
-
-        return Heads(*(of(name) for name in HEADS))
-
-    def _forward(self, observations: Tensor, cut: _Cut) -> _Piece:
+    def _forward(self, observations: Tensor, cut: _Cut, heads: list[_Head]) -> _Piece:
         """Bring some rows through the hidden layers."""
         first, end = cut.first, cut.end
         piece = self._piece(first, end, cut.index.shape[1])
         network = self._network
         if network.normalised:
-            mean, variance = (self._views[name][first:end, 0] for name in (MEAN, VARIANCE))
-            moments = mean.numpy(), scale_of(variance).numpy()
+            mean = self._views[MEAN][first:end, 0].numpy()
+            scale = scale_of(self._views[VARIANCE][first:end, 0]).numpy()
         else:
-            unchanged: Floats = np.full((end - first, 1), network.input_scale, np.float32)
-            moments = unchanged[:, :0], unchanged
+            scale = np.full((end - first, 1), network.input_scale, np.float32)
+            mean = scale[:, :0]
         rows, inputs = observations.numpy(), piece.inputs.numpy()
         for here, there in _neighbours(cut.members):
-            gather(rows[there], cut.index[here], *(part[here] for part in moments), inputs[here])
-        for tower in piece.towers:
+            gather(rows[there], cut.index[here], mean[here], scale[here], inputs[here])
+        for head, tower in zip(heads, piece.towers, strict=True):
             x = piece.inputs
-            for i, hidden in enumerate(tower.hidden):
-                torch.baddbmm(tower.biases[i], x, tower.weights[i], out=hidden)
+            for weight, bias, hidden in zip(tower.weights, tower.biases, tower.hidden, strict=True):
+                multiply(x, weight, bias, hidden)
                 activate_in_place(hidden.numpy().reshape(-1), self._kind)
                 x = hidden
+            own = slice(first, end)
+            multiply(x, head.weight[own], head.bias[own], piece.outputs[..., head.columns])
         return piece
 
-    def _backward(self, tower: _Tower, inputs: Tensor) -> None:
-        """From the errors of the last hidden layer to the gradients of all of them."""
+    def _backward(self, tower: _Tower, inputs: Tensor, turned: list[Tensor]) -> None:
+        """From the errors of the last activations to the gradients of all hidden layers."""
         for i in range(len(tower.hidden) - 1, -1, -1):
             errors = tower.errors[i]
-            before = tower.hidden[i - 1] if i else inputs
-            tower.weight_gradients[i].baddbmm_(before.transpose(1, 2), errors)
-            tower.bias_gradients[i].add_(errors.sum(1, keepdim=True))
+            sums: Floats = np.empty((len(errors), errors.shape[2]), np.float32)
+            derive(errors.numpy(), tower.hidden[i].numpy(), self._kind, sums)
+            tower.bias_gradients[i][:, 0].add_(torch.from_numpy(sums))
+            add_products(tower.hidden[i - 1] if i else inputs, errors, tower.weight_gradients[i])
             if i:
-                torch.bmm(errors, tower.weights[i].transpose(1, 2), out=tower.errors[i - 1])
-                derive(
-                    tower.errors[i - 1].numpy().reshape(-1),
-                    before.numpy().reshape(-1),
-                    self._kind,
-                )
+                multiply(errors, turned[i - 1], None, tower.errors[i - 1])
 
     def _piece(self, first: int, end: int, rows: int) -> _Piece:
         """Views of the workspace for so many rows of these policies; they are kept for the next."""
         found = self._pieces.get((first, end, rows))
         if found is None:
             found = self._pieces[first, end, rows] = _Piece(
-                _piece_of(self._workspace.inputs, end - first, rows),
+                self._workspace.piece_of(self._workspace.inputs, end - first, rows),
                 [self._tower(i, first, end, rows) for i in range(len(self._network.towers))],
-                _piece_of(self._workspace.outputs, end - first, rows),
-                [
-                    [self._gradients[f"{head}.{kind}"][first:end] for kind in ("weight", "bias")]
-                    for head in ("policy", "value")
-                ],
+                self._workspace.piece_of(self._workspace.outputs, end - first, rows),
             )
         return found
 
@@ -328,7 +329,7 @@ class Fused:
             return [views[f"{name}.{kind}"][first:end] for name in names]
 
         def arrays(of: list[list[Tensor]]) -> list[Tensor]:
-            return [_piece_of(array, end - first, rows) for array in of[number]]
+            return [workspace.piece_of(array, end - first, rows) for array in of[number]]
 
         return _Tower(
             parts(self._views, "weight"),
@@ -340,20 +341,20 @@ class Fused:
         )
 
 
-def _cut(pick: Pick) -> Iterator[_Cut]:
-    """Pieces of at most `ROWS_AT_ONCE` rows: a few rows of several policies, or many of one.
+def _cut(pick: Pick, most: int) -> Iterator[_Cut]:
+    """Pieces of at most so many rows: a few rows of several policies, or many of one.
 
     Many rows are cut into pieces of like sizes: each costs some calls, however few its rows.
     """
     policies, rows = pick.rows.shape
-    if policies * rows <= ROWS_AT_ONCE:
+    if policies * rows <= most:
         yield _Cut(0, policies, slice(0, rows), pick.members, pick.rows, pick.counts)
         return
-    together = max(min(ROWS_AT_ONCE // rows, policies), 1)
+    together = max(min(most // rows, policies), 1)
     for first in range(0, policies, together):
         here = slice(first, min(first + together, policies))
         longest = int(pick.counts[here].max())
-        pieces = max(-(-longest // ROWS_AT_ONCE), 1)
+        pieces = max(-(-longest // most), 1)
         size = max(-(-longest // pieces), 1)
         for start in range(0, longest, size):
             at = slice(start, min(start + size, longest))
@@ -367,8 +368,7 @@ def _cut(pick: Pick) -> Iterator[_Cut]:
             )
 
 
-HEADS = ("policy.weight", "policy.bias", "value.weight", "value.bias")
-TURNED = ("policy.weight", "value.weight")
+HEADS = ("policy", "value")
 
 
 def _neighbours(members: Integers) -> list[tuple[slice, slice]]:
@@ -382,6 +382,3 @@ def _neighbours(members: Integers) -> list[tuple[slice, slice]]:
 def _masks_of(masks: Tensor | None, policies: int, rows: int) -> Bools:
     found: Bools = masks.numpy() if masks is not None else np.zeros((policies, rows, 0), np.bool_)
     return found
-
-
-# The loops below name rows by their numbers: a view of a row costs more than the row itself.

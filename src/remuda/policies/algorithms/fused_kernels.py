@@ -1,6 +1,7 @@
-"""The kernels of PPO's fused gradient: what lies between the last hidden layer and its gradient.
+"""The kernels of PPO's fused gradient: what lies between the outputs of the heads and their errors.
 
-`fused.py` says how they work together.
+`fused.py` says how they work together. Rows are worked on in blocks, each number of theirs in an
+array of its own, so that all loops are over rows and become vectors.
 """
 
 from __future__ import annotations
@@ -8,10 +9,17 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numba import njit
 
-from remuda.policies.networks.activations import FAST, RELU, STRICT
+from remuda.kernels import njit
+from remuda.policies.networks.activations import STRICT
+from remuda.policies.networks.vector_math import exp, log
 from remuda.types import Array, Bools, Floats, Integers
+
+BLOCK = 128
+"""Rows that are worked on together."""
+FORBIDDEN = np.float32(-1e30)
+"""In place of the logit of what is not allowed."""
+ZERO, ONE, HALF = np.float32(0.0), np.float32(1.0), np.float32(0.5)
 
 
 @njit(**STRICT)
@@ -32,75 +40,69 @@ def gather(rows: Array, index: Integers, mean: Floats, scale: Floats, out: Float
 
 
 @njit(**STRICT)
-def derive(errors: Floats, hidden: Floats, kind: int) -> None:
-    """Errors by activations become errors by pre-activations, in place."""
-    if kind == RELU:
-        for i in range(errors.size):
-            errors[i] = errors[i] if hidden[i] > 0.0 else np.float32(0.0)
-    else:
-        for i in range(errors.size):
-            errors[i] *= np.float32(1.0) - hidden[i] * hidden[i]
-
-
-@njit(**FAST)
-def product(features: Floats, k: int, b: int, weight: Floats, o: int) -> np.float32:
-    """The scalar product of a row and the weights of one output."""
-    total = np.float32(0.0)
-    for h in range(features.shape[2]):
-        total += features[k, b, h] * weight[k, o, h]
-    return total
-
-
-@njit(**STRICT)
-def output(features: Floats, k: int, b: int, weight: Floats, bias: Floats, out: Floats) -> None:
-    """One row through a head."""
-    for o in range(out.size):
-        out[o] = product(features, k, b, weight, o) + bias[k, 0, o]
-
-
-@njit(**STRICT)
 def softmax(
-    logits: Floats,
-    start: int,
-    end: int,
+    logits: Floats, allowed: Floats, pi: Floats, log_pi: Floats, entropy: Floats, count: int
+) -> None:
+    """Probabilities and their logarithms, [choices, BLOCK], and entropies [BLOCK], of `count` rows.
+
+    `allowed` is 1 or 0 for each logit, or empty: all are. What is not allowed has probability 0,
+    and what is written as its logarithm is of no use.
+    """
+    choices = logits.shape[0]
+    top, total = np.empty(BLOCK, np.float32), np.zeros(BLOCK, np.float32)
+    for i in range(count):
+        top[i] = logits[0, i]
+        entropy[i] = ZERO
+    for j in range(1, choices):
+        for i in range(count):
+            top[i] = logits[j, i] if logits[j, i] > top[i] else top[i]
+    for j in range(choices):
+        for i in range(count):
+            log_pi[j, i] = logits[j, i] - top[i]
+            pi[j, i] = exp(log_pi[j, i])
+        if allowed.shape[0]:
+            for i in range(count):
+                pi[j, i] *= allowed[j, i]
+        for i in range(count):
+            total[i] += pi[j, i]
+    for i in range(count):
+        top[i] = log(total[i])
+        total[i] = ONE / total[i]
+    for j in range(choices):
+        for i in range(count):
+            pi[j, i] *= total[i]
+            log_pi[j, i] -= top[i]
+            entropy[i] -= pi[j, i] * log_pi[j, i]
+
+
+@njit(**STRICT)
+def load(
+    outputs: Floats,
+    first: int,
+    count: int,
     masks: Bools,
-    k: int,
-    row: int,
-    pi: Floats,
-    log_pi: Floats,
-) -> np.float32:
-    """Probabilities and their logarithms; what is forbidden has probability 0. The entropy."""
-    masked = masks.shape[2] > 0
-    top = np.float32(-np.inf)
-    for j in range(start, end):
-        if (not masked or masks[k, row, j]) and logits[j] > top:
-            top = logits[j]
-    total = np.float32(0.0)
-    for j in range(start, end):
-        if not masked or masks[k, row, j]:
-            pi[j] = math.exp(logits[j] - top)
-            total += pi[j]
-    share, least = np.float32(1.0) / total, top + np.float32(math.log(total))
-    entropy = np.float32(0.0)
-    for j in range(start, end):
-        if not masked or masks[k, row, j]:
-            pi[j] *= share
-            log_pi[j] = logits[j] - least
-            entropy -= pi[j] * log_pi[j]
-        else:
-            pi[j] = 0.0
-            log_pi[j] = -np.inf
-    return entropy
+    rows: Integers,
+    logits: Floats,
+    allowed: Floats,
+    values: Floats,
+) -> None:
+    """Bring `count` rows of outputs [B, L + 1] into arrays of their own: [L, BLOCK] and [BLOCK]."""
+    num_logits = outputs.shape[1] - 1
+    for i in range(count):
+        for j in range(num_logits):
+            logits[j, i] = outputs[first + i, j]
+        values[i] = outputs[first + i, num_logits]
+    if masks.shape[1]:
+        for i in range(count):
+            for j in range(num_logits):
+                allowed[j, i] = ONE if masks[rows[i], j] else ZERO
+                if not masks[rows[i], j]:
+                    logits[j, i] = FORBIDDEN
 
 
 @njit(**STRICT)
 def evaluate(
-    policy_features: Floats,
-    value_features: Floats,
-    policy_weight: Floats,
-    policy_bias: Floats,
-    value_weight: Floats,
-    value_bias: Floats,
+    outputs: Floats,
     members: Integers,
     index: Integers,
     counts: Integers,
@@ -111,36 +113,28 @@ def evaluate(
     values: Floats,
 ) -> None:
     """Write log-probabilities of the actions and values of the rows of each policy."""
-    num_logits = policy_weight.shape[1]
-    logits = np.empty(num_logits, np.float32)
-    pi = np.empty(num_logits, np.float32)
-    log_pi = np.empty(num_logits, np.float32)
-    value = np.empty(1, np.float32)
-    for k in range(policy_features.shape[0]):
+    num_logits = outputs.shape[2] - 1
+    logits = np.empty((num_logits, BLOCK), np.float32)
+    pi, log_pi = np.empty_like(logits), np.empty_like(logits)
+    allowed = np.empty((num_logits if masks.shape[2] else 0, BLOCK), np.float32)
+    value, entropy = np.empty(BLOCK, np.float32), np.empty(BLOCK, np.float32)
+    for k in range(outputs.shape[0]):
         who = members[k]
-        for b in range(counts[k]):
-            row = index[k, b]
-            output(policy_features, k, b, policy_weight, policy_bias, logits)
-            output(value_features, k, b, value_weight, value_bias, value)
-            values[who, row] = value[0]
-            start, chance = 0, np.float32(0.0)
+        for first in range(0, counts[k], BLOCK):
+            count = min(BLOCK, counts[k] - first)
+            rows = index[k, first : first + count]
+            load(outputs[k], first, count, masks[who], rows, logits, allowed, value)
+            for i in range(count):
+                values[who, rows[i]] = value[i]
+                log_probs[who, rows[i]] = ZERO
+            start = 0
             for c in range(sizes.size):
                 end = start + sizes[c]
-                softmax(logits, start, end, masks, who, row, pi, log_pi)
-                chance += log_pi[start + actions[who, row, c]]
+                some = allowed[start:end] if allowed.shape[0] else allowed
+                softmax(logits[start:end], some, pi[start:end], log_pi[start:end], entropy, count)
+                for i in range(count):
+                    log_probs[who, rows[i]] += log_pi[start + actions[who, rows[i], c], i]
                 start = end
-            log_probs[who, row] = chance
-
-
-@njit(**STRICT)
-def add_products(features: Floats, by_outputs: Floats, products: Floats) -> None:
-    """Add up outer products: errors of outputs [K, B, O], features [K, B, H], to [K, O, H]."""
-    for k in range(features.shape[0]):
-        for b in range(features.shape[1]):
-            for o in range(by_outputs.shape[2]):
-                error = by_outputs[k, b, o]
-                for h in range(features.shape[2]):
-                    products[k, o, h] += error * features[k, b, h]
 
 
 @njit(**STRICT)
@@ -165,14 +159,16 @@ def standardise(
         out[k, 1] = 1.0 / deviation if deviation > 1e-8 else 0.0
 
 
+LOG_RATIO, RATIO, GAIN, LEAST, BY_CHANCE, LOSS, SLOPE, MOVED = range(8)
+"""What is worked out of each row: rows of one array."""
+LOG_PROX, WEIGHT, ADVANTAGE, VALUE, TARGET = range(8, 13)
+"""What is looked up of each row: likewise."""
+WORKED = 13
+
+
 @njit(**STRICT)
 def differentiate(
-    policy_features: Floats,
-    value_features: Floats,
-    policy_weight: Floats,
-    policy_bias: Floats,
-    value_weight: Floats,
-    value_bias: Floats,
+    outputs: Floats,
     members: Integers,
     index: Integers,
     counts: Integers,
@@ -190,74 +186,153 @@ def differentiate(
     value_clip: Floats,
     entropy_cost: Floats,
     shares: Array,
-    by_outputs: Floats,
     means: Array,
 ) -> None:
-    """From the last hidden layers to the loss, and back to the outputs of the heads.
+    """From the outputs of the heads to the loss, and back to the errors of these outputs.
 
-    `members` and `index` say which row of actions, masks, log_prox, weights, advantages, values and
-    targets each is; of each policy the first `counts` count, each by its share. `standard` [G, 2]:
-    what is taken from its advantages, and what they are multiplied by. `by_outputs`
-    [G, B, num_logits + 1] is written: the errors of the logits, then of the value; 0 where a row
-    does not count. `means` are added to: see `Means`.
+    `outputs` [G, B, num_logits + 1]: logits, then the value; they are written over by their errors,
+    with 0 where a row does not count. `members` and `index` say which row of actions, masks,
+    log_prox, weights, advantages, values and targets each is; of each policy the first `counts`
+    count, each by its share. `standard` [G, 2]: what is taken from its advantages, and what they
+    are multiplied by. `means` are added to: see `Means`.
     """
-    num_logits = policy_weight.shape[1]
-    logits = np.empty(num_logits, np.float32)
-    pi = np.empty(num_logits, np.float32)
-    log_pi = np.empty(num_logits, np.float32)
-    value = np.empty(1, np.float32)
-    entropies = np.empty(sizes.size, np.float32)
-    one, zero = np.float32(1.0), np.float32(0.0)
-    for k in range(policy_features.shape[0]):
-        bound, limit, who, part = clip[k, 0], value_clip[k, 0], members[k], np.float32(shares[k])
-        # A view of all rows of a policy pays: to look up two numbers for each row is slower.
-        own_actions, own_log_prox, own_weights = actions[who], log_prox[who], weights[who]
-        own_values, own_targets, own_advantages = values_before[who], targets[who], advantages[who]
-        mean, factor = standard[k, 0], standard[k, 1]
-        for b in range(counts[k], by_outputs.shape[1]):
-            for j in range(num_logits + 1):
-                by_outputs[k, b, j] = zero
-        for b in range(counts[k]):
-            row = index[k, b]
-            output(policy_features, k, b, policy_weight, policy_bias, logits)
-            output(value_features, k, b, value_weight, value_bias, value)
-            start, chance, entropy = 0, zero, zero
-            for c in range(sizes.size):
-                end = start + sizes[c]
-                entropies[c] = softmax(logits, start, end, masks, who, row, pi, log_pi)
-                chance += log_pi[start + own_actions[row, c]]
-                entropy += entropies[c]
-                start = end
-            log_ratio = chance - own_log_prox[row]
-            ratio = np.float32(math.exp(log_ratio))
-            bounded = min(max(ratio, one - bound), one + bound)
-            advantage = (own_advantages[row] - mean) * factor
-            gain = ratio * advantage
-            least = min(gain, bounded * advantage)
-            by_chance = -own_weights[row] * gain if gain <= least else zero
+    num_logits = outputs.shape[2] - 1
+    logits = np.empty((num_logits, BLOCK), np.float32)
+    pi, log_pi = np.empty_like(logits), np.empty_like(logits)
+    allowed = np.empty((num_logits if masks.shape[2] else 0, BLOCK), np.float32)
+    entropies = np.empty((sizes.size, BLOCK), np.float32)
+    x, value = np.empty((WORKED, BLOCK), np.float32), np.empty(BLOCK, np.float32)
+    for k in range(outputs.shape[0]):
+        who, part = members[k], np.float32(shares[k])
+        outputs[k, counts[k] :] = ZERO
+        for first in range(0, counts[k], BLOCK):
+            count = min(BLOCK, counts[k] - first)
+            rows = index[k, first : first + count]
+            load(outputs[k], first, count, masks[who], rows, logits, allowed, value)
+            x[LOG_RATIO] = ZERO
             start = 0
             for c in range(sizes.size):
                 end = start + sizes[c]
-                for j in range(start, end):
-                    slope = -by_chance * pi[j]
-                    if pi[j] > zero:
-                        slope += entropy_cost[k, 0] * pi[j] * (log_pi[j] + entropies[c])
-                    by_outputs[k, b, j] = part * slope
-                by_outputs[k, b, start + own_actions[row, c]] += part * by_chance
+                some = allowed[start:end] if allowed.shape[0] else allowed
+                softmax(
+                    logits[start:end], some, pi[start:end], log_pi[start:end], entropies[c], count
+                )
+                for i in range(count):
+                    x[LOG_RATIO, i] += log_pi[start + actions[who, rows[i], c], i]
                 start = end
-            error = value[0] - own_targets[row]
-            moved = value[0] - own_values[row]
-            held = own_values[row] + min(max(moved, -limit), limit) - own_targets[row]
-            loss = np.float32(0.5) * error * error
-            slope = part * value_cost[k, 0] * error
-            if abs(held) > abs(error):
-                loss = np.float32(0.5) * held * held
-                slope = zero if abs(moved) > limit else slope
-            by_outputs[k, b, num_logits] = slope
-            gained = own_weights[row] * least
-            means[0, k] += part * (value_cost[k, 0] * loss - gained - entropy_cost[k, 0] * entropy)
-            means[1, k] -= part * gained
-            means[2, k] += part * loss
-            means[3, k] += part * entropy
-            means[4, k] += part * (ratio - one - log_ratio)
-            means[5, k] += part if abs(ratio - one) > bound else zero
+            for i in range(count):
+                x[LOG_PROX, i] = log_prox[who, rows[i]]
+                x[WEIGHT, i] = weights[who, rows[i]]
+                x[ADVANTAGE, i] = advantages[who, rows[i]]
+                x[VALUE, i] = values_before[who, rows[i]]
+                x[TARGET, i] = targets[who, rows[i]]
+            of_policy(x, count, clip[k, 0], standard[k, 0], standard[k, 1])
+            of_value(x, value, count, value_clip[k, 0], part * value_cost[k, 0])
+            start = 0
+            for c in range(sizes.size):
+                end = start + sizes[c]
+                by_logits(
+                    pi[start:end],
+                    log_pi[start:end],
+                    entropies[c],
+                    x,
+                    count,
+                    part,
+                    entropy_cost[k, 0],
+                )
+                start = end
+            # What was pi is now the errors of the logits.
+            for i in range(count):
+                for j in range(num_logits):
+                    outputs[k, first + i, j] = pi[j, i]
+                start = 0
+                for c in range(sizes.size):
+                    chosen = start + actions[who, rows[i], c]
+                    outputs[k, first + i, chosen] += part * x[BY_CHANCE, i]
+                    start += sizes[c]
+                outputs[k, first + i, num_logits] = x[SLOPE, i]
+            tell(
+                x,
+                entropies,
+                count,
+                part,
+                clip[k, 0],
+                value_cost[k, 0],
+                entropy_cost[k, 0],
+                means[:, k],
+            )
+
+
+@njit(**STRICT)
+def of_policy(
+    x: Floats, count: int, bound: np.float32, mean: np.float32, factor: np.float32
+) -> None:
+    """The clipped gain of each row, and by what the loss changes with its log-probability."""
+    for i in range(count):
+        log_ratio = x[LOG_RATIO, i] - x[LOG_PROX, i]
+        x[LOG_RATIO, i] = log_ratio
+        x[RATIO, i] = exp(log_ratio)
+    for i in range(count):
+        ratio, advantage = x[RATIO, i], (x[ADVANTAGE, i] - mean) * factor
+        bounded = ONE - bound if ratio < ONE - bound else ratio
+        bounded = ONE + bound if bounded > ONE + bound else bounded
+        gain, other = ratio * advantage, bounded * advantage
+        least = other if other < gain else gain
+        x[LEAST, i] = x[WEIGHT, i] * least
+        x[BY_CHANCE, i] = -x[WEIGHT, i] * gain if gain <= least else ZERO
+
+
+@njit(**STRICT)
+def of_value(x: Floats, values: Floats, count: int, limit: np.float32, cost: np.float32) -> None:
+    """The clipped loss of the value of each row, and its slope, times its cost."""
+    for i in range(count):
+        error, moved = values[i] - x[TARGET, i], values[i] - x[VALUE, i]
+        near = -limit if moved < -limit else moved
+        near = limit if near > limit else near
+        held = x[VALUE, i] + near - x[TARGET, i]
+        further = abs(held) > abs(error)
+        x[LOSS, i] = HALF * held * held if further else HALF * error * error
+        x[SLOPE, i] = ZERO if further and abs(moved) > limit else cost * error
+
+
+@njit(**STRICT)
+def by_logits(
+    pi: Floats,
+    log_pi: Floats,
+    entropy: Floats,
+    x: Floats,
+    count: int,
+    part: np.float32,
+    entropy_cost: np.float32,
+) -> None:
+    """Probabilities become the errors of their logits, but for the one that was chosen."""
+    for j in range(pi.shape[0]):
+        for i in range(count):
+            spread = entropy_cost * (log_pi[j, i] + entropy[i])
+            pi[j, i] = part * pi[j, i] * (spread - x[BY_CHANCE, i])
+
+
+@njit(**STRICT)
+def tell(
+    x: Floats,
+    entropies: Floats,
+    count: int,
+    part: np.float32,
+    bound: np.float32,
+    value_cost: np.float32,
+    entropy_cost: np.float32,
+    means: Array,
+) -> None:
+    """Add to what a step tells of a policy, `Means`."""
+    for c in range(1, entropies.shape[0]):
+        for i in range(count):
+            entropies[0, i] += entropies[c, i]
+    for i in range(count):
+        gained, loss, entropy = x[LEAST, i], x[LOSS, i], entropies[0, i]
+        moved = x[RATIO, i] - ONE
+        means[0] += part * (value_cost * loss - gained - entropy_cost * entropy)
+        means[1] -= part * gained
+        means[2] += part * loss
+        means[3] += part * entropy
+        means[4] += part * (moved - x[LOG_RATIO, i])
+        means[5] += part if abs(moved) > bound else ZERO

@@ -62,3 +62,27 @@ def activate_in_place(x: Floats, kind: int) -> None:
         q = q * u + np.float32(2.26843463243900e-03)
         q = q * u + np.float32(4.89352518554385e-03)
         x[i] = min(max(v * p / q, -one), one)
+
+
+@njit(**STRICT)
+def derive(errors: Floats, hidden: Floats, kind: int, sums: Floats) -> None:
+    """Errors by activations become errors by pre-activations, in place; add them up by policy.
+
+    Args:
+        errors: [G, B, F].
+        hidden: [G, B, F] activations.
+        kind: `RELU`, or `TANH`.
+        sums: [G, F], written.
+    """
+    zero, one = np.float32(0.0), np.float32(1.0)
+    for k in range(errors.shape[0]):
+        total = np.zeros(errors.shape[2], np.float32)
+        for b in range(errors.shape[1]):
+            for j in range(errors.shape[2]):
+                h = hidden[k, b, j]
+                slope = (one if h > zero else zero) if kind == RELU else one - h * h
+                errors[k, b, j] *= slope
+            for j in range(errors.shape[2]):
+                total[j] += errors[k, b, j]
+        for j in range(total.size):
+            sums[k, j] = total[j]

@@ -9,10 +9,10 @@ from torch import Tensor
 
 from remuda.config import NetworkConfig
 from remuda.policies.actions import Actions
-from remuda.policies.networks.activations import activate
 from remuda.policies.networks.encoder import Encoder, Weights
 from remuda.policies.networks.layers import linear_shapes
-from remuda.policies.networks.network import Network, apply
+from remuda.policies.networks.network import Network, apply, apply_hidden
+from remuda.policies.networks.perceptron import LINEAR, through
 from remuda.policies.networks.recurrent import GATES, gate_shapes, recur, recur_along
 from remuda.policies.stack import Parameters, Shapes
 
@@ -180,7 +180,7 @@ class ActorCritic(Network):
         # One product for both heads.
         weight = torch.cat((weights["policy.weight"], weights["value.weight"]), -1)
         bias = torch.cat((weights["policy.bias"], weights["value.bias"]), -1)
-        both = torch.baddbmm(bias, x, weight)
+        both = through(x, [(weight, bias)], LINEAR)
         return self._with_scales(weights, both[..., :-1]), both[..., -1]
 
     def prepare(self, parameters: Parameters, observations: Tensor) -> Tensor:
@@ -201,9 +201,7 @@ class ActorCritic(Network):
         return self._through_hidden(weights, tower, x)
 
     def _through_hidden(self, weights: Weights, tower: str, x: Tensor) -> Tensor:
-        for layer in self._hidden(tower):
-            x = activate(apply(weights, layer, x), self.config.activation)
-        return x
+        return apply_hidden(weights, self._hidden(tower), x, self.config.activation)
 
     def _hidden(self, tower: str) -> tuple[str, ...]:
         return tuple(f"{tower}{i}" for i in range(len(self.config.hidden)))

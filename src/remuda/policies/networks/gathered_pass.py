@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+import torch
 
 from remuda.kernels import njit
 from remuda.memory.aligned import aligned_zeros
-from remuda.policies.networks.activations import KINDS
+from remuda.policies.networks.activations import KINDS, activate_in_place
 from remuda.policies.networks.encoder import Weights
-from remuda.policies.networks.products import LARGEST, LINEAR, layer
+from remuda.policies.networks.products import multiply_gathered
 from remuda.types import Floats, Integers
 
 
@@ -19,18 +20,10 @@ class GatheredPass:
 
     def __init__(self, weights: Weights, layers: Sequence[str], activation: str) -> None:
         """Look at the weights [K, I, O] where they are: they may change between two passes."""
-        kinds = [KINDS[activation]] * (len(layers) - 1) + [LINEAR]
-        self._layers = [
-            (weights[f"{name}.weight"].numpy(), weights[f"{name}.bias"][:, 0].numpy(), kind)
-            for name, kind in zip(layers, kinds, strict=True)
-        ]
+        self._kind = KINDS[activation]
+        self._layers = [(weights[f"{name}.weight"], weights[f"{name}.bias"]) for name in layers]
         self._inputs: Floats = np.zeros((0, self._layers[0][0].shape[1]), np.float32)
         self._between: list[Floats] = []
-
-    @staticmethod
-    def suits(weights: Weights, layers: Sequence[str]) -> bool:
-        """Whether layers are small enough to be read again for every few streams."""
-        return all(weights[f"{name}.weight"][0].numel() <= LARGEST for name in layers)
 
     def __call__(self, inputs: Floats, begins: Integers, streams: Integers) -> Floats:
         """What the head says to these streams, [M, outputs]; written anew by the next pass.
@@ -45,9 +38,12 @@ class GatheredPass:
             self._make_room(2 * count)
         x = self._inputs[:count]
         _gather(inputs, streams, x)
-        for (weight, bias, kind), room in zip(self._layers, self._between, strict=True):
+        last = len(self._layers) - 1
+        for i, ((weight, bias), room) in enumerate(zip(self._layers, self._between, strict=True)):
             out = room[:count]
-            layer(x, begins, weight, bias, kind, out)
+            multiply_gathered(torch.from_numpy(x), begins, weight, bias, torch.from_numpy(out))
+            if i < last:
+                activate_in_place(out.reshape(-1), self._kind)
             x = out
         return x
 
@@ -58,7 +54,7 @@ class GatheredPass:
 
     def _make_room(self, count: int) -> None:
         self._inputs = aligned_zeros((count, self._inputs.shape[1]))
-        self._between = [aligned_zeros((count, weight.shape[2])) for weight, _, _ in self._layers]
+        self._between = [aligned_zeros((count, weight.shape[2])) for weight, _ in self._layers]
 
 
 @njit(cache=True)

@@ -8,14 +8,13 @@ import torch
 from torch import Tensor
 
 from remuda.config import NetworkConfig
-from remuda.policies.networks.activations import activate
 from remuda.policies.networks.encoder import Encoder, Weights
 from remuda.policies.networks.layers import (
     initialise_convolution,
     initialise_linear,
     linear_shapes,
 )
-from remuda.policies.networks.network import Network, apply
+from remuda.policies.networks.network import Network, apply, apply_hidden
 from remuda.policies.stack import Parameters, Shapes
 
 
@@ -92,8 +91,7 @@ class Heads(Network):
         if self.encoder is not None:
             scaled = x if self.input_scale == 1.0 else x * self.input_scale
             x = self.encoder.features(head, weights, scaled)
-        for layer in self._hidden(head):
-            x = activate(apply(weights, layer, x), self.config.activation)
+        x = apply_hidden(weights, self._hidden(head), x, self.config.activation)
         return apply(weights, head, x)
 
     def _hidden(self, head: str) -> tuple[str, ...]:

@@ -8,10 +8,9 @@ import torch
 from torch import Tensor
 
 from remuda.config import IQNConfig, NetworkConfig
-from remuda.policies.networks.activations import activate
 from remuda.policies.networks.encoder import Encoder, Weights
 from remuda.policies.networks.layers import linear_shapes
-from remuda.policies.networks.network import apply
+from remuda.policies.networks.network import apply, apply_hidden
 from remuda.policies.networks.q_network import TOWER, QNetwork
 from remuda.policies.stack import Parameters
 
@@ -59,7 +58,7 @@ class IQN(QNetwork):
         """The layer that sees the state, where no encoder does."""
         if not self._first:
             return encoded
-        return activate(apply(weights, "state", encoded), self.config.activation)
+        return apply_hidden(weights, ("state",), encoded, self.config.activation)
 
     @property
     def settings(self) -> tuple[str, ...]:
@@ -70,7 +69,7 @@ class IQN(QNetwork):
         """Embed quantiles [K, B, N] in (0, 1): [K, B * N, first] (equation 4)."""
         cosines = torch.arange(self.own.cosines, device=quantiles.device)
         basis = torch.cos(quantiles.flatten(1).unsqueeze(-1) * (math.pi * cosines))
-        return apply(weights, "quantile", basis).relu_()
+        return apply_hidden(weights, ("quantile",), basis, "relu")
 
     def quantile_values(self, weights: Weights, inputs: Tensor, quantiles: Tensor) -> Tensor:
         """Values [K, B, N, A] at quantiles [K, B, N] for inputs [K, B, num_inputs]."""
@@ -103,6 +102,4 @@ class IQN(QNetwork):
         policies, _, width = features.shape
         by_sample = embedding.view(policies, -1, self.own.quantiles, width)
         x = (features.unsqueeze(2) * by_sample).flatten(1, 2)
-        for layer in self._hidden:
-            x = activate(apply(weights, layer, x), self.config.activation)
-        return x
+        return apply_hidden(weights, self._hidden, x, self.config.activation)

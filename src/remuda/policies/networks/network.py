@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
@@ -10,6 +11,7 @@ from torch import Tensor
 from remuda.config import NetworkConfig
 from remuda.policies.networks.encoder import Encoder, Weights
 from remuda.policies.networks.layers import initialise_linear
+from remuda.policies.networks.perceptron import LINEAR, through
 from remuda.policies.stack import Parameters, Shapes
 
 
@@ -74,4 +76,12 @@ class Network(ABC):
 
 def apply(weights: Weights, layer: str, inputs: Tensor) -> Tensor:
     """One linear layer: [K, B, inputs] to [K, B, outputs]."""
-    return torch.baddbmm(weights[f"{layer}.bias"], inputs, weights[f"{layer}.weight"])
+    return through(inputs, [(weights[f"{layer}.weight"], weights[f"{layer}.bias"])], LINEAR)
+
+
+def apply_hidden(
+    weights: Weights, layers: Sequence[str], inputs: Tensor, activation: str
+) -> Tensor:
+    """Linear layers, each with an activation after it: [K, B, inputs] to [K, B, outputs]."""
+    parts = [(weights[f"{layer}.weight"], weights[f"{layer}.bias"]) for layer in layers]
+    return through(inputs, parts, activation)

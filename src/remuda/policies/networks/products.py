@@ -1,94 +1,225 @@
-"""Products of a few streams with the weights of many policies.
+"""Matrix products of K policies on the processor, each of one thread, in tiles of `tiles.py`.
 
-A library of linear algebra copies a matrix before it multiplies, which pays for hundreds of rows.
-Where a policy plays a handful of streams, that copy is most of the work, and a call for each policy
-is the rest. Here each weight is read once for four streams, where it lies, and all policies are one
-call. Sums run over the inputs in their order, one fused multiplication and addition each, however
-many streams there are: a stream's outputs do not depend on what stands beside it.
+What networks are made of here are products of many rows and small matrices: a library that is made
+for large ones copies them first, and torch's does not use all of the registers that some processors
+have. Each sum runs over its terms in their order, so a row comes out the same whatever stands
+beside it, wherever it lies, and in however large a product it is.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+import torch
+from torch import Tensor
+
 from remuda.kernels import njit
-from remuda.policies.networks.activations import STRICT, activate_in_place
-from remuda.types import Floats, Integers
+from remuda.policies.networks.tiles import LANES, ROWS, most_vectors, tile
+from remuda.types import Integers
 
-LINEAR = -1
-"""The kind of a layer with nothing after it."""
-LARGEST = 1 << 16
-"""Weights of the largest layer that is worth reading again for every four streams: 256 kB, which
-stay in a core's cache."""
-
-IN_ORDER: dict[str, Any] = {
-    "cache": True,
-    "error_model": "numpy",
-    "fastmath": {"contract"},
-}
-"""Products and sums fused, in the order that is written: a loop over another number of outputs at
-once gives the same numbers, wherever the arrays lie."""
+TERMS = 256
+"""Terms of a sum that are added in one go: what is read again for each tile stays in a cache."""
+ALL: Integers = np.zeros(0, np.int64)
+"""In place of where each policy's rows begin: all have the same number of them."""
 
 
-@njit(**IN_ORDER)
-def multiply(x: Floats, begins: Integers, weight: Floats, out: Floats) -> None:
-    """Multiply each policy's streams [M, I], gathered by policy, by its weights [K, I, O].
+def suits(*tensors: Tensor) -> bool:
+    """Whether these are of a kind that is multiplied here, in this process.
+
+    With more threads than one, torch's products use them.
+    """
+    return torch.get_num_threads() == 1 and all(
+        x.dtype is torch.float32 and x.device.type == "cpu" for x in tensors
+    )
+
+
+def multiply(x: Tensor, weight: Tensor, bias: Tensor | None, out: Tensor) -> None:
+    """Write a layer: out = x @ weight + bias.
 
     Args:
-        x: [M, I] inputs.
-        begins: [K + 1] where each policy's streams begin.
-        weight: [K, I, O].
-        out: [M, O] is written.
+        x: [K, B, I], the numbers of a row side by side.
+        weight: [K, I, O], rows one after another.
+        bias: [K, 1, O]; None: nothing is added.
+        out: [K, B, O], the numbers of a row side by side; none of the others.
     """
-    num_inputs, num_outputs = weight.shape[1], weight.shape[2]
-    whole = num_inputs - num_inputs % 4
-    for k in range(weight.shape[0]):
-        begin, end = begins[k], begins[k + 1]
-        fours = end - (end - begin) % 4
-        for i in range(begin, end):
-            for o in range(num_outputs):
-                out[i, o] = 0.0
-        for i in range(begin, fours, 4):
-            for j in range(0, whole, 4):
-                a0, a1, a2, a3 = x[i, j], x[i, j + 1], x[i, j + 2], x[i, j + 3]
-                b0, b1, b2, b3 = x[i + 1, j], x[i + 1, j + 1], x[i + 1, j + 2], x[i + 1, j + 3]
-                c0, c1, c2, c3 = x[i + 2, j], x[i + 2, j + 1], x[i + 2, j + 2], x[i + 2, j + 3]
-                d0, d1, d2, d3 = x[i + 3, j], x[i + 3, j + 1], x[i + 3, j + 2], x[i + 3, j + 3]
-                for o in range(num_outputs):
-                    w0, w1 = weight[k, j, o], weight[k, j + 1, o]
-                    w2, w3 = weight[k, j + 2, o], weight[k, j + 3, o]
-                    out[i, o] = (((out[i, o] + a0 * w0) + a1 * w1) + a2 * w2) + a3 * w3
-                    out[i + 1, o] = (((out[i + 1, o] + b0 * w0) + b1 * w1) + b2 * w2) + b3 * w3
-                    out[i + 2, o] = (((out[i + 2, o] + c0 * w0) + c1 * w1) + c2 * w2) + c3 * w3
-                    out[i + 3, o] = (((out[i + 3, o] + d0 * w0) + d1 * w1) + d2 * w2) + d3 * w3
-        for i in range(fours, end):
-            for j in range(0, whole, 4):
-                a0, a1, a2, a3 = x[i, j], x[i, j + 1], x[i, j + 2], x[i, j + 3]
-                for o in range(num_outputs):
-                    w0, w1 = weight[k, j, o], weight[k, j + 1, o]
-                    w2, w3 = weight[k, j + 2, o], weight[k, j + 3, o]
-                    out[i, o] = (((out[i, o] + a0 * w0) + a1 * w1) + a2 * w2) + a3 * w3
-        for i in range(begin, end):
-            for j in range(whole, num_inputs):
-                for o in range(num_outputs):
-                    out[i, o] += x[i, j] * weight[k, j, o]
+    if torch.get_num_threads() > 1:
+        if bias is None:
+            torch.bmm(x, weight, out=out)
+        else:
+            torch.baddbmm(bias, x, weight, out=out)
+        return
+    gemm(*terms_of(x, weight, bias, out))
 
 
-@njit(**STRICT)
-def finish(x: Floats, begins: Integers, bias: Floats, kind: int) -> None:
-    """Add to streams [M, O], gathered by policy, its biases [K, O], and activate, in place."""
-    for k in range(bias.shape[0]):
-        for i in range(begins[k], begins[k + 1]):
-            for o in range(x.shape[1]):
-                x[i, o] += bias[k, o]
-    if kind != LINEAR:
-        activate_in_place(x.reshape(-1), kind)
+def terms_of(x: Tensor, weight: Tensor, bias: Tensor | None, out: Tensor) -> tuple[Any, ...]:
+    """What `gemm` is called with to do what `multiply` does, as long as all stay where they are."""
+    count, rows, inputs = x.shape
+    return (
+        ALL,
+        count,
+        rows,
+        weight.shape[2],
+        inputs,
+        *(x.data_ptr(), x.stride(0), x.stride(1), 1),
+        *(weight.data_ptr(), weight.stride(0), weight.stride(1)),
+        *((0, 0, 0) if bias is None else (bias.data_ptr(), bias.stride(0), 0)),
+        *(out.data_ptr(), out.stride(0), out.stride(1)),
+    )
+
+
+def multiply_gathered(
+    x: Tensor, begins: Integers, weight: Tensor, bias: Tensor, out: Tensor
+) -> None:
+    """Write a layer of rows that are gathered by policy.
+
+    Args:
+        x: [M, I], the numbers of a row side by side.
+        begins: [K + 1] where each policy's rows begin.
+        weight: [K, I, O], rows one after another.
+        bias: [K, 1, O].
+        out: [M, O], the numbers of a row side by side; none of the others.
+    """
+    gemm(
+        begins,
+        len(begins) - 1,
+        0,
+        weight.shape[2],
+        x.shape[1],
+        *(x.data_ptr(), 0, x.stride(0), 1),
+        *(weight.data_ptr(), weight.stride(0), weight.stride(1)),
+        *(bias.data_ptr(), bias.stride(0), 0),
+        *(out.data_ptr(), 0, out.stride(0)),
+    )
+
+
+def add_products(x: Tensor, errors: Tensor, out: Tensor, fresh: bool = False) -> None:
+    """Add up outer products of rows, which are the gradient of a layer: out += x.mT @ errors.
+
+    Args:
+        x: [K, B, I], the numbers of a row side by side.
+        errors: [K, B, O], likewise.
+        out: [K, I, O], likewise; none of the others.
+        fresh: whether what was in `out` is forgotten.
+    """
+    if torch.get_num_threads() > 1:
+        if fresh:
+            torch.bmm(x.mT, errors, out=out)
+        else:
+            out.baddbmm_(x.mT, errors)
+        return
+    count, rows, inputs = x.shape
+    at = out.data_ptr(), out.stride(0), out.stride(1)
+    gemm(
+        ALL,
+        count,
+        inputs,
+        errors.shape[2],
+        rows,
+        *(x.data_ptr(), x.stride(0), 1, x.stride(1)),
+        *(errors.data_ptr(), errors.stride(0), errors.stride(1)),
+        *((0, 0, 0) if fresh else at),
+        *at,
+    )
+
+
+@njit(cache=True, error_model="numpy", nogil=True)
+def gemm(
+    begins: Integers,
+    count: int,
+    rows: int,
+    columns: int,
+    terms: int,
+    a: int,
+    a_next: int,
+    a_row: int,
+    a_sum: int,
+    b: int,
+    b_next: int,
+    b_sum: int,
+    start: int,
+    start_next: int,
+    start_row: int,
+    out: int,
+    out_next: int,
+    out_row: int,
+) -> None:
+    """Write products: out[i, m, n] = start[i, m, n] + sum over k of a[i, m, k] * b[i, k, n].
+
+    Matrices are given by the addresses of 32-bit floats, since what is compiled for arrays is
+    compiled once for each way that they can lie. What ends on `_next`, `_row` or `_sum` says how
+    many floats the next matrix, the next row or the next term of a sum lies further on.
+
+    Args:
+        begins: [count + 1] where the rows of each product begin, in `a` and in `out`; empty: there
+            are `rows` of each.
+        count: of products.
+        rows: of each.
+        columns: of each.
+        terms: of each sum, at least one.
+        a: [count, rows, terms].
+        a_next: see above.
+        a_row: see above.
+        a_sum: see above.
+        b: [count, terms, columns], columns side by side.
+        b_next: see above.
+        b_sum: see above.
+        start: [count, rows, columns] what the sums begin with, columns side by side; 0: with 0.
+        start_next: see above.
+        start_row: see above; 0: one row is for all.
+        out: [count, rows, columns], columns side by side; it may be `start`.
+        out_next: see above.
+        out_row: see above.
+    """
+    for i in range(count):
+        at_a, at_b = a + 4 * i * a_next, b + 4 * i * b_next
+        at_start, at_out = start + 4 * i * start_next, out + 4 * i * out_next
+        if begins.size:
+            first, rows = begins[i], begins[i + 1] - begins[i]
+            at_a, at_out = a + 4 * first * a_row, out + 4 * first * out_row
+        whole = rows - rows % ROWS
+        for term in range(0, terms, TERMS):
+            now = min(TERMS, terms - term)
+            fresh, from_, from_row = 0, at_out, out_row
+            if term == 0:
+                from_, from_row = at_start, start_row
+                if start == 0:
+                    fresh, from_, from_row = 1, at_out, out_row
+            for part in range(2):  # as many whole tiles as there are, and then what is left
+                begin, end = (0, whole) if part == 0 else (whole, rows)
+                height = ROWS if part == 0 else rows - whole
+                if begin == end:
+                    continue
+                most, column = most_vectors_of(height), 0
+                while column < columns:
+                    vectors = most
+                    while (vectors - 1) * LANES >= columns - column:
+                        vectors //= 2
+                    width = min(vectors * LANES, columns - column)
+                    for row in range(begin, end, height):
+                        tile(
+                            height,
+                            vectors,
+                            at_a + 4 * (row * a_row + term * a_sum),
+                            a_row,
+                            a_sum,
+                            at_b + 4 * (term * b_sum + column),
+                            b_sum,
+                            from_ + 4 * (row * from_row + column),
+                            from_row,
+                            fresh,
+                            at_out + 4 * (row * out_row + column),
+                            out_row,
+                            now,
+                            width - (vectors - 1) * LANES,
+                        )
+                    column += width
+
+
+MOST: Integers = np.array([0, *(most_vectors(rows) for rows in range(1, ROWS + 1))], np.int64)
 
 
 @njit(cache=True)
-def layer(
-    x: Floats, begins: Integers, weight: Floats, bias: Floats, kind: int, out: Floats
-) -> None:
-    """`multiply`, then `finish`: a layer in one call, of which there are many in a turn."""
-    multiply(x, begins, weight, out)
-    finish(out, begins, bias, kind)
+def most_vectors_of(rows: int) -> int:
+    """Of a tile of so many rows."""
+    return int(MOST[rows])

@@ -8,7 +8,6 @@ import torch
 from torch import Tensor
 
 from remuda.config import NetworkConfig
-from remuda.policies.networks.activations import activate
 from remuda.policies.networks.encoder import Encoder, Weights
 from remuda.policies.networks.layers import (
     fold_dueling,
@@ -16,7 +15,7 @@ from remuda.policies.networks.layers import (
     linear_shapes,
     plain_linear,
 )
-from remuda.policies.networks.network import Network, apply
+from remuda.policies.networks.network import Network, apply, apply_hidden
 from remuda.policies.networks.recurrent import GATES, gate_shapes, recur, recur_along
 from remuda.policies.stack import Parameters, Shapes
 
@@ -196,10 +195,7 @@ class MLP(QNetwork):
 
     def before(self, weights: Weights, encoded: Tensor) -> Tensor:
         """The hidden layers."""
-        x = encoded
-        for layer in self._hidden:
-            x = activate(apply(weights, layer, x), self.config.activation)
-        return x
+        return apply_hidden(weights, self._hidden, encoded, self.config.activation)
 
     def values_of(self, weights: Weights, features: Tensor) -> Tensor:
         """Action values [K, B, A] of features [K, B, F]."""

@@ -1,0 +1,109 @@
+"""Linear layers with activations between them, for K policies: forward, and back to gradients.
+
+On the processor they are the products of `products.py`, and one step of torch's differentiation for
+all layers together; elsewhere they are torch's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from remuda.policies.networks.activations import (
+    KINDS,
+    activate,
+    activate_in_place,
+    derive,
+)
+from remuda.policies.networks.products import add_products, multiply, suits
+
+Layers = Sequence[tuple[Tensor, Tensor]]
+"""Weights [K, I, O] and biases [K, 1, O], from the first layer on."""
+LINEAR = ""
+"""In place of an activation: nothing follows a layer."""
+
+
+def through(x: Tensor, layers: Layers, activation: str) -> Tensor:
+    """Inputs [K, B, I] through layers: [K, B, O].
+
+    Args:
+        x: the inputs.
+        layers: to go through.
+        activation: what follows each layer, the last one too: relu, tanh, or `LINEAR`.
+    """
+    if not layers:
+        return x
+    tensors = [part for layer in layers for part in layer]
+    if not suits(x, *tensors):
+        for weight, bias in layers:
+            x = torch.baddbmm(bias, x, weight)
+            x = activate(x, activation) if activation else x
+        return x
+    if torch.is_grad_enabled() and (x.requires_grad or any(t.requires_grad for t in tensors)):
+        found: Tensor = _Through.apply(activation, x, *tensors)  # type: ignore[no-untyped-call]
+        return found
+    return _forward(activation, x, tensors)[-1]
+
+
+def _forward(activation: str, x: Tensor, tensors: Sequence[Tensor]) -> list[Tensor]:
+    """The outputs of each layer, after its activation."""
+    found, x = [], _in_rows(x)
+    for weight, bias in zip(tensors[::2], tensors[1::2], strict=True):
+        out = torch.empty(*x.shape[:2], weight.shape[2])
+        multiply(x, _in_rows(weight), bias, out)
+        if activation:
+            activate_in_place(out.view(-1).numpy(), KINDS[activation])
+        found.append(out)
+        x = out
+    return found
+
+
+class _Through(torch.autograd.Function):
+    """`through`, of which torch learns the gradients of all layers at once."""
+
+    @staticmethod
+    def forward(ctx: Any, activation: str, x: Tensor, *tensors: Tensor) -> Tensor:
+        """Go through all layers, and keep what each says."""
+        found = _forward(activation, x, tensors)
+        ctx.activation, ctx.count = activation, len(tensors)
+        ctx.save_for_backward(x, *tensors, *found)
+        return found[-1]
+
+    @staticmethod
+    def backward(ctx: Any, *by_outputs: Tensor) -> tuple[Tensor | None, ...]:
+        """From the errors of the outputs to those of layers and inputs."""
+        saved: tuple[Tensor, ...] = ctx.saved_tensors
+        inputs, tensors, found = saved[0], saved[1 : 1 + ctx.count], saved[1 + ctx.count :]
+        needed, errors = ctx.needs_input_grad[1:], by_outputs[0]
+        gradients: list[Tensor | None] = [None] * (1 + ctx.count)
+        if ctx.activation:
+            errors = errors.clone(memory_format=torch.contiguous_format)
+        for i in range(len(found) - 1, -1, -1):
+            weight = tensors[2 * i]
+            if ctx.activation:
+                by_bias = torch.empty(len(errors), errors.shape[2])
+                derive(errors.numpy(), found[i].numpy(), KINDS[ctx.activation], by_bias.numpy())
+                by_bias = by_bias[:, None]
+            else:
+                errors = _in_rows(errors)
+                by_bias = errors.sum(1, keepdim=True)
+            gradients[2 + 2 * i] = by_bias
+            before = found[i - 1] if i else _in_rows(inputs)
+            if needed[1 + 2 * i]:
+                by_weight = torch.empty(weight.shape)
+                add_products(before, errors, by_weight, fresh=True)
+                gradients[1 + 2 * i] = by_weight
+            if i or needed[0]:
+                by_inputs = torch.empty(before.shape)
+                multiply(errors, weight.mT.contiguous(), None, by_inputs)
+                errors = by_inputs
+        gradients[0] = errors if needed[0] else None
+        return None, *gradients
+
+
+def _in_rows(x: Tensor) -> Tensor:
+    """The same with the numbers of a row side by side."""
+    return x if x.stride(2) == 1 or x.shape[2] == 1 else x.contiguous()

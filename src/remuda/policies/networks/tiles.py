@@ -1,0 +1,246 @@
+"""The innermost loop of matrix products, written for the vector registers of the processor.
+
+A tile is some rows times some vectors of columns of a product. It stays in registers while all of
+its sums are made: each number of one matrix is multiplied with whole vectors of the other. Compiled
+from a loop over numbers, or by a library that does not know the processor, products take twice as
+long. Each sum runs in its order, one multiplication and addition after another, so the numbers that
+come out are the same for tiles of any size.
+"""
+
+# mypy: disallow-untyped-calls=False
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import llvmlite.binding
+from llvmlite import ir
+from numba import types
+from numba.core import cgutils
+from numba.extending import intrinsic
+
+_FEATURES = llvmlite.binding.get_host_cpu_features()
+_WIDE = bool(_FEATURES.get("avx512f"))
+LANES = 16 if _WIDE else 8 if _FEATURES.get("avx") else 4
+"""Numbers in a vector register."""
+MANY = _WIDE or "neon" in _FEATURES
+"""Whether there are 32 registers; else there are 16."""
+ROWS = 14 if MANY else 6
+"""Rows of the largest tile."""
+
+VECTORS = ((3, 8), (6, 4), (14, 2)) if MANY else ((2, 4), (6, 2))
+"""Up to so many rows, the most vectors that fit into the registers beside what they are made of."""
+
+FLOAT, WORD, INDEX = ir.FloatType(), ir.IntType(64), ir.IntType(32)
+VECTOR = ir.VectorType(FLOAT, LANES)
+BITS = ir.VectorType(ir.IntType(1), LANES)
+NUMBERS = ir.VectorType(WORD, LANES)
+POINTER, VECTOR_POINTER = FLOAT.as_pointer(), VECTOR.as_pointer()
+FUSED = ("contract",)
+"""Multiplications and additions are one instruction where the processor has it."""
+
+
+def most_vectors(rows: int) -> int:
+    """Of a tile of so many rows."""
+    return next(vectors for most, vectors in VECTORS if rows <= most)
+
+
+def _kinds() -> list[tuple[int, int]]:
+    """Rows and vectors of all tiles that there are."""
+    counts = {1, 2, 4, 8}
+    return [
+        (rows, vectors)
+        for rows in range(1, ROWS + 1)
+        for vectors in sorted(counts)
+        if vectors <= most_vectors(rows)
+    ]
+
+
+def _tile(
+    context: Any,  # noqa: ARG001
+    rows: Any,
+    vectors: Any,
+    a: Any,
+    a_row: Any,
+    a_sum: Any,
+    b: Any,
+    b_sum: Any,
+    start: Any,
+    start_row: Any,
+    fresh: Any,
+    out: Any,
+    out_row: Any,
+    terms: Any,
+    columns: Any,
+) -> Any:
+    """Write a tile: out[m, n] = start[m, n] + sum over k of a[m, k] * b[k, n].
+
+    All are whole numbers. `a`, `b`, `start` and `out` are addresses of 32-bit floats; what ends on
+    `_row` or `_sum` says how many floats the next row, or the next term of a sum, lies further on.
+
+    Args:
+        context: Numba's.
+        rows: of the tile, up to `ROWS`.
+        vectors: of `LANES` columns each: 1, 2, 4 or 8, as many as `most_vectors` allows.
+        a: [rows, terms].
+        a_row: see above.
+        a_sum: see above.
+        b: [terms, columns], whose columns lie side by side.
+        b_sum: see above.
+        start: [rows, columns], side by side; what the sums begin with.
+        start_row: see above; 0: one row is for all.
+        fresh: 1: the sums begin with 0.
+        out: [rows, columns], side by side.
+        out_row: see above.
+        terms: of each sum; at least one.
+        columns: that are there of the last vector.
+    """
+    given = (rows, vectors, a, a_row, a_sum, b, b_sum, start, start_row, fresh, out, out_row)
+    return types.void(*(types.int64 for _ in (*given, terms, columns))), _choose
+
+
+tile: Callable[..., None] = intrinsic(_tile)
+
+
+def _choose(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:  # noqa: ARG001
+    """Call the function for so many rows and vectors."""
+    rows, vectors, *rest = arguments
+    end, none = builder.append_basic_block("end"), builder.append_basic_block("none")
+    kind = builder.add(builder.mul(rows, ir.Constant(WORD, 16)), vectors)
+    choice = builder.switch(kind, none)
+    for some_rows, some_vectors in _kinds():
+        block = builder.append_basic_block(f"tile_{some_rows}_{some_vectors}")
+        choice.add_case(ir.Constant(WORD, some_rows * 16 + some_vectors), block)
+        builder.position_at_end(block)
+        builder.call(_function(builder.module, some_rows, some_vectors), rest)
+        builder.branch(end)
+    builder.position_at_end(none)
+    builder.branch(end)
+    builder.position_at_end(end)
+    return context.get_dummy_value()
+
+
+def _function(module: Any, rows: int, vectors: int) -> Any:
+    """The function that writes a tile of this size."""
+    name = f"remuda_tile_{rows}_{vectors}"
+    if name in module.globals:
+        return module.globals[name]
+    function = ir.Function(module, ir.FunctionType(ir.VoidType(), [WORD] * 12), name)
+    function.linkage = "internal"
+    function.attributes.add("noinline")
+    _Tile(function, rows, vectors).write()
+    return function
+
+
+class _Tile:
+    """Writes the function of one size: three blocks, of which the middle one is the loop."""
+
+    def __init__(self, function: Any, rows: int, vectors: int) -> None:
+        self._function, self._rows, self._vectors = function, range(rows), range(vectors)
+        names = ("entry", "loop", "done")
+        self._entry, self._loop, self._done = (function.append_basic_block(n) for n in names)
+
+    def write(self) -> None:
+        """Write it."""
+        a, a_row, a_sum, b, b_sum, start, start_row, fresh, out, out_row, terms, columns = (
+            self._function.args
+        )
+        build = ir.IRBuilder(self._entry)
+        a, b, start, out = (build.inttoptr(each, POINTER) for each in (a, b, start, out))
+        self._mask = build.icmp_signed("<", _lane_numbers(), _spread(build, columns, NUMBERS))
+        offsets = [build.mul(a_row, _word(row)) for row in self._rows]
+        is_fresh = build.icmp_signed("!=", fresh, _word(0))
+        sums = []
+        for row in self._rows:
+            place = build.gep(start, [build.mul(start_row, _word(row))])
+            for vector in self._vectors:
+                found = self._load(build, place, vector)
+                sums.append(build.select(is_fresh, _zeros(), found))
+        build.branch(self._loop)
+        sums = self._sum(a, offsets, a_sum, b, b_sum, terms, sums)
+        build = ir.IRBuilder(self._done)
+        found_sums = iter(sums)
+        for row in self._rows:
+            place = build.gep(out, [build.mul(out_row, _word(row))])
+            for vector in self._vectors:
+                self._store(build, next(found_sums), place, vector)
+        build.ret_void()
+
+    def _sum(
+        self,
+        a: Any,
+        offsets: list[Any],
+        a_sum: Any,
+        b: Any,
+        b_sum: Any,
+        terms: Any,
+        sums: list[Any],
+    ) -> list[Any]:
+        """The loop: add one product to each of the sums, which are in the order of `write`."""
+        build = ir.IRBuilder(self._loop)
+        counted, at_a, at_b = (build.phi(kind) for kind in (WORD, POINTER, POINTER))
+        running = [build.phi(VECTOR) for _ in sums]
+        right = [self._load(build, at_b, vector) for vector in self._vectors]
+        found: list[Any] = []
+        for row in self._rows:
+            left = _spread(build, build.load(build.gep(at_a, [offsets[row]])), VECTOR)
+            for vector in self._vectors:
+                product = build.fmul(left, right[vector], flags=FUSED)
+                found.append(build.fadd(running[len(found)], product, flags=FUSED))
+        following = [
+            build.add(counted, _word(1)),
+            build.gep(at_a, [a_sum]),
+            build.gep(at_b, [b_sum]),
+            *found,
+        ]
+        phis = [counted, at_a, at_b, *running]
+        for phi, first, later in zip(phis, [_word(0), a, b, *sums], following, strict=True):
+            phi.add_incoming(first, self._entry)
+            phi.add_incoming(later, self._loop)
+        build.cbranch(build.icmp_signed("<", following[0], terms), self._loop, self._done)
+        return found
+
+    def _load(self, build: Any, place: Any, vector: int) -> Any:
+        """A vector of a row; of the last one, only what is there."""
+        place = build.bitcast(build.gep(place, [_word(vector * LANES)]), VECTOR_POINTER)
+        if vector < self._vectors[-1]:
+            found = build.load(place)
+            found.align = 4
+            return found
+        kind = ir.FunctionType(VECTOR, [VECTOR_POINTER, INDEX, BITS, VECTOR])
+        call = self._masked("load", kind)
+        return build.call(call, [place, ir.Constant(INDEX, 4), self._mask, _zeros()])
+
+    def _store(self, build: Any, numbers: Any, place: Any, vector: int) -> None:
+        place = build.bitcast(build.gep(place, [_word(vector * LANES)]), VECTOR_POINTER)
+        if vector < self._vectors[-1]:
+            build.store(numbers, place).align = 4
+            return
+        kind = ir.FunctionType(ir.VoidType(), [VECTOR, VECTOR_POINTER, INDEX, BITS])
+        call = self._masked("store", kind)
+        build.call(call, [numbers, place, ir.Constant(INDEX, 4), self._mask])
+
+    def _masked(self, what: str, kind: Any) -> Any:
+        name = f"llvm.masked.{what}.v{LANES}f32.p0"
+        return cgutils.get_or_insert_function(self._function.module, kind, name)
+
+
+def _word(number: int) -> Any:
+    return ir.Constant(WORD, number)
+
+
+def _zeros() -> Any:
+    return ir.Constant(VECTOR, [ir.Constant(FLOAT, 0.0)] * LANES)
+
+
+def _lane_numbers() -> Any:
+    return ir.Constant(NUMBERS, [_word(lane) for lane in range(LANES)])
+
+
+def _spread(build: Any, number: Any, kind: Any) -> Any:
+    """A vector of the same number everywhere."""
+    nothing = ir.Constant(kind, ir.Undefined)
+    first = build.insert_element(nothing, number, ir.Constant(INDEX, 0))
+    zeros = ir.Constant(ir.VectorType(INDEX, LANES), [ir.Constant(INDEX, 0)] * LANES)
+    return build.shuffle_vector(first, nothing, zeros)
