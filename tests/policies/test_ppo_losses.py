@@ -7,7 +7,7 @@ import torch
 from policies.ppo_cases import bandit, make, play, watched_update
 from remuda.checkpoint.state import pack, unpack
 from remuda.experience.segments import AFTER
-from remuda.policies.actions import DiscreteActions
+from remuda.policies.actions import ContinuousActions, DiscreteActions
 from remuda.policies.algorithms.autograd import Autograd, Batch
 from remuda.policies.algorithms.fused import MOST_ROWS, Fused, Workspace
 from remuda.policies.algorithms.fused_kernels import standardise
@@ -28,14 +28,44 @@ from remuda.policies.networks.actor_critic import MEAN, VARIANCE
     ids=["trunk", "towers", "several choices"],
 )
 def test_fused_gradients_are_those_of_torch(shared, sizes, options, normalises, masked, activation):
-    """For more rows than go through together, and policies that differ in every cost."""
+    compare(shared, sizes, options, normalises, masked, activation)
+
+
+@pytest.mark.parametrize("activation", ["tanh", "relu"])
+@pytest.mark.parametrize("normalises", [False, True], ids=["as they are", "normalised"])
+@pytest.mark.parametrize("shared", [True, False], ids=["trunk", "towers"])
+def test_fused_gradients_of_numbers_are_those_of_torch(shared, normalises, activation):
+    """Of actions that are drawn from normal distributions, whose scales are learned."""
+    compare(shared, None, {"value_clip": 0.1}, normalises, False, activation)
+
+
+def choices(random, sizes, rows, masked):
+    """What was chosen, where some of it may be forbidden otherwise."""
+    chosen = np.stack(
+        [
+            random.integers(0, 1, (2, rows)) if masked and i == 0 else np.full((2, rows), size - 1)
+            for i, size in enumerate(sizes)
+        ],
+        -1,
+    )
+    if masked and len(sizes) == 1:
+        chosen[:, ::2] = sizes[0] - 1
+    return chosen
+
+
+def compare(shared, sizes, options, normalises, masked, activation):
+    """Hold the fused gradient to torch's, and what both tell.
+
+    For more rows than go through together, and policies that differ in every cost.
+    """
     random = np.random.default_rng(0)
     own = [
         {"ppo": options | {"clip": 0.2}},
         {"ppo": options | {"clip": 0.05, "entropy_cost": 0.1, "value_cost": 1.0}},
     ]
     network = {"hidden": (16, 12), "shared": shared, "activation": activation}
-    actions = DiscreteActions(sizes)
+    limits = np.full(2, -9.0, np.float32), np.full(2, 9.0, np.float32)
+    actions = DiscreteActions(sizes) if sizes else ContinuousActions(*limits)
     own = [{"network": network, **each} for each in own]
     algorithm = make(2, actions=actions, own=own, masked=masked)
     rows = MOST_ROWS + 300
@@ -48,15 +78,13 @@ def test_fused_gradients_are_those_of_torch(shared, sizes, options, normalises, 
     if masked:
         masks = torch.from_numpy(random.random((2, rows, sum(sizes))) < 0.7)
         masks[..., 0] = masks[..., -1] = True
-    chosen = np.stack(
-        [
-            random.integers(0, 1, (2, rows)) if masked and i == 0 else np.full((2, rows), size - 1)
-            for i, size in enumerate(sizes)
-        ],
-        -1,
-    )
-    if masked and len(sizes) == 1:
-        chosen[:, ::2] = sizes[0] - 1
+    chosen = choices(random, sizes, rows, masked) if sizes else random.normal(0, 1.5, (2, rows, 2))
+    chosen = chosen.astype(actions.dtype)
+    if not sizes:
+        with torch.no_grad():
+            algorithm.online.parameters["log_scale"].copy_(
+                torch.tensor([[[0.3, -0.5]], [[0.0, 1.0]]])
+            )
     observations = torch.from_numpy(random.random((2, rows, 2), np.float32))
     taken = torch.from_numpy(chosen)
     costs, both, cpu = algorithm.costs, np.arange(2), torch.device("cpu")

@@ -15,20 +15,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from remuda.policies.actions import DiscreteActions
-from remuda.policies.algorithms.autograd import Batch, Costs, Means
-from remuda.policies.algorithms.fused_kernels import (
-    differentiate,
-    evaluate,
-    gather,
-    standardise,
-)
+from remuda.policies.algorithms.autograd import Batch, Costs
+from remuda.policies.algorithms.fused_kernels import gather
+from remuda.policies.algorithms.objective import Objective, RowsOf
 from remuda.policies.algorithms.samples import Pick
 from remuda.policies.networks.activations import RELU, TANH, activate_in_place, derive
 from remuda.policies.networks.actor_critic import MEAN, VARIANCE, ActorCritic, scale_of
 from remuda.policies.networks.products import add_products, multiply
 from remuda.policies.stack import ParameterStack
-from remuda.types import Bools, Floats, Integers
+from remuda.types import Floats, Integers
 
 PIECE = 5 << 20
 """Bytes of what a piece is worked out in: smaller is more calls, larger leaves the cache."""
@@ -129,6 +124,11 @@ class _Cut:
         """The policies of the pick."""
         return slice(self.first, self.end)
 
+    @property
+    def of_batch(self) -> RowsOf:
+        """Which rows of the batch they are."""
+        return RowsOf(self.members, self.index, self.counts)
+
 
 class Fused:
     """Evaluates and differentiates G policies of one layout, in pieces of some rows."""
@@ -150,12 +150,10 @@ class Fused:
             workspace: where to work.
             normalises: whether advantages are normalised, by policy and minibatch.
         """
-        self._network, self._part, self._costs, self._workspace = network, part, costs, workspace
-        self._normalises = normalises
+        self._network, self._part, self._workspace = network, part, workspace
+        self._objective = Objective(network.actions, costs, normalises)
         self.rows_at_once = workspace.rows
         """Rows of a policy that are best evaluated together."""
-        assert isinstance(network.actions, DiscreteActions)
-        self._sizes = np.array(network.actions.sizes, np.int64)
         self._kind = TANH if network.config.activation == "tanh" else RELU
         self._views = {name: view.detach() for name, view in part.parameters.items()}
         self._gradients = part.gradient_views
@@ -167,7 +165,7 @@ class Fused:
         config = network.config
         return (
             device.type == "cpu"
-            and isinstance(network.actions, DiscreteActions)
+            and Objective.suits(network.actions)
             and network.encoder is None
             and not config.recurrent
         )
@@ -182,61 +180,24 @@ class Fused:
         values: Tensor,
     ) -> None:
         """Write log-probabilities of the actions and values, each [K, R], for the rows picked."""
-        allowed, heads = _masks_of(masks, *values.shape), self._heads()
+        heads, scales = self._heads(), self._log_scales
+        found = log_pi.numpy(), values.numpy()
         for pick in picks:
             for cut in _cut(pick, self.rows_at_once):
-                evaluate(
-                    self._forward(observations, cut, heads).outputs.numpy(),
-                    cut.members,
-                    cut.index,
-                    cut.counts,
-                    actions.numpy(),
-                    allowed,
-                    self._sizes,
-                    log_pi.numpy(),
-                    values.numpy(),
+                outputs = self._forward(observations, cut, heads).outputs.numpy()
+                self._objective.evaluate(
+                    outputs, scales[cut.here], cut.of_batch, actions.numpy(), masks, *found
                 )
 
     def step(self, batch: Batch, pick: Pick) -> Tensor:
         """Write the loss's gradients; returns what it was made of, [len(Means), G]."""
-        means = np.zeros((len(Means._fields), len(pick.members)))
-        shares = 1.0 / pick.counts
-        advantages = batch.advantages.numpy()
-        standard = np.empty((len(pick.members), 2), np.float32)
-        standard[:] = (0.0, 1.0)
-        if self._normalises:
-            standardise(advantages, pick.members, pick.rows, pick.counts, standard)
-        actions, log_prox, weights = (
-            part.numpy() for part in (batch.actions, batch.log_prox, batch.weights)
-        )
-        values, targets = batch.values.numpy(), batch.targets.numpy()
-        allowed = _masks_of(batch.masks, *batch.values.shape)
         self._part.gradients.zero_()
-        heads, turned, costs = self._heads(), self._turned(), self._costs
+        heads, turned = self._heads(), self._turned()
+        objective = self._objective.of(batch, pick, self._log_scales)
         for cut in _cut(pick, self.rows_at_once):
             here = cut.here
             piece = self._forward(batch.observations, cut, heads)
-            differentiate(
-                piece.outputs.numpy(),
-                cut.members,
-                cut.index,
-                cut.counts,
-                actions,
-                allowed,
-                self._sizes,
-                log_prox,
-                weights,
-                advantages,
-                standard[here],
-                values,
-                targets,
-                costs.clip[here],
-                costs.value_cost[here],
-                costs.value_clip[here],
-                costs.entropy_cost[here],
-                shares[here],
-                means[:, here],
-            )
+            objective.differentiate(piece.outputs.numpy(), here, cut.of_batch)
             for number, (head, tower) in enumerate(zip(heads, piece.towers, strict=True)):
                 errors = piece.outputs[..., head.columns]
                 add_products(errors, tower.hidden[-1], head.gradient[here])
@@ -244,7 +205,16 @@ class Fused:
                 multiply(errors, head.turned[here], None, tower.errors[-1])
                 self._backward(tower, piece.inputs, [each[here] for each in turned[number]])
         self._store(heads)
-        return torch.from_numpy(means.astype(np.float32))
+        if self._network.actions.num_scales:
+            self._gradients["log_scale"][:, 0].copy_(torch.from_numpy(objective.by_scales))
+        return torch.from_numpy(objective.means.astype(np.float32))
+
+    @property
+    def _log_scales(self) -> Floats:
+        """[G, A] of actions that are numbers, or [G, 0]."""
+        if not self._network.actions.num_scales:
+            return np.zeros((len(self._part.flat), 0), np.float32)
+        return np.ascontiguousarray(self._views["log_scale"][:, 0].numpy())
 
     def _heads(self) -> list[_Head]:
         """What leaves each tower. A trunk has both heads, so that they are one product."""
@@ -377,8 +347,3 @@ def _neighbours(members: Integers) -> list[tuple[slice, slice]]:
     if int(members[-1]) - first + 1 == count:
         return [(slice(0, count), slice(first, first + count))]
     return [(slice(i, i + 1), slice(int(k), int(k) + 1)) for i, k in enumerate(members)]
-
-
-def _masks_of(masks: Tensor | None, policies: int, rows: int) -> Bools:
-    found: Bools = masks.numpy() if masks is not None else np.zeros((policies, rows, 0), np.bool_)
-    return found

@@ -1,0 +1,165 @@
+"""The kernels of PPO's fused gradient for actions that are numbers from normal distributions.
+
+As `fused_kernels.py` for choices: rows in blocks, each number of theirs in an array of its own.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from remuda.kernels import njit
+from remuda.policies.actions import HALF_LOG_TWO_PI
+from remuda.policies.algorithms.fused_kernels import (
+    ADVANTAGE,
+    BLOCK,
+    BY_CHANCE,
+    LOG_PROX,
+    LOG_RATIO,
+    SLOPE,
+    TARGET,
+    VALUE,
+    WEIGHT,
+    WORKED,
+    ZERO,
+    of_policy,
+    of_value,
+    tell,
+)
+from remuda.policies.networks.activations import STRICT
+from remuda.policies.networks.vector_math import exp
+from remuda.types import Array, Floats, Integers
+
+PLAIN = np.float32(HALF_LOG_TWO_PI)
+HALF = np.float32(0.5)
+
+
+@njit(**STRICT)
+def standard_scores(
+    outputs: Floats,
+    first: int,
+    count: int,
+    actions: Floats,
+    rows: Integers,
+    log_scales: Floats,
+    z: Floats,
+    chance: Floats,
+) -> None:
+    """How far actions [R, A] are from their means, in standard deviations: [A, BLOCK].
+
+    `chance` [BLOCK] becomes their log-probabilities. `outputs` [B, A + 1] are means, then the
+    value; `log_scales` [A].
+    """
+    size = log_scales.size
+    for i in range(count):
+        chance[i] = ZERO
+        for j in range(size):
+            z[j, i] = actions[rows[i], j] - outputs[first + i, j]
+    for j in range(size):
+        inverse, least = exp(-log_scales[j]), log_scales[j] + PLAIN
+        for i in range(count):
+            z[j, i] *= inverse
+        for i in range(count):
+            chance[i] -= HALF * z[j, i] * z[j, i] + least
+
+
+@njit(**STRICT)
+def evaluate_normal(
+    outputs: Floats,
+    log_scales: Floats,
+    members: Integers,
+    index: Integers,
+    counts: Integers,
+    actions: Floats,
+    log_probs: Floats,
+    values: Floats,
+) -> None:
+    """Write log-probabilities of the actions and values of the rows of each policy."""
+    size = log_scales.shape[1]
+    z, chance = np.empty((size, BLOCK), np.float32), np.empty(BLOCK, np.float32)
+    for k in range(outputs.shape[0]):
+        who = members[k]
+        for first in range(0, counts[k], BLOCK):
+            count = min(BLOCK, counts[k] - first)
+            rows = index[k, first : first + count]
+            standard_scores(outputs[k], first, count, actions[who], rows, log_scales[k], z, chance)
+            for i in range(count):
+                log_probs[who, rows[i]] = chance[i]
+                values[who, rows[i]] = outputs[k, first + i, size]
+
+
+@njit(**STRICT)
+def differentiate_normal(
+    outputs: Floats,
+    log_scales: Floats,
+    by_scales: Floats,
+    members: Integers,
+    index: Integers,
+    counts: Integers,
+    actions: Floats,
+    log_prox: Floats,
+    weights: Floats,
+    advantages: Floats,
+    standard: Floats,
+    values_before: Floats,
+    targets: Floats,
+    clip: Floats,
+    value_cost: Floats,
+    value_clip: Floats,
+    entropy_cost: Floats,
+    shares: Array,
+    means: Array,
+) -> None:
+    """From the outputs of the heads to the loss, and back to the errors of these outputs.
+
+    `outputs` [G, B, A + 1]: means of the actions, then the value; they are written over by their
+    errors, with 0 where a row does not count. `log_scales` [G, A]: logarithms of standard
+    deviations; their errors are added to `by_scales` [G, A]. All else is as in
+    `fused_kernels.differentiate`.
+    """
+    size = log_scales.shape[1]
+    z, value = np.empty((size, BLOCK), np.float32), np.empty(BLOCK, np.float32)
+    entropies = np.empty((1, BLOCK), np.float32)
+    x = np.empty((WORKED, BLOCK), np.float32)
+    for k in range(outputs.shape[0]):
+        who, part = members[k], np.float32(shares[k])
+        outputs[k, counts[k] :] = ZERO
+        entropy = ZERO
+        for j in range(size):
+            entropy += log_scales[k, j] + HALF + PLAIN
+            # Of the entropy, which is that of each row.
+            by_scales[k, j] -= part * np.float32(counts[k]) * entropy_cost[k, 0]
+        for first in range(0, counts[k], BLOCK):
+            count = min(BLOCK, counts[k] - first)
+            rows = index[k, first : first + count]
+            standard_scores(
+                outputs[k], first, count, actions[who], rows, log_scales[k], z, x[LOG_RATIO]
+            )
+            entropies[0] = entropy
+            for i in range(count):
+                value[i] = outputs[k, first + i, size]
+                x[LOG_PROX, i] = log_prox[who, rows[i]]
+                x[WEIGHT, i] = weights[who, rows[i]]
+                x[ADVANTAGE, i] = advantages[who, rows[i]]
+                x[VALUE, i] = values_before[who, rows[i]]
+                x[TARGET, i] = targets[who, rows[i]]
+            of_policy(x, count, clip[k, 0], standard[k, 0], standard[k, 1])
+            of_value(x, value, count, value_clip[k, 0], part * value_cost[k, 0])
+            for j in range(size):
+                inverse, total = exp(-log_scales[k, j]), ZERO
+                for i in range(count):
+                    by_chance = part * x[BY_CHANCE, i]
+                    total += by_chance * (z[j, i] * z[j, i] - np.float32(1.0))
+                    outputs[k, first + i, j] = by_chance * z[j, i] * inverse
+                by_scales[k, j] += total
+            for i in range(count):
+                outputs[k, first + i, size] = x[SLOPE, i]
+            tell(
+                x,
+                entropies,
+                count,
+                part,
+                clip[k, 0],
+                value_cost[k, 0],
+                entropy_cost[k, 0],
+                means[:, k],
+            )

@@ -1,0 +1,145 @@
+"""PPO's objective of rows of network outputs, evaluated and differentiated by compiled kernels.
+
+For all kinds of actions: choices (`fused_kernels.py`) and numbers (`normal_kernels.py`). `outputs`
+[G, B, L + 1] are always what the policy's head says, then the value.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from torch import Tensor
+
+from remuda.policies.actions import Actions, ContinuousActions, DiscreteActions
+from remuda.policies.algorithms.autograd import Batch, Costs, Means
+from remuda.policies.algorithms.fused_kernels import differentiate, evaluate, standardise
+from remuda.policies.algorithms.normal_kernels import differentiate_normal, evaluate_normal
+from remuda.policies.algorithms.samples import Pick
+from remuda.types import Array, Bools, Floats, Integers
+
+
+class RowsOf(NamedTuple):
+    """Which rows of a batch outputs are of."""
+
+    members: Integers
+    """[G]: of which policies of the batch."""
+    rows: Integers
+    """[G, B]: which of their rows."""
+    counts: Integers
+    """[G]: how many of these count, the first ones; the others only fill up."""
+
+
+class Objective:
+    """What G policies are trained to make large, and how each row's outputs bear on it."""
+
+    def __init__(self, actions: Actions, costs: Costs, normalises: bool) -> None:
+        """Work for some policies.
+
+        Args:
+            actions: of all of them.
+            costs: of each.
+            normalises: whether advantages are normalised, by policy and minibatch.
+        """
+        self._actions, self._costs, self._normalises = actions, costs, normalises
+        self._sizes: Integers = np.array(getattr(actions, "sizes", ()), np.int64)
+
+    @staticmethod
+    def suits(actions: Actions) -> bool:
+        """Whether there are kernels for actions of this kind."""
+        return isinstance(actions, DiscreteActions | ContinuousActions)
+
+    def evaluate(
+        self,
+        outputs: Floats,
+        log_scales: Floats,
+        rows: RowsOf,
+        actions: Array,
+        masks: Tensor | None,
+        log_pi: Floats,
+        values: Floats,
+    ) -> None:
+        """Write log-probabilities of the actions and values, each [K, R], for some rows."""
+        if len(self._sizes):
+            allowed = _masks_of(masks, *values.shape)
+            evaluate(outputs, *rows, actions, allowed, self._sizes, log_pi, values)
+        else:
+            evaluate_normal(outputs, log_scales, *rows, actions, log_pi, values)
+
+    def of(self, batch: Batch, pick: Pick, log_scales: Floats) -> MinibatchObjective:
+        """The objective of one minibatch, whose rows are differentiated part by part.
+
+        Args:
+            batch: the whole rollout.
+            pick: the rows of the minibatch.
+            log_scales: [G, A] of actions that are numbers, or [G, 0].
+        """
+        return MinibatchObjective(
+            self._costs, self._sizes, self._normalises, batch, pick, log_scales
+        )
+
+
+class MinibatchObjective:
+    """The objective of one minibatch."""
+
+    def __init__(
+        self,
+        costs: Costs,
+        sizes: Integers,
+        normalises: bool,
+        batch: Batch,
+        pick: Pick,
+        log_scales: Floats,
+    ) -> None:
+        """Look at rows where they are; see `Objective.of`."""
+        self._costs, self._sizes = costs, sizes
+        self.means: Array = np.zeros((len(Means._fields), len(pick.members)))
+        """[len(Means), G] of the rows that were differentiated so far."""
+        self._log_scales = log_scales
+        self.by_scales: Floats = np.zeros_like(log_scales)
+        """[G, A]: the gradient of the logarithms of scales, so far."""
+        self._shares = 1.0 / pick.counts
+        self._actions, self._log_prox, self._weights, self._advantages = (
+            part.numpy()
+            for part in (batch.actions, batch.log_prox, batch.weights, batch.advantages)
+        )
+        self._values, self._targets = batch.values.numpy(), batch.targets.numpy()
+        self._masks = _masks_of(batch.masks, *batch.values.shape)
+        self._standard: Floats = np.zeros((len(pick.members), 2), np.float32)
+        self._standard[:, 1] = 1.0
+        if normalises:
+            standardise(self._advantages, pick.members, pick.rows, pick.counts, self._standard)
+
+    def differentiate(self, outputs: Floats, here: slice, rows: RowsOf) -> None:
+        """Write errors of outputs over them.
+
+        Args:
+            outputs: [g, B, L + 1] of some of the G policies.
+            here: which of them.
+            rows: the rows of the batch that the outputs are of.
+        """
+        costs = self._costs
+        terms: tuple[Any, ...] = (
+            self._log_prox,
+            self._weights,
+            self._advantages,
+            self._standard[here],
+            self._values,
+            self._targets,
+            costs.clip[here],
+            costs.value_cost[here],
+            costs.value_clip[here],
+            costs.entropy_cost[here],
+            self._shares[here],
+            self.means[:, here],
+        )
+        if len(self._sizes):
+            differentiate(outputs, *rows, self._actions, self._masks, self._sizes, *terms)
+        else:
+            scales = self._log_scales[here], self.by_scales[here]
+            differentiate_normal(outputs, *scales, *rows, self._actions, *terms)
+
+
+def _masks_of(masks: Tensor | None, policies: int, rows: int) -> Bools:
+    found: Bools = masks.numpy() if masks is not None else np.zeros((policies, rows, 0), np.bool_)
+    return found
