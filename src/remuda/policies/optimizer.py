@@ -1,12 +1,14 @@
 """Adam for K policies (Kingma and Ba 2015), on the rows of a parameter stack.
 
-The arithmetic is torch's own fused kernel, called once for each row, so that every policy has its
-own step count and moments. `torch.optim` is left out: making an optimizer there imports a compiler
-that no code here uses, which costs each learner most of a second and much memory.
+Every policy has its own step count and moments. On the processor a step is one loop over each row;
+elsewhere it is torch's own fused kernel, called once for each row. `torch.optim` is left out: to
+make an optimizer there imports a compiler that no code here uses, which costs each learner most of
+a second and much memory.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -14,7 +16,10 @@ import torch
 from torch import Tensor
 
 from remuda.checkpoint.state import fitting
-from remuda.types import State
+from remuda.kernels import njit
+from remuda.policies.networks.activations import STRICT
+from remuda.policies.stack import whole_rows
+from remuda.types import Array, Floats, Integers, State
 
 BETA_1, BETA_2 = 0.9, 0.999
 
@@ -34,14 +39,26 @@ class Adam:
         """By row; may be changed between two steps."""
         self.epsilons = list(epsilons)
         """Likewise."""
-        self._mean = torch.zeros_like(flat)
-        self._square = torch.zeros_like(flat)
+        # As the rows of a stack are, with their filling.
+        self._mean, self._square = (
+            torch.zeros(len(flat), flat.stride(0), device=flat.device)[:, : flat.shape[1]]
+            for _ in range(2)
+        )
         self._steps = torch.zeros(len(flat), device=flat.device)
         tensors = (flat.detach(), gradients, self._mean, self._square, self._steps)
         self._rows = list(zip(*(tensor.unbind(0) for tensor in tensors), strict=True))
+        self._whole = None
+        if flat.device.type == "cpu":
+            arrays = [whole_rows(x) for x in (flat, gradients, self._mean, self._square)]
+            self._whole = (*arrays, self._steps.numpy())
 
     def step(self, rows: Sequence[int] | None = None) -> None:
         """Take one step for these rows; for every row unless they are named."""
+        if self._whole is not None and torch.get_num_threads() == 1:
+            chosen = np.arange(len(self._flat)) if rows is None else np.array(rows, np.int64)
+            rates, epsilons = np.array(self.learning_rates), np.array(self.epsilons)
+            step(*self._whole, self._flat.shape[1], chosen, rates, epsilons)
+            return
         alike: dict[tuple[float, float], list[int]] = {}
         for row in range(len(self._flat)) if rows is None else rows:
             kind = (self.learning_rates[row], self.epsilons[row])
@@ -92,3 +109,35 @@ class Adam:
                 like = np.empty(tensor[row].shape, np.float32)
                 tensor[row].copy_(torch.from_numpy(fitting(state, name, like)))
             self._steps[row] = state["steps"]
+
+
+@njit(cache=True, error_model="numpy", fastmath={"contract"})
+def step(
+    flat: Floats,
+    gradients: Floats,
+    means: Floats,
+    squares: Floats,
+    steps: Floats,
+    size: int,
+    rows: Integers,
+    learning_rates: Array,
+    epsilons: Array,
+) -> None:
+    """Take one step for some rows of [K, P] or more, of which the first `size` numbers count.
+
+    `steps`, learning rates and epsilons are [K].
+    """
+    keep_square = np.float32(BETA_2)
+    take, take_square = np.float32(1.0 - BETA_1), np.float32(1.0 - BETA_2)
+    for row in rows:
+        steps[row] += np.float32(1.0)
+        own, gradient, mean, square = flat[row], gradients[row], means[row], squares[row]
+        rate = np.float32(learning_rates[row] / (1.0 - BETA_1 ** steps[row]))
+        scale = np.float32(math.sqrt(1.0 - BETA_2 ** steps[row]))
+        epsilon = np.float32(epsilons[row])
+        for i in range(size):
+            g = gradient[i]
+            m = mean[i] + take * (g - mean[i])
+            v = keep_square * square[i] + take_square * g * g
+            mean[i], square[i] = m, v
+            own[i] += -rate * m / (np.sqrt(v) / scale + epsilon)

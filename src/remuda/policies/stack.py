@@ -17,6 +17,8 @@ from collections.abc import Callable, Mapping, Sequence
 import torch
 from torch import Tensor
 
+from remuda.types import Floats
+
 LINE = 16
 """Numbers in a cache line."""
 
@@ -119,6 +121,12 @@ class Side:
         """Bring the gradients of the copies to their place."""
         if isinstance(self.index, Tensor):
             self._stack.gradients.index_copy_(0, self.index, self.part.gradients)
+
+
+def whole_rows(x: Tensor) -> Floats:
+    """Rows [K, P] of a stack with what fills them up to whole cache lines, in one piece."""
+    rows: Floats = x.detach().as_strided((len(x), x.stride(0)), (x.stride(0), 1)).numpy()
+    return rows
 
 
 def layout_checksum(shapes: Shapes) -> int:

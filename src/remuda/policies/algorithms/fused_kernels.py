@@ -220,12 +220,8 @@ def differentiate(
                 for i in range(count):
                     x[LOG_RATIO, i] += log_pi[start + actions[who, rows[i], c], i]
                 start = end
-            for i in range(count):
-                x[LOG_PROX, i] = log_prox[who, rows[i]]
-                x[WEIGHT, i] = weights[who, rows[i]]
-                x[ADVANTAGE, i] = advantages[who, rows[i]]
-                x[VALUE, i] = values_before[who, rows[i]]
-                x[TARGET, i] = targets[who, rows[i]]
+            look_up(x, rows, log_prox[who], weights[who], advantages[who])
+            look_up_values(x, rows, values_before[who], targets[who])
             of_policy(x, count, clip[k, 0], standard[k, 0], standard[k, 1])
             of_value(x, value, count, value_clip[k, 0], part * value_cost[k, 0])
             start = 0
@@ -242,15 +238,7 @@ def differentiate(
                 )
                 start = end
             # What was pi is now the errors of the logits.
-            for i in range(count):
-                for j in range(num_logits):
-                    outputs[k, first + i, j] = pi[j, i]
-                start = 0
-                for c in range(sizes.size):
-                    chosen = start + actions[who, rows[i], c]
-                    outputs[k, first + i, chosen] += part * x[BY_CHANCE, i]
-                    start += sizes[c]
-                outputs[k, first + i, num_logits] = x[SLOPE, i]
+            store(outputs[k], first, rows, pi, actions[who], sizes, x, part)
             tell(
                 x,
                 entropies,
@@ -261,6 +249,48 @@ def differentiate(
                 entropy_cost[k, 0],
                 means[:, k],
             )
+
+
+@njit(**STRICT)
+def look_up(
+    x: Floats, rows: Integers, log_prox: Floats, weights: Floats, advantages: Floats
+) -> None:
+    """Bring what is known of rows of a policy into `x`."""
+    for i in range(rows.size):
+        x[LOG_PROX, i] = log_prox[rows[i]]
+        x[WEIGHT, i] = weights[rows[i]]
+        x[ADVANTAGE, i] = advantages[rows[i]]
+
+
+@njit(**STRICT)
+def look_up_values(x: Floats, rows: Integers, values_before: Floats, targets: Floats) -> None:
+    """Likewise, what was thought of them, and what should be."""
+    for i in range(rows.size):
+        x[VALUE, i] = values_before[rows[i]]
+        x[TARGET, i] = targets[rows[i]]
+
+
+@njit(**STRICT)
+def store(
+    outputs: Floats,
+    first: int,
+    rows: Integers,
+    errors: Floats,
+    actions: Integers,
+    sizes: Integers,
+    x: Floats,
+    part: np.float32,
+) -> None:
+    """Write errors of logits, [L, BLOCK], and of the value over outputs [B, L + 1]."""
+    num_logits = outputs.shape[1] - 1
+    for i in range(rows.size):
+        for j in range(num_logits):
+            outputs[first + i, j] = errors[j, i]
+        start = 0
+        for c in range(sizes.size):
+            outputs[first + i, start + actions[rows[i], c]] += part * x[BY_CHANCE, i]
+            start += sizes[c]
+        outputs[first + i, num_logits] = x[SLOPE, i]
 
 
 @njit(**STRICT)

@@ -10,17 +10,14 @@ import numpy as np
 from remuda.kernels import njit
 from remuda.policies.actions import HALF_LOG_TWO_PI
 from remuda.policies.algorithms.fused_kernels import (
-    ADVANTAGE,
     BLOCK,
     BY_CHANCE,
-    LOG_PROX,
     LOG_RATIO,
     SLOPE,
-    TARGET,
-    VALUE,
-    WEIGHT,
     WORKED,
     ZERO,
+    look_up,
+    look_up_values,
     of_policy,
     of_value,
     tell,
@@ -137,11 +134,8 @@ def differentiate_normal(
             entropies[0] = entropy
             for i in range(count):
                 value[i] = outputs[k, first + i, size]
-                x[LOG_PROX, i] = log_prox[who, rows[i]]
-                x[WEIGHT, i] = weights[who, rows[i]]
-                x[ADVANTAGE, i] = advantages[who, rows[i]]
-                x[VALUE, i] = values_before[who, rows[i]]
-                x[TARGET, i] = targets[who, rows[i]]
+            look_up(x, rows, log_prox[who], weights[who], advantages[who])
+            look_up_values(x, rows, values_before[who], targets[who])
             of_policy(x, count, clip[k, 0], standard[k, 0], standard[k, 1])
             of_value(x, value, count, value_clip[k, 0], part * value_cost[k, 0])
             for j in range(size):
