@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import torch
@@ -17,7 +18,6 @@ from torch import Tensor
 
 from remuda.checkpoint.state import fitting
 from remuda.kernels import njit
-from remuda.policies.networks.activations import STRICT
 from remuda.policies.stack import whole_rows
 from remuda.types import Array, Floats, Integers, State
 
@@ -47,7 +47,7 @@ class Adam:
         self._steps = torch.zeros(len(flat), device=flat.device)
         tensors = (flat.detach(), gradients, self._mean, self._square, self._steps)
         self._rows = list(zip(*(tensor.unbind(0) for tensor in tensors), strict=True))
-        self._whole = None
+        self._whole: tuple[Any, ...] | None = None
         if flat.device.type == "cpu":
             arrays = [whole_rows(x) for x in (flat, gradients, self._mean, self._square)]
             self._whole = (*arrays, self._steps.numpy())
@@ -57,7 +57,7 @@ class Adam:
         if self._whole is not None and torch.get_num_threads() == 1:
             chosen = np.arange(len(self._flat)) if rows is None else np.array(rows, np.int64)
             rates, epsilons = np.array(self.learning_rates), np.array(self.epsilons)
-            step(*self._whole, self._flat.shape[1], chosen, rates, epsilons)
+            step(*self._whole, chosen, rates, epsilons, self._flat.shape[1])
             return
         alike: dict[tuple[float, float], list[int]] = {}
         for row in range(len(self._flat)) if rows is None else rows:
@@ -118,10 +118,10 @@ def step(
     means: Floats,
     squares: Floats,
     steps: Floats,
-    size: int,
     rows: Integers,
     learning_rates: Array,
     epsilons: Array,
+    size: int,
 ) -> None:
     """Take one step for some rows of [K, P] or more, of which the first `size` numbers count.
 

@@ -177,7 +177,7 @@ class Algorithm(ABC):
         if gradients.device.type == "cpu" and torch.get_num_threads() == 1:
             limits = self._max_grad_norm[members].numpy()
             norms: Floats = np.empty_like(limits)
-            clip(whole_rows(gradients), limits, norms)
+            clip(whole_rows(gradients), gradients.shape[1], limits, norms)
             return torch.from_numpy(norms)
         with torch.no_grad():
             norm: Tensor = torch.linalg.vector_norm(gradients, dim=1, keepdim=True)
@@ -186,15 +186,18 @@ class Algorithm(ABC):
 
 
 @njit(**FAST)
-def clip(gradients: Floats, limits: Floats, norms: Floats) -> None:
-    """Scale rows [G, P] down to norms of at most `limits` [G, 1]; what they were is written."""
+def clip(gradients: Floats, size: int, limits: Floats, norms: Floats) -> None:
+    """Scale rows [G, size] or more down to norms of at most `limits` [G, 1].
+
+    Only the first `size` numbers of a row count. `norms` [G, 1] is written: what they were.
+    """
     for k in range(gradients.shape[0]):
         row, total = gradients[k], np.float32(0.0)
-        for i in range(row.size):
+        for i in range(size):
             total += row[i] * row[i]
         norm = np.sqrt(total)
         norms[k, 0] = norm
         factor = limits[k, 0] / (norm + np.float32(1e-6))
         if not factor >= np.float32(1.0):  # what is no number is seen in the weights
-            for i in range(row.size):
+            for i in range(size):
                 row[i] *= factor
