@@ -57,7 +57,9 @@ class Adam:
         if self._whole is not None and torch.get_num_threads() == 1:
             chosen = np.arange(len(self._flat)) if rows is None else np.array(rows, np.int64)
             rates, epsilons = np.array(self.learning_rates), np.array(self.epsilons)
-            step(*self._whole, chosen, rates, epsilons, self._flat.shape[1])
+            flat, gradients, mean, square, steps = self._whole
+            size = self._flat.shape[1]
+            step(flat, gradients, mean, square, steps, chosen, rates, epsilons, size)
             return
         alike: dict[tuple[float, float], list[int]] = {}
         for row in range(len(self._flat)) if rows is None else rows:

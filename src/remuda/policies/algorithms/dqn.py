@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
+from remuda.config import PolicyConfig
+from remuda.policies.algorithms.fused_q import FusedQ, Settings
 from remuda.policies.algorithms.sequences import TransitionSequences
 from remuda.policies.algorithms.transition_algorithm import (
     Loss,
@@ -22,11 +26,16 @@ from remuda.policies.losses import (
 )
 from remuda.policies.networks.encoder import Weights
 from remuda.policies.networks.encoders import encoder_for
+from remuda.policies.networks.network import Network
 from remuda.policies.networks.q_network import MLP, QNetwork
 from remuda.policies.stack import ParameterStack
 
 if TYPE_CHECKING:
     from remuda.policies.spec import PolicySpec
+
+
+MOST_FUSED = 16
+"""Kinds of batches that are kept ready for."""
 
 
 class DQN(TransitionAlgorithm):
@@ -39,6 +48,17 @@ class DQN(TransitionAlgorithm):
 
     masks, recurrent = True, True
     network: QNetwork
+
+    def __init__(
+        self,
+        configs: Sequence[PolicyConfig],
+        network: Network,
+        streams: Sequence[torch.Generator],
+        device: str | torch.device = "cpu",
+    ) -> None:
+        super().__init__(configs, network, streams, device)
+        self._fused: OrderedDict[tuple[int, int, int], FusedQ] = OrderedDict()
+        """By policies and samples; the newest last."""
 
     @classmethod
     def network_for(cls, spec: PolicySpec) -> QNetwork:
@@ -65,6 +85,42 @@ class DQN(TransitionAlgorithm):
         taken = values_of(q_tm1, batch.a_tm1)
         errors = target - taken.detach() if batch.weights.numel() else None
         return Loss(q_learning_loss(taken, target, self.config.q_learning.huber), taken, errors)
+
+    def _differentiate(
+        self, batch: Transitions | TransitionSequences, part: Part
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """By kernels where they suit network and loss."""
+        fused = self._fused_for(batch, part)
+        if fused is None:
+            return super()._differentiate(batch, part)
+        assert isinstance(batch, Transitions)
+        told = fused.step(
+            batch.s_tm1,
+            batch.a_tm1,
+            batch.r_t,
+            batch.discount_t,
+            batch.s_t,
+            batch.allowed_t,
+            batch.weights,
+        )
+        return told.loss, told.value, told.errors if batch.weights.numel() else told.losses
+
+    def _fused_for(self, batch: Transitions | TransitionSequences, part: Part) -> FusedQ | None:
+        """What works out batches of this size of these policies; made when it is first needed."""
+        if type(self).loss is not DQN.loss or isinstance(batch, TransitionSequences):
+            return None
+        if not FusedQ.suits(self.network, self.device):
+            return None
+        key = part.first, part.end, batch.a_tm1.shape[1]
+        found = self._fused.pop(key, None)
+        if found is None:
+            settings = Settings(self.config.q_learning.double, self.config.q_learning.huber)
+            assert isinstance(self.network, MLP)
+            found = FusedQ(self.network, part.online, part.target, settings, key[2])
+        self._fused[key] = found
+        while len(self._fused) > MOST_FUSED:
+            self._fused.popitem(last=False)
+        return found
 
     def _acting(self, part: Part, stack: ParameterStack) -> Weights:
         return self.network.acting(stack.parameters, self._noise(part))

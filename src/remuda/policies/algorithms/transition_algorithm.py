@@ -235,6 +235,19 @@ class TransitionAlgorithm(Algorithm):
         """Train policies `first` to `end - 1`, a step on the batch of each."""
         end = len(self.configs) if end is None else end
         part = self._part(first, end)
+        loss, value, errors = self._differentiate(batch, part)
+        norm = self.clip_gradients(part.online.gradients, slice(first, end))
+        self.optimizer.step(range(first, end))
+        for policy in range(first, end):
+            self.updates[policy] += 1
+        with torch.no_grad():
+            self.renew_targets(part)
+        return Learned(loss, norm.squeeze(1), value, errors)
+
+    def _differentiate(
+        self, batch: Transitions | TransitionSequences, part: Part
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Write the gradients of a batch; returns loss [G], value [G] and errors, as `Learned`."""
         # Sequences come only to algorithms that are `recurrent`; `PolicySpec.network` sees to it.
         losses, values, errors = Loss(*self.loss(batch, part))  # type: ignore[arg-type]
         errors = losses if errors is None else errors
@@ -242,18 +255,12 @@ class TransitionAlgorithm(Algorithm):
             losses = losses * batch.weights
         loss = losses.mean(-1)
         part.online.backward(loss.sum())
-        norm = self.clip_gradients(part.online.gradients, slice(first, end))
-        self.optimizer.step(range(first, end))
-        for policy in range(first, end):
-            self.updates[policy] += 1
-        with torch.no_grad():
-            self.renew_targets(part)
         value, errors = values.detach().flatten(1).mean(1), errors.detach()
         if isinstance(batch, TransitionSequences):
             by_step = values.detach().reshape(*batch.valid.shape, -1).mean(-1)
             value = mean_of(by_step, batch.valid)
             errors = batch.priorities(errors)
-        return Learned(loss.detach(), norm.squeeze(1), value, errors)
+        return loss.detach(), value, errors
 
     def state(self, policy: int) -> State:
         """All that a successor needs to go on exactly here: `learned`, and the random stream."""

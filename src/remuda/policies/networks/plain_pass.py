@@ -28,15 +28,19 @@ class PlainPass:
         self._kind = KINDS[activation]
         self._tensors = [inputs]
         """Whose memory the calls name: they stay as long as this."""
+        self.hidden: list[Tensor] = []
+        """What each hidden layer said, [K, N, units]; written anew by the next pass."""
         calls: list[tuple[tuple[Any, ...], Floats]] = []
         for layer in layers:
             weight, bias = weights[f"{layer}.weight"], weights[f"{layer}.bias"]
             out = torch.zeros(*inputs.shape[:2], weight.shape[-1])
             calls.append((terms_of(inputs, weight, bias, out), out.numpy().reshape(-1)))
-            self._tensors += [weight, bias, out]
+            self._tensors += [weight, bias]
+            self.hidden.append(out)
             inputs = out
+        self._said = self.hidden.pop()
         *self._hidden, (self._head, _) = calls
-        self._outputs: Floats = inputs.numpy()
+        self._outputs: Floats = self._said.numpy()
 
     def __call__(self) -> Floats:
         """What the head says, [K, N, outputs]; written anew by the next pass."""
