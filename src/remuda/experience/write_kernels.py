@@ -40,7 +40,7 @@ NOWHERE = -1
 """The place of a stream that has no segment open."""
 
 
-@njit(cache=True, inline="always")
+@njit(cache=True, inline="always", _nrt=False)
 def _of_ring(block: Segments, ring: int) -> Segments:
     """Take a ring's part of each array; once a call, since Numba counts who holds such a part."""
     return Segments(
@@ -54,7 +54,7 @@ def _of_ring(block: Segments, ring: int) -> Segments:
     )
 
 
-@njit(cache=True)
+@njit(cache=True, _nrt=False)
 def _begin_segment(segments: Segments, beginnings: Beginnings, slots: Integers, stream: int) -> int:
     """Take the oldest segment that no stream is writing; it is left odd, for its frames to come."""
     sequence, committed, counters = segments.sequence, segments.committed, segments.counters
@@ -80,7 +80,7 @@ def _begin_segment(segments: Segments, beginnings: Beginnings, slots: Integers, 
     return slot
 
 
-@njit(cache=True)
+@njit(cache=True, _nrt=False)
 def _close_segment(segments: Segments, slot: int) -> None:
     """Add a segment to the queue; its steps are all committed.
 
@@ -109,7 +109,7 @@ def _close_segment(segments: Segments, slot: int) -> None:
     store(counters, CLOSED_STEPS, steps)
 
 
-@njit(cache=True)
+@njit(cache=True, _nrt=False)
 def _copy(source: Array, row: int, target: Array, slot: int, t: int) -> None:
     """Copy `source[row]` to `target[slot, t]`.
 
@@ -120,7 +120,7 @@ def _copy(source: Array, row: int, target: Array, slot: int, t: int) -> None:
         target[slot, t, i] = source[row, i]
 
 
-@njit(cache=True, inline="always")
+@njit(cache=True, inline="always", _nrt=False)
 def _decide_stream(
     steps: Decisions,
     segments: Segments,
@@ -145,10 +145,13 @@ def _decide_stream(
     slot, t = places.slots[stream], places.lengths[stream]
     if slot == NOWHERE:
         slot = _begin_segment(segments, beginnings, places.slots, stream)
-        steps.observations[slot, : n_frames - 1] = 0
+        for i in range(n_frames - 1):
+            for j in range(steps.observations.shape[2]):
+                steps.observations[slot, i, j] = 0
         _copy(choices.observations, stream, steps.observations, slot, n_frames - 1)
         _copy(choices.masks, stream, steps.masks, slot, 0)
-        beginnings.memories[slot] = choices.recurrent_states[stream]
+        for j in range(beginnings.memories.shape[1]):
+            beginnings.memories[slot, j] = choices.recurrent_states[stream, j]
         store(segments.sequence, slot, segments.sequence[slot] + 1)
         t = 0
     else:
@@ -164,9 +167,12 @@ def _decide_stream(
             last = slot
             _close_segment(segments, last)
             slot = _begin_segment(segments, beginnings, places.slots, stream)
-            steps.observations[slot, :n_frames] = steps.observations[last, t : t + n_frames]
+            for i in range(n_frames):
+                for j in range(steps.observations.shape[2]):
+                    steps.observations[slot, i, j] = steps.observations[last, t + i, j]
             _copy(choices.masks, stream, steps.masks, slot, 0)
-            beginnings.memories[slot] = choices.recurrent_states[stream]
+            for j in range(beginnings.memories.shape[1]):
+                beginnings.memories[slot, j] = choices.recurrent_states[stream, j]
             store(segments.sequence, slot, segments.sequence[slot] + 1)
             t = 0
     _copy(choices.actions, stream, steps.actions, slot, t)
@@ -177,7 +183,7 @@ def _decide_stream(
     return fresh
 
 
-@njit(cache=True)
+@njit(cache=True, _nrt=False)
 def _count(counters: Integers, fresh: int, word: int) -> bool:
     """Count committed steps; whether the learner is to be rung, for what the other word counts."""
     store(counters, WRITTEN, counters[WRITTEN] + fresh)
@@ -186,7 +192,7 @@ def _count(counters: Integers, fresh: int, word: int) -> bool:
     return 0 < wanted <= counters[word] and exchange(counters, WANTED, 0) != 0
 
 
-@njit(cache=True, inline="always")
+@njit(cache=True, inline="always", _nrt=False)
 def _decide_ring(
     steps: Decisions,
     segments: Segments,
@@ -207,7 +213,7 @@ def _decide_ring(
     return fresh > 0 and _count(segments.counters, fresh, watched)
 
 
-@njit(cache=True, inline="always")
+@njit(cache=True, inline="always", _nrt=False)
 def _end_stream(
     steps: Outcomes, segments: Segments, places: Places, results: Results, stream: int
 ) -> int:
@@ -236,7 +242,7 @@ def _end_stream(
     return 1
 
 
-@njit(cache=True)
+@njit(cache=True, _nrt=False)
 def decide(
     observations: Array,
     actions: Array,
@@ -299,7 +305,7 @@ def decide(
     return num_due
 
 
-@njit(cache=True)
+@njit(cache=True, _nrt=False)
 def outcome(
     observations: Array,
     masks: Bools,
@@ -345,7 +351,7 @@ def outcome(
     return num_due
 
 
-@njit(cache=True)
+@njit(cache=True, _nrt=False)
 def repair(segments: Segments) -> None:
     """Empty the segment that a writer before this one may have left half ready.
 
@@ -371,7 +377,7 @@ def repair(segments: Segments) -> None:
         store(counters, CLOSED_STEPS, queue_steps[(counters[CLOSED] - 1) % queue_steps.size])
 
 
-@njit(cache=True)
+@njit(cache=True, _nrt=False)
 def clear_ring(segments: Segments) -> None:
     """Empty every segment; none is open. Readers that are at it throw away what they copied."""
     sequence, committed, counters = segments.sequence, segments.committed, segments.counters
@@ -384,7 +390,7 @@ def clear_ring(segments: Segments) -> None:
     store(counters, LOST, counters[WRITTEN])
 
 
-@njit(cache=True)
+@njit(cache=True, _nrt=False)
 def close_orphans(segments: Segments) -> None:
     """Close every segment that has steps and was never closed; `repair` was called before.
 
