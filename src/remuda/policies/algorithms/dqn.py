@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import torch
 from torch import Tensor
@@ -34,10 +34,6 @@ if TYPE_CHECKING:
     from remuda.policies.spec import PolicySpec
 
 
-MOST_FUSED = 16
-"""Kinds of batches that are kept ready for."""
-
-
 class DQN(TransitionAlgorithm):
     """Learns the values of actions (Mnih et al. 2015), chosen and valued by two networks.
 
@@ -47,6 +43,8 @@ class DQN(TransitionAlgorithm):
     """
 
     masks, recurrent = True, True
+    kept_bytes: ClassVar[int] = 32 << 20
+    """Of the arrays that batches of different sizes are worked out in."""
     network: QNetwork
 
     def __init__(
@@ -118,7 +116,10 @@ class DQN(TransitionAlgorithm):
             assert isinstance(self.network, MLP)
             found = FusedQ(self.network, part.online, part.target, settings, key[2])
         self._fused[key] = found
-        while len(self._fused) > MOST_FUSED:
+        # Who is trained together, and on how many samples, may change from update to update.
+        while (
+            len(self._fused) > 1 and sum(f.nbytes for f in self._fused.values()) > self.kept_bytes
+        ):
             self._fused.popitem(last=False)
         return found
 

@@ -87,6 +87,13 @@ class FusedQ:
         self._every: Bools = np.zeros((policies, samples, 0), np.bool_)
         self._same: Floats = np.zeros((policies, 0), np.float32)
 
+    @property
+    def nbytes(self) -> int:
+        """Of what is worked out in."""
+        passes = (self._online_tm1, self._online_t, self._target_t)
+        hidden = [x for each in passes for x in each.hidden]
+        return sum(x.nbytes for x in (*self._inputs, *self._turned, *self._errors, *hidden))
+
     @staticmethod
     def suits(network: Any, device: torch.device) -> bool:
         """Whether these networks are of the kind that is written out here."""
@@ -209,8 +216,8 @@ def differentiate_q(
     """From action values [G, B, A] to the loss of Q-learning, and back to their errors.
 
     See `losses.q_learning_target` and `losses.huber` for what is worked out. `by_q` [G, B, A] is
-    written: errors of `q_tm1`; so are `losses`, `taken` and `off` [G, B]: values of the actions, and
-    how far these are off. To `means` [2, G] the mean loss and value are added.
+    written: errors of `q_tm1`; so are `losses`, `taken` and `off` [G, B]: values of the actions,
+    and how far these are off. To `means` [2, G] the mean loss and value are added.
     """
     samples = q_t.shape[1]
     share = np.float32(1.0 / samples)
