@@ -6,11 +6,13 @@ turn, take one argument for each array. Their first lines gather what belongs to
 (`remuda.experience.ring_arrays`); all that they call takes those.
 
 Rings stand side by side in a block: an array of a block is [rings, ...].
+
+Nothing here counts who holds an array, which is what `_nrt=False` is for: Numba would count at each
+look at a field of a tuple, in steps that all processors must agree on, and that took half of the
+time of playing. So nothing here may make an array, or assign a part of one.
 """
 
 from __future__ import annotations
-
-from numba import njit
 
 from remuda.experience.ring import (
     CLOSED,
@@ -33,6 +35,7 @@ from remuda.experience.ring_arrays import (
     Results,
     Segments,
 )
+from remuda.kernels import njit
 from remuda.memory.atomic import exchange, fence_full, fence_release, load, store
 from remuda.types import Array, Bools, Floats, Integers
 

@@ -14,8 +14,10 @@ from torch.nn import functional
 from remuda.config import PolicyConfig
 from remuda.errors import ConfigError, ContractError
 from remuda.policies.networks.activations import activate
+from remuda.policies.networks.convolution import convolve
 from remuda.policies.networks.encoder import Encoder, Image, Weights
 from remuda.policies.networks.lifted import lifted, memory_of_module
+from remuda.policies.networks.products import suits
 
 
 class Observer(Protocol):
@@ -79,19 +81,28 @@ class Convolutions(Encoder):
 
     def features(self, tower: str, weights: Weights, inputs: Tensor) -> Tensor:
         """Features [K, B, width] of inputs [K, B, num_inputs]."""
+        parts = [
+            (weights[f"{layer}.weight"], weights[f"{layer}.bias"], stride)
+            for layer, (_, _, stride) in zip(self.layers(tower), self._layers, strict=True)
+        ]
         image, (policies, batch, _) = self._image, inputs.shape
+        size = (image.frames, image.height, image.width, image.channels)
         if image.channels_last:
-            size = (image.frames, image.height, image.width, image.channels)
-            inputs = inputs.view(policies, batch, *size).movedim(-1, 3).flatten(2)
-        x = inputs.view(policies, batch, -1, image.height, image.width).transpose(0, 1)
-        x = x.reshape(batch, -1, image.height, image.width)
-        for layer, (_, _, stride) in zip(self.layers(tower), self._layers, strict=True):
-            weight, bias = (weights[f"{layer}.{part}"] for part in ("weight", "bias"))
+            x = inputs.view(policies, batch, *size).movedim(2, 4)
+        else:
+            x = inputs.view(policies, batch, size[0] * size[3], *size[1:3]).movedim(2, 4)
+        if suits(inputs, *(weight for weight, *_ in parts)):
+            x = x.reshape(policies, batch, *size[1:3], -1)
+            for weight, bias, stride in parts:
+                x = convolve(x, weight, bias, stride, self._activation)
+            return x.movedim(4, 2).flatten(2)
+        x = x.reshape(policies, batch, *size[1:3], -1).movedim(4, 2).transpose(0, 1).flatten(1, 2)
+        for weight, bias, stride in parts:
             x = functional.conv2d(
                 x, weight.flatten(0, 1), bias.flatten(), stride=stride, groups=policies
             )
             x = activate(x, self._activation)
-        return x.view(batch, policies, -1).transpose(0, 1)
+        return x.reshape(batch, policies, -1).transpose(0, 1)
 
 
 def encoder_for(spec: Observer) -> Encoder | None:

@@ -214,6 +214,9 @@ def gemm(
                             out_row,
                             now,
                             width - (vectors - 1) * LANES,
+                            1,
+                            0,
+                            0,
                         )
                     column += width
 

@@ -73,8 +73,13 @@ def _tile(
     out_row: Any,
     terms: Any,
     columns: Any,
+    runs: Any,
+    a_run: Any,
+    b_run: Any,
 ) -> Any:
     """Write a tile: out[m, n] = start[m, n] + sum over k of a[m, k] * b[k, n].
+
+    The terms of a sum may lie in several runs, in steps that are alike from run to run.
 
     All are whole numbers. `a`, `b`, `start` and `out` are addresses of 32-bit floats; what ends on
     `_row` or `_sum` says how many floats the next row, or the next term of a sum, lies further on.
@@ -93,11 +98,15 @@ def _tile(
         fresh: 1: the sums begin with 0.
         out: [rows, columns], side by side.
         out_row: see above.
-        terms: of each sum; at least one.
+        terms: of each run; at least one.
         columns: that are there of the last vector.
+        runs: at least one.
+        a_run: how many floats the next run begins further on.
+        b_run: likewise.
     """
     given = (rows, vectors, a, a_row, a_sum, b, b_sum, start, start_row, fresh, out, out_row)
-    return types.void(*(types.int64 for _ in (*given, terms, columns))), _choose
+    more = (terms, columns, runs, a_run, b_run)
+    return types.void(*(types.int64 for _ in (*given, *more))), _choose
 
 
 tile: Callable[..., None] = intrinsic(_tile)
@@ -126,7 +135,7 @@ def _function(module: Any, rows: int, vectors: int) -> Any:
     name = f"remuda_tile_{rows}_{vectors}"
     if name in module.globals:
         return module.globals[name]
-    function = ir.Function(module, ir.FunctionType(ir.VoidType(), [WORD] * 12), name)
+    function = ir.Function(module, ir.FunctionType(ir.VoidType(), [WORD] * 15), name)
     function.linkage = "internal"
     function.attributes.add("noinline")
     _Tile(function, rows, vectors).write()
@@ -134,18 +143,21 @@ def _function(module: Any, rows: int, vectors: int) -> Any:
 
 
 class _Tile:
-    """Writes the function of one size: three blocks, of which the middle one is the loop."""
+    """Writes the function of one size: a loop over the terms of a run, in one over runs."""
 
     def __init__(self, function: Any, rows: int, vectors: int) -> None:
         self._function, self._rows, self._vectors = function, range(rows), range(vectors)
-        names = ("entry", "loop", "done")
-        self._entry, self._loop, self._done = (function.append_basic_block(n) for n in names)
+        names = ("entry", "run", "loop", "next", "done")
+        self._entry, self._run, self._loop, self._next, self._done = (
+            function.append_basic_block(name) for name in names
+        )
 
     def write(self) -> None:
         """Write it."""
-        a, a_row, a_sum, b, b_sum, start, start_row, fresh, out, out_row, terms, columns = (
+        a, a_row, a_sum, b, b_sum, start, start_row, fresh, out, out_row, *more = (
             self._function.args
         )
+        terms, columns, runs, a_run, b_run = more
         build = ir.IRBuilder(self._entry)
         a, b, start, out = (build.inttoptr(each, POINTER) for each in (a, b, start, out))
         self._mask = build.icmp_signed("<", _lane_numbers(), _spread(build, columns, NUMBERS))
@@ -157,10 +169,24 @@ class _Tile:
             for vector in self._vectors:
                 found = self._load(build, place, vector)
                 sums.append(build.select(is_fresh, _zeros(), found))
+        build.branch(self._run)
+        build = ir.IRBuilder(self._run)
+        number, a_here, b_here = (build.phi(kind) for kind in (WORD, POINTER, POINTER))
+        running = [build.phi(VECTOR) for _ in sums]
         build.branch(self._loop)
-        sums = self._sum(a, offsets, a_sum, b, b_sum, terms, sums)
+        found = self._sum(a_here, offsets, a_sum, b_here, b_sum, terms, running)
+        build = ir.IRBuilder(self._next)
+        counted, after_a, after_b = (
+            build.add(number, _word(1)),
+            build.gep(a_here, [a_run]),
+            build.gep(b_here, [b_run]),
+        )
+        build.cbranch(build.icmp_signed("<", counted, runs), self._run, self._done)
+        phis = [number, a_here, b_here, *running]
+        _follow(phis, self._entry, [_word(0), a, b, *sums])
+        _follow(phis, self._next, [counted, after_a, after_b, *found])
         build = ir.IRBuilder(self._done)
-        found_sums = iter(sums)
+        found_sums = iter(found)
         for row in self._rows:
             place = build.gep(out, [build.mul(out_row, _word(row))])
             for vector in self._vectors:
@@ -188,17 +214,15 @@ class _Tile:
             for vector in self._vectors:
                 product = build.fmul(left, right[vector], flags=FUSED)
                 found.append(build.fadd(running[len(found)], product, flags=FUSED))
-        following = [
+        more, after_a, after_b = (
             build.add(counted, _word(1)),
             build.gep(at_a, [a_sum]),
             build.gep(at_b, [b_sum]),
-            *found,
-        ]
+        )
+        build.cbranch(build.icmp_signed("<", more, terms), self._loop, self._next)
         phis = [counted, at_a, at_b, *running]
-        for phi, first, later in zip(phis, [_word(0), a, b, *sums], following, strict=True):
-            phi.add_incoming(first, self._entry)
-            phi.add_incoming(later, self._loop)
-        build.cbranch(build.icmp_signed("<", following[0], terms), self._loop, self._done)
+        _follow(phis, self._run, [_word(0), a, b, *sums])
+        _follow(phis, self._loop, [more, after_a, after_b, *found])
         return found
 
     def _load(self, build: Any, place: Any, vector: int) -> Any:
@@ -224,6 +248,12 @@ class _Tile:
     def _masked(self, what: str, kind: Any) -> Any:
         name = f"llvm.masked.{what}.v{LANES}f32.p0"
         return cgutils.get_or_insert_function(self._function.module, kind, name)
+
+
+def _follow(phis: list[Any], block: Any, values: list[Any]) -> None:
+    """What phis are where a block comes before theirs."""
+    for phi, value in zip(phis, values, strict=True):
+        phi.add_incoming(value, block)
 
 
 def _word(number: int) -> Any:

@@ -1,0 +1,277 @@
+"""Convolutions of K policies on the processor, in tiles of `tiles.py`, without copies of patches.
+
+Channels lie last. Then what a kernel sees of one row of an image is one run of numbers, and that of
+the next place begins `stride * channels` numbers further on: a row of outputs is a product of
+matrices that are there already, summed over the rows of the kernel. torch's convolution is made for
+few large images, and of K policies it makes one of K groups, which is slower still.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from remuda.kernels import njit
+from remuda.policies.networks.activations import KINDS, activate_in_place, derive
+from remuda.policies.networks.products import most_vectors_of
+from remuda.policies.networks.tiles import LANES, ROWS, tile
+from remuda.types import Integers
+
+
+def convolve(x: Tensor, weight: Tensor, bias: Tensor, stride: int, activation: str) -> Tensor:
+    """Convolve images, with an activation after it: [K, B, height, width, outputs].
+
+    Args:
+        x: [K, B, height, width, channels], of a kind that `products.suits`.
+        weight: [K, outputs, channels, kernel, kernel], as torch has it.
+        bias: [K, 1, outputs].
+        stride: of the kernel.
+        activation: relu or tanh.
+    """
+    tensors = (x, weight, bias)
+    if torch.is_grad_enabled() and any(each.requires_grad for each in tensors):
+        found: Tensor = _Convolve.apply(activation, stride, *tensors)  # type: ignore[no-untyped-call]
+        return found
+    return _forward(x.contiguous(), _last(weight), bias, stride, activation)
+
+
+def _last(weight: Tensor) -> Tensor:
+    """Weights as what a kernel sees lies: [K, kernel, kernel, channels, outputs]."""
+    return weight.detach().permute(0, 3, 4, 2, 1).contiguous()
+
+
+class _Sizes(NamedTuple):
+    """Of a convolution."""
+
+    samples: int
+    row: int
+    """Numbers in a row of an image."""
+    image: int
+    """Numbers in an image."""
+    kernel: int
+    channels: int
+    step: int
+    """Numbers from what one place sees to what the next one does."""
+    down: int
+    """The same, from one row of places to the next."""
+    high: int
+    """Rows of places."""
+    wide: int
+    """Places in a row."""
+    outputs: int
+
+    @property
+    def run(self) -> int:
+        """Numbers that a kernel sees of one row."""
+        return self.kernel * self.channels
+
+
+def _sizes(x: Tensor, weights: Tensor, stride: int) -> _Sizes:
+    _, samples, height, width, channels = x.shape
+    kernel, outputs = weights.shape[1], weights.shape[4]
+    row = width * channels
+    high, wide = ((length - kernel) // stride + 1 for length in (height, width))
+    return _Sizes(
+        samples,
+        row,
+        height * row,
+        kernel,
+        channels,
+        stride * channels,
+        stride * row,
+        high,
+        wide,
+        outputs,
+    )
+
+
+def _forward(x: Tensor, weights: Tensor, bias: Tensor, stride: int, activation: str) -> Tensor:
+    n = _sizes(x, weights, stride)
+    out = torch.empty(len(x), n.samples, n.high, n.wide, n.outputs)
+    for k in range(len(x)):
+        tiles_of(
+            _counts(n.samples, n.high),
+            n.wide,
+            n.outputs,
+            *(x[k].data_ptr(), n.step, 1, _steps(n.image, n.down)),
+            *(weights[k].data_ptr(), n.outputs, _steps()),
+            bias[k].data_ptr(),
+            *(
+                out[k].data_ptr(),
+                n.outputs,
+                _steps(n.high * n.wide * n.outputs, n.wide * n.outputs),
+            ),
+            *(n.run, n.kernel, n.row, n.run * n.outputs),
+        )
+    activate_in_place(out.view(-1).numpy(), KINDS[activation])
+    return out
+
+
+def _by_weights(x: Tensor, errors: Tensor, out: Tensor, n: _Sizes) -> None:
+    """Add what errors [B, high, wide, outputs] say of the weights, for one policy."""
+    tiles_of(
+        _counts(n.samples, n.kernel),
+        n.run,
+        n.outputs,
+        *(x.data_ptr(), 1, n.step, _steps(n.image, n.row)),
+        *(errors.data_ptr(), n.outputs, _steps(n.high * n.wide * n.outputs)),
+        0,
+        *(out.data_ptr(), n.outputs, _steps(0, n.run * n.outputs)),
+        *(n.wide, n.high, n.down, n.wide * n.outputs),
+    )
+
+
+def _by_images(errors: Tensor, turned: Tensor, out: Tensor, n: _Sizes) -> None:
+    """Add what errors say of the images, for one policy; `turned` [kernel, kernel, O, channels]."""
+    part = n.outputs * n.channels
+    tiles_of(
+        _counts(n.samples, n.high, n.kernel, n.kernel),
+        n.wide,
+        n.channels,
+        *(errors.data_ptr(), n.outputs, 1),
+        _steps(n.high * n.wide * n.outputs, n.wide * n.outputs),
+        *(turned.data_ptr(), n.channels, _steps(0, 0, n.kernel * part, part)),
+        0,
+        *(out.data_ptr(), n.step, _steps(n.image, n.down, n.row, n.channels)),
+        *(n.outputs, 1, 0, 0),
+    )
+
+
+class _Convolve(torch.autograd.Function):
+    """`convolve`, of which torch learns the gradients."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, activation: str, stride: int, x: Tensor, weight: Tensor, bias: Tensor
+    ) -> Tensor:
+        """Convolve, and keep what it needs for the way back."""
+        x, weights = x.contiguous(), _last(weight)
+        ctx.activation, ctx.stride = activation, stride
+        out = _forward(x, weights, bias, stride, activation)
+        ctx.save_for_backward(x, weights, out)
+        return out
+
+    @staticmethod
+    def backward(ctx: Any, *by_outputs: Tensor) -> tuple[Tensor | None, ...]:
+        """From the errors of the outputs to those of weights, biases and images."""
+        x, weights, out = ctx.saved_tensors
+        n = _sizes(x, weights, ctx.stride)
+        errors = by_outputs[0].clone(memory_format=torch.contiguous_format)
+        by_bias = torch.empty(len(x), n.outputs)
+        flat = errors.view(len(x), -1, n.outputs).numpy()
+        before = out.view(len(x), -1, n.outputs).numpy()
+        derive(flat, before, KINDS[ctx.activation], by_bias.numpy())
+        by_weights = torch.zeros_like(weights)
+        by_x = torch.zeros_like(x) if ctx.needs_input_grad[2] else None
+        turned = weights.mT.contiguous() if by_x is not None else weights
+        for k in range(len(x)):
+            _by_weights(x[k], errors[k], by_weights[k], n)
+            if by_x is not None:
+                _by_images(errors[k], turned[k], by_x[k], n)
+        return None, None, by_x, by_weights.permute(0, 4, 3, 1, 2), by_bias[:, None]
+
+
+LEVELS = 4
+"""Of the loops around a product."""
+
+
+def _counts(*counts: int) -> Integers:
+    return np.array([*counts, *[1] * (LEVELS - len(counts))], np.int64)
+
+
+def _steps(*steps: int) -> Integers:
+    """By level, how many numbers the next lies further on."""
+    return np.array([*steps, *[0] * (LEVELS - len(steps))], np.int64)
+
+
+@njit(cache=True, error_model="numpy", nogil=True)
+def tiles_of(
+    counts: Integers,
+    rows: int,
+    columns: int,
+    a: int,
+    a_row: int,
+    a_sum: int,
+    a_steps: Integers,
+    b: int,
+    b_sum: int,
+    b_steps: Integers,
+    bias: int,
+    out: int,
+    out_row: int,
+    out_steps: Integers,
+    terms: int,
+    runs: int,
+    a_run: int,
+    b_run: int,
+) -> None:
+    """Write many products of the same sizes, which lie in regular steps, in four nested loops.
+
+    Each is as in `tiles.tile`, of `rows` and `columns` that need not fit one tile. Addresses are
+    those of 32-bit floats; all that is told of how far things lie apart counts floats.
+
+    Args:
+        counts: [LEVELS] of products, the outermost loop first.
+        rows: of each product.
+        columns: of each product.
+        a: where the first begins.
+        a_row: see `tiles.tile`.
+        a_sum: see `tiles.tile`.
+        a_steps: [LEVELS] from one to the next.
+        b: where the first begins.
+        b_sum: see `tiles.tile`.
+        b_steps: likewise.
+        bias: [columns] what sums begin with; 0: with what is in `out`.
+        out: where the first begins.
+        out_row: see `tiles.tile`.
+        out_steps: likewise.
+        terms: of each run.
+        runs: of each sum.
+        a_run: see `tiles.tile`.
+        b_run: see `tiles.tile`.
+    """
+    for i in range(counts[0]):
+        for j in range(counts[1]):
+            for k in range(counts[2]):
+                for m in range(counts[3]):
+                    at_a = a + 4 * (
+                        i * a_steps[0] + j * a_steps[1] + k * a_steps[2] + m * a_steps[3]
+                    )
+                    at_b = b + 4 * (
+                        i * b_steps[0] + j * b_steps[1] + k * b_steps[2] + m * b_steps[3]
+                    )
+                    at = out + 4 * (
+                        i * out_steps[0] + j * out_steps[1] + k * out_steps[2] + m * out_steps[3]
+                    )
+                    for row in range(0, rows, ROWS):
+                        height, column = min(ROWS, rows - row), 0
+                        most = most_vectors_of(height)
+                        while column < columns:
+                            vectors = most
+                            while (vectors - 1) * LANES >= columns - column:
+                                vectors //= 2
+                            width = min(vectors * LANES, columns - column)
+                            here = at + 4 * (row * out_row + column)
+                            tile(
+                                height,
+                                vectors,
+                                at_a + 4 * row * a_row,
+                                a_row,
+                                a_sum,
+                                at_b + 4 * column,
+                                b_sum,
+                                bias + 4 * column if bias else here,
+                                0 if bias else out_row,
+                                0,
+                                here,
+                                out_row,
+                                terms,
+                                width - (vectors - 1) * LANES,
+                                runs,
+                                a_run,
+                                b_run,
+                            )
+                            column += width

@@ -1,0 +1,108 @@
+"""Convolutions in tiles, held to torch's."""
+
+import numpy as np
+import pytest
+import torch
+from torch.nn import functional
+
+from remuda.policies.networks import encoders
+from remuda.policies.networks.convolution import convolve
+from remuda.policies.networks.encoder import Image
+from remuda.policies.networks.encoders import Convolutions
+
+CASES = {
+    "small images": (3, 5, 11, 11, 16, 3, 1),
+    "unlike sides": (2, 3, 9, 14, 33, 4, 2),
+    "pixels": (1, 4, 84, 84, 32, 8, 4),
+    "one number": (4, 1, 6, 5, 1, 1, 1),
+    "as large as the image": (3, 2, 7, 7, 40, 7, 3),
+    "between places lies something": (2, 3, 10, 10, 5, 2, 3),
+    "many channels": (2, 17, 5, 20, 130, 2, 1),
+}
+"""Samples, channels, height, width, outputs, kernel and stride."""
+
+
+@pytest.fixture(autouse=True)
+def one_thread():
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+def drawn(*shape, seed=0):
+    return torch.from_numpy(np.random.default_rng(seed).standard_normal(shape, np.float32))
+
+
+def of_torch(x, weight, bias, stride, activation):
+    """By torch, in double precision, and its gradients for errors that are drawn."""
+    x, weight, bias = (each.double().requires_grad_() for each in (x, weight, bias))
+    out = torch.stack(
+        [
+            functional.conv2d(x[k].movedim(3, 1), weight[k], bias[k, 0], stride=stride)
+            for k in range(len(x))
+        ]
+    ).movedim(2, 4)
+    out = getattr(out, activation)()
+    errors = drawn(*out.shape, seed=9)
+    return [out, *torch.autograd.grad((out * errors).sum(), [x, weight, bias])], errors
+
+
+@pytest.mark.parametrize("activation", ["relu", "tanh"])
+@pytest.mark.parametrize("case", CASES)
+def test_convolutions_and_their_gradients_are_those_of_torch(case, activation):
+    samples, channels, height, width, outputs, kernel, stride = CASES[case]
+    x = drawn(2, samples, height, width, channels)
+    weight = drawn(2, outputs, channels, kernel, kernel, seed=1) / np.sqrt(channels * kernel**2)
+    bias = drawn(2, 1, outputs, seed=2)
+    exact, errors = of_torch(x, weight, bias, stride, activation)
+    tensors = [each.clone().requires_grad_() for each in (x, weight, bias)]
+    out = convolve(*tensors, stride, activation)
+    found = [out, *torch.autograd.grad((out * errors).sum(), tensors)]
+    for ours, theirs in zip(found, exact, strict=True):
+        assert ours.shape == theirs.shape
+        theirs = theirs.detach()
+        scale = float(theirs.abs().max())
+        assert float((ours.detach().double() - theirs).abs().max()) < 1e-5 * max(scale, 1.0)
+    with torch.no_grad():
+        assert torch.equal(convolve(*tensors, stride, activation), out)
+
+
+def test_only_what_learns_is_given_gradients():
+    x, weight, bias = drawn(1, 2, 5, 5, 3), drawn(1, 4, 3, 2, 2), drawn(1, 1, 4)
+    assert not convolve(x, weight, bias, 1, "relu").requires_grad
+    weight.requires_grad_()
+    convolve(x, weight, bias, 1, "relu").sum().backward()
+    assert weight.grad.abs().max() > 0.0
+    assert x.grad is bias.grad is None
+
+
+def test_a_sample_is_told_the_same_whatever_stands_beside_it():
+    """To the bit; and so is a policy."""
+    x, weight, bias = drawn(3, 9, 8, 8, 5), drawn(3, 20, 5, 3, 3, seed=1), drawn(3, 1, 20, seed=2)
+    together = convolve(x, weight, bias, 1, "relu")
+    for k in range(3):
+        for first in range(9):
+            part = convolve(x[k : k + 1, first:], weight[k : k + 1], bias[k : k + 1], 1, "relu")
+            assert torch.equal(part[0], together[k, first:])
+
+
+@pytest.mark.parametrize("image", [Image(3, 8, 9), Image(3, 8, 9, True), Image(2, 8, 9, True, 3)])
+def test_features_are_those_of_torchs_convolutions(image, monkeypatch):
+    """In the order of channels, rows and columns, however images lie."""
+    encoder = Convolutions(((6, 3, 1), (4, 2, 2)), "relu", image)
+    shapes = encoder.shapes("tower")
+    weights = {
+        name: drawn(2, *shape, seed=i).requires_grad_()
+        for i, (name, shape) in enumerate(shapes.items())
+    }
+    inputs = drawn(2, 5, image.channels * image.frames * image.height * image.width, seed=9)
+    errors, found = drawn(2, 5, encoder.width, seed=10), []
+    for suits in (True, False):
+        if not suits:
+            monkeypatch.setattr(encoders, "suits", lambda *_: False)
+        features = encoder.features("tower", weights, inputs)
+        gradients = torch.autograd.grad((features * errors).sum(), list(weights.values()))
+        found.append([features, *gradients])
+    for ours, theirs in zip(*found, strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-4)
