@@ -28,6 +28,8 @@ from peers import program
 from recording import ROOT, Results, options_of, text
 from stacks import measure
 
+from remuda.policies.networks.products import multiply
+
 HERE = Path(__file__).parent
 PEERS = ROOT / ".peers"
 """Where peers are installed, if no --peers says another place."""
@@ -244,19 +246,25 @@ def peers_python() -> str:
 
 
 def peaks() -> tuple[float, float]:
-    """One core's floating-point operations a second in a large product, and its bytes a second."""
+    """One core's floating-point operations a second in a product, and its bytes a second.
+
+    The product is whichever is faster, torch's or our own, of a size that a cache holds.
+    """
     torch.set_num_threads(1)
-    one, other = torch.rand(1024, 1024), torch.rand(1024, 1024)
+    one, other, out = torch.rand(1, 512, 256), torch.rand(1, 256, 256), torch.empty(1, 512, 256)
     block = np.zeros(2**25)
     copy = np.empty_like(block)
     products, moves = [], []
+    ways = (lambda: torch.bmm(one, other, out=out), lambda: multiply(one, other, None, out))
+    for _ in range(200):
+        for way in ways:
+            start = time.perf_counter()
+            way()
+            products.append(2 * 512 * 256 * 256 / (time.perf_counter() - start))
     for _ in range(12):
         start = time.perf_counter()
-        one @ other
-        middle = time.perf_counter()
         np.copyto(copy, block)
-        products.append(2 * 1024**3 / (middle - start))
-        moves.append(2 * block.nbytes / (time.perf_counter() - middle))
+        moves.append(2 * block.nbytes / (time.perf_counter() - start))
     return max(products), max(moves)
 
 

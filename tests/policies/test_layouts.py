@@ -6,7 +6,7 @@ from numba import njit
 
 from remuda.memory.shared import CACHE_LINE
 from remuda.policies.acting import ActingStack
-from remuda.policies.algorithms import autograd, fused_kernels
+from remuda.policies.algorithms import batch, fused_kernels
 from remuda.policies.networks import activations, products
 from remuda.policies.stack import ParameterStack
 
@@ -26,7 +26,7 @@ def differentiate(rng, sizes):
     rows = POLICIES, ROWS
     actions = np.stack([rng.integers(0, size, rows) for size in sizes], -1)
     outputs = draw(*rows, logits + 1)
-    totals = np.zeros((len(autograd.Means._fields), POLICIES))
+    totals = np.zeros((len(batch.Means._fields), POLICIES))
     fused_kernels.differentiate(
         outputs,
         np.arange(POLICIES),

@@ -8,7 +8,8 @@ from policies.ppo_cases import bandit, make, play, watched_update
 from remuda.checkpoint.state import pack, unpack
 from remuda.experience.segments import AFTER
 from remuda.policies.actions import ContinuousActions, DiscreteActions
-from remuda.policies.algorithms.autograd import Autograd, Batch
+from remuda.policies.algorithms.autograd import Autograd
+from remuda.policies.algorithms.batch import Batch
 from remuda.policies.algorithms.fused import MOST_ROWS, Fused, Workspace
 from remuda.policies.algorithms.fused_kernels import standardise
 from remuda.policies.algorithms.samples import Pick

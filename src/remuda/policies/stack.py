@@ -72,9 +72,17 @@ class ParameterStack:
             self._parts.popitem(last=False)
         return part
 
-    def backward(self, loss: Tensor) -> None:
-        """Work out the gradients of a loss, each into its place of `gradients` [K, P]."""
-        found = torch.autograd.grad(loss, [self.parameters[name] for name in self._learned])
+    def backward(
+        self, loss: Tensor | Sequence[Tensor], errors: Sequence[Tensor] | None = None
+    ) -> None:
+        """Work out the gradients of a loss, each into its place of `gradients` [K, P].
+
+        Args:
+            loss: one number; or outputs of any shapes.
+            errors: what the loss changes with each of the outputs, of the same shapes.
+        """
+        learned = [self.parameters[name] for name in self._learned]
+        found = torch.autograd.grad(loss, learned, errors)
         for name, gradient in zip(self._learned, found, strict=True):
             self.gradient_views[name].copy_(gradient)
 

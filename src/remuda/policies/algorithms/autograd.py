@@ -4,44 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
+from remuda.policies.algorithms.batch import Batch, Costs, Means
+from remuda.policies.algorithms.objective import Objective, log_scales_of, rows_of
 from remuda.policies.algorithms.samples import Pick
 from remuda.policies.losses import kl_estimate, mean_of, normalised
 from remuda.policies.networks.actor_critic import ActorCritic
 from remuda.policies.stack import ParameterStack
-from remuda.types import Floats
-
-
-@dataclass(frozen=True)
-class Batch:
-    """What is trained on, for K policies: [K, R, ...] on the learner's device."""
-
-    observations: Tensor
-    actions: Tensor
-    masks: Tensor | None
-    log_prox: Tensor
-    """Log-probabilities of the actions by the policy before the update."""
-    weights: Tensor
-    """How likely that policy's actions were made by the one that acted: their ratio."""
-    advantages: Tensor
-    values: Tensor
-    """What was thought of the rows before the update."""
-    targets: Tensor
-
-
-class Costs(NamedTuple):
-    """Hyperparameters of the loss, each [K, 1]."""
-
-    clip: Floats
-    value_cost: Floats
-    value_clip: Floats
-    """Infinity: none."""
-    entropy_cost: Floats
-    anchor_cost: Floats
+from remuda.types import Floats, Integers
 
 
 @dataclass(frozen=True)
@@ -73,23 +47,6 @@ Losses = Callable[[Minibatch], tuple[Tensor, Tensor]]
 """The loss of the policy and that of the value, of each row."""
 
 
-class Means(NamedTuple):
-    """What a pass tells of its rows, each [G]: means over those that count."""
-
-    loss: Tensor
-    """Of all that is minimised."""
-    policy_loss: Tensor
-    """That of the policy by itself: with PPO the negative clipped objective."""
-    value_loss: Tensor
-    """That of the values by itself: with PPO half their squared error."""
-    entropy: Tensor
-    """In nats."""
-    kl: Tensor
-    """How far the policy has moved since the update began, in nats."""
-    clipped: Tensor
-    """The share of rows whose probability ratio was clipped."""
-
-
 class Autograd:
     """Evaluates and differentiates G policies of one layout."""
 
@@ -105,6 +62,7 @@ class Autograd:
         settings: Mapping[str, Tensor] | None = None,
         anchor: ParameterStack | None = None,
         normalises: bool = False,
+        objective: Objective | None = None,
     ) -> None:
         """Work on some policies.
 
@@ -116,8 +74,11 @@ class Autograd:
             settings: by name, [G, 1]: those of an algorithm of one's own.
             anchor: what they were, where that is to hold them.
             normalises: whether advantages are normalised, by policy and minibatch.
+            objective: what computes the same as `losses` by kernels, on the processor and without
+                an anchor; None: torch does.
         """
         self._network, self._part, self._anchor = network, part, anchor
+        self._objective = objective
         self._losses, self._settings = losses, dict(settings or {})
         self._normalises = normalises
         self._costs = [torch.from_numpy(cost).to(part.flat.device) for cost in costs]
@@ -137,6 +98,18 @@ class Autograd:
             for pick in picks:
                 inputs = network.prepare(parameters, pick.of(observations))
                 outputs, found = network.policy_and_value(parameters, inputs, pick.memory)
+                if self._objective is not None:
+                    rows, order = rows_of(pick)
+                    self._objective.evaluate(
+                        self._joined(outputs, found, order),
+                        self._log_scales,
+                        rows,
+                        actions.numpy(),
+                        masks,
+                        log_pi.numpy(),
+                        values.numpy(),
+                    )
+                    continue
                 chances, _ = network.actions.log_probs_and_entropy(
                     outputs, pick.of(actions), None if masks is None else pick.of(masks)
                 )
@@ -151,6 +124,8 @@ class Autograd:
             batch: the whole rollout.
             pick: the rows of this minibatch, of all policies that this works on.
         """
+        if self._objective is not None:
+            return self._step_by_kernels(self._objective, batch, pick)
         network, parameters, valid = self._network, self._part.parameters, pick.valid
         clip, value_cost, value_clip, entropy_cost, anchor_cost = self._costs
         advantages = pick.of(batch.advantages)
@@ -197,3 +172,35 @@ class Autograd:
             clipped = ((log_pi - log_prox).exp() - 1.0).abs() > clip
             share = mean_of(clipped.float(), valid)
             return torch.stack(Means(loss, policy_loss, error, entropy, kl, share))
+
+    def _step_by_kernels(self, objective: Objective, batch: Batch, pick: Pick) -> Tensor:
+        """As `step`: torch differentiates the network, and kernels what comes after it."""
+        network, parameters = self._network, self._part.parameters
+        inputs = network.prepare(parameters, pick.of(batch.observations))
+        outputs, values = network.policy_and_value(parameters, inputs, pick.memory)
+        rows, order = rows_of(pick)
+        minibatch = objective.of(batch, rows, self._log_scales)
+        joined = self._joined(outputs.detach(), values.detach(), order)
+        minibatch.differentiate(joined, slice(0, len(joined)), rows)
+        if order is not None:
+            there = np.empty_like(joined)
+            np.put_along_axis(there, order[..., None], joined, 1)
+            joined = there
+        logits = network.actions.num_logits
+        errors = torch.zeros_like(outputs)
+        errors[..., :logits] = torch.from_numpy(joined[..., :logits])
+        # The same for all rows, so it does not matter at which one torch is told.
+        errors[:, 0, logits:] = torch.from_numpy(minibatch.by_scales)
+        self._part.backward([outputs, values], [errors, torch.from_numpy(joined[..., logits])])
+        return torch.from_numpy(minibatch.means.astype(np.float32))
+
+    @property
+    def _log_scales(self) -> Floats:
+        """[G, A] of actions that are numbers, or [G, 0]."""
+        return log_scales_of(self._part, self._network.actions.num_scales)
+
+    def _joined(self, outputs: Tensor, values: Tensor, order: Integers | None) -> Floats:
+        """Logits or means, then the value, [G, B, L + 1], in this order of rows."""
+        logits = self._network.actions.num_logits
+        joined: Floats = torch.cat((outputs[..., :logits], values.unsqueeze(-1)), -1).numpy()
+        return joined if order is None else np.take_along_axis(joined, order[..., None], 1)

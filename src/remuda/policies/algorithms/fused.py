@@ -15,9 +15,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from remuda.policies.algorithms.autograd import Batch, Costs
+from remuda.policies.algorithms.batch import Batch, Costs
 from remuda.policies.algorithms.fused_kernels import gather
-from remuda.policies.algorithms.objective import Objective, RowsOf
+from remuda.policies.algorithms.objective import Objective, RowsOf, log_scales_of
 from remuda.policies.algorithms.samples import Pick
 from remuda.policies.networks.activations import RELU, TANH, activate_in_place, derive
 from remuda.policies.networks.actor_critic import MEAN, VARIANCE, ActorCritic, scale_of
@@ -193,7 +193,8 @@ class Fused:
         """Write the loss's gradients; returns what it was made of, [len(Means), G]."""
         self._part.gradients.zero_()
         heads, turned = self._heads(), self._turned()
-        objective = self._objective.of(batch, pick, self._log_scales)
+        rows = RowsOf(pick.members, pick.rows, pick.counts)
+        objective = self._objective.of(batch, rows, self._log_scales)
         for cut in _cut(pick, self.rows_at_once):
             here = cut.here
             piece = self._forward(batch.observations, cut, heads)
@@ -212,9 +213,7 @@ class Fused:
     @property
     def _log_scales(self) -> Floats:
         """[G, A] of actions that are numbers, or [G, 0]."""
-        if not self._network.actions.num_scales:
-            return np.zeros((len(self._part.flat), 0), np.float32)
-        return np.ascontiguousarray(self._views["log_scale"][:, 0].numpy())
+        return log_scales_of(self._part, self._network.actions.num_scales)
 
     def _heads(self) -> list[_Head]:
         """What leaves each tower. A trunk has both heads, so that they are one product."""

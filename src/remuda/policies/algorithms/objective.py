@@ -12,10 +12,11 @@ import numpy as np
 from torch import Tensor
 
 from remuda.policies.actions import Actions, ContinuousActions, DiscreteActions
-from remuda.policies.algorithms.autograd import Batch, Costs, Means
+from remuda.policies.algorithms.batch import Batch, Costs, Means
 from remuda.policies.algorithms.fused_kernels import differentiate, evaluate, standardise
 from remuda.policies.algorithms.normal_kernels import differentiate_normal, evaluate_normal
 from remuda.policies.algorithms.samples import Pick
+from remuda.policies.stack import ParameterStack
 from remuda.types import Array, Bools, Floats, Integers
 
 
@@ -28,6 +29,17 @@ class RowsOf(NamedTuple):
     """[G, B]: which of their rows."""
     counts: Integers
     """[G]: how many of these count, the first ones; the others only fill up."""
+
+
+def rows_of(pick: Pick) -> tuple[RowsOf, Integers | None]:
+    """The rows of a pick, those that count first, and where each was: [G, B], None: where it is.
+
+    In sequences, rows that only fill up stand between those that count.
+    """
+    if pick.valid is None or pick.memory is None:
+        return RowsOf(pick.members, pick.rows, pick.counts), None
+    order = np.argsort(pick.valid.numpy() <= 0.0, 1, kind="stable")
+    return RowsOf(pick.members, np.take_along_axis(pick.rows, order, 1), pick.counts), order
 
 
 class Objective:
@@ -66,16 +78,16 @@ class Objective:
         else:
             evaluate_normal(outputs, log_scales, *rows, actions, log_pi, values)
 
-    def of(self, batch: Batch, pick: Pick, log_scales: Floats) -> MinibatchObjective:
+    def of(self, batch: Batch, rows: RowsOf, log_scales: Floats) -> MinibatchObjective:
         """The objective of one minibatch, whose rows are differentiated part by part.
 
         Args:
             batch: the whole rollout.
-            pick: the rows of the minibatch.
+            rows: those of the minibatch.
             log_scales: [G, A] of actions that are numbers, or [G, 0].
         """
         return MinibatchObjective(
-            self._costs, self._sizes, self._normalises, batch, pick, log_scales
+            self._costs, self._sizes, self._normalises, batch, rows, log_scales
         )
 
 
@@ -88,27 +100,27 @@ class MinibatchObjective:
         sizes: Integers,
         normalises: bool,
         batch: Batch,
-        pick: Pick,
+        rows: RowsOf,
         log_scales: Floats,
     ) -> None:
         """Look at rows where they are; see `Objective.of`."""
         self._costs, self._sizes = costs, sizes
-        self.means: Array = np.zeros((len(Means._fields), len(pick.members)))
+        self.means: Array = np.zeros((len(Means._fields), len(rows.members)))
         """[len(Means), G] of the rows that were differentiated so far."""
         self._log_scales = log_scales
         self.by_scales: Floats = np.zeros_like(log_scales)
         """[G, A]: the gradient of the logarithms of scales, so far."""
-        self._shares = 1.0 / pick.counts
+        self._shares = 1.0 / rows.counts
         self._actions, self._log_prox, self._weights, self._advantages = (
             part.numpy()
             for part in (batch.actions, batch.log_prox, batch.weights, batch.advantages)
         )
         self._values, self._targets = batch.values.numpy(), batch.targets.numpy()
         self._masks = _masks_of(batch.masks, *batch.values.shape)
-        self._standard: Floats = np.zeros((len(pick.members), 2), np.float32)
+        self._standard: Floats = np.zeros((len(rows.members), 2), np.float32)
         self._standard[:, 1] = 1.0
         if normalises:
-            standardise(self._advantages, pick.members, pick.rows, pick.counts, self._standard)
+            standardise(self._advantages, *rows, self._standard)
 
     def differentiate(self, outputs: Floats, here: slice, rows: RowsOf) -> None:
         """Write errors of outputs over them.
@@ -138,6 +150,13 @@ class MinibatchObjective:
         else:
             scales = self._log_scales[here], self.by_scales[here]
             differentiate_normal(outputs, *scales, *rows, self._actions, *terms)
+
+
+def log_scales_of(part: ParameterStack, count: int) -> Floats:
+    """The logarithms of standard deviations of so many numbers: [G, count]."""
+    if not count:
+        return np.zeros((len(part.flat), 0), np.float32)
+    return np.ascontiguousarray(part.parameters["log_scale"].detach()[:, 0].numpy())
 
 
 def _masks_of(masks: Tensor | None, policies: int, rows: int) -> Bools:

@@ -18,9 +18,11 @@ from remuda.config import PolicyConfig, PPOConfig
 from remuda.experience.segments import AFTER, Rollout
 from remuda.policies.advantages import RunningMoments
 from remuda.policies.algorithms.algorithm import Algorithm
-from remuda.policies.algorithms.autograd import Autograd, Batch, Costs, Means, Minibatch
+from remuda.policies.algorithms.autograd import Autograd, Minibatch
+from remuda.policies.algorithms.batch import Batch, Costs, Means
 from remuda.policies.algorithms.credit import Credit, credit_of, others_in
 from remuda.policies.algorithms.fused import Fused, Workspace
+from remuda.policies.algorithms.objective import Objective
 from remuda.policies.algorithms.rollout_groups import Group, Learned
 from remuda.policies.algorithms.samples import Rows, Sequences, alike, part_of
 from remuda.policies.networks.actor_critic import COUNT, MEAN, VARIANCE, ActorCritic
@@ -62,7 +64,8 @@ class RolloutAlgorithm(Algorithm):
     takes, samples, masks = "rollouts", True, True
     section: ClassVar[Section] = "ppo"
     fused: ClassVar[bool] = False
-    """Whether the kernels of `fused.py` compute what `losses` says, where they suit the network."""
+    """Whether kernels (`objective.py`) compute what `losses` says. It is not inherited by a class
+    with losses of its own."""
 
     def __init__(
         self,
@@ -80,7 +83,12 @@ class RolloutAlgorithm(Algorithm):
         self._epochs, self._minibatches = ppo.epochs, ppo.minibatches
         self._normalises = ppo.normalise_advantages
         self._workspace: Workspace | None = None
-        if self.fused and Fused.suits(network, self.device):
+        self._by_kernels = (
+            self._losses_are_in_kernels()
+            and self.device.type == "cpu"
+            and Objective.suits(network.actions)
+        )
+        if self._by_kernels and Fused.suits(network, self.device):
             self._workspace = Workspace(network)
         self._copies: dict[str, ParameterStack] = {}
         """Where policies that are not neighbours are brought together."""
@@ -94,6 +102,16 @@ class RolloutAlgorithm(Algorithm):
         self.costs = Costs(*(column(name) for name in Costs._fields))
         """By policy, what the parts of its loss weigh, and how it is clipped: each [K, 1]."""
         self._target_kl = column("target_kl")[:, 0]
+
+    @classmethod
+    def _losses_are_in_kernels(cls) -> bool:
+        """Whether they are: the class that has the losses must say so."""
+        for kind in cls.__mro__:
+            if "fused" in vars(kind):
+                return bool(vars(kind)["fused"])
+            if "losses" in vars(kind):
+                return False
+        return False
 
     @abstractmethod
     def losses(self, rows: Minibatch) -> tuple[Tensor, Tensor]:
@@ -382,8 +400,16 @@ class RolloutAlgorithm(Algorithm):
 
         def autograd(anchor: ParameterStack | None) -> Autograd:
             settings = {name: self.settings_of(name, members) for name in self.settings}
+            by_kernels = self._by_kernels and anchor is None
             return Autograd(
-                self.network, side.part, costs, self.losses, settings, anchor, self._normalises
+                self.network,
+                side.part,
+                costs,
+                self.losses,
+                settings,
+                anchor,
+                self._normalises,
+                Objective(self.network.actions, costs, self._normalises) if by_kernels else None,
             )
 
         if self._anchor is not None:

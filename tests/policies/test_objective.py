@@ -1,0 +1,68 @@
+"""PPO's objective by kernels, held to torch's for every kind of network, action and amount."""
+
+import numpy as np
+import pytest
+import torch
+
+from policies.made_rollouts import KINDS, LENGTH, fill, make_stack, room_for
+from remuda.policies.algorithms.ppo import PPO
+
+SEGMENTS = ((3, 8, 1), (8, 8, 8, 8, 2), (5,) * 40)
+"""By policy, the lengths of its segments."""
+BY_TORCH = [kind for kind in KINDS if "anchor" in kind or "own algorithm" in kind]
+
+
+@pytest.fixture(autouse=True)
+def one_thread():
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+def trained(kind, by_kernels):
+    algorithm = make_stack(kind, range(3))
+    if not by_kernels:
+        algorithm._by_kernels, algorithm._workspace = False, None
+    room, told = room_for(algorithm, LENGTH * 64), []
+    for update in range(2):
+        for k, lengths in enumerate(SEGMENTS):
+            fill(room, k, lengths, algorithm, np.random.default_rng(10 * update + k))
+        told.append(algorithm.update(room, range(3)))
+    return algorithm, told
+
+
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind not in BY_TORCH])
+def test_what_is_learned_by_kernels_is_what_is_learned_by_torch(kind):
+    ours, said = trained(kind, by_kernels=True)
+    theirs, other = trained(kind, by_kernels=False)
+    assert ours._by_kernels
+    torch.testing.assert_close(ours.online.flat, theirs.online.flat, rtol=1e-3, atol=3e-5)
+    for mine, its in zip(said, other, strict=True):
+        for name in ("loss", "policy_loss", "value_loss", "entropy", "kl", "clipped"):
+            found, wanted = getattr(mine, name), getattr(its, name)
+            np.testing.assert_allclose(found, wanted, rtol=2e-3, atol=2e-5, err_msg=name)
+        assert (mine.samples == its.samples).all()
+
+
+@pytest.mark.parametrize("kind", BY_TORCH)
+def test_what_has_no_kernels_is_left_to_torch(kind):
+    algorithm = make_stack(kind, range(2))
+    *_, engine = algorithm._engine([0, 1])
+    assert engine._objective is None
+
+
+def test_losses_of_ones_own_are_not_taken_for_ppos():
+    """Red before: a subclass of PPO with other losses trained on those of PPO."""
+    assert PPO._losses_are_in_kernels()
+
+    class Mine(PPO):
+        def losses(self, rows):
+            policy, value = super().losses(rows)
+            return 0.0 * policy, value
+
+    class Same(PPO):
+        pass
+
+    assert not Mine._losses_are_in_kernels()
+    assert Same._losses_are_in_kernels()
